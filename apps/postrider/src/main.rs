@@ -1,0 +1,3 @@
+//! The postrider binary: relay, init, and demo.
+
+fn main() {}

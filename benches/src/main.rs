@@ -1,0 +1,3 @@
+//! Postrider's benchmarks: each against named baselines in the same run.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Postrider's NDJSON destinations: standard output and append-only files.

@@ -1,0 +1,222 @@
+//! The one error type: what kind, whether trying again can help, which operation, to what, and why.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use crate::Code;
+
+/// The result of everything that can fail here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, grouped by what a caller can do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The input breaks a documented rule; nothing was written.
+    Invalid,
+    /// The event or request is larger than a limit; nothing was written.
+    TooLarge,
+    /// The configuration contradicts itself or names what does not exist.
+    Config,
+    /// A lock was not free in time. Nothing was written; try again.
+    Busy,
+    /// The other side cannot be reached, or went away.
+    Unavailable,
+    /// No answer in time. What was asked for may have happened.
+    Timeout,
+    /// The lease was lost: somebody else owns it now, and this write was refused.
+    Fenced,
+    /// The same identity with different content.
+    Conflict,
+    /// What was named does not exist.
+    NotFound,
+    /// The store has no Postrider tables.
+    SchemaMissing,
+    /// The store's tables are of a newer version than this program knows.
+    SchemaTooNew,
+    /// The store cannot be written to.
+    ReadOnly,
+    /// The disk is full.
+    DiskFull,
+    /// The store's file is damaged, or is no database.
+    Corrupt,
+    /// The store's numbers run behind the cursor: it was restored, or replaced.
+    Rewound,
+    /// The other side does not accept who we are.
+    Unauthorized,
+    /// The other side refuses this for good.
+    Rejected,
+    /// The other side has no such topic, queue, or subject.
+    Unroutable,
+    /// The thing asked was closed.
+    Closed,
+    /// A defect in this program.
+    Internal,
+}
+
+/// Whether trying again can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RetryClass {
+    /// The same call may succeed later, with nobody doing anything.
+    Transient,
+    /// Nothing changes until a person changes something.
+    Operator,
+    /// The same call fails for ever.
+    Permanent,
+}
+
+impl ErrorKind {
+    /// The retry class that goes with the kind: the one table that turns kinds into policy.
+    pub const fn retry_class(self) -> RetryClass {
+        match self {
+            ErrorKind::Busy | ErrorKind::Unavailable | ErrorKind::Timeout => RetryClass::Transient,
+            ErrorKind::ReadOnly
+            | ErrorKind::DiskFull
+            | ErrorKind::SchemaMissing
+            | ErrorKind::SchemaTooNew
+            | ErrorKind::Corrupt
+            | ErrorKind::Rewound
+            | ErrorKind::Unauthorized
+            | ErrorKind::Unroutable
+            | ErrorKind::Config => RetryClass::Operator,
+            ErrorKind::Invalid
+            | ErrorKind::TooLarge
+            | ErrorKind::Fenced
+            | ErrorKind::Conflict
+            | ErrorKind::NotFound
+            | ErrorKind::Rejected
+            | ErrorKind::Closed
+            | ErrorKind::Internal => RetryClass::Permanent,
+        }
+    }
+}
+
+/// An error of Postrider: opaque, cheap to move, with its kind, operation, context, and source.
+///
+/// The text says what happened, to what, and what was not lost. It never holds a secret: adapters
+/// pass names and redacted addresses, not URLs as they were given.
+///
+/// ```
+/// use postrider_core::{Error, ErrorKind, RetryClass};
+/// let error = Error::new(ErrorKind::Busy, "settle")
+///     .message("the database is locked by another writer")
+///     .context("store", "shop.db");
+/// assert_eq!(error.retry_class(), RetryClass::Transient);
+/// assert_eq!(
+///     error.to_string(),
+///     "settle: the database is locked by another writer (store=shop.db)"
+/// );
+/// ```
+pub struct Error(Box<Repr>);
+
+struct Repr {
+    kind: ErrorKind,
+    operation: &'static str,
+    message: String,
+    context: Vec<(&'static str, String)>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+    code: Option<Code>,
+}
+
+impl Error {
+    /// An error of a kind, in an operation named by its verb.
+    pub fn new(kind: ErrorKind, operation: &'static str) -> Error {
+        Error(Box::new(Repr {
+            kind,
+            operation,
+            message: String::new(),
+            context: Vec::new(),
+            source: None,
+            code: Code::of_kind(kind),
+        }))
+    }
+
+    /// Says what happened, for a person.
+    #[must_use]
+    pub fn message(mut self, message: impl Into<String>) -> Error {
+        self.0.message = message.into();
+        self
+    }
+
+    /// Adds what it happened to. Never a secret.
+    #[must_use]
+    pub fn context(mut self, name: &'static str, value: impl ToString) -> Error {
+        self.0.context.push((name, value.to_string()));
+        self
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Sets the operator code, where the kind alone does not say enough.
+    #[must_use]
+    pub fn code(mut self, code: Code) -> Error {
+        self.0.code = Some(code);
+        self
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether trying again can help.
+    pub fn retry_class(&self) -> RetryClass {
+        self.0.kind.retry_class()
+    }
+
+    /// The operation that failed.
+    pub fn operation(&self) -> &'static str {
+        self.0.operation
+    }
+
+    /// The operator's code, where there is a page about this error.
+    pub fn operator_code(&self) -> Option<Code> {
+        self.0.code
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let repr = &self.0;
+        f.write_str(repr.operation)?;
+        if repr.message.is_empty() {
+            write!(f, ": {:?}", repr.kind)?;
+        } else {
+            write!(f, ": {}", repr.message)?;
+        }
+        for (index, (name, value)) in repr.context.iter().enumerate() {
+            let open = if index == 0 { " (" } else { ", " };
+            write!(f, "{open}{name}={value}")?;
+        }
+        if !repr.context.is_empty() {
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)?;
+        let mut cause = StdError::source(self);
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0
+            .source
+            .as_ref()
+            .map(|source| &**source as &(dyn StdError + 'static))
+    }
+}

@@ -1,0 +1,220 @@
+//! The consumer's side of a store: the record of which (source, event id, handler) was done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::{BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName, Result};
+
+/// The deduplication key.
+///
+/// It can only be taken from an event that came in: there is no way to pass a fresh id by mistake.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub struct InboxKey {
+    /// Who said it.
+    pub source: Arc<str>,
+    /// What was said.
+    pub event_id: EventId,
+    /// Who acts on it.
+    pub handler: HandlerName,
+}
+
+impl InboxKey {
+    /// The key of an event for a handler.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the event has no source: without one, ids of two services could
+    /// be taken for each other.
+    pub fn of(event: &Event, handler: &HandlerName) -> Result<InboxKey> {
+        if event.source.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, "inbox key")
+                .message("the event has no source, so it cannot be told from another service's")
+                .context("event", event.id));
+        }
+        Ok(InboxKey {
+            source: Arc::clone(&event.source),
+            event_id: event.id,
+            handler: handler.clone(),
+        })
+    }
+
+    /// The idempotency key of one external step: the same at every attempt.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use postrider_core::{Event, EventId, HandlerName, InboxKey};
+    /// let mut event = Event::new(EventId::from_u128(7), "order", "42", "order.placed");
+    /// event.source = Arc::from("/shop");
+    /// let key = InboxKey::of(&event, &HandlerName::new("billing")?)?;
+    /// assert_eq!(
+    ///     key.step_key("charge"),
+    ///     "00000000-0000-0000-0000-000000000007:billing:charge"
+    /// );
+    /// # Ok::<(), postrider_core::Error>(())
+    /// ```
+    pub fn step_key(&self, step: &str) -> String {
+        format!("{}:{}:{step}", self.event_id, self.handler)
+    }
+}
+
+/// The inbox for effects outside the database: claims with a lease.
+///
+/// | row | `claim` answers | leaves the row |
+/// |---|---|---|
+/// | absent | `Claimed` | claimed |
+/// | claimed, lease runs | `Leased` | as it is |
+/// | claimed, lease expired | `Claimed`, with a greater token | claimed |
+/// | processed | `Processed` | as it is |
+///
+/// **Atomicity.** `claim` is one conditional write: of any number of concurrent claims one wins.
+/// **Fencing.** Everything that follows a claim carries its token, and a worker that lost its lease
+/// is refused with [`Fenced`](ErrorKind::Fenced).
+/// **Clock.** Leases run on the store's clock.
+pub trait InboxStore: Send + Sync {
+    /// Claims an event for a handler.
+    fn claim<'a>(&'a self, request: &'a ClaimRequest) -> BoxFuture<'a, Result<Claim>>;
+
+    /// Prolongs a claim from now.
+    fn heartbeat<'a>(
+        &'a self,
+        lease: &'a ClaimLease,
+        duration: Duration,
+    ) -> BoxFuture<'a, Result<()>>;
+
+    /// Records that it is done, with a result for whoever asks again.
+    fn complete<'a>(&'a self, lease: &'a ClaimLease, result: &'a [u8])
+    -> BoxFuture<'a, Result<()>>;
+
+    /// Lets the claim go, so that the next try need not wait for the lease to expire. Stored steps
+    /// stay.
+    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>>;
+
+    /// The stored result of a step, if it was done.
+    fn step<'a>(
+        &'a self,
+        lease: &'a ClaimLease,
+        step: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Bytes>>>;
+
+    /// Stores the result of a step.
+    fn complete_step<'a>(
+        &'a self,
+        lease: &'a ClaimLease,
+        step: &'a str,
+        result: &'a [u8],
+    ) -> BoxFuture<'a, Result<()>>;
+
+    /// Deletes processed rows older than the retention, at most so many, and says how many. Claimed
+    /// rows stay, however old.
+    fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>>;
+}
+
+/// A request to act on an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClaimRequest {
+    /// What, and for whom.
+    pub key: InboxKey,
+    /// The event's type, kept for people who look.
+    pub event_type: Box<str>,
+    /// SHA-256 of the payload: the same id with another payload is an error, not a duplicate.
+    pub payload_hash: [u8; 32],
+    /// How long the claim lasts without a heartbeat.
+    pub duration: Duration,
+}
+
+impl ClaimRequest {
+    /// A claim on an event for a handler.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the event has no source.
+    pub fn new(event: &Event, handler: &HandlerName, duration: Duration) -> Result<ClaimRequest> {
+        Ok(ClaimRequest {
+            key: InboxKey::of(event, handler)?,
+            event_type: event.event_type.clone(),
+            payload_hash: event.payload.hash(),
+            duration,
+        })
+    }
+}
+
+/// The answer to a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It is yours.
+    Claimed(ClaimLease),
+    /// Somebody else is at it, for so long at most.
+    Leased {
+        /// The rest of the lease.
+        remaining: Duration,
+    },
+    /// It was done.
+    Processed {
+        /// What was stored then.
+        result: Bytes,
+    },
+    /// The id is known with another payload. The handler must not be called.
+    Mismatch,
+}
+
+/// The right to act on an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimLease {
+    /// What, and for whom.
+    pub key: InboxKey,
+    /// Grows at every claim of the row.
+    pub token: u64,
+}
+
+/// What [`accept`](self)ing an event inside a transaction says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a duplicate must not be acted on"]
+pub enum Accepted {
+    /// The marker was written in the caller's transaction: act, then commit.
+    FirstTime,
+    /// It was done before: change nothing.
+    Duplicate,
+}
+
+/// A handler behind an inbox, as the consumer engine sees it: whatever it does to be safe against
+/// duplicates happens inside.
+pub trait Receiver: Send + Sync {
+    /// The handler's name, the last part of the deduplication key.
+    fn handler(&self) -> &HandlerName;
+
+    /// Acts on an event once, or says why not.
+    ///
+    /// # Errors
+    /// Whatever kept the inbox itself from answering; the delivery is tried again and not counted
+    /// against the event.
+    fn receive<'a>(
+        &'a self,
+        event: &'a Arc<Event>,
+        delivery: &'a Delivery,
+    ) -> BoxFuture<'a, Result<Verdict>>;
+}
+
+/// What became of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Done now.
+    Done,
+    /// It had been done before.
+    Duplicate,
+    /// Somebody else is at it: leave it on the queue, uncounted.
+    Busy {
+        /// When to look again.
+        retry_in: Duration,
+    },
+    /// It failed, and counts; try again.
+    Retry {
+        /// The handler's wish.
+        after: Option<Duration>,
+        /// What failed.
+        fault: Fault,
+    },
+    /// It will never succeed: to the dead letters.
+    Reject(Fault),
+}

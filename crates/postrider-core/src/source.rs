@@ -1,0 +1,270 @@
+//! The relay's side of a store.
+//!
+//! Four kinds of source keep this one contract: the snapshot cursor, the number cursor, the change
+//! log, and the row-state table. How each fits is worked out in `docs/internals/contracts.md`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lease::{AcquireRequest, Acquired, Renewed};
+use crate::waiting::{Counts, Due, Reason, RowRef, Settlement};
+use crate::{
+    BoxFuture, Cursor, Destination, DestinationId, DestinationRow, Event, KeyHash, Lease, Result,
+    Start,
+};
+
+/// A store, as the relay sees it. Object-safe; shared by all tasks of a relay.
+///
+/// **Order.** Events of one partition come in an order in which events of one key are in commit
+/// order (for writers that serialise on the key before they enqueue). Nothing is promised between
+/// partitions.
+/// **Duplicates.** Reading twice from one cursor returns the same events again, and events that were
+/// committed meanwhile.
+/// **Fencing.** Every method that writes under a lease is one atomic write that takes effect only if
+/// the lease row has the owner and token given, and fails with [`Fenced`](crate::ErrorKind::Fenced)
+/// otherwise. Reading needs no fence: what a stale owner reads, it may not publish or settle.
+/// **Clock.** All durations are measured by the store, on its clock.
+/// **Durability.** When `settle` returns, what it wrote survives a crash of the store, or the store
+/// says in its documentation which crash loses it; losing it means delivering again, never losing.
+/// **Cancellation.** A future that is dropped may or may not have taken effect. Every write may be
+/// sent again as it was.
+/// **Concurrency.** Calls for different partitions run side by side. For one partition the engine
+/// has at most one `settle` and one `due` under way.
+pub trait OutboxSource: Send + Sync {
+    /// What this source can do. Constant for its lifetime.
+    fn capabilities(&self) -> SourceCapabilities;
+
+    /// Checks that the store is there, has tables this program knows, and may be written to.
+    ///
+    /// # Errors
+    /// `SchemaMissing`, `SchemaTooNew`, `ReadOnly`, `Corrupt`, `Unavailable`: each with what to do.
+    fn open(&self) -> BoxFuture<'_, Result<StoreFacts>>;
+
+    /// Writes the definitions, and the built-in `unrouted`, into a store that has none, starting at
+    /// the beginning; in a store that has some, does nothing. Atomic: of two relays one registers.
+    fn register<'a>(&'a self, definitions: &'a [Destination]) -> BoxFuture<'a, Result<()>>;
+
+    /// Adds, changes, and removes destinations, all or nothing, and returns the new version. A
+    /// change bumps the destination's own version; an equal definition changes nothing. Removing
+    /// frees what the destination's cursors pinned and drops its waiting events.
+    ///
+    /// # Errors
+    /// `Conflict` if the definitions' version is not the expected one.
+    fn apply<'a>(&'a self, change: &'a DefinitionChange) -> BoxFuture<'a, Result<u64>>;
+
+    /// The destinations and the version of their definitions.
+    fn destinations(&self) -> BoxFuture<'_, Result<Definitions>>;
+
+    /// Takes free or expired partitions, up to what is wanted. The token of each grows. Announces
+    /// the asker, also when it wants nothing.
+    fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>>;
+
+    /// Prolongs leases, and announces the asker. A lease that is not kept is lost for good. An
+    /// expired lease that nobody took is kept.
+    fn renew<'a>(&'a self, request: &'a RenewRequest) -> BoxFuture<'a, Result<Renewed>>;
+
+    /// Lets leases go, so that another relay need not wait. Leases that are lost already are none
+    /// of its business and no error.
+    fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>>;
+
+    /// Where a destination stands in a partition, and what waits there. Begins a new reading: rows
+    /// handed out before and not settled are handed out again.
+    fn load<'a>(
+        &'a self,
+        lease: &'a Lease,
+        destination: &'a DestinationId,
+    ) -> BoxFuture<'a, Result<Loaded>>;
+
+    /// A cursor behind everything that is committed now: the target of a drain.
+    fn head<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<Cursor>>;
+
+    /// The page of events after a cursor: everything committed that is not passed by it, in order,
+    /// up to the limits; at least one event if there is any.
+    ///
+    /// # Errors
+    /// `Rewound` if the store's numbers lie behind the cursor.
+    fn fetch<'a>(&'a self, request: &'a FetchRequest) -> BoxFuture<'a, Result<Page>>;
+
+    /// Records outcomes, in one atomic fenced write.
+    fn settle<'a>(&'a self, settlement: &'a Settlement) -> BoxFuture<'a, Result<()>>;
+
+    /// The waiting events whose turn has come, by the store's clock, oldest due first.
+    fn due<'a>(&'a self, request: &'a DueRequest) -> BoxFuture<'a, Result<Due>>;
+
+    /// Moves scheduled events that are due into the outbox, in (due, seq) order, each in one atomic
+    /// fenced write, and says when the next is due. A source without scheduling answers with
+    /// nothing.
+    fn admit<'a>(&'a self, lease: &'a Lease, rows_max: u32) -> BoxFuture<'a, Result<Admitted>>;
+
+    /// How many events of a destination wait, for health and for a drain's exit code.
+    fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>>;
+
+    /// Resolves when something may have been committed since the last call resolved. May be
+    /// spurious, may be late, and may never resolve: the relay polls as well.
+    fn wake(&self) -> BoxFuture<'_, ()>;
+}
+
+/// What a source can do: chooses the cases of its contract suite, and is shown in the reference.
+/// The engine never asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceCapabilities {
+    /// Transactions can commit in another order than they drew their numbers.
+    pub overlapping_writers: bool,
+    /// More than one destination can be served.
+    pub many_destinations: bool,
+    /// More than one partition.
+    pub many_partitions: bool,
+    /// Events can be scheduled.
+    pub scheduled: bool,
+    /// `wake` resolves within milliseconds of a commit.
+    pub wakes: bool,
+    /// The store itself refuses rows that cannot be delivered.
+    pub refuses_malformed: bool,
+}
+
+impl SourceCapabilities {
+    /// A source that can do only what every source must.
+    pub const fn least() -> SourceCapabilities {
+        SourceCapabilities {
+            overlapping_writers: false,
+            many_destinations: false,
+            many_partitions: false,
+            scheduled: false,
+            wakes: false,
+            refuses_malformed: false,
+        }
+    }
+}
+
+/// What a store says about itself when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreFacts {
+    /// A name for logs and health, without secrets.
+    pub name: String,
+    /// P: how many partitions there are, for ever.
+    pub partitions: u16,
+    /// The version of the tables.
+    pub schema: u32,
+}
+
+/// The destinations of a store.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Definitions {
+    /// Grows with every change of any of them.
+    pub version: u64,
+    /// The rows, `unrouted` included, by id.
+    pub rows: Vec<DestinationRow>,
+}
+
+/// A change of the destinations.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct DefinitionChange {
+    /// Refuse if the version is another one; `None` takes any.
+    pub expected: Option<u64>,
+    /// Definitions to add or change, each with where it starts if it is new.
+    pub put: Vec<(Destination, Start)>,
+    /// Destinations to remove.
+    pub remove: Vec<DestinationId>,
+}
+
+/// Which leases to prolong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenewRequest {
+    /// Who asks.
+    pub owner: crate::RelayId,
+    /// The leases it believes to have.
+    pub leases: Vec<Lease>,
+    /// For how long, from now on the database's clock.
+    pub lease_duration: Duration,
+    /// Whether its definitions are those of the store.
+    pub current: bool,
+}
+
+/// Where a destination stands in a partition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// The saved cursor.
+    pub cursor: Cursor,
+    /// Keys held by waiting events, with how many events hold each.
+    pub waiting_keys: Vec<(KeyHash, u32)>,
+    /// Events that stand in `waiting` in any state though the cursor has not passed them. At most a
+    /// window of them.
+    pub waiting_ahead: Vec<u64>,
+}
+
+/// What to read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FetchRequest {
+    /// The right to the partition.
+    pub lease: Lease,
+    /// The destinations that stand at this cursor and share the page.
+    pub destinations: Vec<DestinationId>,
+    /// After what.
+    pub after: Cursor,
+    /// Only what is committed before this head, for a drain.
+    pub until: Option<Cursor>,
+    /// At most so many events.
+    pub rows_max: u32,
+    /// At most so many bytes of events, but at least one event.
+    pub bytes_max: u64,
+}
+
+/// A page of events.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The events, in order.
+    pub rows: Vec<FetchedRow>,
+    /// From where to read on. Beyond the last row where the source knows that nothing is between.
+    pub end: Cursor,
+    /// Whether there is certainly more to read at once.
+    pub more: bool,
+}
+
+/// One event of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FetchedRow {
+    /// Which event.
+    pub row: RowRef,
+    /// The cursor that has passed this event and all before it.
+    pub cursor: Cursor,
+    /// Its key's hash.
+    pub key_hash: KeyHash,
+    /// What it weighs in the window, in bytes.
+    pub bytes: u64,
+    /// The event, or why it cannot be read as one.
+    pub event: Result<Arc<Event>, Malformed>,
+}
+
+/// Why a committed row cannot be read as an event. It becomes a dead letter, with its bytes kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// `Malformed` or `UnknownFormat`.
+    pub reason: Reason,
+    /// Which column, and what is wrong with it.
+    pub detail: String,
+}
+
+/// A question for what is due.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DueRequest {
+    /// The right to the partition.
+    pub lease: Lease,
+    /// Of which destination.
+    pub destination: DestinationId,
+    /// Keys whose events are under way: not these.
+    pub except: Vec<KeyHash>,
+    /// At most so many events.
+    pub rows_max: u32,
+    /// At most so many bytes of events, but at least one event.
+    pub bytes_max: u64,
+}
+
+/// The answer to a call for scheduled events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Admitted {
+    /// How many were moved.
+    pub moved: u32,
+    /// When the next is due, if there is one.
+    pub next_in: Option<Duration>,
+}

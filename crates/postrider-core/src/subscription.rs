@@ -1,0 +1,110 @@
+//! The consumer's side of a broker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{BoxFuture, Event, Fault, KeyHash, Result};
+
+/// A consumer's subscription to a broker. Object-safe.
+///
+/// **Delivery.** At least once: a delivery that is not acknowledged, refused, or extended within the
+/// visibility timeout comes again, to this consumer or another of its group.
+/// **Order.** If `key_order` is declared, a key's next event is not delivered, to any instance,
+/// before the one before it is settled. Elsewhere the consumer engine keeps a key's order within its
+/// process.
+/// **Stale receipts.** Settling a delivery whose visibility ended is refused with
+/// [`Fenced`](crate::ErrorKind::Fenced) where the broker can tell, and no error where it cannot.
+/// **Cancellation.** Dropping `receive` loses nothing: what it took comes again.
+pub trait Subscription: Send + Sync {
+    /// What this subscription can do. Constant for its lifetime.
+    fn capabilities(&self) -> SubscriptionCapabilities;
+
+    /// Waits for at least one delivery, and returns up to `max`.
+    fn receive(&self, max: usize) -> BoxFuture<'_, Result<Vec<Delivery>>>;
+
+    /// Done: never deliver it again.
+    fn ack<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>>;
+
+    /// Not done: deliver it again after the delay. `counted` says whether the try counts against the
+    /// message; one that was merely somebody else's turn does not.
+    fn nack<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        delay: Duration,
+        counted: bool,
+    ) -> BoxFuture<'a, Result<()>>;
+
+    /// Never deliverable: to the broker's dead letters, with the reason.
+    fn reject<'a>(&'a self, delivery: &'a Delivery, fault: &'a Fault) -> BoxFuture<'a, Result<()>>;
+
+    /// Still at work: prolongs the visibility timeout from now.
+    fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>>;
+}
+
+/// What a subscription can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubscriptionCapabilities {
+    /// A key's order holds across the instances of a group.
+    pub key_order: bool,
+    /// Deliveries say how often they were delivered before.
+    pub counts_deliveries: bool,
+    /// How long a delivery stays invisible without being extended.
+    pub visibility: Duration,
+}
+
+impl SubscriptionCapabilities {
+    /// A subscription with a visibility timeout and nothing else.
+    pub const fn least(visibility: Duration) -> SubscriptionCapabilities {
+        SubscriptionCapabilities {
+            key_order: false,
+            counts_deliveries: false,
+            visibility,
+        }
+    }
+}
+
+/// One delivery of an event to a consumer.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// The event, or why what arrived is none.
+    pub event: Result<Arc<Event>, Fault>,
+    /// Where it came from.
+    pub topic: Arc<str>,
+    /// Out of its key's order on purpose.
+    pub late: bool,
+    /// Which delivery this is, from 1; 1 where the broker does not count.
+    pub count: u32,
+    /// The broker's own handle.
+    pub receipt: Receipt,
+}
+
+impl Delivery {
+    /// A first delivery.
+    pub fn new(event: Result<Arc<Event>, Fault>, topic: Arc<str>, receipt: Receipt) -> Delivery {
+        Delivery {
+            event,
+            topic,
+            late: false,
+            count: 1,
+            receipt,
+        }
+    }
+
+    /// The key's hash; what is no event has the hash of nothing.
+    pub fn key_hash(&self) -> KeyHash {
+        self.event
+            .as_ref()
+            .map_or(KeyHash(0), |event| event.key_hash())
+    }
+}
+
+/// A broker's handle of one delivery: two numbers whose meaning is the broker's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Receipt {
+    /// Which message.
+    pub message: u64,
+    /// Which delivery of it; grows with each, so that a stale one can be refused.
+    pub token: u64,
+}

@@ -1,0 +1,228 @@
+//! Templates of topics and record keys: text with `{field}` of the event.
+
+use std::fmt::{self, Write};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, ErrorKind, Event, Result};
+
+/// A template like `shop.{aggregate_type}.{event_type}`.
+///
+/// Fields are `aggregate_type`, `aggregate_id`, `event_type`, `event_version`, `key`, `tenant`,
+/// `source`, and `id`; `{{` and `}}` stand for braces. An unknown field is refused when the template
+/// is read, with the nearest known name.
+///
+/// ```
+/// use postrider_core::{Event, EventId, Template};
+/// let event = Event::new(EventId::from_u128(7), "order", "42", "order.placed");
+/// let topic: Template = "shop.{event_type}".parse()?;
+/// assert_eq!(topic.render(&event), "shop.order.placed");
+/// let error = "shop.{event_tipe}".parse::<Template>().unwrap_err();
+/// assert!(error.to_string().contains("did you mean `event_type`"));
+/// # Ok::<(), postrider_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Template {
+    text: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Field(Field),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    AggregateType,
+    AggregateId,
+    EventType,
+    EventVersion,
+    Key,
+    Tenant,
+    Source,
+    Id,
+}
+
+const FIELDS: [(&str, Field); 8] = [
+    ("aggregate_type", Field::AggregateType),
+    ("aggregate_id", Field::AggregateId),
+    ("event_type", Field::EventType),
+    ("event_version", Field::EventVersion),
+    ("key", Field::Key),
+    ("tenant", Field::Tenant),
+    ("source", Field::Source),
+    ("id", Field::Id),
+];
+
+impl Template {
+    /// The text for an event. A missing tenant renders as nothing.
+    pub fn render(&self, event: &Event) -> String {
+        let mut text = String::new();
+        self.render_into(event, &mut text);
+        text
+    }
+
+    /// Like [`Template::render`], into a buffer that is used again and again.
+    pub fn render_into(&self, event: &Event, text: &mut String) {
+        for part in &self.parts {
+            match part {
+                Part::Text(literal) => text.push_str(literal),
+                Part::Field(field) => push_field(*field, event, text),
+            }
+        }
+    }
+}
+
+fn push_field(field: Field, event: &Event, text: &mut String) {
+    match field {
+        Field::AggregateType => text.push_str(&event.aggregate_type),
+        Field::AggregateId => text.push_str(&event.aggregate_id),
+        Field::EventType => text.push_str(&event.event_type),
+        Field::Tenant => text.push_str(event.tenant.as_deref().unwrap_or_default()),
+        Field::Source => text.push_str(&event.source),
+        Field::Key => text.push_str(&event.key()),
+        // Writing to a String cannot fail.
+        Field::EventVersion => _ = write!(text, "{}", event.event_version),
+        Field::Id => _ = write!(text, "{}", event.id),
+    }
+}
+
+impl FromStr for Template {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Template> {
+        let refuse = |why: String| {
+            Error::new(ErrorKind::Config, "parse template")
+                .message(format!("`{}`: {why}", text.escape_debug()))
+        };
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut chars = text.chars().peekable();
+        while let Some(c) = chars.next() {
+            match c {
+                '{' | '}' if chars.peek() == Some(&c) => {
+                    chars.next();
+                    literal.push(c);
+                }
+                '{' => {
+                    let name: String = chars.by_ref().take_while(|c| *c != '}').collect();
+                    let field = field_named(&name).ok_or_else(|| refuse(unknown_field(&name)))?;
+                    if !literal.is_empty() {
+                        parts.push(Part::Text(std::mem::take(&mut literal)));
+                    }
+                    parts.push(Part::Field(field));
+                }
+                '}' => {
+                    return Err(refuse(
+                        "a `}` without its `{`; write `}}` for a brace".into(),
+                    ));
+                }
+                c => literal.push(c),
+            }
+        }
+        if !literal.is_empty() {
+            parts.push(Part::Text(literal));
+        }
+        if parts.is_empty() {
+            return Err(refuse("the template is empty".into()));
+        }
+        Ok(Template {
+            text: text.to_owned(),
+            parts,
+        })
+    }
+}
+
+fn field_named(name: &str) -> Option<Field> {
+    FIELDS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, field)| *field)
+}
+
+fn unknown_field(name: &str) -> String {
+    let names = FIELDS.map(|(name, _)| name);
+    let nearest = nearest(name, &names);
+    format!(
+        "unknown field `{}`; did you mean `{nearest}`?",
+        name.escape_debug()
+    )
+}
+
+/// The known name with the fewest edits from what was written: for messages that suggest.
+///
+/// ```
+/// assert_eq!(postrider_core::template::nearest("tennant", &["key", "tenant"]), "tenant");
+/// ```
+pub fn nearest<'a>(written: &str, known: &[&'a str]) -> &'a str {
+    known
+        .iter()
+        .min_by_key(|name| edits(written, name))
+        .copied()
+        .unwrap_or_default()
+}
+
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl TryFrom<String> for Template {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Template> {
+        text.parse()
+    }
+}
+
+impl From<Template> for String {
+    fn from(template: Template) -> String {
+        template.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EventId;
+
+    /// R064: events and commands are routed by their type, keyed by their aggregate.
+    #[test]
+    fn fields_are_filled_in_and_braces_escaped() {
+        let mut event = Event::new(EventId::from_u128(1), "order", "42", "order.placed");
+        event.tenant = Some("acme".into());
+        let render = |text: &str| text.parse::<Template>().unwrap().render(&event);
+        assert_eq!(
+            render("{tenant}.{event_type}.v{event_version}"),
+            "acme.order.placed.v1"
+        );
+        assert_eq!(render("{key}"), "order/42");
+        assert_eq!(render("{{{aggregate_id}}}"), "{42}");
+    }
+
+    #[test]
+    fn broken_templates_are_refused() {
+        for bad in ["", "a}", "{", "{}", "{nope}"] {
+            assert!(bad.parse::<Template>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Postrider's consumer engine: acts once on a message that may come twice.

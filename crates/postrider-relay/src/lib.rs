@@ -1,0 +1,1 @@
+//! Postrider's relay engine: carries events from an outbox to a broker.

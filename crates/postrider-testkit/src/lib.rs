@@ -1,0 +1,1 @@
+//! Postrider's test kit: memory store and broker, contract suites, fault scripts, history checker.

@@ -1,0 +1,1 @@
+//! Postrider's SQLite store: outbox, relay source, and inbox in the application's own database file.

@@ -1,0 +1,1 @@
+//! Tests of Postrider with real processes, real files, and SIGKILL.

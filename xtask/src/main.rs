@@ -1,0 +1,3 @@
+//! The project's tasks: check, test, tidy, bench, docs.
+
+fn main() {}
