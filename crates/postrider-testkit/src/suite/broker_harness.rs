@@ -1,0 +1,73 @@
+//! What a broker gives its suite: itself, a look at what it holds, consumers, and where it can, a
+//! restart and scripted failures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::{BoxFuture, Broker, Event, EventId, Subscription};
+
+/// A broker under test, for [`broker_suite!`](crate::broker_suite).
+///
+/// Every case starts one of its own. Whatever cannot be done keeps its default, and the cases that
+/// need it are skipped with the reason.
+pub trait BrokerHarness: Send + Sync + Sized + 'static {
+    /// A fresh broker that holds nothing and that no other case sees.
+    fn start() -> impl Future<Output = Self> + Send;
+
+    /// Another handle for publishing.
+    fn broker(&self) -> Arc<dyn Broker>;
+
+    /// The topic to use for a name like `orders`, made if it must exist before it is used.
+    fn topic(&self, name: &str) -> Arc<str> {
+        Arc::from(name)
+    }
+
+    /// Everything the broker durably holds or has held of the topic, in its order, copies included,
+    /// as read back from it: not what was sent.
+    fn received<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Vec<Arc<Event>>>;
+
+    /// A new consumer of the topic in the group, from the topic's beginning if the group is new;
+    /// `None` if there are no consumers. Two calls give two instances of one group.
+    fn subscribe<'a>(
+        &'a self,
+        topic: &'a str,
+        group: &'a str,
+    ) -> BoxFuture<'a, Option<Arc<dyn Subscription>>> {
+        let _ = (topic, group);
+        Box::pin(async { None })
+    }
+
+    /// What consumers of the group refused for good, in order; `None` if the broker keeps none.
+    fn dead_letters<'a>(
+        &'a self,
+        topic: &'a str,
+        group: &'a str,
+    ) -> BoxFuture<'a, Option<Vec<Arc<Event>>>> {
+        let _ = (topic, group);
+        Box::pin(async { None })
+    }
+
+    /// Stops the broker as a crash would, and starts it again with what it kept; `false` if that
+    /// cannot be done. Handles given out before may be dead afterwards.
+    fn restart(&mut self) -> BoxFuture<'_, bool> {
+        Box::pin(async { false })
+    }
+
+    /// Lets time pass on the broker's clock. A virtual clock advances; a real one is waited for.
+    fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(span))
+    }
+
+    /// Makes the broker refuse an event for good, by its id, from now on; `false` if that cannot
+    /// be scripted.
+    fn refuse(&self, id: EventId) -> bool {
+        let _ = id;
+        false
+    }
+
+    /// Makes the broker store the next batch and lose its answer; `false` if that cannot be
+    /// scripted.
+    fn lose_next_answer(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,94 @@
+//! What a store gives its suites: an isolated store, handles as other processes would have them,
+//! transactions, and a clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::{BoxFuture, Error, ErrorKind, NewEvent, OutboxSource, Result, Timestamp};
+
+/// A store under test, for [`store_suite!`](crate::store_suite) and
+/// [`source_suite!`](crate::source_suite).
+///
+/// Every case starts one of its own. Dropping it may remove what it made.
+pub trait StoreHarness: Send + Sync + Sized + 'static {
+    /// A fresh store with its tables, with no event and no destination, that no other case sees.
+    fn start() -> impl Future<Output = Self> + Send;
+
+    /// Another handle on the store, as another process would have it. Handles share nothing but
+    /// the store.
+    fn source(&self) -> Arc<dyn OutboxSource>;
+
+    /// Stages the events in one transaction of a producer, in their order, and commits it.
+    ///
+    /// # Errors
+    /// What `enqueue` or the commit says; then nothing was committed.
+    fn commit(&self, events: Vec<NewEvent>) -> BoxFuture<'_, Result<()>>;
+
+    /// Stages the events in one transaction of a producer, and rolls it back.
+    ///
+    /// # Errors
+    /// What `enqueue` says.
+    fn roll_back(&self, events: Vec<NewEvent>) -> BoxFuture<'_, Result<()>>;
+
+    /// Begins a producer's transaction that stays open beside others. Only for stores that declare
+    /// `overlapping_writers`.
+    ///
+    /// # Errors
+    /// What the store says.
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn OpenTransaction>>> {
+        Box::pin(async {
+            Err(Error::new(ErrorKind::Invalid, "begin")
+                .message("this store has one writer at a time"))
+        })
+    }
+
+    /// Lets time pass on the store's clock. A virtual clock advances; a real one is waited for.
+    fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(span))
+    }
+
+    /// The store's clock, now.
+    fn now(&self) -> BoxFuture<'_, Timestamp> {
+        Box::pin(async { Timestamp::now() })
+    }
+
+    /// A span that the store's clock tells apart from its neighbours even on a busy machine. Short
+    /// leases and delays of the cases last a few of them. Default 300 ms; a virtual clock may say
+    /// more, as it costs nothing.
+    fn unit(&self) -> Duration {
+        Duration::from_millis(300)
+    }
+
+    /// Commits a row that is no event, in the partition of the key `order/malformed`, past whatever
+    /// the store checks; `None` if the store lets nobody do that.
+    fn insert_malformed(&self) -> Option<BoxFuture<'_, Result<()>>> {
+        None
+    }
+
+    /// Makes the store's numbers lie behind every saved cursor, as after a restore; `None` if that
+    /// cannot be done.
+    fn rewind(&self) -> Option<BoxFuture<'_, Result<()>>> {
+        None
+    }
+}
+
+/// A producer's transaction that is open beside others. Dropping it rolls it back.
+pub trait OpenTransaction: Send {
+    /// Stages events; the store draws their numbers now.
+    ///
+    /// # Errors
+    /// What `enqueue` says.
+    fn enqueue(&mut self, events: Vec<NewEvent>) -> BoxFuture<'_, Result<()>>;
+
+    /// Commits: now the events are there.
+    ///
+    /// # Errors
+    /// What the store says; then nothing was committed.
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+
+    /// Rolls back: there never was an event.
+    ///
+    /// # Errors
+    /// What the store says.
+    fn roll_back(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+}
