@@ -1,0 +1,68 @@
+//! `cargo x check`: the quick part, for every few minutes of work. It stops at the first failure.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::step::{self, Verdict};
+use crate::{requirements, tidy};
+
+/// Format, clippy, tidy, requirements page, unit tests.
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let began = Instant::now();
+    let unit = ["test", "--workspace", "--lib", "--bins", "--quiet"];
+    let verdict = statics(root)
+        .into_iter()
+        .try_for_each(|(name, work)| step::run(name, work))
+        .and_then(|()| {
+            step::run("unit tests", || {
+                step::complete(&mut step::cargo(root, &unit))
+            })
+        });
+    match verdict {
+        Ok(()) => {
+            println!("check passed in {}", step::seconds(began.elapsed()));
+            ExitCode::SUCCESS
+        }
+        Err(reason) => {
+            eprintln!("check failed: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A step's name and work.
+pub(crate) type Work<'root> = (&'static str, Box<dyn FnOnce() -> Verdict + 'root>);
+
+/// What is checked without running a test; the cheapest first.
+pub(crate) fn statics(root: &Path) -> Vec<Work<'_>> {
+    let format = ["fmt", "--all", "--", "--check"];
+    let clippy = [
+        "clippy",
+        "--quiet",
+        "--workspace",
+        "--all-targets",
+        "--all-features",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    vec![
+        (
+            "format",
+            Box::new(move || {
+                step::complete(&mut step::cargo(root, &format))
+                    .map_err(|reason| format!("{reason}; `cargo fmt --all` mends it"))
+            }),
+        ),
+        ("tidy", Box::new(move || tidy::verdict(root))),
+        (
+            "requirements page",
+            Box::new(move || requirements::verdict(root)),
+        ),
+        (
+            "clippy",
+            Box::new(move || step::complete(&mut step::cargo(root, &clippy))),
+        ),
+    ]
+}

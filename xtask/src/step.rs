@@ -1,0 +1,106 @@
+//! Steps: one named piece of a command, timed, with a verdict.
+//!
+//! A step that starts cargo starts the cargo that started us, without the variables that
+//! `cargo run` adds for this package: build scripts of others would take them for a change.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What a step came to: `Err` says in one line what failed.
+pub(crate) type Verdict = Result<(), String>;
+
+/// Runs a step and prints its name before and its duration after.
+pub(crate) fn run(name: &str, work: impl FnOnce() -> Verdict) -> Verdict {
+    println!("==> {name}");
+    let began = Instant::now();
+    let verdict = work();
+    let duration = seconds(began.elapsed());
+    match &verdict {
+        Ok(()) => println!("    ok: {name} ({duration})"),
+        Err(reason) => println!("    FAILED: {name} ({duration}): {reason}"),
+    }
+    verdict
+}
+
+/// `1.2 s`, with minutes where there are some.
+pub(crate) fn seconds(duration: Duration) -> String {
+    let whole = duration.as_secs();
+    if whole < 60 {
+        format!("{:.1} s", duration.as_secs_f64())
+    } else {
+        format!("{} min {} s", whole / 60, whole % 60)
+    }
+}
+
+/// A cargo command at the root.
+pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root);
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(name.as_ref());
+        }
+    }
+    // A fresh machine of the integration service gains nothing from incremental state and pays for
+    // writing it; a contributor's next run lives from it.
+    if std::env::var_os("CI").is_some() && std::env::var_os("CARGO_INCREMENTAL").is_none() {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
+    command
+}
+
+/// Runs the command with our own output; `Err` where it did not end with 0.
+pub(crate) fn complete(command: &mut Command) -> Verdict {
+    let status = command
+        .status()
+        .map_err(|error| format!("{:?} did not start: {error}", command.get_program()))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{}` ended with {status}", shown(command)))
+    }
+}
+
+/// The command as a person would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let mut words = vec![
+        program
+            .file_name()
+            .unwrap_or(program.as_os_str())
+            .to_string_lossy()
+            .into_owned(),
+    ];
+    words.extend(
+        command
+            .get_args()
+            .map(|word| word.to_string_lossy().into_owned()),
+    );
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_command_says_which_one_it_was() {
+        let reason = complete(&mut Command::new("false")).expect_err("false fails");
+        assert!(reason.starts_with("`false` ended with"), "{reason}");
+        complete(&mut Command::new("true")).expect("true succeeds");
+    }
+
+    #[test]
+    fn a_command_that_is_missing_is_a_failure() {
+        let reason = complete(&mut Command::new("no-such-program-here")).expect_err("missing");
+        assert!(reason.contains("did not start"), "{reason}");
+    }
+
+    #[test]
+    fn durations_are_short_to_read() {
+        assert_eq!(seconds(Duration::from_millis(1_240)), "1.2 s");
+        assert_eq!(seconds(Duration::from_secs(125)), "2 min 5 s");
+    }
+}

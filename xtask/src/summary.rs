@@ -1,0 +1,89 @@
+//! What `cargo test` printed, summed: how many passed and failed, and which cases were skipped.
+//!
+//! Tests run with `--show-output`, so a case that cannot run here says so on a line of its own that
+//! begins with `skipped:`. Such lines are collected; the output of passing tests is not repeated.
+
+/// Sums over all test programs read so far.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    /// As they came; two backends may skip a case of one suite for the same reason.
+    pub(crate) skipped: Vec<String>,
+    inside_successes: bool,
+}
+
+impl Summary {
+    /// Takes one line in; true where a person should see it.
+    pub(crate) fn take(&mut self, line: &str) -> bool {
+        if let Some(reason) = line.trim_start().strip_prefix("skipped:") {
+            self.skipped.push(format!("skipped: {}", reason.trim()));
+        }
+        if let Some(counts) = line.strip_prefix("test result: ") {
+            self.inside_successes = false;
+            self.passed += count(counts, "passed");
+            self.failed += count(counts, "failed");
+            return true;
+        }
+        match line {
+            "successes:" => self.inside_successes = true,
+            "failures:" => self.inside_successes = false,
+            _ => {}
+        }
+        let dull = line.is_empty()
+            || self.inside_successes
+            || (line.starts_with("running ")
+                && (line.ends_with(" tests") || line.ends_with(" test")))
+            || (line.starts_with("test ") && (line.ends_with(" ... ok")));
+        !dull
+    }
+
+    /// The closing line, alone on its line: the integration service reads it.
+    pub(crate) fn closing(&self) -> String {
+        format!("{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
+/// The number before `word` in `ok. 3 passed; 0 failed; …`.
+fn count(text: &str, word: &str) -> u64 {
+    let words: Vec<&str> = text.split([' ', ';']).filter(|w| !w.is_empty()).collect();
+    words
+        .windows(2)
+        .find(|pair| pair[1] == word)
+        .and_then(|pair| pair[0].parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\nrunning 3 tests\ntest a ... ok\ntest b ... FAILED\ntest c ... ok\n\nsuccesses:\n\n---- a stdout ----\nskipped: claims under load: the store declares no leases\nnoise\n\nsuccesses:\n    a\n    c\n\nfailures:\n\n---- b stdout ----\nassertion failed\n\nfailures:\n    b\n\ntest result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+
+    #[test]
+    fn results_are_summed_over_programs() {
+        let mut summary = Summary::default();
+        for line in OUTPUT.lines().chain(OUTPUT.lines()) {
+            summary.take(line);
+        }
+        assert_eq!(summary.closing(), "4 passed, 2 failed");
+    }
+
+    #[test]
+    fn skipped_cases_are_kept_with_their_reason() {
+        let mut summary = Summary::default();
+        for line in OUTPUT.lines() {
+            summary.take(line);
+        }
+        let expected = "skipped: claims under load: the store declares no leases";
+        assert_eq!(summary.skipped, [expected]);
+    }
+
+    #[test]
+    fn failures_are_shown_and_successes_are_not() {
+        let mut summary = Summary::default();
+        let shown: Vec<&str> = OUTPUT.lines().filter(|line| summary.take(line)).collect();
+        assert!(shown.contains(&"test b ... FAILED") && shown.contains(&"assertion failed"));
+        assert!(!shown.contains(&"noise") && !shown.contains(&"test a ... ok"));
+    }
+}

@@ -1,0 +1,173 @@
+//! `cargo x test`: everything a change must pass. All steps run, so one run tells everything.
+//!
+//! The last line is `N passed, N failed`, summed over all test programs. A step that fails without
+//! a failing test in it (a build, a format) counts as one failure: the line never says `0 failed`
+//! of a run that failed.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use crate::step::{self, Verdict};
+use crate::summary::Summary;
+use crate::{check, provision};
+
+/// Not xtask: a running program cannot be replaced everywhere.
+const BUILD: [&str; 7] = [
+    "build",
+    "--quiet",
+    "--workspace",
+    "--exclude",
+    "xtask",
+    "--bins",
+    "--all-features",
+];
+/// Everything but the doc tests, which have a step of their own.
+const TESTS: [&str; 10] = [
+    "test",
+    "--workspace",
+    "--all-features",
+    "--no-fail-fast",
+    "--lib",
+    "--bins",
+    "--tests",
+    "--examples",
+    "--",
+    "--show-output",
+];
+const DOC_TESTS: [&str; 7] = [
+    "test",
+    "--workspace",
+    "--all-features",
+    "--no-fail-fast",
+    "--doc",
+    "--",
+    "--show-output",
+];
+const DOCS: [&str; 5] = [
+    "doc",
+    "--quiet",
+    "--workspace",
+    "--no-deps",
+    "--all-features",
+];
+
+/// Runs everything and sums it up.
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let began = Instant::now();
+    let mut summary = Summary::default();
+    summary.skipped.extend(provision::provide());
+    let mut failed = Vec::new();
+    let mut note = |name: &str, verdict: Verdict, counted: bool, summary: &mut Summary| {
+        if let Err(reason) = verdict {
+            failed.push(format!("{name}: {reason}"));
+            summary.failed += u64::from(!counted);
+        }
+    };
+    for (name, work) in check::statics(root) {
+        note(name, step::run(name, work), false, &mut summary);
+    }
+    // End-to-end tests start the binaries that stand in the target folder.
+    let build = step::run("binaries", || {
+        step::complete(&mut step::cargo(root, &BUILD))
+    });
+    note("binaries", build, false, &mut summary);
+    for (name, arguments) in [("tests", &TESTS[..]), ("doc tests", &DOC_TESTS[..])] {
+        let before = summary.failed;
+        let verdict = step::run(name, || {
+            count(&mut step::cargo(root, arguments), &mut summary)
+        });
+        let counted = summary.failed > before;
+        note(name, verdict, counted, &mut summary);
+    }
+    let docs = step::run("docs", || {
+        step::complete(step::cargo(root, &DOCS).env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    note("docs", docs, false, &mut summary);
+    let deny = step::run("dependencies", || dependencies(root, &mut summary));
+    note("dependencies", deny, false, &mut summary);
+    report(&failed, &summary, &step::seconds(began.elapsed()))
+}
+
+fn report(failed: &[String], summary: &Summary, duration: &str) -> ExitCode {
+    println!();
+    for line in &summary.skipped {
+        println!("{line}");
+    }
+    for reason in failed {
+        println!("failed step: {reason}");
+    }
+    println!("test took {duration}");
+    println!("{}", summary.closing());
+    if failed.is_empty() && summary.failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Runs a `cargo test` and reads its results as they come.
+fn count(command: &mut Command, summary: &mut Summary) -> Verdict {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cargo did not start: {error}"))?;
+    let output = child.stdout.take().expect("invariant: the output is piped");
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line.map_err(|error| format!("cargo's output broke off: {error}"))?;
+        let line = String::from_utf8_lossy(&line);
+        if summary.take(line.trim_end_matches('\r')) {
+            println!("{line}");
+        }
+    }
+    let status = child
+        .wait()
+        .map_err(|error| format!("cargo's end was lost: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("`{}` ended with {status}", step::shown(command)))
+    }
+}
+
+/// Licences, bans and advisories, where cargo-deny is installed.
+fn dependencies(root: &Path, summary: &mut Summary) -> Verdict {
+    if !provision::starts("cargo-deny", "--version") {
+        let line =
+            "skipped: cargo-deny: not installed, so licences, bans and advisories were not checked";
+        summary.skipped.push(line.to_owned());
+        return Ok(());
+    }
+    step::complete(&mut step::cargo(root, &["deny", "check"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn results_are_counted_even_where_the_run_fails() {
+        let mut summary = Summary::default();
+        let script = "echo 'test result: FAILED. 4 passed; 1 failed; 0 ignored'; exit 101";
+        count(&mut shell(script), &mut summary).expect_err("the run failed");
+        assert_eq!(summary.closing(), "4 passed, 1 failed");
+    }
+
+    #[test]
+    fn a_run_that_passes_is_a_success() {
+        let mut summary = Summary::default();
+        count(
+            &mut shell("echo 'test result: ok. 4 passed; 0 failed'"),
+            &mut summary,
+        )
+        .expect("the run passed");
+        assert_eq!(summary.closing(), "4 passed, 0 failed");
+    }
+}
