@@ -4,6 +4,10 @@
 //! | To | use |
 //! |---|---|
 //! | prove that a store or broker keeps its contract | [`store_suite!`], [`source_suite!`], [`broker_suite!`], [`inbox_suite!`] |
+//! | run an engine with nothing installed and a clock of the test's own | [`memory`] |
+//! | let a call fail before, after, or in the middle | [`fault`] |
 //! | judge what happened | the crate `postrider-history` |
 
+pub mod fault;
+pub mod memory;
 pub mod suite;

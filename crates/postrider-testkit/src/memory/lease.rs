@@ -1,0 +1,159 @@
+//! Leases: who owns a partition, by the store's clock, fenced by a token that grows at every
+//! acquisition.
+
+use std::time::Duration;
+
+use postrider_core::lease::{AcquireRequest, Acquired, Census, Granted, Renewed};
+use postrider_core::source::RenewRequest;
+use postrider_core::{Error, ErrorKind, HeldLease, Lease, PartitionId, Presence, RelayId, Result};
+
+use super::store::State;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct LeaseRow {
+    /// The last owner, unless it let go.
+    owner: Option<RelayId>,
+    token: u64,
+    /// When the lease ends; for a partition that nobody owns, since when it is free.
+    ends: Duration,
+    presence: Option<Presence>,
+    pub(super) takeovers: u32,
+}
+
+/// A relay that announced itself.
+#[derive(Clone, Debug)]
+pub(super) struct RelayRow {
+    ends: Duration,
+    current: bool,
+}
+
+impl LeaseRow {
+    fn matches(&self, lease: &Lease) -> bool {
+        self.owner.as_ref() == Some(&lease.owner) && self.token == lease.token
+    }
+
+    fn is_free(&self, now: Duration, free_for: Duration) -> bool {
+        let ended = self.owner.is_none() || self.ends <= now;
+        ended && now.saturating_sub(self.ends) >= free_for
+    }
+
+    fn grant(&mut self, partition: u16, request: &AcquireRequest, now: Duration) -> Granted {
+        // An owner that let go left no name: only one that did not counts as taken over.
+        self.takeovers = match self.owner {
+            Some(_) => self.takeovers.saturating_add(1),
+            None => 0,
+        };
+        self.owner = Some(request.owner.clone());
+        self.token += 1;
+        self.ends = now + request.lease_duration;
+        self.presence.clone_from(&request.presence);
+        Granted {
+            lease: self.lease(partition).expect("invariant: just taken"),
+            takeovers: self.takeovers,
+        }
+    }
+
+    fn lease(&self, partition: u16) -> Option<Lease> {
+        Some(Lease {
+            partition: PartitionId(partition),
+            owner: self.owner.clone()?,
+            token: self.token,
+        })
+    }
+}
+
+impl State {
+    pub(super) fn acquire(&mut self, request: &AcquireRequest, now: Duration) -> Acquired {
+        self.announce(
+            &request.owner,
+            now + request.lease_duration,
+            request.current,
+        );
+        if let Some(dead) = &request.dead
+            && let Some(row) = self.leases.get_mut(usize::from(dead.partition.0))
+            && row.matches(dead)
+        {
+            row.ends = row.ends.min(now);
+        }
+        let mut granted = Vec::new();
+        let mut held = Vec::new();
+        for (partition, row) in (0..).zip(&mut self.leases) {
+            if granted.len() < usize::from(request.wanted) && row.is_free(now, request.free_for) {
+                granted.push(row.grant(partition, request, now));
+            } else if row.ends > now
+                && let Some(lease) = row.lease(partition)
+                && lease.owner != request.owner
+            {
+                held.push(HeldLease {
+                    lease,
+                    expires_in: row.ends - now,
+                    presence: row.presence.clone(),
+                });
+            }
+        }
+        Acquired {
+            granted,
+            held,
+            census: self.census(now),
+        }
+    }
+
+    pub(super) fn renew(&mut self, request: &RenewRequest, now: Duration) -> Renewed {
+        let ends = now + request.lease_duration;
+        self.announce(&request.owner, ends, request.current);
+        let mut kept = Vec::new();
+        for lease in &request.leases {
+            if lease.owner == request.owner
+                && let Some(row) = self.leases.get_mut(usize::from(lease.partition.0))
+                && row.matches(lease)
+            {
+                row.ends = ends;
+                kept.push(lease.clone());
+            }
+        }
+        Renewed {
+            kept,
+            census: self.census(now),
+            definitions: self.definitions,
+        }
+    }
+
+    pub(super) fn release(&mut self, leases: &[Lease], now: Duration) {
+        for lease in leases {
+            if let Some(row) = self.leases.get_mut(usize::from(lease.partition.0))
+                && row.matches(lease)
+            {
+                row.owner = None;
+                row.ends = row.ends.min(now);
+                row.presence = None;
+                row.takeovers = 0;
+            }
+        }
+    }
+
+    /// Refuses whoever does not own the partition any more: the fence of every write.
+    pub(super) fn fence(&self, operation: &'static str, lease: &Lease) -> Result<()> {
+        let row = self.leases.get(usize::from(lease.partition.0));
+        if row.is_some_and(|row| row.matches(lease)) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Fenced, operation)
+            .message("the lease was lost; nothing was written")
+            .context("partition", lease.partition)
+            .context("token", lease.token))
+    }
+
+    fn announce(&mut self, relay: &RelayId, ends: Duration, current: bool) {
+        self.relays
+            .insert(relay.clone(), RelayRow { ends, current });
+    }
+
+    fn census(&mut self, now: Duration) -> Census {
+        self.relays.retain(|_, relay| relay.ends > now);
+        let current = self.relays.values().filter(|relay| relay.current).count();
+        Census {
+            relays: u32::try_from(self.relays.len()).unwrap_or(u32::MAX),
+            current: u32::try_from(current).unwrap_or(u32::MAX),
+        }
+    }
+}

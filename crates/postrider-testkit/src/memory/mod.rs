@@ -1,0 +1,47 @@
+//! A store and a broker in memory that keep the whole contract, with a clock the test advances.
+//!
+//! They are what the engines are tested and simulated against: nothing to install, no time passes
+//! unless the test says so, and everything that happened can be looked at afterwards. They pass
+//! the same suites as every other backend.
+//!
+//! ```
+//! use std::time::Duration;
+//! use postrider_core::NewEvent;
+//! use postrider_testkit::memory::{MemoryClock, MemoryStore};
+//!
+//! let clock = MemoryClock::new();
+//! let store = MemoryStore::new(4, clock.clone());
+//! store.commit(vec![NewEvent::new("order", "42", "order.placed")])?;
+//! clock.advance(Duration::from_secs(15));
+//! assert_eq!(store.committed().len(), 1);
+//! # Ok::<(), postrider_core::Error>(())
+//! ```
+
+mod broker;
+mod clock;
+mod destinations;
+mod group;
+mod inbox;
+mod lease;
+mod read;
+mod schedule;
+mod settle;
+mod source;
+mod store;
+mod subscription;
+mod transaction;
+mod waiting;
+
+pub use broker::{MemoryBroker, Published};
+pub use clock::MemoryClock;
+pub use store::{CommittedRow, MemoryStore};
+pub use subscription::MemorySubscription;
+pub use transaction::MemoryTransaction;
+pub use waiting::WaitingView;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, also after a panic elsewhere: a test that failed should not hide behind a poisoned lock.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,174 @@
+//! Settling: cursors, waiting events, and the settled log in one atomic, fenced write.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use postrider_core::waiting::{
+    Attempted, DETAIL_BYTES_MAX, NewWaiting, Placement, Reason, Settlement, SettlementPart,
+    WaitingChange, WaitingState,
+};
+use postrider_core::{Error, ErrorKind, Result};
+
+use super::store::State;
+use super::waiting::{Stored, promote};
+
+impl State {
+    pub(super) fn settle(&mut self, settlement: &Settlement, now: Duration) -> Result<()> {
+        self.fence("settle", &settlement.lease)?;
+        let partition = settlement.lease.partition.0;
+        // Look before writing, so that a refusal leaves nothing behind.
+        for part in &settlement.parts {
+            self.check_cursor(part, partition)?;
+        }
+        for part in &settlement.parts {
+            // A destination that was removed meanwhile has nothing left to settle.
+            if self.destinations.contains_key(&part.destination) {
+                self.settle_part(part, partition, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cursor(&self, part: &SettlementPart, partition: u16) -> Result<()> {
+        let stands = self.cursors.get(&(part.destination.clone(), partition));
+        let (Some(stands), Some((from, to))) = (stands, &part.cursor) else {
+            return Ok(());
+        };
+        if [from.position(), to.position()].contains(stands) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Conflict, "settle")
+            .message("the cursor was moved by somebody else; nothing was written")
+            .context("destination", &part.destination)
+            .context("partition", partition))
+    }
+
+    fn settle_part(&mut self, part: &SettlementPart, partition: u16, now: Duration) {
+        let mut waiting = self.waiting.remove(&part.destination).unwrap_or_default();
+        for new in &part.waiting {
+            self.insert_waiting(&mut waiting, new, partition, now);
+        }
+        for change in &part.changes {
+            change_waiting(&mut waiting, change, now);
+        }
+        self.waiting.insert(part.destination.clone(), waiting);
+        if let Some((from, to)) = &part.cursor {
+            let cursor = self
+                .cursors
+                .entry((part.destination.clone(), partition))
+                .or_default();
+            // The same write again finds the cursor at its end, and counts nothing twice.
+            if *cursor == from.position() && from != to {
+                *cursor = to.position();
+                let settled = self.settled.entry(part.destination.clone()).or_default();
+                settled.extend_from_slice(&part.passed);
+                if let Some(lease) = self.leases.get_mut(usize::from(partition)) {
+                    lease.takeovers = 0;
+                }
+            }
+        }
+    }
+
+    fn insert_waiting(
+        &self,
+        rows: &mut BTreeMap<u64, Stored>,
+        new: &NewWaiting,
+        partition: u16,
+        now: Duration,
+    ) {
+        if rows.contains_key(&new.row.seq) {
+            return;
+        }
+        let committed = self.row_of(partition, new.row.seq);
+        let event = committed
+            .and_then(|row| row.event.as_ref().ok().cloned())
+            .or_else(|| new.event.clone());
+        let key = committed
+            .map(|row| std::sync::Arc::clone(&row.key))
+            .or_else(|| event.as_ref().map(|event| event.key().into()))
+            .unwrap_or_default();
+        let mut stored = Stored {
+            row: new.row,
+            partition,
+            position: committed.map_or(0, |row| row.position),
+            key_hash: new.key_hash,
+            event,
+            state: WaitingState::Retrying,
+            due: now,
+            attempts: 0,
+            reason: Reason::Behind,
+            detail: String::new(),
+            holds_key: false,
+            late: false,
+            key,
+        };
+        place(&mut stored, &new.placement, now);
+        let behind = rows
+            .range(..new.row.seq)
+            .rev()
+            .any(|(_, row)| row.key == stored.key && row.holds());
+        if behind && stored.state != WaitingState::Dead {
+            stored.state = WaitingState::Parked;
+        }
+        rows.insert(new.row.seq, stored);
+    }
+}
+
+fn place(stored: &mut Stored, placement: &Placement, now: Duration) {
+    match placement {
+        Placement::Behind(reason) => stored.reason = *reason,
+        Placement::Retry { delay, attempted } => {
+            stored.due = now + *delay;
+            record(stored, attempted);
+        }
+        Placement::Dead {
+            attempted,
+            holds_key,
+        } => {
+            stored.state = WaitingState::Dead;
+            stored.holds_key = *holds_key;
+            record(stored, attempted);
+        }
+    }
+}
+
+fn record(stored: &mut Stored, attempted: &Attempted) {
+    stored.attempts = attempted.attempts;
+    stored.reason = attempted.reason;
+    let end = attempted.detail.floor_char_boundary(DETAIL_BYTES_MAX);
+    stored.detail = attempted.detail[..end].to_owned();
+}
+
+fn change_waiting(rows: &mut BTreeMap<u64, Stored>, change: &WaitingChange, now: Duration) {
+    let seq = change.row().seq;
+    let Some(stored) = rows.get_mut(&seq) else {
+        return;
+    };
+    // What an operator decided, and what gave up, is not undone by an attempt that was under way.
+    if matches!(stored.state, WaitingState::Dead | WaitingState::Discarded) {
+        return;
+    }
+    let key = std::sync::Arc::clone(&stored.key);
+    match change {
+        WaitingChange::Delivered(_) => {
+            rows.remove(&seq);
+        }
+        WaitingChange::Retry {
+            delay, attempted, ..
+        } => {
+            record(stored, attempted);
+            stored.due = now + *delay;
+        }
+        WaitingChange::Dead {
+            attempted,
+            holds_key,
+            ..
+        } => {
+            record(stored, attempted);
+            stored.state = WaitingState::Dead;
+            stored.holds_key = *holds_key;
+        }
+        WaitingChange::Postpone { delay, .. } => stored.due = now + *delay,
+    }
+    promote(rows, &key, now);
+}
