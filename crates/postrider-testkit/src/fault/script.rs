@@ -6,10 +6,19 @@ use std::sync::Mutex;
 use crate::memory::lock;
 
 /// Actions for calls to come, in order. An empty script answers with its default.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Script<A> {
     next: Mutex<VecDeque<A>>,
     always: Mutex<Option<A>>,
+}
+
+impl<A> Default for Script<A> {
+    fn default() -> Script<A> {
+        Script {
+            next: Mutex::default(),
+            always: Mutex::default(),
+        }
+    }
 }
 
 impl<A: Clone> Script<A> {
