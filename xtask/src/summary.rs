@@ -11,6 +11,8 @@ pub(crate) struct Summary {
     /// As they came; two backends may skip a case of one suite for the same reason.
     pub(crate) skipped: Vec<String>,
     inside_successes: bool,
+    /// Inside what a test itself printed, which may look like anything.
+    inside_output: bool,
 }
 
 impl Summary {
@@ -19,16 +21,23 @@ impl Summary {
         if let Some(reason) = line.trim_start().strip_prefix("skipped:") {
             self.skipped.push(format!("skipped: {}", reason.trim()));
         }
-        if let Some(counts) = line.strip_prefix("test result: ") {
+        match line {
+            "successes:" | "failures:" => {
+                self.inside_successes = line == "successes:";
+                self.inside_output = false;
+            }
+            _ if line.starts_with("---- ") && line.ends_with(" stdout ----") => {
+                self.inside_output = true;
+            }
+            _ => {}
+        }
+        if !self.inside_output
+            && let Some(counts) = line.strip_prefix("test result: ")
+        {
             self.inside_successes = false;
             self.passed += count(counts, "passed");
             self.failed += count(counts, "failed");
             return true;
-        }
-        match line {
-            "successes:" => self.inside_successes = true,
-            "failures:" => self.inside_successes = false,
-            _ => {}
         }
         let dull = line.is_empty()
             || self.inside_successes
@@ -67,6 +76,15 @@ mod tests {
             summary.take(line);
         }
         assert_eq!(summary.closing(), "4 passed, 2 failed");
+    }
+
+    #[test]
+    fn a_result_that_a_test_printed_is_not_counted() {
+        let mut summary = Summary::default();
+        let printed = "successes:\n\n---- a stdout ----\ntest result: FAILED. 9 passed; 9 failed\n\nsuccesses:\n    a\n\ntest result: ok. 1 passed; 0 failed\n";
+        let shown: Vec<&str> = printed.lines().filter(|line| summary.take(line)).collect();
+        assert_eq!(summary.closing(), "1 passed, 0 failed");
+        assert_eq!(shown, ["test result: ok. 1 passed; 0 failed"]);
     }
 
     #[test]
