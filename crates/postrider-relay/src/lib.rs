@@ -1,1 +1,38 @@
 //! Postrider's relay engine: carries events from an outbox to a broker.
+//!
+//! The decisions are a pure state machine, [`Machine`]: what happened goes in with the time, commands
+//! come out. The shell around it, [`Relay`], performs the commands with a store and brokers, and
+//! can run inside any process: [`Relay::start`], then [`RelayHandle::drain`] or
+//! [`RelayHandle::abort`].
+//!
+//! The main loop is [`Machine::step`]; a module per verb holds its part.
+
+mod clock;
+mod command;
+mod drain;
+mod due;
+mod fetch;
+mod flow;
+mod health;
+mod judge;
+mod lane;
+mod lease;
+mod machine;
+mod observe;
+mod outlet;
+mod presence;
+mod publish;
+mod relay;
+mod run;
+mod settings;
+mod settle;
+mod window;
+
+pub use clock::SystemClock;
+pub use command::{Answer, Command, Input, Ticket};
+pub use drain::{Ending, Target};
+pub use health::{Blocker, Health, State};
+pub use machine::Machine;
+pub use observe::{Observer, Point};
+pub use relay::{Relay, RelayBuilder, RelayHandle, Report};
+pub use settings::Settings;

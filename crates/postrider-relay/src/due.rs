@@ -1,0 +1,146 @@
+//! Waiting events: ask the store for those whose turn has come, and for scheduled ones.
+
+use std::time::Duration;
+
+use postrider_core::source::{Admitted, DueRequest};
+use postrider_core::waiting::Due;
+use postrider_core::{DestinationId, PartitionId, Result, Tick};
+
+use crate::command::Command;
+use crate::machine::{Asked, Machine};
+
+/// Later than anything: nothing is known to be due.
+const NEVER: Tick = Tick(u64::MAX);
+
+/// Scheduled events moved at once: a page.
+const ADMIT_ROWS_MAX: u32 = 1_000;
+
+impl Machine {
+    pub(crate) fn ask_for_due(&mut self, partition: PartitionId) {
+        let now = self.now;
+        let wanted: Vec<DestinationId> = match self.owned.get(&partition) {
+            Some(owned) => owned
+                .ready()
+                .filter(|(id, flow)| !flow.asking && flow.due_at <= now && self.is_open(id))
+                .map(|(id, _)| id.clone())
+                .collect(),
+            None => return,
+        };
+        for destination in wanted {
+            let rows_max = self.settings.due_rows_max;
+            let bytes_max = self.settings.window.page_bytes_max;
+            let Some(owned) = self.owned.get_mut(&partition) else {
+                return;
+            };
+            let lease = owned.lease.clone();
+            let Some(flow) = owned.flow(&destination) else {
+                continue;
+            };
+            if flow.engaged.len() as u64 >= u64::from(rows_max) {
+                // Enough is under way; what is due stays due.
+                continue;
+            }
+            flow.asking = true;
+            flow.due_at = NEVER;
+            let except = flow.engaged.iter().copied().collect();
+            let asked = Asked::Due(partition, lease.token, destination.clone());
+            let request = DueRequest {
+                lease,
+                destination,
+                except,
+                rows_max,
+                bytes_max,
+            };
+            self.command(asked, Command::Due(request));
+        }
+    }
+
+    pub(crate) fn due_answered(
+        &mut self,
+        partition: PartitionId,
+        token: u64,
+        destination: &DestinationId,
+        result: Result<Due>,
+    ) {
+        let (now, settings) = (self.now, self.settings);
+        let Some(outlet) = self.outlets.get_mut(destination) else {
+            return;
+        };
+        let Some(owned) = self.owned.get_mut(&partition) else {
+            return;
+        };
+        if owned.lease.token != token {
+            return;
+        }
+        let due = match result {
+            Ok(due) => due,
+            Err(error) => {
+                owned.trouble = Some(error);
+                if let Some(flow) = owned.flow(destination) {
+                    flow.asking = false;
+                    flow.due_at = flow.due_at.min(now + settings.poll_max);
+                }
+                return;
+            }
+        };
+        let Some(flow) = owned.flow(destination) else {
+            return;
+        };
+        flow.asking = false;
+        flow.nothing_due = due.rows.is_empty() && due.next_in != Some(Duration::ZERO);
+        let full = due.rows.len() as u64 >= u64::from(settings.due_rows_max);
+        let found = !due.rows.is_empty();
+        let took = flow.take_due(due.rows, outlet);
+        let pause = match () {
+            () if took && full => Duration::ZERO,
+            // What is due is in the way of itself: earlier events of its keys are under way.
+            () if found && !took => settings.poll_max,
+            () => due
+                .next_in
+                .unwrap_or(settings.due_every)
+                .clamp(settings.poll_min, settings.due_every),
+        };
+        flow.due_at = flow.due_at.min(now + pause);
+    }
+
+    /// Lets scheduled events that are due enter the outbox.
+    pub(crate) fn admit(&mut self, partition: PartitionId) {
+        let now = self.now;
+        let Some(owned) = self.owned.get_mut(&partition) else {
+            return;
+        };
+        if owned.admit_at.is_none_or(|at| at > now) {
+            return;
+        }
+        owned.admit_at = None;
+        let lease = owned.lease.clone();
+        self.command(
+            Asked::Admit(partition, lease.token),
+            Command::Admit(lease, ADMIT_ROWS_MAX),
+        );
+    }
+
+    pub(crate) fn admitted(
+        &mut self,
+        partition: PartitionId,
+        token: u64,
+        result: Result<Admitted>,
+    ) {
+        let (now, settings) = (self.now, self.settings);
+        let Some(owned) = self.owned_under(partition, token) else {
+            return;
+        };
+        let pause = match result {
+            Ok(admitted) if admitted.moved >= ADMIT_ROWS_MAX => Duration::ZERO,
+            Ok(admitted) => admitted
+                .next_in
+                .unwrap_or(settings.due_every)
+                .clamp(settings.poll_min, settings.due_every),
+            Err(error) => {
+                owned.trouble = Some(error);
+                settings.heartbeat
+            }
+        };
+        owned.admit_at = Some(now + pause);
+    }
+}

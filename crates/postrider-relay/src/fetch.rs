@@ -1,0 +1,372 @@
+//! Fetch: load where a flow stands, read ahead within the window, and pace the polling.
+//!
+//! Destinations of a partition that stand at the same cursor share a page. Keeps INV-6: a flow reads
+//! no further than its window and the relay's budget allow, but every flow is sure of one page.
+
+use std::time::Duration;
+
+use postrider_core::source::{FetchRequest, Loaded, Page};
+use postrider_core::{Cursor, DestinationId, ErrorKind, PartitionId, Result, Tick};
+
+use crate::command::Command;
+use crate::flow::Flow;
+use crate::machine::{Asked, FlowState, Head, Machine, Owned};
+
+/// How polling is paced: fast while busy or nudged, slower and slower when idle.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    interval: Duration,
+    fast_until: Tick,
+}
+
+impl Pace {
+    /// The time to the next poll after one that found nothing, or something.
+    pub(crate) fn next(
+        &mut self,
+        found: bool,
+        now: Tick,
+        min: Duration,
+        max: Duration,
+    ) -> Duration {
+        let doubled = self.interval.saturating_mul(2).clamp(min, max);
+        self.interval = if found || now < self.fast_until {
+            min
+        } else {
+            doubled
+        };
+        self.interval
+    }
+
+    /// Stay fast for a while.
+    pub(crate) fn nudge(&mut self, until: Tick) {
+        self.fast_until = self.fast_until.max(until);
+    }
+}
+
+impl Machine {
+    /// The store says that something may have been committed: look at once.
+    pub(crate) fn wake(&mut self) {
+        let now = self.now;
+        for owned in self.owned.values_mut() {
+            owned.admit_at = owned.admit_at.map(|at| at.min(now));
+            for state in owned.flows.values_mut() {
+                if let FlowState::Ready(flow) = state {
+                    flow.poll_at = flow.poll_at.min(now);
+                }
+            }
+        }
+    }
+
+    /// The application is about to commit: poll fast for a while.
+    pub(crate) fn nudge(&mut self) {
+        let until = self.now + self.settings.nudge;
+        for owned in self.owned.values_mut() {
+            for state in owned.flows.values_mut() {
+                if let FlowState::Ready(flow) = state {
+                    flow.pace.nudge(until);
+                }
+            }
+        }
+        self.wake();
+    }
+
+    /// Loads, reads, and asks for what waits, in every partition that is ours to read.
+    pub(crate) fn tend_flows(&mut self) {
+        if self.mode.is_draining() {
+            return;
+        }
+        let partitions: Vec<_> = self
+            .owned
+            .iter()
+            .filter(|(_, owned)| !owned.leaving)
+            .map(|(id, _)| *id)
+            .collect();
+        for partition in partitions {
+            self.load(partition);
+            self.look_at_head(partition);
+            self.admit(partition);
+            self.ask_for_due(partition);
+            self.fetch(partition);
+        }
+    }
+
+    fn load(&mut self, partition: PartitionId) {
+        let Some(owned) = self.owned.get_mut(&partition) else {
+            return;
+        };
+        let mut wanted = Vec::new();
+        for (destination, outlet) in &self.outlets {
+            let open = self
+                .wanted
+                .get(destination)
+                .is_some_and(|(d, _)| *d == outlet.definition);
+            let state = owned
+                .flows
+                .entry(destination.clone())
+                .or_insert(FlowState::Wanted(self.now));
+            if open && matches!(state, FlowState::Wanted(at) if *at <= self.now) {
+                *state = FlowState::Loading;
+                wanted.push(destination.clone());
+            }
+        }
+        let lease = owned.lease.clone();
+        for destination in wanted {
+            let asked = Asked::Load(partition, lease.token, destination.clone());
+            self.command(asked, Command::Load(lease.clone(), destination));
+        }
+    }
+
+    pub(crate) fn loaded(
+        &mut self,
+        partition: PartitionId,
+        token: u64,
+        destination: DestinationId,
+        result: Result<Loaded>,
+    ) {
+        let (now, retry) = (self.now, self.now + self.settings.heartbeat);
+        let Some(owned) = self.owned_under(partition, token) else {
+            return;
+        };
+        let Some(state) = owned.flows.get_mut(&destination) else {
+            return;
+        };
+        match result {
+            Ok(loaded) => {
+                owned.trouble = None;
+                *state = FlowState::Ready(Box::new(Flow::new(partition, destination, loaded, now)));
+            }
+            Err(error) => {
+                *state = FlowState::Wanted(retry);
+                owned.trouble = Some(error);
+            }
+        }
+    }
+
+    /// A drain reads its target once, when the partition is ours.
+    fn look_at_head(&mut self, partition: PartitionId) {
+        if !self.mode.has_target() {
+            return;
+        }
+        let Some(owned) = self.owned.get_mut(&partition) else {
+            return;
+        };
+        if owned.head == Head::Wanted {
+            owned.head = Head::Asked;
+            let lease = owned.lease.clone();
+            self.command(Asked::Head(partition, lease.token), Command::Head(lease));
+        }
+    }
+
+    pub(crate) fn head_known(
+        &mut self,
+        partition: PartitionId,
+        token: u64,
+        result: Result<Cursor>,
+    ) {
+        let Some(owned) = self.owned_under(partition, token) else {
+            return;
+        };
+        match result {
+            Ok(head) => owned.head = Head::Known(head),
+            Err(error) => {
+                owned.head = Head::Wanted;
+                owned.trouble = Some(error);
+            }
+        }
+    }
+
+    /// Reads a page for each group of destinations that stand at one cursor and have room.
+    fn fetch(&mut self, partition: PartitionId) {
+        let has_target = self.mode.has_target();
+        loop {
+            let budget = self.budget();
+            let Some(owned) = self.owned.get(&partition) else {
+                return;
+            };
+            let until = match &owned.head {
+                Head::Known(head) => Some(head.clone()),
+                _ if has_target => return,
+                _ => None,
+            };
+            let Some((after, destinations, rows_max, bytes_max)) = self.group(owned, budget) else {
+                return;
+            };
+            let request = FetchRequest {
+                lease: owned.lease.clone(),
+                destinations: destinations.clone(),
+                after,
+                until,
+                rows_max,
+                bytes_max,
+            };
+            let asked = Asked::Fetch(partition, owned.lease.token, destinations.clone());
+            if let Some(owned) = self.owned.get_mut(&partition) {
+                for destination in &destinations {
+                    if let Some(flow) = owned.flow(destination) {
+                        flow.fetching = true;
+                    }
+                }
+            }
+            self.stats.fetches += 1;
+            self.command(asked, Command::Fetch(request));
+        }
+    }
+
+    /// Bytes that the relay may still read, over all windows.
+    pub(crate) fn budget(&self) -> u64 {
+        let held: u64 = self
+            .owned
+            .values()
+            .flat_map(Owned::ready)
+            .map(|(_, flow)| flow.window.bytes())
+            .sum();
+        self.settings.window.total_bytes_max.saturating_sub(held)
+    }
+
+    /// The next group of flows that want to read, with the room that all of them have.
+    fn group(&self, owned: &Owned, budget: u64) -> Option<(Cursor, Vec<DestinationId>, u32, u64)> {
+        let mut group: Option<(Cursor, Vec<DestinationId>, u32, u64)> = None;
+        for (destination, flow) in owned.ready() {
+            let wants = !flow.fetching && !flow.reached && flow.poll_at <= self.now;
+            if !wants || !self.is_open(destination) {
+                continue;
+            }
+            let Some((rows, bytes)) = self.room(flow, budget) else {
+                continue;
+            };
+            match &mut group {
+                None => {
+                    let after = flow.window.read().clone();
+                    group = Some((after, vec![destination.clone()], rows, bytes));
+                }
+                Some((after, destinations, rows_max, bytes_max)) if after == flow.window.read() => {
+                    destinations.push(destination.clone());
+                    *rows_max = rows.min(*rows_max);
+                    *bytes_max = bytes.min(*bytes_max);
+                }
+                Some(_) => {}
+            }
+        }
+        group
+    }
+
+    /// Room of a flow for a page, in rows and bytes; none if it is too little to be worth a query.
+    fn room(&self, flow: &Flow, budget: u64) -> Option<(u32, u64)> {
+        let limits = &self.settings.window;
+        let used = u32::try_from(flow.window.len()).unwrap_or(u32::MAX);
+        let rows = limits
+            .rows_max
+            .saturating_sub(used)
+            .min(limits.page_rows_max);
+        if used > 0 && rows < limits.page_rows_max.min(limits.rows_max / 8).max(1) {
+            return None;
+        }
+        let bytes = limits
+            .bytes_max
+            .saturating_sub(flow.window.bytes())
+            .min(budget);
+        let bytes = bytes.min(limits.page_bytes_max);
+        if used == 0 {
+            // Every flow is sure of one page, whatever the others hold.
+            return Some((rows, bytes.max(limits.page_bytes_max / 8).max(1)));
+        }
+        (bytes >= limits.page_bytes_max / 8).then_some((rows, bytes.max(1)))
+    }
+
+    pub(crate) fn fetched(
+        &mut self,
+        partition: PartitionId,
+        token: u64,
+        destinations: &[DestinationId],
+        result: Result<Page>,
+    ) {
+        let (now, settings) = (self.now, self.settings);
+        let has_target = self.mode.has_target();
+        let Some(owned) = self.owned.get_mut(&partition) else {
+            return;
+        };
+        if owned.lease.token != token {
+            return;
+        }
+        let page = match result {
+            Ok(page) => page,
+            Err(error) => {
+                let slow = error.kind() == ErrorKind::Rewound;
+                let pause = if slow {
+                    settings.heartbeat
+                } else {
+                    settings.poll_max
+                };
+                for destination in destinations {
+                    if let Some(flow) = owned.flow(destination) {
+                        flow.fetching = false;
+                        flow.poll_at = now + pause;
+                    }
+                }
+                owned.trouble = Some(error);
+                return;
+            }
+        };
+        owned.trouble = None;
+        self.stats.rows_read += page.rows.len() as u64;
+        for destination in destinations {
+            let Some(outlet) = self.outlets.get_mut(destination) else {
+                continue;
+            };
+            let Some(flow) = owned.flow(destination) else {
+                continue;
+            };
+            flow.fetching = false;
+            for row in &page.rows {
+                flow.take(row, outlet, &self.routes, &settings, now);
+            }
+            flow.window.read_to(page.end.clone());
+            flow.reached = has_target && !page.more;
+            let found = !page.rows.is_empty();
+            let pause = flow
+                .pace
+                .next(found, now, settings.poll_min, settings.poll_max);
+            flow.poll_at = if page.more { now } else { now + pause };
+            if flow.unsaved_since.is_none() && flow.has_outcomes() {
+                flow.unsaved_since = Some(now);
+            }
+        }
+    }
+
+    /// When a partition wants to be looked at again.
+    pub(crate) fn owned_wake_at(&self, owned: &Owned, budget: u64) -> Option<Tick> {
+        let admit = owned.admit_at.filter(|_| !self.mode.is_draining());
+        let retry = owned
+            .settling
+            .as_ref()
+            .and_then(|settling| settling.retry_at);
+        let flows = owned
+            .flows
+            .iter()
+            .filter_map(|(destination, state)| match state {
+                FlowState::Wanted(at) => self.is_open(destination).then_some(*at),
+                FlowState::Loading => None,
+                FlowState::Ready(flow) => self.flow_wake_at(destination, flow, owned, budget),
+            });
+        let flows = flows.min().filter(|_| !self.mode.is_draining());
+        [admit, retry, flows].into_iter().flatten().min()
+    }
+
+    fn flow_wake_at(
+        &self,
+        destination: &DestinationId,
+        flow: &Flow,
+        owned: &Owned,
+        budget: u64,
+    ) -> Option<Tick> {
+        let open = self.is_open(destination) && !owned.leaving;
+        let reads = open && !flow.fetching && !flow.reached && self.room(flow, budget).is_some();
+        let poll = reads.then_some(flow.poll_at);
+        let due = (open && !flow.asking).then_some(flow.due_at);
+        let save = flow
+            .unsaved_since
+            .filter(|_| owned.settling.is_none())
+            .map(|since| since + self.settings.save_after);
+        [poll, due, save].into_iter().flatten().min()
+    }
+}

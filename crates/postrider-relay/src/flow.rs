@@ -1,0 +1,450 @@
+//! Flows: one (partition, destination), from its cursor to its lanes.
+//!
+//! A flow owns what its pair needs: the window, the lanes, the keys that wait, and what is to be
+//! written with the next settlement. It decides where each fetched row goes, and keeps INV-3 there:
+//! what follows an event that waits goes behind it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use postrider_core::source::{FetchedRow, Loaded, Malformed};
+use postrider_core::waiting::{
+    Attempted, DETAIL_BYTES_MAX, NewWaiting, Passed, Placement, Reason, RowRef, SettlementPart,
+    WaitingChange, WaitingRow,
+};
+use postrider_core::{DeadKeyPolicy, DestinationId, Event, KeyHash, PartitionId, Payload, Tick};
+
+use crate::lane::{Entry, KeyMap, Lane, Origin};
+use crate::outlet::Outlet;
+use crate::settings::Settings;
+use crate::window::{Ordinal, Window};
+
+/// One (partition, destination) that has been loaded.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) partition: PartitionId,
+    pub(crate) window: Window,
+    pub(crate) lanes: KeyMap<Lane>,
+    /// How many waiting events hold each key, those to be written with the next settlement included.
+    waiting: KeyMap<u32>,
+    /// Events that wait though the cursor has not passed them: found again by the fetch.
+    ahead: BTreeSet<u64>,
+    /// Keys with events taken out of `waiting` whose outcome is not saved yet.
+    pub(crate) engaged: BTreeSet<KeyHash>,
+    /// When each waiting event was last tried by this process.
+    tried: std::collections::BTreeMap<u64, Tick>,
+    /// What the next settlement writes besides the cursor.
+    pub(crate) part: SettlementPart,
+    /// The key of each change in `part`, and whether the event held it.
+    pub(crate) changed: Vec<(KeyHash, bool)>,
+    /// Since when something is unsaved.
+    pub(crate) unsaved_since: Option<Tick>,
+    /// A page is being read.
+    pub(crate) fetching: bool,
+    /// When to read next.
+    pub(crate) poll_at: Tick,
+    pub(crate) pace: crate::fetch::Pace,
+    /// When to ask for waiting events next.
+    pub(crate) due_at: Tick,
+    /// They are being asked for.
+    pub(crate) asking: bool,
+    /// The last answer said that nothing is due.
+    pub(crate) nothing_due: bool,
+    /// A drain has read everything up to its target.
+    pub(crate) reached: bool,
+}
+
+/// What a flow needs to know of the other destinations to judge a row without a route.
+pub(crate) trait Routed {
+    /// Whether any destination has a route for the event.
+    fn is_routed(&self, event: &Event) -> bool;
+}
+
+impl Flow {
+    pub(crate) fn new(
+        partition: PartitionId,
+        destination: DestinationId,
+        loaded: Loaded,
+        now: Tick,
+    ) -> Flow {
+        Flow {
+            partition,
+            window: Window::new(loaded.cursor),
+            lanes: KeyMap::default(),
+            waiting: loaded.waiting_keys.into_iter().collect(),
+            ahead: loaded.waiting_ahead.into_iter().collect(),
+            engaged: BTreeSet::new(),
+            tried: std::collections::BTreeMap::new(),
+            part: SettlementPart::new(destination),
+            changed: Vec::new(),
+            unsaved_since: None,
+            fetching: false,
+            poll_at: now,
+            pace: crate::fetch::Pace::default(),
+            due_at: now,
+            asking: false,
+            nothing_due: false,
+            reached: false,
+        }
+    }
+
+    /// Takes a fetched row: into a lane, behind its key in `waiting`, or past it.
+    pub(crate) fn take(
+        &mut self,
+        row: &FetchedRow,
+        outlet: &mut Outlet,
+        routed: &dyn Routed,
+        settings: &Settings,
+        now: Tick,
+    ) {
+        let ordinal = self.window.push(row.row, row.cursor.clone(), row.bytes);
+        if self.ahead.remove(&row.row.seq) {
+            self.window.settle(ordinal, Passed::Waiting);
+            return;
+        }
+        let event = match &row.event {
+            Ok(event) => event,
+            Err(malformed) => return self.take_malformed(ordinal, row, malformed, outlet, now),
+        };
+        if outlet.definition.is_unrouted() {
+            return self.take_unrouted(ordinal, row, event, routed, now);
+        }
+        let Some(route) = outlet.route_of(event) else {
+            return self.window.settle(ordinal, Passed::OtherRoute);
+        };
+        if outlet.definition.routes[route].drop {
+            return self.window.settle(ordinal, Passed::Dropped);
+        }
+        if self.waiting.contains_key(&row.key_hash) {
+            return self.wait(
+                ordinal,
+                row,
+                Some(event),
+                Placement::Behind(Reason::Behind),
+                now,
+            );
+        }
+        if event.payload == Payload::Erased {
+            return self.window.settle(ordinal, Passed::Erased);
+        }
+        if let Err(error) = outlet.definition.limits.check_size(event) {
+            let attempted = attempted(0, Reason::TooLarge, error.to_string());
+            let holds_key = holds_key(outlet.definition.routes[route].dead_key);
+            let placement = Placement::Dead {
+                attempted,
+                holds_key,
+            };
+            return self.wait(ordinal, row, Some(event), placement, now);
+        }
+        let endpoint = outlet.endpoint_of(route, event);
+        if outlet.is_down_alone(endpoint, settings) {
+            let attempted = attempted(0, Reason::EndpointDown, String::new());
+            let placement = Placement::Retry {
+                delay: outlet.pause_left(endpoint, now),
+                attempted,
+            };
+            return self.wait(ordinal, row, Some(event), placement, now);
+        }
+        let lane = self.lanes.entry(row.key_hash).or_default();
+        if lane.len() as u64 >= u64::from(settings.window.rows_max / 4).max(1) {
+            // A hot key must not fill the window: the rest of it waits in the store.
+            return self.wait(
+                ordinal,
+                row,
+                Some(event),
+                Placement::Behind(Reason::Behind),
+                now,
+            );
+        }
+        let entry = Entry {
+            event: Arc::clone(event),
+            row: row.row,
+            origin: Origin::Stream(ordinal),
+            endpoint,
+            route: u16::try_from(route).unwrap_or(u16::MAX),
+            bytes: row.bytes,
+            tried: None,
+        };
+        lane.push(entry);
+        if !lane.queued && lane.in_flight == 0 {
+            lane.queued = true;
+            outlet.ready(endpoint, (self.partition, row.key_hash));
+        }
+    }
+
+    /// A row that is no event is a dead letter of every destination that might have been its own:
+    /// which one it was, nobody can say, and its key must not be overtaken.
+    fn take_malformed(
+        &mut self,
+        ordinal: Ordinal,
+        row: &FetchedRow,
+        malformed: &Malformed,
+        outlet: &Outlet,
+        now: Tick,
+    ) {
+        if outlet.definition.is_unrouted() {
+            return self.window.settle(ordinal, Passed::OtherRoute);
+        }
+        let attempted = attempted(0, malformed.reason, malformed.detail.clone());
+        self.wait(
+            ordinal,
+            row,
+            None,
+            Placement::Dead {
+                attempted,
+                holds_key: true,
+            },
+            now,
+        );
+    }
+
+    fn take_unrouted(
+        &mut self,
+        ordinal: Ordinal,
+        row: &FetchedRow,
+        event: &Arc<Event>,
+        routed: &dyn Routed,
+        now: Tick,
+    ) {
+        if routed.is_routed(event) {
+            return self.window.settle(ordinal, Passed::OtherRoute);
+        }
+        let detail = format!(
+            "no route matches the type `{}`",
+            event.event_type.escape_debug()
+        );
+        let attempted = attempted(0, Reason::NoRoute, detail);
+        let placement = Placement::Dead {
+            attempted,
+            holds_key: false,
+        };
+        self.wait(ordinal, row, Some(event), placement, now);
+    }
+
+    /// Lets a row of the window wait in the store, with the next settlement.
+    fn wait(
+        &mut self,
+        ordinal: Ordinal,
+        row: &FetchedRow,
+        event: Option<&Arc<Event>>,
+        placement: Placement,
+        now: Tick,
+    ) {
+        self.enter_waiting(
+            ordinal,
+            row.row,
+            row.key_hash,
+            event.cloned(),
+            placement,
+            now,
+        );
+    }
+
+    fn enter_waiting(
+        &mut self,
+        ordinal: Ordinal,
+        row: RowRef,
+        key_hash: KeyHash,
+        event: Option<Arc<Event>>,
+        placement: Placement,
+        now: Tick,
+    ) {
+        if let Placement::Retry { delay, .. } = &placement {
+            self.remember(row.seq, now);
+            self.due_at = self.due_at.min(now + *delay);
+        }
+        if !matches!(
+            placement,
+            Placement::Dead {
+                holds_key: false,
+                ..
+            }
+        ) {
+            *self.waiting.entry(key_hash).or_default() += 1;
+        }
+        self.part.waiting.push(NewWaiting {
+            row,
+            key_hash,
+            event,
+            placement,
+        });
+        self.window.settle(ordinal, Passed::Waiting);
+    }
+
+    /// Moves everything of a lane into `waiting`: the head as its placement says, the rest behind it.
+    /// Entries that came from there are dropped: the store still has them, in order.
+    pub(crate) fn spill(&mut self, key: KeyHash, head: Option<Placement>, now: Tick) {
+        let Some(mut lane) = self.lanes.remove(&key) else {
+            return;
+        };
+        let mut placement = head;
+        for entry in lane.drain() {
+            let Origin::Stream(ordinal) = entry.origin else {
+                continue;
+            };
+            let placement = placement
+                .take()
+                .unwrap_or(Placement::Behind(Reason::Behind));
+            self.enter_waiting(ordinal, entry.row, key, Some(entry.event), placement, now);
+        }
+    }
+
+    /// Takes events out of `waiting` into their lanes. A key with events under way is left for
+    /// later: whatever is under way of it comes first. Says whether it took any.
+    pub(crate) fn take_due(&mut self, rows: Vec<WaitingRow>, outlet: &mut Outlet) -> bool {
+        let mut ours = BTreeSet::new();
+        let mut refused = BTreeSet::new();
+        for row in rows {
+            let key = row.key_hash;
+            let busy = self.engaged.contains(&key) || self.lanes.contains_key(&key);
+            if refused.contains(&key) || (busy && !ours.contains(&key)) {
+                continue;
+            }
+            let Some(route) = outlet.route_of(&row.event) else {
+                // Its route is gone: a changed definition. It stays, and a person sees it there.
+                refused.insert(key);
+                continue;
+            };
+            let endpoint = outlet.endpoint_of(route, &row.event);
+            let tried = self.tried.get(&row.row.seq).copied();
+            let entry = Entry {
+                bytes: row.event.size_bytes(),
+                event: row.event,
+                row: row.row,
+                origin: Origin::Waiting {
+                    attempts: row.attempts,
+                    late: row.late,
+                },
+                endpoint,
+                route: u16::try_from(route).unwrap_or(u16::MAX),
+                tried,
+            };
+            ours.insert(key);
+            self.engaged.insert(key);
+            let lane = self.lanes.entry(key).or_default();
+            lane.push(entry);
+            if !lane.queued && lane.in_flight == 0 {
+                lane.queued = true;
+                outlet.ready(endpoint, (self.partition, key));
+            }
+        }
+        !ours.is_empty()
+    }
+
+    /// Records what a waiting event's attempt came to. `held` says whether it held its key.
+    pub(crate) fn change(&mut self, key: KeyHash, held: bool, change: WaitingChange, now: Tick) {
+        let seq = change.row().seq;
+        match &change {
+            WaitingChange::Delivered(_) | WaitingChange::Dead { .. } => _ = self.tried.remove(&seq),
+            WaitingChange::Retry { delay, .. } | WaitingChange::Postpone { delay, .. } => {
+                self.due_at = self.due_at.min(now + *delay);
+                self.remember(seq, now);
+            }
+        }
+        self.part.changes.push(change);
+        self.changed.push((key, held));
+    }
+
+    fn remember(&mut self, seq: u64, now: Tick) {
+        /// Attempts remembered; beyond, the lowest numbers are forgotten, and a forgotten attempt
+        /// counts one time less.
+        const TRIED_MAX: usize = 16_384;
+        self.tried.insert(seq, now);
+        if self.tried.len() > TRIED_MAX {
+            self.tried.pop_first();
+        }
+    }
+
+    /// Forgets what a settlement has written.
+    pub(crate) fn settled(
+        &mut self,
+        written: &SettlementPart,
+        changed: &[(KeyHash, bool)],
+        now: Tick,
+    ) {
+        if let Some((_, to)) = &written.cursor {
+            self.window.saved(to.clone(), written.passed.len());
+        }
+        let mut promotes = false;
+        for (change, (key, held)) in written.changes.iter().zip(changed) {
+            let leaves = matches!(
+                change,
+                WaitingChange::Delivered(_)
+                    | WaitingChange::Dead {
+                        holds_key: false,
+                        ..
+                    }
+            );
+            promotes |= leaves;
+            if leaves && *held {
+                self.unwait(*key);
+            }
+            if !self.lanes.contains_key(key) {
+                self.engaged.remove(key);
+            }
+        }
+        // Whatever left or entered may have made a head due.
+        let behind = written
+            .waiting
+            .iter()
+            .any(|new| matches!(new.placement, Placement::Behind(_)));
+        if promotes || behind {
+            self.look_for_due(now);
+        }
+    }
+
+    /// Something in `waiting` may be due at once.
+    pub(crate) fn look_for_due(&mut self, now: Tick) {
+        self.due_at = self.due_at.min(now);
+        self.nothing_due = false;
+    }
+
+    /// One waiting event no longer holds its key.
+    fn unwait(&mut self, key: KeyHash) {
+        if let Some(count) = self.waiting.get_mut(&key) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.waiting.remove(&key);
+            }
+        }
+    }
+
+    /// Whether something is under way, or has an outcome that is not saved.
+    pub(crate) fn has_outcomes(&self) -> bool {
+        !self.part.is_empty() || self.window.is_dirty()
+    }
+
+    /// Whether anything of the key waits.
+    pub(crate) fn waits(&self, key: KeyHash) -> bool {
+        self.waiting.contains_key(&key)
+    }
+
+    /// How many keys wait.
+    pub(crate) fn waiting_keys(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+/// The outcome of an attempt, with its detail cut to what is kept.
+pub(crate) fn attempted(attempts: u32, reason: Reason, detail: impl Into<String>) -> Attempted {
+    let mut detail: String = detail.into();
+    if detail.len() > DETAIL_BYTES_MAX {
+        let end = (0..=DETAIL_BYTES_MAX)
+            .rev()
+            .find(|at| detail.is_char_boundary(*at));
+        detail.truncate(end.unwrap_or_default());
+    }
+    Attempted {
+        attempts,
+        reason,
+        detail,
+    }
+}
+
+/// Whether a dead letter holds its key under a policy.
+pub(crate) fn holds_key(policy: DeadKeyPolicy) -> bool {
+    match policy {
+        DeadKeyPolicy::Park | DeadKeyPolicy::Halt => true,
+        DeadKeyPolicy::Skip => false,
+    }
+}

@@ -1,0 +1,273 @@
+//! Health is progress: empty or moving is healthy; otherwise health names who holds it (INV-8).
+
+use std::fmt;
+use std::time::Duration;
+
+use postrider_core::{Code, DestinationId, Error, PartitionId, RelayId, Tick};
+
+use crate::drain::Ending;
+use crate::machine::{FlowState, Machine, Owned};
+
+/// Counters of one relay, since it started.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) delivered: u64,
+    pub(crate) failures: u64,
+    pub(crate) endpoint_failures: u64,
+    pub(crate) dead: u64,
+    pub(crate) rows_read: u64,
+    pub(crate) fetches: u64,
+    pub(crate) batches: u64,
+    pub(crate) settlements: u64,
+    pub(crate) leases_taken: u64,
+    pub(crate) leases_lost: u64,
+    pub(crate) fenced: u64,
+    /// When something was last delivered, given up, or saved.
+    pub(crate) progressed_at: Tick,
+    /// What the store said last, where it concerns no partition.
+    pub(crate) trouble: Option<Error>,
+    /// How a one-shot run ends, once its leases are let go.
+    pub(crate) once: Option<Ending>,
+}
+
+/// How a relay does, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// In a word.
+    pub state: State,
+    /// Who or what holds it, when it does not move: each with what to look at.
+    pub blockers: Vec<Blocker>,
+    /// Partitions owned.
+    pub partitions: u16,
+    /// Rows read and not saved.
+    pub window_rows: u64,
+    /// Bytes of the same.
+    pub window_bytes: u64,
+    /// Keys with waiting events.
+    pub waiting_keys: u64,
+    /// Events acknowledged since the start.
+    pub delivered: u64,
+    /// Attempts that counted against an event.
+    pub failures: u64,
+    /// Failures of endpoints, which count against no event.
+    pub endpoint_failures: u64,
+    /// Dead letters made since the start.
+    pub dead: u64,
+    /// Rows read.
+    pub rows_read: u64,
+    /// Queries that read them.
+    pub fetches: u64,
+    /// Batches sent.
+    pub batches: u64,
+    /// Settlements written or tried.
+    pub settlements: u64,
+    /// Leases taken.
+    pub leases_taken: u64,
+    /// Leases lost.
+    pub leases_lost: u64,
+    /// Writes that a store refused because of a stale token.
+    pub fenced: u64,
+}
+
+/// A relay's health in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has no partition yet, or is loading.
+    Starting,
+    /// Others own all partitions: it stands by.
+    Standby,
+    /// There is nothing to deliver.
+    Empty,
+    /// Something was delivered or saved within the last while.
+    Moving,
+    /// There is something to deliver and it does not move.
+    Blocked,
+}
+
+/// Who or what holds up deliveries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Blocker {
+    /// The store does not answer as it should.
+    Store {
+        /// What it said.
+        message: String,
+        /// The page about it.
+        code: Option<Code>,
+    },
+    /// An endpoint does not take anything.
+    Endpoint {
+        /// Of which destination.
+        destination: DestinationId,
+        /// Which topic, subject, queue, or URL.
+        topic: String,
+        /// Failures in a row.
+        failures: u32,
+    },
+    /// Another relay holds a partition.
+    Lease {
+        /// Which partition.
+        partition: PartitionId,
+        /// Who.
+        owner: RelayId,
+    },
+    /// This relay's definition of a destination is not the store's.
+    Definition {
+        /// Which destination.
+        destination: DestinationId,
+    },
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Blocker::Store {
+                message,
+                code: Some(code),
+            } => write!(f, "store: {message} [{code}]"),
+            Blocker::Store {
+                message,
+                code: None,
+            } => write!(f, "store: {message}"),
+            Blocker::Endpoint {
+                destination,
+                topic,
+                failures,
+            } => {
+                write!(
+                    f,
+                    "endpoint {topic} of {destination}: {failures} failures in a row"
+                )
+            }
+            Blocker::Lease { partition, owner } => {
+                write!(f, "partition {partition} is held by {owner}")
+            }
+            Blocker::Definition { destination } => write!(
+                f,
+                "destination {destination}: this relay's definition is not the store's [{}]",
+                Code::DefinitionOutdated
+            ),
+        }
+    }
+}
+
+impl Machine {
+    /// How the relay does now.
+    pub fn health(&self) -> Health {
+        let blockers = self.blockers();
+        let stats = &self.stats;
+        let flows = || {
+            self.owned
+                .values()
+                .flat_map(Owned::ready)
+                .map(|(_, flow)| flow)
+        };
+        Health {
+            state: self.state(&blockers),
+            blockers,
+            partitions: u16::try_from(self.owned.len()).unwrap_or(u16::MAX),
+            window_rows: flows().map(|flow| flow.window.len() as u64).sum(),
+            window_bytes: flows().map(|flow| flow.window.bytes()).sum(),
+            waiting_keys: flows().map(|flow| flow.waiting_keys() as u64).sum(),
+            delivered: stats.delivered,
+            failures: stats.failures,
+            endpoint_failures: stats.endpoint_failures,
+            dead: stats.dead,
+            rows_read: stats.rows_read,
+            fetches: stats.fetches,
+            batches: stats.batches,
+            settlements: stats.settlements,
+            leases_taken: stats.leases_taken,
+            leases_lost: stats.leases_lost,
+            fenced: stats.fenced,
+        }
+    }
+
+    fn state(&self, blockers: &[Blocker]) -> State {
+        /// How long without progress still counts as moving.
+        const WHILE: Duration = Duration::from_secs(5);
+        let held = blockers.iter().any(|b| matches!(b, Blocker::Lease { .. }));
+        if self.owned.is_empty() {
+            let troubled = blockers.iter().any(|b| matches!(b, Blocker::Store { .. }));
+            return match (troubled, held) {
+                (true, _) => State::Blocked,
+                (false, true) => State::Standby,
+                (false, false) => State::Starting,
+            };
+        }
+        let ready = |owned: &Owned| {
+            owned
+                .flows
+                .values()
+                .all(|state| matches!(state, FlowState::Ready(_)))
+        };
+        if !self.owned.values().all(ready) {
+            return if blockers.is_empty() {
+                State::Starting
+            } else {
+                State::Blocked
+            };
+        }
+        let unsettled =
+            self.owned.values().flat_map(Owned::ready).any(|(_, flow)| {
+                flow.window.len() > flow.window.settled() || !flow.lanes.is_empty()
+            });
+        let recent = self.now < self.stats.progressed_at + WHILE;
+        let hindered = blockers.iter().any(|b| !matches!(b, Blocker::Lease { .. }));
+        match () {
+            () if unsettled && recent => State::Moving,
+            () if unsettled || hindered => State::Blocked,
+            () => State::Empty,
+        }
+    }
+
+    fn blockers(&self) -> Vec<Blocker> {
+        let troubles = self
+            .owned
+            .values()
+            .filter_map(|owned| owned.trouble.as_ref());
+        let stores = self
+            .stats
+            .trouble
+            .iter()
+            .chain(troubles)
+            .map(|error| Blocker::Store {
+                message: error.to_string(),
+                code: error.operator_code(),
+            });
+        let endpoints = self.outlets.iter().flat_map(|(destination, outlet)| {
+            outlet
+                .down(&self.settings)
+                .map(|endpoint| Blocker::Endpoint {
+                    destination: destination.clone(),
+                    topic: endpoint.topic.to_string(),
+                    failures: endpoint.failures(),
+                })
+        });
+        let share = self.owned.is_empty();
+        let leases = self
+            .held_by_others()
+            .iter()
+            .filter(|_| share)
+            .map(|held| Blocker::Lease {
+                partition: held.lease.partition,
+                owner: held.lease.owner.clone(),
+            });
+        let rows = self.definitions.rows.iter().map(|row| &row.definition);
+        let definitions = rows
+            .filter(|definition| !definition.is_unrouted())
+            .filter(|definition| {
+                self.local
+                    .get(&definition.id)
+                    .is_none_or(|(own, _)| **own != **definition)
+            })
+            .map(|definition| Blocker::Definition {
+                destination: definition.id.clone(),
+            });
+        stores
+            .chain(endpoints)
+            .chain(leases)
+            .chain(definitions)
+            .collect()
+    }
+}

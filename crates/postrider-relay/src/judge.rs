@@ -1,0 +1,137 @@
+//! Who fails: the event, or its endpoint? A pure function, because an outage must kill nothing, and
+//! a poison event must not hold its endpoint (INV-1, INV-5).
+
+use std::time::Duration;
+
+use postrider_core::{Error, ErrorKind, Fault, Outcome, RetryClass, Tick};
+
+/// What the attempt looked like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    /// Whether the batch had only this event, so that whatever failed, failed for it.
+    pub(crate) alone: bool,
+    /// When this event was tried before, by this process.
+    pub(crate) before: Option<Tick>,
+    /// When this attempt was sent.
+    pub(crate) sent: Tick,
+    /// When the endpoint last acknowledged an event.
+    pub(crate) last_ack: Option<Tick>,
+}
+
+/// Whose fault it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Judgement {
+    /// Delivered.
+    Delivered,
+    /// The attempt counts against the event.
+    Counts {
+        fault: Fault,
+        after: Option<Duration>,
+    },
+    /// The endpoint is to blame; no attempt counts.
+    Endpoint {
+        fault: Fault,
+        after: Option<Duration>,
+    },
+    /// The destination will never take this event.
+    Refused { fault: Fault },
+    /// The event was not tried.
+    Untried,
+}
+
+/// Judges one event's outcome.
+///
+/// A transient failure counts against the event only if the answer names it, or it was sent alone,
+/// and the same endpoint acknowledged another event since the attempt before (or, at a first
+/// attempt, since this one was sent).
+pub(crate) fn judge(outcome: Outcome, attempt: Attempt) -> Judgement {
+    match outcome {
+        Outcome::Acked => Judgement::Delivered,
+        Outcome::Skipped => Judgement::Untried,
+        Outcome::Rejected(fault) => Judgement::Refused { fault },
+        Outcome::Unroutable(fault) => Judgement::Endpoint { fault, after: None },
+        Outcome::Retry { fault, after } => {
+            let since = attempt.before.unwrap_or(attempt.sent);
+            if attempt.last_ack.is_some_and(|ack| ack >= since) {
+                Judgement::Counts { fault, after }
+            } else {
+                Judgement::Endpoint { fault, after }
+            }
+        }
+    }
+}
+
+/// Judges one event of a batch that failed as a whole.
+pub(crate) fn judge_unnamed(error: &Error, attempt: Attempt) -> Judgement {
+    let fault = Fault::new(error.kind(), error.to_string());
+    // What a person must mend, and what the client itself refuses to go on with, is never the
+    // event's doing, however often it comes back.
+    let transient = error.retry_class() == RetryClass::Transient;
+    if attempt.alone && transient && error.kind() != ErrorKind::Closed {
+        judge(Outcome::Retry { fault, after: None }, attempt)
+    } else {
+        Judgement::Endpoint { fault, after: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(before: Option<u64>, last_ack: Option<u64>) -> Attempt {
+        Attempt {
+            alone: false,
+            before: before.map(Tick),
+            sent: Tick(100),
+            last_ack: last_ack.map(Tick),
+        }
+    }
+
+    fn transient() -> Outcome {
+        Outcome::Retry {
+            fault: Fault::new(ErrorKind::Unavailable, "503"),
+            after: None,
+        }
+    }
+
+    fn counts(judgement: &Judgement) -> bool {
+        matches!(judgement, Judgement::Counts { .. })
+    }
+
+    #[test]
+    fn an_outage_counts_against_no_event() {
+        for before in [None, Some(50), Some(99)] {
+            assert!(!counts(&judge(transient(), attempt(before, None))));
+            assert!(!counts(&judge(transient(), attempt(before, Some(10)))));
+        }
+    }
+
+    #[test]
+    fn a_failure_counts_when_the_endpoint_took_another_event_meanwhile() {
+        assert!(counts(&judge(transient(), attempt(Some(50), Some(60)))));
+        assert!(counts(&judge(transient(), attempt(None, Some(100)))));
+        assert!(!counts(&judge(transient(), attempt(None, Some(99)))));
+    }
+
+    #[test]
+    fn a_failure_that_names_no_event_counts_only_for_one_sent_alone() {
+        let error = Error::new(ErrorKind::Unavailable, "publish");
+        let together = attempt(Some(50), Some(60));
+        assert!(!counts(&judge_unnamed(&error, together)));
+        assert!(counts(&judge_unnamed(
+            &error,
+            Attempt {
+                alone: true,
+                ..together
+            }
+        )));
+        let denied = Error::new(ErrorKind::Unauthorized, "publish");
+        assert!(!counts(&judge_unnamed(
+            &denied,
+            Attempt {
+                alone: true,
+                ..together
+            }
+        )));
+    }
+}

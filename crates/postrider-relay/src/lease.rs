@@ -1,0 +1,342 @@
+//! Leases: which partitions to ask for, to keep, and to give away; and when to stop publishing.
+//!
+//! Who owns is decided by the database's clock. When to stop is decided here, by our own monotonic
+//! clock: no publish starts later than (the time the last successful renewal was *sent*) + lease −
+//! publish deadline − margin. The essay is `docs/internals/leases.md`.
+
+use postrider_core::lease::{AcquireRequest, Acquired, Census, HeldLease, Lease, Renewed};
+use postrider_core::source::RenewRequest;
+use postrider_core::{DestinationState, Result, Tick};
+
+use crate::command::Command;
+use crate::machine::{Asked, Defining, Machine, Owned};
+use crate::outlet::Outlet;
+
+/// What the relay knows of leases besides its own.
+#[derive(Debug, Default)]
+pub(crate) struct Tenancy {
+    acquire_at: Tick,
+    renew_at: Tick,
+    asking: bool,
+    renewing: bool,
+    census: Census,
+    pub(crate) held: Vec<HeldLease>,
+    /// When `held` was said.
+    pub(crate) held_at: Tick,
+    dead: Option<Lease>,
+    /// Whether our definitions are the store's.
+    pub(crate) current: bool,
+}
+
+impl Tenancy {
+    /// The holder of a lease is proved dead: ask again, with the proof.
+    pub(crate) fn proved_dead(&mut self, lease: Lease) {
+        self.dead = Some(lease);
+        self.acquire_at = Tick::default();
+    }
+}
+
+impl Machine {
+    /// Works out which destinations this relay serves: those whose definition in the store is
+    /// exactly its own. `unrouted` is served only by a relay that knows them all.
+    pub(crate) fn want_destinations(&mut self) {
+        let mut wanted = std::collections::BTreeMap::new();
+        let mut current = true;
+        for row in &self.definitions.rows {
+            let definition = &row.definition;
+            if definition.is_unrouted() {
+                continue;
+            }
+            match self.local.get(&definition.id) {
+                Some((own, can)) if **own == *definition => {
+                    if row.state == DestinationState::Active {
+                        wanted.insert(definition.id.clone(), (std::sync::Arc::clone(own), *can));
+                    }
+                }
+                _ => current = false,
+            }
+        }
+        let unrouted = self
+            .definitions
+            .rows
+            .iter()
+            .find(|row| row.definition.is_unrouted());
+        if let Some(row) = unrouted.filter(|_| current) {
+            let definition = std::sync::Arc::new(row.definition.clone());
+            let can = postrider_core::BrokerCapabilities::least();
+            wanted.insert(definition.id.clone(), (definition, can));
+        }
+        self.tenancy.current = current;
+        self.wanted = wanted;
+    }
+
+    /// Opens outlets that are wanted, and closes those that are not as soon as nothing of them is
+    /// under way. A changed definition closes first and opens afterwards.
+    pub(crate) fn open_outlets(&mut self) {
+        let wanted = &self.wanted;
+        let stale: Vec<_> = self
+            .outlets
+            .iter()
+            .filter(|(id, outlet)| {
+                wanted
+                    .get(*id)
+                    .is_none_or(|(definition, _)| *definition != outlet.definition)
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in stale {
+            let busy = self
+                .outlets
+                .get(&id)
+                .is_some_and(|outlet| outlet.in_flight > 0)
+                || self.owned.values().any(|owned| {
+                    owned.settling.is_some()
+                        || owned.ready().any(|(flow, state)| {
+                            *flow == id && (state.fetching || state.asking || state.has_outcomes())
+                        })
+                });
+            if !busy {
+                self.outlets.remove(&id);
+                for owned in self.owned.values_mut() {
+                    owned.flows.remove(&id);
+                }
+            }
+        }
+        for (id, (definition, can)) in &self.wanted {
+            if !self.outlets.contains_key(id) {
+                let outlet = Outlet::new(std::sync::Arc::clone(definition), *can);
+                self.outlets.insert(id.clone(), outlet);
+            }
+        }
+    }
+
+    /// Whether a destination may read and send: it is open, and not about to close.
+    pub(crate) fn is_open(&self, destination: &postrider_core::DestinationId) -> bool {
+        match (self.wanted.get(destination), self.outlets.get(destination)) {
+            (Some((definition, _)), Some(outlet)) => *definition == outlet.definition,
+            _ => false,
+        }
+    }
+
+    fn knows_definitions(&self) -> bool {
+        !self.definitions.rows.is_empty()
+    }
+
+    /// How many partitions are this relay's fair share.
+    fn share(&self) -> u16 {
+        let census = self.tenancy.census;
+        let rivals = if self.tenancy.current {
+            census.current
+        } else {
+            census.relays
+        };
+        let rivals = u16::try_from(rivals.max(1)).unwrap_or(u16::MAX);
+        self.partitions.div_ceil(rivals)
+    }
+
+    /// Asks, renews, gives away, and lets go of what has expired.
+    pub(crate) fn keep_leases(&mut self) {
+        self.drop_expired();
+        self.give_away();
+        self.renew();
+        self.acquire();
+    }
+
+    /// A lease that could have expired by our own clock is no longer ours, whatever the store says.
+    fn drop_expired(&mut self) {
+        let (now, lease) = (self.now, self.settings.lease);
+        let expired: Vec<_> = self
+            .owned
+            .iter()
+            .filter(|(_, owned)| now >= owned.sent + lease)
+            .map(|(id, _)| *id)
+            .collect();
+        for partition in expired {
+            self.lose(partition);
+        }
+    }
+
+    /// Forgets a partition. What was sent and not answered stays unknown, and is sent again by
+    /// whoever owns it next.
+    pub(crate) fn lose(&mut self, partition: postrider_core::PartitionId) {
+        if self.owned.remove(&partition).is_some() {
+            self.stats.leases_lost += 1;
+            self.tenancy.acquire_at = self.tenancy.acquire_at.min(self.now);
+        }
+    }
+
+    /// Gives away what is above the fair share, and everything if others can serve what we cannot.
+    fn give_away(&mut self) {
+        let stale = !self.tenancy.current && self.tenancy.census.current > 0;
+        let keep = match (self.mode.is_draining(), stale) {
+            (true, _) | (_, true) => 0,
+            _ => usize::from(self.share()),
+        };
+        let surplus = self.owned.len().saturating_sub(keep);
+        for owned in self.owned.values_mut().rev().take(surplus) {
+            owned.leaving = true;
+        }
+        let idle: Vec<_> = self
+            .owned
+            .iter()
+            .filter(|(id, owned)| owned.leaving && self.is_partition_idle(**id, owned))
+            .map(|(id, _)| *id)
+            .collect();
+        let released: Vec<Lease> = idle
+            .iter()
+            .filter_map(|partition| self.owned.remove(partition))
+            .map(|owned| owned.lease)
+            .collect();
+        if !released.is_empty() {
+            // Another relay gets the first chance.
+            self.tenancy.acquire_at = self.now + self.settings.heartbeat;
+            self.command(Asked::Release, Command::Release(released));
+        }
+    }
+
+    fn renew(&mut self) {
+        if self.owned.is_empty() || self.tenancy.renewing || self.now < self.tenancy.renew_at {
+            return;
+        }
+        self.tenancy.renewing = true;
+        self.tenancy.renew_at = self.now + self.settings.heartbeat;
+        let request = RenewRequest {
+            owner: self.owner.clone(),
+            leases: self
+                .owned
+                .values()
+                .map(|owned| owned.lease.clone())
+                .collect(),
+            lease_duration: self.settings.lease,
+            current: self.tenancy.current,
+        };
+        let asked = Asked::Renew {
+            sent: self.now,
+            leases: request.leases.clone(),
+        };
+        self.command(asked, Command::Renew(request));
+    }
+
+    fn acquire(&mut self) {
+        let share = usize::from(self.share());
+        let wants =
+            self.knows_definitions() && !self.mode.is_draining() && self.owned.len() < share;
+        if !wants || self.tenancy.asking || self.now < self.tenancy.acquire_at {
+            return;
+        }
+        self.tenancy.asking = true;
+        self.tenancy.acquire_at = self.now + self.settings.heartbeat;
+        let stale = !self.tenancy.current;
+        let request = AcquireRequest {
+            owner: self.owner.clone(),
+            lease_duration: self.settings.lease,
+            wanted: u16::try_from(share - self.owned.len()).unwrap_or(u16::MAX),
+            // A relay that cannot serve everything lets one that can come first.
+            free_for: if stale {
+                self.settings.lease
+            } else {
+                std::time::Duration::ZERO
+            },
+            presence: self.presence.clone(),
+            current: self.tenancy.current,
+            dead: self.tenancy.dead.take(),
+        };
+        self.command(Asked::Acquire { sent: self.now }, Command::Acquire(request));
+    }
+
+    pub(crate) fn acquired(&mut self, sent: Tick, result: Result<Acquired>) {
+        self.tenancy.asking = false;
+        let acquired = match result {
+            Ok(acquired) => acquired,
+            Err(error) => return self.stats.trouble = Some(error),
+        };
+        self.stats.trouble = None;
+        self.tenancy.census = acquired.census;
+        self.tenancy.held = acquired.held;
+        self.tenancy.held_at = self.now;
+        if !acquired.granted.is_empty() {
+            self.tenancy.renew_at = self.tenancy.renew_at.min(sent + self.settings.heartbeat);
+        }
+        for granted in acquired.granted {
+            self.stats.leases_taken += 1;
+            self.owned
+                .insert(granted.lease.partition, Owned::new(granted.lease, sent));
+        }
+        if (self.owned.is_empty() || !self.tenancy.current) && self.defining == Defining::Known {
+            // Without a lease to renew, nothing else tells of changed definitions.
+            self.defining = Defining::Wanted(self.now + self.settings.heartbeat);
+        }
+        // Ask again as soon as the next lease can have expired, and not before.
+        let soonest = self.tenancy.held.iter().map(|held| held.expires_in).min();
+        if let Some(soonest) = soonest {
+            let at = self.now + soonest + std::time::Duration::from_millis(1);
+            self.tenancy.acquire_at = self.tenancy.acquire_at.min(at);
+        }
+    }
+
+    pub(crate) fn renewed(&mut self, sent: Tick, leases: &[Lease], result: Result<Renewed>) {
+        self.tenancy.renewing = false;
+        let renewed = match result {
+            Ok(renewed) => renewed,
+            Err(error) => {
+                // Try again soon: publishing stops by our own clock if nothing helps.
+                self.tenancy.renew_at = self.now + self.settings.heartbeat / 3;
+                return self.stats.trouble = Some(error);
+            }
+        };
+        self.stats.trouble = None;
+        self.tenancy.census = renewed.census;
+        let lost: Vec<_> = self
+            .owned
+            .iter()
+            .filter(|(_, owned)| {
+                leases.contains(&owned.lease) && !renewed.kept.contains(&owned.lease)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for lease in &renewed.kept {
+            if let Some(owned) = self.owned_under(lease.partition, lease.token) {
+                owned.sent = owned.sent.max(sent);
+            }
+        }
+        for partition in lost {
+            self.lose(partition);
+        }
+        if renewed.definitions != self.definitions.version && self.defining == Defining::Known {
+            self.defining = Defining::Wanted(self.now);
+        }
+    }
+
+    /// The leases that others hold, for the shell to look for proof that a holder is dead.
+    pub fn held_by_others(&self) -> &[HeldLease] {
+        &self.tenancy.held
+    }
+
+    /// Until when a publish to the partition may start.
+    pub(crate) fn publish_until(&self, owned: &Owned) -> Tick {
+        let settings = &self.settings;
+        owned.sent + (settings.lease - settings.publish_deadline - settings.margin)
+    }
+
+    pub(crate) fn lease_wake_at(&self) -> Tick {
+        let tenancy = &self.tenancy;
+        let expiry = self
+            .owned
+            .values()
+            .map(|owned| owned.sent + self.settings.lease)
+            .min();
+        let renewal = match () {
+            () if self.owned.is_empty() || tenancy.renewing => None,
+            () => Some(tenancy.renew_at),
+        };
+        let wants = self.owned.len() < usize::from(self.share()) && !self.mode.is_draining();
+        let asking =
+            (wants && !tenancy.asking && self.knows_definitions()).then_some(tenancy.acquire_at);
+        let far = self.now + self.settings.lease;
+        [expiry, renewal, asking]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(far)
+    }
+}

@@ -1,0 +1,371 @@
+//! The machine: every decision of the relay, as a pure function of what happened and when.
+//!
+//! Inputs go in with the time, commands come out; there is no clock, no task, and no I/O inside, so
+//! the same inputs give the same commands. This file holds the state and the main loop; each verb
+//! has a module that adds its part: [`lease`](crate::lease), [`fetch`](crate::fetch),
+//! [`publish`](crate::publish), [`settle`](crate::settle), [`due`](crate::due),
+//! [`drain`](crate::drain).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use postrider_core::source::Definitions;
+use postrider_core::waiting::SettlementPart;
+use postrider_core::{
+    BrokerCapabilities, Cursor, Destination, DestinationId, Error, Event, Jitter, KeyHash, Lease,
+    PartitionId, Presence, RelayId, Tick,
+};
+
+use crate::command::{Answer, Command, Input, Ticket};
+use crate::drain::Mode;
+use crate::flow::{Flow, Routed};
+use crate::health::Stats;
+use crate::lease::Tenancy;
+use crate::outlet::Outlet;
+use crate::settings::Settings;
+
+/// The relay's decisions.
+///
+/// ```
+/// use postrider_core::{RelayId, Tick};
+/// use postrider_relay::{Command, Input, Machine, Settings, Target};
+/// let mut machine = Machine::new(RelayId::mint(), 1, None, Vec::new(), Settings::default(), Target::Forever);
+/// machine.step(Tick(0), Input::Passed);
+/// let commands: Vec<_> = machine.take_commands().collect();
+/// assert!(matches!(commands[..], [(_, Command::Define)]));
+/// ```
+#[derive(Debug)]
+pub struct Machine {
+    pub(crate) settings: Settings,
+    pub(crate) owner: RelayId,
+    pub(crate) partitions: u16,
+    pub(crate) presence: Option<Presence>,
+    pub(crate) now: Tick,
+    pub(crate) jitter: Jitter,
+    pub(crate) mode: Mode,
+    /// What this relay can serve: its own definitions, with what their brokers can do.
+    pub(crate) local: BTreeMap<DestinationId, (Arc<Destination>, BrokerCapabilities)>,
+    pub(crate) definitions: Definitions,
+    pub(crate) defining: Defining,
+    pub(crate) routes: Routes,
+    pub(crate) outlets: BTreeMap<DestinationId, Outlet>,
+    /// Destinations that are wanted now, by the store's definitions and our own.
+    pub(crate) wanted: BTreeMap<DestinationId, (Arc<Destination>, BrokerCapabilities)>,
+    pub(crate) tenancy: Tenancy,
+    pub(crate) owned: BTreeMap<PartitionId, Owned>,
+    pub(crate) stats: Stats,
+    asked: BTreeMap<Ticket, Asked>,
+    commands: VecDeque<(Ticket, Command)>,
+    next_ticket: u64,
+}
+
+/// Whether the definitions are read, being read, or to be read again at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defining {
+    Wanted(Tick),
+    Asked,
+    Known,
+}
+
+/// A partition that this relay owns.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    pub(crate) lease: Lease,
+    /// When the last successful acquisition or renewal was sent, by our clock.
+    pub(crate) sent: Tick,
+    pub(crate) flows: BTreeMap<DestinationId, FlowState>,
+    pub(crate) settling: Option<Settling>,
+    /// Give it away as soon as nothing of it is under way.
+    pub(crate) leaving: bool,
+    pub(crate) head: Head,
+    /// When scheduled events are looked for next; `None` while they are.
+    pub(crate) admit_at: Option<Tick>,
+    /// What the store said last, if it was an error.
+    pub(crate) trouble: Option<Error>,
+}
+
+/// A flow, or the way to it.
+#[derive(Debug)]
+pub(crate) enum FlowState {
+    Wanted(Tick),
+    Loading,
+    Ready(Box<Flow>),
+}
+
+/// The target of a drain of one partition.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Head {
+    Wanted,
+    Asked,
+    Known(Cursor),
+}
+
+/// A settlement on its way, kept until the store has answered for it.
+#[derive(Debug)]
+pub(crate) struct Settling {
+    /// When to send it (again); `None` while it is under way.
+    pub(crate) retry_at: Option<Tick>,
+    pub(crate) attempts: u32,
+    pub(crate) parts: Vec<(SettlementPart, Vec<(KeyHash, bool)>)>,
+}
+
+/// One lane's share of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchItem {
+    pub(crate) partition: PartitionId,
+    pub(crate) token: u64,
+    pub(crate) key: KeyHash,
+    pub(crate) entries: u32,
+}
+
+/// What was asked, to make sense of the answer.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Define,
+    Acquire {
+        sent: Tick,
+    },
+    Renew {
+        sent: Tick,
+        leases: Vec<Lease>,
+    },
+    Release,
+    Load(PartitionId, u64, DestinationId),
+    Head(PartitionId, u64),
+    Fetch(PartitionId, u64, Vec<DestinationId>),
+    Publish {
+        destination: DestinationId,
+        endpoint: u32,
+        sent: Tick,
+        items: Vec<BatchItem>,
+    },
+    Settle(PartitionId, u64),
+    Due(PartitionId, u64, DestinationId),
+    Admit(PartitionId, u64),
+}
+
+/// All routes of all destinations, for the events that none of them takes.
+#[derive(Debug, Default)]
+pub(crate) struct Routes(pub(crate) Vec<Destination>);
+
+impl Routed for Routes {
+    fn is_routed(&self, event: &Event) -> bool {
+        self.0
+            .iter()
+            .any(|destination| destination.route(event).is_some())
+    }
+}
+
+impl Machine {
+    /// A machine for a store of `partitions` partitions, which can serve the given destinations.
+    pub fn new(
+        owner: RelayId,
+        partitions: u16,
+        presence: Option<Presence>,
+        local: Vec<(Destination, BrokerCapabilities)>,
+        settings: Settings,
+        target: crate::Target,
+    ) -> Machine {
+        let local = local
+            .into_iter()
+            .map(|(definition, can)| (definition.id.clone(), (Arc::new(definition), can)))
+            .collect();
+        Machine {
+            jitter: Jitter::seeded(settings.seed),
+            mode: Mode::new(target),
+            tenancy: Tenancy::default(),
+            stats: Stats::default(),
+            settings,
+            owner,
+            partitions,
+            presence,
+            now: Tick::default(),
+            local,
+            definitions: Definitions::default(),
+            defining: Defining::Wanted(Tick::default()),
+            routes: Routes::default(),
+            outlets: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            owned: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            commands: VecDeque::new(),
+            next_ticket: 0,
+        }
+    }
+
+    /// The main loop's body: what happened, then everything that follows from it.
+    pub fn step(&mut self, now: Tick, input: Input) {
+        self.now = self.now.max(now);
+        match input {
+            Input::Passed => {}
+            Input::Woken => self.wake(),
+            Input::Nudged => self.nudge(),
+            Input::Answered(ticket, answer) => self.answer(ticket, answer),
+            Input::ProvedDead(lease) => self.tenancy.proved_dead(lease),
+            Input::Drain => self.mode.drain(self.now),
+        }
+        self.define();
+        self.keep_leases();
+        self.open_outlets();
+        self.tend_flows();
+        self.publish();
+        self.settle();
+        self.finish();
+    }
+
+    /// The commands to perform, oldest first.
+    pub fn take_commands(&mut self) -> impl Iterator<Item = (Ticket, Command)> + '_ {
+        self.commands.drain(..)
+    }
+
+    /// When to step again with [`Input::Passed`] if nothing else happens before.
+    pub fn wake_at(&self) -> Tick {
+        let owned = self
+            .owned
+            .values()
+            .flat_map(|owned| self.owned_wake_at(owned));
+        let outlets = self
+            .outlets
+            .values()
+            .filter_map(|outlet| outlet.wake_at(self.now));
+        let defining = match self.defining {
+            Defining::Wanted(at) => Some(at),
+            _ => None,
+        };
+        let rest = [
+            defining,
+            Some(self.lease_wake_at()),
+            self.mode.wake_at(&self.settings),
+        ];
+        let soonest = owned.chain(outlets).chain(rest.into_iter().flatten()).min();
+        // Never in the past: whatever is due now has been done, or waits for an answer.
+        soonest
+            .unwrap_or(self.now + self.settings.poll_max)
+            .max(self.now)
+    }
+
+    pub(crate) fn command(&mut self, asked: Asked, command: Command) {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.asked.insert(ticket, asked);
+        self.commands.push_back((ticket, command));
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: Answer) {
+        let Some(asked) = self.asked.remove(&ticket) else {
+            return;
+        };
+        match (asked, answer) {
+            (Asked::Define, Answer::Defined(result)) => self.defined(result),
+            (Asked::Acquire { sent }, Answer::Acquired(result)) => self.acquired(sent, result),
+            (Asked::Renew { sent, leases }, Answer::Renewed(result)) => {
+                self.renewed(sent, &leases, result);
+            }
+            (Asked::Release, _) => {}
+            (Asked::Load(partition, token, destination), Answer::Loaded(result)) => {
+                self.loaded(partition, token, destination, result);
+            }
+            (Asked::Head(partition, token), Answer::Head(result)) => {
+                self.head_known(partition, token, result);
+            }
+            (Asked::Fetch(partition, token, destinations), Answer::Fetched(result)) => {
+                self.fetched(partition, token, &destinations, result);
+            }
+            (
+                Asked::Publish {
+                    destination,
+                    endpoint,
+                    sent,
+                    items,
+                },
+                Answer::Published(result),
+            ) => self.published(&destination, endpoint, sent, &items, result),
+            (Asked::Settle(partition, token), Answer::Settled(result)) => {
+                self.settle_answered(partition, token, result);
+            }
+            (Asked::Due(partition, token, destination), Answer::Due(result)) => {
+                self.due_answered(partition, token, &destination, result);
+            }
+            (Asked::Admit(partition, token), Answer::Admitted(result)) => {
+                self.admitted(partition, token, result);
+            }
+            (asked, answer) => {
+                debug_assert!(false, "{answer:?} is no answer to {asked:?}");
+            }
+        }
+    }
+
+    /// Whether a command is under way that must end before the relay may stop.
+    pub(crate) fn is_waiting_for_answers(&self) -> bool {
+        self.asked.values().any(|asked| {
+            matches!(
+                asked,
+                Asked::Publish { .. } | Asked::Settle(..) | Asked::Release
+            )
+        })
+    }
+
+    /// The partition, if it is still owned under the token.
+    pub(crate) fn owned_under(&mut self, partition: PartitionId, token: u64) -> Option<&mut Owned> {
+        self.owned
+            .get_mut(&partition)
+            .filter(|owned| owned.lease.token == token)
+    }
+
+    /// Reads the destinations when they are wanted.
+    fn define(&mut self) {
+        if let Defining::Wanted(at) = self.defining
+            && at <= self.now
+        {
+            self.defining = Defining::Asked;
+            self.command(Asked::Define, Command::Define);
+        }
+    }
+
+    fn defined(&mut self, result: postrider_core::Result<Definitions>) {
+        match result {
+            Ok(definitions) => {
+                self.stats.trouble = None;
+                self.defining = Defining::Known;
+                let rows = definitions.rows.iter().map(|row| row.definition.clone());
+                self.routes = Routes(rows.filter(|row| !row.is_unrouted()).collect());
+                self.definitions = definitions;
+                self.want_destinations();
+            }
+            Err(error) => {
+                self.defining = Defining::Wanted(self.now + self.settings.heartbeat);
+                self.stats.trouble = Some(error);
+            }
+        }
+    }
+}
+
+impl Owned {
+    pub(crate) fn new(lease: Lease, sent: Tick) -> Owned {
+        Owned {
+            lease,
+            sent,
+            flows: BTreeMap::new(),
+            settling: None,
+            leaving: false,
+            head: Head::Wanted,
+            admit_at: Some(sent),
+            trouble: None,
+        }
+    }
+
+    /// The flows that are loaded.
+    pub(crate) fn ready(&self) -> impl Iterator<Item = (&DestinationId, &Flow)> {
+        self.flows.iter().filter_map(|(id, state)| match state {
+            FlowState::Ready(flow) => Some((id, &**flow)),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn flow(&mut self, destination: &DestinationId) -> Option<&mut Flow> {
+        match self.flows.get_mut(destination) {
+            Some(FlowState::Ready(flow)) => Some(flow),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Points: the named moments of the shell at which a process may die, for tests and demonstrations.
+
+use std::fmt;
+use std::str::FromStr;
+
+use postrider_core::{BoxFuture, Error, ErrorKind};
+
+/// A named moment between two effects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Point {
+    /// Leases were granted, and the machine does not know yet.
+    AfterAcquire,
+    /// A page was read, and the machine does not know yet.
+    AfterFetch,
+    /// A batch is about to be sent.
+    BeforePublish,
+    /// The broker has answered, and the machine does not know yet.
+    AfterPublish,
+    /// A settlement is about to be written.
+    BeforeSettle,
+    /// A settlement is written, and the machine does not know yet.
+    AfterSettle,
+    /// A renewal is about to be sent.
+    BeforeRenew,
+    /// Leases are about to be let go.
+    BeforeRelease,
+}
+
+impl Point {
+    /// Every point.
+    pub const ALL: [Point; 8] = [
+        Point::AfterAcquire,
+        Point::AfterFetch,
+        Point::BeforePublish,
+        Point::AfterPublish,
+        Point::BeforeSettle,
+        Point::AfterSettle,
+        Point::BeforeRenew,
+        Point::BeforeRelease,
+    ];
+
+    /// The name, as tests and flags spell it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Point::AfterAcquire => "after_acquire",
+            Point::AfterFetch => "after_fetch",
+            Point::BeforePublish => "before_publish",
+            Point::AfterPublish => "after_publish",
+            Point::BeforeSettle => "before_settle",
+            Point::AfterSettle => "after_settle",
+            Point::BeforeRenew => "before_renew",
+            Point::BeforeRelease => "before_release",
+        }
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Point {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Point, Error> {
+        Point::ALL
+            .into_iter()
+            .find(|point| point.as_str() == text)
+            .ok_or_else(|| {
+                let names = Point::ALL.map(Point::as_str);
+                let nearest = postrider_core::template::nearest(text, &names);
+                Error::new(ErrorKind::Invalid, "read point").message(format!(
+                    "unknown point `{}`; did you mean `{nearest}`?",
+                    text.escape_debug()
+                ))
+            })
+    }
+}
+
+/// Is told when a relay reaches a point, and may hold it there: a future that never resolves is a
+/// process that can be killed exactly there.
+pub trait Observer: Send + Sync {
+    /// The relay has reached a point, and goes on when the future resolves.
+    fn reached(&self, point: Point) -> BoxFuture<'_, ()>;
+}

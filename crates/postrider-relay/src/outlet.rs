@@ -1,0 +1,288 @@
+//! Outlets: a destination's way out, with its endpoints, their breakers, and the lanes that are ready.
+//!
+//! Keeps INV-5: each endpoint has its own breaker and its own queue, so a dead one costs one probe
+//! of one event at a time, and the others keep their pace.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::{
+    BrokerCapabilities, Destination, Event, Jitter, KeyHash, PartitionId, Route, Tick,
+};
+
+use crate::settings::Settings;
+
+/// A lane, by its name.
+pub(crate) type LaneRef = (PartitionId, KeyHash);
+
+/// A destination that this relay serves.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    pub(crate) definition: Arc<Destination>,
+    pub(crate) capabilities: BrokerCapabilities,
+    endpoints: Vec<Endpoint>,
+    by_topic: HashMap<Arc<str>, u32>,
+    /// Endpoints with ready lanes, each once, in turn.
+    turn: VecDeque<u32>,
+    /// Lanes that are ready at a time.
+    timers: BTreeMap<(Tick, u64), (u32, LaneRef)>,
+    timer_next: u64,
+    /// Batches under way.
+    pub(crate) in_flight: u32,
+    /// The last acknowledgement by any endpoint.
+    last_ack: Option<Tick>,
+    /// A buffer for rendering topics.
+    topic: String,
+}
+
+/// One topic, subject, queue or URL.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) topic: Arc<str>,
+    ready: VecDeque<LaneRef>,
+    in_turn: bool,
+    in_flight: u32,
+    /// Failures since the last acknowledgement.
+    failures: u32,
+    /// Nothing is sent before.
+    paused_until: Tick,
+    /// Events of the next batch at most: halved when a batch fails without naming an event.
+    batch_rows: u32,
+    pub(crate) last_ack: Option<Tick>,
+}
+
+impl Outlet {
+    pub(crate) fn new(definition: Arc<Destination>, capabilities: BrokerCapabilities) -> Outlet {
+        Outlet {
+            definition,
+            capabilities,
+            endpoints: Vec::new(),
+            by_topic: HashMap::new(),
+            turn: VecDeque::new(),
+            timers: BTreeMap::new(),
+            timer_next: 0,
+            in_flight: 0,
+            last_ack: None,
+            topic: String::new(),
+        }
+    }
+
+    /// The endpoint that a route names for an event.
+    pub(crate) fn endpoint_of(&mut self, route: usize, event: &Event) -> u32 {
+        self.topic.clear();
+        self.definition.routes[route]
+            .topic
+            .render_into(event, &mut self.topic);
+        if let Some(index) = self.by_topic.get(self.topic.as_str()) {
+            return *index;
+        }
+        let topic: Arc<str> = Arc::from(self.topic.as_str());
+        let index = u32::try_from(self.endpoints.len()).unwrap_or(u32::MAX);
+        self.by_topic.insert(Arc::clone(&topic), index);
+        self.endpoints.push(Endpoint {
+            topic,
+            ready: VecDeque::new(),
+            in_turn: false,
+            in_flight: 0,
+            failures: 0,
+            paused_until: Tick::default(),
+            batch_rows: self.capabilities.batch_rows_max.max(1),
+            last_ack: None,
+        });
+        index
+    }
+
+    /// The index of the first route that matches.
+    pub(crate) fn route_of(&self, event: &Event) -> Option<usize> {
+        self.definition
+            .routes
+            .iter()
+            .position(|route| route.matches.matches(event))
+    }
+
+    pub(crate) fn route(&self, index: u16) -> &Route {
+        &self.definition.routes[usize::from(index)]
+    }
+
+    pub(crate) fn endpoint(&self, index: u32) -> &Endpoint {
+        &self.endpoints[index as usize]
+    }
+
+    /// Puts a lane into its endpoint's queue.
+    pub(crate) fn ready(&mut self, index: u32, lane: LaneRef) {
+        let endpoint = &mut self.endpoints[index as usize];
+        endpoint.ready.push_back(lane);
+        if !endpoint.in_turn {
+            endpoint.in_turn = true;
+            self.turn.push_back(index);
+        }
+    }
+
+    /// Puts a lane into its endpoint's queue at a time.
+    pub(crate) fn ready_at(&mut self, at: Tick, index: u32, lane: LaneRef) {
+        self.timers.insert((at, self.timer_next), (index, lane));
+        self.timer_next += 1;
+    }
+
+    /// Moves lanes whose time has come into their queues.
+    pub(crate) fn tick(&mut self, now: Tick) {
+        while let Some(entry) = self.timers.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let (index, lane) = entry.remove();
+            self.ready(index, lane);
+        }
+    }
+
+    /// The next endpoint, in turn, to which a batch may go now.
+    pub(crate) fn next_endpoint(&mut self, now: Tick) -> Option<u32> {
+        if self.in_flight >= self.capabilities.batches_in_flight_max.max(1) {
+            return None;
+        }
+        for _ in 0..self.turn.len() {
+            let index = self.turn.pop_front()?;
+            let endpoint = &mut self.endpoints[index as usize];
+            if endpoint.ready.is_empty() {
+                endpoint.in_turn = false;
+                continue;
+            }
+            self.turn.push_back(index);
+            let endpoint = &self.endpoints[index as usize];
+            if endpoint.may_send(now, self.capabilities.endpoint_batches_max) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// How many events a batch to the endpoint may have now: one while it is being probed.
+    pub(crate) fn batch_rows(&self, index: u32) -> u32 {
+        let endpoint = self.endpoint(index);
+        if endpoint.failures > 0 {
+            1
+        } else {
+            endpoint.batch_rows.max(1)
+        }
+    }
+
+    /// The next ready lane of an endpoint.
+    pub(crate) fn pop_ready(&mut self, index: u32) -> Option<LaneRef> {
+        self.endpoints[index as usize].ready.pop_front()
+    }
+
+    /// Puts a lane back to the front, because it did not fit the batch.
+    pub(crate) fn put_back(&mut self, index: u32, lane: LaneRef) {
+        self.endpoints[index as usize].ready.push_front(lane);
+    }
+
+    /// A batch was sent.
+    pub(crate) fn sent(&mut self, index: u32) {
+        self.in_flight += 1;
+        self.endpoints[index as usize].in_flight += 1;
+    }
+
+    /// A batch was answered, or given up.
+    pub(crate) fn answered(&mut self, index: u32) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let endpoint = &mut self.endpoints[index as usize];
+        endpoint.in_flight = endpoint.in_flight.saturating_sub(1);
+    }
+
+    /// The endpoint acknowledged something.
+    pub(crate) fn acked(&mut self, index: u32, now: Tick) {
+        self.last_ack = Some(now);
+        let rows_max = self.capabilities.batch_rows_max.max(1);
+        let endpoint = &mut self.endpoints[index as usize];
+        endpoint.last_ack = Some(now);
+        endpoint.failures = 0;
+        endpoint.paused_until = Tick::default();
+        endpoint.batch_rows = endpoint.batch_rows.saturating_mul(2).clamp(1, rows_max);
+    }
+
+    /// The endpoint failed, through no fault of an event: it pauses, longer each time.
+    pub(crate) fn failed(
+        &mut self,
+        index: u32,
+        now: Tick,
+        after: Option<Duration>,
+        settings: &Settings,
+        jitter: &mut Jitter,
+    ) -> Duration {
+        let endpoint = &mut self.endpoints[index as usize];
+        endpoint.failures = endpoint.failures.saturating_add(1);
+        let doublings = (endpoint.failures - 1).min(20);
+        let step = settings
+            .pause_min
+            .saturating_mul(1 << doublings)
+            .min(settings.pause_max);
+        let pause = step
+            .mul_f64(1.0 - 0.5 * jitter.unit())
+            .max(after.unwrap_or_default());
+        endpoint.paused_until = endpoint.paused_until.max(now + pause);
+        pause
+    }
+
+    /// A batch failed without naming an event: the next has half as many.
+    pub(crate) fn halve(&mut self, index: u32, rows: u32) {
+        self.endpoints[index as usize].batch_rows = (rows / 2).max(1);
+    }
+
+    /// Whether the endpoint is down while others of the destination are not. Its events then leave
+    /// the window, so that they do not hold the cursor; when the whole destination is down, they
+    /// stay, and the cursor stands.
+    pub(crate) fn is_down_alone(&self, index: u32, settings: &Settings) -> bool {
+        let endpoint = self.endpoint(index);
+        endpoint.failures >= settings.down_after
+            && self
+                .last_ack
+                .is_some_and(|ack| endpoint.last_ack.is_none_or(|own| own < ack))
+            && self
+                .endpoints
+                .iter()
+                .any(|other| other.failures == 0 && other.last_ack.is_some())
+    }
+
+    /// The rest of an endpoint's pause.
+    pub(crate) fn pause_left(&self, index: u32, now: Tick) -> Duration {
+        self.endpoint(index).paused_until.since(now)
+    }
+
+    /// Endpoints that count as down.
+    pub(crate) fn down(&self, settings: &Settings) -> impl Iterator<Item = &Endpoint> {
+        let down_after = settings.down_after;
+        self.endpoints
+            .iter()
+            .filter(move |endpoint| endpoint.failures >= down_after)
+    }
+
+    /// When the outlet wants to be looked at again, if nothing else happens.
+    pub(crate) fn wake_at(&self, now: Tick) -> Option<Tick> {
+        let timer = self.timers.first_key_value().map(|((at, _), _)| *at);
+        let paused = self
+            .turn
+            .iter()
+            .map(|index| self.endpoint(*index))
+            .filter(|endpoint| !endpoint.ready.is_empty() && endpoint.paused_until > now)
+            .map(|endpoint| endpoint.paused_until)
+            .min();
+        [timer, paused].into_iter().flatten().min()
+    }
+}
+
+impl Endpoint {
+    fn may_send(&self, now: Tick, batches_max: u32) -> bool {
+        let batches = if self.failures > 0 {
+            1
+        } else {
+            batches_max.max(1)
+        };
+        now >= self.paused_until && self.in_flight < batches
+    }
+
+    /// Failures since the last acknowledgement.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+}

@@ -1,0 +1,270 @@
+//! The shell's loop: give the machine what happened, perform what it commands.
+//!
+//! No decision is made here. Commands run as tasks of their own, so a slow broker keeps nothing else
+//! waiting; a panic in one is an answer like any other.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use postrider_core::{
+    Broker, Clock, DestinationId, Error, ErrorKind, Lease, OutboxSource, Outcome, Outgoing, Result,
+};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::command::{Answer, Command, Input, Ticket};
+use crate::health::Health;
+use crate::machine::Machine;
+use crate::observe::{Observer, Point};
+use crate::presence::{self, Alive};
+use crate::relay::{Report, Stop};
+
+/// How often health is worked out while the relay is busy.
+const HEALTH_EVERY: Duration = Duration::from_millis(50);
+
+/// The store's hints are coalesced: at most one in this time reaches the machine.
+const WAKE_EVERY: Duration = Duration::from_millis(1);
+
+/// The shortest sleep, so that a rounded timer does not spin.
+const SLEEP_MIN: Duration = Duration::from_micros(500);
+
+pub(crate) struct Shell {
+    pub(crate) machine: Machine,
+    pub(crate) source: Arc<dyn OutboxSource>,
+    pub(crate) brokers: BTreeMap<DestinationId, Arc<dyn Broker>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) stopping: watch::Receiver<Stop>,
+    pub(crate) nudged: Arc<Notify>,
+    pub(crate) health: watch::Sender<Health>,
+    pub(crate) alive: Option<Alive>,
+}
+
+impl Shell {
+    /// Runs until the machine has ended, or is aborted.
+    pub(crate) async fn run(mut self) -> Report {
+        let mut tasks = JoinSet::new();
+        let mut proved: Option<Lease> = None;
+        let mut health_at = Instant::now();
+        let mut wake_after = Instant::now();
+        let source = Arc::clone(&self.source);
+        let mut orphaned = false;
+        let mut input = Input::Passed;
+        let ending = loop {
+            let acquired = matches!(input, Input::Answered(_, Answer::Acquired(Ok(_))));
+            self.machine.step(self.clock.tick(), input);
+            if acquired && let Some(lease) = self.find_dead(&mut proved) {
+                self.machine
+                    .step(self.clock.tick(), Input::ProvedDead(lease));
+            }
+            let commands: Vec<_> = self.machine.take_commands().collect();
+            for (ticket, command) in commands {
+                tasks.spawn(self.perform(ticket, command));
+            }
+            if let Some(ending) = self.machine.ending() {
+                break Some(ending.clone());
+            }
+            let now = Instant::now();
+            if now >= health_at {
+                self.publish_health();
+                health_at = now + HEALTH_EVERY;
+            }
+            let sleep = self
+                .machine
+                .wake_at()
+                .since(self.clock.tick())
+                .max(SLEEP_MIN);
+            let wake_hint = async {
+                tokio::time::sleep_until(wake_after).await; // waits: to coalesce hints
+                source.wake().await;
+            };
+            input = tokio::select! {
+                biased;
+                stop = next_stop(&mut self.stopping, &mut orphaned) => match stop {
+                    Stop::Abort => break None,
+                    Stop::Drain | Stop::No => Input::Drain,
+                },
+                Some(done) = tasks.join_next() => match done {
+                    Ok((ticket, answer)) => Input::Answered(ticket, answer),
+                    // Only an aborted task ends so: panics are caught inside.
+                    Err(_) => Input::Passed,
+                },
+                () = self.nudged.notified() => Input::Nudged,
+                () = wake_hint => {
+                    wake_after = Instant::now() + WAKE_EVERY;
+                    Input::Woken
+                }
+                () = tokio::time::sleep(sleep) => Input::Passed, // waits: until the machine asks
+            };
+        };
+        tasks.abort_all();
+        while tasks.join_next().await.is_some() {}
+        self.report(ending).await
+    }
+
+    /// A lease whose holder is proved dead, each proof used once.
+    fn find_dead(&self, proved: &mut Option<Lease>) -> Option<Lease> {
+        let dead = self
+            .machine
+            .held_by_others()
+            .iter()
+            .find(|held| presence::is_dead(held))?;
+        if proved.as_ref() == Some(&dead.lease) {
+            return None;
+        }
+        *proved = Some(dead.lease.clone());
+        Some(dead.lease.clone())
+    }
+
+    fn publish_health(&self) {
+        let health = self.machine.health();
+        self.health.send_if_modified(|last| {
+            let changed = *last != health;
+            *last = health;
+            changed
+        });
+    }
+
+    async fn report(self, ending: Option<crate::Ending>) -> Report {
+        let mut waiting = BTreeMap::new();
+        if ending.is_some() {
+            for row in &self.machine.definitions.rows {
+                let id = &row.definition.id;
+                if let Ok(counts) = self.source.counts(id).await {
+                    waiting.insert(id.clone(), counts);
+                }
+            }
+        }
+        self.publish_health();
+        let health = self.machine.health();
+        drop(self.alive);
+        Report {
+            ending,
+            health,
+            waiting,
+        }
+    }
+
+    /// Performs one command, and answers for it whatever happens.
+    fn perform(
+        &self,
+        ticket: Ticket,
+        command: Command,
+    ) -> impl Future<Output = (Ticket, Answer)> + Send + use<> {
+        let performer = Performer {
+            source: Arc::clone(&self.source),
+            broker: match &command {
+                Command::Publish { destination, .. } => self.brokers.get(destination).cloned(),
+                _ => None,
+            },
+            observer: self.observer.clone(),
+        };
+        async move { (ticket, performer.perform(command).await) }
+    }
+}
+
+/// Waits until the relay is told to stop further than it was. A handle that was dropped says so
+/// once: nobody could stop the relay later.
+async fn next_stop(stopping: &mut watch::Receiver<Stop>, orphaned: &mut bool) -> Stop {
+    if *orphaned {
+        return std::future::pending().await;
+    }
+    match stopping.changed().await {
+        Ok(()) => *stopping.borrow_and_update(),
+        Err(_) => {
+            *orphaned = true;
+            Stop::Drain
+        }
+    }
+}
+
+struct Performer {
+    source: Arc<dyn OutboxSource>,
+    broker: Option<Arc<dyn Broker>>,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl Performer {
+    async fn perform(&self, command: Command) -> Answer {
+        let source = &self.source;
+        match command {
+            Command::Define => Answer::Defined(caught("define", source.destinations()).await),
+            Command::Acquire(request) => {
+                let result = caught("acquire", source.acquire(&request)).await;
+                self.reached(Point::AfterAcquire).await;
+                Answer::Acquired(result)
+            }
+            Command::Renew(request) => {
+                self.reached(Point::BeforeRenew).await;
+                Answer::Renewed(caught("renew", source.renew(&request)).await)
+            }
+            Command::Release(leases) => {
+                self.reached(Point::BeforeRelease).await;
+                Answer::Released(caught("release", source.release(&leases)).await)
+            }
+            Command::Load(lease, destination) => {
+                Answer::Loaded(caught("load", source.load(&lease, &destination)).await)
+            }
+            Command::Head(lease) => Answer::Head(caught("head", source.head(&lease)).await),
+            Command::Fetch(request) => {
+                let result = caught("fetch", source.fetch(&request)).await;
+                self.reached(Point::AfterFetch).await;
+                Answer::Fetched(result)
+            }
+            Command::Publish {
+                batch, deadline, ..
+            } => Answer::Published(self.publish(&batch, deadline).await),
+            Command::Settle(settlement) => {
+                self.reached(Point::BeforeSettle).await;
+                let result = caught("settle", source.settle(&settlement)).await;
+                self.reached(Point::AfterSettle).await;
+                Answer::Settled(result)
+            }
+            Command::Due(request) => Answer::Due(caught("due", source.due(&request)).await),
+            Command::Admit(lease, rows) => {
+                Answer::Admitted(caught("admit", source.admit(&lease, rows)).await)
+            }
+        }
+    }
+
+    async fn publish(&self, batch: &[Outgoing], deadline: Duration) -> Result<Vec<Outcome>> {
+        let Some(broker) = &self.broker else {
+            return Err(Error::new(ErrorKind::Internal, "publish")
+                .message("the destination has no broker in this relay"));
+        };
+        self.reached(Point::BeforePublish).await;
+        let sent = tokio::time::timeout(deadline, caught("publish", broker.publish(batch))).await;
+        self.reached(Point::AfterPublish).await;
+        sent.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Timeout, "publish").message(format!(
+                "no answer within {deadline:?}; it may have been stored"
+            )))
+        })
+    }
+
+    async fn reached(&self, point: Point) {
+        if let Some(observer) = &self.observer {
+            observer.reached(point).await;
+        }
+    }
+}
+
+/// An adapter's answer; its panic is an error that names no event.
+async fn caught<T>(operation: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
+    match AssertUnwindSafe(call).catch_unwind().await {
+        Ok(result) => result,
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_default();
+            Err(Error::new(ErrorKind::Unavailable, operation)
+                .message(format!("the adapter panicked: {text}")))
+        }
+    }
+}

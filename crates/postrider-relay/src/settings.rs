@@ -1,0 +1,137 @@
+//! The relay's settings: every time and every bound, each with its default and its reason (INV-6).
+
+use std::time::Duration;
+
+use postrider_core::{Error, ErrorKind, Result, WindowLimits};
+
+/// Times and bounds of one relay. Addresses and definitions are not here.
+///
+/// ```
+/// use std::time::Duration;
+/// use postrider_relay::Settings;
+/// assert!(Settings::default().check().is_ok());
+/// let wrong = Settings { lease: Duration::from_secs(5), ..Settings::default() };
+/// assert!(wrong.check().unwrap_err().to_string().contains("shorter than the lease"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// How long a partition stays ours without renewal, on the database's clock. Default 15 s: a
+    /// crashed relay on another host delays its events so long.
+    pub lease: Duration,
+    /// How often leases are renewed. Default 3 s: four renewals may fail before publishing stops.
+    pub heartbeat: Duration,
+    /// How long one publish may take before its outcome counts as unknown. Default 5 s.
+    pub publish_deadline: Duration,
+    /// Kept between the last possible end of a publish and the end of the lease, for scheduling
+    /// delays and clock rates. Default 1 s.
+    pub margin: Duration,
+    /// What is read ahead.
+    pub window: WindowLimits,
+    /// The shortest time between two polls of an empty outbox. Default 5 ms.
+    pub poll_min: Duration,
+    /// The longest. Default 500 ms: two queries a second when idle; stores that can wake the relay
+    /// do not depend on it.
+    pub poll_max: Duration,
+    /// How long polling stays fast after an application's nudge, which comes before the commit that
+    /// it announces. Default 1 s.
+    pub nudge: Duration,
+    /// How long an acknowledgement may stay unsaved while little happens. Default 1 s: what a crash
+    /// redelivers at a low rate.
+    pub save_after: Duration,
+    /// How often `waiting` is looked at when nothing there is known to be due. Default 5 s.
+    pub due_every: Duration,
+    /// Events taken out of `waiting` at once. Default 256.
+    pub due_rows_max: u32,
+    /// The first pause of an endpoint that failed. Default 100 ms.
+    pub pause_min: Duration,
+    /// The longest pause between two probes of an endpoint. Default 30 s.
+    pub pause_max: Duration,
+    /// Failures in a row, nothing acknowledged between, after which an endpoint counts as down.
+    /// Default 3.
+    pub down_after: u32,
+    /// How long a drain waits for what is under way. Default 10 s, as orchestrators allow at least.
+    pub drain: Duration,
+    /// How long a one-shot run goes on without settling anything. Default 60 s.
+    pub stall: Duration,
+    /// The seed of the jitter.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            lease: Duration::from_secs(15),
+            heartbeat: Duration::from_secs(3),
+            publish_deadline: Duration::from_secs(5),
+            margin: Duration::from_secs(1),
+            window: WindowLimits::default(),
+            poll_min: Duration::from_millis(5),
+            poll_max: Duration::from_millis(500),
+            nudge: Duration::from_secs(1),
+            save_after: Duration::from_secs(1),
+            due_every: Duration::from_secs(5),
+            due_rows_max: 256,
+            pause_min: Duration::from_millis(100),
+            pause_max: Duration::from_secs(30),
+            down_after: 3,
+            drain: Duration::from_secs(10),
+            stall: Duration::from_secs(60),
+            seed: 0,
+        }
+    }
+}
+
+impl Settings {
+    /// Settings that fit a shorter lease: the other times keep their proportions.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use postrider_relay::Settings;
+    /// let settings = Settings::with_lease(Duration::from_secs(2));
+    /// assert_eq!(settings.heartbeat, Duration::from_millis(400));
+    /// assert!(settings.check().is_ok());
+    /// ```
+    pub fn with_lease(lease: Duration) -> Settings {
+        Settings {
+            lease,
+            heartbeat: lease / 5,
+            publish_deadline: lease / 3,
+            margin: lease / 15,
+            ..Settings::default()
+        }
+    }
+
+    /// Checks what must hold between the times and bounds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`], naming the values that contradict each other.
+    pub fn check(&self) -> Result<()> {
+        let refuse =
+            |message: String| Err(Error::new(ErrorKind::Config, "check settings").message(message));
+        let needed = self.heartbeat + self.publish_deadline + self.margin;
+        if needed >= self.lease {
+            return refuse(format!(
+                "heartbeat {:?} + publish deadline {:?} + margin {:?} = {needed:?} must be shorter \
+                 than the lease of {:?}, else a relay that lost its lease could still publish",
+                self.heartbeat, self.publish_deadline, self.margin, self.lease
+            ));
+        }
+        let window = &self.window;
+        if window.rows_max == 0 || window.page_rows_max == 0 || window.page_bytes_max == 0 {
+            return refuse("windows and pages hold at least one row and one byte".to_owned());
+        }
+        if self.poll_min.is_zero() || self.poll_min > self.poll_max {
+            return refuse(format!(
+                "poll_min {:?} must be above zero and at most poll_max {:?}",
+                self.poll_min, self.poll_max
+            ));
+        }
+        if self.pause_min.is_zero() || self.pause_min > self.pause_max || self.down_after == 0 {
+            return refuse("pauses must be above zero, pause_min at most pause_max".to_owned());
+        }
+        if self.due_rows_max == 0 {
+            return refuse("due_rows_max is at least one".to_owned());
+        }
+        Ok(())
+    }
+}

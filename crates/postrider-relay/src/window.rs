@@ -1,0 +1,221 @@
+//! The window of one (partition, destination): what was read and is not yet saved, in order.
+//!
+//! Keeps INV-1 (the saved cursor passes an event only after the event is acknowledged or waits) and
+//! its part of INV-6 (rows and bytes are counted, and the fetch stops at the limits).
+
+use std::collections::VecDeque;
+
+use postrider_core::Cursor;
+use postrider_core::waiting::{Passed, RowRef};
+
+/// Names a row of the window. Grows by one with each row read; never used twice in a reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ordinal(u64);
+
+#[derive(Debug)]
+struct Slot {
+    row: RowRef,
+    cursor: Cursor,
+    bytes: u64,
+    outcome: Option<Passed>,
+}
+
+/// What was read and is not yet saved.
+#[derive(Debug)]
+pub(crate) struct Window {
+    slots: VecDeque<Slot>,
+    /// The ordinal of the first slot.
+    first: u64,
+    bytes: u64,
+    /// Where the store's cursor stands.
+    saved: Cursor,
+    /// Where the next page is read.
+    read: Cursor,
+    /// Slots with an outcome, anywhere in the window.
+    settled: usize,
+}
+
+/// A move of the saved cursor.
+#[derive(Debug)]
+pub(crate) struct Advance {
+    pub(crate) from: Cursor,
+    pub(crate) to: Cursor,
+    pub(crate) passed: Vec<(RowRef, Passed)>,
+}
+
+impl Window {
+    /// An empty window at the saved cursor.
+    pub(crate) fn new(saved: Cursor) -> Window {
+        Window {
+            slots: VecDeque::new(),
+            first: 0,
+            bytes: 0,
+            read: saved.clone(),
+            saved,
+            settled: 0,
+        }
+    }
+
+    /// Adds a row behind the others.
+    pub(crate) fn push(&mut self, row: RowRef, cursor: Cursor, bytes: u64) -> Ordinal {
+        self.slots.push_back(Slot {
+            row,
+            cursor,
+            bytes,
+            outcome: None,
+        });
+        self.bytes += bytes;
+        Ordinal(self.first + self.slots.len() as u64 - 1)
+    }
+
+    /// Records where the next page begins.
+    pub(crate) fn read_to(&mut self, end: Cursor) {
+        self.read = end;
+    }
+
+    /// Records what became of a row. Rows that left the window already keep what they had.
+    pub(crate) fn settle(&mut self, ordinal: Ordinal, outcome: Passed) {
+        let index = ordinal
+            .0
+            .checked_sub(self.first)
+            .and_then(|index| usize::try_from(index).ok());
+        let Some(slot) = index.and_then(|index| self.slots.get_mut(index)) else {
+            return;
+        };
+        if slot.outcome.is_none() {
+            slot.outcome = Some(outcome);
+            self.settled += 1;
+        }
+    }
+
+    /// The move that can be saved now: over the longest run of settled rows at the front.
+    pub(crate) fn advance(&self) -> Option<Advance> {
+        let mut passed = Vec::with_capacity(self.settled.min(self.slots.len()));
+        let mut to = None;
+        for slot in &self.slots {
+            let Some(outcome) = slot.outcome else { break };
+            passed.push((slot.row, outcome));
+            to = Some(&slot.cursor);
+        }
+        if passed.len() == self.slots.len() {
+            // Nothing is unsettled: the end of the last page is safe too, rows or not.
+            to = Some(&self.read);
+        }
+        let to = to.filter(|to| **to != self.saved)?.clone();
+        Some(Advance {
+            from: self.saved.clone(),
+            to,
+            passed,
+        })
+    }
+
+    /// Forgets what a saved move passed.
+    pub(crate) fn saved(&mut self, to: Cursor, rows: usize) {
+        for slot in self.slots.drain(..rows.min(self.slots.len())) {
+            self.bytes -= slot.bytes;
+            self.settled -= usize::from(slot.outcome.is_some());
+            self.first += 1;
+        }
+        self.saved = to;
+    }
+
+    /// Rows read and not saved.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes of the same.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Rows with an outcome that is not saved.
+    pub(crate) fn settled(&self) -> usize {
+        self.settled
+    }
+
+    /// Whether something could be saved.
+    pub(crate) fn is_dirty(&self) -> bool {
+        match self.slots.front() {
+            Some(slot) => slot.outcome.is_some(),
+            None => self.read != self.saved,
+        }
+    }
+
+    /// Where the next page is read.
+    pub(crate) fn read(&self) -> &Cursor {
+        &self.read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postrider_core::EventId;
+    use proptest::prelude::*;
+
+    fn row(n: u64) -> RowRef {
+        RowRef {
+            seq: n,
+            id: EventId::from_u128(u128::from(n)),
+        }
+    }
+
+    fn window(rows: u64) -> (Window, Vec<Ordinal>) {
+        let mut window = Window::new(Cursor::number(0));
+        let ordinals = (1..=rows)
+            .map(|n| window.push(row(n), Cursor::number(n), 10))
+            .collect::<Vec<_>>();
+        window.read_to(Cursor::number(rows));
+        (window, ordinals)
+    }
+
+    #[test]
+    fn the_cursor_stops_before_the_first_unsettled_row() {
+        let (mut window, ordinals) = window(3);
+        window.settle(ordinals[0], Passed::Acked);
+        window.settle(ordinals[2], Passed::Acked);
+        let advance = window.advance().unwrap();
+        assert_eq!((advance.to, advance.passed.len()), (Cursor::number(1), 1));
+    }
+
+    #[test]
+    fn an_empty_page_moves_the_cursor_when_nothing_is_unsettled() {
+        let (mut window, ordinals) = window(1);
+        window.read_to(Cursor::number(9));
+        assert!(window.advance().is_none());
+        window.settle(ordinals[0], Passed::OtherRoute);
+        assert_eq!(window.advance().unwrap().to, Cursor::number(9));
+    }
+
+    proptest! {
+        /// Whatever the order of outcomes and saves: the cursor never passes an unsettled row, every
+        /// row is passed once, and nothing is left over.
+        #[test]
+        fn outcomes_in_any_order_pass_each_row_once(
+            order in Just((0..40usize).collect::<Vec<_>>()).prop_shuffle(),
+            saves in proptest::collection::vec(any::<bool>(), 40),
+        ) {
+            let (mut window, ordinals) = window(40);
+            let mut settled = std::collections::BTreeSet::new();
+            let mut passed = Vec::new();
+            for (index, save) in order.into_iter().zip(saves) {
+                window.settle(ordinals[index], Passed::Acked);
+                settled.insert(index as u64 + 1);
+                let Some(advance) = window.advance().filter(|_| save) else { continue };
+                prop_assert_eq!(&advance.from, &window.saved);
+                for n in 1..=advance.to.position() {
+                    prop_assert!(settled.contains(&n));
+                }
+                passed.extend(advance.passed.iter().map(|(row, _)| row.seq));
+                window.saved(advance.to, advance.passed.len());
+            }
+            if let Some(advance) = window.advance() {
+                passed.extend(advance.passed.iter().map(|(row, _)| row.seq));
+                window.saved(advance.to, advance.passed.len());
+            }
+            prop_assert_eq!(passed, (1..=40).collect::<Vec<_>>());
+            prop_assert_eq!((window.len(), window.bytes(), window.settled()), (0, 0, 0));
+        }
+    }
+}
