@@ -7,10 +7,7 @@ use crate::step;
 
 /// Runs the bench package with `arguments`.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> ExitCode {
-    let mut command = step::cargo(
-        root,
-        &["run", "--release", "-q", "-p", "postrider-bench", "--"],
-    );
+    let mut command = step::cargo(root, &["run", "--release", "-q", "-p", "postrider-bench", "--"]);
     command.args(arguments);
     match command.status() {
         // A benchmark that a signal ended has no code of its own.

@@ -14,11 +14,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     let verdict = statics(root)
         .into_iter()
         .try_for_each(|(name, work)| step::run(name, work))
-        .and_then(|()| {
-            step::run("unit tests", || {
-                step::complete(&mut step::cargo(root, &unit))
-            })
-        });
+        .and_then(|()| step::run("unit tests", || step::complete(&mut step::cargo(root, &unit))));
     match verdict {
         Ok(()) => {
             println!("check passed in {}", step::seconds(began.elapsed()));
@@ -56,13 +52,7 @@ pub(crate) fn statics(root: &Path) -> Vec<Work<'_>> {
             }),
         ),
         ("tidy", Box::new(move || tidy::verdict(root))),
-        (
-            "requirements page",
-            Box::new(move || requirements::verdict(root)),
-        ),
-        (
-            "clippy",
-            Box::new(move || step::complete(&mut step::cargo(root, &clippy))),
-        ),
+        ("requirements page", Box::new(move || requirements::verdict(root))),
+        ("clippy", Box::new(move || step::complete(&mut step::cargo(root, &clippy)))),
     ]
 }

@@ -47,18 +47,10 @@ impl Lexed {
         while lexer.at < lexer.chars.len() {
             lexer.step();
         }
-        let mut lexed = Self {
-            lines: lexer.lines,
-            literals: lexer.literals,
-            test_blocks: Vec::new(),
-        };
+        let mut lexed =
+            Self { lines: lexer.lines, literals: lexer.literals, test_blocks: Vec::new() };
         lexed.test_blocks = (0..lexed.lines.len())
-            .filter(|line| {
-                lexed.lines[*line]
-                    .code
-                    .trim_start()
-                    .starts_with("#[cfg(test)]")
-            })
+            .filter(|line| lexed.lines[*line].code.trim_start().starts_with("#[cfg(test)]"))
             .filter_map(|line| Some((line, lexed.end_of_block(line)?)))
             .collect();
         lexed
@@ -69,21 +61,14 @@ impl Lexed {
         (0..self.lines.len())
             .filter_map(|first| {
                 let (name, public) = signature(&self.lines[first].code)?;
-                Some(Function {
-                    name,
-                    first,
-                    last: self.end_of_block(first)?,
-                    public,
-                })
+                Some(Function { name, first, last: self.end_of_block(first)?, public })
             })
             .collect()
     }
 
     /// Whether the line belongs to a `#[cfg(test)]` item.
     pub(crate) fn is_test_line(&self, line: usize) -> bool {
-        self.test_blocks
-            .iter()
-            .any(|(first, last)| (*first..=*last).contains(&line))
+        self.test_blocks.iter().any(|(first, last)| (*first..=*last).contains(&line))
     }
 
     /// The line of the brace that closes the first block after `first`; `None` where a semicolon
@@ -163,15 +148,11 @@ impl Lexer {
     }
 
     fn ahead(&self, text: &str) -> bool {
-        text.chars()
-            .enumerate()
-            .all(|(i, c)| self.chars.get(self.at + i) == Some(&c))
+        text.chars().enumerate().all(|(i, c)| self.chars.get(self.at + i) == Some(&c))
     }
 
     fn line(&mut self) -> &mut Line {
-        self.lines
-            .last_mut()
-            .expect("invariant: there is always a line")
+        self.lines.last_mut().expect("invariant: there is always a line")
     }
 
     fn take_code(&mut self) {
@@ -223,10 +204,7 @@ impl Lexer {
         let prefix = ["r", "br", "cr"].into_iter().find(|prefix| {
             self.ahead(prefix) && matches!(self.chars.get(self.at + prefix.len()), Some('#' | '"'))
         })?;
-        let hashes = self.chars[self.at + prefix.len()..]
-            .iter()
-            .take_while(|c| **c == '#')
-            .count();
+        let hashes = self.chars[self.at + prefix.len()..].iter().take_while(|c| **c == '#').count();
         let opening = prefix.len() + hashes;
         (self.chars.get(self.at + opening) == Some(&'"')).then_some((opening + 1, hashes))
     }
@@ -296,21 +274,15 @@ mod tests {
     #[test]
     fn lifetimes_and_escaped_quotes_open_no_literal() {
         let lexed = Lexed::new("fn a<'b>(c: &'b str) { d('\\''); e(\"\\\"f\"); }");
-        assert_eq!(
-            lexed.lines[0].code,
-            "fn a<'b>(c: &'b str) { d(''); e(\"\"); }"
-        );
+        assert_eq!(lexed.lines[0].code, "fn a<'b>(c: &'b str) { d(''); e(\"\"); }");
         assert_eq!(lexed.literals.len(), 1);
     }
 
     #[test]
     fn functions_end_at_their_own_brace_and_declarations_have_none() {
         let text = "trait T {\n    fn a(&self) -> [u8; 2];\n    async fn b() {\n        if x { \"}\"; }\n    }\n}\npub(crate) const fn c(\n    d: u8,\n) {\n}\n";
-        let found: Vec<(String, usize, usize)> = Lexed::new(text)
-            .functions()
-            .into_iter()
-            .map(|f| (f.name, f.first, f.last))
-            .collect();
+        let found: Vec<(String, usize, usize)> =
+            Lexed::new(text).functions().into_iter().map(|f| (f.name, f.first, f.last)).collect();
         assert_eq!(found, [("b".to_owned(), 2, 4), ("c".to_owned(), 6, 9)]);
     }
 

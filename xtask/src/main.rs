@@ -2,11 +2,7 @@
 //!
 //! Each command is a module; this file only chooses between them. A command prints what it did and
 //! ends with 0, with 1 where something failed, or with 2 where it was called wrongly.
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command's output is its purpose"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its purpose")]
 
 mod bench;
 mod check;
@@ -24,26 +20,11 @@ use std::process::ExitCode;
 
 /// Commands with what they do, in the order in which `help` shows them.
 const COMMANDS: [(&str, &str); 6] = [
-    (
-        "check",
-        "the quick part: format, clippy, tidy, requirements page, unit tests",
-    ),
-    (
-        "test",
-        "everything a change must pass, with the integration tests, doc tests, and docs",
-    ),
-    (
-        "tidy",
-        "the project's own rules; --bless records the present lengths in xtask/ratchet.txt",
-    ),
-    (
-        "requirements",
-        "write docs/requirements.md; --check only says whether it is up to date",
-    ),
-    (
-        "bench",
-        "NAME [--store S] [--broker B] [--json] …: run a benchmark in release mode",
-    ),
+    ("check", "the quick part: format, clippy, tidy, requirements page, unit tests"),
+    ("test", "everything a change must pass, with the integration tests, doc tests, and docs"),
+    ("tidy", "the project's own rules; --bless records the present lengths in xtask/ratchet.txt"),
+    ("requirements", "write docs/requirements.md; --check only says whether it is up to date"),
+    ("bench", "NAME [--store S] [--broker B] [--json] …: run a benchmark in release mode"),
     ("help", "this list"),
 ];
 

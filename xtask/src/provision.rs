@@ -6,37 +6,23 @@ use std::process::{Command, Stdio};
 
 /// A program, its package, and what cannot be tested without it.
 const NEEDED: [(&str, &str, &str); 2] = [
-    (
-        "sqlite3",
-        "sqlite3",
-        "producers in plain SQL through the sqlite3 shell",
-    ),
+    ("sqlite3", "sqlite3", "producers in plain SQL through the sqlite3 shell"),
     ("python3", "python3", "producers in another language"),
 ];
 
 /// Sees to it that the needed programs are here; answers with a line for each that is not.
 pub(crate) fn provide() -> Vec<String> {
-    let missing: Vec<_> = NEEDED
-        .iter()
-        .filter(|(program, ..)| !starts(program, "--version"))
-        .collect();
+    let missing: Vec<_> =
+        NEEDED.iter().filter(|(program, ..)| !starts(program, "--version")).collect();
     if missing.is_empty() {
         return Vec::new();
     }
-    let outcome = install(
-        &missing
-            .iter()
-            .map(|(_, package, _)| *package)
-            .collect::<Vec<_>>(),
-    );
+    let outcome = install(&missing.iter().map(|(_, package, _)| *package).collect::<Vec<_>>());
     missing
         .iter()
         .filter(|(program, ..)| !starts(program, "--version"))
         .map(|(program, _, cases)| {
-            let reason = outcome
-                .as_ref()
-                .err()
-                .map_or("it does not start", String::as_str);
+            let reason = outcome.as_ref().err().map_or("it does not start", String::as_str);
             format!("skipped: {cases}: {program} is missing and {reason}")
         })
         .collect()
@@ -70,30 +56,18 @@ fn install(packages: &[&str]) -> Result<(), String> {
 /// One apt-get, with short patience: a machine without a network should say so soon.
 fn apt(arguments: &[&str]) -> Result<(), String> {
     let done = Command::new("apt-get")
-        .args([
-            "-o",
-            "Acquire::Retries=1",
-            "-o",
-            "Acquire::http::Timeout=20",
-        ])
+        .args(["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20"])
         .args(arguments)
         .env("DEBIAN_FRONTEND", "noninteractive")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status()
         .is_ok_and(|status| status.success());
-    if done {
-        Ok(())
-    } else {
-        Err(format!("apt-get {} failed", arguments[0]))
-    }
+    if done { Ok(()) } else { Err(format!("apt-get {} failed", arguments[0])) }
 }
 
 fn is_root() -> bool {
-    Command::new("id")
-        .arg("-u")
-        .output()
-        .is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
 #[cfg(test)]

@@ -38,9 +38,7 @@ pub(crate) fn verdict(root: &Path) -> Verdict {
     if present == render(root)? {
         Ok(())
     } else {
-        Err(format!(
-            "{PAGE} is out of date; `cargo x requirements` writes it"
-        ))
+        Err(format!("{PAGE} is out of date; `cargo x requirements` writes it"))
     }
 }
 
@@ -117,10 +115,9 @@ mod tests {
     #[test]
     fn every_row_of_the_files_is_there_once() {
         let root = tree::root();
-        for (path, letter, last) in [
-            ("xtask/requirements.txt", 'R', 126),
-            ("xtask/faults.txt", 'F', 41),
-        ] {
+        for (path, letter, last) in
+            [("xtask/requirements.txt", 'R', 126), ("xtask/faults.txt", 'F', 41)]
+        {
             let text = read(&root, path).expect("the file is checked in");
             let rows: usize = rows::sections(&text, letter)
                 .expect("it can be read")

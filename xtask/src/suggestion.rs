@@ -33,10 +33,7 @@ mod tests {
     #[test]
     fn the_nearest_word_is_found_and_a_stranger_is_not() {
         assert_eq!(nearest("tset", &["test", "tidy"]), Some("test"));
-        assert_eq!(
-            nearest("requirement", &["requirements"]),
-            Some("requirements")
-        );
+        assert_eq!(nearest("requirement", &["requirements"]), Some("requirements"));
         assert_eq!(nearest("elephant", &["test", "tidy"]), None);
     }
 }

@@ -56,11 +56,7 @@ impl Summary {
 /// The number before `word` in `ok. 3 passed; 0 failed; …`.
 fn count(text: &str, word: &str) -> u64 {
     let words: Vec<&str> = text.split([' ', ';']).filter(|w| !w.is_empty()).collect();
-    words
-        .windows(2)
-        .find(|pair| pair[1] == word)
-        .and_then(|pair| pair[0].parse().ok())
-        .unwrap_or(0)
+    words.windows(2).find(|pair| pair[1] == word).and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -14,15 +14,8 @@ use crate::summary::Summary;
 use crate::{check, provision};
 
 /// Not xtask: a running program cannot be replaced everywhere.
-const BUILD: [&str; 7] = [
-    "build",
-    "--quiet",
-    "--workspace",
-    "--exclude",
-    "xtask",
-    "--bins",
-    "--all-features",
-];
+const BUILD: [&str; 7] =
+    ["build", "--quiet", "--workspace", "--exclude", "xtask", "--bins", "--all-features"];
 /// Everything but the doc tests, which have a step of their own.
 const TESTS: [&str; 10] = [
     "test",
@@ -36,22 +29,9 @@ const TESTS: [&str; 10] = [
     "--",
     "--show-output",
 ];
-const DOC_TESTS: [&str; 7] = [
-    "test",
-    "--workspace",
-    "--all-features",
-    "--no-fail-fast",
-    "--doc",
-    "--",
-    "--show-output",
-];
-const DOCS: [&str; 5] = [
-    "doc",
-    "--quiet",
-    "--workspace",
-    "--no-deps",
-    "--all-features",
-];
+const DOC_TESTS: [&str; 7] =
+    ["test", "--workspace", "--all-features", "--no-fail-fast", "--doc", "--", "--show-output"];
+const DOCS: [&str; 5] = ["doc", "--quiet", "--workspace", "--no-deps", "--all-features"];
 
 /// Runs everything and sums it up.
 pub(crate) fn run(root: &Path) -> ExitCode {
@@ -69,15 +49,11 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         note(name, step::run(name, work), false, &mut summary);
     }
     // End-to-end tests start the binaries that stand in the target folder.
-    let build = step::run("binaries", || {
-        step::complete(&mut step::cargo(root, &BUILD))
-    });
+    let build = step::run("binaries", || step::complete(&mut step::cargo(root, &BUILD)));
     note("binaries", build, false, &mut summary);
     for (name, arguments) in [("tests", &TESTS[..]), ("doc tests", &DOC_TESTS[..])] {
         let before = summary.failed;
-        let verdict = step::run(name, || {
-            count(&mut step::cargo(root, arguments), &mut summary)
-        });
+        let verdict = step::run(name, || count(&mut step::cargo(root, arguments), &mut summary));
         let counted = summary.failed > before;
         note(name, verdict, counted, &mut summary);
     }
@@ -100,11 +76,7 @@ fn report(failed: &[String], summary: &Summary, duration: &str) -> ExitCode {
     }
     println!("test took {duration}");
     println!("{}", summary.closing());
-    if failed.is_empty() && summary.failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if failed.is_empty() && summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs a `cargo test` and reads its results as they come.
@@ -121,9 +93,7 @@ fn count(command: &mut Command, summary: &mut Summary) -> Verdict {
             println!("{line}");
         }
     }
-    let status = child
-        .wait()
-        .map_err(|error| format!("cargo's end was lost: {error}"))?;
+    let status = child.wait().map_err(|error| format!("cargo's end was lost: {error}"))?;
     if status.success() {
         Ok(())
     } else {
@@ -163,11 +133,8 @@ mod tests {
     #[test]
     fn a_run_that_passes_is_a_success() {
         let mut summary = Summary::default();
-        count(
-            &mut shell("echo 'test result: ok. 4 passed; 0 failed'"),
-            &mut summary,
-        )
-        .expect("the run passed");
+        count(&mut shell("echo 'test result: ok. 4 passed; 0 failed'"), &mut summary)
+            .expect("the run passed");
         assert_eq!(summary.closing(), "4 passed, 0 failed");
     }
 }

@@ -33,21 +33,11 @@ pub(crate) struct Finding {
 impl Finding {
     /// A finding on the line with this index (from 0).
     fn at(file: &File, index: usize, rule: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            path: file.path.clone(),
-            line: index + 1,
-            rule,
-            message: message.into(),
-        }
+        Self { path: file.path.clone(), line: index + 1, rule, message: message.into() }
     }
 
     fn whole(path: &str, rule: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line: 0,
-            rule,
-            message: message.into(),
-        }
+        Self { path: path.to_owned(), line: 0, rule, message: message.into() }
     }
 }
 

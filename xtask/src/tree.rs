@@ -12,9 +12,7 @@ use crate::lexed::Lexed;
 /// Hidden folders that hold our files; every other hidden folder is somebody's tool.
 const HIDDEN: [&str; 3] = [".cargo", ".ci", ".github"];
 /// Endings of the files that people write here. Anything else is data.
-const ENDINGS: [&str; 10] = [
-    "rs", "md", "toml", "lock", "sql", "sh", "py", "yml", "yaml", "txt",
-];
+const ENDINGS: [&str; 10] = ["rs", "md", "toml", "lock", "sql", "sh", "py", "yml", "yaml", "txt"];
 
 /// One file, with its path from the root in forward slashes.
 pub(crate) struct File {
@@ -84,9 +82,7 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> io::Result<()> 
 fn is_read(path: &Path) -> bool {
     match path.extension() {
         Some(ending) => ENDINGS.iter().any(|known| ending == *known),
-        None => path
-            .parent()
-            .is_some_and(|folder| folder.file_name() == Some(OsStr::new(".ci"))),
+        None => path.parent().is_some_and(|folder| folder.file_name() == Some(OsStr::new(".ci"))),
     }
 }
 

@@ -125,10 +125,7 @@ pub struct Fault {
 impl Fault {
     /// A failure with its text.
     pub fn new(kind: ErrorKind, detail: impl Into<String>) -> Fault {
-        Fault {
-            kind,
-            detail: detail.into(),
-        }
+        Fault { kind, detail: detail.into() }
     }
 }
 

@@ -73,9 +73,7 @@ struct Structured<'a> {
 pub fn to_json(event: &Event, late: bool) -> Result<Vec<u8>> {
     let mut text = Vec::with_capacity(512 + event.payload.len());
     serde_json::to_writer(&mut text, &Structured { event, late }).map_err(|e| {
-        Error::new(ErrorKind::Invalid, "write cloudevent")
-            .context("event", event.id)
-            .source(e)
+        Error::new(ErrorKind::Invalid, "write cloudevent").context("event", event.id).source(e)
     })?;
     Ok(text)
 }
@@ -109,10 +107,8 @@ impl Serialize for Structured<'_> {
         if self.late {
             map.serialize_entry(LATE, "true")?;
         }
-        let (attributes, others): (Vec<_>, Vec<_>) = event
-            .headers
-            .iter()
-            .partition(|(name, _)| is_attribute_name(name));
+        let (attributes, others): (Vec<_>, Vec<_>) =
+            event.headers.iter().partition(|(name, _)| is_attribute_name(name));
         for (name, value) in attributes {
             map.serialize_entry(name, value)?;
         }
@@ -148,8 +144,7 @@ impl Members<'_> {
     }
 
     fn need<T: DeserializeOwned>(&mut self, name: &str) -> Result<T> {
-        self.take(name)?
-            .ok_or_else(|| invalid(format!("attribute `{name}` is missing")))
+        self.take(name)?.ok_or_else(|| invalid(format!("attribute `{name}` is missing")))
     }
 }
 
@@ -166,12 +161,8 @@ fn invalid(message: impl Into<String>) -> Error {
 /// of version 1.0.
 pub fn parse(text: &[u8]) -> Result<(Event, bool)> {
     if text.len() > DOCUMENT_BYTES_MAX {
-        return Err(
-            Error::new(ErrorKind::TooLarge, "read cloudevent").message(format!(
-                "{} bytes, at most {DOCUMENT_BYTES_MAX}",
-                text.len()
-            )),
-        );
+        return Err(Error::new(ErrorKind::TooLarge, "read cloudevent")
+            .message(format!("{} bytes, at most {DOCUMENT_BYTES_MAX}", text.len())));
     }
     let members: BTreeMap<String, &RawValue> =
         serde_json::from_slice(text).map_err(|e| invalid(format!("not a CloudEvent: {e}")))?;
@@ -184,15 +175,9 @@ pub fn parse(text: &[u8]) -> Result<(Event, bool)> {
     let event_type: String = members.need("type")?;
     let subject: Option<String> = members.take("subject")?;
     let aggregate_type = members.take("aggregatetype")?.unwrap_or_else(|| {
-        event_type
-            .split_once('.')
-            .map_or(&*event_type, |(first, _)| first)
-            .to_owned()
+        event_type.split_once('.').map_or(&*event_type, |(first, _)| first).to_owned()
     });
-    let aggregate_id = members
-        .take("aggregateid")?
-        .or(subject)
-        .unwrap_or_else(|| id.to_string());
+    let aggregate_id = members.take("aggregateid")?.or(subject).unwrap_or_else(|| id.to_string());
     let mut event = Event::new(id, &aggregate_type, &aggregate_id, &event_type);
     let default_key = event.key();
     let key: Option<String> = members.take("partitionkey")?;
@@ -260,13 +245,9 @@ mod tests {
     fn an_event_survives_the_wire() {
         let mut event = sample();
         event.payload = Payload::json("{\"n\": 12345678901234567890, \"s\":\"\\u00e4\"}").unwrap();
-        event
-            .headers
-            .insert("traceparent".into(), "00-ab-cd-01".into());
+        event.headers.insert("traceparent".into(), "00-ab-cd-01".into());
         event.headers.insert("x-request.id".into(), "7".into());
-        event
-            .headers
-            .insert("subject".into(), "reserved names are packed".into());
+        event.headers.insert("subject".into(), "reserved names are packed".into());
         event.key = Some("customer/9".into());
         event.tenant = Some("acme".into());
         let text = to_json(&event, true).unwrap();

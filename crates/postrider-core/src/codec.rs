@@ -58,10 +58,7 @@ pub fn decode(event: &Event, codecs: &[&dyn PayloadCodec]) -> Result<Payload> {
     match codecs.iter().find(|codec| codec.name() == name) {
         Some(codec) => codec.decode(event.payload.as_bytes(), &event.content_type),
         None => Err(Error::new(ErrorKind::Config, "decode payload")
-            .message(format!(
-                "no codec named `{}` is configured",
-                name.escape_debug()
-            ))
+            .message(format!("no codec named `{}` is configured", name.escape_debug()))
             .context("event", event.id)),
     }
 }

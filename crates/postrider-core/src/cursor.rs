@@ -23,10 +23,7 @@ pub struct Cursor {
 impl Cursor {
     /// A cursor that is a number and nothing else.
     pub fn number(position: u64) -> Cursor {
-        Cursor {
-            base: Arc::from([]),
-            position,
-        }
+        Cursor { base: Arc::from([]), position }
     }
 
     /// A cursor with a base, shared by all rows of a page.
@@ -47,10 +44,7 @@ impl Cursor {
     /// The cursor at another position of the same base.
     #[must_use]
     pub fn at(&self, position: u64) -> Cursor {
-        Cursor {
-            base: Arc::clone(&self.base),
-            position,
-        }
+        Cursor { base: Arc::clone(&self.base), position }
     }
 }
 

@@ -29,12 +29,7 @@ impl Destination {
 
     /// A destination with its routes and the default limits.
     pub fn new(id: DestinationId, kind: impl Into<String>, routes: Vec<Route>) -> Destination {
-        Destination {
-            id,
-            kind: kind.into(),
-            routes,
-            limits: EventLimits::default(),
-        }
+        Destination { id, kind: kind.into(), routes, limits: EventLimits::default() }
     }
 
     /// The built-in destination that takes what no other destination takes.
@@ -50,9 +45,7 @@ impl Destination {
 
     /// The route that takes an event, if one does.
     pub fn route(&self, event: &Event) -> Option<&Route> {
-        self.routes
-            .iter()
-            .find(|route| route.matches.matches(event))
+        self.routes.iter().find(|route| route.matches.matches(event))
     }
 
     /// The definition as stored: JSON with fields in a fixed order, so that equal definitions have

@@ -111,11 +111,8 @@ impl Event {
     /// What the event takes in memory and on the wire, roughly: payload, headers, and envelope.
     pub fn size_bytes(&self) -> u64 {
         const ENVELOPE: usize = 256;
-        let headers: usize = self
-            .headers
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
-            .sum();
+        let headers: usize =
+            self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         let names = self.aggregate_type.len() + self.aggregate_id.len() + self.event_type.len();
         (ENVELOPE + names + headers + self.payload.len()) as u64
     }
@@ -137,10 +134,7 @@ impl NewEvent {
         );
         event.occurred_at = Timestamp::now();
         event.created_at = event.occurred_at;
-        NewEvent {
-            event,
-            deliver_after: None,
-        }
+        NewEvent { event, deliver_after: None }
     }
 
     /// Sets the payload to a value serialised as JSON: a snapshot of this moment.

@@ -170,16 +170,11 @@ fn check_name(what: &'static str, name: &str, max: usize) -> Result<(), Error> {
             .message(format!("{what} name `{}` {why}", name.escape_debug())))
     };
     if name.is_empty() || name.len() > max {
-        return refuse(format!(
-            "must have 1 to {max} characters, has {}",
-            name.len()
-        ));
+        return refuse(format!("must have 1 to {max} characters, has {}", name.len()));
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
     match name.chars().find(|c| !allowed(*c)) {
-        Some(c) => refuse(format!(
-            "has {c:?}; allowed are letters, digits, and . _ : -"
-        )),
+        Some(c) => refuse(format!("has {c:?}; allowed are letters, digits, and . _ : -")),
         None => Ok(()),
     }
 }

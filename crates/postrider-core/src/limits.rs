@@ -66,10 +66,7 @@ impl EventLimits {
         if event.event_version == 0 {
             return Err(invalid("event_version starts at 1"));
         }
-        event
-            .headers
-            .iter()
-            .try_for_each(|(name, value)| check_header(name, value))
+        event.headers.iter().try_for_each(|(name, value)| check_header(name, value))
     }
 
     /// Checks only what a destination may set lower than the store: the sizes.
@@ -77,28 +74,19 @@ impl EventLimits {
     /// # Errors
     /// [`ErrorKind::TooLarge`], naming the field, its size, and the limit.
     pub fn check_size(&self, event: &Event) -> Result<()> {
-        too_large(
-            "payload",
-            event.payload.len() as u64,
-            self.payload_bytes_max,
-        )?;
+        too_large("payload", event.payload.len() as u64, self.payload_bytes_max)?;
         if event.headers.is_empty() {
             return Ok(());
         }
-        let headers: usize = event
-            .headers
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
-            .sum();
+        let headers: usize =
+            event.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         too_large("headers", headers as u64, self.headers_bytes_max)?;
         if event.headers.len() > self.headers_max as usize {
-            return Err(
-                Error::new(ErrorKind::TooLarge, "check event").message(format!(
-                    "{} headers, at most {}",
-                    event.headers.len(),
-                    self.headers_max
-                )),
-            );
+            return Err(Error::new(ErrorKind::TooLarge, "check event").message(format!(
+                "{} headers, at most {}",
+                event.headers.len(),
+                self.headers_max
+            )));
         }
         Ok(())
     }
@@ -138,14 +126,10 @@ fn check_header(name: &str, value: &str) -> Result<()> {
         )));
     }
     if name.starts_with("postrider-") {
-        return Err(invalid(format!(
-            "header `{name}`: the prefix `postrider-` is reserved"
-        )));
+        return Err(invalid(format!("header `{name}`: the prefix `postrider-` is reserved")));
     }
     match value.chars().find(|c| c.is_control()) {
-        Some(c) => Err(invalid(format!(
-            "header `{name}` has the control character {c:?}"
-        ))),
+        Some(c) => Err(invalid(format!("header `{name}` has the control character {c:?}"))),
         None => Ok(()),
     }
 }
@@ -213,9 +197,8 @@ mod tests {
 
     #[test]
     fn too_many_headers_are_refused() {
-        let event = (0..65).fold(NewEvent::new("order", "1", "t"), |event, n| {
-            event.header(format!("h{n}"), "v")
-        });
+        let event = (0..65)
+            .fold(NewEvent::new("order", "1", "t"), |event, n| event.header(format!("h{n}"), "v"));
         assert_eq!(check(&event).unwrap_err().kind(), ErrorKind::TooLarge);
     }
 }

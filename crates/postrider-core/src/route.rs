@@ -99,10 +99,7 @@ pub struct Match {
 impl Match {
     /// Events whose type matches the pattern.
     pub fn event_type(pattern: &str) -> Match {
-        Match {
-            event_type: Some(Glob::new(pattern)),
-            ..Match::default()
-        }
+        Match { event_type: Some(Glob::new(pattern)), ..Match::default() }
     }
 
     /// Whether the event is one of them.

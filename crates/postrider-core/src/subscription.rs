@@ -56,11 +56,7 @@ pub struct SubscriptionCapabilities {
 impl SubscriptionCapabilities {
     /// A subscription with a visibility timeout and nothing else.
     pub const fn least(visibility: Duration) -> SubscriptionCapabilities {
-        SubscriptionCapabilities {
-            key_order: false,
-            counts_deliveries: false,
-            visibility,
-        }
+        SubscriptionCapabilities { key_order: false, counts_deliveries: false, visibility }
     }
 }
 
@@ -83,20 +79,12 @@ pub struct Delivery {
 impl Delivery {
     /// A first delivery.
     pub fn new(event: Result<Arc<Event>, Fault>, topic: Arc<str>, receipt: Receipt) -> Delivery {
-        Delivery {
-            event,
-            topic,
-            late: false,
-            count: 1,
-            receipt,
-        }
+        Delivery { event, topic, late: false, count: 1, receipt }
     }
 
     /// The key's hash; what is no event has the hash of nothing.
     pub fn key_hash(&self) -> KeyHash {
-        self.event
-            .as_ref()
-            .map_or(KeyHash(0), |event| event.key_hash())
+        self.event.as_ref().map_or(KeyHash(0), |event| event.key_hash())
     }
 }
 

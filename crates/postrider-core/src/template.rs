@@ -117,9 +117,7 @@ impl FromStr for Template {
                     parts.push(Part::Field(field));
                 }
                 '}' => {
-                    return Err(refuse(
-                        "a `}` without its `{`; write `}}` for a brace".into(),
-                    ));
+                    return Err(refuse("a `}` without its `{`; write `}}` for a brace".into()));
                 }
                 c => literal.push(c),
             }
@@ -130,27 +128,18 @@ impl FromStr for Template {
         if parts.is_empty() {
             return Err(refuse("the template is empty".into()));
         }
-        Ok(Template {
-            text: text.to_owned(),
-            parts,
-        })
+        Ok(Template { text: text.to_owned(), parts })
     }
 }
 
 fn field_named(name: &str) -> Option<Field> {
-    FIELDS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, field)| *field)
+    FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field)
 }
 
 fn unknown_field(name: &str) -> String {
     let names = FIELDS.map(|(name, _)| name);
     let nearest = nearest(name, &names);
-    format!(
-        "unknown field `{}`; did you mean `{nearest}`?",
-        name.escape_debug()
-    )
+    format!("unknown field `{}`; did you mean `{nearest}`?", name.escape_debug())
 }
 
 /// The known name with the fewest edits from what was written: for messages that suggest.
@@ -159,11 +148,7 @@ fn unknown_field(name: &str) -> String {
 /// assert_eq!(postrider_core::template::nearest("tennant", &["key", "tenant"]), "tenant");
 /// ```
 pub fn nearest<'a>(written: &str, known: &[&'a str]) -> &'a str {
-    known
-        .iter()
-        .min_by_key(|name| edits(written, name))
-        .copied()
-        .unwrap_or_default()
+    known.iter().min_by_key(|name| edits(written, name)).copied().unwrap_or_default()
 }
 
 fn edits(a: &str, b: &str) -> usize {
@@ -211,10 +196,7 @@ mod tests {
         let mut event = Event::new(EventId::from_u128(1), "order", "42", "order.placed");
         event.tenant = Some("acme".into());
         let render = |text: &str| text.parse::<Template>().unwrap().render(&event);
-        assert_eq!(
-            render("{tenant}.{event_type}.v{event_version}"),
-            "acme.order.placed.v1"
-        );
+        assert_eq!(render("{tenant}.{event_type}.v{event_version}"), "acme.order.placed.v1");
         assert_eq!(render("{key}"), "order/42");
         assert_eq!(render("{{{aggregate_id}}}"), "{42}");
     }

@@ -42,10 +42,7 @@ impl Timestamp {
     /// This moment plus a span, saturating.
     #[must_use]
     pub fn plus(self, span: Duration) -> Timestamp {
-        Timestamp(
-            self.0
-                .saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
-        )
+        Timestamp(self.0.saturating_add(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)))
     }
 
     /// The span since `earlier`, or zero if `earlier` is later.
@@ -86,16 +83,11 @@ impl FromStr for Timestamp {
         if let Some(time) = parse_plain(text.as_bytes()) {
             return Ok(time);
         }
-        text.parse::<jiff::Timestamp>()
-            .map(|time| Timestamp(time.as_microsecond()))
-            .map_err(|e| {
-                Error::new(ErrorKind::Invalid, "parse timestamp")
-                    .message(format!(
-                        "`{}` is not an RFC 3339 timestamp",
-                        text.escape_debug()
-                    ))
-                    .source(e)
-            })
+        text.parse::<jiff::Timestamp>().map(|time| Timestamp(time.as_microsecond())).map_err(|e| {
+            Error::new(ErrorKind::Invalid, "parse timestamp")
+                .message(format!("`{}` is not an RFC 3339 timestamp", text.escape_debug()))
+                .source(e)
+        })
     }
 }
 
@@ -122,28 +114,14 @@ fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     }
     let digits = |from: usize, to: usize| {
         rest[from..to].iter().try_fold(0i64, |sum, byte| {
-            byte.is_ascii_digit()
-                .then(|| sum * 10 + i64::from(byte - b'0'))
+            byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0'))
         })
     };
     let (year, month, day) = (digits(0, 4)?, digits(5, 7)?, digits(8, 10)?);
     let (hour, minute, second) = (digits(11, 13)?, digits(14, 16)?, digits(17, 19)?);
     let milli = digits(20, 23)?;
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let month_days = [
-        31,
-        if leap { 29 } else { 28 },
-        31,
-        30,
-        31,
-        30,
-        31,
-        31,
-        30,
-        31,
-        30,
-        31,
-    ];
+    let month_days = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let length = *month_days.get(usize::try_from(month - 1).ok()?)?;
     if day < 1 || day > length || hour > 23 || minute > 59 || second > 59 || year < 1 {
         return None;
@@ -167,12 +145,7 @@ mod tests {
 
     #[test]
     fn dates_that_do_not_exist_are_refused() {
-        for bad in [
-            "2026-02-29T00:00:00.000Z",
-            "2026-13-01T00:00:00.000Z",
-            "",
-            "now",
-        ] {
+        for bad in ["2026-02-29T00:00:00.000Z", "2026-13-01T00:00:00.000Z", "", "now"] {
             assert!(bad.parse::<Timestamp>().is_err(), "{bad}");
         }
         assert!("2028-02-29T00:00:00.000Z".parse::<Timestamp>().is_ok());

@@ -38,9 +38,7 @@ impl TargetUrl {
 
     /// What stands after `://` and before a `?`.
     pub fn path(&self) -> &str {
-        self.rest
-            .split_once('?')
-            .map_or(&*self.rest, |(path, _)| path)
+        self.rest.split_once('?').map_or(&*self.rest, |(path, _)| path)
     }
 
     /// The value of a parameter of the query, as it was written.
@@ -59,19 +57,13 @@ impl FromStr for TargetUrl {
     fn from_str(text: &str) -> Result<TargetUrl, Error> {
         let (scheme, rest) = text.split_once("://").unwrap_or((text, ""));
         let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
-        let begins = scheme
-            .chars()
-            .next()
-            .is_some_and(|c| c.is_ascii_alphabetic());
+        let begins = scheme.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
         if !begins || !scheme.chars().all(valid) {
             // The text is not repeated: what cannot be read as an address may hold a secret.
             return Err(Error::new(ErrorKind::Config, "parse address")
                 .message("an address begins with a scheme, like sqlite://shop.db"));
         }
-        Ok(TargetUrl {
-            scheme: scheme.to_ascii_lowercase(),
-            rest: rest.to_owned(),
-        })
+        Ok(TargetUrl { scheme: scheme.to_ascii_lowercase(), rest: rest.to_owned() })
     }
 }
 
@@ -90,11 +82,7 @@ impl fmt::Display for TargetUrl {
             Some((_, host)) => write!(f, "***@{host}")?,
             None => f.write_str(path)?,
         }
-        for (index, pair) in query
-            .into_iter()
-            .flat_map(|query| query.split('&'))
-            .enumerate()
-        {
+        for (index, pair) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
             let (name, _) = pair.split_once('=').unwrap_or((pair, ""));
             write!(f, "{}{name}=***", if index == 0 { '?' } else { '&' })?;
         }
@@ -114,10 +102,7 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        for text in [
-            "nats://token@host:4222/s",
-            "x://a:b@c@d/e?key=secret&f=secret",
-        ] {
+        for text in ["nats://token@host:4222/s", "x://a:b@c@d/e?key=secret&f=secret"] {
             let url: TargetUrl = text.parse().unwrap();
             let shown = format!("{url} {url:?}");
             for secret in ["token", "a:b", "secret"] {
@@ -131,9 +116,6 @@ mod tests {
     #[test]
     fn a_bare_scheme_is_an_address() {
         let url: TargetUrl = "stdout".parse().unwrap();
-        assert_eq!(
-            (url.scheme(), url.path(), url.to_string().as_str()),
-            ("stdout", "", "stdout")
-        );
+        assert_eq!((url.scheme(), url.path(), url.to_string().as_str()), ("stdout", "", "stdout"));
     }
 }

@@ -40,12 +40,7 @@ pub(crate) struct Mode {
 
 impl Mode {
     pub(crate) fn new(target: Target) -> Mode {
-        Mode {
-            target,
-            draining_since: None,
-            ending: None,
-            started: None,
-        }
+        Mode { target, draining_since: None, ending: None, started: None }
     }
 
     pub(crate) fn drain(&mut self, now: Tick) {
@@ -142,12 +137,7 @@ impl Machine {
         let mine = self.owned.len() < usize::from(self.partitions);
         let late = self.now >= started + patience && self.tenancy.held_at >= started + patience / 2;
         let alive = |held: &&HeldLease| held.expires_in > Duration::ZERO;
-        let held = self
-            .tenancy
-            .held
-            .iter()
-            .find(alive)
-            .filter(|_| mine && late)?;
+        let held = self.tenancy.held.iter().find(alive).filter(|_| mine && late)?;
         Some(held.lease.owner.clone())
     }
 }

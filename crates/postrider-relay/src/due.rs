@@ -44,13 +44,7 @@ impl Machine {
             flow.due_at = NEVER;
             let except = flow.engaged.iter().copied().collect();
             let asked = Asked::Due(partition, lease.token, destination.clone());
-            let request = DueRequest {
-                lease,
-                destination,
-                except,
-                rows_max,
-                bytes_max,
-            };
+            let request = DueRequest { lease, destination, except, rows_max, bytes_max };
             self.command(asked, Command::Due(request));
         }
     }
@@ -114,10 +108,7 @@ impl Machine {
         }
         owned.admit_at = None;
         let lease = owned.lease.clone();
-        self.command(
-            Asked::Admit(partition, lease.token),
-            Command::Admit(lease, ADMIT_ROWS_MAX),
-        );
+        self.command(Asked::Admit(partition, lease.token), Command::Admit(lease, ADMIT_ROWS_MAX));
     }
 
     pub(crate) fn admitted(

@@ -29,11 +29,7 @@ impl Pace {
         max: Duration,
     ) -> Duration {
         let doubled = self.interval.saturating_mul(2).clamp(min, max);
-        self.interval = if found || now < self.fast_until {
-            min
-        } else {
-            doubled
-        };
+        self.interval = if found || now < self.fast_until { min } else { doubled };
         self.interval
     }
 
@@ -75,12 +71,8 @@ impl Machine {
         if self.mode.is_draining() {
             return;
         }
-        let partitions: Vec<_> = self
-            .owned
-            .iter()
-            .filter(|(_, owned)| !owned.leaving)
-            .map(|(id, _)| *id)
-            .collect();
+        let partitions: Vec<_> =
+            self.owned.iter().filter(|(_, owned)| !owned.leaving).map(|(id, _)| *id).collect();
         for partition in partitions {
             self.load(partition);
             self.look_at_head(partition);
@@ -96,14 +88,9 @@ impl Machine {
         };
         let mut wanted = Vec::new();
         for (destination, outlet) in &self.outlets {
-            let open = self
-                .wanted
-                .get(destination)
-                .is_some_and(|(d, _)| *d == outlet.definition);
-            let state = owned
-                .flows
-                .entry(destination.clone())
-                .or_insert(FlowState::Wanted(self.now));
+            let open = self.wanted.get(destination).is_some_and(|(d, _)| *d == outlet.definition);
+            let state =
+                owned.flows.entry(destination.clone()).or_insert(FlowState::Wanted(self.now));
             if open && matches!(state, FlowState::Wanted(at) if *at <= self.now) {
                 *state = FlowState::Loading;
                 wanted.push(destination.clone());
@@ -214,12 +201,8 @@ impl Machine {
 
     /// Bytes that the relay may still read, over all windows.
     pub(crate) fn budget(&self) -> u64 {
-        let held: u64 = self
-            .owned
-            .values()
-            .flat_map(Owned::ready)
-            .map(|(_, flow)| flow.window.bytes())
-            .sum();
+        let held: u64 =
+            self.owned.values().flat_map(Owned::ready).map(|(_, flow)| flow.window.bytes()).sum();
         self.settings.window.total_bytes_max.saturating_sub(held)
     }
 
@@ -254,17 +237,11 @@ impl Machine {
     fn room(&self, flow: &Flow, budget: u64) -> Option<(u32, u64)> {
         let limits = &self.settings.window;
         let used = u32::try_from(flow.window.len()).unwrap_or(u32::MAX);
-        let rows = limits
-            .rows_max
-            .saturating_sub(used)
-            .min(limits.page_rows_max);
+        let rows = limits.rows_max.saturating_sub(used).min(limits.page_rows_max);
         if used > 0 && rows < limits.page_rows_max.min(limits.rows_max / 8).max(1) {
             return None;
         }
-        let bytes = limits
-            .bytes_max
-            .saturating_sub(flow.window.bytes())
-            .min(budget);
+        let bytes = limits.bytes_max.saturating_sub(flow.window.bytes()).min(budget);
         let bytes = bytes.min(limits.page_bytes_max);
         if used == 0 {
             // Every flow is sure of one page, whatever the others hold.
@@ -292,11 +269,7 @@ impl Machine {
             Ok(page) => page,
             Err(error) => {
                 let slow = error.kind() == ErrorKind::Rewound;
-                let pause = if slow {
-                    settings.heartbeat
-                } else {
-                    settings.poll_max
-                };
+                let pause = if slow { settings.heartbeat } else { settings.poll_max };
                 for destination in destinations {
                     if let Some(flow) = owned.flow(destination) {
                         flow.fetching = false;
@@ -323,9 +296,7 @@ impl Machine {
             flow.window.read_to(page.end.clone());
             flow.reached = has_target && !page.more;
             let found = !page.rows.is_empty();
-            let pause = flow
-                .pace
-                .next(found, now, settings.poll_min, settings.poll_max);
+            let pause = flow.pace.next(found, now, settings.poll_min, settings.poll_max);
             flow.poll_at = if page.more { now } else { now + pause };
             if flow.unsaved_since.is_none() && flow.has_outcomes() {
                 flow.unsaved_since = Some(now);
@@ -336,18 +307,12 @@ impl Machine {
     /// When a partition wants to be looked at again.
     pub(crate) fn owned_wake_at(&self, owned: &Owned, budget: u64) -> Option<Tick> {
         let admit = owned.admit_at.filter(|_| !self.mode.is_draining());
-        let retry = owned
-            .settling
-            .as_ref()
-            .and_then(|settling| settling.retry_at);
-        let flows = owned
-            .flows
-            .iter()
-            .filter_map(|(destination, state)| match state {
-                FlowState::Wanted(at) => self.is_open(destination).then_some(*at),
-                FlowState::Loading => None,
-                FlowState::Ready(flow) => self.flow_wake_at(destination, flow, owned, budget),
-            });
+        let retry = owned.settling.as_ref().and_then(|settling| settling.retry_at);
+        let flows = owned.flows.iter().filter_map(|(destination, state)| match state {
+            FlowState::Wanted(at) => self.is_open(destination).then_some(*at),
+            FlowState::Loading => None,
+            FlowState::Ready(flow) => self.flow_wake_at(destination, flow, owned, budget),
+        });
         let flows = flows.min().filter(|_| !self.mode.is_draining());
         [admit, retry, flows].into_iter().flatten().min()
     }

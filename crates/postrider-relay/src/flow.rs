@@ -4,19 +4,17 @@
 //! written with the next settlement. It decides where each fetched row goes, and keeps INV-3 there:
 //! what follows an event that waits goes behind it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use postrider_core::source::{FetchedRow, Loaded, Malformed};
+use postrider_core::source::Loaded;
 use postrider_core::waiting::{
     Attempted, DETAIL_BYTES_MAX, NewWaiting, Passed, Placement, Reason, RowRef, SettlementPart,
-    WaitingChange, WaitingRow,
+    WaitingChange,
 };
-use postrider_core::{DeadKeyPolicy, DestinationId, Event, KeyHash, PartitionId, Payload, Tick};
+use postrider_core::{DeadKeyPolicy, DestinationId, Event, KeyHash, PartitionId, Tick};
 
-use crate::lane::{Entry, KeyMap, Lane, Origin};
-use crate::outlet::Outlet;
-use crate::settings::Settings;
+use crate::lane::{KeyMap, Lane, Origin};
 use crate::window::{Ordinal, Window};
 
 /// One (partition, destination) that has been loaded.
@@ -28,11 +26,11 @@ pub(crate) struct Flow {
     /// How many waiting events hold each key, those to be written with the next settlement included.
     waiting: KeyMap<u32>,
     /// Events that wait though the cursor has not passed them: found again by the fetch.
-    ahead: BTreeSet<u64>,
+    pub(crate) ahead: BTreeSet<u64>,
     /// Keys with events taken out of `waiting` whose outcome is not saved yet.
     pub(crate) engaged: BTreeSet<KeyHash>,
     /// When each waiting event was last tried by this process.
-    tried: std::collections::BTreeMap<u64, Tick>,
+    pub(crate) tried: BTreeMap<u64, Tick>,
     /// What the next settlement writes besides the cursor.
     pub(crate) part: SettlementPart,
     /// The key of each change in `part`, and whether the event held it.
@@ -74,7 +72,7 @@ impl Flow {
             waiting: loaded.waiting_keys.into_iter().collect(),
             ahead: loaded.waiting_ahead.into_iter().collect(),
             engaged: BTreeSet::new(),
-            tried: std::collections::BTreeMap::new(),
+            tried: BTreeMap::new(),
             part: SettlementPart::new(destination),
             changed: Vec::new(),
             unsaved_since: None,
@@ -88,159 +86,8 @@ impl Flow {
         }
     }
 
-    /// Takes a fetched row: into a lane, behind its key in `waiting`, or past it.
-    pub(crate) fn take(
-        &mut self,
-        row: &FetchedRow,
-        outlet: &mut Outlet,
-        routed: &dyn Routed,
-        settings: &Settings,
-        now: Tick,
-    ) {
-        let ordinal = self.window.push(row.row, row.cursor.clone(), row.bytes);
-        if self.ahead.remove(&row.row.seq) {
-            self.window.settle(ordinal, Passed::Waiting);
-            return;
-        }
-        let event = match &row.event {
-            Ok(event) => event,
-            Err(malformed) => return self.take_malformed(ordinal, row, malformed, outlet, now),
-        };
-        if outlet.definition.is_unrouted() {
-            return self.take_unrouted(ordinal, row, event, routed, now);
-        }
-        let Some(route) = outlet.route_of(event) else {
-            return self.window.settle(ordinal, Passed::OtherRoute);
-        };
-        if outlet.definition.routes[route].drop {
-            return self.window.settle(ordinal, Passed::Dropped);
-        }
-        if self.waiting.contains_key(&row.key_hash) {
-            return self.wait(
-                ordinal,
-                row,
-                Some(event),
-                Placement::Behind(Reason::Behind),
-                now,
-            );
-        }
-        if event.payload == Payload::Erased {
-            return self.window.settle(ordinal, Passed::Erased);
-        }
-        if let Err(error) = outlet.definition.limits.check_size(event) {
-            let attempted = attempted(0, Reason::TooLarge, error.to_string());
-            let holds_key = holds_key(outlet.definition.routes[route].dead_key);
-            let placement = Placement::Dead {
-                attempted,
-                holds_key,
-            };
-            return self.wait(ordinal, row, Some(event), placement, now);
-        }
-        let endpoint = outlet.endpoint_of(route, event);
-        if outlet.is_down_alone(endpoint, settings) {
-            let attempted = attempted(0, Reason::EndpointDown, String::new());
-            let placement = Placement::Retry {
-                delay: outlet.pause_left(endpoint, now),
-                attempted,
-            };
-            return self.wait(ordinal, row, Some(event), placement, now);
-        }
-        let lane = self.lanes.entry(row.key_hash).or_default();
-        if lane.len() as u64 >= u64::from(settings.window.rows_max / 4).max(1) {
-            // A hot key must not fill the window: the rest of it waits in the store.
-            return self.wait(
-                ordinal,
-                row,
-                Some(event),
-                Placement::Behind(Reason::Behind),
-                now,
-            );
-        }
-        let entry = Entry {
-            event: Arc::clone(event),
-            row: row.row,
-            origin: Origin::Stream(ordinal),
-            endpoint,
-            route: u16::try_from(route).unwrap_or(u16::MAX),
-            bytes: row.bytes,
-            tried: None,
-        };
-        lane.push(entry);
-        if !lane.queued && lane.in_flight == 0 {
-            lane.queued = true;
-            outlet.ready(endpoint, (self.partition, row.key_hash));
-        }
-    }
-
-    /// A row that is no event is a dead letter of every destination that might have been its own:
-    /// which one it was, nobody can say, and its key must not be overtaken.
-    fn take_malformed(
-        &mut self,
-        ordinal: Ordinal,
-        row: &FetchedRow,
-        malformed: &Malformed,
-        outlet: &Outlet,
-        now: Tick,
-    ) {
-        if outlet.definition.is_unrouted() {
-            return self.window.settle(ordinal, Passed::OtherRoute);
-        }
-        let attempted = attempted(0, malformed.reason, malformed.detail.clone());
-        self.wait(
-            ordinal,
-            row,
-            None,
-            Placement::Dead {
-                attempted,
-                holds_key: true,
-            },
-            now,
-        );
-    }
-
-    fn take_unrouted(
-        &mut self,
-        ordinal: Ordinal,
-        row: &FetchedRow,
-        event: &Arc<Event>,
-        routed: &dyn Routed,
-        now: Tick,
-    ) {
-        if routed.is_routed(event) {
-            return self.window.settle(ordinal, Passed::OtherRoute);
-        }
-        let detail = format!(
-            "no route matches the type `{}`",
-            event.event_type.escape_debug()
-        );
-        let attempted = attempted(0, Reason::NoRoute, detail);
-        let placement = Placement::Dead {
-            attempted,
-            holds_key: false,
-        };
-        self.wait(ordinal, row, Some(event), placement, now);
-    }
-
-    /// Lets a row of the window wait in the store, with the next settlement.
-    fn wait(
-        &mut self,
-        ordinal: Ordinal,
-        row: &FetchedRow,
-        event: Option<&Arc<Event>>,
-        placement: Placement,
-        now: Tick,
-    ) {
-        self.enter_waiting(
-            ordinal,
-            row.row,
-            row.key_hash,
-            event.cloned(),
-            placement,
-            now,
-        );
-    }
-
-    fn enter_waiting(
+    /// Lets an event of the window wait in the store, with the next settlement.
+    pub(crate) fn enter_waiting(
         &mut self,
         ordinal: Ordinal,
         row: RowRef,
@@ -253,21 +100,10 @@ impl Flow {
             self.remember(row.seq, now);
             self.due_at = self.due_at.min(now + *delay);
         }
-        if !matches!(
-            placement,
-            Placement::Dead {
-                holds_key: false,
-                ..
-            }
-        ) {
+        if !matches!(placement, Placement::Dead { holds_key: false, .. }) {
             *self.waiting.entry(key_hash).or_default() += 1;
         }
-        self.part.waiting.push(NewWaiting {
-            row,
-            key_hash,
-            event,
-            placement,
-        });
+        self.part.waiting.push(NewWaiting { row, key_hash, event, placement });
         self.window.settle(ordinal, Passed::Waiting);
     }
 
@@ -282,53 +118,9 @@ impl Flow {
             let Origin::Stream(ordinal) = entry.origin else {
                 continue;
             };
-            let placement = placement
-                .take()
-                .unwrap_or(Placement::Behind(Reason::Behind));
+            let placement = placement.take().unwrap_or(Placement::Behind(Reason::Behind));
             self.enter_waiting(ordinal, entry.row, key, Some(entry.event), placement, now);
         }
-    }
-
-    /// Takes events out of `waiting` into their lanes. A key with events under way is left for
-    /// later: whatever is under way of it comes first. Says whether it took any.
-    pub(crate) fn take_due(&mut self, rows: Vec<WaitingRow>, outlet: &mut Outlet) -> bool {
-        let mut ours = BTreeSet::new();
-        let mut refused = BTreeSet::new();
-        for row in rows {
-            let key = row.key_hash;
-            let busy = self.engaged.contains(&key) || self.lanes.contains_key(&key);
-            if refused.contains(&key) || (busy && !ours.contains(&key)) {
-                continue;
-            }
-            let Some(route) = outlet.route_of(&row.event) else {
-                // Its route is gone: a changed definition. It stays, and a person sees it there.
-                refused.insert(key);
-                continue;
-            };
-            let endpoint = outlet.endpoint_of(route, &row.event);
-            let tried = self.tried.get(&row.row.seq).copied();
-            let entry = Entry {
-                bytes: row.event.size_bytes(),
-                event: row.event,
-                row: row.row,
-                origin: Origin::Waiting {
-                    attempts: row.attempts,
-                    late: row.late,
-                },
-                endpoint,
-                route: u16::try_from(route).unwrap_or(u16::MAX),
-                tried,
-            };
-            ours.insert(key);
-            self.engaged.insert(key);
-            let lane = self.lanes.entry(key).or_default();
-            lane.push(entry);
-            if !lane.queued && lane.in_flight == 0 {
-                lane.queued = true;
-                outlet.ready(endpoint, (self.partition, key));
-            }
-        }
-        !ours.is_empty()
     }
 
     /// Records what a waiting event's attempt came to. `held` says whether it held its key.
@@ -369,11 +161,7 @@ impl Flow {
         for (change, (key, held)) in written.changes.iter().zip(changed) {
             let leaves = matches!(
                 change,
-                WaitingChange::Delivered(_)
-                    | WaitingChange::Dead {
-                        holds_key: false,
-                        ..
-                    }
+                WaitingChange::Delivered(_) | WaitingChange::Dead { holds_key: false, .. }
             );
             promotes |= leaves;
             if leaves && *held {
@@ -384,10 +172,8 @@ impl Flow {
             }
         }
         // Whatever left or entered may have made a head due.
-        let behind = written
-            .waiting
-            .iter()
-            .any(|new| matches!(new.placement, Placement::Behind(_)));
+        let behind =
+            written.waiting.iter().any(|new| matches!(new.placement, Placement::Behind(_)));
         if promotes || behind {
             self.look_for_due(now);
         }
@@ -429,16 +215,10 @@ impl Flow {
 pub(crate) fn attempted(attempts: u32, reason: Reason, detail: impl Into<String>) -> Attempted {
     let mut detail: String = detail.into();
     if detail.len() > DETAIL_BYTES_MAX {
-        let end = (0..=DETAIL_BYTES_MAX)
-            .rev()
-            .find(|at| detail.is_char_boundary(*at));
+        let end = (0..=DETAIL_BYTES_MAX).rev().find(|at| detail.is_char_boundary(*at));
         detail.truncate(end.unwrap_or_default());
     }
-    Attempted {
-        attempts,
-        reason,
-        detail,
-    }
+    Attempted { attempts, reason, detail }
 }
 
 /// Whether a dead letter holds its key under a policy.

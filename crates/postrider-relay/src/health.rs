@@ -121,23 +121,10 @@ pub enum Blocker {
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Blocker::Store {
-                message,
-                code: Some(code),
-            } => write!(f, "store: {message} [{code}]"),
-            Blocker::Store {
-                message,
-                code: None,
-            } => write!(f, "store: {message}"),
-            Blocker::Endpoint {
-                destination,
-                topic,
-                failures,
-            } => {
-                write!(
-                    f,
-                    "endpoint {topic} of {destination}: {failures} failures in a row"
-                )
+            Blocker::Store { message, code: Some(code) } => write!(f, "store: {message} [{code}]"),
+            Blocker::Store { message, code: None } => write!(f, "store: {message}"),
+            Blocker::Endpoint { destination, topic, failures } => {
+                write!(f, "endpoint {topic} of {destination}: {failures} failures in a row")
             }
             Blocker::Lease { partition, owner } => {
                 write!(f, "partition {partition} is held by {owner}")
@@ -156,12 +143,7 @@ impl Machine {
     pub fn health(&self) -> Health {
         let blockers = self.blockers();
         let stats = &self.stats;
-        let flows = || {
-            self.owned
-                .values()
-                .flat_map(Owned::ready)
-                .map(|(_, flow)| flow)
-        };
+        let flows = || self.owned.values().flat_map(Owned::ready).map(|(_, flow)| flow);
         Health {
             state: self.state(&blockers),
             blockers,
@@ -195,18 +177,10 @@ impl Machine {
                 (false, false) => State::Starting,
             };
         }
-        let ready = |owned: &Owned| {
-            owned
-                .flows
-                .values()
-                .all(|state| matches!(state, FlowState::Ready(_)))
-        };
+        let ready =
+            |owned: &Owned| owned.flows.values().all(|state| matches!(state, FlowState::Ready(_)));
         if !self.owned.values().all(ready) {
-            return if blockers.is_empty() {
-                State::Starting
-            } else {
-                State::Blocked
-            };
+            return if blockers.is_empty() { State::Starting } else { State::Blocked };
         }
         let unsettled =
             self.owned.values().flat_map(Owned::ready).any(|(_, flow)| {
@@ -222,52 +196,30 @@ impl Machine {
     }
 
     fn blockers(&self) -> Vec<Blocker> {
-        let troubles = self
-            .owned
-            .values()
-            .filter_map(|owned| owned.trouble.as_ref());
-        let stores = self
-            .stats
-            .trouble
-            .iter()
-            .chain(troubles)
-            .map(|error| Blocker::Store {
-                message: error.to_string(),
-                code: error.operator_code(),
-            });
+        let troubles = self.owned.values().filter_map(|owned| owned.trouble.as_ref());
+        let stores = self.stats.trouble.iter().chain(troubles).map(|error| Blocker::Store {
+            message: error.to_string(),
+            code: error.operator_code(),
+        });
         let endpoints = self.outlets.iter().flat_map(|(destination, outlet)| {
-            outlet
-                .down(&self.settings)
-                .map(|endpoint| Blocker::Endpoint {
-                    destination: destination.clone(),
-                    topic: endpoint.topic.to_string(),
-                    failures: endpoint.failures(),
-                })
+            outlet.down(&self.settings).map(|endpoint| Blocker::Endpoint {
+                destination: destination.clone(),
+                topic: endpoint.topic.to_string(),
+                failures: endpoint.failures(),
+            })
         });
         let share = self.owned.is_empty();
-        let leases = self
-            .held_by_others()
-            .iter()
-            .filter(|_| share)
-            .map(|held| Blocker::Lease {
-                partition: held.lease.partition,
-                owner: held.lease.owner.clone(),
-            });
+        let leases = self.held_by_others().iter().filter(|_| share).map(|held| Blocker::Lease {
+            partition: held.lease.partition,
+            owner: held.lease.owner.clone(),
+        });
         let rows = self.definitions.rows.iter().map(|row| &row.definition);
         let definitions = rows
             .filter(|definition| !definition.is_unrouted())
             .filter(|definition| {
-                self.local
-                    .get(&definition.id)
-                    .is_none_or(|(own, _)| **own != **definition)
+                self.local.get(&definition.id).is_none_or(|(own, _)| **own != **definition)
             })
-            .map(|definition| Blocker::Definition {
-                destination: definition.id.clone(),
-            });
-        stores
-            .chain(endpoints)
-            .chain(leases)
-            .chain(definitions)
-            .collect()
+            .map(|definition| Blocker::Definition { destination: definition.id.clone() });
+        stores.chain(endpoints).chain(leases).chain(definitions).collect()
     }
 }

@@ -24,15 +24,9 @@ pub(crate) enum Judgement {
     /// Delivered.
     Delivered,
     /// The attempt counts against the event.
-    Counts {
-        fault: Fault,
-        after: Option<Duration>,
-    },
+    Counts { fault: Fault, after: Option<Duration> },
     /// The endpoint is to blame; no attempt counts.
-    Endpoint {
-        fault: Fault,
-        after: Option<Duration>,
-    },
+    Endpoint { fault: Fault, after: Option<Duration> },
     /// The destination will never take this event.
     Refused { fault: Fault },
     /// The event was not tried.
@@ -88,10 +82,7 @@ mod tests {
     }
 
     fn transient() -> Outcome {
-        Outcome::Retry {
-            fault: Fault::new(ErrorKind::Unavailable, "503"),
-            after: None,
-        }
+        Outcome::Retry { fault: Fault::new(ErrorKind::Unavailable, "503"), after: None }
     }
 
     fn counts(judgement: &Judgement) -> bool {
@@ -118,20 +109,8 @@ mod tests {
         let error = Error::new(ErrorKind::Unavailable, "publish");
         let together = attempt(Some(50), Some(60));
         assert!(!counts(&judge_unnamed(&error, together)));
-        assert!(counts(&judge_unnamed(
-            &error,
-            Attempt {
-                alone: true,
-                ..together
-            }
-        )));
+        assert!(counts(&judge_unnamed(&error, Attempt { alone: true, ..together })));
         let denied = Error::new(ErrorKind::Unauthorized, "publish");
-        assert!(!counts(&judge_unnamed(
-            &denied,
-            Attempt {
-                alone: true,
-                ..together
-            }
-        )));
+        assert!(!counts(&judge_unnamed(&denied, Attempt { alone: true, ..together })));
     }
 }

@@ -76,10 +76,7 @@ impl Lane {
 
     /// Takes every entry out, in order.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Entry> {
-        self.head
-            .take()
-            .into_iter()
-            .chain(std::mem::take(&mut self.rest))
+        self.head.take().into_iter().chain(std::mem::take(&mut self.rest))
     }
 }
 
@@ -103,8 +100,6 @@ impl Hasher for KeyHasher {
     }
 
     fn write_u64(&mut self, bits: u64) {
-        self.0 = (self.0 ^ bits)
-            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-            .rotate_left(32);
+        self.0 = (self.0 ^ bits).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
     }
 }

@@ -56,11 +56,7 @@ impl Machine {
                 _ => current = false,
             }
         }
-        let unrouted = self
-            .definitions
-            .rows
-            .iter()
-            .find(|row| row.definition.is_unrouted());
+        let unrouted = self.definitions.rows.iter().find(|row| row.definition.is_unrouted());
         if let Some(row) = unrouted.filter(|_| current) {
             let definition = std::sync::Arc::new(row.definition.clone());
             let can = postrider_core::BrokerCapabilities::least();
@@ -78,17 +74,12 @@ impl Machine {
             .outlets
             .iter()
             .filter(|(id, outlet)| {
-                wanted
-                    .get(*id)
-                    .is_none_or(|(definition, _)| *definition != outlet.definition)
+                wanted.get(*id).is_none_or(|(definition, _)| *definition != outlet.definition)
             })
             .map(|(id, _)| id.clone())
             .collect();
         for id in stale {
-            let busy = self
-                .outlets
-                .get(&id)
-                .is_some_and(|outlet| outlet.in_flight > 0)
+            let busy = self.outlets.get(&id).is_some_and(|outlet| outlet.in_flight > 0)
                 || self.owned.values().any(|owned| {
                     owned.settling.is_some()
                         || owned.ready().any(|(flow, state)| {
@@ -125,11 +116,7 @@ impl Machine {
     /// How many partitions are this relay's fair share.
     fn share(&self) -> u16 {
         let census = self.tenancy.census;
-        let rivals = if self.tenancy.current {
-            census.current
-        } else {
-            census.relays
-        };
+        let rivals = if self.tenancy.current { census.current } else { census.relays };
         let rivals = u16::try_from(rivals.max(1)).unwrap_or(u16::MAX);
         self.partitions.div_ceil(rivals)
     }
@@ -202,18 +189,11 @@ impl Machine {
         self.tenancy.renew_at = self.now + self.settings.heartbeat;
         let request = RenewRequest {
             owner: self.owner.clone(),
-            leases: self
-                .owned
-                .values()
-                .map(|owned| owned.lease.clone())
-                .collect(),
+            leases: self.owned.values().map(|owned| owned.lease.clone()).collect(),
             lease_duration: self.settings.lease,
             current: self.tenancy.current,
         };
-        let asked = Asked::Renew {
-            sent: self.now,
-            leases: request.leases.clone(),
-        };
+        let asked = Asked::Renew { sent: self.now, leases: request.leases.clone() };
         self.command(asked, Command::Renew(request));
     }
 
@@ -232,11 +212,7 @@ impl Machine {
             lease_duration: self.settings.lease,
             wanted: u16::try_from(share - self.owned.len()).unwrap_or(u16::MAX),
             // A relay that cannot serve everything lets one that can come first.
-            free_for: if stale {
-                self.settings.lease
-            } else {
-                std::time::Duration::ZERO
-            },
+            free_for: if stale { self.settings.lease } else { std::time::Duration::ZERO },
             presence: self.presence.clone(),
             current: self.tenancy.current,
             dead: self.tenancy.dead.take(),
@@ -259,8 +235,7 @@ impl Machine {
         }
         for granted in acquired.granted {
             self.stats.leases_taken += 1;
-            self.owned
-                .insert(granted.lease.partition, Owned::new(granted.lease, sent));
+            self.owned.insert(granted.lease.partition, Owned::new(granted.lease, sent));
         }
         if (self.owned.is_empty() || !self.tenancy.current) && self.defining == Defining::Known {
             // Without a lease to renew, nothing else tells of changed definitions.
@@ -320,11 +295,7 @@ impl Machine {
 
     pub(crate) fn lease_wake_at(&self) -> Tick {
         let tenancy = &self.tenancy;
-        let expiry = self
-            .owned
-            .values()
-            .map(|owned| owned.sent + self.settings.lease)
-            .min();
+        let expiry = self.owned.values().map(|owned| owned.sent + self.settings.lease).min();
         let renewal = match () {
             () if self.owned.is_empty() || tenancy.renewing => None,
             () => Some(tenancy.renew_at),
@@ -333,10 +304,6 @@ impl Machine {
         let asking =
             (wants && !tenancy.asking && self.knows_definitions()).then_some(tenancy.acquire_at);
         let far = self.now + self.settings.lease;
-        [expiry, renewal, asking]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(far)
+        [expiry, renewal, asking].into_iter().flatten().min().unwrap_or(far)
     }
 }

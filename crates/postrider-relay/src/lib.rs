@@ -19,6 +19,7 @@ mod lane;
 mod lease;
 mod machine;
 mod observe;
+mod outcome;
 mod outlet;
 mod presence;
 mod publish;
@@ -26,6 +27,7 @@ mod relay;
 mod run;
 mod settings;
 mod settle;
+mod take;
 mod window;
 
 pub use clock::SystemClock;

@@ -122,23 +122,13 @@ pub(crate) struct BatchItem {
 #[derive(Debug)]
 pub(crate) enum Asked {
     Define,
-    Acquire {
-        sent: Tick,
-    },
-    Renew {
-        sent: Tick,
-        leases: Vec<Lease>,
-    },
+    Acquire { sent: Tick },
+    Renew { sent: Tick, leases: Vec<Lease> },
     Release,
     Load(PartitionId, u64, DestinationId),
     Head(PartitionId, u64),
     Fetch(PartitionId, u64, Vec<DestinationId>),
-    Publish {
-        destination: DestinationId,
-        endpoint: u32,
-        sent: Tick,
-        items: Vec<BatchItem>,
-    },
+    Publish { destination: DestinationId, endpoint: u32, sent: Tick, items: Vec<BatchItem> },
     Settle(PartitionId, u64),
     Due(PartitionId, u64, DestinationId),
     Admit(PartitionId, u64),
@@ -150,9 +140,7 @@ pub(crate) struct Routes(pub(crate) Vec<Destination>);
 
 impl Routed for Routes {
     fn is_routed(&self, event: &Event) -> bool {
-        self.0
-            .iter()
-            .any(|destination| destination.route(event).is_some())
+        self.0.iter().any(|destination| destination.route(event).is_some())
     }
 }
 
@@ -220,28 +208,17 @@ impl Machine {
 
     /// When to step again with [`Input::Passed`] if nothing else happens before.
     pub fn wake_at(&self) -> Tick {
-        let owned = self
-            .owned
-            .values()
-            .flat_map(|owned| self.owned_wake_at(owned));
-        let outlets = self
-            .outlets
-            .values()
-            .filter_map(|outlet| outlet.wake_at(self.now));
+        let budget = self.budget();
+        let owned = self.owned.values().filter_map(|owned| self.owned_wake_at(owned, budget));
+        let outlets = self.outlets.values().filter_map(|outlet| outlet.wake_at(self.now));
         let defining = match self.defining {
             Defining::Wanted(at) => Some(at),
             _ => None,
         };
-        let rest = [
-            defining,
-            Some(self.lease_wake_at()),
-            self.mode.wake_at(&self.settings),
-        ];
+        let rest = [defining, Some(self.lease_wake_at()), self.mode.wake_at(&self.settings)];
         let soonest = owned.chain(outlets).chain(rest.into_iter().flatten()).min();
         // Never in the past: whatever is due now has been done, or waits for an answer.
-        soonest
-            .unwrap_or(self.now + self.settings.poll_max)
-            .max(self.now)
+        soonest.unwrap_or(self.now + self.settings.poll_max).max(self.now)
     }
 
     pub(crate) fn command(&mut self, asked: Asked, command: Command) {
@@ -271,15 +248,9 @@ impl Machine {
             (Asked::Fetch(partition, token, destinations), Answer::Fetched(result)) => {
                 self.fetched(partition, token, &destinations, result);
             }
-            (
-                Asked::Publish {
-                    destination,
-                    endpoint,
-                    sent,
-                    items,
-                },
-                Answer::Published(result),
-            ) => self.published(&destination, endpoint, sent, &items, result),
+            (Asked::Publish { destination, endpoint, sent, items }, Answer::Published(result)) => {
+                self.published(&destination, endpoint, sent, &items, result)
+            }
             (Asked::Settle(partition, token), Answer::Settled(result)) => {
                 self.settle_answered(partition, token, result);
             }
@@ -298,18 +269,13 @@ impl Machine {
     /// Whether a command is under way that must end before the relay may stop.
     pub(crate) fn is_waiting_for_answers(&self) -> bool {
         self.asked.values().any(|asked| {
-            matches!(
-                asked,
-                Asked::Publish { .. } | Asked::Settle(..) | Asked::Release
-            )
+            matches!(asked, Asked::Publish { .. } | Asked::Settle(..) | Asked::Release)
         })
     }
 
     /// The partition, if it is still owned under the token.
     pub(crate) fn owned_under(&mut self, partition: PartitionId, token: u64) -> Option<&mut Owned> {
-        self.owned
-            .get_mut(&partition)
-            .filter(|owned| owned.lease.token == token)
+        self.owned.get_mut(&partition).filter(|owned| owned.lease.token == token)
     }
 
     /// Reads the destinations when they are wanted.

@@ -65,17 +65,14 @@ impl FromStr for Point {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Point, Error> {
-        Point::ALL
-            .into_iter()
-            .find(|point| point.as_str() == text)
-            .ok_or_else(|| {
-                let names = Point::ALL.map(Point::as_str);
-                let nearest = postrider_core::template::nearest(text, &names);
-                Error::new(ErrorKind::Invalid, "read point").message(format!(
-                    "unknown point `{}`; did you mean `{nearest}`?",
-                    text.escape_debug()
-                ))
-            })
+        Point::ALL.into_iter().find(|point| point.as_str() == text).ok_or_else(|| {
+            let names = Point::ALL.map(Point::as_str);
+            let nearest = postrider_core::template::nearest(text, &names);
+            Error::new(ErrorKind::Invalid, "read point").message(format!(
+                "unknown point `{}`; did you mean `{nearest}`?",
+                text.escape_debug()
+            ))
+        })
     }
 }
 

@@ -71,9 +71,7 @@ impl Outlet {
     /// The endpoint that a route names for an event.
     pub(crate) fn endpoint_of(&mut self, route: usize, event: &Event) -> u32 {
         self.topic.clear();
-        self.definition.routes[route]
-            .topic
-            .render_into(event, &mut self.topic);
+        self.definition.routes[route].topic.render_into(event, &mut self.topic);
         if let Some(index) = self.by_topic.get(self.topic.as_str()) {
             return *index;
         }
@@ -95,10 +93,7 @@ impl Outlet {
 
     /// The index of the first route that matches.
     pub(crate) fn route_of(&self, event: &Event) -> Option<usize> {
-        self.definition
-            .routes
-            .iter()
-            .position(|route| route.matches.matches(event))
+        self.definition.routes.iter().position(|route| route.matches.matches(event))
     }
 
     pub(crate) fn route(&self, index: u16) -> &Route {
@@ -160,11 +155,7 @@ impl Outlet {
     /// How many events a batch to the endpoint may have now: one while it is being probed.
     pub(crate) fn batch_rows(&self, index: u32) -> u32 {
         let endpoint = self.endpoint(index);
-        if endpoint.failures > 0 {
-            1
-        } else {
-            endpoint.batch_rows.max(1)
-        }
+        if endpoint.failures > 0 { 1 } else { endpoint.batch_rows.max(1) }
     }
 
     /// The next ready lane of an endpoint.
@@ -213,13 +204,8 @@ impl Outlet {
         let endpoint = &mut self.endpoints[index as usize];
         endpoint.failures = endpoint.failures.saturating_add(1);
         let doublings = (endpoint.failures - 1).min(20);
-        let step = settings
-            .pause_min
-            .saturating_mul(1 << doublings)
-            .min(settings.pause_max);
-        let pause = step
-            .mul_f64(1.0 - 0.5 * jitter.unit())
-            .max(after.unwrap_or_default());
+        let step = settings.pause_min.saturating_mul(1 << doublings).min(settings.pause_max);
+        let pause = step.mul_f64(1.0 - 0.5 * jitter.unit()).max(after.unwrap_or_default());
         endpoint.paused_until = endpoint.paused_until.max(now + pause);
         pause
     }
@@ -235,13 +221,8 @@ impl Outlet {
     pub(crate) fn is_down_alone(&self, index: u32, settings: &Settings) -> bool {
         let endpoint = self.endpoint(index);
         endpoint.failures >= settings.down_after
-            && self
-                .last_ack
-                .is_some_and(|ack| endpoint.last_ack.is_none_or(|own| own < ack))
-            && self
-                .endpoints
-                .iter()
-                .any(|other| other.failures == 0 && other.last_ack.is_some())
+            && self.last_ack.is_some_and(|ack| endpoint.last_ack.is_none_or(|own| own < ack))
+            && self.endpoints.iter().any(|other| other.failures == 0 && other.last_ack.is_some())
     }
 
     /// The rest of an endpoint's pause.
@@ -252,9 +233,7 @@ impl Outlet {
     /// Endpoints that count as down.
     pub(crate) fn down(&self, settings: &Settings) -> impl Iterator<Item = &Endpoint> {
         let down_after = settings.down_after;
-        self.endpoints
-            .iter()
-            .filter(move |endpoint| endpoint.failures >= down_after)
+        self.endpoints.iter().filter(move |endpoint| endpoint.failures >= down_after)
     }
 
     /// When the outlet wants to be looked at again, if nothing else happens.
@@ -273,11 +252,7 @@ impl Outlet {
 
 impl Endpoint {
     fn may_send(&self, now: Tick, batches_max: u32) -> bool {
-        let batches = if self.failures > 0 {
-            1
-        } else {
-            batches_max.max(1)
-        };
+        let batches = if self.failures > 0 { 1 } else { batches_max.max(1) };
         now >= self.paused_until && self.in_flight < batches
     }
 

@@ -23,22 +23,10 @@ impl Alive {
     pub(crate) fn announce(owner: &RelayId) -> Option<Alive> {
         let (host, boot) = machine()?;
         let path = std::env::temp_dir().join(format!("postrider-{owner}.lock"));
-        let lock = OpenOptions::new()
-            .create_new(true)
-            .write(true)
-            .open(&path)
-            .ok()?;
+        let lock = OpenOptions::new().create_new(true).write(true).open(&path).ok()?;
         lock.try_lock().ok()?;
-        let presence = Presence {
-            host,
-            boot,
-            path: path.to_str()?.to_owned(),
-        };
-        Some(Alive {
-            _lock: lock,
-            path,
-            presence,
-        })
+        let presence = Presence { host, boot, path: path.to_str()?.to_owned() };
+        Some(Alive { _lock: lock, path, presence })
     }
 
     /// Where others find the proof.
@@ -93,16 +81,8 @@ mod tests {
     use std::time::Duration;
 
     fn held(presence: Presence) -> HeldLease {
-        let lease = Lease {
-            partition: PartitionId(0),
-            owner: RelayId::mint(),
-            token: 1,
-        };
-        HeldLease {
-            lease,
-            expires_in: Duration::from_secs(9),
-            presence: Some(presence),
-        }
+        let lease = Lease { partition: PartitionId(0), owner: RelayId::mint(), token: 1 };
+        HeldLease { lease, expires_in: Duration::from_secs(9), presence: Some(presence) }
     }
 
     #[test]
@@ -110,14 +90,8 @@ mod tests {
         let alive = Alive::announce(&RelayId::mint()).unwrap();
         let presence = alive.presence().clone();
         assert!(!is_dead(&held(presence.clone())));
-        let elsewhere = Presence {
-            host: "elsewhere".into(),
-            ..presence.clone()
-        };
-        let rebooted = Presence {
-            boot: "another".into(),
-            ..presence.clone()
-        };
+        let elsewhere = Presence { host: "elsewhere".into(), ..presence.clone() };
+        let rebooted = Presence { boot: "another".into(), ..presence.clone() };
         drop(alive);
         // The file is gone with a clean end: no proof, the released lease says it all.
         assert!(!is_dead(&held(presence.clone())));

@@ -1,22 +1,17 @@
-//! Publish: form batches out of lanes that are ready, and act on what became of them.
+//! Publish: form batches out of lanes that are ready, and send them.
 //!
 //! Keeps INV-3 (one delivery of a key under way, or a prefix to one endpoint where the broker
-//! declares prefix order), INV-5 (who fails is judged per event and endpoint), and the lease's rule
-//! that no publish starts when it could end after the lease.
+//! declares prefix order) and the lease's rule that no publish starts when it could end after the
+//! lease. What the answers mean is in [`outcome`](crate::outcome).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use postrider_core::waiting::{Passed, Placement, Reason, WaitingChange};
-use postrider_core::{
-    DeadKeyPolicy, DestinationId, Fault, KeyHash, Outcome, Outgoing, PartitionId, Result, Tick,
-};
+use postrider_core::{DestinationId, Outgoing, PartitionId, Tick};
 
 use crate::command::Command;
-use crate::flow::{Flow, attempted, holds_key};
-use crate::judge::{Attempt, Judgement, judge, judge_unnamed};
 use crate::lane::{Entry, Lane, Origin};
-use crate::machine::{Asked, BatchItem, FlowState, Machine, Owned};
+use crate::machine::{Asked, BatchItem, Machine, Owned};
 use crate::outlet::Outlet;
 
 /// A batch that is being filled.
@@ -33,6 +28,26 @@ impl Batch {
         self.outgoing.is_empty()
             || (self.outgoing.len() < self.rows_max as usize
                 && self.bytes + entry.bytes <= self.bytes_max)
+    }
+
+    /// Adds the longest prefix of a lane that may go to the endpoint and fits; says how long it is.
+    fn push_prefix(
+        &mut self,
+        lane: &Lane,
+        endpoint: u32,
+        most: u32,
+        outlet: &Outlet,
+        now: Tick,
+    ) -> u32 {
+        let mut entries = 0;
+        for entry in lane.iter().take(most as usize) {
+            if entry.endpoint != endpoint || !self.has_room_for(entry) {
+                break;
+            }
+            self.push(entry, outlet, now);
+            entries += 1;
+        }
+        entries
     }
 
     fn push(&mut self, entry: &Entry, outlet: &Outlet, now: Tick) {
@@ -58,12 +73,7 @@ impl Machine {
         if self.mode.is_draining() {
             return;
         }
-        let open: Vec<_> = self
-            .outlets
-            .keys()
-            .filter(|id| self.is_open(id))
-            .cloned()
-            .collect();
+        let open: Vec<_> = self.outlets.keys().filter(|id| self.is_open(id)).cloned().collect();
         for destination in open {
             let may_publish = self.publishable();
             let Some(outlet) = self.outlets.get_mut(&destination) else {
@@ -72,14 +82,8 @@ impl Machine {
             outlet.tick(self.now);
             let mut sent = Vec::new();
             while let Some(endpoint) = outlet.next_endpoint(self.now) {
-                let batch = fill(
-                    outlet,
-                    endpoint,
-                    &mut self.owned,
-                    &may_publish,
-                    &destination,
-                    self.now,
-                );
+                let batch =
+                    fill(outlet, endpoint, &mut self.owned, &may_publish, &destination, self.now);
                 if batch.outgoing.is_empty() {
                     // Nothing of this endpoint may go now; another turn finds the others.
                     continue;
@@ -97,11 +101,7 @@ impl Machine {
                     items: batch.items,
                 };
                 let destination = destination.clone();
-                let command = Command::Publish {
-                    destination,
-                    batch: batch.outgoing,
-                    deadline,
-                };
+                let command = Command::Publish { destination, batch: batch.outgoing, deadline };
                 self.command(asked, command);
             }
         }
@@ -114,391 +114,6 @@ impl Machine {
             .filter(|(_, owned)| !owned.leaving && self.now <= self.publish_until(owned))
             .map(|(id, owned)| (*id, owned.lease.token))
             .collect()
-    }
-
-    /// Acts on the answer to a batch.
-    pub(crate) fn published(
-        &mut self,
-        destination: &DestinationId,
-        endpoint: u32,
-        sent: Tick,
-        items: &[BatchItem],
-        result: Result<Vec<Outcome>>,
-    ) {
-        let Some(outlet) = self.outlets.get_mut(destination) else {
-            return;
-        };
-        outlet.answered(endpoint);
-        let rows: u32 = items.iter().map(|item| item.entries).sum();
-        let (outcomes, error) = match result {
-            Ok(outcomes) if outcomes.len() == rows as usize => (outcomes, None),
-            Ok(outcomes) => {
-                let message = format!("{} outcomes for {rows} events", outcomes.len());
-                let kind = postrider_core::ErrorKind::Internal;
-                (
-                    Vec::new(),
-                    Some(postrider_core::Error::new(kind, "publish").message(message)),
-                )
-            }
-            Err(error) => (Vec::new(), Some(error)),
-        };
-        if outcomes.contains(&Outcome::Acked) {
-            outlet.acked(endpoint, self.now);
-        }
-        if error.is_some() {
-            outlet.halve(endpoint, rows);
-        }
-        let last_ack = outlet.endpoint(endpoint).last_ack;
-        let mut outcomes = outcomes.into_iter();
-        let mut endpoint_fault = None;
-        for item in items {
-            let attempt = |before| Attempt {
-                alone: rows == 1,
-                before,
-                sent,
-                last_ack,
-            };
-            let judged = |before| match &error {
-                Some(error) => judge_unnamed(error, attempt(before)),
-                None => judge(outcomes.next().unwrap_or(Outcome::Skipped), attempt(before)),
-            };
-            let fault = self.settle_lane(destination, item, sent, judged);
-            endpoint_fault = endpoint_fault.or(fault);
-        }
-        if let Some((fault, after)) = endpoint_fault {
-            self.endpoint_failed(destination, endpoint, &fault, after);
-        }
-    }
-
-    /// Records the judgements of one lane's share of a batch, and puts the lane where it belongs.
-    /// Returns the endpoint's fault, if there was one.
-    fn settle_lane(
-        &mut self,
-        destination: &DestinationId,
-        item: &BatchItem,
-        sent: Tick,
-        mut judged: impl FnMut(Option<Tick>) -> Judgement,
-    ) -> Option<(Fault, Option<std::time::Duration>)> {
-        let flow = self
-            .owned
-            .get_mut(&item.partition)
-            .filter(|owned| owned.lease.token == item.token)
-            .and_then(|owned| owned.flow(destination));
-        let ours = flow.filter(|flow| {
-            flow.lanes
-                .get(&item.key)
-                .is_some_and(|lane| lane.in_flight == item.entries)
-        });
-        let Some(flow) = ours else {
-            // Not ours any more. The outcomes are still consumed, one per entry.
-            for _ in 0..item.entries {
-                let _ = judged(None);
-            }
-            return None;
-        };
-        let now = self.now;
-        let mut kept: Vec<(Entry, Judgement)> = Vec::new();
-        for _ in 0..item.entries {
-            let Some(lane) = flow.lanes.get_mut(&item.key) else {
-                break;
-            };
-            lane.in_flight = 0;
-            let Some(mut entry) = lane.pop() else { break };
-            let judgement = judged(entry.tried);
-            if judgement != Judgement::Untried {
-                entry.tried = Some(sent);
-            }
-            if judgement == Judgement::Delivered {
-                self.stats.delivered += 1;
-                self.stats.progressed_at = now;
-                deliver(flow, item.key, &entry, now);
-            } else {
-                kept.push((entry, judgement));
-            }
-        }
-        if flow.unsaved_since.is_none() {
-            flow.unsaved_since = Some(now);
-        }
-        let mut kept = kept.into_iter();
-        let Some((head, judgement)) = kept.next() else {
-            self.requeue(destination, item, None);
-            return None;
-        };
-        // What was not delivered goes back in front, in order; then the first of it decides.
-        if let Some(lane) = flow.lanes.get_mut(&item.key) {
-            let behind: Vec<Entry> = lane.drain().collect();
-            lane.push(head);
-            kept.map(|(entry, _)| entry)
-                .chain(behind)
-                .for_each(|entry| lane.push(entry));
-        }
-        self.judge_head(destination, item, judgement)
-    }
-
-    /// The first event of a lane was not delivered.
-    fn judge_head(
-        &mut self,
-        destination: &DestinationId,
-        item: &BatchItem,
-        judgement: Judgement,
-    ) -> Option<(Fault, Option<std::time::Duration>)> {
-        let outlet = self.outlets.get(destination)?;
-        let flow = self.owned.get_mut(&item.partition)?.flow(destination)?;
-        let head = flow.lanes.get(&item.key)?.head()?;
-        let route = outlet.route(head.route);
-        let attempts = match head.origin {
-            Origin::Stream(_) => 0,
-            Origin::Waiting { attempts, .. } => attempts,
-        };
-        let policy = route.dead_key;
-        match judgement {
-            Judgement::Delivered | Judgement::Untried => {
-                self.requeue(destination, item, None);
-                None
-            }
-            Judgement::Counts { fault, after } => {
-                self.stats.failures += 1;
-                let attempts = attempts + 1;
-                let delay = match route.retry.delay(attempts, after, &mut self.jitter) {
-                    Some(delay) => Some(delay),
-                    None if policy == DeadKeyPolicy::Halt => Some(route.retry.delay_max),
-                    None => None,
-                };
-                let reason = if delay.is_some() {
-                    Reason::Failed
-                } else {
-                    Reason::GaveUp
-                };
-                let attempted = attempted(attempts, reason, fault.to_string());
-                self.give_up_or_retry(destination, item, delay, attempted, policy);
-                None
-            }
-            Judgement::Refused { fault } => {
-                self.stats.failures += 1;
-                let attempted = attempted(attempts + 1, Reason::Rejected, fault.to_string());
-                let halts = policy == DeadKeyPolicy::Halt;
-                let delay = halts.then_some(route.retry.delay_max);
-                self.give_up_or_retry(destination, item, delay, attempted, policy);
-                None
-            }
-            Judgement::Endpoint { fault, after } => {
-                let from_waiting = matches!(head.origin, Origin::Waiting { .. });
-                if from_waiting {
-                    // The store keeps it: it need not fill a lane while the endpoint is away.
-                    let delay = after.unwrap_or(self.settings.pause_min);
-                    let delay = delay.max(outlet.pause_left(head.endpoint, self.now));
-                    self.postpone(destination, item, delay);
-                } else {
-                    let at = self.now + route.retry.delay_min.min(self.settings.pause_min);
-                    self.requeue(destination, item, Some(at));
-                }
-                Some((fault, after))
-            }
-        }
-    }
-
-    /// The head of a lane waits for another try, or is dead; what follows of its key goes behind it.
-    fn give_up_or_retry(
-        &mut self,
-        destination: &DestinationId,
-        item: &BatchItem,
-        delay: Option<std::time::Duration>,
-        attempted: postrider_core::waiting::Attempted,
-        policy: DeadKeyPolicy,
-    ) {
-        let now = self.now;
-        let Some(flow) = self
-            .owned
-            .get_mut(&item.partition)
-            .and_then(|owned| owned.flow(destination))
-        else {
-            return;
-        };
-        let holds_key = holds_key(policy);
-        self.stats.dead += u64::from(delay.is_none());
-        self.stats.progressed_at = now;
-        let head = flow.lanes.get(&item.key).and_then(|lane| lane.head());
-        let Some((row, origin)) = head.map(|head| (head.row, head.origin)) else {
-            return;
-        };
-        match origin {
-            Origin::Stream(_) => {
-                let placement = match delay {
-                    Some(delay) => Placement::Retry { delay, attempted },
-                    None => Placement::Dead {
-                        attempted,
-                        holds_key,
-                    },
-                };
-                let skips = matches!(
-                    placement,
-                    Placement::Dead {
-                        holds_key: false,
-                        ..
-                    }
-                );
-                if skips {
-                    self.skip_head(destination, item, placement);
-                } else {
-                    flow.spill(item.key, Some(placement), now);
-                }
-            }
-            Origin::Waiting { late, .. } => {
-                let change = match delay {
-                    Some(delay) => WaitingChange::Retry {
-                        row,
-                        delay,
-                        attempted,
-                    },
-                    None => WaitingChange::Dead {
-                        row,
-                        attempted,
-                        holds_key,
-                    },
-                };
-                flow.change(item.key, !late, change, now);
-                flow.spill(item.key, None, now);
-            }
-        }
-    }
-
-    /// A dead letter that does not hold its key: only the head leaves, the lane goes on.
-    fn skip_head(&mut self, destination: &DestinationId, item: &BatchItem, placement: Placement) {
-        let now = self.now;
-        let Some(flow) = self
-            .owned
-            .get_mut(&item.partition)
-            .and_then(|owned| owned.flow(destination))
-        else {
-            return;
-        };
-        let Some(lane) = flow.lanes.get_mut(&item.key) else {
-            return;
-        };
-        let Some(head) = lane.pop() else { return };
-        let rest: Vec<Entry> = lane.drain().collect();
-        let mut alone = Lane::default();
-        alone.push(head);
-        flow.lanes.insert(item.key, alone);
-        flow.spill(item.key, Some(placement), now);
-        let mut lane = Lane::default();
-        rest.into_iter().for_each(|entry| lane.push(entry));
-        flow.lanes.insert(item.key, lane);
-        self.requeue(destination, item, None);
-    }
-
-    /// The head of a lane came from `waiting` and goes back there, uncounted.
-    fn postpone(
-        &mut self,
-        destination: &DestinationId,
-        item: &BatchItem,
-        delay: std::time::Duration,
-    ) {
-        let now = self.now;
-        let Some(flow) = self
-            .owned
-            .get_mut(&item.partition)
-            .and_then(|owned| owned.flow(destination))
-        else {
-            return;
-        };
-        let head = flow.lanes.get(&item.key).and_then(|lane| lane.head());
-        let Some((row, Origin::Waiting { late, .. })) = head.map(|head| (head.row, head.origin))
-        else {
-            return;
-        };
-        flow.change(item.key, !late, WaitingChange::Postpone { row, delay }, now);
-        flow.spill(item.key, None, now);
-    }
-
-    /// Puts a lane back into its endpoint's queue, now or at a time; an empty one is forgotten.
-    fn requeue(&mut self, destination: &DestinationId, item: &BatchItem, at: Option<Tick>) {
-        let now = self.now;
-        let Some(outlet) = self.outlets.get_mut(destination) else {
-            return;
-        };
-        let Some(FlowState::Ready(flow)) = self
-            .owned
-            .get_mut(&item.partition)
-            .and_then(|owned| owned.flows.get_mut(destination))
-        else {
-            return;
-        };
-        let Some(lane) = flow.lanes.get_mut(&item.key) else {
-            return;
-        };
-        let Some(endpoint) = lane.head().map(|head| head.endpoint) else {
-            flow.lanes.remove(&item.key);
-            if flow.waits(item.key) && !flow.engaged.contains(&item.key) {
-                flow.look_for_due(now);
-            }
-            return;
-        };
-        lane.queued = true;
-        let lane = (item.partition, item.key);
-        match at {
-            Some(at) => outlet.ready_at(at, endpoint, lane),
-            None => outlet.ready(endpoint, lane),
-        }
-    }
-
-    /// An endpoint failed: it pauses; if it is down while others of its destination are not, its
-    /// events leave the windows.
-    fn endpoint_failed(
-        &mut self,
-        destination: &DestinationId,
-        endpoint: u32,
-        fault: &Fault,
-        after: Option<std::time::Duration>,
-    ) {
-        let (now, settings) = (self.now, self.settings);
-        let Some(outlet) = self.outlets.get_mut(destination) else {
-            return;
-        };
-        let pause = outlet.failed(endpoint, now, after, &settings, &mut self.jitter);
-        self.stats.endpoint_failures += 1;
-        if !outlet.is_down_alone(endpoint, &settings) {
-            return;
-        }
-        for owned in self.owned.values_mut() {
-            let Some(flow) = owned.flow(destination) else {
-                continue;
-            };
-            // Sorted, so that the order of a map never shows.
-            let mut keys: Vec<KeyHash> = flow
-                .lanes
-                .iter()
-                .filter(|(_, lane)| lane.in_flight == 0)
-                .filter(|(_, lane)| lane.head().is_some_and(|head| head.endpoint == endpoint))
-                .filter(|(_, lane)| {
-                    lane.iter()
-                        .all(|entry| matches!(entry.origin, Origin::Stream(_)))
-                })
-                .map(|(key, _)| *key)
-                .collect();
-            keys.sort_unstable();
-            for key in keys {
-                let attempted = attempted(0, Reason::EndpointDown, fault.to_string());
-                flow.spill(
-                    key,
-                    Some(Placement::Retry {
-                        delay: pause,
-                        attempted,
-                    }),
-                    now,
-                );
-            }
-        }
-    }
-}
-
-/// Records an acknowledged event where it came from.
-fn deliver(flow: &mut Flow, key: KeyHash, entry: &Entry, now: Tick) {
-    match entry.origin {
-        Origin::Stream(ordinal) => flow.window.settle(ordinal, Passed::Acked),
-        Origin::Waiting { late, .. } => {
-            flow.change(key, !late, WaitingChange::Delivered(entry.row), now);
-        }
     }
 }
 
@@ -516,18 +131,14 @@ fn fill(
         items: Vec::new(),
         outgoing: Vec::new(),
         bytes: 0,
-        rows_max: outlet
-            .batch_rows(endpoint)
-            .min(capabilities.batch_rows_max.max(1)),
+        rows_max: outlet.batch_rows(endpoint).min(capabilities.batch_rows_max.max(1)),
         bytes_max: capabilities.batch_bytes_max,
     };
     while batch.outgoing.len() < batch.rows_max as usize {
         let Some((partition, key)) = outlet.pop_ready(endpoint) else {
             break;
         };
-        let flow = owned
-            .get_mut(&partition)
-            .and_then(|owned| owned.flow(destination));
+        let flow = owned.get_mut(&partition).and_then(|owned| owned.flow(destination));
         let Some(lane) = flow.and_then(|flow| flow.lanes.get_mut(&key)) else {
             continue;
         };
@@ -540,38 +151,18 @@ fn fill(
         }
         let Some(token) = may_publish.get(&partition) else {
             // The lease is too old to start anything: it is renewed, or lost and the lane with it.
-            outlet.ready_at(
-                now + std::time::Duration::from_millis(50),
-                endpoint,
-                (partition, key),
-            );
+            outlet.ready_at(now + std::time::Duration::from_millis(50), endpoint, (partition, key));
             continue;
         };
-        let prefix = if capabilities.prefix_order {
-            batch.rows_max
-        } else {
-            1
-        };
-        let mut entries = 0;
-        for entry in lane.iter().take(prefix as usize) {
-            if entry.endpoint != endpoint || !batch.has_room_for(entry) {
-                break;
-            }
-            batch.push(entry, outlet, now);
-            entries += 1;
-        }
+        let prefix = if capabilities.prefix_order { batch.rows_max } else { 1 };
+        let entries = batch.push_prefix(lane, endpoint, prefix, outlet, now);
         if entries == 0 {
             outlet.put_back(endpoint, (partition, key));
             break;
         }
         lane.queued = false;
         lane.in_flight = entries;
-        batch.items.push(BatchItem {
-            partition,
-            token: *token,
-            key,
-            entries,
-        });
+        batch.items.push(BatchItem { partition, token: *token, key, entries });
     }
     batch
 }

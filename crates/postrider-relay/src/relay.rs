@@ -114,26 +114,16 @@ impl RelayBuilder {
     /// `Config` for settings that contradict each other; whatever the store says when it is opened.
     pub async fn start(self) -> Result<RelayHandle> {
         self.settings.check()?;
-        let definitions: Vec<Destination> = self
-            .destinations
-            .iter()
-            .map(|(definition, _)| definition.clone())
-            .collect();
-        if let Some(definition) = definitions
-            .iter()
-            .find(|definition| definition.is_unrouted())
-        {
+        let definitions: Vec<Destination> =
+            self.destinations.iter().map(|(definition, _)| definition.clone()).collect();
+        if let Some(definition) = definitions.iter().find(|definition| definition.is_unrouted()) {
             return Err(Error::new(ErrorKind::Config, "start relay")
                 .message(format!("the name `{}` is built in", definition.id)));
         }
         let facts = self.source.open().await?;
         self.source.register(&definitions).await?;
         let owner = RelayId::mint();
-        let alive = if self.presence {
-            Alive::announce(&owner)
-        } else {
-            None
-        };
+        let alive = if self.presence { Alive::announce(&owner) } else { None };
         let presence = alive.as_ref().map(|alive| alive.presence().clone());
         let local = self
             .destinations
@@ -168,13 +158,7 @@ impl RelayBuilder {
             alive,
         };
         let task = tokio::spawn(shell.run());
-        Ok(RelayHandle {
-            owner,
-            stop,
-            nudge,
-            health,
-            task,
-        })
+        Ok(RelayHandle { owner, stop, nudge, health, task })
     }
 }
 
@@ -216,8 +200,7 @@ impl RelayHandle {
     /// Stops gracefully: nothing new is sent; what is under way is answered and saved; the leases
     /// are let go. Bounded by [`Settings::drain`].
     pub fn drain(&self) {
-        self.stop
-            .send_modify(|stop| *stop = (*stop).max(Stop::Drain));
+        self.stop.send_modify(|stop| *stop = (*stop).max(Stop::Drain));
     }
 
     /// Stops at once. What was sent and not saved is sent again by the next owner.

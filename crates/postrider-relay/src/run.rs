@@ -58,8 +58,7 @@ impl Shell {
             let acquired = matches!(input, Input::Answered(_, Answer::Acquired(Ok(_))));
             self.machine.step(self.clock.tick(), input);
             if acquired && let Some(lease) = self.find_dead(&mut proved) {
-                self.machine
-                    .step(self.clock.tick(), Input::ProvedDead(lease));
+                self.machine.step(self.clock.tick(), Input::ProvedDead(lease));
             }
             let commands: Vec<_> = self.machine.take_commands().collect();
             for (ticket, command) in commands {
@@ -73,11 +72,7 @@ impl Shell {
                 self.publish_health();
                 health_at = now + HEALTH_EVERY;
             }
-            let sleep = self
-                .machine
-                .wake_at()
-                .since(self.clock.tick())
-                .max(SLEEP_MIN);
+            let sleep = self.machine.wake_at().since(self.clock.tick()).max(SLEEP_MIN);
             let wake_hint = async {
                 tokio::time::sleep_until(wake_after).await; // waits: to coalesce hints
                 source.wake().await;
@@ -108,11 +103,7 @@ impl Shell {
 
     /// A lease whose holder is proved dead, each proof used once.
     fn find_dead(&self, proved: &mut Option<Lease>) -> Option<Lease> {
-        let dead = self
-            .machine
-            .held_by_others()
-            .iter()
-            .find(|held| presence::is_dead(held))?;
+        let dead = self.machine.held_by_others().iter().find(|held| presence::is_dead(held))?;
         if proved.as_ref() == Some(&dead.lease) {
             return None;
         }
@@ -142,11 +133,7 @@ impl Shell {
         self.publish_health();
         let health = self.machine.health();
         drop(self.alive);
-        Report {
-            ending,
-            health,
-            waiting,
-        }
+        Report { ending, health, waiting }
     }
 
     /// Performs one command, and answers for it whatever happens.
@@ -215,9 +202,9 @@ impl Performer {
                 self.reached(Point::AfterFetch).await;
                 Answer::Fetched(result)
             }
-            Command::Publish {
-                batch, deadline, ..
-            } => Answer::Published(self.publish(&batch, deadline).await),
+            Command::Publish { batch, deadline, .. } => {
+                Answer::Published(self.publish(&batch, deadline).await)
+            }
             Command::Settle(settlement) => {
                 self.reached(Point::BeforeSettle).await;
                 let result = caught("settle", source.settle(&settlement)).await;
@@ -240,9 +227,8 @@ impl Performer {
         let sent = tokio::time::timeout(deadline, caught("publish", broker.publish(batch))).await;
         self.reached(Point::AfterPublish).await;
         sent.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Timeout, "publish").message(format!(
-                "no answer within {deadline:?}; it may have been stored"
-            )))
+            Err(Error::new(ErrorKind::Timeout, "publish")
+                .message(format!("no answer within {deadline:?}; it may have been stored")))
         })
     }
 

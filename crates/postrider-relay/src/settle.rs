@@ -30,11 +30,7 @@ impl Machine {
                         continue;
                     }
                     let parts = collect(owned);
-                    owned.settling = Some(Settling {
-                        retry_at: None,
-                        attempts: 0,
-                        parts,
-                    });
+                    owned.settling = Some(Settling { retry_at: None, attempts: 0, parts });
                 }
             }
             self.send_settlement(partition);
@@ -50,11 +46,7 @@ impl Machine {
         };
         let settlement = Settlement {
             lease: owned.lease.clone(),
-            parts: settling
-                .parts
-                .iter()
-                .map(|(part, _)| part.clone())
-                .collect(),
+            parts: settling.parts.iter().map(|(part, _)| part.clone()).collect(),
         };
         let asked = Asked::Settle(partition, owned.lease.token);
         self.stats.settlements += 1;
@@ -100,10 +92,7 @@ impl Machine {
         }
         settling.attempts = settling.attempts.saturating_add(1);
         let doublings = settling.attempts.min(6);
-        let pause = settings
-            .poll_min
-            .saturating_mul(1 << doublings)
-            .min(settings.heartbeat);
+        let pause = settings.poll_min.saturating_mul(1 << doublings).min(settings.heartbeat);
         settling.retry_at = Some(now + pause);
         owned.settling = Some(settling);
         owned.trouble = Some(error);
@@ -134,9 +123,7 @@ fn wants_settlement(
         let dirty = flow.window.is_dirty();
         let eighth = flow.window.settled() as u64 >= u64::from(settings.window.rows_max / 8).max(1);
         let heavy = flow.window.bytes() >= settings.window.bytes_max / 2;
-        let old = flow
-            .unsaved_since
-            .is_some_and(|since| now >= since + settings.save_after);
+        let old = flow.unsaved_since.is_some_and(|since| now >= since + settings.save_after);
         !flow.part.is_empty() || (dirty && (hurry || eighth || heavy || old))
     })
 }

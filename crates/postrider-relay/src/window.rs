@@ -58,12 +58,7 @@ impl Window {
 
     /// Adds a row behind the others.
     pub(crate) fn push(&mut self, row: RowRef, cursor: Cursor, bytes: u64) -> Ordinal {
-        self.slots.push_back(Slot {
-            row,
-            cursor,
-            bytes,
-            outcome: None,
-        });
+        self.slots.push_back(Slot { row, cursor, bytes, outcome: None });
         self.bytes += bytes;
         Ordinal(self.first + self.slots.len() as u64 - 1)
     }
@@ -75,10 +70,7 @@ impl Window {
 
     /// Records what became of a row. Rows that left the window already keep what they had.
     pub(crate) fn settle(&mut self, ordinal: Ordinal, outcome: Passed) {
-        let index = ordinal
-            .0
-            .checked_sub(self.first)
-            .and_then(|index| usize::try_from(index).ok());
+        let index = ordinal.0.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let Some(slot) = index.and_then(|index| self.slots.get_mut(index)) else {
             return;
         };
@@ -102,11 +94,7 @@ impl Window {
             to = Some(&self.read);
         }
         let to = to.filter(|to| **to != self.saved)?.clone();
-        Some(Advance {
-            from: self.saved.clone(),
-            to,
-            passed,
-        })
+        Some(Advance { from: self.saved.clone(), to, passed })
     }
 
     /// Forgets what a saved move passed.
@@ -155,17 +143,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn row(n: u64) -> RowRef {
-        RowRef {
-            seq: n,
-            id: EventId::from_u128(u128::from(n)),
-        }
+        RowRef { seq: n, id: EventId::from_u128(u128::from(n)) }
     }
 
     fn window(rows: u64) -> (Window, Vec<Ordinal>) {
         let mut window = Window::new(Cursor::number(0));
-        let ordinals = (1..=rows)
-            .map(|n| window.push(row(n), Cursor::number(n), 10))
-            .collect::<Vec<_>>();
+        let ordinals =
+            (1..=rows).map(|n| window.push(row(n), Cursor::number(n), 10)).collect::<Vec<_>>();
         window.read_to(Cursor::number(rows));
         (window, ordinals)
     }

@@ -51,10 +51,7 @@ pub(super) fn collect(files: &[File]) -> BTreeMap<String, Vec<Proof>> {
             }
         }
     }
-    proofs
-        .into_iter()
-        .map(|(id, tests)| (id, tests.into_iter().collect()))
-        .collect()
+    proofs.into_iter().map(|(id, tests)| (id, tests.into_iter().collect())).collect()
 }
 
 /// Comments and attributes that stand directly above a function.
@@ -133,10 +130,7 @@ fn package(files: &[File], path: &str) -> Option<String> {
                 .is_some_and(|folder| !folder.is_empty() && path.starts_with(folder))
         })
         .max_by_key(|file| file.path.len())?;
-    let name = manifest
-        .text
-        .lines()
-        .find_map(|line| line.strip_prefix("name = "))?;
+    let name = manifest.text.lines().find_map(|line| line.strip_prefix("name = "))?;
     Some(name.trim_matches('"').to_owned())
 }
 
@@ -161,9 +155,7 @@ mod tests {
     use super::*;
 
     fn cited(code: &str) -> Vec<String> {
-        collect(&[File::new("a/tests/b.rs", code)])
-            .into_keys()
-            .collect()
+        collect(&[File::new("a/tests/b.rs", code)]).into_keys().collect()
     }
 
     #[test]
@@ -175,18 +167,9 @@ mod tests {
     #[test]
     fn what_is_no_test_or_ignored_proves_nothing() {
         assert_eq!(cited("/// R031\nfn a() {}\n"), [""; 0]);
-        assert_eq!(
-            cited("/// R031\n#[test]\n#[ignore = \"slow\"]\nfn a() {}\n"),
-            [""; 0]
-        );
-        assert_eq!(
-            cited("/// R031\nconst A: u8 = 1;\n#[test]\nfn a() {}\n"),
-            [""; 0]
-        );
-        assert_eq!(
-            cited("/// XR031 R31 R0310 FF1\n#[test]\nfn a() {}\n"),
-            [""; 0]
-        );
+        assert_eq!(cited("/// R031\n#[test]\n#[ignore = \"slow\"]\nfn a() {}\n"), [""; 0]);
+        assert_eq!(cited("/// R031\nconst A: u8 = 1;\n#[test]\nfn a() {}\n"), [""; 0]);
+        assert_eq!(cited("/// XR031 R31 R0310 FF1\n#[test]\nfn a() {}\n"), [""; 0]);
     }
 
     #[test]
@@ -196,19 +179,13 @@ mod tests {
             "/// R010\npub async fn order(s: &S) {\n    // R118: ids out of order.\n}\n",
         );
         let manifest = File::new("stores/a/Cargo.toml", "[package]\nname = \"store-a\"\n");
-        let run = File::new(
-            "stores/a/tests/suite.rs",
-            "postrider_testkit::source_suite!(A);\n",
-        );
+        let run = File::new("stores/a/tests/suite.rs", "postrider_testkit::source_suite!(A);\n");
         let definition = File::new("crates/x/src/lib.rs", "macro_rules! source_suite {}\n");
         let proofs = collect(&[case, manifest, run, definition]);
         let ids: Vec<&String> = proofs.keys().collect();
         assert_eq!(ids, ["R010", "R118"]);
         let suite = proofs["R010"][0].suite.as_ref().expect("a suite");
-        assert_eq!(
-            suite,
-            &("source_suite".to_owned(), vec!["store-a".to_owned()])
-        );
+        assert_eq!(suite, &("source_suite".to_owned(), vec!["store-a".to_owned()]));
     }
 
     #[test]

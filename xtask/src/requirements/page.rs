@@ -23,14 +23,9 @@ pub(super) fn render(
     proofs: &BTreeMap<String, Vec<Proof>>,
     partial: &BTreeMap<String, String>,
 ) -> String {
-    let rows: Vec<&Row> = requirements
-        .iter()
-        .flat_map(|section| &section.rows)
-        .collect();
+    let rows: Vec<&Row> = requirements.iter().flat_map(|section| &section.rows).collect();
     let count = |word: &str| {
-        rows.iter()
-            .filter(|row| state(row, proofs, partial).starts_with(word))
-            .count()
+        rows.iter().filter(|row| state(row, proofs, partial).starts_with(word)).count()
     };
     let mut text = format!(
         "{HEAD}\n{} requirements: {} met, {} partly, {} not yet.\n",
@@ -52,9 +47,7 @@ pub(super) fn render(
 
 /// The line of a page that counts.
 pub(super) fn count_line(page: &str) -> &str {
-    page.lines()
-        .find(|line| line.contains(" requirements: "))
-        .unwrap_or_default()
+    page.lines().find(|line| line.contains(" requirements: ")).unwrap_or_default()
 }
 
 fn table(
@@ -64,16 +57,9 @@ fn table(
     proofs: &BTreeMap<String, Vec<Proof>>,
     partial: &BTreeMap<String, String>,
 ) {
-    text.push_str(&format!(
-        "| # | {title} | State | Tests |\n|---|---|---|---|\n"
-    ));
+    text.push_str(&format!("| # | {title} | State | Tests |\n|---|---|---|---|\n"));
     for row in &section.rows {
-        let tests: Vec<String> = proofs
-            .get(&row.id)
-            .into_iter()
-            .flatten()
-            .map(link)
-            .collect();
+        let tests: Vec<String> = proofs.get(&row.id).into_iter().flatten().map(link).collect();
         text.push_str(&format!(
             "| {} | {} | {} | {} |\n",
             row.id,
@@ -111,19 +97,11 @@ mod tests {
 
     fn page(cited: &[&str], partial: &[(&str, &str)]) -> String {
         let requirements = rows::sections("## A\nR001 one\nR002 two\n", 'R').expect("rows");
-        let proof = Proof {
-            name: "a_test".to_owned(),
-            path: "a/tests/b.rs".to_owned(),
-            suite: None,
-        };
-        let proofs = cited
-            .iter()
-            .map(|id| ((*id).to_owned(), vec![proof.clone()]))
-            .collect();
-        let partial = partial
-            .iter()
-            .map(|(id, missing)| ((*id).to_owned(), (*missing).to_owned()))
-            .collect();
+        let proof =
+            Proof { name: "a_test".to_owned(), path: "a/tests/b.rs".to_owned(), suite: None };
+        let proofs = cited.iter().map(|id| ((*id).to_owned(), vec![proof.clone()])).collect();
+        let partial =
+            partial.iter().map(|(id, missing)| ((*id).to_owned(), (*missing).to_owned())).collect();
         render(&requirements, &[], &proofs, &partial)
     }
 
@@ -132,10 +110,7 @@ mod tests {
         let page = page(&["R001"], &[]);
         assert!(page.contains("| R001 | one | met | [a_test](../a/tests/b.rs) |"));
         assert!(page.contains("| R002 | two | not yet |  |"));
-        assert_eq!(
-            count_line(&page),
-            "2 requirements: 1 met, 0 partly, 1 not yet."
-        );
+        assert_eq!(count_line(&page), "2 requirements: 1 met, 0 partly, 1 not yet.");
     }
 
     #[test]

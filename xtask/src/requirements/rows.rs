@@ -23,21 +23,14 @@ pub(super) fn sections(text: &str, letter: char) -> Result<Vec<Section>, String>
     let mut expected = 1;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         if let Some(title) = line.strip_prefix("## ") {
-            sections.push(Section {
-                title: title.to_owned(),
-                rows: Vec::new(),
-            });
+            sections.push(Section { title: title.to_owned(), rows: Vec::new() });
             continue;
         }
         if line.starts_with('#') {
             continue;
         }
-        let (id, text) = line
-            .split_once(' ')
-            .ok_or_else(|| format!("`{line}` has no text"))?;
-        let number = id
-            .strip_prefix(letter)
-            .and_then(|number| number.parse::<u32>().ok());
+        let (id, text) = line.split_once(' ').ok_or_else(|| format!("`{line}` has no text"))?;
+        let number = id.strip_prefix(letter).and_then(|number| number.parse::<u32>().ok());
         if number != Some(expected) {
             return Err(format!("`{id}` stands where {letter}{expected} should"));
         }
@@ -46,10 +39,7 @@ pub(super) fn sections(text: &str, letter: char) -> Result<Vec<Section>, String>
             sections.push(Section::default());
         }
         let section = sections.last_mut().expect("invariant: there is a section");
-        section.rows.push(Row {
-            id: id.to_owned(),
-            text: text.to_owned(),
-        });
+        section.rows.push(Row { id: id.to_owned(), text: text.to_owned() });
     }
     Ok(sections)
 }
@@ -60,9 +50,7 @@ pub(super) fn partial(text: &str) -> Result<BTreeMap<String, String>, String> {
         .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
         .map(|line| match line.split_once(": ") {
             Some((id, missing)) => Ok((id.trim().to_owned(), missing.trim().to_owned())),
-            None => Err(format!(
-                "xtask/partial.txt: `{line}` says not what is missing"
-            )),
+            None => Err(format!("xtask/partial.txt: `{line}` says not what is missing")),
         })
         .collect()
 }

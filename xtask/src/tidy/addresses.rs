@@ -50,9 +50,8 @@ fn in_lock(line: &str) -> Option<&'static str> {
 fn in_manifest(line: &str) -> Option<&'static str> {
     let line = line.split('#').next().unwrap_or(line).trim();
     let key = line.split(['=', '.', ' ']).next().unwrap_or(line);
-    let registry = ["registry", "registries", "[source", "index ="]
-        .iter()
-        .any(|word| line.contains(word));
+    let registry =
+        ["registry", "registries", "[source", "index ="].iter().any(|word| line.contains(word));
     if registry {
         return Some("a package registry");
     }
@@ -71,35 +70,20 @@ mod tests {
     fn a_machines_path_is_flagged() {
         assert_eq!(found("docs/a.md", "see /home/ann/notes"), 1);
         assert_eq!(found("a/src/b.rs", "open(\"/root/x\")"), 1);
-        assert_eq!(
-            found(
-                "docs/a.md",
-                "see target/work/x and https://example.com/home/x"
-            ),
-            0
-        );
+        assert_eq!(found("docs/a.md", "see target/work/x and https://example.com/home/x"), 0);
     }
 
     #[test]
     fn a_foreign_source_in_the_lock_file_is_flagged() {
         let foreign = "source = \"registry+https://mirror.example/index\"\n";
         assert_eq!(found("Cargo.lock", foreign), 1);
-        assert_eq!(
-            found("Cargo.lock", &format!("source = \"{DEFAULT_REGISTRY}\"\n")),
-            0
-        );
+        assert_eq!(found("Cargo.lock", &format!("source = \"{DEFAULT_REGISTRY}\"\n")), 0);
     }
 
     #[test]
     fn a_registry_or_address_in_a_manifest_is_flagged() {
-        assert_eq!(
-            found("a/Cargo.toml", "x = { git = \"https://example.com/x\" }"),
-            1
-        );
+        assert_eq!(found("a/Cargo.toml", "x = { git = \"https://example.com/x\" }"), 1);
         assert_eq!(found(".cargo/config.toml", "[registries.mine]"), 1);
-        assert_eq!(
-            found("Cargo.toml", "repository = \"https://example.com/x\""),
-            0
-        );
+        assert_eq!(found("Cargo.toml", "repository = \"https://example.com/x\""), 0);
     }
 }

@@ -77,13 +77,7 @@ impl Role {
             Self::History | Self::Engine | Self::Adapter => &[Self::Core],
             Self::TestKit => &[Self::Core, Self::History],
             Self::Facade => &[Self::Core, Self::Engine, Self::Adapter],
-            Self::App => &[
-                Self::Core,
-                Self::History,
-                Self::Engine,
-                Self::Facade,
-                Self::Adapter,
-            ],
+            Self::App => &[Self::Core, Self::History, Self::Engine, Self::Facade, Self::Adapter],
             Self::Proof => &[
                 Self::Core,
                 Self::History,
@@ -109,13 +103,7 @@ impl Role {
 
 /// Asks cargo and judges.
 pub(super) fn examine(root: &Path) -> Result<Vec<Finding>, String> {
-    let arguments = [
-        "metadata",
-        "--format-version",
-        "1",
-        "--no-deps",
-        "--offline",
-    ];
+    let arguments = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
     let output = step::cargo(root, &arguments)
         .output()
         .map_err(|error| format!("cargo metadata did not start: {error}"))?;
@@ -158,10 +146,8 @@ fn judge(metadata: &Metadata) -> Vec<Finding> {
                 role.needs().contains(target) || (test && role.tests_need().contains(target));
             if !allowed {
                 let kind = if test { " (dev)" } else { "" };
-                let message = format!(
-                    "{} may not depend on {}{kind}",
-                    package.name, dependency.name
-                );
+                let message =
+                    format!("{} may not depend on {}{kind}", package.name, dependency.name);
                 findings.push(Finding::whole(&manifest, RULE, message));
             }
         }
@@ -171,13 +157,8 @@ fn judge(metadata: &Metadata) -> Vec<Finding> {
 
 fn folder(package: &Package, root: &str) -> String {
     let manifest = package.manifest_path.replace('\\', "/");
-    let inside = manifest
-        .strip_prefix(&root.replace('\\', "/"))
-        .unwrap_or(&manifest);
-    inside
-        .trim_matches('/')
-        .trim_end_matches("/Cargo.toml")
-        .to_owned()
+    let inside = manifest.strip_prefix(&root.replace('\\', "/")).unwrap_or(&manifest);
+    inside.trim_matches('/').trim_end_matches("/Cargo.toml").to_owned()
 }
 
 #[cfg(test)]
@@ -191,18 +172,12 @@ mod tests {
             manifest_path: format!("/w/{folder}/Cargo.toml"),
             dependencies,
         };
-        let dependency = Dependency {
-            name: to.1.to_owned(),
-            kind: kind.map(str::to_owned),
-        };
+        let dependency = Dependency { name: to.1.to_owned(), kind: kind.map(str::to_owned) };
         let metadata = Metadata {
             packages: vec![package(from, vec![dependency]), package(to, vec![])],
             workspace_root: "/w".to_owned(),
         };
-        judge(&metadata)
-            .into_iter()
-            .map(|finding| finding.message)
-            .collect()
+        judge(&metadata).into_iter().map(|finding| finding.message).collect()
     }
 
     const CORE: (&str, &str) = ("crates/postrider-core", "postrider-core");

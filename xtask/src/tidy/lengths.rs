@@ -37,11 +37,7 @@ pub(super) fn measure(files: &[File]) -> Lengths {
 
 /// The aim for an entry.
 pub(super) fn aim(key: &str) -> usize {
-    if key.contains("::") {
-        FUNCTION_AIM
-    } else {
-        FILE_AIM
-    }
+    if key.contains("::") { FUNCTION_AIM } else { FILE_AIM }
 }
 
 /// The hard limit for an entry; functions have none beside the ratchet.

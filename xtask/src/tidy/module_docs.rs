@@ -6,14 +6,7 @@ use crate::tree::File;
 pub(super) fn examine(file: &File) -> Vec<Finding> {
     let undocumented = file.lexed.is_some() && !file.text.trim_start().starts_with("//!");
     undocumented
-        .then(|| {
-            Finding::at(
-                file,
-                0,
-                "module-docs",
-                "the file does not begin with `//!` docs",
-            )
-        })
+        .then(|| Finding::at(file, 0, "module-docs", "the file does not begin with `//!` docs"))
         .into_iter()
         .collect()
 }

@@ -7,28 +7,11 @@ use super::Finding;
 use crate::tree::File;
 
 const RULE: &str = "name";
-const BANNED: [&str; 8] = [
-    "util",
-    "utils",
-    "utility",
-    "utilities",
-    "common",
-    "manager",
-    "helper",
-    "helpers",
-];
+const BANNED: [&str; 8] =
+    ["util", "utils", "utility", "utilities", "common", "manager", "helper", "helpers"];
 /// Words after which code gives a name.
-const DEFINING: [&str; 9] = [
-    "fn",
-    "struct",
-    "enum",
-    "trait",
-    "mod",
-    "type",
-    "const",
-    "static",
-    "macro_rules",
-];
+const DEFINING: [&str; 9] =
+    ["fn", "struct", "enum", "trait", "mod", "type", "const", "static", "macro_rules"];
 
 pub(super) fn examine(file: &File) -> Vec<Finding> {
     let Some(lexed) = &file.lexed else {
@@ -64,11 +47,7 @@ fn defined(code: &str) -> Vec<&str> {
         .split(|c: char| !c.is_alphanumeric() && c != '_')
         .filter(|word| !word.is_empty())
         .collect();
-    words
-        .windows(2)
-        .filter(|pair| DEFINING.contains(&pair[0]))
-        .map(|pair| pair[1])
-        .collect()
+    words.windows(2).filter(|pair| DEFINING.contains(&pair[0])).map(|pair| pair[1]).collect()
 }
 
 /// The first banned word of a snake-case or camel-case name.
@@ -84,14 +63,8 @@ fn banned(name: &str) -> Option<String> {
         }
     }
     // A name in capitals falls into letters; its parts are what stands between underscores.
-    words.extend(
-        name.to_lowercase()
-            .split(['_', '-', '.'])
-            .map(str::to_owned),
-    );
-    words
-        .into_iter()
-        .find(|word| BANNED.contains(&word.as_str()))
+    words.extend(name.to_lowercase().split(['_', '-', '.']).map(str::to_owned));
+    words.into_iter().find(|word| BANNED.contains(&word.as_str()))
 }
 
 #[cfg(test)]
@@ -114,10 +87,7 @@ mod tests {
 
     #[test]
     fn unfinished_code_is_flagged() {
-        let file = File::new(
-            "a/src/lease.rs",
-            "fn a() { todo!() }\n// todo! in a comment\n",
-        );
+        let file = File::new("a/src/lease.rs", "fn a() { todo!() }\n// todo! in a comment\n");
         assert_eq!(examine(&file).len(), 1);
     }
 }

@@ -54,11 +54,7 @@ fn words(text: &str) -> Vec<Word> {
             for part in piece.split(['-', '/', '_']) {
                 let bare = part.trim_matches(|c: char| !c.is_alphanumeric());
                 if !bare.is_empty() {
-                    words.push(Word {
-                        text: bare.to_lowercase(),
-                        line,
-                        sentence,
-                    });
+                    words.push(Word { text: bare.to_lowercase(), line, sentence });
                 }
             }
             let end = piece.trim_end_matches(['"', '\'', '`', ')', '*']);
@@ -82,20 +78,14 @@ mod tests {
     #[test]
     fn a_claim_is_flagged_even_across_lines() {
         assert_eq!(found("Postrider gives exactly-once delivery."), 1);
-        assert_eq!(
-            found("/// It is not slow. It has Exactly-once\n/// delivery to all.\n"),
-            1
-        );
+        assert_eq!(found("/// It is not slow. It has Exactly-once\n/// delivery to all.\n"), 1);
         assert_eq!(found("not this\n\nexactly once delivery"), 1);
     }
 
     #[test]
     fn a_denial_is_allowed() {
         assert_eq!(found("We never say \"exactly-once delivery\"."), 0);
-        assert_eq!(
-            found("Exactly-once delivery is\nnot what anyone can keep."),
-            0
-        );
+        assert_eq!(found("Exactly-once delivery is\nnot what anyone can keep."), 0);
         assert_eq!(found("delivery exactly once in a while"), 0);
     }
 }

@@ -82,9 +82,7 @@ pub(super) fn changes(recorded: &Lengths, measured: &Lengths) -> Vec<String> {
         match recorded.get(key) {
             None => lines.push(format!("recorded {key}: {now}")),
             Some(before) if now > before => {
-                lines.push(format!(
-                    "RAISED {key}: {before} to {now}; say why in the commit"
-                ));
+                lines.push(format!("RAISED {key}: {before} to {now}; say why in the commit"));
             }
             Some(before) if now < before => lines.push(format!("lowered {key}: {before} to {now}")),
             Some(_) => {}
@@ -101,20 +99,13 @@ mod tests {
     use super::*;
 
     fn lengths(entries: &[(&str, usize)]) -> Lengths {
-        entries
-            .iter()
-            .map(|(key, lines)| ((*key).to_owned(), *lines))
-            .collect()
+        entries.iter().map(|(key, lines)| ((*key).to_owned(), *lines)).collect()
     }
 
     #[test]
     fn growth_is_flagged_and_standing_still_is_not() {
         let recorded = lengths(&[("a/src/b.rs", 500), ("a/src/c.rs::d", 80)]);
-        let grown = lengths(&[
-            ("a/src/b.rs", 501),
-            ("a/src/c.rs::d", 81),
-            ("a/src/e.rs", 401),
-        ]);
+        let grown = lengths(&[("a/src/b.rs", 501), ("a/src/c.rs::d", 81), ("a/src/e.rs", 401)]);
         assert_eq!(compare(&recorded, &grown).0.len(), 3);
         assert_eq!(compare(&recorded, &recorded), (vec![], vec![]));
     }

@@ -40,9 +40,7 @@ fn sleeps(code: &str) -> bool {
 
 fn excused(lexed: &Lexed, index: usize) -> bool {
     let reason = |comment: &str| {
-        comment
-            .split_once("waits:")
-            .is_some_and(|(_, reason)| !reason.trim().is_empty())
+        comment.split_once("waits:").is_some_and(|(_, reason)| !reason.trim().is_empty())
     };
     if reason(&lexed.lines[index].comment) {
         return true;
@@ -72,10 +70,7 @@ mod tests {
 
     #[test]
     fn a_reason_on_the_line_or_above_excuses_it() {
-        assert_eq!(
-            found("thread::sleep(s); // waits: the pause is what is tested"),
-            0
-        );
+        assert_eq!(found("thread::sleep(s); // waits: the pause is what is tested"), 0);
         assert_eq!(
             found("// waits: SQLite gives no signal\n// when a lock is free.\nthread::sleep(s);"),
             0
@@ -84,13 +79,7 @@ mod tests {
 
     #[test]
     fn a_clocks_own_method_is_no_sleep() {
-        assert_eq!(
-            found("clock.sleep(second).await; asleep(x); fn sleep(d: Duration) {}"),
-            0
-        );
-        assert_eq!(
-            found("let text = \"thread::sleep(second)\"; // thread::sleep(x)"),
-            0
-        );
+        assert_eq!(found("clock.sleep(second).await; asleep(x); fn sleep(d: Duration) {}"), 0);
+        assert_eq!(found("let text = \"thread::sleep(second)\"; // thread::sleep(x)"), 0);
     }
 }

@@ -30,11 +30,7 @@ pub(super) fn examine(file: &File) -> Vec<Finding> {
 /// failed" or "create the folder" apart. Pragmas and the border of a transaction are no operations.
 fn is_statement(text: &str) -> bool {
     // Escapes stand in the literal as they are written; to a database they are white space.
-    let lower = text
-        .to_lowercase()
-        .replace("\\n", " ")
-        .replace("\\t", " ")
-        .replace('\\', " ");
+    let lower = text.to_lowercase().replace("\\n", " ").replace("\\t", " ").replace('\\', " ");
     let mut words = lower.split_whitespace();
     let (first, second) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
     match first {
@@ -43,17 +39,10 @@ fn is_statement(text: &str) -> bool {
         "delete" => second == "from",
         "update" => lower.contains(" set ") || lower.contains("\nset ") || second == "or",
         "with" => lower.contains("select "),
-        "create" | "drop" | "alter" => [
-            "table",
-            "index",
-            "unique",
-            "view",
-            "trigger",
-            "temp",
-            "temporary",
-            "virtual",
-        ]
-        .contains(&second),
+        "create" | "drop" | "alter" => {
+            ["table", "index", "unique", "view", "trigger", "temp", "temporary", "virtual"]
+                .contains(&second)
+        }
         _ => false,
     }
 }
@@ -81,16 +70,10 @@ mod tests {
         let code = "x(\"update failed\"); x(\"create the file\"); x(\"pragma user_version\"); x(\"begin immediate\")";
         assert_eq!(found(path, code), 0);
         assert_eq!(
-            found(
-                path,
-                "#[cfg(test)]\nmod tests {\n    const A: &str = \"select 1\";\n}\n"
-            ),
+            found(path, "#[cfg(test)]\nmod tests {\n    const A: &str = \"select 1\";\n}\n"),
             0
         );
         assert_eq!(found("stores/sqlite/tests/a.rs", "x(\"select 1\")"), 0);
-        assert_eq!(
-            found("crates/postrider-relay/src/a.rs", "x(\"select 1\")"),
-            0
-        );
+        assert_eq!(found("crates/postrider-relay/src/a.rs", "x(\"select 1\")"), 0);
     }
 }

@@ -1,0 +1,185 @@
+//! Take: where each event goes that is read from the outbox, or comes back out of `waiting`.
+//!
+//! Keeps INV-3: what follows an event that waits goes behind it, and what comes out of `waiting` never
+//! passes what is under way of its key.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use postrider_core::source::{FetchedRow, Malformed};
+use postrider_core::waiting::{Passed, Placement, Reason, WaitingRow};
+use postrider_core::{Event, Payload, Tick};
+
+use crate::flow::{Flow, Routed, attempted, holds_key};
+use crate::lane::{Entry, Origin};
+use crate::outlet::Outlet;
+use crate::settings::Settings;
+use crate::window::Ordinal;
+
+impl Flow {
+    /// Takes a fetched row: into a lane, behind its key in `waiting`, or past it.
+    pub(crate) fn take(
+        &mut self,
+        row: &FetchedRow,
+        outlet: &mut Outlet,
+        routed: &dyn Routed,
+        settings: &Settings,
+        now: Tick,
+    ) {
+        let ordinal = self.window.push(row.row, row.cursor.clone(), row.bytes);
+        if self.ahead.remove(&row.row.seq) {
+            self.window.settle(ordinal, Passed::Waiting);
+            return;
+        }
+        let event = match &row.event {
+            Ok(event) => event,
+            Err(malformed) => return self.take_malformed(ordinal, row, malformed, outlet, now),
+        };
+        if outlet.definition.is_unrouted() {
+            return self.take_unrouted(ordinal, row, event, routed, now);
+        }
+        let Some(route) = outlet.route_of(event) else {
+            return self.window.settle(ordinal, Passed::OtherRoute);
+        };
+        if outlet.definition.routes[route].drop {
+            return self.window.settle(ordinal, Passed::Dropped);
+        }
+        if self.waits(row.key_hash) {
+            return self.wait(ordinal, row, Some(event), Placement::Behind(Reason::Behind), now);
+        }
+        if event.payload == Payload::Erased {
+            return self.window.settle(ordinal, Passed::Erased);
+        }
+        if let Err(error) = outlet.definition.limits.check_size(event) {
+            let attempted = attempted(0, Reason::TooLarge, error.to_string());
+            let holds_key = holds_key(outlet.definition.routes[route].dead_key);
+            let placement = Placement::Dead { attempted, holds_key };
+            return self.wait(ordinal, row, Some(event), placement, now);
+        }
+        self.enter_lane(ordinal, row, event, route, outlet, settings, now);
+    }
+
+    /// Puts a row at the end of its key's lane, unless its endpoint is down or its key is hot.
+    #[expect(clippy::too_many_arguments, reason = "a step of `take`, which has them all")]
+    fn enter_lane(
+        &mut self,
+        ordinal: Ordinal,
+        row: &FetchedRow,
+        event: &Arc<Event>,
+        route: usize,
+        outlet: &mut Outlet,
+        settings: &Settings,
+        now: Tick,
+    ) {
+        let endpoint = outlet.endpoint_of(route, event);
+        if outlet.is_down_alone(endpoint, settings) {
+            let attempted = attempted(0, Reason::EndpointDown, String::new());
+            let placement = Placement::Retry { delay: outlet.pause_left(endpoint, now), attempted };
+            return self.wait(ordinal, row, Some(event), placement, now);
+        }
+        let lane = self.lanes.entry(row.key_hash).or_default();
+        if lane.len() as u64 >= u64::from(settings.window.rows_max / 4).max(1) {
+            // A hot key must not fill the window: the rest of it waits in the store.
+            return self.wait(ordinal, row, Some(event), Placement::Behind(Reason::Behind), now);
+        }
+        let entry = Entry {
+            event: Arc::clone(event),
+            row: row.row,
+            origin: Origin::Stream(ordinal),
+            endpoint,
+            route: u16::try_from(route).unwrap_or(u16::MAX),
+            bytes: row.bytes,
+            tried: None,
+        };
+        lane.push(entry);
+        if !lane.queued && lane.in_flight == 0 {
+            lane.queued = true;
+            outlet.ready(endpoint, (self.partition, row.key_hash));
+        }
+    }
+
+    /// A row that is no event is a dead letter of every destination that might have been its own:
+    /// which one it was, nobody can say, and its key must not be overtaken.
+    fn take_malformed(
+        &mut self,
+        ordinal: Ordinal,
+        row: &FetchedRow,
+        malformed: &Malformed,
+        outlet: &Outlet,
+        now: Tick,
+    ) {
+        if outlet.definition.is_unrouted() {
+            return self.window.settle(ordinal, Passed::OtherRoute);
+        }
+        let attempted = attempted(0, malformed.reason, malformed.detail.clone());
+        self.wait(ordinal, row, None, Placement::Dead { attempted, holds_key: true }, now);
+    }
+
+    fn take_unrouted(
+        &mut self,
+        ordinal: Ordinal,
+        row: &FetchedRow,
+        event: &Arc<Event>,
+        routed: &dyn Routed,
+        now: Tick,
+    ) {
+        if routed.is_routed(event) {
+            return self.window.settle(ordinal, Passed::OtherRoute);
+        }
+        let detail = format!("no route matches the type `{}`", event.event_type.escape_debug());
+        let attempted = attempted(0, Reason::NoRoute, detail);
+        let placement = Placement::Dead { attempted, holds_key: false };
+        self.wait(ordinal, row, Some(event), placement, now);
+    }
+
+    /// Lets a row of the window wait in the store, with the next settlement.
+    fn wait(
+        &mut self,
+        ordinal: Ordinal,
+        row: &FetchedRow,
+        event: Option<&Arc<Event>>,
+        placement: Placement,
+        now: Tick,
+    ) {
+        self.enter_waiting(ordinal, row.row, row.key_hash, event.cloned(), placement, now);
+    }
+
+    /// Takes events out of `waiting` into their lanes. A key with events under way is left for
+    /// later: whatever is under way of it comes first. Says whether it took any.
+    pub(crate) fn take_due(&mut self, rows: Vec<WaitingRow>, outlet: &mut Outlet) -> bool {
+        let mut ours = BTreeSet::new();
+        let mut refused = BTreeSet::new();
+        for row in rows {
+            let key = row.key_hash;
+            let busy = self.engaged.contains(&key) || self.lanes.contains_key(&key);
+            if refused.contains(&key) || (busy && !ours.contains(&key)) {
+                continue;
+            }
+            let Some(route) = outlet.route_of(&row.event) else {
+                // Its route is gone: a changed definition. It stays, and a person sees it there.
+                refused.insert(key);
+                continue;
+            };
+            let endpoint = outlet.endpoint_of(route, &row.event);
+            let tried = self.tried.get(&row.row.seq).copied();
+            let entry = Entry {
+                bytes: row.event.size_bytes(),
+                event: row.event,
+                row: row.row,
+                origin: Origin::Waiting { attempts: row.attempts, late: row.late },
+                endpoint,
+                route: u16::try_from(route).unwrap_or(u16::MAX),
+                tried,
+            };
+            ours.insert(key);
+            self.engaged.insert(key);
+            let lane = self.lanes.entry(key).or_default();
+            lane.push(entry);
+            if !lane.queued && lane.in_flight == 0 {
+                lane.queued = true;
+                outlet.ready(endpoint, (self.partition, key));
+            }
+        }
+        !ours.is_empty()
+    }
+}
