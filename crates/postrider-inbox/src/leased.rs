@@ -1,0 +1,246 @@
+//! Effects outside the database, once: claim, heartbeat, steps, complete.
+//!
+//! Invariants: the handler runs only under a claim; a result is recorded only under the claim's
+//! token; a handler whose lease may have run out is told to stop before that moment, by the owner's
+//! own clock.
+
+mod claimed;
+mod context;
+mod heartbeat;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use postrider_core::inbox::Receiver;
+use postrider_core::{
+    BoxFuture, Claim, ClaimRequest, Clock, Code, Delivery, ErrorKind, Event, Fault, HandlerName,
+    InboxStore, PayloadCodec, Result, codec, inbox::Verdict,
+};
+
+pub use context::{Context, RESULT_BYTES_MAX};
+
+use crate::clock::BootClock;
+use crate::options::config;
+
+/// How long a claim lasts without a heartbeat, by default. It bounds how long a message of a crashed
+/// worker waits, and how long a worker may be cut off from the store before it must stop: 30 s is
+/// beyond a store's failover and a garbage-collected neighbour's pause, and well below what people
+/// notice. A slow handler needs no longer lease; the heartbeat prolongs it.
+pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// The shortest lease: below, heartbeats at a third of it would race the network.
+const LEASE_MIN: Duration = Duration::from_millis(30);
+
+/// How a handler ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done, with what is to be answered to whoever asks again.
+    Ack(Bytes),
+    /// Not done: try again, after the delay if one is wished, and count it.
+    RetryAfter {
+        /// The wish; obeyed up to the longest delay of the retry policy.
+        after: Option<Duration>,
+        /// Why. Never a secret.
+        reason: String,
+    },
+    /// It will never succeed: to the dead letters. The reason is never a secret.
+    Reject(String),
+}
+
+impl Outcome {
+    /// Done, with nothing to answer.
+    pub fn done() -> Outcome {
+        Outcome::Ack(Bytes::new())
+    }
+
+    /// Try again by the retry policy.
+    pub fn retry(reason: impl Into<String>) -> Outcome {
+        Outcome::RetryAfter { after: None, reason: reason.into() }
+    }
+}
+
+/// Acts on an event under a claim. Any `async` function of an event and a [`Context`] is one.
+pub trait LeasedHandler: Send + Sync {
+    /// Acts on an event. May run again for the same event after a failure or a takeover: effects go
+    /// into [`Context::step`], which resumes instead of repeating.
+    ///
+    /// # Errors
+    /// Count as [`Outcome::RetryAfter`], except what [`Context::step`] says about the store or the
+    /// lease: pass that on.
+    fn act(&self, event: Arc<Event>, context: Context) -> BoxFuture<'_, Result<Outcome>>;
+}
+
+impl<F, R> LeasedHandler for F
+where
+    F: Fn(Arc<Event>, Context) -> R + Send + Sync,
+    R: Future<Output = Result<Outcome>> + Send + 'static,
+{
+    fn act(&self, event: Arc<Event>, context: Context) -> BoxFuture<'_, Result<Outcome>> {
+        Box::pin(self(event, context))
+    }
+}
+
+/// What became of one try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Performed {
+    /// Done now, with this result.
+    Now(Bytes),
+    /// Done before, with the result stored then.
+    Before(Bytes),
+    /// Somebody else is at it, for so long at most.
+    Busy(Duration),
+    /// The id came before with another payload; the handler was not called.
+    Mismatch,
+    /// It failed; try again.
+    Retry {
+        /// The handler's wish.
+        after: Option<Duration>,
+        /// What failed.
+        fault: Fault,
+    },
+    /// It will never succeed.
+    Rejected(Fault),
+}
+
+/// A handler behind a leased inbox: the [`Receiver`] for effects outside the database.
+pub struct Leased {
+    name: HandlerName,
+    store: Arc<dyn InboxStore>,
+    handler: Arc<dyn LeasedHandler>,
+    codecs: Vec<Arc<dyn PayloadCodec>>,
+    lease: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+/// A [`Leased`] that is not complete yet.
+#[must_use = "it does nothing until it is built"]
+pub struct LeasedBuilder(Leased);
+
+impl Leased {
+    /// A handler by name, on a store. The name is part of the deduplication key: another name acts
+    /// on everything again.
+    pub fn builder(
+        name: HandlerName,
+        store: Arc<dyn InboxStore>,
+        handler: impl LeasedHandler + 'static,
+    ) -> LeasedBuilder {
+        LeasedBuilder(Leased {
+            name,
+            store,
+            handler: Arc::new(handler),
+            codecs: Vec::new(),
+            lease: LEASE_DEFAULT,
+            clock: Arc::new(BootClock),
+        })
+    }
+
+    /// Acts on an event once, or says what became of it before.
+    ///
+    /// # Errors
+    /// What kept the store from answering. The effect may have happened; the next try resumes from
+    /// the stored steps.
+    pub async fn perform(&self, event: &Event) -> Result<Performed> {
+        let request = ClaimRequest::new(event, &self.name, self.lease)?;
+        let sent = self.clock.tick();
+        match heartbeat::in_time("claim", self.lease, self.store.claim(&request)).await? {
+            Claim::Claimed(lease) => self.act(event, lease, sent).await,
+            Claim::Leased { remaining } => Ok(Performed::Busy(remaining)),
+            Claim::Processed { result } => Ok(Performed::Before(result)),
+            Claim::Mismatch => Ok(Performed::Mismatch),
+        }
+    }
+
+    /// The event as the handler sees it: with its payload decoded.
+    fn decoded(&self, event: &Event) -> Result<Arc<Event>> {
+        let codecs: Vec<&dyn PayloadCodec> = self.codecs.iter().map(AsRef::as_ref).collect();
+        let payload = codec::decode(event, &codecs)?;
+        let mut event = event.clone();
+        event.payload = payload;
+        event.encoding = None;
+        Ok(Arc::new(event))
+    }
+}
+
+impl Receiver for Leased {
+    fn handler(&self) -> &HandlerName {
+        &self.name
+    }
+
+    fn receive<'a>(
+        &'a self,
+        event: &'a Arc<Event>,
+        _delivery: &'a Delivery,
+    ) -> BoxFuture<'a, Result<Verdict>> {
+        Box::pin(async move {
+            Ok(match self.perform(event).await? {
+                Performed::Now(_) => Verdict::Done,
+                Performed::Before(_) => Verdict::Duplicate,
+                Performed::Busy(retry_in) => Verdict::Busy { retry_in },
+                Performed::Mismatch => Verdict::Reject(mismatch(event)),
+                Performed::Retry { after, fault } => Verdict::Retry { after, fault },
+                Performed::Rejected(fault) => Verdict::Reject(fault),
+            })
+        })
+    }
+}
+
+fn mismatch(event: &Event) -> Fault {
+    let code = Code::PayloadMismatch;
+    Fault::new(
+        ErrorKind::Conflict,
+        format!(
+            "{code}: event {} of {} came before with another payload. {}",
+            event.id,
+            event.source.escape_debug(),
+            code.advice()
+        ),
+    )
+}
+
+impl LeasedBuilder {
+    /// Sets how long a claim lasts without a heartbeat; [`LEASE_DEFAULT`] by default.
+    pub fn lease(mut self, lease: Duration) -> LeasedBuilder {
+        self.0.lease = lease;
+        self
+    }
+
+    /// Adds a codec that decodes payloads before the handler sees them.
+    pub fn codec(mut self, codec: Arc<dyn PayloadCodec>) -> LeasedBuilder {
+        self.0.codecs.push(codec);
+        self
+    }
+
+    /// Sets the clock that decides when to stop; [`BootClock`] is the default.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> LeasedBuilder {
+        self.0.clock = clock;
+        self
+    }
+
+    /// Checks and builds it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if the lease is too short to be prolonged in time.
+    pub fn build(self) -> Result<Leased> {
+        if self.0.lease < LEASE_MIN {
+            return Err(config(format!("the lease must be at least {LEASE_MIN:?}")));
+        }
+        Ok(self.0)
+    }
+}
+
+impl fmt::Debug for Leased {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leased")
+            .field("name", &self.name)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LeasedBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,153 @@
+//! From a granted claim to its end: run the handler, then complete or release.
+//!
+//! Invariant: however this ends, by return, panic, or being dropped, the heartbeat ends with it, and
+//! a claim that is not completed is let go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use postrider_core::{ClaimLease, Error, ErrorKind, Event, Fault, Result, RetryClass, Tick};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use crate::leased::context::{Context, check_size};
+use crate::leased::heartbeat::{Standing, beat, in_time};
+use crate::leased::{Leased, Outcome, Performed};
+use crate::signal::current;
+
+/// How long letting go may take; what is not let go expires by itself.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Leased {
+    /// Runs the handler under a claim that was asked for at `sent`.
+    pub(super) async fn act(
+        &self,
+        event: &Event,
+        lease: ClaimLease,
+        sent: Tick,
+    ) -> Result<Performed> {
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        let standing = Arc::new(Standing::new(lease, store, clock, self.lease, sent));
+        let mut hold = Hold {
+            heartbeat: tokio::spawn(beat(Arc::clone(&standing))).abort_handle(),
+            standing: Arc::clone(&standing),
+            lets_go: true,
+        };
+        let event = match self.decoded(event) {
+            Ok(event) => event,
+            Err(error) => {
+                hold.let_go().await;
+                return Ok(undecodable(&error));
+            }
+        };
+        let context = Context { standing: Arc::clone(&standing), stop: current() };
+        let ended = tokio::select! {
+            ended = self.handler.act(event, context) => ended,
+            () = overstayed(&standing) => Err(lease_lost()),
+        };
+        match ended {
+            Ok(Outcome::Ack(result)) => complete(&mut hold, result).await,
+            Ok(Outcome::RetryAfter { after, reason }) => {
+                hold.let_go().await;
+                let fault = Fault::new(ErrorKind::Unavailable, reason);
+                Ok(Performed::Retry { after, fault })
+            }
+            Ok(Outcome::Reject(reason)) => {
+                hold.let_go().await;
+                let fault = Fault::new(ErrorKind::Rejected, reason);
+                Ok(Performed::Rejected(fault))
+            }
+            Err(error) => {
+                hold.let_go().await;
+                failed(&standing, error)
+            }
+        }
+    }
+}
+
+/// Records the result. What is refused as stale was not done by this worker.
+async fn complete(hold: &mut Hold, result: Bytes) -> Result<Performed> {
+    if let Err(error) = check_size("complete", result.len()) {
+        hold.let_go().await;
+        return Ok(retry(&error));
+    }
+    // From here on the row may be completed even if the answer is lost, so it is not let go.
+    hold.lets_go = false;
+    let standing = Arc::clone(&hold.standing);
+    let (store, lease) = (&standing.store, &standing.lease);
+    match standing.ask("complete", || store.complete(lease, &result)).await {
+        Ok(()) => Ok(Performed::Now(result)),
+        Err(error) if error.kind() == ErrorKind::Fenced => Ok(retry(&error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// A handler's error: the store's own is passed on uncounted, everything else counts.
+fn failed(standing: &Standing, error: Error) -> Result<Performed> {
+    if error.kind() != ErrorKind::Fenced && standing.store_failed() {
+        return Err(error);
+    }
+    Ok(retry(&error))
+}
+
+fn retry(error: &Error) -> Performed {
+    Performed::Retry { after: None, fault: Fault::new(error.kind(), error.to_string()) }
+}
+
+/// A payload that cannot be decoded for ever is dead; a codec that is missing may come with the next
+/// deployment.
+fn undecodable(error: &Error) -> Performed {
+    if error.retry_class() == RetryClass::Permanent {
+        return Performed::Rejected(Fault::new(error.kind(), error.to_string()));
+    }
+    retry(error)
+}
+
+/// Returns when a handler that lost its lease did not stop within a third of it.
+async fn overstayed(standing: &Standing) {
+    standing.lost.listener().given().await;
+    tokio::time::sleep(standing.third()).await;
+}
+
+fn lease_lost() -> Error {
+    Error::new(ErrorKind::Fenced, "act")
+        .message("the lease was lost, and the handler did not stop when it was told")
+}
+
+/// The claim in hand.
+struct Hold {
+    standing: Arc<Standing>,
+    heartbeat: AbortHandle,
+    lets_go: bool,
+}
+
+impl Hold {
+    /// Lets the claim go, so that the next try need not wait for it to expire.
+    async fn let_go(&mut self) {
+        self.heartbeat.abort();
+        self.lets_go = false;
+        release(&self.standing).await;
+    }
+}
+
+async fn release(standing: &Standing) {
+    let call = standing.store.release(&standing.lease);
+    if let Err(error) = in_time("release", RELEASE_TIMEOUT, call).await {
+        tracing::debug!(%error, "the claim was not let go; it expires");
+    }
+}
+
+impl Drop for Hold {
+    /// The handler panicked, or was dropped by the engine.
+    fn drop(&mut self) {
+        self.heartbeat.abort();
+        if !self.lets_go {
+            return;
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            let standing = Arc::clone(&self.standing);
+            runtime.spawn(async move { release(&standing).await });
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! How a delivery leaves the machine: by its handler's answer, or given back.
+//!
+//! Invariant: each leaves by exactly one settlement, and what stands behind a message that goes away
+//! goes with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::{ErrorKind, Fault, KeyHash, Tick, inbox::Verdict};
+
+use super::{AWAY_GRACE_MAX, Machine};
+use crate::command::{Answer, Blame, Command, DeliveryNo, blame};
+use crate::held::{Held, Stage, Why};
+use crate::lane::Leave;
+use crate::settle::{Reason, Settlement, settle};
+
+impl Machine {
+    /// A handler ended.
+    pub(super) fn conclude(&mut self, now: Tick, no: DeliveryNo, answer: Answer) {
+        if self.held.get(&no).is_some_and(Held::in_work) {
+            self.learn(now, no, &answer);
+            self.end_work(now, no, answer);
+        }
+    }
+
+    /// Settles what was in work by its answer.
+    fn end_work(&mut self, now: Tick, no: DeliveryNo, answer: Answer) {
+        let Some(held) = self.held.get(&no) else {
+            return;
+        };
+        let (key, count) = (held.key, held.delivery.count);
+        let failures = self.lanes.get(&key).map_or(0, |lane| lane.failures(no));
+        let attempts = count.max(failures.saturating_add(1));
+        let (settlement, reason) = settle(answer, attempts, &self.options, &mut self.jitter);
+        let count = match reason {
+            Reason::Done => &mut self.stats.done,
+            Reason::Duplicate => &mut self.stats.duplicates,
+            Reason::Busy => &mut self.stats.busy,
+            Reason::Retry => &mut self.stats.retried,
+            Reason::Rejected => &mut self.stats.rejected,
+            Reason::StoreFailed => &mut self.stats.store_failed,
+        };
+        *count += 1;
+        match settlement {
+            Settlement::Nack { delay, counted } => self.send_away(now, no, delay, counted),
+            done => self.finish(no, done),
+        }
+    }
+
+    /// What an answer says about the inbox's store.
+    fn learn(&mut self, now: Tick, no: DeliveryNo, answer: &Answer) {
+        match answer {
+            Answer::Failed(error) if blame(error.kind()) == Blame::Store => {
+                self.store_fault = error.to_string();
+                self.breaker.failed(no, now, &self.options, &mut self.jitter);
+            }
+            Answer::Verdict(_) | Answer::Failed(_) => self.breaker.succeeded(),
+            Answer::Panicked(_) => {
+                self.stats.panicked += 1;
+                self.breaker.abandoned(no, now);
+            }
+        }
+    }
+
+    pub(super) fn kill(&mut self, now: Tick, no: DeliveryNo, why: Why) {
+        self.commands.push(Command::Kill { no });
+        self.breaker.abandoned(no, now);
+        match why {
+            Why::Shutdown => self.give_back(now, no, Duration::ZERO),
+            Why::Overtime => {
+                let limit = self.options.handler_time_max;
+                let detail = format!("the handler worked longer than {limit:?}");
+                let fault = Fault::new(ErrorKind::Timeout, detail);
+                let verdict = Verdict::Retry { after: None, fault };
+                // Says nothing about the store, so the breaker does not hear of it.
+                self.end_work(now, no, Answer::Verdict(verdict));
+            }
+        }
+    }
+
+    /// Its visibility ended before a handler was free: starting it now might overtake whoever has it.
+    pub(super) fn lose(&mut self, now: Tick, no: DeliveryNo) {
+        self.stats.lost += 1;
+        self.send_away(now, no, self.options.return_delay_min, false);
+    }
+
+    pub(super) fn give_back(&mut self, now: Tick, no: DeliveryNo, delay: Duration) {
+        self.stats.returned += 1;
+        self.send_away(now, no, delay, false);
+    }
+
+    /// Gives a delivery back, and with it those of its key behind it.
+    pub(super) fn send_away(&mut self, now: Tick, no: DeliveryNo, delay: Duration, counted: bool) {
+        let behind = self.vacate(now, no, delay, counted);
+        for no in behind {
+            self.stats.returned += 1;
+            self.vacate(now, no, delay, false);
+        }
+    }
+
+    pub(super) fn vacate(
+        &mut self,
+        now: Tick,
+        no: DeliveryNo,
+        delay: Duration,
+        counted: bool,
+    ) -> Vec<DeliveryNo> {
+        let Some(held) = self.held.get(&no) else {
+            return Vec::new();
+        };
+        let (key, message) = (held.key, held.delivery.receipt.message);
+        let until = now + delay;
+        let expires = until + self.visibility.min(AWAY_GRACE_MAX);
+        let remembered = self.away.len() < self.options.away_max;
+        if remembered {
+            self.away.insert(key, message, expires);
+        } else {
+            self.stats.order_forgotten += 1;
+        }
+        let leave = Leave { until, expires, failed: counted, remembered };
+        let lane = self.lanes.get_mut(&key);
+        let behind = lane.map_or_else(Vec::new, |lane| lane.leave(no, leave));
+        self.emit(no, Settlement::Nack { delay, counted });
+        self.refresh(key);
+        behind
+    }
+
+    /// Ends a delivery for good.
+    pub(super) fn finish(&mut self, no: DeliveryNo, settlement: Settlement) {
+        let Some(held) = self.held.get(&no) else {
+            return;
+        };
+        let key = held.key;
+        if let Some(lane) = self.lanes.get_mut(&key) {
+            lane.finish(no);
+        }
+        self.emit(no, settlement);
+        self.refresh(key);
+    }
+
+    pub(super) fn emit(&mut self, no: DeliveryNo, settlement: Settlement) {
+        let Some(held) = self.held.get_mut(&no) else {
+            return;
+        };
+        debug_assert!(held.stage != Stage::Settling, "settled once");
+        self.in_work -= usize::from(held.in_work());
+        held.stage = Stage::Settling;
+        let delivery = Arc::clone(&held.delivery);
+        self.commands.push(match settlement {
+            Settlement::Ack => Command::Ack { no, delivery },
+            Settlement::Reject(fault) => Command::Reject { no, delivery, fault },
+            Settlement::Nack { delay, counted } => Command::Nack { no, delivery, delay, counted },
+        });
+    }
+
+    /// Brings what is ready in line with a lane that changed, and drops the lane if it is empty.
+    pub(super) fn refresh(&mut self, key: KeyHash) {
+        if let Some(before) = self.ready_of.remove(&key) {
+            self.ready.remove(&(before, key));
+        }
+        let Some(lane) = self.lanes.get(&key) else {
+            return;
+        };
+        if lane.is_empty() {
+            self.lanes.remove(&key);
+        } else if let Some(no) = lane.startable() {
+            self.ready.insert((no, key));
+            self.ready_of.insert(key, no);
+        }
+    }
+}
