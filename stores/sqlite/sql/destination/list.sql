@@ -1,0 +1,1 @@
+select id, definition, version, state from outbox_destination order by id;

@@ -1,0 +1,1 @@
+select definition, version from outbox_destination where id = ?1;

@@ -1,0 +1,1 @@
+delete from outbox_destination where id = ?1;

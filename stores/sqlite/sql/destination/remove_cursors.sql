@@ -1,0 +1,1 @@
+delete from outbox_cursor where destination = ?1;

@@ -1,0 +1,1 @@
+delete from outbox_settled where destination = ?1;

@@ -1,0 +1,1 @@
+delete from outbox_waiting where destination = ?1;

@@ -1,0 +1,3 @@
+select 1 from inbox
+where source = ?1 and event_id = ?2 and handler = ?3 and token = ?4
+    and status = 'claimed' and expires_at > 0;

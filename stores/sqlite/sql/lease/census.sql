@@ -1,0 +1,1 @@
+select count(*), coalesce(sum(current), 0) from outbox_relay;

@@ -1,0 +1,1 @@
+delete from outbox_relay where expires_at <= ?1;

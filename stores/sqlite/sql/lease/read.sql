@@ -1,0 +1,2 @@
+select partition, owner, token, expires_at, free_since, host, boot, lock_path, takeovers, cursors
+from outbox_lease order by partition;

@@ -1,0 +1,1 @@
+release postrider_enqueue;

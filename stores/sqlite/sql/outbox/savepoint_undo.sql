@@ -1,0 +1,2 @@
+rollback to postrider_enqueue;
+release postrider_enqueue;

@@ -1,0 +1,1 @@
+select min(due_ms) from outbox_scheduled;

@@ -1,0 +1,1 @@
+select position from outbox_cursor where destination = ?1 and partition = ?2;

@@ -1,0 +1,153 @@
+//! The tables and their migrations.
+//!
+//! Invariant: a migration is applied once, in a transaction of its own with the record of it, whoever
+//! and however many initialise the file at once.
+
+use std::path::Path;
+
+use postrider_core::{Error, ErrorKind, Result};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+use crate::error::During;
+use crate::{connection, sql};
+
+/// The migrations, in order; the version of the tables is how many were applied.
+const MIGRATIONS: &[&str] = &[include_str!("../sql/schema/001.sql")];
+
+/// The version of the tables that this program knows.
+pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// The key of [`sql::META_READ`] under which the version stands.
+const SCHEMA: &str = "schema";
+
+/// The tables, as SQL text and as a version.
+#[derive(Clone, Copy, Debug)]
+pub struct Schema;
+
+impl Schema {
+    /// The version of the tables that this program makes and knows.
+    pub const VERSION: u32 = VERSION;
+
+    /// Everything that [`init`] does to a fresh database, as text: for people who run their own
+    /// migrations.
+    pub fn sql() -> String {
+        let mut text = String::from("pragma journal_mode = wal;\nbegin immediate;\n\n");
+        for migration in MIGRATIONS {
+            text.push_str(migration);
+            text.push('\n');
+        }
+        text.push_str("commit;\n");
+        text
+    }
+}
+
+/// Creates the tables in a database file, or brings them to this program's version; creates the file
+/// if there is none. Doing it again changes nothing, and two at once do it once.
+///
+/// The default of `outbox.source` becomes the file's name, like `/shop` for `shop.db`;
+/// [`init_as`] sets another.
+///
+/// # Errors
+/// `SchemaTooNew` if a newer program made the tables; `Conflict` if the database has tables of these
+/// names that are not Postrider's; `Corrupt`, `ReadOnly`, `DiskFull`, `Busy`, `Unavailable`.
+pub fn init(path: impl AsRef<Path>) -> Result<()> {
+    let stem = path.as_ref().file_stem().unwrap_or_default();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let name: String =
+        stem.to_string_lossy().chars().map(|c| if plain(c) { c } else { '-' }).take(200).collect();
+    init_at(path.as_ref(), &format!("/{name}"), false)
+}
+
+/// The same as [`init`], with a default for `outbox.source`: a URI reference that names this service
+/// among all whose events meet in one inbox. In a database that has tables already it replaces the
+/// default.
+///
+/// # Errors
+/// As [`init`]; `Invalid` if the source is empty, longer than 255 bytes, or has control characters.
+pub fn init_as(path: impl AsRef<Path>, source: &str) -> Result<()> {
+    if source.is_empty() || source.len() > 255 || source.chars().any(char::is_control) {
+        return Err(Error::new(ErrorKind::Invalid, "init")
+            .message("a source has 1 to 255 bytes and no control characters"));
+    }
+    init_at(path.as_ref(), source, true)
+}
+
+fn init_at(path: &Path, source: &str, replace: bool) -> Result<()> {
+    migrate(path, source, replace).map_err(|e| e.context("store", path.display()))
+}
+
+fn migrate(path: &Path, source: &str, replace: bool) -> Result<()> {
+    let mut connection = connection::connect(path)?;
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).during("init")?;
+    let found = version(&tx)?;
+    for migration in &MIGRATIONS[found as usize..] {
+        tx.execute_batch(migration).during("init")?;
+    }
+    if found == 0 || replace {
+        tx.execute(sql::META_WRITE, ("source", source)).during("init")?;
+    }
+    tx.commit().during("init")
+}
+
+/// The version of the tables; 0 if there are none.
+fn version(connection: &Connection) -> Result<u32> {
+    let mut statement = connection.prepare(sql::META_TABLES).during("read schema")?;
+    let tables = statement
+        .query_map((), |row| row.get::<_, String>(0))
+        .and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>)
+        .during("read schema")?;
+    if tables.is_empty() {
+        return Ok(0);
+    }
+    if !tables.iter().any(|table| table == "outbox_meta") {
+        return Err(Error::new(ErrorKind::Conflict, "init")
+            .message("the database has tables of these names that are not Postrider's")
+            .context("tables", tables.join(", ")));
+    }
+    let text = read_meta(connection, SCHEMA)?;
+    let version = text.as_deref().and_then(|text| text.parse().ok());
+    match version {
+        Some(version) if version > VERSION => {
+            Err(Error::new(ErrorKind::SchemaTooNew, "read schema").message(format!(
+                "the tables have version {version}, this program knows {VERSION}"
+            )))
+        }
+        Some(version) => Ok(version),
+        None => Err(Error::new(ErrorKind::Corrupt, "read schema")
+            .message("outbox_meta does not say which version the tables have")),
+    }
+}
+
+/// Checks that the tables are there and of this program's version.
+pub(crate) fn check(connection: &Connection) -> Result<()> {
+    let missing =
+        |message: String| Error::new(ErrorKind::SchemaMissing, "open store").message(message);
+    match version(connection) {
+        Ok(VERSION) => Ok(()),
+        Ok(0) => Err(missing("the database has no Postrider tables".to_owned())),
+        Ok(older) => Err(missing(format!(
+            "the tables have version {older}, this program needs {VERSION}: run `postrider init`"
+        ))),
+        Err(e) if e.kind() == ErrorKind::Conflict => {
+            Err(missing("the database has no Postrider tables".to_owned()).source(e))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// One value of `outbox_meta`.
+pub(crate) fn read_meta(connection: &Connection, key: &str) -> Result<Option<String>> {
+    connection
+        .prepare_cached(sql::META_READ)
+        .and_then(|mut statement| statement.query_row([key], |row| row.get(0)).optional())
+        .during("read meta")
+}
+
+/// A number out of `outbox_meta` that must be there.
+pub(crate) fn read_number(connection: &Connection, key: &'static str) -> Result<u64> {
+    read_meta(connection, key)?.and_then(|text| text.parse().ok()).ok_or_else(|| {
+        Error::new(ErrorKind::Corrupt, "read meta")
+            .message("a number in outbox_meta is missing or is none")
+            .context("key", key)
+    })
+}

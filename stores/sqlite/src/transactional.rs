@@ -1,0 +1,152 @@
+//! A handler whose whole effect is in this database: marker, change, and new events in one
+//! transaction.
+//!
+//! Invariant: the marker commits with the change, or neither does. A handler that fails, refuses, or
+//! panics leaves nothing behind.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use postrider_core::inbox::{Accepted, Receiver, Verdict};
+use postrider_core::{
+    BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, RetryClass,
+};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use crate::error::{During, of_sqlite};
+use crate::file::StoreFile;
+use crate::inbox::accept;
+use crate::worker::{Worker, panic_text};
+
+/// Why a handler failed: anything, so that `?` takes errors of `rusqlite`, of Postrider, and of the
+/// application.
+pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
+
+type Handle =
+    dyn Fn(&Transaction<'_>, &Event) -> Result<Verdict, HandlerError> + Send + Sync + 'static;
+
+/// A [`Receiver`] that runs a closure once per event, in the transaction that also holds the marker.
+///
+/// | the closure | then | the consumer engine hears |
+/// |---|---|---|
+/// | says `Done` | commit | `Done` |
+/// | says `Retry`, `Reject`, or `Busy` | roll back | the same |
+/// | fails, or panics | roll back | `Retry`, which counts |
+/// | fails because the database was locked | roll back | an error, which does not count |
+/// | is not called, as it was done before | nothing | `Duplicate` |
+///
+/// The transaction has the write lock from its start (`BEGIN IMMEDIATE`), so that the closure never
+/// loses to another writer halfway; keep it short, and do nothing in it that waits for a network.
+///
+/// ```
+/// use postrider_core::{inbox::Verdict, HandlerName};
+/// use postrider_sqlite::Transactional;
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("billing.db");
+/// # postrider_sqlite::init(&path)?;
+/// let billing = Transactional::new(&path, HandlerName::new("billing")?, |tx, event| {
+///     tx.execute("insert into invoices (order_id) values (?1)", [&*event.aggregate_id])?;
+///     Ok(Verdict::Done)
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Transactional {
+    handler: HandlerName,
+    handle: Arc<Handle>,
+    worker: Worker,
+}
+
+impl Transactional {
+    /// A handler on a database file that has Postrider's tables. It has a connection and a thread of
+    /// its own; the file is opened with the first delivery.
+    ///
+    /// # Errors
+    /// `Config` if the path cannot be made absolute; `Unavailable` if no thread can be started.
+    pub fn new(
+        path: impl AsRef<Path>,
+        handler: HandlerName,
+        handle: impl Fn(&Transaction<'_>, &Event) -> Result<Verdict, HandlerError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Transactional> {
+        let file = Arc::new(StoreFile::new(path.as_ref())?);
+        Ok(Transactional {
+            handler,
+            handle: Arc::new(handle),
+            worker: Worker::start("handler", file)?,
+        })
+    }
+}
+
+impl std::fmt::Debug for Transactional {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transactional").field("handler", &self.handler).finish_non_exhaustive()
+    }
+}
+
+impl Receiver for Transactional {
+    fn handler(&self) -> &HandlerName {
+        &self.handler
+    }
+
+    fn receive<'a>(
+        &'a self,
+        event: &'a Arc<Event>,
+        _: &'a Delivery,
+    ) -> BoxFuture<'a, Result<Verdict>> {
+        let (event, handler) = (Arc::clone(event), self.handler.clone());
+        let handle = Arc::clone(&self.handle);
+        Box::pin(
+            self.worker
+                .call("receive", move |connection| receive(connection, &event, &handler, &*handle)),
+        )
+    }
+}
+
+fn receive(
+    connection: &mut Connection,
+    event: &Event,
+    handler: &HandlerName,
+    handle: &Handle,
+) -> Result<Verdict> {
+    let tx =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).during("receive")?;
+    // A transaction that is dropped on the way out of here is rolled back.
+    match accept(&tx, event, handler) {
+        Ok(Accepted::FirstTime) => {}
+        Ok(Accepted::Duplicate) => return Ok(Verdict::Duplicate),
+        Err(error) if error.retry_class() == RetryClass::Permanent => {
+            return Ok(Verdict::Reject(Fault::new(error.kind(), error.to_string())));
+        }
+        Err(error) => return Err(error),
+    }
+    match catch_unwind(AssertUnwindSafe(|| handle(&tx, event))) {
+        Ok(Ok(Verdict::Done)) => tx.commit().during("receive").map(|()| Verdict::Done),
+        Ok(Ok(verdict)) => Ok(verdict),
+        Ok(Err(error)) => failed(error),
+        Err(panic) => {
+            Ok(retry(ErrorKind::Internal, format!("the handler {}", panic_text(&*panic))))
+        }
+    }
+}
+
+/// A lock that was not free is nobody's fault; everything else counts against the event.
+fn failed(error: HandlerError) -> Result<Verdict> {
+    let error = match error.downcast::<rusqlite::Error>() {
+        Ok(error) => of_sqlite("receive", *error),
+        Err(error) => match error.downcast::<Error>() {
+            Ok(error) => *error,
+            Err(other) => return Ok(retry(ErrorKind::Internal, other.to_string())),
+        },
+    };
+    if error.kind() == ErrorKind::Busy {
+        return Err(error);
+    }
+    Ok(retry(error.kind(), format!("{error:?}")))
+}
+
+fn retry(kind: ErrorKind, detail: String) -> Verdict {
+    Verdict::Retry { after: None, fault: Fault::new(kind, detail) }
+}

@@ -1,0 +1,183 @@
+//! Waking the relay when another process commits.
+//!
+//! A commit writes to the log, flushes it, and becomes visible in shared memory, which the kernel
+//! does not report. So a write to the log means: look now, and keep looking for a while. Invariant: no
+//! edge is lost. What counts is whether the sequences grew since the last waiter was woken, not
+//! whether anybody was listening at that moment.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::watch;
+
+use crate::connection;
+use crate::file::StoreFile;
+use crate::signal::{Signal, Stir};
+use crate::sql;
+
+/// How long after a write to the log the store is looked at, at this pace: from the write to the
+/// commit's visibility lies one flush of the disk.
+const ATTENTIVE: Duration = Duration::from_millis(500);
+const PACE: Duration = Duration::from_millis(2);
+
+/// How long to wait after the database could not be read.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What grows when a producer commits.
+type Growth = (i64, i64, Option<String>);
+
+/// A watch on one database. Its thread starts with the first waiter.
+pub(crate) struct Watch {
+    file: Arc<StoreFile>,
+    started: OnceLock<Option<Arc<Shared>>>,
+}
+
+struct Shared {
+    signal: Signal,
+    /// How often growth was seen.
+    seen: watch::Sender<u64>,
+    /// Up to which of these somebody was woken.
+    told: AtomicU64,
+    waiters: AtomicUsize,
+    closed: AtomicBool,
+}
+
+impl Watch {
+    pub(crate) fn new(file: Arc<StoreFile>) -> Watch {
+        Watch { file, started: OnceLock::new() }
+    }
+
+    /// Resolves when something may have been committed since the last call resolved; the first call
+    /// resolves at once.
+    pub(crate) async fn wait(&self) {
+        let started = self.started.get_or_init(|| start(&self.file));
+        let Some(shared) = started else {
+            // Without a thread or a watch there is nothing to wait for: the relay polls as well.
+            return std::future::pending().await;
+        };
+        let mut seen = shared.seen.subscribe();
+        let told = shared.told.load(Ordering::Acquire);
+        let _waiter = Waiter::announce(shared);
+        if let Ok(now) = seen.wait_for(|seen| *seen > told).await {
+            shared.told.fetch_max(*now, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(Some(shared)) = self.started.get() {
+            shared.closed.store(true, Ordering::Release);
+            shared.signal.ring();
+        }
+    }
+}
+
+/// One that waits, for as long as it does, however it ends.
+struct Waiter<'a>(&'a Shared);
+
+impl Waiter<'_> {
+    fn announce(shared: &Shared) -> Waiter<'_> {
+        shared.waiters.fetch_add(1, Ordering::AcqRel);
+        shared.signal.ring();
+        Waiter(shared)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.waiters.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn start(file: &Arc<StoreFile>) -> Option<Arc<Shared>> {
+    let shared = Arc::new(Shared {
+        signal: Signal::new(&file.real_path()).ok()?,
+        seen: watch::Sender::new(0),
+        told: AtomicU64::new(0),
+        waiters: AtomicUsize::new(0),
+        closed: AtomicBool::new(false),
+    });
+    let mut look = Look {
+        file: Arc::clone(file),
+        generation: file.generation(),
+        connection: None,
+        known: None,
+    };
+    let thread = Arc::clone(&shared);
+    std::thread::Builder::new()
+        .name("postrider-sqlite-wake".to_owned())
+        .spawn(move || watch(&thread, &mut look))
+        .ok()?;
+    Some(shared)
+}
+
+fn watch(shared: &Shared, look: &mut Look) {
+    let mut attentive_until = Instant::now();
+    while !shared.closed.load(Ordering::Acquire) {
+        if shared.waiters.load(Ordering::Acquire) == 0 {
+            shared.signal.sleep_until_rung();
+            // What was written meanwhile may become visible only now.
+            attentive_until = Instant::now() + ATTENTIVE;
+            continue;
+        }
+        let longest = match look.has_grown() {
+            Ok(true) => {
+                shared.seen.send_modify(|seen| *seen += 1);
+                Some(PACE)
+            }
+            Ok(false) if Instant::now() < attentive_until => Some(PACE),
+            Ok(false) => None,
+            Err(Unreadable) => Some(PAUSE),
+        };
+        if shared.signal.sleep(longest) == Stir::Written {
+            attentive_until = Instant::now() + ATTENTIVE;
+        }
+    }
+}
+
+/// The database cannot be read now; nothing is known about it.
+struct Unreadable;
+
+/// The thread's own view of the database.
+struct Look {
+    file: Arc<StoreFile>,
+    generation: u64,
+    connection: Option<Connection>,
+    known: Option<Growth>,
+}
+
+impl Look {
+    fn has_grown(&mut self) -> Result<bool, Unreadable> {
+        let found = self.read();
+        if found.is_err() {
+            self.connection = None;
+        }
+        let found = found?;
+        let grown = self.known.as_ref() != Some(&found);
+        self.known = Some(found);
+        Ok(grown)
+    }
+
+    fn read(&mut self) -> Result<Growth, Unreadable> {
+        if self.generation != self.file.generation() {
+            self.generation = self.file.generation();
+            self.connection = None;
+        }
+        self.file.check("wake").map_err(|_| Unreadable)?;
+        if self.connection.is_none() {
+            let opened = connection::open_existing(self.file.path(), "wake");
+            self.connection = Some(opened.map_err(|_| Unreadable)?);
+        }
+        let connection =
+            self.connection.as_ref().expect("invariant: the connection was opened above");
+        connection
+            .prepare_cached(sql::OUTBOX_GROWTH)
+            .and_then(|mut statement| {
+                statement.query_row((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            })
+            .map_err(|_| Unreadable)
+    }
+}
