@@ -1,0 +1,1 @@
+INSERT INTO topic (name) VALUES (?1) RETURNING topic_id;

@@ -1,0 +1,1 @@
+SELECT count(*) FROM group_pattern WHERE group_id = ?1;

@@ -1,0 +1,1 @@
+DELETE FROM delivery WHERE group_id = ?1 AND seq = ?2 RETURNING key_hash;

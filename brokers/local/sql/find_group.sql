@@ -1,0 +1,1 @@
+SELECT group_id FROM consumer_group WHERE name = ?1;

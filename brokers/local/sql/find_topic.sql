@@ -1,0 +1,1 @@
+SELECT topic_id FROM topic WHERE name = ?1;

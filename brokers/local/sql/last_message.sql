@@ -1,0 +1,1 @@
+SELECT COALESCE(max(seq), 0) FROM message;

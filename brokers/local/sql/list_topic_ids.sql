@@ -1,0 +1,1 @@
+SELECT topic_id, name FROM topic ORDER BY topic_id;

@@ -1,0 +1,1 @@
+SELECT name FROM topic ORDER BY name;

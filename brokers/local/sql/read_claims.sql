@@ -1,0 +1,1 @@
+SELECT claims FROM consumer_group WHERE group_id = ?1;
