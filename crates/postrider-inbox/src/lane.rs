@@ -66,9 +66,7 @@ impl Lane {
         late: bool,
         waiting_max: usize,
     ) -> Arrival {
-        let known = self.entries.iter().position(|entry| {
-            entry.message == message && matches!(entry.place, Place::Away { .. })
-        });
+        let known = self.entries.iter().position(|entry| entry.is_away(message));
         let index = match known {
             Some(index) => {
                 self.entries[index].place = Place::Waiting(no);
@@ -128,10 +126,12 @@ impl Lane {
         self.position(no).map_or(0, |index| self.entries[index].failures)
     }
 
-    /// Takes a delivery out for good: done, or dead.
+    /// Takes a delivery out for good: done, or dead. Another delivery of the same message that is
+    /// away holds nobody any more.
     pub(crate) fn finish(&mut self, no: DeliveryNo) {
-        if let Some(index) = self.position(no) {
-            self.entries.remove(index);
+        if let Some(entry) = self.position(no).and_then(|index| self.entries.remove(index)) {
+            let settled = entry.message;
+            self.entries.retain(|entry| !entry.is_away(settled));
         }
     }
 
@@ -145,12 +145,15 @@ impl Lane {
         entry.failures += u32::from(leave.failed);
         entry.place = Place::Away { until: leave.until, expires: leave.expires };
         let (message, late) = (entry.message, entry.late);
-        let twice =
-            |entry: &Entry| entry.message == message && matches!(entry.place, Place::Away { .. });
-        let first = self.entries.iter().position(twice).unwrap_or(index);
-        if first < index || !leave.remembered {
-            self.entries.remove(index);
-        }
+        // One away entry for each message, the first: what brings it back must leave none behind.
+        let first = self.entries.iter().position(|entry| entry.is_away(message));
+        let first = first.unwrap_or(index);
+        let mut place = 0;
+        self.entries.retain(|entry| {
+            let kept = !entry.is_away(message) || (place == first && leave.remembered);
+            place += 1;
+            kept
+        });
         if late {
             return Vec::new();
         }
@@ -198,6 +201,10 @@ impl Lane {
 }
 
 impl Entry {
+    fn is_away(&self, message: u64) -> bool {
+        self.message == message && matches!(self.place, Place::Away { .. })
+    }
+
     fn blocks_until(&self) -> Option<Tick> {
         match self.place {
             Place::Away { until, .. } if !self.late => Some(until),

@@ -110,7 +110,9 @@ impl Machine {
         };
         let (key, message) = (held.key, held.delivery.receipt.message);
         let until = now + delay;
-        let expires = until + self.visibility.min(AWAY_GRACE_MAX);
+        // A nack may get lost: the message then comes after its visibility, and may wait to be
+        // received for as long again.
+        let expires = until + self.visibility.saturating_mul(2).min(AWAY_GRACE_MAX);
         let remembered = self.away.len() < self.options.away_max;
         if remembered {
             self.away.insert(key, message, expires);
@@ -130,10 +132,11 @@ impl Machine {
         let Some(held) = self.held.get(&no) else {
             return;
         };
-        let key = held.key;
+        let (key, message) = (held.key, held.delivery.receipt.message);
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.finish(no);
         }
+        self.away.remove(key, message);
         self.emit(no, settlement);
         self.refresh(key);
     }
