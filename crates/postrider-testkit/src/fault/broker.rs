@@ -103,10 +103,9 @@ impl FaultyBroker {
         match self.script.play().unwrap_or(BrokerAction::Pass) {
             BrokerAction::Pass => self.pass(batch).await,
             BrokerAction::Reject => all(Outcome::Rejected(fault(ErrorKind::Rejected))),
-            BrokerAction::RetryNamed { after } => all(Outcome::Retry {
-                fault: fault(ErrorKind::Unavailable),
-                after,
-            }),
+            BrokerAction::RetryNamed { after } => {
+                all(Outcome::Retry { fault: fault(ErrorKind::Unavailable), after })
+            }
             BrokerAction::Unroutable => all(Outcome::Unroutable(fault(ErrorKind::Unroutable))),
             BrokerAction::FailBefore(kind) => Err(failure(kind)),
             BrokerAction::FailAfter(kind) => {
@@ -136,10 +135,7 @@ impl FaultyBroker {
     /// As the broker does, but for the ids and topics that are refused. A broker with prefix order
     /// keeps it: what follows a refused event of its key is not sent.
     async fn pass(&self, batch: &[Outgoing]) -> Result<Vec<Outcome>> {
-        if batch
-            .iter()
-            .any(|out| lock(&self.down).contains(&out.topic))
-        {
+        if batch.iter().any(|out| lock(&self.down).contains(&out.topic)) {
             return Err(failure(ErrorKind::Unavailable));
         }
         let refused = lock(&self.refused).clone();

@@ -14,10 +14,7 @@ pub struct Script<A> {
 
 impl<A> Default for Script<A> {
     fn default() -> Script<A> {
-        Script {
-            next: Mutex::default(),
-            always: Mutex::default(),
-        }
+        Script { next: Mutex::default(), always: Mutex::default() }
     }
 }
 

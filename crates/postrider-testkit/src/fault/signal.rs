@@ -12,9 +12,7 @@ pub struct TestSignal {
 
 impl Default for TestSignal {
     fn default() -> TestSignal {
-        TestSignal {
-            count: Arc::new(watch::Sender::new(0)),
-        }
+        TestSignal { count: Arc::new(watch::Sender::new(0)) }
     }
 }
 

@@ -91,10 +91,8 @@ struct Scripted {
 impl FaultySource {
     /// Wraps a store. With empty scripts nothing changes.
     pub fn new(inner: Arc<dyn OutboxSource>) -> FaultySource {
-        let operations = Operation::ALL
-            .into_iter()
-            .map(|operation| (operation, Scripted::default()))
-            .collect();
+        let operations =
+            Operation::ALL.into_iter().map(|operation| (operation, Scripted::default())).collect();
         FaultySource { inner, operations }
     }
 
@@ -109,9 +107,7 @@ impl FaultySource {
     }
 
     fn of(&self, operation: Operation) -> &Scripted {
-        self.operations
-            .get(&operation)
-            .expect("invariant: every operation has a script")
+        self.operations.get(&operation).expect("invariant: every operation has a script")
     }
 
     fn play<'a, T: Send + 'a>(

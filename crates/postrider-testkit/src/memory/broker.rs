@@ -145,11 +145,7 @@ impl MemoryBroker {
         let mut state = lock(&self.shared.state);
         state.closed = false;
         if self.shared.capabilities.durable {
-            for group in state
-                .topics
-                .values_mut()
-                .flat_map(|t| t.groups.values_mut())
-            {
+            for group in state.topics.values_mut().flat_map(|t| t.groups.values_mut()) {
                 group.forget_deliveries();
             }
         } else {
@@ -176,10 +172,7 @@ impl MemoryBroker {
                 return Outcome::Acked;
             }
         }
-        topic.log.push(Message {
-            event: Arc::clone(&out.event),
-            late: out.late,
-        });
+        topic.log.push(Message { event: Arc::clone(&out.event), late: out.late });
         Outcome::Acked
     }
 }

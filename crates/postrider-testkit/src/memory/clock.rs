@@ -25,19 +25,13 @@ impl Default for MemoryClock {
 impl MemoryClock {
     /// A clock that stands at 2026-01-01T00:00:00Z.
     pub fn new() -> MemoryClock {
-        MemoryClock {
-            advanced: Arc::new(watch::Sender::new(Duration::ZERO)),
-            real: None,
-        }
+        MemoryClock { advanced: Arc::new(watch::Sender::new(Duration::ZERO)), real: None }
     }
 
     /// A clock that runs with the machine's, and can be advanced beyond it: for tests of a shell
     /// that waits in real time.
     pub fn running() -> MemoryClock {
-        MemoryClock {
-            real: Some(Instant::now()),
-            ..MemoryClock::new()
-        }
+        MemoryClock { real: Some(Instant::now()), ..MemoryClock::new() }
     }
 
     /// Lets time pass. Whoever waits for the clock looks again.

@@ -74,18 +74,12 @@ impl State {
         if let Some(expected) = change.expected
             && expected != self.definitions
         {
-            return Err(
-                Error::new(ErrorKind::Conflict, "apply destinations").message(format!(
-                    "the definitions have version {}, not {expected}; nothing was changed",
-                    self.definitions
-                )),
-            );
+            return Err(Error::new(ErrorKind::Conflict, "apply destinations").message(format!(
+                "the definitions have version {}, not {expected}; nothing was changed",
+                self.definitions
+            )));
         }
-        if change
-            .remove
-            .iter()
-            .any(|id| id.as_str() == Destination::UNROUTED)
-        {
+        if change.remove.iter().any(|id| id.as_str() == Destination::UNROUTED) {
             return Err(Error::new(ErrorKind::Invalid, "apply destinations")
                 .message("`unrouted` is built in and cannot be removed; nothing was changed"));
         }
@@ -124,11 +118,7 @@ impl State {
             Start::Beginning => 0,
             Start::At(time) => self.log[partition]
                 .iter()
-                .find(|row| {
-                    row.event
-                        .as_ref()
-                        .is_ok_and(|event| event.created_at >= time)
-                })
+                .find(|row| row.event.as_ref().is_ok_and(|event| event.created_at >= time))
                 .map_or(self.position_last, |row| row.position - 1),
         }
     }

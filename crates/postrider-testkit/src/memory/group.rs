@@ -50,11 +50,7 @@ impl Group {
         now: Duration,
         visibility: Duration,
     ) -> Vec<Taken> {
-        let fresh = Slot {
-            status: Status::Ready { at: Duration::ZERO },
-            count: 0,
-            token: 0,
-        };
+        let fresh = Slot { status: Status::Ready { at: Duration::ZERO }, count: 0, token: 0 };
         self.slots.resize(log.len(), fresh);
         let mut held: BTreeSet<KeyHash> = BTreeSet::new();
         let mut taken = Vec::new();
@@ -72,16 +68,10 @@ impl Group {
                 Status::Done => false,
             };
             if ready {
-                slot.status = Status::Out {
-                    until: now + visibility,
-                };
+                slot.status = Status::Out { until: now + visibility };
                 slot.count += 1;
                 slot.token += 1;
-                taken.push(Taken {
-                    index,
-                    count: slot.count,
-                    token: slot.token,
-                });
+                taken.push(Taken { index, count: slot.count, token: slot.token });
             }
         }
         taken
@@ -100,11 +90,7 @@ impl Group {
 
     pub(super) fn ack(&mut self, index: usize, token: u64, now: Duration) -> Result<()> {
         self.out(index, token, now)?.status = Status::Done;
-        while self
-            .slots
-            .get(self.first_open)
-            .is_some_and(|slot| slot.status == Status::Done)
-        {
+        while self.slots.get(self.first_open).is_some_and(|slot| slot.status == Status::Done) {
             self.first_open += 1;
         }
         Ok(())

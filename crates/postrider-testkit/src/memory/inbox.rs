@@ -70,35 +70,23 @@ impl MemoryStore {
 
 impl State {
     fn claim(&mut self, request: &ClaimRequest, now: Duration) -> Claim {
-        let row = self
-            .inbox
-            .entry(request.key.clone())
-            .or_insert_with(|| InboxRow {
-                payload_hash: request.payload_hash,
-                event_type: request.event_type.clone(),
-                token: 0,
-                status: Status::Claimed { ends: now },
-                steps: BTreeMap::new(),
-            });
+        let row = self.inbox.entry(request.key.clone()).or_insert_with(|| InboxRow {
+            payload_hash: request.payload_hash,
+            event_type: request.event_type.clone(),
+            token: 0,
+            status: Status::Claimed { ends: now },
+            steps: BTreeMap::new(),
+        });
         if row.payload_hash != request.payload_hash {
             return Claim::Mismatch;
         }
         match &row.status {
-            Status::Processed { result, .. } => Claim::Processed {
-                result: result.clone(),
-            },
-            Status::Claimed { ends } if *ends > now => Claim::Leased {
-                remaining: *ends - now,
-            },
+            Status::Processed { result, .. } => Claim::Processed { result: result.clone() },
+            Status::Claimed { ends } if *ends > now => Claim::Leased { remaining: *ends - now },
             Status::Claimed { .. } => {
                 row.token += 1;
-                row.status = Status::Claimed {
-                    ends: now + request.duration,
-                };
-                Claim::Claimed(ClaimLease {
-                    key: request.key.clone(),
-                    token: row.token,
-                })
+                row.status = Status::Claimed { ends: now + request.duration };
+                Claim::Claimed(ClaimLease { key: request.key.clone(), token: row.token })
             }
         }
     }
@@ -122,10 +110,8 @@ impl State {
         {
             return Ok(());
         }
-        self.claimed("complete", lease)?.status = Status::Processed {
-            result: Bytes::copy_from_slice(result),
-            at: now,
-        };
+        self.claimed("complete", lease)?.status =
+            Status::Processed { result: Bytes::copy_from_slice(result), at: now };
         Ok(())
     }
 
@@ -204,8 +190,7 @@ impl InboxStore for MemoryStore {
         Box::pin(async {
             let mut state = self.state();
             let row = state.claimed("complete step", lease)?;
-            row.steps
-                .insert(step.to_owned(), Bytes::copy_from_slice(result));
+            row.steps.insert(step.to_owned(), Bytes::copy_from_slice(result));
             Ok(())
         })
     }

@@ -64,11 +64,7 @@ impl LeaseRow {
 
 impl State {
     pub(super) fn acquire(&mut self, request: &AcquireRequest, now: Duration) -> Acquired {
-        self.announce(
-            &request.owner,
-            now + request.lease_duration,
-            request.current,
-        );
+        self.announce(&request.owner, now + request.lease_duration, request.current);
         if let Some(dead) = &request.dead
             && let Some(row) = self.leases.get_mut(usize::from(dead.partition.0))
             && row.matches(dead)
@@ -91,11 +87,7 @@ impl State {
                 });
             }
         }
-        Acquired {
-            granted,
-            held,
-            census: self.census(now),
-        }
+        Acquired { granted, held, census: self.census(now) }
     }
 
     pub(super) fn renew(&mut self, request: &RenewRequest, now: Duration) -> Renewed {
@@ -111,11 +103,7 @@ impl State {
                 kept.push(lease.clone());
             }
         }
-        Renewed {
-            kept,
-            census: self.census(now),
-            definitions: self.definitions,
-        }
+        Renewed { kept, census: self.census(now), definitions: self.definitions }
     }
 
     pub(super) fn release(&mut self, leases: &[Lease], now: Duration) {
@@ -144,8 +132,7 @@ impl State {
     }
 
     fn announce(&mut self, relay: &RelayId, ends: Duration, current: bool) {
-        self.relays
-            .insert(relay.clone(), RelayRow { ends, current });
+        self.relays.insert(relay.clone(), RelayRow { ends, current });
     }
 
     fn census(&mut self, now: Duration) -> Census {

@@ -11,10 +11,7 @@ const MALFORMED_BYTES: u64 = 256;
 
 impl State {
     pub(super) fn load(&self, partition: PartitionId, id: &DestinationId) -> Result<Loaded> {
-        let position = self
-            .cursors
-            .get(&(id.clone(), partition.0))
-            .ok_or_else(|| not_found(id))?;
+        let position = self.cursors.get(&(id.clone(), partition.0)).ok_or_else(|| not_found(id))?;
         Ok(Loaded {
             cursor: Cursor::number(*position),
             waiting_keys: self.waiting_keys(id, partition.0),
@@ -47,14 +44,8 @@ impl State {
             }
             page.push(fetched);
         }
-        let end = page
-            .last()
-            .map_or_else(|| request.after.clone(), |row| row.cursor.clone());
-        Ok(Page {
-            more: page.len() < rows.len(),
-            rows: page,
-            end,
-        })
+        let end = page.last().map_or_else(|| request.after.clone(), |row| row.cursor.clone());
+        Ok(Page { more: page.len() < rows.len(), rows: page, end })
     }
 }
 
@@ -63,10 +54,7 @@ fn fetched(row: &LogRow) -> FetchedRow {
         row: row.row,
         cursor: Cursor::number(row.position),
         key_hash: row.key_hash,
-        bytes: row
-            .event
-            .as_ref()
-            .map_or(MALFORMED_BYTES, |event| event.size_bytes()),
+        bytes: row.event.as_ref().map_or(MALFORMED_BYTES, |event| event.size_bytes()),
         event: row.event.clone(),
     }
 }

@@ -35,10 +35,7 @@ impl State {
             let seq = self.draw_seq();
             self.append(seq, scheduled.event, partitions);
         }
-        let next = self
-            .scheduled
-            .iter()
-            .find(|(_, scheduled)| own(&scheduled.event));
+        let next = self.scheduled.iter().find(|(_, scheduled)| own(&scheduled.event));
         Ok(Admitted {
             moved: u32::try_from(due.len()).unwrap_or(u32::MAX),
             next_in: next.map(|((due, _), _)| -> Duration { due.since(now) }),

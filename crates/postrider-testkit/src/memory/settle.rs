@@ -53,10 +53,7 @@ impl State {
         }
         self.waiting.insert(part.destination.clone(), waiting);
         if let Some((from, to)) = &part.cursor {
-            let cursor = self
-                .cursors
-                .entry((part.destination.clone(), partition))
-                .or_default();
+            let cursor = self.cursors.entry((part.destination.clone(), partition)).or_default();
             // The same write again finds the cursor at its end, and counts nothing twice.
             if *cursor == from.position() && from != to {
                 *cursor = to.position();
@@ -103,10 +100,8 @@ impl State {
             key,
         };
         place(&mut stored, &new.placement, now);
-        let behind = rows
-            .range(..new.row.seq)
-            .rev()
-            .any(|(_, row)| row.key == stored.key && row.holds());
+        let behind =
+            rows.range(..new.row.seq).rev().any(|(_, row)| row.key == stored.key && row.holds());
         if behind && stored.state != WaitingState::Dead {
             stored.state = WaitingState::Parked;
         }
@@ -121,10 +116,7 @@ fn place(stored: &mut Stored, placement: &Placement, now: Duration) {
             stored.due = now + *delay;
             record(stored, attempted);
         }
-        Placement::Dead {
-            attempted,
-            holds_key,
-        } => {
+        Placement::Dead { attempted, holds_key } => {
             stored.state = WaitingState::Dead;
             stored.holds_key = *holds_key;
             record(stored, attempted);
@@ -153,17 +145,11 @@ fn change_waiting(rows: &mut BTreeMap<u64, Stored>, change: &WaitingChange, now:
         WaitingChange::Delivered(_) => {
             rows.remove(&seq);
         }
-        WaitingChange::Retry {
-            delay, attempted, ..
-        } => {
+        WaitingChange::Retry { delay, attempted, .. } => {
             record(stored, attempted);
             stored.due = now + *delay;
         }
-        WaitingChange::Dead {
-            attempted,
-            holds_key,
-            ..
-        } => {
+        WaitingChange::Dead { attempted, holds_key, .. } => {
             record(stored, attempted);
             stored.state = WaitingState::Dead;
             stored.holds_key = *holds_key;

@@ -86,8 +86,7 @@ impl OutboxSource for MemoryStore {
     fn admit<'a>(&'a self, lease: &'a Lease, rows_max: u32) -> BoxFuture<'a, Result<Admitted>> {
         Box::pin(async move {
             let now = self.shared.clock.now();
-            self.state()
-                .admit(lease, rows_max, now, self.shared.partitions)
+            self.state().admit(lease, rows_max, now, self.shared.partitions)
         })
     }
 

@@ -98,10 +98,7 @@ pub struct CommittedRow {
 impl Clone for MemoryStore {
     fn clone(&self) -> MemoryStore {
         let seen = *self.shared.commits.borrow();
-        MemoryStore {
-            shared: Arc::clone(&self.shared),
-            woken: AtomicU64::new(seen),
-        }
+        MemoryStore { shared: Arc::clone(&self.shared), woken: AtomicU64::new(seen) }
     }
 }
 
@@ -248,10 +245,7 @@ impl State {
     }
 
     fn insert_malformed(&mut self, partitions: u16) -> RowRef {
-        let row = RowRef {
-            seq: self.draw_seq(),
-            id: postrider_core::EventId::mint(),
-        };
+        let row = RowRef { seq: self.draw_seq(), id: postrider_core::EventId::mint() };
         let malformed = Malformed {
             reason: postrider_core::waiting::Reason::Malformed,
             detail: "headers: not a JSON object".to_owned(),
@@ -286,9 +280,7 @@ impl State {
     pub(super) fn row_of(&self, partition: u16, seq: u64) -> Option<&LogRow> {
         let position = self.positions.get(&seq)?;
         let log = self.log.get(usize::from(partition))?;
-        let index = log
-            .binary_search_by_key(position, |row| row.position)
-            .ok()?;
+        let index = log.binary_search_by_key(position, |row| row.position).ok()?;
         Some(&log[index])
     }
 

@@ -25,12 +25,7 @@ impl MemorySubscription {
         group: String,
         visibility: Duration,
     ) -> MemorySubscription {
-        MemorySubscription {
-            broker,
-            topic,
-            group,
-            visibility,
-        }
+        MemorySubscription { broker, topic, group, visibility }
     }
 
     /// What may be delivered now; none if nothing may.
@@ -42,10 +37,7 @@ impl MemorySubscription {
         let taken = group.take(&topic.log, max.max(1), now, self.visibility);
         let deliver = |taken: &super::group::Taken| {
             let message = &topic.log[taken.index];
-            let receipt = Receipt {
-                message: taken.index as u64,
-                token: taken.token,
-            };
+            let receipt = Receipt { message: taken.index as u64, token: taken.token };
             let event = Ok(Arc::clone(&message.event));
             let mut delivery = Delivery::new(event, Arc::clone(&self.topic), receipt);
             delivery.late = message.late;
@@ -83,9 +75,7 @@ impl MemorySubscription {
         let topic = state.topics.get(&self.topic);
         let group = topic.and_then(|topic| topic.groups.get(&self.group));
         let at = group.and_then(Group::next_at);
-        at.map_or(LONG, |at| {
-            at.saturating_sub(now).max(Duration::from_millis(1))
-        })
+        at.map_or(LONG, |at| at.saturating_sub(now).max(Duration::from_millis(1)))
     }
 }
 
@@ -119,9 +109,7 @@ impl Subscription for MemorySubscription {
 
     fn ack<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
-            self.settle(delivery, |group, index, token, now| {
-                group.ack(index, token, now)
-            })
+            self.settle(delivery, |group, index, token, now| group.ack(index, token, now))
         })
     }
 
@@ -140,17 +128,13 @@ impl Subscription for MemorySubscription {
 
     fn reject<'a>(&'a self, delivery: &'a Delivery, fault: &'a Fault) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
-            self.settle(delivery, |group, index, token, now| {
-                group.reject(index, token, now, fault)
-            })
+            self.settle(delivery, |group, index, token, now| group.reject(index, token, now, fault))
         })
     }
 
     fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            self.settle(delivery, |group, index, token, now| {
-                group.extend(index, token, now, by)
-            })
+            self.settle(delivery, |group, index, token, now| group.extend(index, token, now, by))
         })
     }
 }

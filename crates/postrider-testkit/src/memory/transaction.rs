@@ -34,12 +34,7 @@ struct Staged {
 
 impl MemoryTransaction {
     pub(super) fn new(shared: Arc<Shared>) -> MemoryTransaction {
-        MemoryTransaction {
-            shared,
-            staged: Vec::new(),
-            accepted: Vec::new(),
-            effects: Vec::new(),
-        }
+        MemoryTransaction { shared, staged: Vec::new(), accepted: Vec::new(), effects: Vec::new() }
     }
 
     /// Stages an event and draws its number.
@@ -168,12 +163,9 @@ fn check_json(payload: &Payload) -> Result<()> {
     let Payload::Json(text) = payload else {
         return Ok(());
     };
-    serde_json::from_slice::<&serde_json::value::RawValue>(text)
-        .map(drop)
-        .map_err(|e| {
-            Error::new(ErrorKind::Invalid, "enqueue")
-                .message(format!("the payload is not JSON: {e}"))
-        })
+    serde_json::from_slice::<&serde_json::value::RawValue>(text).map(drop).map_err(|e| {
+        Error::new(ErrorKind::Invalid, "enqueue").message(format!("the payload is not JSON: {e}"))
+    })
 }
 
 impl OpenTransaction for MemoryTransaction {

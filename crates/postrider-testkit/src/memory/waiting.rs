@@ -126,17 +126,11 @@ fn not_waiting(destination: &DestinationId, seq: u64) -> Error {
 
 impl State {
     fn rows_of(&self, destination: &DestinationId) -> impl Iterator<Item = &Stored> {
-        self.waiting
-            .get(destination)
-            .into_iter()
-            .flat_map(BTreeMap::values)
+        self.waiting.get(destination).into_iter().flat_map(BTreeMap::values)
     }
 
     fn redrive(&mut self, id: &DestinationId, seq: u64, now: Duration) -> Result<()> {
-        let rows = self
-            .waiting
-            .get_mut(id)
-            .ok_or_else(|| not_waiting(id, seq))?;
+        let rows = self.waiting.get_mut(id).ok_or_else(|| not_waiting(id, seq))?;
         let row = rows
             .get_mut(&seq)
             .filter(|row| row.state == WaitingState::Dead)
@@ -154,10 +148,7 @@ impl State {
     }
 
     fn discard(&mut self, id: &DestinationId, seq: u64, now: Duration) -> Result<()> {
-        let rows = self
-            .waiting
-            .get_mut(id)
-            .ok_or_else(|| not_waiting(id, seq))?;
+        let rows = self.waiting.get_mut(id).ok_or_else(|| not_waiting(id, seq))?;
         let row = rows.get_mut(&seq).ok_or_else(|| not_waiting(id, seq))?;
         row.state = WaitingState::Discarded;
         row.event = None;
@@ -255,9 +246,7 @@ fn take_due(runs: &[Vec<&Stored>], request: &DueRequest, now: Duration) -> Due {
 
 /// The first of a key that holds it becomes due, if it was parked behind one that is gone.
 pub(super) fn promote(rows: &mut BTreeMap<u64, Stored>, key: &str, now: Duration) {
-    let head = rows
-        .values_mut()
-        .find(|row| &*row.key == key && row.holds());
+    let head = rows.values_mut().find(|row| &*row.key == key && row.holds());
     if let Some(head) = head
         && head.state == WaitingState::Parked
     {

@@ -13,6 +13,7 @@
 
 mod broker_harness;
 mod inbox_harness;
+mod relay;
 mod store_harness;
 
 pub mod broker;
@@ -42,17 +43,11 @@ pub fn run(name: &str, case: impl Future<Output = ()>) {
         .expect("invariant: a test may start a runtime");
     let outcome = runtime.block_on(async { tokio::time::timeout(CASE_TIME_MAX, case).await });
     runtime.shutdown_timeout(Duration::from_secs(1));
-    assert!(
-        outcome.is_ok(),
-        "{name}: not finished after {CASE_TIME_MAX:?}"
-    );
+    assert!(outcome.is_ok(), "{name}: not finished after {CASE_TIME_MAX:?}");
 }
 
 /// Says that a case does not apply, and why, where CI collects it.
-#[allow(
-    clippy::print_stdout,
-    reason = "the list of skips is this function's product"
-)]
+#[allow(clippy::print_stdout, reason = "the list of skips is this function's product")]
 pub fn skip(case: &str, reason: &str) {
     println!("skipped: {case}: {reason}");
 }

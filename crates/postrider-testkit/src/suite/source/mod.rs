@@ -1,0 +1,82 @@
+//! The cases of `source_suite!`: leases, cursors, waiting, and destinations, as a relay uses them
+//! (INV-3, INV-7, INV-8).
+
+mod destinations;
+mod leases;
+mod pages;
+mod settling;
+mod waiting;
+mod waiting_changes;
+
+pub use destinations::*;
+pub use leases::*;
+pub use pages::*;
+pub use settling::*;
+pub use waiting::*;
+pub use waiting_changes::*;
+
+/// Applies the suite to a harness: `source_suite!(Harness);` makes a module `source_suite` with one
+/// test per case.
+#[macro_export]
+macro_rules! source_suite {
+    ($harness:ty) => {
+        mod source_suite {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::__cases!(
+                $harness,
+                source,
+                // leases
+                a_partition_has_one_owner,
+                of_many_that_acquire_at_once_one_wins,
+                a_token_grows_at_every_acquisition,
+                a_lease_expires_by_the_stores_clock_alone,
+                a_lost_lease_is_never_renewed,
+                a_released_partition_is_free_at_once,
+                a_stale_release_frees_nothing,
+                a_partition_can_be_asked_for_only_when_long_free,
+                takeovers_are_counted_while_the_cursor_stands_still,
+                a_proof_of_death_ends_a_lease_early,
+                the_census_counts_who_is_alive,
+                holders_are_named_with_their_proof_of_life,
+                // pages
+                a_page_keeps_its_limits_and_has_at_least_one_row,
+                reading_again_from_a_cursor_reads_the_same,
+                a_drain_stops_at_its_head,
+                a_cursor_ahead_of_the_store_is_refused,
+                a_key_stays_in_its_partition,
+                a_commit_wakes_the_relay,
+                // settling
+                a_settled_cursor_is_where_the_next_owner_begins,
+                a_late_owner_settles_nothing,
+                the_same_owner_with_an_old_token_settles_nothing,
+                settling_twice_is_settling_once,
+                an_expired_lease_that_nobody_took_still_settles,
+                // destinations
+                destinations_are_registered_once,
+                a_change_needs_the_expected_version,
+                a_new_destination_starts_where_it_was_told,
+                cursors_of_destinations_are_independent,
+                what_waits_for_one_destination_waits_for_no_other,
+                a_removed_destination_is_gone_with_what_waited,
+                // waiting
+                events_of_a_failed_key_wait_in_order,
+                a_retry_is_due_after_its_delay,
+                a_dead_letter_parks_its_key,
+                a_dead_letter_that_lets_its_key_pass_parks_nobody,
+                an_event_that_waits_is_not_replaced,
+                what_waits_before_the_cursor_passed_is_told,
+                waiting_events_survive_a_takeover,
+                keys_under_way_are_not_due,
+                what_is_due_keeps_its_limits,
+                a_malformed_row_can_be_a_dead_letter,
+                a_delivered_head_promotes_the_next,
+                a_head_that_gives_up_parks_or_promotes,
+                attempts_are_kept,
+                a_postponed_event_counts_no_attempt,
+                a_late_owner_changes_nothing_that_waits,
+                changes_sent_twice_change_once,
+            );
+        }
+    };
+}
