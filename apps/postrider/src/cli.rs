@@ -1,0 +1,43 @@
+//! The commands and their flags, as clap reads them and as `--help` shows them.
+
+use clap::{Parser, Subcommand};
+
+use crate::{init, relay};
+
+/// Change your database and tell the world, as one act.
+///
+/// Your application writes its change and an event in one transaction. The
+/// relay carries committed events to a broker, in order, at least once; an
+/// inbox on the other side acts on each at most once.
+#[derive(Debug, Parser)]
+#[command(name = "postrider", version, max_term_width = 80, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  postrider demo
+  postrider init sqlite://shop.db
+  postrider relay --store sqlite://shop.db --to stdout
+  postrider relay --store sqlite://shop.db --to local://queue.db --once
+
+Standard output is data; everything else goes to standard error.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Init(init::InitArgs),
+    Relay(relay::RelayArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_flags_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+}

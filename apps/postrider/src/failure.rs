@@ -1,0 +1,117 @@
+//! How a command ends: the exit codes, and failures with their operator code and advice.
+
+use std::process::ExitCode;
+
+use postrider_core::{Code, Error, ErrorKind};
+
+use crate::terminal::{Style, wrap};
+
+/// What a shell script can tell apart. Usage errors are 2, which is clap's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It did what it was asked.
+    Success = 0,
+    /// It failed.
+    Failure = 1,
+    /// A one-shot run ended with events left: waiting, dead, or not reached.
+    Remaining = 3,
+    /// Another relay holds the lease.
+    Held = 4,
+    /// The configuration is wrong (`EX_CONFIG`).
+    Config = 78,
+    /// A second signal stopped it at once, as shells count an interrupt.
+    Aborted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Why a command failed, as a person reads it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    code: Option<Code>,
+    advice: Option<String>,
+}
+
+impl Failure {
+    /// A failure without a code.
+    pub(crate) fn plain(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Failure, message: message.into(), code: None, advice: None }
+    }
+
+    /// A configuration that cannot work: nothing was started.
+    pub(crate) fn config(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Config, code: Some(Code::Config), ..Failure::plain(message) }
+    }
+
+    /// The same failure under another code.
+    pub(crate) fn code(self, code: Code) -> Failure {
+        Failure { code: Some(code), ..self }
+    }
+
+    /// The same failure with another advice than the code's own.
+    pub(crate) fn advice(self, advice: impl Into<String>) -> Failure {
+        Failure { advice: Some(advice.into()), ..self }
+    }
+
+    /// The same failure with another exit code.
+    pub(crate) fn exit_as(self, exit: Exit) -> Failure {
+        Failure { exit, ..self }
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Three parts: what happened, under which code, and what to do.
+    pub(crate) fn render(&self, style: Style) -> String {
+        let label = match self.code {
+            Some(code) => format!("error[{code}]:"),
+            None => "error:".to_owned(),
+        };
+        let mut text = wrap(&format!("{label} {}", self.message), "  ");
+        text.replace_range(..label.len(), &style.bad(&label));
+        let advice = self.advice.as_deref().or_else(|| self.code.map(Code::advice));
+        if let Some(advice) = advice {
+            text.push_str("\n  ");
+            text.push_str(&wrap(advice, "  "));
+        }
+        text
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let exit = match error.kind() {
+            ErrorKind::Config => Exit::Config,
+            _ => Exit::Failure,
+        };
+        let mut message = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(error) = cause {
+            message.push_str(": ");
+            message.push_str(&error.to_string());
+            cause = error.source();
+        }
+        Failure { exit, message, code: error.operator_code(), advice: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operator_error_shows_its_code_and_its_advice() {
+        let error = Error::new(ErrorKind::SchemaMissing, "open store").message("no tables");
+        let text = Failure::from(error).render(Style::plain());
+        assert!(text.starts_with("error[PR-1001]: open store: no tables"), "{text}");
+        assert!(text.contains("postrider init URL"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+}

@@ -1,0 +1,78 @@
+//! What a run comes to: one line of summary, and the exit code.
+
+use std::path::Path;
+
+use postrider_core::Code;
+use postrider_relay::{Ending, Report};
+
+use crate::failure::{Exit, Failure};
+use crate::relay::watch::{Ended, per_second};
+use crate::terminal::{count, note};
+
+/// Says how it went, and which exit code that is.
+pub(crate) fn of(ended: &Ended, once: bool, store: &Path) -> Result<Exit, Failure> {
+    let report = &ended.report;
+    note(&summary(ended));
+    if let Some(Ending::HeldBy(owner)) = &report.ending {
+        return Err(Failure::plain(format!(
+            "{owner} holds the lease of {}, longer than a lease lasts",
+            store.display()
+        ))
+        .code(Code::LeaseHeld)
+        .exit_as(Exit::Held));
+    }
+    if ended.aborted {
+        note("stopped at once: what was sent and not saved is sent again by the next relay");
+        return Ok(Exit::Aborted);
+    }
+    if !once {
+        return Ok(Exit::Success);
+    }
+    let waits = tell_waiting(report);
+    Ok(match report.ending {
+        Some(Ending::Done) if !waits => Exit::Success,
+        Some(Ending::Done) => Exit::Remaining,
+        Some(Ending::Stalled) => {
+            note("nothing was settled for the whole of --timeout");
+            for blocker in &report.health.blockers {
+                note(&format!("  blocked by {blocker}"));
+            }
+            Exit::Remaining
+        }
+        _ => {
+            note("stopped before everything was reached");
+            Exit::Remaining
+        }
+    })
+}
+
+/// Says what waits in each destination, and whether anything does.
+fn tell_waiting(report: &Report) -> bool {
+    let mut any = false;
+    for (destination, counts) in &report.waiting {
+        if counts.total() > 0 {
+            any = true;
+            note(&format!(
+                "{destination}: {} waiting ({} retrying, {} parked, {} held, {} dead)",
+                count(counts.total()),
+                count(counts.retrying),
+                count(counts.parked),
+                count(counts.held),
+                count(counts.dead)
+            ));
+        }
+    }
+    any
+}
+
+fn summary(ended: &Ended) -> String {
+    let health = &ended.report.health;
+    format!(
+        "{} delivered in {:.1} s ({}/s), {} failed attempts, {} dead letters",
+        count(health.delivered),
+        ended.took.as_secs_f64(),
+        count(per_second(health.delivered, ended.took)),
+        count(health.failures + health.endpoint_failures),
+        count(health.dead)
+    )
+}

@@ -1,0 +1,158 @@
+//! Watching a relay run: signals in, progress and troubles out.
+
+use std::time::{Duration, Instant};
+
+use postrider_relay::{Health, RelayHandle, Report, State};
+
+use crate::signals::{Asked, Signals};
+use crate::terminal::{Progress, count};
+
+/// How often the line on the terminal is written: often enough to look alive.
+const SHOW_EVERY: Duration = Duration::from_millis(200);
+
+/// How often a log file gets a line while events move.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// How long a trouble lasts before it is told, so that what passes by itself stays unsaid.
+const TROUBLE_AFTER: Duration = Duration::from_secs(1);
+
+/// How a relay ran.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) report: Report,
+    pub(crate) took: Duration,
+    /// A second signal stopped it at once.
+    pub(crate) aborted: bool,
+}
+
+/// Watches until the relay has stopped, and passes signals on.
+pub(crate) async fn until_stopped(handle: RelayHandle, mut signals: Signals) -> Ended {
+    let started = Instant::now();
+    let mut health = handle.health();
+    let mut watch = Watch::new(started);
+    let mut ticks = tokio::time::interval(SHOW_EVERY);
+    let mut draining = false;
+    let mut aborted = false;
+    loop {
+        tokio::select! {
+            // The sender goes with the relay.
+            changed = health.changed() => if changed.is_err() { break },
+            asked = signals.next() => match asked {
+                Asked::Interrupt if draining => {
+                    aborted = true;
+                    handle.abort();
+                }
+                Asked::Interrupt | Asked::Terminate => {
+                    draining = true;
+                    watch.progress.note("stopping: finishing what is under way");
+                    handle.drain();
+                }
+            },
+            _ = ticks.tick() => watch.look(&health.borrow(), draining),
+        }
+    }
+    drop(watch);
+    let report = handle.stopped().await;
+    Ended { report, took: started.elapsed(), aborted }
+}
+
+/// What was seen so far.
+struct Watch {
+    progress: Progress,
+    started: Instant,
+    /// Where the rate is measured from.
+    since: (Instant, u64),
+    rate: u64,
+    logged: (Instant, u64),
+    trouble: Option<(String, Instant)>,
+    told: String,
+}
+
+impl Watch {
+    fn new(started: Instant) -> Watch {
+        Watch {
+            progress: Progress::new(),
+            started,
+            since: (started, 0),
+            rate: 0,
+            logged: (started, 0),
+            trouble: None,
+            told: String::new(),
+        }
+    }
+
+    fn look(&mut self, health: &Health, draining: bool) {
+        let now = Instant::now();
+        self.measure(health, now);
+        self.tell_trouble(health, now);
+        let line = self.line(health, draining);
+        if self.progress.is_live() {
+            self.progress.show(&line);
+        } else if now >= self.logged.0 + LOG_EVERY {
+            if health.delivered > self.logged.1 {
+                self.progress.note(&line);
+            }
+            self.logged = (now, health.delivered);
+        }
+    }
+
+    /// The rate of about the last second.
+    fn measure(&mut self, health: &Health, now: Instant) {
+        let (then, delivered) = self.since;
+        let span = now - then;
+        if span >= Duration::from_secs(1) {
+            let more = health.delivered.saturating_sub(delivered);
+            self.rate = per_second(more, span);
+            self.since = (now, health.delivered);
+        }
+    }
+
+    fn tell_trouble(&mut self, health: &Health, now: Instant) {
+        let mut text = String::new();
+        if matches!(health.state, State::Blocked | State::Standby | State::Starting) {
+            let blockers: Vec<String> = health.blockers.iter().map(ToString::to_string).collect();
+            text = blockers.join("; ");
+        }
+        if text.is_empty() {
+            self.trouble = None;
+            if !std::mem::take(&mut self.told).is_empty() {
+                self.progress.note("going on");
+            }
+            return;
+        }
+        match &self.trouble {
+            Some((known, since)) if *known == text => {
+                if now >= *since + TROUBLE_AFTER && self.told != text {
+                    self.progress.note(&format!("blocked by {text}"));
+                    self.told = text;
+                }
+            }
+            _ => self.trouble = Some((text, now)),
+        }
+    }
+
+    fn line(&self, health: &Health, draining: bool) -> String {
+        let state = match health.state {
+            _ if draining => "draining",
+            State::Starting => "starting",
+            State::Standby => "standing by",
+            State::Empty => "nothing to do",
+            State::Moving => "moving",
+            State::Blocked => "blocked",
+        };
+        let seconds = self.started.elapsed().as_secs();
+        format!(
+            "{state} · {} delivered · {}/s · {} keys waiting · {} dead · {seconds} s",
+            count(health.delivered),
+            count(self.rate),
+            count(health.waiting_keys),
+            count(health.dead),
+        )
+    }
+}
+
+/// So many in such a time, as a rate.
+pub(crate) fn per_second(number: u64, span: Duration) -> u64 {
+    let rate = number as f64 / span.as_secs_f64().max(0.001);
+    rate.round() as u64
+}

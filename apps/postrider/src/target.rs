@@ -1,0 +1,117 @@
+//! Destination addresses: which broker stands behind `--to URL`, and the definition that goes with
+//! it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use postrider_core::{Broker, Destination, DestinationId, Route, TargetUrl, Template};
+use postrider_local::LocalBroker;
+
+use crate::failure::Failure;
+use crate::store::unknown;
+
+/// The destinations that work today, as they are written.
+pub(crate) const WORKS: [&str; 3] = ["stdout", "file://PATH", "local://PATH"];
+
+/// The kind of a destination that is given by an address. The address itself is no part of the
+/// definition and may change, so the kind must not depend on it.
+const KIND: &str = "url";
+
+/// Where to, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Standard output, one CloudEvent per line.
+    Stdout,
+    /// A file, one CloudEvent per line, appended.
+    File(PathBuf),
+    /// A durable queue in one file.
+    Local(PathBuf),
+}
+
+impl Target {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// A configuration failure that suggests what may have been meant and lists what works.
+    pub(crate) fn parse(text: &str) -> Result<Target, Failure> {
+        let url: TargetUrl = text.parse().map_err(|error| {
+            Failure::from(error).advice(format!("What works today: {}.", WORKS.join(", ")))
+        })?;
+        let path = || match url.path() {
+            "" => Err(Failure::config(format!("the path of {}:// is missing", url.scheme()))
+                .advice(format!("Write {0}://PATH, like {0}://queue.db.", url.scheme()))),
+            path => Ok(PathBuf::from(path)),
+        };
+        match url.scheme() {
+            "stdout" if url.path().is_empty() => Ok(Target::Stdout),
+            "stdout" => Err(Failure::config("stdout takes no path").advice("Write --to stdout.")),
+            "file" => path().map(Target::File),
+            "local" => path().map(Target::Local),
+            scheme => Err(unknown("destination", text, scheme, &WORKS)),
+        }
+    }
+
+    /// Opens the broker.
+    ///
+    /// # Errors
+    /// What the broker says.
+    pub(crate) fn open(&self) -> Result<Arc<dyn Broker>, Failure> {
+        Ok(match self {
+            Target::Stdout => return Err(Failure::plain("not yet")),
+            Target::File(_) => return Err(Failure::plain("not yet")),
+            Target::Local(path) => Arc::new(open_local(path)?),
+        })
+    }
+}
+
+fn open_local(path: &Path) -> postrider_core::Result<LocalBroker> {
+    LocalBroker::open(path)
+}
+
+/// The definition that `--to URL` stands for: everything, to a topic named after the event's type.
+///
+/// # Errors
+/// A configuration failure if the name cannot be one.
+pub(crate) fn definition(name: &str) -> Result<Destination, Failure> {
+    let id = DestinationId::new(name).map_err(|error| Failure::config(error.to_string()))?;
+    let topic: Template = "{event_type}".parse().expect("the template is valid");
+    Ok(Destination::new(id, KIND, vec![Route::all(topic)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::Style;
+
+    #[test]
+    fn addresses_name_brokers() {
+        assert_eq!(Target::parse("stdout").unwrap(), Target::Stdout);
+        assert_eq!(Target::parse("file://a/b").unwrap(), Target::File("a/b".into()));
+        assert_eq!(Target::parse("local:///q.db").unwrap(), Target::Local("/q.db".into()));
+    }
+
+    #[test]
+    fn what_does_not_work_is_said_with_what_does() {
+        for (text, expected) in [
+            ("loca://q.db", "did you mean `local://PATH`?"),
+            ("stdotu", "did you mean `stdout`?"),
+            ("kafka://k:9092", "unknown destination scheme `kafka`\n"),
+            ("queue.db", "did you mean `local://queue.db`?"),
+            ("file://", "path of file:// is missing"),
+            ("stdout://x", "takes no path"),
+        ] {
+            let shown = Target::parse(text).unwrap_err().render(Style::plain());
+            assert!(shown.contains(expected), "{text}: {shown}");
+        }
+        let shown = Target::parse("kafka://k").unwrap_err().render(Style::plain());
+        assert!(shown.contains("What works today: stdout, file://PATH, local://PATH."), "{shown}");
+    }
+
+    /// The address may change from run to run; the definition in the store may not.
+    #[test]
+    fn the_definition_does_not_depend_on_the_address() {
+        let definition = definition("default").unwrap();
+        assert_eq!(definition.kind, KIND);
+        assert!(definition.to_definition().unwrap().contains("{event_type}"));
+    }
+}
