@@ -1,5 +1,7 @@
 //! What the consumer engine promises, tested against the memory store and broker in virtual time.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
 mod bench;
 mod consumer;
 mod leased;
