@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::{ManyPartitions, OnePartition};
+use harness::{Inbox, ManyPartitions, OnePartition, PlainBroker, PrefixBroker};
 
 mod one_partition {
     use super::OnePartition;
@@ -14,4 +14,19 @@ mod many_partitions {
     use super::ManyPartitions;
     postrider_testkit::store_suite!(ManyPartitions);
     postrider_testkit::source_suite!(ManyPartitions);
+}
+
+mod inbox {
+    use super::Inbox;
+    postrider_testkit::inbox_suite!(Inbox);
+}
+
+mod plain_broker {
+    use super::PlainBroker;
+    postrider_testkit::broker_suite!(PlainBroker);
+}
+
+mod prefix_broker {
+    use super::PrefixBroker;
+    postrider_testkit::broker_suite!(PrefixBroker);
 }

@@ -1,0 +1,194 @@
+//! Claims: one conditional write, the store's clock, a token.
+
+use std::sync::Arc;
+
+use postrider_core::{Claim, ErrorKind};
+
+use super::{LONG, claim, claimed, event, request};
+use crate::suite::InboxHarness;
+
+/// R077: absent, claimed, expired, processed.
+pub async fn the_four_row_states_answer_as_documented<H: InboxHarness>() {
+    let harness = H::start().await;
+    let (inbox, unit) = (harness.inbox(), harness.unit());
+    let event = event(1);
+    let first = claimed(&*inbox, &event, unit * 4).await;
+    match claim(&*harness.inbox(), &event, LONG).await {
+        Claim::Leased { remaining } => assert!(remaining <= unit * 4, "{remaining:?}"),
+        other => panic!("claimed, and its lease runs: {other:?}"),
+    }
+    harness.pass(unit * 6).await;
+    let second = claimed(&*inbox, &event, LONG).await;
+    assert!(second.token > first.token);
+    assert_eq!(second.key, first.key);
+    inbox.complete(&second, b"done").await.expect("complete");
+    let processed = Claim::Processed { result: bytes::Bytes::from_static(b"done") };
+    assert_eq!(claim(&*inbox, &event, LONG).await, processed);
+}
+
+/// Claims at once from so many tasks, and says how many won.
+async fn race<H: InboxHarness>(harness: &H, tasks: usize) -> usize {
+    let request = request(&event(1), "billing", LONG);
+    let handles: Vec<_> = (0..8).map(|_| harness.inbox()).collect();
+    let start = Arc::new(tokio::sync::Barrier::new(tasks));
+    let claims: Vec<_> = (0..tasks)
+        .map(|n| {
+            let inbox = Arc::clone(&handles[n % handles.len()]);
+            let (request, start) = (request.clone(), Arc::clone(&start));
+            tokio::spawn(async move {
+                start.wait().await;
+                loop {
+                    match inbox.claim(&request).await {
+                        Ok(claim) => return matches!(claim, Claim::Claimed(_)),
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::Busy, "{error}"),
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut won = 0;
+    for claim in claims {
+        won += usize::from(claim.await.expect("the task ends"));
+    }
+    won
+}
+
+/// R078: a thousand at once, and one acts.
+pub async fn of_a_thousand_claims_at_once_one_wins<H: InboxHarness>() {
+    let harness = H::start().await;
+    assert_eq!(race(&harness, 1_000).await, 1);
+}
+
+/// R078: also when a row is there, expired.
+pub async fn of_many_that_reclaim_at_once_one_wins<H: InboxHarness>() {
+    let harness = H::start().await;
+    let unit = harness.unit();
+    claimed(&*harness.inbox(), &event(1), unit).await;
+    harness.pass(unit * 2).await;
+    assert_eq!(race(&harness, 100).await, 1);
+}
+
+/// R076, R083, R115: a crashed worker's claim becomes free when the store's clock says so.
+pub async fn a_claim_expires_by_the_stores_clock<H: InboxHarness>() {
+    let harness = H::start().await;
+    let (inbox, unit) = (harness.inbox(), harness.unit());
+    claimed(&*inbox, &event(1), unit * 4).await;
+    harness.pass(unit * 2).await;
+    let early = claim(&*inbox, &event(1), LONG).await;
+    assert!(matches!(early, Claim::Leased { .. }), "{early:?}");
+    harness.pass(unit * 3).await;
+    claimed(&*inbox, &event(1), LONG).await;
+}
+
+/// R081: a handler slower than its lease keeps it by heartbeats.
+pub async fn a_heartbeat_keeps_a_claim<H: InboxHarness>() {
+    let harness = H::start().await;
+    let (inbox, unit) = (harness.inbox(), harness.unit());
+    let lease = claimed(&*inbox, &event(1), unit * 4).await;
+    for _ in 0..3 {
+        harness.pass(unit * 2).await;
+        inbox.heartbeat(&lease, unit * 4).await.expect("its lease runs");
+    }
+    let other = claim(&*harness.inbox(), &event(1), LONG).await;
+    assert!(matches!(other, Claim::Leased { .. }), "{other:?}");
+    inbox.complete(&lease, b"").await.expect("complete");
+}
+
+/// R114: a worker that lost its lease can neither prolong, complete, nor release.
+pub async fn a_late_worker_is_refused<H: InboxHarness>() {
+    let harness = H::start().await;
+    let (inbox, unit) = (harness.inbox(), harness.unit());
+    let old = claimed(&*inbox, &event(1), unit).await;
+    harness.pass(unit * 2).await;
+    let new = claimed(&*harness.inbox(), &event(1), LONG).await;
+    let refused = [inbox.heartbeat(&old, LONG).await, inbox.complete(&old, b"old").await];
+    for refused in refused {
+        assert_eq!(refused.expect_err("a stale token").kind(), ErrorKind::Fenced);
+    }
+    // Letting go of what is lost may be refused or do nothing, but frees nothing.
+    let _ = inbox.release(&old).await;
+    let other = claim(&*inbox, &event(1), LONG).await;
+    assert!(matches!(other, Claim::Leased { .. }), "{other:?}");
+    inbox.complete(&new, b"new").await.expect("the new worker");
+    let refused = inbox.complete(&old, b"old").await.expect_err("too late");
+    assert_eq!(refused.kind(), ErrorKind::Fenced);
+    let processed = Claim::Processed { result: bytes::Bytes::from_static(b"new") };
+    assert_eq!(claim(&*inbox, &event(1), LONG).await, processed);
+}
+
+/// A failed handler's event need not wait for the lease; and who let go cannot complete.
+pub async fn a_released_claim_is_free_at_once<H: InboxHarness>() {
+    let harness = H::start().await;
+    let inbox = harness.inbox();
+    let first = claimed(&*inbox, &event(1), LONG).await;
+    inbox.release(&first).await.expect("release");
+    let second = claimed(&*inbox, &event(1), LONG).await;
+    assert!(second.token > first.token);
+    let refused = inbox.complete(&first, b"").await.expect_err("it let go");
+    assert_eq!(refused.kind(), ErrorKind::Fenced);
+    inbox.complete(&second, b"").await.expect("complete");
+}
+
+/// R085: whoever asks again gets the stored bytes, whatever they are.
+pub async fn the_stored_result_is_returned<H: InboxHarness>() {
+    let harness = H::start().await;
+    let every_byte: Vec<u8> = (0..=255).collect();
+    for (n, result) in (1..).zip([&b""[..], b"{\"status\":201}", &every_byte]) {
+        let lease = claimed(&*harness.inbox(), &event(n), LONG).await;
+        harness.inbox().complete(&lease, result).await.expect("complete");
+        for _ in 0..2 {
+            match claim(&*harness.inbox(), &event(n), LONG).await {
+                Claim::Processed { result: stored } => assert_eq!(&*stored, result),
+                other => panic!("it was done: {other:?}"),
+            }
+        }
+    }
+}
+
+/// R005: a completion whose answer was lost may be sent again; it never becomes another result.
+pub async fn completing_twice_is_completing_once<H: InboxHarness>() {
+    let harness = H::start().await;
+    let inbox = harness.inbox();
+    let lease = claimed(&*inbox, &event(1), LONG).await;
+    inbox.complete(&lease, b"first").await.expect("complete");
+    let _ = inbox.complete(&lease, b"first").await;
+    let _ = inbox.release(&lease).await;
+    match claim(&*inbox, &event(1), LONG).await {
+        Claim::Processed { result } => assert_eq!(&*result, b"first"),
+        other => panic!("it was done: {other:?}"),
+    }
+}
+
+/// R073: each handler of an event has a row of its own.
+pub async fn two_handlers_are_independent<H: InboxHarness>() {
+    let harness = H::start().await;
+    let inbox = harness.inbox();
+    let billing = claimed(&*inbox, &event(1), LONG).await;
+    inbox.complete(&billing, b"billed").await.expect("complete");
+    let shipping = request(&event(1), "shipping", LONG);
+    let claim = inbox.claim(&shipping).await.expect("claim");
+    assert!(matches!(claim, Claim::Claimed(_)), "{claim:?}");
+}
+
+/// R119: ids of two services are two things.
+pub async fn two_sources_may_use_the_same_id<H: InboxHarness>() {
+    let harness = H::start().await;
+    let inbox = harness.inbox();
+    let lease = claimed(&*inbox, &event(1), LONG).await;
+    inbox.complete(&lease, b"").await.expect("complete");
+    let mut other = event(1);
+    other.source = "/warehouse".into();
+    claimed(&*inbox, &other, LONG).await;
+}
+
+/// The same identity with other content is an error, in every state of the row.
+pub async fn the_same_id_with_another_payload_is_no_duplicate<H: InboxHarness>() {
+    let harness = H::start().await;
+    let inbox = harness.inbox();
+    let mut other = event(1);
+    other.payload = event(2).payload;
+    let lease = claimed(&*inbox, &event(1), LONG).await;
+    assert_eq!(claim(&*inbox, &other, LONG).await, Claim::Mismatch);
+    inbox.complete(&lease, b"").await.expect("complete");
+    assert_eq!(claim(&*inbox, &other, LONG).await, Claim::Mismatch);
+}
