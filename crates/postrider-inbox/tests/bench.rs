@@ -152,6 +152,8 @@ pub(crate) struct Faulty {
     inner: MemoryStore,
     /// Heartbeats are not answered well: the network is cut, the process is paused.
     pub(crate) deaf: AtomicBool,
+    /// Heartbeats are answered well and do nothing: the owner never learns that it lost its claim.
+    pub(crate) lying: AtomicBool,
     /// Nothing is answered well.
     pub(crate) down: AtomicBool,
     /// So many step results are lost on their way to the store.
@@ -168,6 +170,7 @@ impl Faulty {
         Faulty {
             inner,
             deaf: AtomicBool::new(false),
+            lying: AtomicBool::new(false),
             down: AtomicBool::new(false),
             steps_lost: AtomicU32::new(0),
             claims: AtomicU32::new(0),
@@ -191,6 +194,9 @@ impl InboxStore for Faulty {
     fn heartbeat<'a>(&'a self, lease: &'a ClaimLease, by: Duration) -> BoxFuture<'a, Result<()>> {
         if self.deaf.load(Ordering::SeqCst) {
             return Box::pin(async { Err(gone("heartbeat")) });
+        }
+        if self.lying.load(Ordering::SeqCst) {
+            return Box::pin(async { Ok(()) });
         }
         Box::pin(self.answer("heartbeat", self.inner.heartbeat(lease, by)))
     }

@@ -50,6 +50,9 @@ impl Leased {
             Ok(Outcome::Ack(result)) => complete(&mut hold, result).await,
             Ok(Outcome::RetryAfter { after, reason }) => {
                 hold.let_go().await;
+                if standing.lost.is_given() && standing.store_failed() {
+                    return Err(lease_lost().source(reason));
+                }
                 let fault = Fault::new(ErrorKind::Unavailable, reason);
                 Ok(Performed::Retry { after, fault })
             }
@@ -78,17 +81,14 @@ async fn complete(hold: &mut Hold, result: Bytes) -> Result<Performed> {
     let (store, lease) = (&standing.store, &standing.lease);
     match standing.ask("complete", || store.complete(lease, &result)).await {
         Ok(()) => Ok(Performed::Now(result)),
-        Err(error) if error.kind() == ErrorKind::Fenced => Ok(retry(&error)),
+        Err(error) if error.kind() == ErrorKind::Fenced => failed(&standing, error),
         Err(error) => Err(error),
     }
 }
 
-/// A handler's error: the store's own is passed on uncounted, everything else counts.
+/// A handler's error: where the store failed, it is passed on uncounted; everything else counts.
 fn failed(standing: &Standing, error: Error) -> Result<Performed> {
-    if error.kind() != ErrorKind::Fenced && standing.store_failed() {
-        return Err(error);
-    }
-    Ok(retry(&error))
+    if standing.store_failed() { Err(error) } else { Ok(retry(&error)) }
 }
 
 fn retry(error: &Error) -> Performed {
@@ -112,7 +112,7 @@ async fn overstayed(standing: &Standing) {
 
 fn lease_lost() -> Error {
     Error::new(ErrorKind::Fenced, "act")
-        .message("the lease was lost, and the handler did not stop when it was told")
+        .message("the lease was lost while the handler worked; it was told to stop")
 }
 
 /// The claim in hand.

@@ -25,6 +25,9 @@ pub(crate) struct Standing {
     clock: Arc<dyn Clock>,
     duration: Duration,
     until: AtomicU64,
+    /// The last heartbeat was not answered.
+    unanswered: AtomicBool,
+    /// A step or the completion was not answered.
     store_failed: AtomicBool,
 }
 
@@ -44,6 +47,7 @@ impl Standing {
             clock,
             duration,
             until: AtomicU64::new(0),
+            unanswered: AtomicBool::new(false),
             store_failed: AtomicBool::new(false),
         };
         standing.prolong(sent);
@@ -70,9 +74,10 @@ impl Standing {
         self.duration / 3
     }
 
-    /// Whether the store failed under the handler.
+    /// Whether the store failed under the handler: then the event is not to blame, whatever the
+    /// handler says.
     pub(crate) fn store_failed(&self) -> bool {
-        self.store_failed.load(Ordering::Acquire)
+        self.unanswered.load(Ordering::Acquire) || self.store_failed.load(Ordering::Acquire)
     }
 
     /// Fails unless the claim stands.
@@ -137,6 +142,7 @@ pub(crate) async fn beat(standing: Arc<Standing>) {
         match in_time("heartbeat", remaining, call).await {
             Ok(()) => {
                 standing.prolong(sent);
+                standing.unanswered.store(false, Ordering::Release);
                 pause = standing.third();
             }
             Err(error) if error.kind() == ErrorKind::Fenced => {
@@ -144,6 +150,7 @@ pub(crate) async fn beat(standing: Arc<Standing>) {
                 return;
             }
             Err(error) => {
+                standing.unanswered.store(true, Ordering::Release);
                 tracing::warn!(%error, "a heartbeat failed; will try again while the lease stands");
                 pause = standing.duration / 12;
             }

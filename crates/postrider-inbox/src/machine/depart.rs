@@ -19,8 +19,20 @@ impl Machine {
     pub(super) fn conclude(&mut self, now: Tick, no: DeliveryNo, answer: Answer) {
         if self.held.get(&no).is_some_and(Held::in_work) {
             self.learn(now, no, &answer);
-            self.end_work(now, no, answer);
+            if self.gave_up_when_told(no, &answer) {
+                self.give_back(now, no, Duration::ZERO);
+            } else {
+                self.end_work(now, no, answer);
+            }
         }
+    }
+
+    /// Whether a handler was told to stop because the engine stops, and did: no fault of the event.
+    fn gave_up_when_told(&self, no: DeliveryNo, answer: &Answer) -> bool {
+        let shutdown =
+            |held: &Held| matches!(held.stage, Stage::Stopping { why: Why::Shutdown, .. });
+        matches!(answer, Answer::Verdict(Verdict::Retry { .. }))
+            && self.held.get(&no).is_some_and(shutdown)
     }
 
     /// Settles what was in work by its answer.
