@@ -105,6 +105,14 @@ impl State {
         if behind && stored.state != WaitingState::Dead {
             stored.state = WaitingState::Parked;
         }
+        if stored.holds() {
+            // It came before others that are due: they wait behind it from now on.
+            for (_, later) in rows.range_mut(new.row.seq + 1..) {
+                if later.key == stored.key && later.state == WaitingState::Retrying && !later.late {
+                    later.state = WaitingState::Parked;
+                }
+            }
+        }
         rows.insert(new.row.seq, stored);
     }
 }

@@ -1,6 +1,10 @@
 //! The memory store and broker pass every contract suite, and broken ones do not.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod broken_relays;
 mod harness;
+mod world;
 
 use harness::{Inbox, ManyPartitions, OnePartition, PlainBroker, PrefixBroker};
 
