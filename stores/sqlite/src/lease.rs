@@ -67,7 +67,7 @@ enum Availability {
     Free(i64),
     /// Its owner did not let go, and its time is over since then.
     Lost(i64),
-    /// The asker's own.
+    /// The asker's own: it has it already.
     Own,
     /// Somebody else's.
     Held,
@@ -91,15 +91,11 @@ pub(crate) fn acquire(connection: &Connection, request: &AcquireRequest) -> Resu
     let census =
         announce(connection, &request.owner, request.current, now, request.lease_duration)?;
     let mut answer = Acquired { census, ..Acquired::default() };
-    let mut own = Vec::new();
     let mut wanted = usize::from(request.wanted);
     for standing in standings(connection)? {
         let free_since = match availability(&standing, request, now) {
             Availability::Free(since) | Availability::Lost(since) => since,
-            Availability::Own => {
-                own.push(standing);
-                continue;
-            }
+            Availability::Own => continue,
             Availability::Held => {
                 answer.held.push(held(&standing, now)?);
                 continue;
@@ -111,11 +107,6 @@ pub(crate) fn acquire(connection: &Connection, request: &AcquireRequest) -> Resu
             answer.granted.push(grant(connection, &standing, request, now)?);
         }
     }
-    // What it has already comes last, and only for one that lost the answer of its last question.
-    for standing in own.iter().take(wanted) {
-        answer.granted.push(grant(connection, standing, request, now)?);
-    }
-    answer.granted.sort_by_key(|granted| granted.lease.partition);
     Ok(answer)
 }
 
@@ -147,8 +138,7 @@ fn grant(
         Availability::Lost(_) if cursors == standing.cursors => standing.takeovers + 1,
         // The one before got further before it died: this is the first at this position.
         Availability::Lost(_) => 1,
-        Availability::Own => standing.takeovers,
-        Availability::Free(_) | Availability::Held => 0,
+        Availability::Free(_) | Availability::Own | Availability::Held => 0,
     };
     let presence = request.presence.as_ref();
     let token: i64 = connection

@@ -46,7 +46,7 @@ mod linux {
         pub(crate) fn new(database: &Path) -> io::Result<Signal> {
             let writes =
                 inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-            let folder = database.parent().unwrap_or(Path::new("/"));
+            let folder = database.parent().unwrap_or_else(|| Path::new("/"));
             let what = inotify::WatchFlags::MODIFY
                 | inotify::WatchFlags::CREATE
                 | inotify::WatchFlags::DELETE

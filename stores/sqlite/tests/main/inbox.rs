@@ -1,0 +1,220 @@
+//! The inbox: markers in the handler's transaction, and what a closure behind it may do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use postrider_core::inbox::{Accepted, Receiver, Verdict};
+use postrider_core::subscription::Receipt;
+use postrider_core::{
+    Claim, ClaimRequest, Code, Delivery, ErrorKind, Event, EventId, Fault, HandlerName, InboxStore,
+    NewEvent, Payload,
+};
+use postrider_sqlite::{HandlerError, Outbox, Transactional, accept};
+
+use crate::support::{Fresh, number};
+
+fn handler(name: &str) -> HandlerName {
+    HandlerName::new(name).expect("a name")
+}
+
+fn incoming(number: u128) -> Arc<Event> {
+    let mut event = Event::new(EventId::from_u128(number), "order", "42", "order.placed");
+    event.source = Arc::from("/shop");
+    Arc::new(event)
+}
+
+fn delivery(event: &Arc<Event>) -> Delivery {
+    let receipt = Receipt { message: 1, token: 1 };
+    Delivery::new(Ok(Arc::clone(event)), Arc::from("orders"), receipt)
+}
+
+async fn deliver(receiver: &Transactional, event: &Arc<Event>) -> Verdict {
+    receiver.receive(event, &delivery(event)).await.expect("a verdict")
+}
+
+fn markers(fresh: &Fresh) -> i64 {
+    number(&fresh.connect(), "select count(*) from inbox")
+}
+
+fn with_effects() -> Fresh {
+    let fresh = Fresh::new();
+    fresh.connect().execute_batch("create table effects (event text)").expect("a table");
+    fresh
+}
+
+/// What every handler of these tests does before it ends as told.
+fn act(tx: &rusqlite::Transaction<'_>, event: &Event) -> Result<(), HandlerError> {
+    tx.execute("insert into effects values (?1)", [event.id.to_string()])?;
+    Outbox::new().enqueue(tx, &NewEvent::new("invoice", "7", "invoice.sent"))?;
+    Ok(())
+}
+
+/// R007, R074, R080: marker, change, and new event commit together; the second delivery finds them.
+#[tokio::test]
+async fn a_handler_acts_once() {
+    let fresh = with_effects();
+    let receiver = Transactional::new(fresh.path(), handler("billing"), |tx, event| {
+        act(tx, event)?;
+        Ok(Verdict::Done)
+    })
+    .unwrap();
+    let event = incoming(1);
+    assert_eq!(deliver(&receiver, &event).await, Verdict::Done);
+    assert_eq!(deliver(&receiver, &event).await, Verdict::Duplicate);
+    let connection = fresh.connect();
+    assert_eq!(number(&connection, "select count(*) from effects"), 1);
+    assert_eq!(number(&connection, "select count(*) from outbox"), 1);
+    assert_eq!(markers(&fresh), 1);
+}
+
+/// R073: two handlers of one event are independent of each other. R119: and so are two sources that
+/// use one id.
+#[tokio::test]
+async fn handlers_and_sources_are_independent() {
+    let fresh = with_effects();
+    for name in ["billing", "shipping"] {
+        let receiver = Transactional::new(fresh.path(), handler(name), |tx, event| {
+            act(tx, event)?;
+            Ok(Verdict::Done)
+        })
+        .unwrap();
+        let mut elsewhere = Event::clone(&incoming(1));
+        elsewhere.source = Arc::from("/elsewhere");
+        for event in [incoming(1), Arc::new(elsewhere)] {
+            assert_eq!(deliver(&receiver, &event).await, Verdict::Done);
+        }
+    }
+    assert_eq!(markers(&fresh), 4);
+}
+
+/// R074: whatever keeps a handler from its end leaves no marker, no change, and no event; and the next
+/// delivery is the first again.
+#[tokio::test]
+async fn a_handler_that_fails_leaves_nothing() {
+    let fresh = with_effects();
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&calls);
+    let fault = || Fault::new(ErrorKind::Rejected, "no such customer");
+    let receiver = Transactional::new(fresh.path(), handler("billing"), move |tx, event| {
+        act(tx, event)?;
+        match counted.fetch_add(1, Ordering::Relaxed) {
+            0 => Err("the printer is on fire".into()),
+            1 => panic!("out of paper"),
+            2 => Ok(Verdict::Retry { after: None, fault: fault() }),
+            3 => Ok(Verdict::Reject(fault())),
+            4 => Ok(tx.execute("insert into nowhere values (1)", ()).map(|_| Verdict::Done)?),
+            _ => Ok(Verdict::Done),
+        }
+    })
+    .unwrap();
+    let event = incoming(1);
+    for says in ["on fire", "out of paper", "no such customer", "no such customer", "nowhere"] {
+        let verdict = deliver(&receiver, &event).await;
+        assert!(matches!(verdict, Verdict::Retry { .. } | Verdict::Reject(_)), "{verdict:?}");
+        assert!(format!("{verdict:?}").contains(says), "{verdict:?}");
+        let connection = fresh.connect();
+        let left = "select (select count(*) from effects) + (select count(*) from outbox)
+            + (select count(*) from inbox)";
+        assert_eq!(number(&connection, left), 0, "after {says}");
+    }
+    assert_eq!(deliver(&receiver, &event).await, Verdict::Done);
+}
+
+/// A lock that another writer holds is nobody's fault and is not counted.
+#[tokio::test]
+async fn a_locked_database_does_not_count_against_the_event() {
+    let fresh = with_effects();
+    let receiver =
+        Transactional::new(fresh.path(), handler("billing"), |_, _| Ok(Verdict::Done)).unwrap();
+    let connection = fresh.connect();
+    connection.execute_batch("begin immediate").unwrap();
+    let event = incoming(1);
+    let error = receiver.receive(&event, &delivery(&event)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    connection.execute_batch("rollback").unwrap();
+    assert_eq!(deliver(&receiver, &event).await, Verdict::Done);
+}
+
+/// R086: the key comes from the event; one without a source is rejected, not guessed.
+#[tokio::test]
+async fn an_event_without_a_source_is_rejected() {
+    let fresh = with_effects();
+    let receiver =
+        Transactional::new(fresh.path(), handler("billing"), |_, _| Ok(Verdict::Done)).unwrap();
+    let event = Arc::new(Event::new(EventId::from_u128(1), "order", "42", "order.placed"));
+    assert!(matches!(deliver(&receiver, &event).await, Verdict::Reject(_)));
+    assert_eq!(markers(&fresh), 0);
+}
+
+/// The same id with another payload is an error with a code, and the handler is not called.
+#[tokio::test]
+async fn the_same_id_with_another_payload_is_a_conflict() {
+    let fresh = with_effects();
+    let mut connection = fresh.connect();
+    let tx = connection.transaction().unwrap();
+    let event = incoming(1);
+    assert_eq!(accept(&tx, &event, &handler("billing")).unwrap(), Accepted::FirstTime);
+    assert_eq!(accept(&tx, &event, &handler("billing")).unwrap(), Accepted::Duplicate);
+    let mut forged = Event::clone(&event);
+    forged.payload = Payload::bytes("other");
+    let refused = accept(&tx, &forged, &handler("billing")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert_eq!(refused.operator_code(), Some(Code::PayloadMismatch));
+    tx.commit().unwrap();
+    let receiver =
+        Transactional::new(fresh.path(), handler("billing"), |_, _| panic!("was called")).unwrap();
+    let verdict = deliver(&receiver, &Arc::new(forged)).await;
+    assert!(matches!(&verdict, Verdict::Reject(fault) if fault.kind == ErrorKind::Conflict));
+}
+
+/// R078: a thousand claims at once, and one is granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_thousand_claims_one_wins() {
+    let fresh = Fresh::new();
+    let stores: Vec<_> = (0..4).map(|_| Arc::new(fresh.store())).collect();
+    let tasks: Vec<_> = (0..1_000)
+        .map(|n| {
+            let store = Arc::clone(&stores[n % stores.len()]);
+            tokio::spawn(async move {
+                let request =
+                    ClaimRequest::new(&incoming(1), &handler("billing"), Duration::from_secs(60))
+                        .unwrap();
+                store.claim(&request).await
+            })
+        })
+        .collect();
+    let mut claimed = 0;
+    for task in tasks {
+        match task.await.unwrap() {
+            Ok(Claim::Claimed(_)) => claimed += 1,
+            Ok(Claim::Leased { .. }) => {}
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Busy, "{error}"),
+        }
+    }
+    assert_eq!(claimed, 1);
+}
+
+/// A worker's lease stands in the way of a transaction for the same handler, until it ends; then its
+/// token is stale.
+#[tokio::test]
+async fn a_claim_and_a_transaction_exclude_each_other() {
+    let fresh = Fresh::new();
+    let store = fresh.store();
+    let event = incoming(1);
+    let request = ClaimRequest::new(&event, &handler("billing"), Duration::from_secs(60)).unwrap();
+    let Claim::Claimed(lease) = store.claim(&request).await.unwrap() else {
+        panic!("it is free");
+    };
+    let mut connection = fresh.connect();
+    let tx = connection.transaction().unwrap();
+    assert_eq!(accept(&tx, &event, &handler("billing")).unwrap_err().kind(), ErrorKind::Busy);
+    drop(tx);
+    connection.execute("update inbox set expires_at = 1", ()).unwrap();
+    let tx = connection.transaction().unwrap();
+    assert_eq!(accept(&tx, &event, &handler("billing")).unwrap(), Accepted::FirstTime);
+    tx.commit().unwrap();
+    let refused = InboxStore::complete(&store, &lease, b"late").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+}

@@ -1,0 +1,16 @@
+//! The store's integration tests, one binary: contract suites, the SQL contract, faults of the file,
+//! and the parts of the requirements that this store answers for.
+
+mod bench;
+mod compile;
+mod contract;
+mod enqueue;
+mod faults;
+mod inbox;
+mod page;
+mod relay;
+mod schema;
+#[cfg(feature = "sqlx")]
+mod sqlx;
+mod support;
+mod wake;

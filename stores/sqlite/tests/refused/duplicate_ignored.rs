@@ -1,0 +1,10 @@
+#![deny(unused_must_use)]
+
+use postrider_core::{Event, HandlerName, Result};
+
+fn act(tx: &rusqlite::Transaction<'_>, event: &Event, handler: &HandlerName) -> Result<()> {
+    postrider_sqlite::accept(tx, event, handler)?;
+    Ok(())
+}
+
+fn main() {}

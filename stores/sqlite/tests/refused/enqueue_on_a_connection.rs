@@ -1,0 +1,9 @@
+use postrider_core::NewEvent;
+use postrider_sqlite::Outbox;
+
+fn stage(connection: &rusqlite::Connection) {
+    let event = NewEvent::new("order", "42", "order.placed");
+    let _ = Outbox::new().enqueue(connection, &event);
+}
+
+fn main() {}
