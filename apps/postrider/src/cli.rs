@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{init, relay};
+use crate::{demo, init, relay};
 
 /// Change your database and tell the world, as one act.
 ///
@@ -29,6 +29,13 @@ Standard output is data; everything else goes to standard error.";
 pub(crate) enum Command {
     Init(init::InitArgs),
     Relay(relay::RelayArgs),
+    Demo(demo::DemoArgs),
+    /// The relay of the demo, in a process that can be killed.
+    #[command(hide = true)]
+    DemoRelay(demo::relay::DemoRelayArgs),
+    /// The mail handler of the demo, in a process that can be killed.
+    #[command(hide = true)]
+    DemoMail(demo::mail::DemoMailArgs),
 }
 
 #[cfg(test)]

@@ -68,6 +68,12 @@ impl Failure {
         self.exit
     }
 
+    /// The text without colours and in one line, to look for words in it.
+    #[cfg(test)]
+    pub(crate) fn plain_text(&self) -> String {
+        self.render(Style::plain()).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
     /// Three parts: what happened, under which code, and what to do.
     pub(crate) fn render(&self, style: Style) -> String {
         let label = match self.code {

@@ -4,6 +4,7 @@
 //! error.
 
 mod cli;
+mod demo;
 mod duration;
 mod failure;
 mod init;
@@ -25,6 +26,9 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Init(args) => init::run(&args),
         Command::Relay(args) => block_on(relay::run(args)),
+        Command::Demo(args) => block_on(demo::run(args)),
+        Command::DemoRelay(args) => block_on(demo::relay::run(args)),
+        Command::DemoMail(args) => block_on(demo::mail::run(args)),
     };
     match outcome {
         Ok(exit) => exit.into(),
@@ -37,9 +41,12 @@ fn main() -> ExitCode {
 
 /// Runs a command that waits for things.
 fn block_on(command: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|e| Failure::plain(format!("the runtime cannot be started: {e}")))?
-        .block_on(command)
+        .map_err(|e| Failure::plain(format!("the runtime cannot be started: {e}")))?;
+    let outcome = runtime.block_on(command);
+    // A clerk of an interrupted demo may still be in a transaction: the process does not wait.
+    runtime.shutdown_background();
+    outcome
 }

@@ -59,7 +59,6 @@ fn is_close(written: &str, known: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::Style;
 
     #[test]
     fn paths_are_relative_unless_they_begin_with_a_slash() {
@@ -76,7 +75,7 @@ mod tests {
             ("://", "begins with a scheme"),
         ];
         for (text, expected) in cases {
-            let shown = sqlite_path(text).unwrap_err().render(Style::plain());
+            let shown = sqlite_path(text).unwrap_err().plain_text();
             assert!(shown.contains(expected), "{text}: {shown}");
         }
     }
@@ -84,6 +83,6 @@ mod tests {
     #[test]
     fn secrets_are_not_repeated() {
         let shown = sqlite_path("postgres://u:hunter2@db/shop").unwrap_err();
-        assert!(!shown.render(Style::plain()).contains("hunter2"));
+        assert!(!shown.plain_text().contains("hunter2"));
     }
 }

@@ -1,10 +1,11 @@
 //! Destination addresses: which broker stands behind `--to URL`, and the definition that goes with
 //! it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use postrider_core::{Broker, Destination, DestinationId, Route, TargetUrl, Template};
+use postrider_file::FileBroker;
 use postrider_local::LocalBroker;
 
 use crate::failure::Failure;
@@ -57,15 +58,11 @@ impl Target {
     /// What the broker says.
     pub(crate) fn open(&self) -> Result<Arc<dyn Broker>, Failure> {
         Ok(match self {
-            Target::Stdout => return Err(Failure::plain("not yet")),
-            Target::File(_) => return Err(Failure::plain("not yet")),
-            Target::Local(path) => Arc::new(open_local(path)?),
+            Target::Stdout => Arc::new(FileBroker::stdout()?),
+            Target::File(path) => Arc::new(FileBroker::open(path)?),
+            Target::Local(path) => Arc::new(LocalBroker::open(path)?),
         })
     }
-}
-
-fn open_local(path: &Path) -> postrider_core::Result<LocalBroker> {
-    LocalBroker::open(path)
 }
 
 /// The definition that `--to URL` stands for: everything, to a topic named after the event's type.
@@ -81,7 +78,6 @@ pub(crate) fn definition(name: &str) -> Result<Destination, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::Style;
 
     #[test]
     fn addresses_name_brokers() {
@@ -95,15 +91,15 @@ mod tests {
         for (text, expected) in [
             ("loca://q.db", "did you mean `local://PATH`?"),
             ("stdotu", "did you mean `stdout`?"),
-            ("kafka://k:9092", "unknown destination scheme `kafka`\n"),
+            ("kafka://k:9092", "unknown destination scheme `kafka` What works"),
             ("queue.db", "did you mean `local://queue.db`?"),
             ("file://", "path of file:// is missing"),
             ("stdout://x", "takes no path"),
         ] {
-            let shown = Target::parse(text).unwrap_err().render(Style::plain());
+            let shown = Target::parse(text).unwrap_err().plain_text();
             assert!(shown.contains(expected), "{text}: {shown}");
         }
-        let shown = Target::parse("kafka://k").unwrap_err().render(Style::plain());
+        let shown = Target::parse("kafka://k").unwrap_err().plain_text();
         assert!(shown.contains("What works today: stdout, file://PATH, local://PATH."), "{shown}");
     }
 

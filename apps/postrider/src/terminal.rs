@@ -14,6 +14,7 @@ pub(crate) struct Style {
 
 impl Style {
     /// No colours.
+    #[cfg(test)]
     pub(crate) const fn plain() -> Style {
         Style { colour: false }
     }

@@ -1,0 +1,1 @@
+insert into charges (event_id, order_id) values (?1, ?2);

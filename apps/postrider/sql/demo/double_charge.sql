@@ -1,0 +1,1 @@
+insert into charges (event_id, order_id) select event_id, order_id from charges limit 1;

@@ -1,0 +1,1 @@
+select event_id from charges order by number;

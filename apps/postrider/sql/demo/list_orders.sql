@@ -1,0 +1,1 @@
+select id, placed, paid, shipped from orders order by id;

@@ -1,0 +1,1 @@
+update orders set paid = ?2 where id = ?1;

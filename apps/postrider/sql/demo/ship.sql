@@ -1,0 +1,1 @@
+update orders set shipped = ?2 where id = ?1;

@@ -1,0 +1,1 @@
+delete from charges where number = (select min(number) from charges);
