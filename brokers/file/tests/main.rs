@@ -1,1 +1,9 @@
-//! The file broker.
+//! The NDJSON destinations against their contract, and against files and pipes that fail.
+
+#![allow(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
+
+mod files;
+mod scripted;
+mod suite;
+mod support;
+mod writers;

@@ -8,5 +8,6 @@ mod faults;
 mod processes;
 mod publishing;
 mod retention;
+mod scripted;
 mod suite;
 mod support;

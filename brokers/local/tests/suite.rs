@@ -4,14 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{BoxFuture, Broker, Event, Subscription};
+use postrider_core::{BoxFuture, Broker, Event, EventId, Subscription};
 use postrider_local::{LocalBroker, SubscribeOptions};
 use postrider_testkit::suite::BrokerHarness;
 use tempfile::TempDir;
 
+use crate::scripted::{Script, Scripted};
+
 struct Local {
     folder: TempDir,
     broker: LocalBroker,
+    script: Script,
 }
 
 impl Local {
@@ -24,11 +27,14 @@ impl BrokerHarness for Local {
     async fn start() -> Local {
         let folder = tempfile::tempdir().unwrap();
         let broker = LocalBroker::open(folder.path().join("queue.db")).unwrap();
-        Local { folder, broker }
+        Local { folder, broker, script: Script::default() }
     }
 
     fn broker(&self) -> Arc<dyn Broker> {
-        Arc::new(LocalBroker::open(self.path()).unwrap())
+        Arc::new(Scripted {
+            broker: LocalBroker::open(self.path()).unwrap(),
+            script: self.script.clone(),
+        })
     }
 
     fn received<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Vec<Arc<Event>>> {
@@ -64,6 +70,14 @@ impl BrokerHarness for Local {
             let dead = self.broker.dead_letters(group).await.unwrap();
             Some(dead.into_iter().map(|letter| letter.event.unwrap()).collect())
         })
+    }
+
+    fn refuse(&self, id: EventId) -> bool {
+        self.script.refuse(id)
+    }
+
+    fn lose_next_answer(&self) -> bool {
+        self.script.lose_next_answer()
     }
 
     fn restart(&mut self) -> BoxFuture<'_, bool> {
