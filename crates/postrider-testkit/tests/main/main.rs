@@ -2,11 +2,30 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod broken_broker;
+mod broken_inbox;
 mod broken_relays;
+mod broken_store;
+mod faults;
 mod harness;
 mod world;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use harness::{Inbox, ManyPartitions, OnePartition, PlainBroker, PrefixBroker};
+
+/// Insists that a case of a suite fails: a suite that cannot fail proves nothing.
+fn fails(case: impl Future<Output = ()>) {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        postrider_testkit::suite::run("negative control", case);
+    }));
+    assert!(outcome.is_err(), "the case passed on a broken backend");
+}
+
+/// Insists that a case of a suite passes where nothing is wrong for it.
+fn passes(case: impl Future<Output = ()>) {
+    postrider_testkit::suite::run("positive control", case);
+}
 
 mod one_partition {
     use super::OnePartition;

@@ -82,6 +82,10 @@ impl World {
         }
     }
 
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
     pub(crate) fn commit(&self, events: impl IntoIterator<Item = NewEvent>) {
         self.store.commit(events.into_iter().collect()).unwrap();
     }

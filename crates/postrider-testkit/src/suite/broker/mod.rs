@@ -19,7 +19,7 @@ use postrider_core::{
 use super::BrokerHarness;
 
 /// How long a case waits for what must come, in real time.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a case waits to see that nothing comes, in real time.
 const QUIET: Duration = Duration::from_millis(150);
 

@@ -115,7 +115,7 @@ pub async fn a_commit_wakes_the_relay<H: StoreHarness>() {
         // Waking may be spurious; after a commit it must not be missing, also when nobody was
         // waiting at that moment.
         harness.commit(vec![event("1", n)]).await.expect("commit");
-        let woken = tokio::time::timeout(Duration::from_secs(10), relay.source.wake()).await;
+        let woken = tokio::time::timeout(Duration::from_secs(3), relay.source.wake()).await;
         assert!(woken.is_ok(), "commit {n} woke nobody");
         assert_eq!(relay.drain(&a()).await.len(), 1);
     }
