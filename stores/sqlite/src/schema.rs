@@ -59,11 +59,12 @@ pub fn init(path: impl AsRef<Path>) -> Result<()> {
 }
 
 /// The same as [`init`], with a default for `outbox.source`: a URI reference that names this service
-/// among all whose events meet in one inbox. In a database that has tables already it replaces the
-/// default.
+/// among all whose events meet in one inbox. It can be changed while there never was an event.
 ///
 /// # Errors
-/// As [`init`]; `Invalid` if the source is empty, longer than 255 bytes, or has control characters.
+/// As [`init`]; `Invalid` if the source is empty, longer than 255 bytes, or has control characters;
+/// `Conflict` if events were enqueued under another: their identity is (source, id), and an inbox
+/// would take each for a new one.
 pub fn init_as(path: impl AsRef<Path>, source: &str) -> Result<()> {
     if source.is_empty() || source.len() > 255 || source.chars().any(char::is_control) {
         return Err(Error::new(ErrorKind::Invalid, "init")
@@ -83,10 +84,26 @@ fn migrate(path: &Path, source: &str, replace: bool) -> Result<()> {
     for migration in &MIGRATIONS[found as usize..] {
         tx.execute_batch(migration).during("init")?;
     }
+    if found > 0 && replace {
+        may_rename(&tx, source)?;
+    }
     if found == 0 || replace {
         tx.execute(sql::META_WRITE, ("source", source)).during("init")?;
     }
     tx.commit().during("init")
+}
+
+/// Checks that no event bears the old source yet.
+fn may_rename(connection: &Connection, source: &str) -> Result<()> {
+    let (events, scheduled, _): (i64, i64, Option<String>) =
+        connection.query_row(sql::OUTBOX_GROWTH, (), |row| row.try_into()).during("init")?;
+    let known = read_meta(connection, "source")?.unwrap_or_default();
+    if known == source || events + scheduled == 0 {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Conflict, "init")
+        .message("events were enqueued under another source; it cannot be changed any more")
+        .context("source", known))
 }
 
 /// The version of the tables; 0 if there are none.

@@ -2,6 +2,9 @@
 -- Every table is STRICT, so that a column holds what its type says. Reasons for each column stand in
 -- docs/reference/sqlite.md. Times that decide something are integers: milliseconds since 1970 of the
 -- database's clock. Times that people read are RFC 3339 text.
+-- `*[^ -~ -􏿿]*` finds a control character: one that is neither between space and tilde nor between
+-- U+00A0 (no-break space) and U+10FFFF, the last. The bounds stand there themselves, since char()
+-- would be computed anew for every row.
 
 -- Facts about the store as a whole: schema (the version of these tables), store (a random id),
 -- source (the default of outbox.source), partitions (P), definitions_version.
@@ -42,27 +45,27 @@ create table outbox (
     constraint source_has_1_to_255_bytes
         check (source is null or length(cast(source as blob)) between 1 and 255),
     constraint source_has_no_control_characters
-        check (source is null or (source not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check (source is null or (source not glob '*[^ -~ -􏿿]*'
             and instr(cast(source as blob), x'00') = 0)),
     constraint aggregate_type_has_1_to_255_bytes
         check (length(cast(aggregate_type as blob)) between 1 and 255),
     constraint aggregate_type_has_no_control_characters
-        check ((aggregate_type not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check ((aggregate_type not glob '*[^ -~ -􏿿]*'
             and instr(cast(aggregate_type as blob), x'00') = 0)),
     constraint aggregate_id_has_1_to_255_bytes
         check (length(cast(aggregate_id as blob)) between 1 and 255),
     constraint aggregate_id_has_no_control_characters
-        check ((aggregate_id not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check ((aggregate_id not glob '*[^ -~ -􏿿]*'
             and instr(cast(aggregate_id as blob), x'00') = 0)),
     constraint key_has_1_to_512_bytes
         check (key is null or length(cast(key as blob)) between 1 and 512),
     constraint key_has_no_control_characters
-        check (key is null or (key not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check (key is null or (key not glob '*[^ -~ -􏿿]*'
             and instr(cast(key as blob), x'00') = 0)),
     constraint event_type_has_1_to_255_bytes
         check (length(cast(event_type as blob)) between 1 and 255),
     constraint event_type_has_no_control_characters
-        check ((event_type not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check ((event_type not glob '*[^ -~ -􏿿]*'
             and instr(cast(event_type as blob), x'00') = 0)),
     constraint event_version_starts_at_1 check (event_version between 1 and 2147483647),
     constraint payload_or_payload_bytes_or_erased
@@ -75,12 +78,12 @@ create table outbox (
     constraint content_type_has_1_to_255_bytes
         check (length(cast(content_type as blob)) between 1 and 255),
     constraint content_type_has_no_control_characters
-        check ((content_type not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check ((content_type not glob '*[^ -~ -􏿿]*'
             and instr(cast(content_type as blob), x'00') = 0)),
     constraint encoding_has_1_to_255_bytes
         check (encoding is null or length(cast(encoding as blob)) between 1 and 255),
     constraint encoding_has_no_control_characters
-        check (encoding is null or (encoding not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check (encoding is null or (encoding not glob '*[^ -~ -􏿿]*'
             and instr(cast(encoding as blob), x'00') = 0)),
     constraint headers_are_a_json_object
         check (json_valid(headers) and json_type(headers) = 'object'),
@@ -89,24 +92,30 @@ create table outbox (
     constraint tenant_has_1_to_255_bytes
         check (tenant is null or length(cast(tenant as blob)) between 1 and 255),
     constraint tenant_has_no_control_characters
-        check (tenant is null or (tenant not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check (tenant is null or (tenant not glob '*[^ -~ -􏿿]*'
             and instr(cast(tenant as blob), x'00') = 0)),
     constraint format_starts_at_1 check (format >= 1),
     constraint occurred_at_is_an_rfc_3339_time
-        check ((occurred_at glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'
-            and (occurred_at glob '*[0-9]Z' or occurred_at glob '*[0-9][+-][0-2][0-9]:[0-5][0-9]')
+        check ((substr(occurred_at, 1, 19)
+                glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]'
+            and (substr(occurred_at, -2) glob '[0-9]Z'
+                or substr(occurred_at, -7) glob '[0-9][+-][0-2][0-9]:[0-5][0-9]')
             and julianday(occurred_at) is not null
             and date(substr(occurred_at, 1, 10), '+0 days') = substr(occurred_at, 1, 10)
             and substr(occurred_at, 12, 2) < '24')),
     constraint created_at_is_an_rfc_3339_time
-        check ((created_at glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'
-            and (created_at glob '*[0-9]Z' or created_at glob '*[0-9][+-][0-2][0-9]:[0-5][0-9]')
+        check ((substr(created_at, 1, 19)
+                glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]'
+            and (substr(created_at, -2) glob '[0-9]Z'
+                or substr(created_at, -7) glob '[0-9][+-][0-2][0-9]:[0-5][0-9]')
             and julianday(created_at) is not null
             and date(substr(created_at, 1, 10), '+0 days') = substr(created_at, 1, 10)
             and substr(created_at, 12, 2) < '24')),
     constraint erased_at_is_an_rfc_3339_time
-        check (erased_at is null or (erased_at glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'
-            and (erased_at glob '*[0-9]Z' or erased_at glob '*[0-9][+-][0-2][0-9]:[0-5][0-9]')
+        check (erased_at is null or (substr(erased_at, 1, 19)
+                glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]'
+            and (substr(erased_at, -2) glob '[0-9]Z'
+                or substr(erased_at, -7) glob '[0-9][+-][0-2][0-9]:[0-5][0-9]')
             and julianday(erased_at) is not null
             and date(substr(erased_at, 1, 10), '+0 days') = substr(erased_at, 1, 10)
             and substr(erased_at, 12, 2) < '24'))
@@ -128,7 +137,7 @@ begin
             where header.key = '' or length(header.key) > 128
                 or header.key glob '*[^a-z0-9._-]*' or header.key glob 'postrider-*'
                 or header.type <> 'text'
-                or header.atom glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+                or header.atom glob '*[^ -~ -􏿿]*'
                 or instr(cast(header.atom as blob), x'00') > 0);
 end;
 
@@ -189,27 +198,27 @@ create table outbox_scheduled (
     constraint source_has_1_to_255_bytes
         check (source is null or length(cast(source as blob)) between 1 and 255),
     constraint source_has_no_control_characters
-        check (source is null or (source not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check (source is null or (source not glob '*[^ -~ -􏿿]*'
             and instr(cast(source as blob), x'00') = 0)),
     constraint aggregate_type_has_1_to_255_bytes
         check (length(cast(aggregate_type as blob)) between 1 and 255),
     constraint aggregate_type_has_no_control_characters
-        check ((aggregate_type not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check ((aggregate_type not glob '*[^ -~ -􏿿]*'
             and instr(cast(aggregate_type as blob), x'00') = 0)),
     constraint aggregate_id_has_1_to_255_bytes
         check (length(cast(aggregate_id as blob)) between 1 and 255),
     constraint aggregate_id_has_no_control_characters
-        check ((aggregate_id not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check ((aggregate_id not glob '*[^ -~ -􏿿]*'
             and instr(cast(aggregate_id as blob), x'00') = 0)),
     constraint key_has_1_to_512_bytes
         check (key is null or length(cast(key as blob)) between 1 and 512),
     constraint key_has_no_control_characters
-        check (key is null or (key not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check (key is null or (key not glob '*[^ -~ -􏿿]*'
             and instr(cast(key as blob), x'00') = 0)),
     constraint event_type_has_1_to_255_bytes
         check (length(cast(event_type as blob)) between 1 and 255),
     constraint event_type_has_no_control_characters
-        check ((event_type not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check ((event_type not glob '*[^ -~ -􏿿]*'
             and instr(cast(event_type as blob), x'00') = 0)),
     constraint event_version_starts_at_1 check (event_version between 1 and 2147483647),
     constraint payload_or_payload_bytes_or_erased
@@ -222,12 +231,12 @@ create table outbox_scheduled (
     constraint content_type_has_1_to_255_bytes
         check (length(cast(content_type as blob)) between 1 and 255),
     constraint content_type_has_no_control_characters
-        check ((content_type not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check ((content_type not glob '*[^ -~ -􏿿]*'
             and instr(cast(content_type as blob), x'00') = 0)),
     constraint encoding_has_1_to_255_bytes
         check (encoding is null or length(cast(encoding as blob)) between 1 and 255),
     constraint encoding_has_no_control_characters
-        check (encoding is null or (encoding not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check (encoding is null or (encoding not glob '*[^ -~ -􏿿]*'
             and instr(cast(encoding as blob), x'00') = 0)),
     constraint headers_are_a_json_object
         check (json_valid(headers) and json_type(headers) = 'object'),
@@ -236,30 +245,38 @@ create table outbox_scheduled (
     constraint tenant_has_1_to_255_bytes
         check (tenant is null or length(cast(tenant as blob)) between 1 and 255),
     constraint tenant_has_no_control_characters
-        check (tenant is null or (tenant not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        check (tenant is null or (tenant not glob '*[^ -~ -􏿿]*'
             and instr(cast(tenant as blob), x'00') = 0)),
     constraint format_starts_at_1 check (format >= 1),
     constraint occurred_at_is_an_rfc_3339_time
-        check ((occurred_at glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'
-            and (occurred_at glob '*[0-9]Z' or occurred_at glob '*[0-9][+-][0-2][0-9]:[0-5][0-9]')
+        check ((substr(occurred_at, 1, 19)
+                glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]'
+            and (substr(occurred_at, -2) glob '[0-9]Z'
+                or substr(occurred_at, -7) glob '[0-9][+-][0-2][0-9]:[0-5][0-9]')
             and julianday(occurred_at) is not null
             and date(substr(occurred_at, 1, 10), '+0 days') = substr(occurred_at, 1, 10)
             and substr(occurred_at, 12, 2) < '24')),
     constraint created_at_is_an_rfc_3339_time
-        check ((created_at glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'
-            and (created_at glob '*[0-9]Z' or created_at glob '*[0-9][+-][0-2][0-9]:[0-5][0-9]')
+        check ((substr(created_at, 1, 19)
+                glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]'
+            and (substr(created_at, -2) glob '[0-9]Z'
+                or substr(created_at, -7) glob '[0-9][+-][0-2][0-9]:[0-5][0-9]')
             and julianday(created_at) is not null
             and date(substr(created_at, 1, 10), '+0 days') = substr(created_at, 1, 10)
             and substr(created_at, 12, 2) < '24')),
     constraint erased_at_is_an_rfc_3339_time
-        check (erased_at is null or (erased_at glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'
-            and (erased_at glob '*[0-9]Z' or erased_at glob '*[0-9][+-][0-2][0-9]:[0-5][0-9]')
+        check (erased_at is null or (substr(erased_at, 1, 19)
+                glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]'
+            and (substr(erased_at, -2) glob '[0-9]Z'
+                or substr(erased_at, -7) glob '[0-9][+-][0-2][0-9]:[0-5][0-9]')
             and julianday(erased_at) is not null
             and date(substr(erased_at, 1, 10), '+0 days') = substr(erased_at, 1, 10)
             and substr(erased_at, 12, 2) < '24')),
     constraint due_at_is_an_rfc_3339_time
-        check ((due_at glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'
-            and (due_at glob '*[0-9]Z' or due_at glob '*[0-9][+-][0-2][0-9]:[0-5][0-9]')
+        check ((substr(due_at, 1, 19)
+                glob '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9]'
+            and (substr(due_at, -2) glob '[0-9]Z'
+                or substr(due_at, -7) glob '[0-9][+-][0-2][0-9]:[0-5][0-9]')
             and julianday(due_at) is not null
             and date(substr(due_at, 1, 10), '+0 days') = substr(due_at, 1, 10)
             and substr(due_at, 12, 2) < '24'))
@@ -277,7 +294,7 @@ begin
             where header.key = '' or length(header.key) > 128
                 or header.key glob '*[^a-z0-9._-]*' or header.key glob 'postrider-*'
                 or header.type <> 'text'
-                or header.atom glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+                or header.atom glob '*[^ -~ -􏿿]*'
                 or instr(cast(header.atom as blob), x'00') > 0);
 end;
 

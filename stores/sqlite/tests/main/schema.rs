@@ -27,6 +27,18 @@ fn initialising_twice_is_initialising_once() {
     assert_ne!(dump(&fresh.connect()), before, "a source that is named is taken");
 }
 
+/// (source, id) is an event's identity for ever, so the default cannot change under it.
+#[test]
+fn the_source_of_enqueued_events_does_not_change() {
+    let fresh = Fresh::empty();
+    init_as(fresh.path(), "urn:shop").unwrap();
+    fresh.commit(&[crate::support::event(1)]);
+    init_as(fresh.path(), "urn:shop").expect("the same again");
+    let refused = init_as(fresh.path(), "urn:other").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    assert!(init_as(fresh.path(), "").is_err());
+}
+
 /// F30: several initialise one fresh file at once, and it is done once.
 #[test]
 fn many_initialisers_at_once_make_one_store() {
@@ -94,6 +106,8 @@ fn the_table_refuses_what_cannot_be_delivered() {
         (names, "'a', '1', null", "NOT NULL"),
         (names, "'', '1', 't'", "aggregate_type_has_1_to_255_bytes"),
         (names, "'a' || char(10), '1', 't'", "aggregate_type_has_no_control_characters"),
+        (names, "'a' || char(127), '1', 't'", "aggregate_type_has_no_control_characters"),
+        (names, "'a', '1', 't' || char(133)", "event_type_has_no_control_characters"),
         (names, "'a', 'b' || char(0) || 'c', 't'", "aggregate_id_has_no_control_characters"),
         (names, "'a', x'00', 't'", "BLOB"),
         (names, "'a', '1', replace(hex(zeroblob(200)), '0', 'ü')", "event_type_has_1_to_255"),
@@ -149,6 +163,9 @@ fn the_table_refuses_what_cannot_be_delivered() {
     assert_eq!(number(&connection, "select count(*) from outbox"), 0);
     insert(&connection, &format!("{names}, payload"), "'a', '1', 't', '{}'")
         .expect("the control is taken");
+    let all_else = "' ~' || char(160) || 'ü世😀' || char(1114111), '1', 't', '{}'";
+    insert(&connection, &format!("{names}, payload"), all_else)
+        .expect("every character that is none of control is taken");
 }
 
 /// What any program may leave out is filled in, with ids that differ and are UUIDs of version 7.
