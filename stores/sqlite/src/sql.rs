@@ -45,6 +45,7 @@ statements! {
     META_NOW = "meta/now.sql",
     META_READ = "meta/read.sql",
     META_TABLES = "meta/tables.sql",
+    META_TOUCH = "meta/touch.sql",
     META_WRITE = "meta/write.sql",
     OUTBOX_ENQUEUE = "outbox/enqueue.sql",
     OUTBOX_ENQUEUE_SCHEDULED = "outbox/enqueue_scheduled.sql",

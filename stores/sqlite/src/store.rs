@@ -137,7 +137,10 @@ fn open(connection: &mut Connection, name: String) -> Result<StoreFacts> {
     schema::check(connection)?;
     let partitions = schema::read_number(connection, "partitions")?;
     match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
-        Ok(tx) => tx.rollback().during("open store")?,
+        Ok(tx) => {
+            tx.execute(sql::META_TOUCH, ()).during("open store")?;
+            tx.rollback().during("open store")?;
+        }
         // Somebody else writes at this moment, so it can be written to.
         Err(e) if e.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {}
         Err(e) => return Err(crate::error::of_sqlite("open store", e)),
