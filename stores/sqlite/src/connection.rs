@@ -12,15 +12,15 @@ use crate::error::During;
 /// writes a few times a second for milliseconds: five seconds mean that something is wrong.
 const APPLICATION_BUSY: Duration = Duration::from_secs(5);
 
-/// How long a relay waits for another writer before it says `Busy`. Shorter than a heartbeat, so that
-/// a stuck application is noticed before the lease is.
+/// How long a relay waits for another writer before it says `Busy`. Shorter than a heartbeat, so
+/// that a stuck application is noticed before the lease is.
 pub(crate) const RELAY_BUSY: Duration = Duration::from_secs(2);
 
 /// How long switching to the write-ahead log may take beside another process that does the same.
 const WAL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Opens an application's connection, creating the file if there is none, with the settings that the
-/// promise rests on.
+/// Opens an application's connection, creating the file if there is none, with the settings that
+/// the promise rests on.
 ///
 /// | setting | why |
 /// |---|---|
@@ -32,8 +32,8 @@ const WAL_PATIENCE: Duration = Duration::from_secs(10);
 /// can take back its last commits; they are then not published either, because the store flushes
 /// the log before it hands out what it read. `synchronous = OFF` is not supported.
 ///
-/// Begin transactions that write with `BEGIN IMMEDIATE` (`TransactionBehavior::Immediate`): one that
-/// reads first and writes later fails at once if another writer came between.
+/// Begin transactions that write with `BEGIN IMMEDIATE` (`TransactionBehavior::Immediate`): one
+/// that reads first and writes later fails at once if another writer came between.
 ///
 /// # Errors
 /// `Unavailable` if the file cannot be opened, `Corrupt` if it is no database, `Busy`, `ReadOnly`.
@@ -75,9 +75,11 @@ fn enter_wal(connection: &Connection) -> rusqlite::Result<()> {
         match connection.query_row("pragma journal_mode = wal", (), |_| Ok(())) {
             Ok(()) => return Ok(()),
             Err(e) if is_busy(&e) && start.elapsed() < WAL_PATIENCE => {
+                // waits: for the other process's switch, which SQLite gives no signal of.
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // A file that cannot be written to can still be read, and says so when it is written to.
+            // A file that cannot be written to can still be read, and says so when it is written
+            // to.
             Err(e) if e.sqlite_error_code() == Some(rusqlite::ErrorCode::ReadOnly) => return Ok(()),
             Err(e) => return Err(e),
         }

@@ -1,7 +1,7 @@
 //! Destinations: rows in the store that all relays share, with their cursors.
 //!
-//! Invariant: a destination and its cursors come and go in one transaction, so that none is ever read
-//! from a place that nobody chose.
+//! Invariant: a destination and its cursors come and go in one transaction, so that none is ever
+//! read from a place that nobody chose.
 
 use postrider_core::source::{DefinitionChange, Definitions};
 use postrider_core::{

@@ -1,5 +1,5 @@
-//! The database file as the operating system sees it: which file is at the path, whether it is still
-//! the one that is open, and whether what was read from it is on the disk.
+//! The database file as the operating system sees it: which file is at the path, whether it is
+//! still the one that is open, and whether what was read from it is on the disk.
 //!
 //! Invariant: nothing here opens the database file itself. Closing any descriptor of it would drop
 //! the locks that SQLite holds for the whole process.
@@ -34,8 +34,8 @@ struct Identity {
 impl StoreFile {
     /// A file at a path, which need not exist yet.
     pub(crate) fn new(path: &Path) -> Result<StoreFile> {
-        // Absolute, because SQLite gives names like `:memory:` a meaning, and because the program may
-        // change its directory.
+        // Absolute, because SQLite gives names like `:memory:` a meaning, and because the program
+        // may change its directory.
         let path = std::path::absolute(path).map_err(|e| {
             Error::new(ErrorKind::Config, "open store")
                 .message("the path cannot be made absolute")
@@ -70,10 +70,12 @@ impl StoreFile {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Checks that the file at the path is the one that was open first, and remembers it if none was.
+    /// Checks that the file at the path is the one that was open first, and remembers it if none
+    /// was.
     ///
     /// # Errors
-    /// `NotFound` if there never was one; `Unavailable` with [`Code::StoreVanished`] if it went away.
+    /// `NotFound` if there never was one; `Unavailable` with [`Code::StoreVanished`] if it went
+    /// away.
     pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
         let mut known = self.lock();
         let found = fs::metadata(&self.path).map(|meta| identity(&meta));
@@ -107,8 +109,8 @@ impl StoreFile {
     ///
     /// An application with `synchronous = NORMAL` commits before its commit is on the disk: a power
     /// cut takes the change back. An event published from it would be a ghost. So the write-ahead
-    /// log is flushed before a page leaves the store, unless a flush made after a read of `sequence`
-    /// covers all of it.
+    /// log is flushed before a page leaves the store, unless a flush made after a read of
+    /// `sequence` covers all of it.
     pub(crate) fn make_durable(&self, last: u64, sequence: u64) -> Result<()> {
         let durable = self.durable.load(Ordering::Acquire);
         if last <= durable && sequence >= durable {

@@ -1,8 +1,8 @@
 //! The inbox: which (source, event id, handler) was done.
 //!
 //! Two ways, one table. [`accept`] writes the marker in the caller's transaction, beside the change
-//! that the event causes; nothing here commits a marker alone. [`InboxStore`] claims with a lease, for
-//! effects outside the database.
+//! that the event causes; nothing here commits a marker alone. [`InboxStore`] claims with a lease,
+//! for effects outside the database.
 
 use std::time::Duration;
 

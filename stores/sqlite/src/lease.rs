@@ -1,7 +1,7 @@
 //! Who owns a partition, decided by the database's clock in one write.
 //!
-//! Invariants: the token grows at every acquisition and never goes back; a write under a lease takes
-//! effect only in the transaction that saw the lease's owner and token in their row.
+//! Invariants: the token grows at every acquisition and never goes back; a write under a lease
+//! takes effect only in the transaction that saw the lease's owner and token in their row.
 
 use postrider_core::lease::{
     AcquireRequest, Acquired, Census, Granted, HeldLease, Presence, Renewed,

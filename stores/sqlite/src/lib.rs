@@ -1,4 +1,5 @@
-//! Postrider's SQLite store: outbox, relay source, and inbox in the application's own database file.
+//! Postrider's SQLite store: outbox, relay source, and inbox in the application's own database
+//! file.
 //!
 //! The application writes its change and the event in one transaction; a relay reads what was
 //! committed, in commit order, through [`SqliteStore`].

@@ -60,8 +60,8 @@ impl Outbox {
     /// # Errors
     /// `TooLarge` or `Invalid`, naming what is wrong with the event; `Conflict` if its id is there
     /// already; `SchemaMissing`; `Busy`, `DiskFull`, and whatever else keeps the database from
-    /// writing. Nothing of the event was written then; whether the rest of the transaction commits is
-    /// the caller's decision.
+    /// writing. Nothing of the event was written then; whether the rest of the transaction commits
+    /// is the caller's decision.
     pub fn enqueue(&self, tx: &Transaction<'_>, event: &NewEvent) -> Result<EventId> {
         insert(tx, &self.values(event)?)
     }

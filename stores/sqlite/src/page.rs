@@ -1,7 +1,7 @@
 //! Reading what was committed, in order.
 //!
-//! SQLite has one writer, so numbers are given in the order of commits: everything behind a cursor is
-//! everything with a greater number. Invariant: what is handed out is durable.
+//! SQLite has one writer, so numbers are given in the order of commits: everything behind a cursor
+//! is everything with a greater number. Invariant: what is handed out is durable.
 
 use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::{Cursor, Error, ErrorKind, Result};
@@ -75,8 +75,8 @@ pub(crate) fn fetch(
     if !rows.is_empty() {
         file.make_durable(last, sequence)?;
     }
-    // Up to the sequence as this snapshot has it there is nothing more: what was purged is gone, and
-    // what comes gets a greater number.
+    // Up to the sequence as this snapshot has it there is nothing more: what was purged is gone,
+    // and what comes gets a greater number.
     let end = if more { last } else { until.max(after) };
     Ok(Page { rows, end: Cursor::number(end), more })
 }

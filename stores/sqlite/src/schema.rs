@@ -1,7 +1,7 @@
 //! The tables and their migrations.
 //!
-//! Invariant: a migration is applied once, in a transaction of its own with the record of it, whoever
-//! and however many initialise the file at once.
+//! Invariant: a migration is applied once, in a transaction of its own with the record of it,
+//! whoever and however many initialise the file at once.
 
 use std::path::Path;
 
@@ -41,15 +41,15 @@ impl Schema {
     }
 }
 
-/// Creates the tables in a database file, or brings them to this program's version; creates the file
-/// if there is none. Doing it again changes nothing, and two at once do it once.
+/// Creates the tables in a database file, or brings them to this program's version; creates the
+/// file if there is none. Doing it again changes nothing, and two at once do it once.
 ///
 /// The default of `outbox.source` becomes the file's name, like `/shop` for `shop.db`;
 /// [`init_as`] sets another.
 ///
 /// # Errors
-/// `SchemaTooNew` if a newer program made the tables; `Conflict` if the database has tables of these
-/// names that are not Postrider's; `Corrupt`, `ReadOnly`, `DiskFull`, `Busy`, `Unavailable`.
+/// `SchemaTooNew` if a newer program made the tables; `Conflict` if the database has tables of
+/// these names that are not Postrider's; `Corrupt`, `ReadOnly`, `DiskFull`, `Busy`, `Unavailable`.
 pub fn init(path: impl AsRef<Path>) -> Result<()> {
     let stem = path.as_ref().file_stem().unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -58,8 +58,9 @@ pub fn init(path: impl AsRef<Path>) -> Result<()> {
     init_at(path.as_ref(), &format!("/{name}"), false)
 }
 
-/// The same as [`init`], with a default for `outbox.source`: a URI reference that names this service
-/// among all whose events meet in one inbox. It can be changed while there never was an event.
+/// The same as [`init`], with a default for `outbox.source`: a URI reference that names this
+/// service among all whose events meet in one inbox. It can be changed while there never was an
+/// event.
 ///
 /// # Errors
 /// As [`init`]; `Invalid` if the source is empty, longer than 255 bytes, or has control characters;

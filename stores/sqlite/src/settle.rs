@@ -1,8 +1,8 @@
 //! Recording outcomes: cursor, settled log, and waiting events, in one transaction.
 //!
-//! Invariants: a cursor moves only from where the relay believed it to be; what it passes is counted
-//! once, however often the settlement is sent; and an event that waits is written in the transaction
-//! of the cursor that passes it.
+//! Invariants: a cursor moves only from where the relay believed it to be; what it passes is
+//! counted once, however often the settlement is sent; and an event that waits is written in the
+//! transaction of the cursor that passes it.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What a watching thread sleeps on: the kernel's word that the database's files were written to, and
-//! a bell that others ring.
+//! What a watching thread sleeps on: the kernel's word that the database's files were written to,
+//! and a bell that others ring.
 //!
 //! On Linux both are file descriptors and the thread costs nothing while nothing happens. Elsewhere
 //! the thread looks every 20 ms while somebody waits.

@@ -23,9 +23,9 @@ use crate::{destination, lease, page, schedule, schema, settle, sql, waiting};
 /// A relay's and a consumer's handle on one database file.
 ///
 /// It owns a thread that writes and one that reads, each with a connection of its own
-/// (`synchronous = FULL`, write-ahead log, a busy timeout of 2 s), and, once [`wake`] was called, one
-/// that watches the file. Writes are one `BEGIN IMMEDIATE` transaction each, begun and ended on the
-/// thread, so that no lock is ever held while something is awaited. Dropping the store ends the
+/// (`synchronous = FULL`, write-ahead log, a busy timeout of 2 s), and, once [`wake`] was called,
+/// one that watches the file. Writes are one `BEGIN IMMEDIATE` transaction each, begun and ended on
+/// the thread, so that no lock is ever held while something is awaited. Dropping the store ends the
 /// threads.
 ///
 /// **Durability.** What `settle` wrote survives a crash of process and machine when it returns. What

@@ -1,8 +1,8 @@
 //! A handler whose whole effect is in this database: marker, change, and new events in one
 //! transaction.
 //!
-//! Invariant: the marker commits with the change, or neither does. A handler that fails, refuses, or
-//! panics leaves nothing behind.
+//! Invariant: the marker commits with the change, or neither does. A handler that fails, refuses,
+//! or panics leaves nothing behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -26,7 +26,8 @@ pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
 type Handle =
     dyn Fn(&Transaction<'_>, &Event) -> Result<Verdict, HandlerError> + Send + Sync + 'static;
 
-/// A [`Receiver`] that runs a closure once per event, in the transaction that also holds the marker.
+/// A [`Receiver`] that runs a closure once per event, in the transaction that also holds the
+/// marker.
 ///
 /// | the closure | then | the consumer engine hears |
 /// |---|---|---|
@@ -58,8 +59,8 @@ pub struct Transactional {
 }
 
 impl Transactional {
-    /// A handler on a database file that has Postrider's tables. It has a connection and a thread of
-    /// its own; the file is opened with the first delivery.
+    /// A handler on a database file that has Postrider's tables. It has a connection and a thread
+    /// of its own; the file is opened with the first delivery.
     ///
     /// # Errors
     /// `Config` if the path cannot be made absolute; `Unavailable` if no thread can be started.

@@ -303,8 +303,8 @@ impl Taking<'_> {
     }
 }
 
-/// Puts back among the dead what came due and cannot be read: redriving it cannot help, and it would
-/// be due for ever.
+/// Puts back among the dead what came due and cannot be read: redriving it cannot help, and it
+/// would be due for ever.
 pub(crate) fn bury_unreadable(
     connection: &Connection,
     lease: &Lease,

@@ -1,8 +1,8 @@
 //! Waking the relay when another process commits.
 //!
 //! A commit writes to the log, flushes it, and becomes visible in shared memory, which the kernel
-//! does not report. So a write to the log means: look now, and keep looking for a while. Invariant: no
-//! edge is lost. What counts is whether the sequences grew since the last waiter was woken, not
+//! does not report. So a write to the log means: look now, and keep looking for a while. Invariant:
+//! no edge is lost. What counts is whether the sequences grew since the last waiter was woken, not
 //! whether anybody was listening at that moment.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,2 +1,3 @@
--- A write that changes nothing: `begin immediate` alone is taken for a read by a file that is read-only.
+-- A write that changes nothing: `begin immediate` alone is taken for a read by a file that is
+-- read-only.
 update outbox_meta set value = value where key = 'store';

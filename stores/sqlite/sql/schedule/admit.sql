@@ -1,4 +1,5 @@
--- An id that stands in the outbox already is the same event, enqueued twice: it is not entered again.
+-- An id that stands in the outbox already is the same event, enqueued twice: it is not entered
+-- again.
 insert into outbox
     (id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
         payload_bytes, content_type, encoding, headers, tenant, format, occurred_at, created_at,

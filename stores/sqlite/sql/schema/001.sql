@@ -380,8 +380,8 @@ create index outbox_waiting_due on outbox_waiting (destination, partition, next_
 create index outbox_waiting_key on outbox_waiting (destination, partition, key, seq)
     where holds_key = 1 and state <> 'discarded';
 
--- What became of the events a cursor passed, by 4,096 sequence numbers. id_sum is the wrapping sum of
--- the ids' digests, so that a recount of the outbox can prove that nothing was skipped.
+-- What became of the events a cursor passed, by 4,096 sequence numbers. id_sum is the wrapping sum
+-- of the ids' digests, so that a recount of the outbox can prove that nothing was skipped.
 create table outbox_settled (
     destination text not null,
     partition integer not null,
@@ -432,9 +432,9 @@ create table inbox_step (
     primary key (source, event_id, handler, step)
 ) strict, without rowid;
 
--- What became of each event at each destination. `published` is said only where the settled log knows
--- that everything its bucket passed was acknowledged; in a bucket where some events belonged elsewhere,
--- were dropped, or were erased, it says `settled`.
+-- What became of each event at each destination. `published` is said only where the settled log
+-- knows that everything its bucket passed was acknowledged; in a bucket where some events belonged
+-- elsewhere, were dropped, or were erased, it says `settled`.
 create view outbox_status as
 select o.seq, o.id, o.event_type, c.destination,
     case

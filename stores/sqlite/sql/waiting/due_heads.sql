@@ -1,5 +1,5 @@
--- Heads whose time has come, oldest due first. Of a key only the first that holds it is a head; what
--- does not hold its key (late on purpose) is a head of its own.
+-- Heads whose time has come, oldest due first. Of a key only the first that holds it is a head;
+-- what does not hold its key (late on purpose) is a head of its own.
 select w.seq, w.key, w.key_hash, w.holds_key
 from outbox_waiting w
 where w.destination = ?1 and w.partition = ?2 and w.state = 'retrying' and w.next_at <= ?3

@@ -89,8 +89,8 @@ fn a_full_disk_refuses_the_event_and_keeps_the_rest() {
     assert_eq!(number(&connection, "select count(*) from outbox"), 1);
 }
 
-/// A deleted file can still be read and written through an open descriptor, and all of that would be
-/// lost: so nothing is read or written.
+/// A deleted file can still be read and written through an open descriptor, and all of that would
+/// be lost: so nothing is read or written.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_deleted_file_stops_the_store() {

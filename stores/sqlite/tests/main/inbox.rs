@@ -88,8 +88,8 @@ async fn handlers_and_sources_are_independent() {
     assert_eq!(markers(&fresh), 4);
 }
 
-/// R074: whatever keeps a handler from its end leaves no marker, no change, and no event; and the next
-/// delivery is the first again.
+/// R074: whatever keeps a handler from its end leaves no marker, no change, and no event; and the
+/// next delivery is the first again.
 #[tokio::test]
 async fn a_handler_that_fails_leaves_nothing() {
     let fresh = with_effects();
@@ -196,8 +196,8 @@ async fn of_a_thousand_claims_one_wins() {
     assert_eq!(claimed, 1);
 }
 
-/// A worker's lease stands in the way of a transaction for the same handler, until it ends; then its
-/// token is stale.
+/// A worker's lease stands in the way of a transaction for the same handler, until it ends; then
+/// its token is stale.
 #[tokio::test]
 async fn a_claim_and_a_transaction_exclude_each_other() {
     let fresh = Fresh::new();

@@ -1,5 +1,5 @@
-//! The store's integration tests, one binary: contract suites, the SQL contract, faults of the file,
-//! and the parts of the requirements that this store answers for.
+//! The store's integration tests, one binary: contract suites, the SQL contract, faults of the
+//! file, and the parts of the requirements that this store answers for.
 
 mod bench;
 mod compile;

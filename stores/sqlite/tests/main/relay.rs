@@ -99,8 +99,8 @@ async fn the_view_says_what_became_of_each_event() {
     assert_eq!(number(&connection, elsewhere), 0);
 }
 
-/// R122: the next of a key is promoted when the one before it leaves, one after the other, also when
-/// they entered in another order.
+/// R122: the next of a key is promoted when the one before it leaves, one after the other, also
+/// when they entered in another order.
 #[tokio::test]
 async fn a_key_drains_one_after_the_other() {
     let fresh = Fresh::new();

@@ -93,8 +93,8 @@ async fn a_foreign_table_of_the_same_name_is_not_taken_over() {
     assert_eq!(number(&fresh.connect(), "select count(*) from sqlite_schema"), 1);
 }
 
-/// R012 and the rest of the row's rules: each is refused by the table itself, with a text that names
-/// the rule.
+/// R012 and the rest of the row's rules: each is refused by the table itself, with a text that
+/// names the rule.
 #[test]
 fn the_table_refuses_what_cannot_be_delivered() {
     let fresh = Fresh::new();
@@ -145,6 +145,15 @@ fn the_table_refuses_what_cannot_be_delivered() {
         let text = refused.expect_err(values).to_string();
         assert!(text.contains(says), "{columns} = {values}: {text}");
     }
+    assert_eq!(number(&connection, "select count(*) from outbox"), 0);
+}
+
+/// R012, R013: one payload, of a kind, of a size; and the control, which is taken.
+#[test]
+fn the_table_refuses_what_is_no_payload() {
+    let fresh = Fresh::new();
+    let connection = fresh.connect();
+    let names = "aggregate_type, aggregate_id, event_type";
     let payloads = [
         ("payload", "'{'", "payload_is_json"),
         ("payload", "null", "payload_or_payload_bytes_or_erased"),

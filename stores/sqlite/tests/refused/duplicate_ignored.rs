@@ -1,3 +1,4 @@
+//! A handler that does not look at the answer acts on duplicates.
 #![deny(unused_must_use)]
 
 use postrider_core::{Event, HandlerName, Result};

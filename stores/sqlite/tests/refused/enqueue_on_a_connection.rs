@@ -1,3 +1,5 @@
+//! An event beside a transaction outlives the change it tells of.
+
 use postrider_core::NewEvent;
 use postrider_sqlite::Outbox;
 

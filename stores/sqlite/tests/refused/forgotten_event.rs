@@ -1,3 +1,4 @@
+//! An event that is not enqueued never happened.
 #![deny(unused_must_use)]
 
 use postrider_core::NewEvent;

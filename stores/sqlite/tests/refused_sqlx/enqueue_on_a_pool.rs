@@ -1,3 +1,5 @@
+//! A pool gives a connection, and an event beside a transaction.
+
 use postrider_core::NewEvent;
 use postrider_sqlite::Outbox;
 
