@@ -188,8 +188,9 @@ pub struct Loaded {
     pub cursor: Cursor,
     /// Keys held by waiting events, with how many events hold each.
     pub waiting_keys: Vec<(KeyHash, u32)>,
-    /// Events that stand in `waiting` in any state though the cursor has not passed them. At most a
-    /// window of them.
+    /// Events that stand in `waiting` in any state though the cursor has not passed them: at most a
+    /// window of them, 10,000. None of them is delivered before the fetch has passed it, because
+    /// earlier events of its key may stand between the cursor and it.
     pub waiting_ahead: Vec<u64>,
 }
 

@@ -126,7 +126,8 @@ pub struct NewWaiting {
 /// How an event enters `waiting`.
 ///
 /// Whatever is asked, an event that is not dead becomes `parked` if an earlier event of its key
-/// holds the key; the store decides that inside its transaction, by the key itself.
+/// holds the key, and later events of its key that were due become `parked` behind one that enters
+/// and holds the key. The store decides both inside its transaction, by the key itself.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Placement {
     /// Behind its key, or at its head and due at once.

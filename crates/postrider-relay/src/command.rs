@@ -7,7 +7,7 @@ use postrider_core::source::{
     Admitted, Definitions, DueRequest, FetchRequest, Loaded, Page, RenewRequest,
 };
 use postrider_core::waiting::{Due, Settlement};
-use postrider_core::{Cursor, DestinationId, Outcome, Outgoing, Result};
+use postrider_core::{Cursor, DestinationId, Outcome, Outgoing, Result, Tick};
 
 /// Matches an answer to its command. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +36,8 @@ pub enum Command {
         destination: DestinationId,
         /// What, all to one endpoint.
         batch: Vec<Outgoing>,
+        /// When it must have started, or not at all: later it could end after the lease.
+        start_by: Tick,
         /// How long it may take.
         deadline: Duration,
     },

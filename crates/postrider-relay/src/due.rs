@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use postrider_core::source::{Admitted, DueRequest};
 use postrider_core::waiting::Due;
-use postrider_core::{DestinationId, PartitionId, Result, Tick};
+use postrider_core::{DestinationId, PartitionId, Result};
 
 use crate::command::Command;
 use crate::machine::{Asked, Machine};
-
-/// Later than anything: nothing is known to be due.
-const NEVER: Tick = Tick(u64::MAX);
 
 /// Scheduled events moved at once: a page.
 const ADMIT_ROWS_MAX: u32 = 1_000;
@@ -40,9 +37,8 @@ impl Machine {
                 // Enough is under way; what is due stays due.
                 continue;
             }
-            flow.asking = true;
-            flow.due_at = NEVER;
-            let except = flow.engaged.iter().copied().collect();
+            flow.ask();
+            let except = flow.engaged.keys().copied().collect();
             let asked = Asked::Due(partition, lease.token, destination.clone());
             let request = DueRequest { lease, destination, except, rows_max, bytes_max };
             self.command(asked, Command::Due(request));

@@ -78,6 +78,7 @@ impl Machine {
             self.look_at_head(partition);
             self.admit(partition);
             self.ask_for_due(partition);
+            self.relieve(partition);
             self.fetch(partition);
         }
     }
@@ -196,6 +197,23 @@ impl Machine {
             }
             self.stats.fetches += 1;
             self.command(asked, Command::Fetch(request));
+        }
+    }
+
+    /// Frees windows that are full because of a few events.
+    fn relieve(&mut self, partition: PartitionId) {
+        let (now, settings, budget) = (self.now, self.settings, self.budget());
+        let Some(owned) = self.owned.get(&partition) else { return };
+        let full: Vec<_> = owned
+            .ready()
+            .filter(|(_, flow)| !flow.fetching && self.room(flow, budget).is_none())
+            .map(|(destination, _)| destination.clone())
+            .collect();
+        let Some(owned) = self.owned.get_mut(&partition) else { return };
+        for destination in full {
+            if let Some(flow) = owned.flow(&destination) {
+                flow.relieve(settings.pause_min, now);
+            }
         }
     }
 
@@ -330,7 +348,7 @@ impl Machine {
         let due = (open && !flow.asking).then_some(flow.due_at);
         let save = flow
             .unsaved_since
-            .filter(|_| owned.settling.is_none())
+            .filter(|_| owned.settling.is_none() && flow.has_outcomes())
             .map(|since| since + self.settings.save_after);
         [poll, due, save].into_iter().flatten().min()
     }

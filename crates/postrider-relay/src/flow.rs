@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_core::source::Loaded;
 use postrider_core::waiting::{
@@ -27,8 +28,13 @@ pub(crate) struct Flow {
     waiting: KeyMap<u32>,
     /// Events that wait though the cursor has not passed them: found again by the fetch.
     pub(crate) ahead: BTreeSet<u64>,
-    /// Keys with events taken out of `waiting` whose outcome is not saved yet.
-    pub(crate) engaged: BTreeSet<KeyHash>,
+    /// Keys with events taken out of `waiting` whose outcome is not saved yet, with how many.
+    pub(crate) engaged: BTreeMap<KeyHash, u32>,
+    /// Keys with events on their way into `waiting`, not saved yet, with how many.
+    entering: KeyMap<u32>,
+    /// Keys for which an answer to the question under way could be too old: something of them was
+    /// on its way into `waiting` when the question was asked, or since.
+    stale: BTreeSet<KeyHash>,
     /// When each waiting event was last tried by this process.
     pub(crate) tried: BTreeMap<u64, Tick>,
     /// What the next settlement writes besides the cursor.
@@ -71,7 +77,9 @@ impl Flow {
             lanes: KeyMap::default(),
             waiting: loaded.waiting_keys.into_iter().collect(),
             ahead: loaded.waiting_ahead.into_iter().collect(),
-            engaged: BTreeSet::new(),
+            engaged: BTreeMap::new(),
+            entering: KeyMap::default(),
+            stale: BTreeSet::new(),
             tried: BTreeMap::new(),
             part: SettlementPart::new(destination),
             changed: Vec::new(),
@@ -103,6 +111,10 @@ impl Flow {
         if !matches!(placement, Placement::Dead { holds_key: false, .. }) {
             *self.waiting.entry(key_hash).or_default() += 1;
         }
+        *self.entering.entry(key_hash).or_default() += 1;
+        if self.asking {
+            self.stale.insert(key_hash);
+        }
         self.part.waiting.push(NewWaiting { row, key_hash, event, placement });
         self.window.settle(ordinal, Passed::Waiting);
     }
@@ -114,12 +126,26 @@ impl Flow {
             return;
         };
         let mut placement = head;
-        for entry in lane.drain() {
-            let Origin::Stream(ordinal) = entry.origin else {
-                continue;
-            };
-            let placement = placement.take().unwrap_or(Placement::Behind(Reason::Behind));
-            self.enter_waiting(ordinal, entry.row, key, Some(entry.event), placement, now);
+        for (index, entry) in lane.drain().enumerate() {
+            match entry.origin {
+                Origin::Stream(ordinal) => {
+                    let placement = placement.take().unwrap_or(Placement::Behind(Reason::Behind));
+                    self.enter_waiting(ordinal, entry.row, key, Some(entry.event), placement, now);
+                }
+                // The head's own change is on its way; nothing is recorded of the others.
+                Origin::Waiting { .. } if index > 0 => self.disengage(key),
+                Origin::Waiting { .. } => {}
+            }
+        }
+    }
+
+    /// One event out of `waiting` is no longer under way.
+    fn disengage(&mut self, key: KeyHash) {
+        if let Some(count) = self.engaged.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.engaged.remove(&key);
+            }
         }
     }
 
@@ -167,8 +193,14 @@ impl Flow {
             if leaves && *held {
                 self.unwait(*key);
             }
-            if !self.lanes.contains_key(key) {
-                self.engaged.remove(key);
+            self.disengage(*key);
+        }
+        for new in &written.waiting {
+            if let Some(count) = self.entering.get_mut(&new.key_hash) {
+                *count -= 1;
+                if *count == 0 {
+                    self.entering.remove(&new.key_hash);
+                }
             }
         }
         // Whatever left or entered may have made a head due.
@@ -177,6 +209,43 @@ impl Flow {
         if promotes || behind {
             self.look_for_due(now);
         }
+    }
+
+    /// Lets the events wait in the store that keep a full window from moving although most of it is
+    /// settled: those that were tried and are not under way. The cursor never waits for one event;
+    /// and without the others, nothing would show whether the event or its endpoint is to blame.
+    pub(crate) fn relieve(&mut self, delay: Duration, now: Tick) {
+        for key in self.window.holders() {
+            let Some(lane) = self.lanes.get(&key) else { continue };
+            let tried = lane.head().is_some_and(|head| {
+                head.tried.is_some() && matches!(head.origin, Origin::Stream(_))
+            });
+            if tried && lane.in_flight == 0 {
+                let attempted =
+                    attempted(0, Reason::EndpointDown, "it kept the window from moving");
+                self.spill(key, Some(Placement::Retry { delay, attempted }), now);
+            }
+        }
+    }
+
+    /// A question for what is due goes out.
+    pub(crate) fn ask(&mut self) {
+        /// Later than anything: the answer says when to ask again.
+        const NEVER: Tick = Tick(u64::MAX);
+        self.asking = true;
+        self.due_at = NEVER;
+        self.stale = self.entering.keys().copied().collect();
+    }
+
+    /// Whether an event out of `waiting` may be tried now. Not while something of its key is under
+    /// way, or on its way into `waiting`; and not while the fetch has not passed it: earlier events
+    /// of its key may stand between the cursor and it, unless a crash came between.
+    pub(crate) fn may_try(&self, seq: u64, key: KeyHash) -> bool {
+        !self.engaged.contains_key(&key)
+            && !self.lanes.contains_key(&key)
+            && !self.entering.contains_key(&key)
+            && !self.stale.contains(&key)
+            && !self.ahead.contains(&seq)
     }
 
     /// Something in `waiting` may be due at once.

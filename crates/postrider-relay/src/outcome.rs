@@ -104,7 +104,7 @@ impl Machine {
                 kept.push((entry, judgement));
             }
         }
-        if flow.unsaved_since.is_none() {
+        if flow.unsaved_since.is_none() && flow.has_outcomes() {
             flow.unsaved_since = Some(now);
         }
         let mut kept = kept.into_iter();
@@ -281,7 +281,7 @@ impl Machine {
         };
         let Some(endpoint) = lane.head().map(|head| head.endpoint) else {
             flow.lanes.remove(&item.key);
-            if flow.waits(item.key) && !flow.engaged.contains(&item.key) {
+            if flow.waits(item.key) && !flow.engaged.contains_key(&item.key) {
                 flow.look_for_due(now);
             }
             return;

@@ -94,6 +94,7 @@ impl Machine {
             let deadline = self.settings.publish_deadline;
             for (endpoint, batch) in sent {
                 self.stats.batches += 1;
+                let start_by = self.start_by(&batch.items);
                 let asked = Asked::Publish {
                     destination: destination.clone(),
                     endpoint,
@@ -101,10 +102,17 @@ impl Machine {
                     items: batch.items,
                 };
                 let destination = destination.clone();
-                let command = Command::Publish { destination, batch: batch.outgoing, deadline };
+                let batch = batch.outgoing;
+                let command = Command::Publish { destination, batch, start_by, deadline };
                 self.command(asked, command);
             }
         }
+    }
+
+    /// When a batch must have started: the earliest that any of its leases says.
+    fn start_by(&self, items: &[BatchItem]) -> Tick {
+        let owned = items.iter().filter_map(|item| self.owned.get(&item.partition));
+        owned.map(|owned| self.publish_until(owned)).min().unwrap_or(self.now)
     }
 
     /// The partitions in which a publish may start now.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use postrider_core::{
     Broker, Clock, DestinationId, Error, ErrorKind, Lease, OutboxSource, Outcome, Outgoing, Result,
+    Tick,
 };
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -143,6 +144,7 @@ impl Shell {
         command: Command,
     ) -> impl Future<Output = (Ticket, Answer)> + Send + use<> {
         let performer = Performer {
+            clock: Arc::clone(&self.clock),
             source: Arc::clone(&self.source),
             broker: match &command {
                 Command::Publish { destination, .. } => self.brokers.get(destination).cloned(),
@@ -170,6 +172,7 @@ async fn next_stop(stopping: &mut watch::Receiver<Stop>, orphaned: &mut bool) ->
 }
 
 struct Performer {
+    clock: Arc<dyn Clock>,
     source: Arc<dyn OutboxSource>,
     broker: Option<Arc<dyn Broker>>,
     observer: Option<Arc<dyn Observer>>,
@@ -202,8 +205,8 @@ impl Performer {
                 self.reached(Point::AfterFetch).await;
                 Answer::Fetched(result)
             }
-            Command::Publish { batch, deadline, .. } => {
-                Answer::Published(self.publish(&batch, deadline).await)
+            Command::Publish { batch, start_by, deadline, .. } => {
+                Answer::Published(self.publish(&batch, start_by, deadline).await)
             }
             Command::Settle(settlement) => {
                 self.reached(Point::BeforeSettle).await;
@@ -218,12 +221,22 @@ impl Performer {
         }
     }
 
-    async fn publish(&self, batch: &[Outgoing], deadline: Duration) -> Result<Vec<Outcome>> {
+    async fn publish(
+        &self,
+        batch: &[Outgoing],
+        start_by: Tick,
+        deadline: Duration,
+    ) -> Result<Vec<Outcome>> {
         let Some(broker) = &self.broker else {
             return Err(Error::new(ErrorKind::Internal, "publish")
                 .message("the destination has no broker in this relay"));
         };
         self.reached(Point::BeforePublish).await;
+        if self.clock.tick() > start_by {
+            // The process was held up between the decision and here, and its lease may be gone.
+            return Err(Error::new(ErrorKind::Closed, "publish")
+                .message("the lease is too old to begin; nothing was sent"));
+        }
         let sent = tokio::time::timeout(deadline, caught("publish", broker.publish(batch))).await;
         self.reached(Point::AfterPublish).await;
         sent.unwrap_or_else(|_| {

@@ -57,6 +57,9 @@ pub struct Settings {
     pub seed: u64,
 }
 
+/// The largest window: so many waiting events ahead of a cursor every store can list.
+const WINDOW_ROWS_MAX: u32 = 10_000;
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
@@ -119,6 +122,12 @@ impl Settings {
         let window = &self.window;
         if window.rows_max == 0 || window.page_rows_max == 0 || window.page_bytes_max == 0 {
             return refuse("windows and pages hold at least one row and one byte".to_owned());
+        }
+        if window.rows_max > WINDOW_ROWS_MAX {
+            return refuse(format!(
+                "a window has at most {WINDOW_ROWS_MAX} rows: a store lists no more waiting events \
+                 ahead of a cursor"
+            ));
         }
         if self.poll_min.is_zero() || self.poll_min > self.poll_max {
             return refuse(format!(

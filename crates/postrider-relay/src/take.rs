@@ -26,9 +26,10 @@ impl Flow {
         settings: &Settings,
         now: Tick,
     ) {
-        let ordinal = self.window.push(row.row, row.cursor.clone(), row.bytes);
+        let ordinal = self.window.push(row.row, row.key_hash, row.cursor.clone(), row.bytes);
         if self.ahead.remove(&row.row.seq) {
             self.window.settle(ordinal, Passed::Waiting);
+            self.look_for_due(now);
             return;
         }
         let event = match &row.event {
@@ -151,8 +152,9 @@ impl Flow {
         let mut refused = BTreeSet::new();
         for row in rows {
             let key = row.key_hash;
-            let busy = self.engaged.contains(&key) || self.lanes.contains_key(&key);
-            if refused.contains(&key) || (busy && !ours.contains(&key)) {
+            let follows = ours.contains(&key) && !self.ahead.contains(&row.row.seq);
+            if refused.contains(&key) || !(follows || self.may_try(row.row.seq, key)) {
+                refused.insert(key);
                 continue;
             }
             let Some(route) = outlet.route_of(&row.event) else {
@@ -172,7 +174,7 @@ impl Flow {
                 tried,
             };
             ours.insert(key);
-            self.engaged.insert(key);
+            *self.engaged.entry(key).or_default() += 1;
             let lane = self.lanes.entry(key).or_default();
             lane.push(entry);
             if !lane.queued && lane.in_flight == 0 {

@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use postrider_core::Cursor;
 use postrider_core::waiting::{Passed, RowRef};
+use postrider_core::{Cursor, KeyHash};
 
 /// Names a row of the window. Grows by one with each row read; never used twice in a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,6 +15,7 @@ pub(crate) struct Ordinal(u64);
 #[derive(Debug)]
 struct Slot {
     row: RowRef,
+    key: KeyHash,
     cursor: Cursor,
     bytes: u64,
     outcome: Option<Passed>,
@@ -57,8 +58,14 @@ impl Window {
     }
 
     /// Adds a row behind the others.
-    pub(crate) fn push(&mut self, row: RowRef, cursor: Cursor, bytes: u64) -> Ordinal {
-        self.slots.push_back(Slot { row, cursor, bytes, outcome: None });
+    pub(crate) fn push(
+        &mut self,
+        row: RowRef,
+        key: KeyHash,
+        cursor: Cursor,
+        bytes: u64,
+    ) -> Ordinal {
+        self.slots.push_back(Slot { row, key, cursor, bytes, outcome: None });
         self.bytes += bytes;
         Ordinal(self.first + self.slots.len() as u64 - 1)
     }
@@ -122,6 +129,17 @@ impl Window {
         self.settled
     }
 
+    /// The keys of rows that hold many others: unsettled ones in the first half of the window, if at
+    /// least half of it is settled.
+    pub(crate) fn holders(&self) -> Vec<KeyHash> {
+        if self.settled * 2 < self.slots.len() {
+            return Vec::new();
+        }
+        let half = self.slots.len().div_ceil(2);
+        let first = self.slots.iter().take(half);
+        first.filter(|slot| slot.outcome.is_none()).map(|slot| slot.key).collect()
+    }
+
     /// Whether something could be saved.
     pub(crate) fn is_dirty(&self) -> bool {
         match self.slots.front() {
@@ -148,8 +166,9 @@ mod tests {
 
     fn window(rows: u64) -> (Window, Vec<Ordinal>) {
         let mut window = Window::new(Cursor::number(0));
-        let ordinals =
-            (1..=rows).map(|n| window.push(row(n), Cursor::number(n), 10)).collect::<Vec<_>>();
+        let ordinals = (1..=rows)
+            .map(|n| window.push(row(n), KeyHash(n), Cursor::number(n), 10))
+            .collect::<Vec<_>>();
         window.read_to(Cursor::number(rows));
         (window, ordinals)
     }

@@ -1,0 +1,149 @@
+//! Isolation: what is slow, dead, or new delays only itself.
+
+use std::time::Duration;
+
+use postrider_core::source::DefinitionChange;
+use postrider_core::{Destination, Match, NewEvent, OutboxSource, Route, Start};
+use postrider_relay::Target;
+use postrider_testkit::fault::{BrokerAction, Gate};
+
+use crate::world::{World, event, everything, id, now};
+
+/// INV-5: a destination that is down for an hour neither delays the other nor loses its events.
+#[test]
+fn a_destination_that_is_down_for_an_hour_does_not_hold_the_other() {
+    let mut world = World::new(1, vec![everything("dead"), everything("live")]);
+    world.place("dead").broker.set_down("order.changed", true);
+    world.start(Target::Forever);
+    let mut committed = 0;
+    for _ in 0..360 {
+        world.commit((0..100).map(|key| event(key, committed)).collect());
+        committed += 100;
+        world.run_for(Duration::from_secs(10));
+        assert_eq!(world.delivered("live"), committed as usize, "the living one keeps up");
+    }
+    assert_eq!(world.delivered("dead"), 0);
+    let health = world.healths().remove(0);
+    assert!(health.window_rows <= 8_192, "{health:?}");
+    assert!(health.blockers.iter().any(|b| b.to_string().contains("of dead")), "{health:?}");
+    world.place("dead").broker.set_down("order.changed", false);
+    world.run_until(Duration::from_secs(120), |world| world.delivered("dead") == 36_000);
+    for name in ["dead", "live"] {
+        world.check(name);
+        assert_eq!(world.duplicates(name), 0, "{name}");
+        assert_eq!(now(world.store.counts(&id(name))).unwrap().total(), 0, "{name}");
+    }
+}
+
+/// INV-5: one dead endpoint of many leaves the window, so that it holds neither the others nor the
+/// cursor, and comes back in order.
+#[test]
+fn a_dead_endpoint_does_not_hold_the_cursor() {
+    let mut world = World::simple();
+    world.settings.window.rows_max = 400;
+    world.settings.window.page_rows_max = 100;
+    let of = |n: u64| NewEvent::new("order", format!("{}", n % 40), format!("t{}", n % 4)).json(&n);
+    world.place("all").broker.set_down("t3", true);
+    world.start(Target::Forever);
+    for round in 0..100u64 {
+        let events = (0..40).map(|n| of(round * 40 + n).unwrap()).collect();
+        world.commit(events);
+        world.run_for(Duration::from_secs(5));
+    }
+    assert_eq!(world.delivered("all"), 3_000, "{:#?}", world.healths());
+    let settled = world.store.settled(&id("all")).len();
+    assert!(settled > 3_500, "the cursor moved on: {settled}");
+    assert_eq!(now(world.store.counts(&id("all"))).unwrap().dead, 0);
+    world.place("all").broker.set_down("t3", false);
+    world.run_until(Duration::from_secs(600), |world| world.delivered("all") == 4_000);
+    world.check("all");
+}
+
+/// R069: a slow key delays only itself.
+#[test]
+fn a_slow_key_does_not_delay_the_others() {
+    let mut world = World::simple();
+    let gate = Gate::new();
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(1));
+    world.commit(vec![event(1, 0)]);
+    world.place("all").broker.script.then([BrokerAction::Hold(gate.clone())]);
+    world.run_for(Duration::from_millis(600));
+    world.commit((0..50).map(|n| event(1 + n % 5, 1 + n)).collect());
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.delivered("all"), 40, "all but the slow key");
+    gate.open();
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.delivered("all"), 51);
+    world.check("all");
+}
+
+#[test]
+fn a_destination_added_later_starts_where_it_is_told() {
+    for (start, expected) in [(Start::Beginning, 15), (Start::Now, 5)] {
+        let mut world = World::simple();
+        world.commit((0..10).map(|key| event(key, 0)).collect());
+        world.add_place(everything("late"));
+        let change = DefinitionChange {
+            expected: Some(1),
+            put: vec![(everything("late"), start)],
+            remove: Vec::new(),
+        };
+        now(world.store.apply(&change)).unwrap();
+        world.commit((0..5).map(|key| event(key, 1)).collect());
+        world.start(Target::Once);
+        world.run_until(Duration::from_secs(9), |world| world.ending(0).is_some());
+        assert_eq!(world.delivered("all"), 15);
+        assert_eq!(world.delivered("late"), expected, "{start:?}");
+    }
+}
+
+/// R108: definitions change under two relays; the one that knows the new ones takes over, nothing is
+/// lost, and no key is out of order.
+#[test]
+fn definitions_roll_from_one_relay_to_the_next() {
+    let old = everything("all");
+    let only = Route::all("new.{event_type}".parse().unwrap()).only(Match::event_type("order.*"));
+    let new = Destination::new(id("all"), "memory", vec![only]);
+    let mut world = World::new(4, vec![old.clone()]);
+    world.start_with(vec![old], Target::Forever);
+    world.run_for(Duration::from_secs(1));
+    world.start_with(vec![new.clone()], Target::Forever);
+    let mut committed = 0u64;
+    let mut more = |world: &mut World| {
+        for _ in 0..20 {
+            world.commit((0..16).map(|key| event(key, committed)).collect());
+            committed += 16;
+            world.run_for(Duration::from_secs(1));
+        }
+        committed as usize
+    };
+    let total = more(&mut world);
+    assert_eq!(world.delivered("all"), total, "the old relay serves the old definition");
+    assert!(world.place("all").memory.received("new.order.changed").is_empty());
+    let change =
+        DefinitionChange { expected: None, put: vec![(new, Start::Now)], remove: Vec::new() };
+    now(world.store.apply(&change)).unwrap();
+    let total = more(&mut world);
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(world.delivered("all"), total);
+    assert!(!world.place("all").memory.received("new.order.changed").is_empty());
+    world.check("all");
+    let outdated = world.healths().remove(0);
+    assert!(outdated.blockers.iter().any(|b| b.to_string().contains("PR-1201")), "{outdated:?}");
+}
+
+#[test]
+fn a_paused_destination_keeps_its_events_in_the_outbox() {
+    let mut world = World::new(1, vec![everything("all"), everything("other")]);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(1));
+    world.store.set_state(&id("all"), postrider_core::DestinationState::Paused).unwrap();
+    world.run_for(Duration::from_secs(10));
+    world.commit((0..10).map(|key| event(key, 0)).collect());
+    world.run_for(Duration::from_secs(10));
+    assert_eq!((world.delivered("all"), world.delivered("other")), (0, 10));
+    world.store.set_state(&id("all"), postrider_core::DestinationState::Active).unwrap();
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(world.delivered("all"), 10);
+}

@@ -1,0 +1,9 @@
+//! The machine in a small world of virtual time: order, isolation, failures, leases, drains.
+
+mod delivery;
+mod failure;
+mod isolation;
+mod ownership;
+mod random;
+mod shell;
+mod world;

@@ -1,0 +1,84 @@
+//! The shell: the same machine on real tasks and real time, started, drained, aborted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::{Broker, OutboxSource};
+use postrider_relay::{Ending, Relay, Settings, Target};
+use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore};
+
+use crate::world::{event, everything};
+
+fn store_and_broker() -> (MemoryStore, MemoryBroker) {
+    let clock = MemoryClock::running();
+    (MemoryStore::new(2, clock.clone()), MemoryBroker::new(clock))
+}
+
+fn builder(store: &MemoryStore, broker: &MemoryBroker) -> postrider_relay::RelayBuilder {
+    let source: Arc<dyn OutboxSource> = Arc::new(store.clone());
+    let broker: Arc<dyn Broker> = Arc::new(broker.clone());
+    Relay::builder(source).destination(everything("all"), broker)
+}
+
+/// R028: the relay runs inside any process.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_embedded_relay_delivers_and_drains() {
+    let (store, broker) = store_and_broker();
+    store.commit((0..500).map(|n| event(n % 50, n)).collect()).unwrap();
+    let relay = builder(&store, &broker).start().await.unwrap();
+    let mut health = relay.health();
+    health.wait_for(|health| health.delivered == 500).await.unwrap();
+    store.commit(vec![event(1, 501)]).unwrap();
+    health.wait_for(|health| health.delivered == 501).await.unwrap();
+    relay.drain();
+    let report = relay.stopped().await;
+    assert_eq!(report.ending, Some(Ending::Drained));
+    assert_eq!(broker.published().len(), 501);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_one_shot_relay_ends_by_itself() {
+    let (store, broker) = store_and_broker();
+    store.commit((0..500).map(|n| event(n % 50, n)).collect()).unwrap();
+    let relay = builder(&store, &broker).target(Target::Once).start().await.unwrap();
+    let report = relay.stopped().await;
+    assert_eq!(report.ending, Some(Ending::Done));
+    assert!(report.waiting.values().all(|counts| counts.total() == 0));
+    assert_eq!(broker.published().len(), 500);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_aborted_relay_stops_at_once_and_loses_nothing() {
+    let (store, broker) = store_and_broker();
+    store.commit((0..500).map(|n| event(n % 50, n)).collect()).unwrap();
+    let settings = Settings::with_lease(Duration::from_millis(300));
+    let relay = builder(&store, &broker).settings(settings).start().await.unwrap();
+    let mut health = relay.health();
+    health.wait_for(|health| health.delivered > 0).await.unwrap();
+    relay.abort();
+    assert_eq!(relay.stopped().await.ending, None);
+    let relay =
+        builder(&store, &broker).settings(settings).target(Target::Once).start().await.unwrap();
+    assert_eq!(relay.stopped().await.ending, Some(Ending::Done));
+    let ids: std::collections::BTreeSet<_> =
+        broker.published().iter().map(|published| published.event.id).collect();
+    assert_eq!(ids.len(), 500);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_handle_drains() {
+    let (store, broker) = store_and_broker();
+    let relay = builder(&store, &broker).start().await.unwrap();
+    let mut health = relay.health();
+    drop(relay);
+    // The sender goes with the shell.
+    while health.changed().await.is_ok() {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_contradict_each_other_are_refused() {
+    let (store, broker) = store_and_broker();
+    let settings = Settings { lease: Duration::from_secs(2), ..Settings::default() };
+    let refused = builder(&store, &broker).settings(settings).start().await.unwrap_err();
+    assert_eq!(refused.kind(), postrider_core::ErrorKind::Config);
+}

@@ -1,0 +1,329 @@
+//! A small world around the real machine: memory store and brokers, virtual time, one thread.
+//!
+//! Commands are performed at once unless a scripted fault holds them; time passes only when nothing
+//! else can happen, and then to the next moment that some machine asked for. The same calls give the
+//! same run.
+
+#![allow(clippy::unwrap_used, reason = "part of a test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use postrider_core::{
+    BoxFuture, Broker, BrokerCapabilities, Clock, Destination, DestinationId, Error, ErrorKind,
+    Event, NewEvent, OutboxSource, RelayId, RetryPolicy, Route, Tick,
+};
+use postrider_relay::{Answer, Command, Ending, Input, Machine, Settings, Target, Ticket};
+use postrider_testkit::fault::{FaultyBroker, FaultySource};
+use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore};
+
+/// One relay: the machine, and what it has under way.
+pub(crate) struct Relay {
+    pub(crate) machine: Machine,
+    under_way: Vec<(Ticket, BoxFuture<'static, Answer>)>,
+    /// A paused process: nothing of it moves, while time passes.
+    pub(crate) paused: bool,
+    /// The definitions it was started with.
+    pub(crate) brokers: BTreeMap<DestinationId, Arc<FaultyBroker>>,
+}
+
+/// A destination of the world.
+pub(crate) struct Place {
+    pub(crate) definition: Destination,
+    pub(crate) memory: MemoryBroker,
+    pub(crate) broker: Arc<FaultyBroker>,
+}
+
+/// Store, brokers, relays, and time.
+pub(crate) struct World {
+    pub(crate) clock: MemoryClock,
+    pub(crate) store: MemoryStore,
+    pub(crate) source: Arc<FaultySource>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) relays: Vec<Relay>,
+    pub(crate) settings: Settings,
+    /// How often time had to pass.
+    pub(crate) wakes: u64,
+}
+
+/// A destination's id.
+pub(crate) fn id(name: &str) -> DestinationId {
+    DestinationId::new(name).unwrap()
+}
+
+/// A catch-all destination whose topics are the events' types.
+pub(crate) fn everything(name: &str) -> Destination {
+    let retry = RetryPolicy { attempts_max: 3, ..RetryPolicy::default() };
+    let route = Route::all("{event_type}".parse().unwrap()).retry(retry);
+    Destination::new(id(name), "memory", vec![route])
+}
+
+/// The nth event of a key.
+pub(crate) fn event(key: u64, n: u64) -> NewEvent {
+    NewEvent::new("order", format!("{key}"), "order.changed").json(&n).unwrap()
+}
+
+/// What the payload of [`event`] says.
+pub(crate) fn number(event: &Event) -> u64 {
+    std::str::from_utf8(event.payload.as_bytes()).unwrap().parse().unwrap()
+}
+
+impl World {
+    pub(crate) fn new(partitions: u16, definitions: Vec<Destination>) -> World {
+        let clock = MemoryClock::new();
+        let store = MemoryStore::new(partitions, clock.clone());
+        let source = Arc::new(FaultySource::new(Arc::new(store.clone())));
+        let mut world = World {
+            clock,
+            store,
+            source,
+            places: Vec::new(),
+            relays: Vec::new(),
+            settings: Settings::default(),
+            wakes: 0,
+        };
+        definitions.into_iter().for_each(|definition| world.add_place(definition));
+        let definitions: Vec<_> =
+            world.places.iter().map(|place| place.definition.clone()).collect();
+        now(world.store.register(&definitions)).unwrap();
+        world
+    }
+
+    /// A world with one partition and one catch-all destination, `all`.
+    pub(crate) fn simple() -> World {
+        World::new(1, vec![everything("all")])
+    }
+
+    pub(crate) fn add_place(&mut self, definition: Destination) {
+        let mut capabilities = BrokerCapabilities::least();
+        capabilities.durable = true;
+        self.add_place_with(definition, capabilities);
+    }
+
+    pub(crate) fn add_place_with(
+        &mut self,
+        definition: Destination,
+        capabilities: BrokerCapabilities,
+    ) {
+        let memory = MemoryBroker::with(self.clock.clone(), capabilities, 1 << 20);
+        let broker = Arc::new(FaultyBroker::new(Arc::new(memory.clone())));
+        self.places.push(Place { definition, memory, broker });
+    }
+
+    /// Starts a relay that serves all places, and returns its index.
+    pub(crate) fn start(&mut self, target: Target) -> usize {
+        let definitions: Vec<_> =
+            self.places.iter().map(|place| place.definition.clone()).collect();
+        self.start_with(definitions, target)
+    }
+
+    /// Starts a relay with definitions of its own.
+    pub(crate) fn start_with(&mut self, definitions: Vec<Destination>, target: Target) -> usize {
+        let mut brokers = BTreeMap::new();
+        let mut local = Vec::new();
+        for definition in definitions {
+            let place = self.place(definition.id.as_str());
+            brokers.insert(definition.id.clone(), Arc::clone(&place.broker));
+            local.push((definition, place.broker.capabilities()));
+        }
+        let partitions = now(self.store.open()).unwrap().partitions;
+        let machine = Machine::new(RelayId::mint(), partitions, None, local, self.settings, target);
+        self.relays.push(Relay { machine, under_way: Vec::new(), paused: false, brokers });
+        self.relays.len() - 1
+    }
+
+    /// Kills a relay: what it had under way is dropped, what it knew is gone.
+    pub(crate) fn kill(&mut self, index: usize) {
+        drop(self.relays.remove(index));
+    }
+
+    pub(crate) fn place(&self, name: &str) -> &Place {
+        self.places.iter().find(|place| place.definition.id.as_str() == name).unwrap()
+    }
+
+    pub(crate) fn commit(&self, events: Vec<NewEvent>) {
+        self.store.commit(events).unwrap();
+    }
+
+    /// Performs whatever can be performed now, until nothing moves.
+    pub(crate) fn settle_down(&mut self) {
+        while self.round() {}
+    }
+
+    /// One round: every relay steps, and every answer that is there goes in.
+    pub(crate) fn round(&mut self) -> bool {
+        let mut moved = false;
+        for index in 0..self.relays.len() {
+            if !self.relays[index].paused {
+                moved |= self.step(index);
+            }
+        }
+        moved
+    }
+
+    fn step(&mut self, index: usize) -> bool {
+        let tick = self.clock.tick();
+        let relay = &mut self.relays[index];
+        if relay.machine.ending().is_some() {
+            return false;
+        }
+        relay.machine.step(tick, Input::Passed);
+        let commands: Vec<_> = relay.machine.take_commands().collect();
+        let mut moved = !commands.is_empty();
+        for (ticket, command) in commands {
+            let answer = perform(Arc::clone(&self.source), &relay.brokers, tick, command);
+            relay.under_way.push((ticket, answer));
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        for (ticket, mut answer) in std::mem::take(&mut relay.under_way) {
+            match answer.as_mut().poll(&mut context) {
+                Poll::Ready(answer) => {
+                    moved = true;
+                    relay.machine.step(tick, Input::Answered(ticket, answer));
+                }
+                Poll::Pending => relay.under_way.push((ticket, answer)),
+            }
+        }
+        moved
+    }
+
+    /// Lets time pass to the next moment some relay asks for, at most `most` from now.
+    pub(crate) fn pass(&mut self, most: Duration) {
+        let tick = self.clock.tick();
+        let wakes = self.relays.iter().filter(|relay| !relay.paused);
+        let soonest = wakes.map(|relay| relay.machine.wake_at().since(tick)).min();
+        let span = soonest.unwrap_or(most).min(most).max(Duration::from_millis(1));
+        self.wakes += 1;
+        self.clock.advance(span);
+    }
+
+    /// Runs for a time.
+    pub(crate) fn run_for(&mut self, span: Duration) {
+        let end = self.clock.elapsed() + span;
+        self.settle_down();
+        while self.clock.elapsed() < end {
+            self.pass(end - self.clock.elapsed());
+            self.settle_down();
+        }
+    }
+
+    /// Runs until something holds, or fails after so much virtual time.
+    pub(crate) fn run_until(
+        &mut self,
+        most: Duration,
+        mut holds: impl FnMut(&World) -> bool,
+    ) -> Duration {
+        let start = self.clock.elapsed();
+        self.settle_down();
+        while !holds(self) {
+            let spent = self.clock.elapsed() - start;
+            assert!(spent < most, "did not happen within {most:?}: {:#?}", self.healths());
+            self.pass(most - spent);
+            self.settle_down();
+        }
+        self.clock.elapsed() - start
+    }
+
+    pub(crate) fn healths(&self) -> Vec<postrider_relay::Health> {
+        self.relays.iter().map(|relay| relay.machine.health()).collect()
+    }
+
+    pub(crate) fn ending(&self, index: usize) -> Option<&Ending> {
+        self.relays[index].machine.ending()
+    }
+
+    /// The distinct ids a place holds.
+    pub(crate) fn delivered(&self, name: &str) -> usize {
+        let ids: std::collections::BTreeSet<_> = self
+            .place(name)
+            .memory
+            .published()
+            .iter()
+            .filter(|published| published.is_acked())
+            .map(|published| published.event.id)
+            .collect();
+        ids.len()
+    }
+
+    /// How often the broker stored an event a second time.
+    pub(crate) fn duplicates(&self, name: &str) -> usize {
+        let stored = self.place(name).memory.published().iter().filter(|p| p.is_acked()).count();
+        stored - self.delivered(name)
+    }
+
+    /// Checks INV-2, INV-3 and INV-7 for a place: only committed events, first deliveries of each
+    /// key in commit order (late ones excepted), nothing recorded as published that was not
+    /// acknowledged.
+    pub(crate) fn check(&self, name: &str) {
+        let committed: BTreeMap<_, _> = self
+            .store
+            .committed()
+            .into_iter()
+            .map(|row| (row.row.id, (row.position, row.key.to_string())))
+            .collect();
+        let mut newest: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut seen = std::collections::BTreeSet::new();
+        for published in self.place(name).memory.published() {
+            if !published.is_acked() {
+                continue;
+            }
+            let id = published.event.id;
+            let (position, key) = committed.get(&id).expect("INV-2: delivered but not committed");
+            if !seen.insert(id) || published.late {
+                continue;
+            }
+            let last = newest.entry(key).or_default();
+            assert!(position > last, "INV-3: {id} of {key} at {position} after {last}");
+            *last = *position;
+        }
+        for (row, passed) in self.store.settled(&id(name)) {
+            if passed == postrider_core::waiting::Passed::Acked {
+                assert!(seen.contains(&row.id), "INV-7: {row:?} is recorded and was not delivered");
+            }
+        }
+    }
+}
+
+/// The result of a future that is ready at once, as the memory store's are.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the future waits"),
+    }
+}
+
+fn perform(
+    source: Arc<FaultySource>,
+    brokers: &BTreeMap<DestinationId, Arc<FaultyBroker>>,
+    tick: Tick,
+    command: Command,
+) -> BoxFuture<'static, Answer> {
+    let broker = match &command {
+        Command::Publish { destination, .. } => brokers.get(destination).cloned(),
+        _ => None,
+    };
+    Box::pin(async move {
+        match command {
+            Command::Define => Answer::Defined(source.destinations().await),
+            Command::Acquire(request) => Answer::Acquired(source.acquire(&request).await),
+            Command::Renew(request) => Answer::Renewed(source.renew(&request).await),
+            Command::Release(leases) => Answer::Released(source.release(&leases).await),
+            Command::Load(lease, id) => Answer::Loaded(source.load(&lease, &id).await),
+            Command::Head(lease) => Answer::Head(source.head(&lease).await),
+            Command::Fetch(request) => Answer::Fetched(source.fetch(&request).await),
+            Command::Publish { start_by, .. } if tick > start_by => {
+                let error = Error::new(ErrorKind::Closed, "publish");
+                Answer::Published(Err(error))
+            }
+            Command::Publish { batch, .. } => {
+                Answer::Published(broker.expect("a broker").publish(&batch).await)
+            }
+            Command::Settle(settlement) => Answer::Settled(source.settle(&settlement).await),
+            Command::Due(request) => Answer::Due(source.due(&request).await),
+            Command::Admit(lease, rows) => Answer::Admitted(source.admit(&lease, rows).await),
+        }
+    })
+}
