@@ -41,7 +41,9 @@ pub(crate) fn enter(connection: &Connection, place: Place<'_>, new: &[NewWaiting
     let mut new: Vec<&NewWaiting> = new.iter().collect();
     new.sort_by_key(|event| event.row.seq);
     for event in new {
-        insert(connection, place, event).during("settle")?;
+        if insert(connection, place, event).during("settle")? > 0 {
+            demote(connection, place, event).during("settle")?;
+        }
     }
     Ok(())
 }
@@ -71,6 +73,15 @@ fn insert(connection: &Connection, place: Place<'_>, new: &NewWaiting) -> rusqli
         cut(&attempted.detail),
         place.now
     ])
+}
+
+/// Later events of the key that were due wait behind one that enters and holds the key.
+fn demote(connection: &Connection, place: Place<'_>, new: &NewWaiting) -> rusqlite::Result<usize> {
+    if matches!(new.placement, Placement::Dead { holds_key: false, .. }) {
+        return Ok(0);
+    }
+    let row = params![place.destination.as_str(), place.partition.0, signed(new.row.seq)];
+    connection.prepare_cached(sql::WAITING_DEMOTE)?.execute(row)
 }
 
 /// A detail, cut to the longest that is kept, between two characters.

@@ -66,6 +66,7 @@ macro_rules! source_suite {
                 a_dead_letter_that_lets_its_key_pass_parks_nobody,
                 an_event_that_waits_is_not_replaced,
                 what_waits_before_the_cursor_passed_is_told,
+                an_event_that_enters_before_others_parks_them,
                 waiting_events_survive_a_takeover,
                 keys_under_way_are_not_due,
                 what_is_due_keeps_its_limits,

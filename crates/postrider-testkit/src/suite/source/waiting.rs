@@ -67,6 +67,31 @@ pub async fn events_of_a_failed_key_wait_in_order<H: StoreHarness>() {
     }
 }
 
+/// An event that enters before others of its key which are due already parks them: whatever entered
+/// early, nothing overtakes.
+pub async fn an_event_that_enters_before_others_parks_them<H: StoreHarness>() {
+    let harness = H::start().await;
+    let relay = Relay::start(&harness).await;
+    let events: Vec<_> = (0..3).map(|n| event("1", n)).collect();
+    harness.commit(events.clone()).await.expect("commit");
+    let (lease, _) = relay.find(events[0].event().id).await;
+    let from = relay.source.load(&lease, &a()).await.expect("load").cursor;
+    let rows = relay.read_from(&lease, &a(), from, 1_000).await;
+    let enter = |index: usize, placement| {
+        let mut part = SettlementPart::new(a());
+        part.waiting.push(waits(&rows[index], placement));
+        part
+    };
+    let behind = Placement::Behind(Reason::Behind);
+    relay.settle(&lease, enter(1, behind.clone())).await.expect("settle");
+    relay.settle(&lease, enter(2, behind)).await.expect("settle");
+    assert_eq!(relay.due(&lease).await, ids(&events[1..]), "nothing is before them yet");
+    relay.settle(&lease, enter(0, dead(true))).await.expect("settle");
+    assert_eq!(relay.due(&lease).await, []);
+    let expected = Counts { dead: 1, parked: 2, ..Counts::default() };
+    assert_eq!(counts(&relay).await, expected);
+}
+
 /// R093: a retry comes when its delay is over, by the store's clock, and not before.
 pub async fn a_retry_is_due_after_its_delay<H: StoreHarness>() {
     let harness = H::start().await;
