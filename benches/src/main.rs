@@ -1,3 +1,106 @@
-//! Postrider's benchmarks: each against named baselines in the same run.
+//! Postrider's benchmarks: each against named baselines, in the same run and the same process.
+//!
+//! Invariant: every figure is measured by the run that prints it. A benchmark that did not deliver
+//! what it should have fails instead of printing a rate.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its purpose")]
 
-fn main() {}
+mod backlog;
+mod broker;
+mod child;
+mod drain;
+mod enqueue;
+mod latency;
+mod measure;
+mod memory;
+mod options;
+mod outcome;
+mod plain;
+mod poll;
+mod producer;
+mod relay;
+mod sql;
+mod textbook;
+
+use std::process::ExitCode;
+
+use options::Options;
+use outcome::Outcome;
+
+/// Whatever went wrong: a benchmark stops at the first error.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// A benchmark: its name, what it measures, and how it is run.
+struct Benchmark {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Options) -> Result<Outcome>,
+}
+
+const BENCHMARKS: [Benchmark; 4] = [
+    Benchmark {
+        name: "enqueue",
+        about: "a business transaction with the event, against the same without",
+        run: enqueue::run,
+    },
+    Benchmark {
+        name: "drain",
+        about: "a backlog through the whole relay, against a plain read and the textbook loop",
+        run: drain::run,
+    },
+    Benchmark {
+        name: "memory",
+        about: "peak memory of a relay that drains a large backlog, against a small one",
+        run: memory::run,
+    },
+    Benchmark {
+        name: "latency",
+        about: "commit to delivery of a running relay, against a loop that polls; and idleness",
+        run: latency::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match start(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(arguments: &[String]) -> Result<()> {
+    let Some(name) = arguments.first() else {
+        list();
+        return Ok(());
+    };
+    if name == child::FLAG {
+        return child::run(&arguments[1..]);
+    }
+    let Some(benchmark) = BENCHMARKS.iter().find(|benchmark| benchmark.name == name) else {
+        list();
+        return Err(format!("there is no benchmark `{name}`").into());
+    };
+    let options = Options::parse(&arguments[1..])?;
+    let outcome = (benchmark.run)(&options)?;
+    if options.json {
+        println!("{}", serde_json::to_string(&outcome)?);
+    } else {
+        print!("{outcome}");
+    }
+    Ok(())
+}
+
+fn list() {
+    println!("usage: cargo x bench NAME [options]\n");
+    for benchmark in &BENCHMARKS {
+        println!("  {:<9} {}", benchmark.name, benchmark.about);
+    }
+    println!("\n{}", options::USAGE);
+}
+
+/// Says on standard error what is being done, for whoever waits.
+fn progress(text: impl std::fmt::Display) {
+    eprintln!("{text}");
+}

@@ -1,0 +1,51 @@
+//! What this program does as a child of itself: things that need a process of their own.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::measure::peak_memory_kib;
+use crate::options::BrokerKind;
+use crate::{Result, broker, producer, relay};
+
+/// The first argument of a child.
+pub(crate) const FLAG: &str = "--child";
+
+/// Runs a child, and returns the one line of JSON that it prints.
+pub(crate) fn ask(arguments: &[&str]) -> Result<Value> {
+    let output = Command::new(std::env::current_exe()?)
+        .arg(FLAG)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("the child `{}` failed: {}", arguments.join(" "), output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The child's side.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let answer = match words[..] {
+        ["drain", path, rows, kind, broker_path] => {
+            let start = Instant::now();
+            let broker = broker::open(BrokerKind::parse(kind)?, Path::new(broker_path))?;
+            let drained = relay::drain(&relay::runtime()?, Path::new(path), broker, rows.parse()?)?;
+            json!({
+                "per_s": drained.per_s,
+                "seconds": start.elapsed().as_secs_f64(),
+                "peak_kib": peak_memory_kib(),
+            })
+        }
+        ["produce", path, events] => {
+            json!(producer::produce(Path::new(path), events.parse()?, || {})?)
+        }
+        _ => return Err("a child is started by its parent only".into()),
+    };
+    println!("{answer}");
+    Ok(())
+}

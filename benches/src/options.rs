@@ -1,0 +1,124 @@
+//! The command line after the benchmark's name.
+//!
+//! Invariant: everything that decides how long a run takes has an upper bound.
+
+use crate::Result;
+
+/// The most rows of any benchmark: at some 700 bytes each, 10 million are 7 GB of temporary file.
+const ROWS_MAX: u64 = 10_000_000;
+
+/// The most rounds: medians do not become better after that.
+const ROUNDS_MAX: u64 = 25;
+
+/// The longest look at an idle relay, in seconds.
+const IDLE_MAX: u64 = 600;
+
+/// What the options are, for a person.
+pub(crate) const USAGE: &str = "\
+options:
+  --store sqlite          the store (the only one so far)
+  --broker noop|local     where the relay delivers; noop acknowledges at once
+  --rows N                events, or transactions for `enqueue`
+  --rounds N              how often each contender is measured; medians are reported
+  --idle-seconds N        how long `latency` looks at an idle relay
+  --json                  one JSON object on one line";
+
+/// What the relay delivers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BrokerKind {
+    /// Acknowledges at once and keeps nothing.
+    Noop,
+    /// The local broker, in a file of its own.
+    Local,
+}
+
+impl BrokerKind {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            BrokerKind::Noop => "noop",
+            BrokerKind::Local => "local",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<BrokerKind> {
+        match text {
+            "noop" => Ok(BrokerKind::Noop),
+            "local" => Ok(BrokerKind::Local),
+            other => Err(format!("there is no broker `{other}` here: noop or local").into()),
+        }
+    }
+}
+
+/// How a benchmark is run. What is `None` is the benchmark's own choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) broker: BrokerKind,
+    pub(crate) rows: Option<u64>,
+    pub(crate) rounds: Option<u32>,
+    pub(crate) idle_seconds: u64,
+    pub(crate) json: bool,
+}
+
+impl Options {
+    pub(crate) fn parse(arguments: &[String]) -> Result<Options> {
+        let mut options = Options {
+            broker: BrokerKind::Noop,
+            rows: None,
+            rounds: None,
+            idle_seconds: 10,
+            json: false,
+        };
+        let mut left = arguments.iter();
+        while let Some(argument) = left.next() {
+            let mut value = || left.next().ok_or_else(|| format!("`{argument}` needs a value"));
+            match argument.as_str() {
+                "--json" => options.json = true,
+                "--store" => match value()?.as_str() {
+                    "sqlite" => {}
+                    other => return Err(format!("there is no store `{other}` here").into()),
+                },
+                "--broker" => options.broker = BrokerKind::parse(value()?)?,
+                "--rows" => options.rows = Some(number(argument, value()?, ROWS_MAX)?),
+                "--rounds" => {
+                    let rounds = number(argument, value()?, ROUNDS_MAX)?;
+                    options.rounds = Some(u32::try_from(rounds)?);
+                }
+                "--idle-seconds" => options.idle_seconds = number(argument, value()?, IDLE_MAX)?,
+                other => return Err(format!("unknown option `{other}`\n{USAGE}").into()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn number(name: &str, text: &str, max: u64) -> Result<u64> {
+    match text.replace('_', "").parse() {
+        Ok(number) if (1..=max).contains(&number) => Ok(number),
+        _ => Err(format!("`{name} {text}`: a number from 1 to {max}").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Options> {
+        Options::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_read_in_any_order() {
+        let options = parse("--json --rows 1_000 --broker local --store sqlite").unwrap();
+        assert_eq!((options.rows, options.json), (Some(1_000), true));
+        assert_eq!(options.broker, BrokerKind::Local);
+    }
+
+    #[test]
+    fn what_is_unknown_or_unbounded_is_refused() {
+        for bad in
+            ["--rows", "--rows 0", "--rows 99999999999", "--store oracle", "--broker x", "--fast"]
+        {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A relay as production has it: default settings, a runtime with a thread per processor.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use postrider_core::{Broker, Destination, DestinationId, Route, Template};
+use postrider_relay::{Ending, Health, Relay, RelayHandle, State, Target};
+use postrider_sqlite::SqliteStore;
+use tokio::runtime::Runtime;
+
+use crate::Result;
+use crate::measure::{rate, written_bytes};
+
+/// How long a relay may take to be ready, or to finish something small.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a drain came to.
+pub(crate) struct Drained {
+    pub(crate) per_s: f64,
+    pub(crate) health: Health,
+    /// Bytes that this process wrote meanwhile: log, checkpoints, and a few for wake-ups.
+    pub(crate) written_bytes: u64,
+}
+
+pub(crate) fn runtime() -> Result<Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+/// Delivers everything, from opening the store to letting the leases go, and checks that it did.
+pub(crate) fn drain(
+    runtime: &Runtime,
+    path: &Path,
+    broker: Arc<dyn Broker>,
+    rows: u64,
+) -> Result<Drained> {
+    let written = written_bytes();
+    let start = Instant::now();
+    let report = runtime.block_on(async {
+        let relay = builder(path, broker)?.target(Target::Once).start().await?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(relay.stopped().await)
+    })?;
+    let per_s = rate(rows, start);
+    let health = report.health;
+    if report.ending != Some(Ending::Done) || health.delivered != rows || health.dead > 0 {
+        return Err(format!(
+            "the relay ended with {:?} after {} of {rows} events, {} of them dead",
+            report.ending, health.delivered, health.dead
+        )
+        .into());
+    }
+    Ok(Drained { per_s, health, written_bytes: written_bytes().saturating_sub(written) })
+}
+
+/// Starts a relay that runs until it is told to stop, and waits until it has nothing to do.
+pub(crate) fn start(
+    runtime: &Runtime,
+    path: &Path,
+    broker: Arc<dyn Broker>,
+) -> Result<RelayHandle> {
+    runtime.block_on(async {
+        let relay = builder(path, broker)?.start().await?;
+        let mut health = relay.health();
+        let ready = health.wait_for(|health| health.state == State::Empty);
+        tokio::time::timeout(PATIENCE, ready).await??;
+        Ok(relay)
+    })
+}
+
+/// Stops a relay and waits until it has.
+pub(crate) fn stop(runtime: &Runtime, relay: RelayHandle) {
+    relay.drain();
+    runtime.block_on(relay.stopped());
+}
+
+fn builder(path: &Path, broker: Arc<dyn Broker>) -> Result<postrider_relay::RelayBuilder> {
+    let routes = vec![Route::all("orders".parse::<Template>()?)];
+    let destination = Destination::new(DestinationId::new("bench")?, "bench", routes);
+    Ok(Relay::builder(Arc::new(SqliteStore::new(path)?)).destination(destination, broker))
+}
