@@ -24,6 +24,9 @@ const STILL_MAX: Duration = Duration::from_secs(10);
 /// How long a finished queue is watched for duplicates that are still on their way.
 const QUIET: Duration = Duration::from_millis(400);
 
+/// How long a play may last: far beyond any that goes well, so that one that hangs ends.
+const PLAY_MAX: Duration = Duration::from_secs(180);
+
 /// The files of one demo.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
@@ -65,8 +68,12 @@ pub(crate) async fn play(
         let (shop, plan) = (Arc::clone(shop), Arc::clone(plan));
         clerks.spawn_blocking(move || shop.work(&plan, clerk));
     }
-    let ((), mail) =
-        tokio::try_join!(relay(plan, files, shop, tally, clerks), crash_mail(plan, files, tally))?;
+    let scenes = async {
+        tokio::try_join!(relay(plan, files, shop, tally, clerks), crash_mail(plan, files, tally))
+    };
+    let ((), mail) = tokio::time::timeout(PLAY_MAX, scenes).await.map_err(|_| {
+        Failure::plain(format!("the demo was not done after {} s", PLAY_MAX.as_secs()))
+    })??;
     wait_for_handlers(files, &queue).await?;
     let status = mail.finish(|_| {}).await?;
     if !status.success() {

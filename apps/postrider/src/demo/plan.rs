@@ -95,14 +95,8 @@ impl Plan {
                 mishap: None,
             })
             .collect();
-        let mut plan = Plan {
-            seed,
-            faults,
-            orders,
-            shifts: vec![Shift::QUIET; SHARES],
-            poison: None,
-            crash: None,
-        };
+        let mut plan =
+            Plan { seed, faults, orders, shifts: vec![Shift::QUIET], poison: None, crash: None };
         if faults {
             plan.spoil(&mut dice);
         }
