@@ -60,6 +60,9 @@ pub enum Reason {
     NoRoute,
     /// Its endpoint does not take anything at present.
     EndpointDown,
+    /// It was under way when the relay died, more than once: it is tried alone, and each attempt is
+    /// saved before it is made.
+    Suspect,
 }
 
 macro_rules! text_enum {
@@ -94,7 +97,8 @@ text_enum!(WaitingState, "state",
 text_enum!(Reason, "reason",
     Behind => "behind", Failed => "failed", GaveUp => "gave_up", Rejected => "rejected",
     TooLarge => "too_large", Malformed => "malformed", UnknownFormat => "unknown_format",
-    NoRoute => "no_route", EndpointDown => "endpoint_down");
+    NoRoute => "no_route", EndpointDown => "endpoint_down",
+    Suspect => "suspect");
 
 /// The longest detail that is kept with a waiting event, in bytes: an answer's first screen.
 pub const DETAIL_BYTES_MAX: usize = 2_048;
@@ -264,6 +268,8 @@ pub struct WaitingRow {
     pub attempts: u32,
     /// Delivered late on purpose: redriven, or found by reconcile.
     pub late: bool,
+    /// Whether its reason is [`Reason::Suspect`].
+    pub suspect: bool,
 }
 
 /// The answer to a question for what is due.

@@ -80,7 +80,7 @@ impl Machine {
         flow.nothing_due = due.rows.is_empty() && due.next_in != Some(Duration::ZERO);
         let full = due.rows.len() as u64 >= u64::from(settings.due_rows_max);
         let found = !due.rows.is_empty();
-        let took = flow.take_due(due.rows, outlet);
+        let took = flow.take_due(due.rows, outlet, &settings, now);
         let pause = match () {
             () if took && full => Duration::ZERO,
             // What is due is in the way of itself: earlier events of its keys are under way.

@@ -11,6 +11,7 @@ use postrider_core::{Cursor, DestinationId, ErrorKind, PartitionId, Result, Tick
 use crate::command::Command;
 use crate::flow::Flow;
 use crate::machine::{Asked, FlowState, Head, Machine, Owned};
+use crate::trial::CAREFUL_AFTER;
 
 /// How polling is paced: fast while busy or nudged, slower and slower when idle.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,6 +78,7 @@ impl Machine {
             self.load(partition);
             self.look_at_head(partition);
             self.admit(partition);
+            self.hold_trials(partition);
             self.ask_for_due(partition);
             self.relieve(partition);
             self.fetch(partition);
@@ -112,16 +114,20 @@ impl Machine {
         result: Result<Loaded>,
     ) {
         let (now, retry) = (self.now, self.now + self.settings.heartbeat);
+        let rows_max = self.settings.window.rows_max;
         let Some(owned) = self.owned_under(partition, token) else {
             return;
         };
+        let careful = if owned.takeovers >= CAREFUL_AFTER { rows_max } else { 0 };
         let Some(state) = owned.flows.get_mut(&destination) else {
             return;
         };
         match result {
             Ok(loaded) => {
                 owned.trouble = None;
-                *state = FlowState::Ready(Box::new(Flow::new(partition, destination, loaded, now)));
+                let mut flow = Flow::new(partition, destination, loaded, now);
+                flow.careful = careful;
+                *state = FlowState::Ready(Box::new(flow));
             }
             Err(error) => {
                 *state = FlowState::Wanted(retry);

@@ -16,6 +16,7 @@ use postrider_core::waiting::{
 use postrider_core::{DeadKeyPolicy, DestinationId, Event, KeyHash, PartitionId, Tick};
 
 use crate::lane::{KeyMap, Lane, Origin};
+use crate::trial::Trial;
 use crate::window::{Ordinal, Window};
 
 /// One (partition, destination) that has been loaded.
@@ -35,6 +36,10 @@ pub(crate) struct Flow {
     /// Keys for which an answer to the question under way could be too old: something of them was
     /// on its way into `waiting` when the question was asked, or since.
     stale: BTreeSet<KeyHash>,
+    /// So many rows yet are sent one at a time: the relay died here more than once.
+    pub(crate) careful: u32,
+    /// The suspect whose turn it is.
+    pub(crate) trial: Option<Trial>,
     /// When each waiting event was last tried by this process.
     pub(crate) tried: BTreeMap<u64, Tick>,
     /// What the next settlement writes besides the cursor.
@@ -80,6 +85,8 @@ impl Flow {
             engaged: BTreeMap::new(),
             entering: KeyMap::default(),
             stale: BTreeSet::new(),
+            careful: 0,
+            trial: None,
             tried: BTreeMap::new(),
             part: SettlementPart::new(destination),
             changed: Vec::new(),
@@ -152,6 +159,9 @@ impl Flow {
     /// Records what a waiting event's attempt came to. `held` says whether it held its key.
     pub(crate) fn change(&mut self, key: KeyHash, held: bool, change: WaitingChange, now: Tick) {
         let seq = change.row().seq;
+        if self.trial.as_ref().is_some_and(|trial| trial.is_over(seq)) {
+            self.trial = None;
+        }
         match &change {
             WaitingChange::Delivered(_) | WaitingChange::Dead { .. } => _ = self.tried.remove(&seq),
             WaitingChange::Retry { delay, .. } | WaitingChange::Postpone { delay, .. } => {
@@ -194,6 +204,9 @@ impl Flow {
                 self.unwait(*key);
             }
             self.disengage(*key);
+            if let Some(trial) = &mut self.trial {
+                trial.saved(change);
+            }
         }
         for new in &written.waiting {
             if let Some(count) = self.entering.get_mut(&new.key_hash) {

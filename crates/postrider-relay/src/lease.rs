@@ -235,7 +235,10 @@ impl Machine {
         }
         for granted in acquired.granted {
             self.stats.leases_taken += 1;
-            self.owned.insert(granted.lease.partition, Owned::new(granted.lease, sent));
+            self.owned.insert(
+                granted.lease.partition,
+                Owned::new(granted.lease, granted.takeovers, sent),
+            );
         }
         if (self.owned.is_empty() || !self.tenancy.current) && self.defining == Defining::Known {
             // Without a lease to renew, nothing else tells of changed definitions.

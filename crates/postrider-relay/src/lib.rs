@@ -28,6 +28,7 @@ mod run;
 mod settings;
 mod settle;
 mod take;
+mod trial;
 mod window;
 
 pub use clock::SystemClock;

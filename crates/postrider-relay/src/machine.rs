@@ -77,6 +77,8 @@ pub(crate) struct Owned {
     pub(crate) settling: Option<Settling>,
     /// Give it away as soon as nothing of it is under way.
     pub(crate) leaving: bool,
+    /// How often in a row the partition was taken over from an owner that died.
+    pub(crate) takeovers: u32,
     pub(crate) head: Head,
     /// When scheduled events are looked for next; `None` while they are.
     pub(crate) admit_at: Option<Tick>,
@@ -307,13 +309,14 @@ impl Machine {
 }
 
 impl Owned {
-    pub(crate) fn new(lease: Lease, sent: Tick) -> Owned {
+    pub(crate) fn new(lease: Lease, takeovers: u32, sent: Tick) -> Owned {
         Owned {
             lease,
             sent,
             flows: BTreeMap::new(),
             settling: None,
             leaving: false,
+            takeovers,
             head: Head::Wanted,
             admit_at: Some(sent),
             trouble: None,

@@ -257,11 +257,19 @@ impl Machine {
             return;
         };
         let head = flow.lanes.get(&item.key).and_then(|lane| lane.head());
-        let Some((row, Origin::Waiting { late, .. })) = head.map(|head| (head.row, head.origin))
+        let Some((row, Origin::Waiting { late, attempts, suspect })) =
+            head.map(|head| (head.row, head.origin))
         else {
             return;
         };
-        flow.change(item.key, !late, WaitingChange::Postpone { row, delay }, now);
+        let change = if suspect {
+            // The attempt was saved before it was made, and does not count after all.
+            let attempted = attempted(attempts, Reason::Suspect, "its endpoint was away");
+            WaitingChange::Retry { row, delay, attempted }
+        } else {
+            WaitingChange::Postpone { row, delay }
+        };
+        flow.change(item.key, !late, change, now);
         flow.spill(item.key, None, now);
     }
 

@@ -53,7 +53,7 @@ impl Batch {
     fn push(&mut self, entry: &Entry, outlet: &Outlet, now: Tick) {
         let (attempts, late) = match entry.origin {
             Origin::Stream(_) => (0, false),
-            Origin::Waiting { attempts, late } => (attempts, late),
+            Origin::Waiting { attempts, late, .. } => (attempts, late),
         };
         debug_assert!(entry.tried.is_none_or(|tried| tried <= now));
         self.bytes += entry.bytes;

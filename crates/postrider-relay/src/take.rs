@@ -45,6 +45,9 @@ impl Flow {
         if outlet.definition.routes[route].drop {
             return self.window.settle(ordinal, Passed::Dropped);
         }
+        if let Some(placement) = self.suspicion() {
+            return self.wait(ordinal, row, Some(event), placement, now);
+        }
         if self.waits(row.key_hash) {
             return self.wait(ordinal, row, Some(event), Placement::Behind(Reason::Behind), now);
         }
@@ -147,7 +150,13 @@ impl Flow {
 
     /// Takes events out of `waiting` into their lanes. A key with events under way is left for
     /// later: whatever is under way of it comes first. Says whether it took any.
-    pub(crate) fn take_due(&mut self, rows: Vec<WaitingRow>, outlet: &mut Outlet) -> bool {
+    pub(crate) fn take_due(
+        &mut self,
+        rows: Vec<WaitingRow>,
+        outlet: &mut Outlet,
+        settings: &Settings,
+        now: Tick,
+    ) -> bool {
         let mut ours = BTreeSet::new();
         let mut refused = BTreeSet::new();
         for row in rows {
@@ -155,6 +164,14 @@ impl Flow {
             let follows = ours.contains(&key) && !self.ahead.contains(&row.row.seq);
             if refused.contains(&key) || !(follows || self.may_try(row.row.seq, key)) {
                 refused.insert(key);
+                continue;
+            }
+            if row.suspect {
+                // Whatever follows of its key follows later.
+                refused.insert(key);
+                if !follows && self.begin_trial(row, outlet, settings, now) {
+                    ours.insert(key);
+                }
                 continue;
             }
             let Some(route) = outlet.route_of(&row.event) else {
@@ -168,7 +185,7 @@ impl Flow {
                 bytes: row.event.size_bytes(),
                 event: row.event,
                 row: row.row,
-                origin: Origin::Waiting { attempts: row.attempts, late: row.late },
+                origin: Origin::Waiting { attempts: row.attempts, late: row.late, suspect: false },
                 endpoint,
                 route: u16::try_from(route).unwrap_or(u16::MAX),
                 tried,

@@ -309,6 +309,7 @@ impl Taking<'_> {
             event,
             attempts: row.get(EVENT_COLUMNS + 1)?,
             late: row.get(EVENT_COLUMNS + 2)?,
+            suspect: row.get::<_, String>(EVENT_COLUMNS + 4)? == Reason::Suspect.as_str(),
         });
         Ok(true)
     }

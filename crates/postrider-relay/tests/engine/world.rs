@@ -189,6 +189,16 @@ impl World {
         moved
     }
 
+    /// Runs until the first relay has sent a batch, and not a step further.
+    pub(crate) fn settle_first_batch(&mut self) {
+        let before = self.places[0].broker.batches().len();
+        while self.places[0].broker.batches().len() == before {
+            if !self.round() {
+                self.pass(Duration::from_secs(1));
+            }
+        }
+    }
+
     /// Lets time pass to the next moment some relay asks for, at most `most` from now.
     pub(crate) fn pass(&mut self, most: Duration) {
         let tick = self.clock.tick();

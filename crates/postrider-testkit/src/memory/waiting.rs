@@ -87,6 +87,7 @@ impl Stored {
             event: Arc::clone(self.event.as_ref()?),
             attempts: self.attempts,
             late: self.late,
+            suspect: self.reason == Reason::Suspect,
         })
     }
 }
