@@ -1,1 +1,2 @@
-select id, state, holds_key from outbox_waiting where destination <> 'unrouted' order by seq;
+select id, state, holds_key, aggregate_id from outbox_waiting
+where destination <> 'unrouted' order by seq;

@@ -32,6 +32,8 @@ pub(crate) struct Evidence {
     pub(crate) unacted: u64,
     /// Events that wait behind another of their key.
     pub(crate) parked: u64,
+    /// Events that wait though their order is not the one that was refused.
+    pub(crate) strayed: u64,
     /// Events that were rolled back with their transaction.
     pub(crate) rolled_back: u64,
 }
@@ -44,12 +46,13 @@ pub(crate) async fn collect(
     files: &Files,
     queue: &LocalBroker,
     done: &Done,
+    poison: Option<&str>,
 ) -> Result<Evidence, Failure> {
     let mut history = History::new();
     let shop = postrider_sqlite::connect(&files.shop)?;
     let unmatched = read_orders(&shop, &mut history)?;
     done.rolled_back.iter().for_each(|id| history.roll_back(*id));
-    let parked = read_waiting(&shop, &mut history)?;
+    let (parked, strayed) = read_waiting(&shop, poison, &mut history)?;
     let mut log = Vec::new();
     for topic in queue.topics().await? {
         log.extend(queue.messages(&topic).await?);
@@ -74,7 +77,7 @@ pub(crate) async fn collect(
         unacted += arrived.iter().filter(|id| !acted.contains(id)).count() as u64;
     }
     let rolled_back = done.rolled_back.len() as u64;
-    Ok(Evidence { history, unmatched, unacted, parked, rolled_back })
+    Ok(Evidence { history, unmatched, unacted, parked, strayed, rolled_back })
 }
 
 /// What the orders say was committed, in each order's own sequence; and how many events stand only
@@ -100,19 +103,25 @@ fn read_orders(shop: &Connection, history: &mut History) -> Result<u64, Failure>
     Ok(known.symmetric_difference(&outbox).count() as u64)
 }
 
-/// What waits in the shop's store, and how many of these are parked.
-fn read_waiting(shop: &Connection, history: &mut History) -> Result<u64, Failure> {
+/// What waits in the shop's store: how many of it are parked, and how many wait without a reason.
+fn read_waiting(
+    shop: &Connection,
+    poison: Option<&str>,
+    history: &mut History,
+) -> Result<(u64, u64), Failure> {
     let sql = include_str!("../../sql/demo/list_waiting.sql");
     let waiting = rows(shop, sql, |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, bool>(2)?))
+        let (id, state): (String, String) = (row.get(0)?, row.get(1)?);
+        Ok((id, state, row.get::<_, bool>(2)?, row.get::<_, String>(3)?))
     })?;
-    let mut parked = 0;
-    for (id, state, holds_key) in waiting {
+    let (mut parked, mut strayed) = (0, 0);
+    for (id, state, holds_key, order) in waiting {
         let state: WaitingState = state.parse()?;
         parked += u64::from(state == WaitingState::Parked);
+        strayed += u64::from(poison != Some(order.as_str()));
         history.wait(QUEUE, id.parse()?, state.into(), holds_key);
     }
-    Ok(parked)
+    Ok((parked, strayed))
 }
 
 fn read_charges(billing: &Path) -> Result<Vec<EventId>, Failure> {

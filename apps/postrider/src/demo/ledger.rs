@@ -40,7 +40,8 @@ impl Judgement {
     pub(crate) fn holds(&self) -> bool {
         let judged = JUDGED.iter().all(|invariant| self.verdict.judged(*invariant) > 0);
         let struck = self.faults.iter().all(|(_, times)| *times > 0);
-        let complete = self.evidence.unmatched == 0 && self.evidence.unacted == 0;
+        let Evidence { unmatched, unacted, strayed, .. } = self.evidence;
+        let complete = unmatched == 0 && unacted == 0 && strayed == 0;
         judged && struck && complete && self.verdict.holds() && self.ledger.is_clean()
     }
 
@@ -131,6 +132,9 @@ impl Judgement {
         promises.push((self.evidence.unmatched == 0, both.to_owned(), self.ledger.committed));
         let acted = "every payment that arrived was charged, every shipment mailed";
         promises.push((self.evidence.unacted == 0, acted.to_owned(), self.ledger.effects));
+        let isolated = "nothing waits but the refused event and its key's successors";
+        let waiting = self.ledger.dead_lettered + self.evidence.parked;
+        promises.push((self.evidence.strayed == 0, isolated.to_owned(), waiting));
         promises
     }
 }

@@ -104,7 +104,7 @@ async fn show(args: &DemoArgs, stage: &Stage) -> Result<Exit, Failure> {
     if let Some(sabotage) = args.sabotage {
         sabotage.commit(&files, &queue).await?;
     }
-    let evidence = evidence::collect(&files, &queue, &shop.done()).await?;
+    let evidence = evidence::collect(&files, &queue, &shop.done(), plan.poison.as_deref()).await?;
     let judgement = Judgement::over(evidence, tally.count());
     let text = match args.json {
         true => judgement.to_json()?,
