@@ -1,7 +1,5 @@
 //! Routes: which events a destination takes, to which topic, and what happens when that fails.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
 use crate::{Event, Glob, RetryPolicy, Template};
@@ -31,10 +29,6 @@ pub struct Route {
     /// What happens to a key whose event has become a dead letter.
     #[serde(default)]
     pub dead_key: DeadKeyPolicy,
-    /// Give up on an event that its endpoint could not take for so long, even though the endpoint is
-    /// to blame. Off by default: an outage kills nothing, however long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub give_up_after: Option<Duration>,
 }
 
 impl Route {
@@ -47,7 +41,6 @@ impl Route {
             format: Format::default(),
             retry: RetryPolicy::default(),
             dead_key: DeadKeyPolicy::default(),
-            give_up_after: None,
         }
     }
 
