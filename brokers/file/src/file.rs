@@ -39,6 +39,7 @@ impl Appended {
             match self.file.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    // waits: another process holds the file lock for one write; the lock has no queue to wait in
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),

@@ -39,6 +39,7 @@ impl<W: Write + Send> Plain<W> {
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                    // waits: a non-blocking descriptor that is full says nothing when it empties
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 Err(e) => return Err(e),

@@ -192,6 +192,7 @@ fn use_wal(connection: &Connection, wait: Duration) -> rusqlite::Result<()> {
         // SQLite does not wait for other openers here as it does elsewhere.
         match connection.pragma_update(None, "journal_mode", "WAL") {
             Err(error) if kind_of(&error) == ErrorKind::Busy && Instant::now() < deadline => {
+                // waits: SQLite does not wait for a change of the journal mode by itself
                 std::thread::sleep(Duration::from_millis(2));
             }
             result => return result,

@@ -98,6 +98,7 @@ async fn a_receipt_ends_with_its_visibility() {
     fixture.publish("a", 1..=1).await;
     let subscription = fixture.subscribe(Duration::from_millis(20)).await;
     let lost = receive(&subscription, 1).await;
+    // waits: a visibility timeout is real time
     tokio::time::sleep(Duration::from_millis(40)).await;
     let error = subscription.ack(&lost[0]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Fenced);
@@ -110,6 +111,7 @@ async fn extending_keeps_a_delivery() {
     let one = fixture.subscribe(SHORT).await;
     let held = receive(&one, 1).await;
     one.extend(&held[0], LONG).await.unwrap();
+    // waits: a visibility timeout is real time
     tokio::time::sleep(SHORT).await;
     assert!(receive_now(&one, 1).await.is_empty());
     one.ack(&held[0]).await.unwrap();
@@ -168,6 +170,7 @@ async fn a_dropped_receive_gives_back_what_it_took() {
                 break;
             }
             // Each answer of the broker's thread needs one poll; this lets it come, unseen.
+            // waits: a visibility timeout is real time
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -17,6 +17,7 @@ async fn only_what_all_groups_settled_is_purged() {
     fixture.publish("a", 1..=1).await;
     fixture.publish("b", 2..=2).await;
     fixture.publish("c", 3..=4).await;
+    // waits: the age of a message is real time
     tokio::time::sleep(Duration::from_millis(5)).await;
     let purge = |options| fixture.broker.purge(options);
     assert_eq!(purge(now()).await.unwrap(), 0, "nobody has read the topic yet");
@@ -45,6 +46,7 @@ async fn only_what_all_groups_settled_is_purged() {
 async fn a_purge_is_bounded_and_numbers_are_not_used_again() {
     let fixture = Fixture::new();
     fixture.publish("a", 1..=5).await;
+    // waits: the age of a message is real time
     tokio::time::sleep(Duration::from_millis(5)).await;
     let options = PurgeOptions { rows_max: 3, unread: true, ..now() };
     assert_eq!(fixture.broker.purge(options).await.unwrap(), 3);

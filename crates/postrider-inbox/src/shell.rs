@@ -251,6 +251,7 @@ async fn answered(receiving: &mut Option<Received>) -> Result<Vec<Delivery>> {
 
 async fn asleep(span: Option<Duration>) {
     match span {
+        // waits: until the machine asks to be woken
         Some(span) => tokio::time::sleep(span).await,
         None => std::future::pending().await,
     }

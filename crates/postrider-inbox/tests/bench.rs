@@ -32,6 +32,7 @@ impl Bench {
         tokio::spawn(async move {
             const STEP: Duration = Duration::from_millis(10);
             loop {
+                // waits: virtual time passes in steps
                 tokio::time::sleep(STEP).await;
                 follows.advance(STEP);
             }

@@ -180,6 +180,7 @@ async fn a_slow_handler_keeps_its_message_and_delays_nobody() {
         let acted = acted.clone();
         async move {
             if event.id == EventId::from_u128(1) {
+                // waits: virtual time passes
                 sleep(LEASE * 3).await;
             }
             acted.add(&event);
@@ -193,6 +194,7 @@ async fn a_slow_handler_keeps_its_message_and_delays_nobody() {
     let (first, second) = (start(&worker), start(&worker));
     let done = |consumer: &postrider_inbox::ConsumerHandle| consumer.stats().done;
     while done(&first) + done(&second) < 3 {
+        // waits: virtual time passes
         sleep(Duration::from_millis(50)).await;
     }
     let ids: Vec<u128> = effects.list().iter().map(|id| id.as_u128()).collect();
@@ -235,6 +237,7 @@ async fn a_store_that_is_down_kills_no_message() {
     let worker = Arc::new(bench.worker(effects.handler()));
     let consumer = bench.consumer(VISIBILITY).options(options).receiver(worker).start().unwrap();
     consumer.reached(|_, health| matches!(health, Health::StoreDown { .. })).await;
+    // waits: virtual time passes
     sleep(Duration::from_secs(600)).await;
     let asked = bench.store.claims.load(Ordering::SeqCst);
     assert!((10..120).contains(&asked), "probes, no storm, and it does not give up: {asked}");
@@ -340,6 +343,7 @@ async fn dropping_the_handle_stops_it() {
         tokio::task::yield_now().await;
     }
     bench.publish(&[event(1, "a")]).await;
+    // waits: virtual time passes
     sleep(Duration::from_secs(1)).await;
     assert!(effects.list().is_empty());
 }

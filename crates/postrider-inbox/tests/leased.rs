@@ -27,6 +27,7 @@ fn slow(provider: &Arc<Provider>, span: Duration) -> impl LeasedHandler + 'stati
     move |_: Arc<Event>, context: Context| {
         let provider = Arc::clone(&provider);
         async move {
+            // waits: virtual time passes
             sleep(span).await;
             let charge = |key: String| async move { Ok::<_, Infallible>(provider.charge(&key)) };
             Ok(Outcome::Ack(context.step("charge", charge).await?))
@@ -66,6 +67,7 @@ async fn a_dead_owners_claim_is_busy_until_it_expires_and_then_taken_over() {
         panic!("somebody has it")
     };
     assert!(retry_in <= LEASE && retry_in > LEASE / 2, "{retry_in:?}");
+    // waits: virtual time passes
     sleep(retry_in + Duration::from_millis(20)).await;
     assert_eq!(receive(&worker, &event).await.unwrap(), Verdict::Done);
     assert_eq!(bench.provider.charged(), 1);
@@ -82,6 +84,7 @@ async fn slow_and_rival(bench: &Bench, deaf: bool) -> Result<Performed> {
     let same = Arc::clone(&event);
     let slow = tokio::spawn(async move { slow.perform(&same).await });
     loop {
+        // waits: virtual time passes
         sleep(LEASE / 10).await;
         if !matches!(rival.perform(&event).await.unwrap(), Performed::Busy(_)) {
             return slow.await.unwrap();
@@ -157,6 +160,7 @@ async fn a_paused_worker_cannot_complete_after_the_takeover() {
     let same = Arc::clone(&event);
     let zombie = tokio::spawn(async move { zombie.perform(&same).await });
     started.notified().await;
+    // waits: virtual time passes
     sleep(LEASE + Duration::from_millis(20)).await;
     let winner = bench.worker(charging(&bench.provider));
     let Performed::Now(result) = winner.perform(&event).await.unwrap() else {

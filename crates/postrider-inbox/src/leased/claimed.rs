@@ -107,6 +107,7 @@ fn undecodable(error: &Error) -> Performed {
 /// Returns when a handler that lost its lease did not stop within a third of it.
 async fn overstayed(standing: &Standing) {
     standing.lost.listener().given().await;
+    // waits: the grace that a handler has after its lease was lost
     tokio::time::sleep(standing.third()).await;
 }
 

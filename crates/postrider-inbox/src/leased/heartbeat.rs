@@ -104,6 +104,7 @@ impl Standing {
             let result = in_time(operation, self.remaining(), question()).await;
             match result {
                 Err(error) if error.retry_class() == RetryClass::Transient => {
+                    // waits: the beat itself, and the pause after a failed one
                     tokio::time::sleep(pause).await;
                     pause *= 4;
                     self.check(operation)?;
@@ -131,6 +132,7 @@ impl Standing {
 pub(crate) async fn beat(standing: Arc<Standing>) {
     let mut pause = standing.third();
     loop {
+        // waits: the beat itself, and the pause after a failed one
         tokio::time::sleep(pause.min(standing.remaining())).await;
         let remaining = standing.remaining();
         if remaining.is_zero() {

@@ -101,6 +101,7 @@ impl Subscription for MemorySubscription {
                 tokio::select! {
                     _ = changes.changed() => {}
                     _ = clock.changed() => {}
+                    // waits: a running clock is waited for, until the next message is due
                     () = tokio::time::sleep(next_in) => {}
                 }
             }

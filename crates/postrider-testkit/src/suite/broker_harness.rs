@@ -55,6 +55,7 @@ pub trait BrokerHarness: Send + Sync + Sized + 'static {
 
     /// Lets time pass on the broker's clock. A virtual clock advances; a real one is waited for.
     fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
+        // waits: a real clock has to pass
         Box::pin(tokio::time::sleep(span))
     }
 

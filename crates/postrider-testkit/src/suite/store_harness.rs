@@ -44,6 +44,7 @@ pub trait StoreHarness: Send + Sync + Sized + 'static {
 
     /// Lets time pass on the store's clock. A virtual clock advances; a real one is waited for.
     fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
+        // waits: a real clock has to pass
         Box::pin(tokio::time::sleep(span))
     }
 
