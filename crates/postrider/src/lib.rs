@@ -1,1 +1,151 @@
-//! Change your database and tell the world in one atomic act; act once on what you hear.
+//! Change your database and tell the world in one transaction; act once on what comes in.
+//!
+//! An application stages an event in the transaction that changes its rows. A relay, in this process
+//! or another, carries committed events to a broker: at-least-once delivery. A consumer keeps a
+//! record of what it has acted on in the transaction of the act: at-most-once effect.
+//!
+//! # Example
+//!
+//! Needs nothing installed: a SQLite file is the database, and a second one the broker.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use postrider::inbox::Consumer;
+//! use postrider::local::{LocalBroker, SubscribeOptions};
+//! use postrider::relay::{Relay, Target};
+//! use postrider::sqlite::{Outbox, SqliteStore, Transactional, connect, init};
+//! use postrider::{Destination, DestinationId, HandlerName, NewEvent, Route, Verdict};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let (shop, queue) = (folder.path().join("shop.db"), folder.path().join("queue.db"));
+//! // Postrider's tables stand beside the application's own.
+//! init(&shop)?;
+//! let mut database = connect(&shop)?;
+//! database.execute_batch(
+//!     "create table orders (id integer primary key, total integer);
+//!      create table invoices (order_id integer primary key);",
+//! )?;
+//!
+//! // The change and the event commit together, or neither does.
+//! let tx = database.transaction()?;
+//! tx.execute("insert into orders values (42, 1250)", ())?;
+//! let event = NewEvent::new("order", "42", "order.placed").json(&1250)?;
+//! Outbox::new().enqueue(&tx, &event)?;
+//! tx.commit()?;
+//!
+//! // A relay delivers what is committed now, and stops.
+//! let broker = LocalBroker::open(&queue)?;
+//! let route = Route::all("{event_type}".parse()?);
+//! let destination = Destination::new(DestinationId::new("queue")?, "local", vec![route]);
+//! let relay = Relay::builder(Arc::new(SqliteStore::new(&shop)?))
+//!     .destination(destination, Arc::new(broker.clone()))
+//!     .target(Target::Once)
+//!     .start()
+//!     .await?;
+//! assert_eq!(relay.stopped().await.health.delivered, 1);
+//!
+//! // A handler acts in the transaction that also records that it did.
+//! let billing = Transactional::new(&shop, HandlerName::new("billing")?, |tx, event| {
+//!     tx.execute("insert into invoices values (?1)", [&*event.aggregate_id])?;
+//!     Ok(Verdict::Done)
+//! })?;
+//! let orders = broker.subscribe("billing", "order.*", SubscribeOptions::default()).await?;
+//! let consumer = Consumer::builder(Arc::new(orders)).receiver(Arc::new(billing)).start()?;
+//! consumer.reached(|stats, _| stats.done == 1).await;
+//! consumer.drain(Duration::from_secs(5));
+//! consumer.stopped().await;
+//!
+//! let invoices: i64 = database.query_row("select count(*) from invoices", (), |row| row.get(0))?;
+//! assert_eq!(invoices, 1);
+//! # Ok(()) }
+//! ```
+//!
+//! The examples `producer`, `consumer`, and `both` of this crate show each half alone, and a handler
+//! that consumes and produces in one transaction.
+//!
+//! # The nouns
+//!
+//! | Noun | What it is | Type |
+//! |---|---|---|
+//! | event | what the application says; its id is minted once and never changes | [`NewEvent`], [`Event`] |
+//! | key | events of one key are delivered in commit order; by default `aggregate_type/aggregate_id` | [`NewEvent::ordered_by`] |
+//! | outbox | stages events in a transaction | [`sqlite::Outbox`] |
+//! | store | the database, as the relay sees it | [`sqlite::SqliteStore`], [`OutboxSource`] |
+//! | relay | carries committed events to destinations | [`relay::Relay`] |
+//! | destination, route | where events go, and which of them; kept in the store | [`Destination`], [`Route`] |
+//! | broker | what takes the events | [`local::LocalBroker`], [`file::FileBroker`], [`Broker`] |
+//! | consumer | receives from a broker and calls a handler | [`inbox::Consumer`] |
+//! | inbox | the record of which (source, event id, handler) was done | [`sqlite::Transactional`], [`sqlite::accept`], [`inbox::Leased`] |
+//! | dead letter | an event that gave up, kept with its reason | [`DeadKeyPolicy`] |
+//!
+//! # What it supports
+//!
+//! * Events in the caller's own transaction, of `rusqlite` or (feature `sqlx-sqlite`) of `sqlx`. A
+//!   connection or a pool in its place does not compile.
+//! * Producers in any language: an event is an `INSERT` into a documented table.
+//! * Key order under retries, several relays, and takeover; scheduled events; retries, dead letters,
+//!   and keys parked behind them, all in the database, so that a restart forgets nothing.
+//! * Handlers whose effect is in the database ([`sqlite::Transactional`]) and handlers whose effect is
+//!   outside ([`inbox::Leased`], with a key for each external step).
+//!
+//! # What it does not
+//!
+//! * Exactly-once delivery: nobody can promise that, and this crate does not. A message may come
+//!   twice; the inbox makes the second one harmless.
+//! * Order between keys, or between events of one key in two destinations.
+//! * Two-phase commit, sagas, or an event store: the outbox is a queue, and may be purged.
+//! * Stores other than SQLite, and brokers other than the local one, files, and standard output.
+//!
+//! # Features
+//!
+//! | Feature | Default | Gives |
+//! |---|---|---|
+//! | `relay` | yes | [`relay`]: a relay inside your process |
+//! | `inbox` | yes | [`mod@inbox`]: consumers and leased handlers |
+//! | `store-sqlite` | yes | [`sqlite`]: outbox, relay source, and inbox over `rusqlite` |
+//! | `sqlx-sqlite` | no | `sqlite::sqlx`: the same promises inside a transaction of `sqlx` |
+//! | `broker-local` | yes | [`local`]: durable topics and groups in one file |
+//! | `broker-file` | yes | [`mod@file`]: CloudEvents as lines of a file or of standard output |
+//!
+//! An application that only writes events needs `default-features = false, features =
+//! ["store-sqlite"]`, and compiles neither engine.
+
+#[cfg(feature = "broker-file")]
+#[doc(inline)]
+pub use postrider_file as file;
+#[cfg(feature = "inbox")]
+#[doc(inline)]
+pub use postrider_inbox as inbox;
+#[cfg(feature = "broker-local")]
+#[doc(inline)]
+pub use postrider_local as local;
+#[cfg(feature = "relay")]
+#[doc(inline)]
+pub use postrider_relay as relay;
+#[cfg(feature = "store-sqlite")]
+#[doc(inline)]
+pub use postrider_sqlite as sqlite;
+
+pub use postrider_core::inbox::{Accepted, Receiver, Verdict};
+pub use postrider_core::{
+    Broker, Code, DeadKeyPolicy, Delivery, Destination, DestinationId, Error, ErrorKind, Event,
+    EventId, EventLimits, Fault, Format, HandlerName, Headers, InboxStore, Invariant, Match,
+    NewEvent, OutboxSource, Outcome, Outgoing, Payload, PayloadCodec, Result, RetryClass,
+    RetryPolicy, Route, Start, Subscription, Template, Timestamp, WindowLimits,
+};
+
+/// The examples of the project's pages, compiled and run as they stand there.
+#[cfg(all(
+    doctest,
+    feature = "relay",
+    feature = "inbox",
+    feature = "store-sqlite",
+    feature = "broker-local"
+))]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/guide/consuming.md")]
+struct Pages;

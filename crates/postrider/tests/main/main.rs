@@ -1,0 +1,7 @@
+//! The facade's tests: the examples do what they say, and pages that repeat the code agree with it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod examples;
+mod pages;
+mod walkthrough;
