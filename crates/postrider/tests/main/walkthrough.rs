@@ -40,7 +40,7 @@ fn succeed(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// R109: a first event needs this program and the database's own shell, and no account.
+/// A first event needs this program and the database's own shell.
 #[test]
 fn the_front_pages_commands_deliver_both_events() {
     let what = "the front page's commands";
