@@ -177,6 +177,10 @@ impl Machine {
             let Some(owned) = self.owned.get(&partition) else {
                 return;
             };
+            if owned.is_loading() {
+                // A moment later all flows begin together, and share their pages.
+                return;
+            }
             let until = match &owned.head {
                 Head::Known(head) => Some(head.clone()),
                 _ if has_target => return,
@@ -235,7 +239,10 @@ impl Machine {
         let mut group: Option<(Cursor, Vec<DestinationId>, u32, u64)> = None;
         for (destination, flow) in owned.ready() {
             let wants = !flow.fetching && !flow.reached && flow.poll_at <= self.now;
-            if !wants || !self.is_open(destination) {
+            if !wants
+                || !self.is_open(destination)
+                || self.has_slower_companion(owned, flow, budget)
+            {
                 continue;
             }
             let Some((rows, bytes)) = self.room(flow, budget) else {
@@ -255,6 +262,19 @@ impl Machine {
             }
         }
         group
+    }
+
+    /// Whether another flow stands at the same cursor and gets room as soon as a settlement is
+    /// answered. Waiting so long keeps both together: apart, each page is read for each of them. What
+    /// a broker holds up is not waited for.
+    fn has_slower_companion(&self, owned: &Owned, flow: &Flow, budget: u64) -> bool {
+        owned.ready().any(|(destination, other)| {
+            !other.fetching
+                && other.window.read() == flow.window.read()
+                && self.is_open(destination)
+                && (owned.settling.is_some() || other.has_outcomes())
+                && self.room(other, budget).is_none()
+        })
     }
 
     /// Room of a flow for a page, in rows and bytes; none if it is too little to be worth a query.
@@ -349,7 +369,12 @@ impl Machine {
         budget: u64,
     ) -> Option<Tick> {
         let open = self.is_open(destination) && !owned.leaving;
-        let reads = open && !flow.fetching && !flow.reached && self.room(flow, budget).is_some();
+        let reads = open
+            && !flow.fetching
+            && !flow.reached
+            && !owned.is_loading()
+            && self.room(flow, budget).is_some()
+            && !self.has_slower_companion(owned, flow, budget);
         let poll = reads.then_some(flow.poll_at);
         let due = (open && !flow.asking).then_some(flow.due_at);
         let save = flow

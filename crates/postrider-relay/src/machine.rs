@@ -12,14 +12,15 @@ use std::sync::Arc;
 use postrider_core::source::Definitions;
 use postrider_core::waiting::SettlementPart;
 use postrider_core::{
-    BrokerCapabilities, Cursor, Destination, DestinationId, Error, Event, Jitter, KeyHash, Lease,
-    PartitionId, Presence, RelayId, Tick,
+    BrokerCapabilities, Cursor, Destination, DestinationId, Error, ErrorKind, Event, Jitter,
+    KeyHash, Lease, PartitionId, Presence, RelayId, Tick,
 };
 
 use crate::command::{Answer, Command, Input, Ticket};
 use crate::drain::Mode;
 use crate::flow::{Flow, Routed};
 use crate::health::Stats;
+use crate::late::LateBatch;
 use crate::lease::Tenancy;
 use crate::outlet::Outlet;
 use crate::settings::Settings;
@@ -54,6 +55,8 @@ pub struct Machine {
     pub(crate) tenancy: Tenancy,
     pub(crate) owned: BTreeMap<PartitionId, Owned>,
     pub(crate) stats: Stats,
+    /// Batches whose deadline has passed and whose answer may still come.
+    pub(crate) late: BTreeMap<Ticket, LateBatch>,
     asked: BTreeMap<Ticket, Asked>,
     commands: VecDeque<(Ticket, Command)>,
     next_ticket: u64,
@@ -165,6 +168,7 @@ impl Machine {
             mode: Mode::new(target),
             tenancy: Tenancy::default(),
             stats: Stats::default(),
+            late: BTreeMap::new(),
             settings,
             owner,
             partitions,
@@ -191,6 +195,7 @@ impl Machine {
             Input::Woken => self.wake(),
             Input::Nudged => self.nudge(),
             Input::Answered(ticket, answer) => self.answer(ticket, answer),
+            Input::Late(ticket, outcomes) => self.settle_late(ticket, &outcomes),
             Input::ProvedDead(lease) => self.tenancy.proved_dead(lease),
             Input::Drain => self.mode.drain(self.now),
         }
@@ -251,7 +256,10 @@ impl Machine {
                 self.fetched(partition, token, &destinations, result);
             }
             (Asked::Publish { destination, endpoint, sent, items }, Answer::Published(result)) => {
-                self.published(&destination, endpoint, sent, &items, result)
+                if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
+                    self.expect_late(ticket, &destination, endpoint, &items);
+                }
+                self.published(&destination, endpoint, sent, &items, result);
             }
             (Asked::Settle(partition, token), Answer::Settled(result)) => {
                 self.settle_answered(partition, token, result);
@@ -329,6 +337,11 @@ impl Owned {
             FlowState::Ready(flow) => Some((id, &**flow)),
             _ => None,
         })
+    }
+
+    /// Whether the store is being asked where a destination stands.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.flows.values().any(|state| matches!(state, FlowState::Loading))
     }
 
     pub(crate) fn flow(&mut self, destination: &DestinationId) -> Option<&mut Flow> {
