@@ -69,14 +69,28 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     ];
     let series = take_turns(rounds, &mut contenders)?;
     drop(contenders);
-    let drained = drained.into_inner();
+    let outcome = Outcome::new("drain", options.broker, rows, rounds, &series);
+    let (read, loops) = (outcome.ratio("plain_read"), outcome.ratio("textbook"));
+    Ok(describe(outcome, &backlog, &drained.into_inner(), &row_by_row.into_inner())?
+        .aim_at_least("ours / plain_read", 0.5, read)
+        .aim_at_least("ours / textbook", 20.0, loops))
+}
+
+/// Adds what the relay and the files say about the rounds.
+fn describe(
+    outcome: Outcome,
+    backlog: &Backlog,
+    drained: &[Drained],
+    textbook_written: &[u64],
+) -> Result<Outcome> {
+    let rows = backlog.rows();
     let of = |value: fn(&Drained) -> u64| {
         median(&drained.iter().map(|round| value(round) as f64).collect::<Vec<_>>())
     };
     let textbook_rows = rows.min(TEXTBOOK_ROWS_MAX);
     let textbook_written =
-        median(&row_by_row.into_inner().iter().map(|bytes| *bytes as f64).collect::<Vec<_>>());
-    let outcome = Outcome::new("drain", options.broker, rows, rounds, &series)
+        median(&textbook_written.iter().map(|bytes| *bytes as f64).collect::<Vec<_>>());
+    Ok(outcome
         .add("keys", KEYS)
         .add("payload_bytes", PAYLOAD_BYTES as u64)
         .add("file_bytes_per_event", rounded(backlog.file_bytes()? as f64 / rows as f64))
@@ -100,11 +114,5 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
             "the textbook loops ran on {textbook_rows} and {} rows of their own and publish to \
              nobody; their rates are taken to hold for {rows}",
             rows.min(BATCHED_ROWS_MAX)
-        ));
-    let (read, loops) = (outcome.ratio("plain_read"), outcome.ratio("textbook"));
-    Ok(outcome.aim_at_least("ours / plain_read", 0.5, read).aim_at_least(
-        "ours / textbook",
-        20.0,
-        loops,
-    ))
+        )))
 }
