@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct RetryPolicy {
     /// Attempts that count, the first included, before giving up. Default 10: with the default
-    /// delays about half an hour, longer than most deployments of a consumer.
+    /// delays 4 to 9 minutes, longer than most restarts of a consumer.
     pub attempts_max: u32,
     /// The delay after the first failure. Default 1 s.
     #[serde(with = "millis")]

@@ -87,6 +87,8 @@ pub enum Input {
     Nudged,
     /// An answer came.
     Answered(Ticket, Answer),
+    /// The answer to a publish whose deadline had passed.
+    Late(Ticket, Vec<Outcome>),
     /// The holder of a lease is proved dead.
     ProvedDead(Lease),
     /// Stop: finish what is under way, save, let the leases go.

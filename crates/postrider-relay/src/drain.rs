@@ -101,6 +101,9 @@ impl Machine {
             None
         };
         if let Some(ending) = ending {
+            if ending == Ending::Stalled {
+                self.stats.at_end = self.health().blockers;
+            }
             self.stats.once = Some(ending);
             self.mode.drain(now);
             // One more round, to let the leases go.

@@ -26,6 +26,8 @@ pub(crate) struct Stats {
     pub(crate) progressed_at: Tick,
     /// What the store said last, where it concerns no partition.
     pub(crate) trouble: Option<Error>,
+    /// What held it when it gave up, before it let its leases go.
+    pub(crate) at_end: Vec<Blocker>,
     /// How a one-shot run ends, once its leases are let go.
     pub(crate) once: Option<Ending>,
 }
@@ -220,6 +222,7 @@ impl Machine {
                 self.local.get(&definition.id).is_none_or(|(own, _)| **own != **definition)
             })
             .map(|definition| Blocker::Definition { destination: definition.id.clone() });
-        stores.chain(endpoints).chain(leases).chain(definitions).collect()
+        let last = self.stats.at_end.iter().cloned();
+        last.chain(stores).chain(endpoints).chain(leases).chain(definitions).collect()
     }
 }

@@ -88,6 +88,7 @@ impl Machine {
                 });
             if !busy {
                 self.outlets.remove(&id);
+                self.late.retain(|_, batch| batch.destination != id);
                 for owned in self.owned.values_mut() {
                     owned.flows.remove(&id);
                 }

@@ -16,6 +16,7 @@ mod flow;
 mod health;
 mod judge;
 mod lane;
+mod late;
 mod lease;
 mod machine;
 mod observe;

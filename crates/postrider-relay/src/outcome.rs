@@ -139,7 +139,8 @@ impl Machine {
         let policy = route.dead_key;
         match judgement {
             Judgement::Delivered | Judgement::Untried => {
-                self.requeue(destination, item, None);
+                // A little later, so that a broker that never tries it does not keep us busy.
+                self.requeue(destination, item, Some(self.now + self.settings.poll_min));
                 None
             }
             Judgement::Counts { fault, after } => {
@@ -274,7 +275,12 @@ impl Machine {
     }
 
     /// Puts a lane back into its endpoint's queue, now or at a time; an empty one is forgotten.
-    fn requeue(&mut self, destination: &DestinationId, item: &BatchItem, at: Option<Tick>) {
+    pub(crate) fn requeue(
+        &mut self,
+        destination: &DestinationId,
+        item: &BatchItem,
+        at: Option<Tick>,
+    ) {
         let now = self.now;
         let Some(outlet) = self.outlets.get_mut(destination) else {
             return;
@@ -345,7 +351,7 @@ impl Machine {
 }
 
 /// Records an acknowledged event where it came from.
-fn deliver(flow: &mut Flow, key: KeyHash, entry: &Entry, now: Tick) {
+pub(crate) fn deliver(flow: &mut Flow, key: KeyHash, entry: &Entry, now: Tick) {
     match entry.origin {
         Origin::Stream(ordinal) => flow.window.settle(ordinal, Passed::Acked),
         Origin::Waiting { late, .. } => {

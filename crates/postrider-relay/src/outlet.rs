@@ -13,6 +13,9 @@ use postrider_core::{
 
 use crate::settings::Settings;
 
+/// The longest pause a server may ask for: ten minutes, as a route's longest delay is by default.
+const WISH_MAX: Duration = Duration::from_secs(600);
+
 /// A lane, by its name.
 pub(crate) type LaneRef = (PartitionId, KeyHash);
 
@@ -205,7 +208,9 @@ impl Outlet {
         endpoint.failures = endpoint.failures.saturating_add(1);
         let doublings = (endpoint.failures - 1).min(20);
         let step = settings.pause_min.saturating_mul(1 << doublings).min(settings.pause_max);
-        let pause = step.mul_f64(1.0 - 0.5 * jitter.unit()).max(after.unwrap_or_default());
+        // The server's wish is granted within reason.
+        let wish = after.unwrap_or_default().min(WISH_MAX);
+        let pause = step.mul_f64(1.0 - 0.5 * jitter.unit()).max(wish);
         endpoint.paused_until = endpoint.paused_until.max(now + pause);
         pause
     }

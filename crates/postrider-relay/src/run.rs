@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use postrider_core::{
-    Broker, Clock, DestinationId, Error, ErrorKind, Lease, OutboxSource, Outcome, Outgoing, Result,
-    Tick,
+    BoxFuture, Broker, Clock, DestinationId, Error, ErrorKind, Lease, OutboxSource, Outcome,
+    Outgoing, Result, Tick,
 };
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -43,6 +43,8 @@ pub(crate) struct Shell {
     pub(crate) nudged: Arc<Notify>,
     pub(crate) health: watch::Sender<Health>,
     pub(crate) alive: Option<Alive>,
+    /// How long the answer to a publish is waited for after its deadline.
+    pub(crate) grace: Duration,
 }
 
 impl Shell {
@@ -53,10 +55,12 @@ impl Shell {
         let mut health_at = Instant::now();
         let mut wake_after = Instant::now();
         let source = Arc::clone(&self.source);
-        let mut orphaned = false;
+        let grace = self.grace;
+        let (mut orphaned, mut changed) = (false, false);
         let mut input = Input::Passed;
         let ending = loop {
             let acquired = matches!(input, Input::Answered(_, Answer::Acquired(Ok(_))));
+            changed |= !matches!(input, Input::Passed);
             self.machine.step(self.clock.tick(), input);
             if acquired && let Some(lease) = self.find_dead(&mut proved) {
                 self.machine.step(self.clock.tick(), Input::ProvedDead(lease));
@@ -69,11 +73,15 @@ impl Shell {
                 break Some(ending.clone());
             }
             let now = Instant::now();
+            let mut sleep = self.machine.wake_at().since(self.clock.tick()).max(SLEEP_MIN);
             if now >= health_at {
                 self.publish_health();
                 health_at = now + HEALTH_EVERY;
+                changed = false;
+            } else if changed {
+                // What has changed since is published soon, also if nothing else happens.
+                sleep = sleep.min(health_at - now);
             }
-            let sleep = self.machine.wake_at().since(self.clock.tick()).max(SLEEP_MIN);
             let wake_hint = async {
                 tokio::time::sleep_until(wake_after).await; // waits: to coalesce hints
                 source.wake().await;
@@ -85,7 +93,12 @@ impl Shell {
                     Stop::Drain | Stop::No => Input::Drain,
                 },
                 Some(done) = tasks.join_next() => match done {
-                    Ok((ticket, answer)) => Input::Answered(ticket, answer),
+                    Ok(Done::Answered(ticket, answer)) => Input::Answered(ticket, answer),
+                    Ok(Done::TimedOut(ticket, error, call)) => {
+                        tasks.spawn(await_late(ticket, call, grace));
+                        Input::Answered(ticket, Answer::Published(Err(error)))
+                    }
+                    Ok(Done::Late(ticket, outcomes)) => Input::Late(ticket, outcomes),
                     // Only an aborted task ends so: panics are caught inside.
                     Err(_) => Input::Passed,
                 },
@@ -142,7 +155,7 @@ impl Shell {
         &self,
         ticket: Ticket,
         command: Command,
-    ) -> impl Future<Output = (Ticket, Answer)> + Send + use<> {
+    ) -> impl Future<Output = Done> + Send + use<> {
         let performer = Performer {
             clock: Arc::clone(&self.clock),
             source: Arc::clone(&self.source),
@@ -152,7 +165,14 @@ impl Shell {
             },
             observer: self.observer.clone(),
         };
-        async move { (ticket, performer.perform(command).await) }
+        async move {
+            match command {
+                Command::Publish { batch, start_by, deadline, .. } => {
+                    performer.publish(ticket, batch, start_by, deadline).await
+                }
+                command => Done::Answered(ticket, performer.perform(command).await),
+            }
+        }
     }
 }
 
@@ -168,6 +188,28 @@ async fn next_stop(stopping: &mut watch::Receiver<Stop>, orphaned: &mut bool) ->
             *orphaned = true;
             Stop::Drain
         }
+    }
+}
+
+/// A publish on its way.
+type Call = BoxFuture<'static, Result<Vec<Outcome>>>;
+
+/// How a task ended.
+enum Done {
+    /// With the answer to its command.
+    Answered(Ticket, Answer),
+    /// At the deadline of a publish, which goes on.
+    TimedOut(Ticket, Error, Call),
+    /// With the answer to a publish whose deadline had passed.
+    Late(Ticket, Vec<Outcome>),
+}
+
+/// Waits for the answer to a publish after its deadline, for so long and no longer: then the call is
+/// dropped, and what it sent may still arrive.
+async fn await_late(ticket: Ticket, call: Call, grace: Duration) -> Done {
+    match tokio::time::timeout(grace, call).await {
+        Ok(Ok(outcomes)) => Done::Late(ticket, outcomes),
+        Ok(Err(_)) | Err(_) => Done::Late(ticket, Vec::new()),
     }
 }
 
@@ -205,8 +247,9 @@ impl Performer {
                 self.reached(Point::AfterFetch).await;
                 Answer::Fetched(result)
             }
-            Command::Publish { batch, start_by, deadline, .. } => {
-                Answer::Published(self.publish(&batch, start_by, deadline).await)
+            // Performed by `publish`, which may end twice.
+            Command::Publish { .. } => {
+                Answer::Published(Err(Error::new(ErrorKind::Internal, "publish")))
             }
             Command::Settle(settlement) => {
                 self.reached(Point::BeforeSettle).await;
@@ -223,26 +266,36 @@ impl Performer {
 
     async fn publish(
         &self,
-        batch: &[Outgoing],
+        ticket: Ticket,
+        batch: Vec<Outgoing>,
         start_by: Tick,
         deadline: Duration,
-    ) -> Result<Vec<Outcome>> {
-        let Some(broker) = &self.broker else {
-            return Err(Error::new(ErrorKind::Internal, "publish")
-                .message("the destination has no broker in this relay"));
+    ) -> Done {
+        let failed = |kind, message: &str| {
+            let error = Error::new(kind, "publish").message(message);
+            Done::Answered(ticket, Answer::Published(Err(error)))
+        };
+        let Some(broker) = self.broker.clone() else {
+            return failed(ErrorKind::Internal, "the destination has no broker in this relay");
         };
         self.reached(Point::BeforePublish).await;
         if self.clock.tick() > start_by {
             // The process was held up between the decision and here, and its lease may be gone.
-            return Err(Error::new(ErrorKind::Closed, "publish")
-                .message("the lease is too old to begin; nothing was sent"));
+            let untried = vec![Outcome::Skipped; batch.len()];
+            return Done::Answered(ticket, Answer::Published(Ok(untried)));
         }
-        let sent = tokio::time::timeout(deadline, caught("publish", broker.publish(batch))).await;
+        let mut call: Call =
+            Box::pin(async move { caught("publish", broker.publish(&batch)).await });
+        let sent = tokio::time::timeout(deadline, &mut call).await;
         self.reached(Point::AfterPublish).await;
-        sent.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Timeout, "publish")
-                .message(format!("no answer within {deadline:?}; it may have been stored")))
-        })
+        match sent {
+            Ok(result) => Done::Answered(ticket, Answer::Published(result)),
+            Err(_) => {
+                let error = Error::new(ErrorKind::Timeout, "publish")
+                    .message(format!("no answer within {deadline:?}; it may have been stored"));
+                Done::TimedOut(ticket, error, call)
+            }
+        }
     }
 
     async fn reached(&self, point: Point) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postrider_core::{ErrorKind, Fault, OutboxSource, Outcome};
 use postrider_relay::Target;
-use postrider_testkit::fault::{BrokerAction, Operation, SourceAction};
+use postrider_testkit::fault::{BrokerAction, Gate, Operation, SourceAction};
 
 use crate::world::{World, event, id, now};
 
@@ -99,6 +99,27 @@ fn an_outage_of_hours_kills_nothing() {
     world.start(Target::Forever);
     world.run_until(Duration::from_secs(120), |world| world.delivered("all") == 500);
     world.check("all");
+}
+
+/// An acknowledgement after the deadline still settles, if the next try has not begun.
+#[test]
+fn a_late_acknowledgement_settles_still() {
+    let mut world = World::simple();
+    let gate = Gate::new();
+    let broker = std::sync::Arc::clone(&world.place("all").broker);
+    broker.script.then([BrokerAction::HoldAnswer(gate.clone())]);
+    // What comes after the first batch fails, so that its events are not tried again meanwhile.
+    broker.script.always(Some(BrokerAction::FailBefore(ErrorKind::Unavailable)));
+    world.commit((0..5).map(|key| event(key, 0)).collect());
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(7));
+    assert_eq!(world.healths()[0].delivered, 0);
+    gate.open();
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.healths()[0].delivered, 5, "{:?}", world.healths());
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(world.store.settled(&id("all")).len(), 5);
+    assert_eq!(world.duplicates("all"), 0);
 }
 
 /// R095: a batch that dies of one event is halved until that event stands alone.

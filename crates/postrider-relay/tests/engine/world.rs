@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use postrider_core::{
     BoxFuture, Broker, BrokerCapabilities, Clock, Destination, DestinationId, Error, ErrorKind,
-    Event, NewEvent, OutboxSource, RelayId, RetryPolicy, Route, Tick,
+    Event, NewEvent, OutboxSource, Outcome, RelayId, RetryPolicy, Route, Tick,
 };
 use postrider_relay::{Answer, Command, Ending, Input, Machine, Settings, Target, Ticket};
 use postrider_testkit::fault::{FaultyBroker, FaultySource};
@@ -22,11 +22,62 @@ use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore};
 /// One relay: the machine, and what it has under way.
 pub(crate) struct Relay {
     pub(crate) machine: Machine,
-    under_way: Vec<(Ticket, BoxFuture<'static, Answer>)>,
+    under_way: Vec<Call>,
+    /// Publishes whose deadline has passed and whose answer may still come.
+    overdue: Vec<Call>,
     /// A paused process: nothing of it moves, while time passes.
     pub(crate) paused: bool,
     /// The definitions it was started with.
     pub(crate) brokers: BTreeMap<DestinationId, Arc<FaultyBroker>>,
+}
+
+/// A command under way.
+struct Call {
+    ticket: Ticket,
+    /// When its outcome counts as unknown, if it is a publish.
+    deadline: Option<Tick>,
+    answer: BoxFuture<'static, Answer>,
+}
+
+impl Relay {
+    /// Gives the machine every answer that is there, and says which publishes took too long.
+    fn answer(&mut self, tick: Tick) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut moved = false;
+        for mut call in std::mem::take(&mut self.under_way) {
+            let input = match call.answer.as_mut().poll(&mut context) {
+                Poll::Ready(answer) => Input::Answered(call.ticket, answer),
+                Poll::Pending if call.deadline.is_some_and(|deadline| tick >= deadline) => {
+                    let error = Error::new(ErrorKind::Timeout, "publish");
+                    let input = Input::Answered(call.ticket, Answer::Published(Err(error)));
+                    self.overdue.push(call);
+                    input
+                }
+                Poll::Pending => {
+                    self.under_way.push(call);
+                    continue;
+                }
+            };
+            moved = true;
+            self.machine.step(tick, input);
+        }
+        for mut call in std::mem::take(&mut self.overdue) {
+            match call.answer.as_mut().poll(&mut context) {
+                Poll::Ready(Answer::Published(result)) => {
+                    moved = true;
+                    self.machine.step(tick, Input::Late(call.ticket, result.unwrap_or_default()));
+                }
+                Poll::Ready(_) => {}
+                Poll::Pending => self.overdue.push(call),
+            }
+        }
+        moved
+    }
+
+    /// When the next deadline of a publish is.
+    fn deadline(&self) -> Option<Tick> {
+        self.under_way.iter().filter_map(|call| call.deadline).min()
+    }
 }
 
 /// A destination of the world.
@@ -130,7 +181,13 @@ impl World {
         }
         let partitions = now(self.store.open()).unwrap().partitions;
         let machine = Machine::new(RelayId::mint(), partitions, None, local, self.settings, target);
-        self.relays.push(Relay { machine, under_way: Vec::new(), paused: false, brokers });
+        self.relays.push(Relay {
+            machine,
+            under_way: Vec::new(),
+            overdue: Vec::new(),
+            paused: false,
+            brokers,
+        });
         self.relays.len() - 1
     }
 
@@ -171,22 +228,16 @@ impl World {
         }
         relay.machine.step(tick, Input::Passed);
         let commands: Vec<_> = relay.machine.take_commands().collect();
-        let mut moved = !commands.is_empty();
+        let moved = !commands.is_empty();
         for (ticket, command) in commands {
+            let deadline = match &command {
+                Command::Publish { deadline, .. } => Some(tick + *deadline),
+                _ => None,
+            };
             let answer = perform(Arc::clone(&self.source), &relay.brokers, tick, command);
-            relay.under_way.push((ticket, answer));
+            relay.under_way.push(Call { ticket, deadline, answer });
         }
-        let mut context = Context::from_waker(Waker::noop());
-        for (ticket, mut answer) in std::mem::take(&mut relay.under_way) {
-            match answer.as_mut().poll(&mut context) {
-                Poll::Ready(answer) => {
-                    moved = true;
-                    relay.machine.step(tick, Input::Answered(ticket, answer));
-                }
-                Poll::Pending => relay.under_way.push((ticket, answer)),
-            }
-        }
-        moved
+        moved | relay.answer(tick)
     }
 
     /// Runs until the first relay has sent a batch, and not a step further.
@@ -203,7 +254,9 @@ impl World {
     pub(crate) fn pass(&mut self, most: Duration) {
         let tick = self.clock.tick();
         let wakes = self.relays.iter().filter(|relay| !relay.paused);
-        let soonest = wakes.map(|relay| relay.machine.wake_at().since(tick)).min();
+        let at =
+            |relay: &Relay| relay.deadline().unwrap_or(Tick(u64::MAX)).min(relay.machine.wake_at());
+        let soonest = wakes.map(|relay| at(relay).since(tick)).min();
         let span = soonest.unwrap_or(most).min(most).max(Duration::from_millis(1));
         self.wakes += 1;
         self.clock.advance(span);
@@ -324,9 +377,8 @@ fn perform(
             Command::Load(lease, id) => Answer::Loaded(source.load(&lease, &id).await),
             Command::Head(lease) => Answer::Head(source.head(&lease).await),
             Command::Fetch(request) => Answer::Fetched(source.fetch(&request).await),
-            Command::Publish { start_by, .. } if tick > start_by => {
-                let error = Error::new(ErrorKind::Closed, "publish");
-                Answer::Published(Err(error))
+            Command::Publish { start_by, batch, .. } if tick > start_by => {
+                Answer::Published(Ok(vec![Outcome::Skipped; batch.len()]))
             }
             Command::Publish { batch, .. } => {
                 Answer::Published(broker.expect("a broker").publish(&batch).await)
