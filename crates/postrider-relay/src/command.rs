@@ -38,8 +38,11 @@ pub enum Command {
         batch: Vec<Outgoing>,
         /// When it must have started, or not at all: later it could end after the lease.
         start_by: Tick,
-        /// How long it may take.
+        /// How long it may take; after that the outcome counts as unknown.
         deadline: Duration,
+        /// When the call is dropped at the latest, if it goes on after its deadline: a margin before
+        /// the lease can end.
+        drop_by: Tick,
     },
     /// Write outcomes.
     Settle(Settlement),

@@ -94,7 +94,7 @@ impl Machine {
             let deadline = self.settings.publish_deadline;
             for (endpoint, batch) in sent {
                 self.stats.batches += 1;
-                let start_by = self.start_by(&batch.items);
+                let (start_by, drop_by) = self.bounds(&batch.items);
                 let asked = Asked::Publish {
                     destination: destination.clone(),
                     endpoint,
@@ -103,16 +103,18 @@ impl Machine {
                 };
                 let destination = destination.clone();
                 let batch = batch.outgoing;
-                let command = Command::Publish { destination, batch, start_by, deadline };
+                let command = Command::Publish { destination, batch, start_by, deadline, drop_by };
                 self.command(asked, command);
             }
         }
     }
 
-    /// When a batch must have started: the earliest that any of its leases says.
-    fn start_by(&self, items: &[BatchItem]) -> Tick {
+    /// When a batch must have started, and when its call is dropped: the earliest that any of its
+    /// leases says.
+    fn bounds(&self, items: &[BatchItem]) -> (Tick, Tick) {
         let owned = items.iter().filter_map(|item| self.owned.get(&item.partition));
-        owned.map(|owned| self.publish_until(owned)).min().unwrap_or(self.now)
+        let start_by = owned.map(|owned| self.publish_until(owned)).min().unwrap_or(self.now);
+        (start_by, start_by + self.settings.publish_deadline)
     }
 
     /// The partitions in which a publish may start now.

@@ -156,7 +156,6 @@ impl RelayBuilder {
             nudged: Arc::clone(&nudge),
             health: health_sender,
             alive,
-            grace: self.settings.publish_deadline,
         };
         let task = tokio::spawn(shell.run());
         Ok(RelayHandle { owner, stop, nudge, health, task })

@@ -43,8 +43,6 @@ pub(crate) struct Shell {
     pub(crate) nudged: Arc<Notify>,
     pub(crate) health: watch::Sender<Health>,
     pub(crate) alive: Option<Alive>,
-    /// How long the answer to a publish is waited for after its deadline.
-    pub(crate) grace: Duration,
 }
 
 impl Shell {
@@ -55,7 +53,6 @@ impl Shell {
         let mut health_at = Instant::now();
         let mut wake_after = Instant::now();
         let source = Arc::clone(&self.source);
-        let grace = self.grace;
         let (mut orphaned, mut changed) = (false, false);
         let mut input = Input::Passed;
         let ending = loop {
@@ -95,7 +92,8 @@ impl Shell {
                 Some(done) = tasks.join_next() => match done {
                     Ok(Done::Answered(ticket, answer)) => Input::Answered(ticket, answer),
                     Ok(Done::TimedOut(ticket, error, call)) => {
-                        tasks.spawn(await_late(ticket, call, grace));
+                        let left = call.drop_by.since(self.clock.tick());
+                        tasks.spawn(await_late(ticket, call.future, left));
                         Input::Answered(ticket, Answer::Published(Err(error)))
                     }
                     Ok(Done::Late(ticket, outcomes)) => Input::Late(ticket, outcomes),
@@ -167,8 +165,8 @@ impl Shell {
         };
         async move {
             match command {
-                Command::Publish { batch, start_by, deadline, .. } => {
-                    performer.publish(ticket, batch, start_by, deadline).await
+                Command::Publish { batch, start_by, deadline, drop_by, .. } => {
+                    performer.publish(ticket, batch, start_by, deadline, drop_by).await
                 }
                 command => Done::Answered(ticket, performer.perform(command).await),
             }
@@ -192,7 +190,11 @@ async fn next_stop(stopping: &mut watch::Receiver<Stop>, orphaned: &mut bool) ->
 }
 
 /// A publish on its way.
-type Call = BoxFuture<'static, Result<Vec<Outcome>>>;
+struct Call {
+    future: BoxFuture<'static, Result<Vec<Outcome>>>,
+    /// When it is dropped.
+    drop_by: Tick,
+}
 
 /// How a task ended.
 enum Done {
@@ -206,8 +208,12 @@ enum Done {
 
 /// Waits for the answer to a publish after its deadline, for so long and no longer: then the call is
 /// dropped, and what it sent may still arrive.
-async fn await_late(ticket: Ticket, call: Call, grace: Duration) -> Done {
-    match tokio::time::timeout(grace, call).await {
+async fn await_late(
+    ticket: Ticket,
+    call: BoxFuture<'static, Result<Vec<Outcome>>>,
+    left: Duration,
+) -> Done {
+    match tokio::time::timeout(left, call).await {
         Ok(Ok(outcomes)) => Done::Late(ticket, outcomes),
         Ok(Err(_)) | Err(_) => Done::Late(ticket, Vec::new()),
     }
@@ -270,6 +276,7 @@ impl Performer {
         batch: Vec<Outgoing>,
         start_by: Tick,
         deadline: Duration,
+        drop_by: Tick,
     ) -> Done {
         let failed = |kind, message: &str| {
             let error = Error::new(kind, "publish").message(message);
@@ -284,16 +291,16 @@ impl Performer {
             let untried = vec![Outcome::Skipped; batch.len()];
             return Done::Answered(ticket, Answer::Published(Ok(untried)));
         }
-        let mut call: Call =
+        let mut future: BoxFuture<'static, _> =
             Box::pin(async move { caught("publish", broker.publish(&batch)).await });
-        let sent = tokio::time::timeout(deadline, &mut call).await;
+        let sent = tokio::time::timeout(deadline, &mut future).await;
         self.reached(Point::AfterPublish).await;
         match sent {
             Ok(result) => Done::Answered(ticket, Answer::Published(result)),
             Err(_) => {
                 let error = Error::new(ErrorKind::Timeout, "publish")
                     .message(format!("no answer within {deadline:?}; it may have been stored"));
-                Done::TimedOut(ticket, error, call)
+                Done::TimedOut(ticket, error, Call { future, drop_by })
             }
         }
     }
