@@ -61,7 +61,10 @@ pub(crate) fn stdout_style() -> Style {
 
 /// Says something to people. Nobody may be listening, and that is no error.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let mut out = io::stderr().lock();
+    // A line of progress may stand there, which comes again by itself.
+    let fresh = if out.is_terminal() { "\r\x1b[K" } else { "" };
+    let _ = writeln!(out, "{fresh}{text}");
 }
 
 /// Writes data for programs.
@@ -105,8 +108,8 @@ impl Progress {
 
     /// Says something that stays, above the line.
     pub(crate) fn note(&mut self, text: &str) {
-        self.clear();
         note(text);
+        self.shown = false;
     }
 
     /// Takes the line away.

@@ -24,6 +24,9 @@ const STILL_MAX: Duration = Duration::from_secs(10);
 /// How long a finished queue is watched for duplicates that are still on their way.
 const QUIET: Duration = Duration::from_millis(400);
 
+/// How long events that are tried again may take: their delay is the demo's lease, 2 s, and grows.
+const RETRIED_MAX: Duration = Duration::from_secs(15);
+
 /// How long a play may last: far beyond any that goes well, so that one that hangs ends.
 const PLAY_MAX: Duration = Duration::from_secs(180);
 
@@ -113,6 +116,7 @@ async fn relay(
             in_time("the relay", hear_until(&mut kid, "held", tally)).await??;
             kid.kill().await?;
             tally.tell(Fault::of_point(point));
+            grow_backlog(plan, shop, number).await?;
             continue;
         }
         // Until the clerks are done, whatever the relay says meanwhile.
@@ -133,21 +137,48 @@ async fn relay(
             return Err(Failure::plain(format!("a drained relay ended with {status}")));
         }
     }
+    deliver_the_rest(plan, files, tally).await
+}
+
+/// Leaves the shop without a relay until most of a share is taken, so that the next relay finds work
+/// and the faults spread over the play.
+async fn grow_backlog(plan: &Plan, shop: &Shop, share: usize) -> Result<(), Failure> {
+    let enough = plan.transactions_until(share) * 7 / 10;
+    let grown = async {
+        while shop.committed() < enough {
+            tokio::time::sleep(Duration::from_millis(5)).await; // waits: for the clerks
+        }
+    };
+    in_time("the shop", grown).await
+}
+
+/// Runs one-shot relays until nothing is to be tried again: an event whose attempt was under way when
+/// a relay ended has its next one only after a while.
+async fn deliver_the_rest(plan: &Plan, files: &Files, tally: &Tally) -> Result<(), Failure> {
     let quiet = Shift { kill: None, lose: None, double: None };
-    let mut kid = Kid::start("demo-relay", &relay_args(plan, files, &quiet, true))?;
-    // It says no more when it is done.
-    while let Some(word) = in_time("the last relay", kid.word()).await?? {
-        hear(&word, tally);
+    let args = relay_args(plan, files, &quiet, true);
+    let started = Instant::now();
+    loop {
+        let mut kid = Kid::start("demo-relay", &args)?;
+        // It says no more when it is done.
+        while let Some(word) = in_time("the last relay", kid.word()).await?? {
+            hear(&word, tally);
+        }
+        let status = kid.finish(|_| {}).await?;
+        let retrying = evidence::retrying(files)?;
+        let remains = retrying > 0 || plan.poison.is_some();
+        let expected = if remains { Exit::Remaining } else { Exit::Success };
+        if status.code() != Some(expected as i32) {
+            let code = expected as i32;
+            return Err(Failure::plain(format!(
+                "the last relay ended with {status}, not with exit code {code}"
+            )));
+        }
+        if retrying == 0 || started.elapsed() >= RETRIED_MAX {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await; // waits: for the next attempt's time
     }
-    let status = kid.finish(|_| {}).await?;
-    let expected = if plan.poison.is_some() { Exit::Remaining } else { Exit::Success };
-    if status.code() != Some(expected as i32) {
-        let code = expected as i32;
-        return Err(Failure::plain(format!(
-            "the last relay ended with {status}, not with exit code {code}"
-        )));
-    }
-    Ok(())
 }
 
 fn relay_args(plan: &Plan, files: &Files, shift: &Shift, once: bool) -> Vec<String> {
@@ -196,7 +227,8 @@ async fn crash_mail(plan: &Plan, files: &Files, tally: &Tally) -> Result<Kid, Fa
     if let Some(order) = &plan.crash {
         let crash = [args.as_slice(), &[format!("--crash={order}")]].concat();
         let mut kid = Kid::start("demo-mail", &crash)?;
-        in_time("the mail handler", hear_until(&mut kid, "held", tally)).await??;
+        // The event comes when it comes; the play as a whole has its limit.
+        hear_until(&mut kid, "held", tally).await?;
         kid.kill().await?;
         tally.tell(Fault::MailCrash);
     }

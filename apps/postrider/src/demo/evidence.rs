@@ -160,6 +160,15 @@ pub(crate) fn acted(files: &Files) -> Result<u64, Failure> {
     Ok((read_charges(&files.billing)?.len() + read_mails(&files.sent)?.len()) as u64)
 }
 
+/// How many events the shop's store will have tried again.
+///
+/// # Errors
+/// What the database says when it is read.
+pub(crate) fn retrying(files: &Files) -> Result<usize, Failure> {
+    let shop = postrider_sqlite::connect(&files.shop)?;
+    Ok(ids(&shop, include_str!("../../sql/demo/list_retrying.sql"))?.len())
+}
+
 fn ids(connection: &Connection, sql: &str) -> Result<Vec<EventId>, Failure> {
     let texts = rows(connection, sql, |row| row.get::<_, String>(0))?;
     texts.iter().map(|text| Ok(text.parse()?)).collect()

@@ -103,6 +103,13 @@ impl Plan {
         plan
     }
 
+    /// How many transactions commit until a share is done.
+    pub(crate) fn transactions_until(&self, share: usize) -> u64 {
+        let commits =
+            |order: &&Order| order.share <= share && order.mishap != Some(Mishap::NeverPlaced);
+        (self.orders.iter().filter(commits).count() * Step::ALL.len()) as u64
+    }
+
     fn spoil(&mut self, dice: &mut Dice) {
         // Two of the first share, so that there is time for what follows: their successors pile up
         // behind the one, and the claim on the other must expire.

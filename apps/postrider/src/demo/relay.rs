@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -20,6 +20,11 @@ use crate::target;
 /// The lease of the demo's relays: short, as a crash is what is shown.
 const LEASE: Duration = Duration::from_secs(2);
 
+/// How long an acknowledgement stays unsaved: short, so that each relay gets something done before it
+/// is killed. Relays that die again and again without progress suspect the events they read, and
+/// try them one by one, which is another story.
+const SAVE_AFTER: Duration = Duration::from_millis(50);
+
 /// The destination's name.
 const DESTINATION: &str = "queue";
 
@@ -33,7 +38,7 @@ pub(crate) struct DemoRelayArgs {
     /// The point at which it waits to be killed.
     #[arg(long, requires = "nth")]
     hang: Option<Point>,
-    /// The how manieth time the point is reached.
+    /// The how manieth time the point is reached, after progress was saved once.
     #[arg(long)]
     nth: Option<u64>,
     #[arg(long)]
@@ -57,13 +62,17 @@ pub(crate) async fn run(args: DemoRelayArgs) -> Result<Exit, Failure> {
         refuse: args.refuse.map(|order| (order, paid.to_owned())),
         batches: AtomicU64::new(0),
     };
-    let settings = Settings { stall: Duration::from_secs(10), ..Settings::with_lease(LEASE) };
+    let settings = Settings {
+        save_after: SAVE_AFTER,
+        stall: Duration::from_secs(10),
+        ..Settings::with_lease(LEASE)
+    };
     let mut relay = Relay::builder(source)
         .destination(target::definition(DESTINATION)?, Arc::new(broker))
         .settings(settings)
         .target(if args.once { Target::Once } else { Target::Forever });
     if let (Some(point), Some(nth)) = (args.hang, args.nth) {
-        relay = relay.observer(Arc::new(Hang { point, nth, reached: AtomicU64::new(0) }));
+        relay = relay.observer(Arc::new(Hang::new(point, nth)));
     }
     let handle = relay.start().await?;
     say("ready");
@@ -94,17 +103,34 @@ async fn finish(handle: RelayHandle) -> Result<Exit, Failure> {
     })
 }
 
-/// Holds the relay at a point, for ever.
+/// Holds the relay at a point, for ever, counted from its first saved progress.
 struct Hang {
     point: Point,
     nth: u64,
+    saved: AtomicBool,
     reached: AtomicU64,
+}
+
+impl Hang {
+    fn new(point: Point, nth: u64) -> Hang {
+        Hang { point, nth, saved: AtomicBool::new(false), reached: AtomicU64::new(0) }
+    }
+
+    /// Whether this is the moment.
+    fn is_it(&self, point: Point) -> bool {
+        if point == Point::AfterSettle {
+            self.saved.store(true, Ordering::Relaxed);
+        }
+        point == self.point
+            && self.saved.load(Ordering::Relaxed)
+            && 1 + self.reached.fetch_add(1, Ordering::Relaxed) == self.nth
+    }
 }
 
 impl Observer for Hang {
     fn reached(&self, point: Point) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if point == self.point && 1 + self.reached.fetch_add(1, Ordering::Relaxed) == self.nth {
+            if self.is_it(point) {
                 say("held");
                 std::future::pending::<()>().await;
             }

@@ -1,0 +1,1 @@
+select id from outbox_waiting where state = 'retrying' order by seq;
