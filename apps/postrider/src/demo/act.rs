@@ -33,6 +33,7 @@ const PLAY_MAX: Duration = Duration::from_secs(180);
 /// The files of one demo.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
+    pub(crate) folder: PathBuf,
     pub(crate) shop: PathBuf,
     pub(crate) queue: PathBuf,
     pub(crate) billing: PathBuf,
@@ -43,6 +44,7 @@ pub(crate) struct Files {
 impl Files {
     pub(crate) fn in_folder(folder: &Path) -> Files {
         Files {
+            folder: folder.to_owned(),
             shop: folder.join("shop.db"),
             queue: folder.join("queue.db"),
             billing: folder.join("billing.db"),
@@ -109,7 +111,8 @@ async fn relay(
 ) -> Result<(), Failure> {
     let last = plan.shifts.len() - 1;
     for (number, shift) in plan.shifts.iter().enumerate() {
-        let mut kid = Kid::start("demo-relay", &relay_args(plan, files, shift, false))?;
+        let mut kid =
+            Kid::start("demo-relay", &relay_args(plan, files, shift, false), &files.folder)?;
         in_time("the relay", hear_until(&mut kid, "ready", tally)).await??;
         shop.admit(if number == last { SHARES - 1 } else { number });
         if let Some((point, _)) = shift.kill {
@@ -159,7 +162,7 @@ async fn deliver_the_rest(plan: &Plan, files: &Files, tally: &Tally) -> Result<(
     let args = relay_args(plan, files, &quiet, true);
     let started = Instant::now();
     loop {
-        let mut kid = Kid::start("demo-relay", &args)?;
+        let mut kid = Kid::start("demo-relay", &args, &files.folder)?;
         // It says no more when it is done.
         while let Some(word) = in_time("the last relay", kid.word()).await?? {
             hear(&word, tally);
@@ -226,13 +229,13 @@ async fn crash_mail(plan: &Plan, files: &Files, tally: &Tally) -> Result<Kid, Fa
     ];
     if let Some(order) = &plan.crash {
         let crash = [args.as_slice(), &[format!("--crash={order}")]].concat();
-        let mut kid = Kid::start("demo-mail", &crash)?;
+        let mut kid = Kid::start("demo-mail", &crash, &files.folder)?;
         // The event comes when it comes; the play as a whole has its limit.
         hear_until(&mut kid, "held", tally).await?;
         kid.kill().await?;
         tally.tell(Fault::MailCrash);
     }
-    Kid::start("demo-mail", &args)
+    Kid::start("demo-mail", &args, &files.folder)
 }
 
 /// Waits until the handlers' own records cover what the broker has, and nothing more comes.

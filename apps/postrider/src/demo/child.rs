@@ -3,6 +3,7 @@
 //! A child says words on its standard output, a line each. It stops gracefully when its standard
 //! input ends, which also happens when its parent dies: no child outlives the demo.
 
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -26,16 +27,21 @@ pub(crate) struct Kid {
 }
 
 impl Kid {
-    /// Starts this program anew as another command.
+    /// Starts this program anew as another command, with what it leaves behind in the demo's folder.
     ///
     /// # Errors
     /// What the operating system says.
-    pub(crate) fn start(name: &'static str, args: &[String]) -> Result<Kid, Failure> {
+    pub(crate) fn start(
+        name: &'static str,
+        args: &[String],
+        folder: &Path,
+    ) -> Result<Kid, Failure> {
         let fail = |e: std::io::Error| Failure::plain(format!("{name} cannot be started: {e}"));
         let program = std::env::current_exe().map_err(fail)?;
         let mut child = Command::new(program)
             .arg(name)
             .args(args)
+            .env("TMPDIR", folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())

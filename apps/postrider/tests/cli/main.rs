@@ -61,6 +61,8 @@ impl Shop {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
         command.args(args).current_dir(self.folder.path()).stdin(Stdio::null());
+        // A killed relay leaves its proof of life here.
+        command.env("TMPDIR", self.folder.path());
         command
     }
 
