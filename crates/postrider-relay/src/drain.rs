@@ -55,10 +55,12 @@ impl Mode {
         self.target == Target::Once
     }
 
-    pub(crate) fn wake_at(&self, settings: &Settings) -> Option<Tick> {
+    pub(crate) fn wake_at(&self, settings: &Settings, progressed_at: Tick) -> Option<Tick> {
         match (self.draining_since, self.started) {
             (Some(since), _) => Some(since + settings.drain),
-            (None, Some(started)) if self.has_target() => Some(started + settings.stall),
+            (None, Some(started)) if self.has_target() => {
+                Some(progressed_at.max(started) + settings.stall)
+            }
             _ => None,
         }
     }

@@ -7,6 +7,7 @@ use postrider_core::waiting::Due;
 use postrider_core::{DestinationId, PartitionId, Result};
 
 use crate::command::Command;
+use crate::flow::Flow;
 use crate::machine::{Asked, Machine};
 
 /// Scheduled events moved at once: a page.
@@ -18,7 +19,7 @@ impl Machine {
         let wanted: Vec<DestinationId> = match self.owned.get(&partition) {
             Some(owned) => owned
                 .ready()
-                .filter(|(id, flow)| !flow.asking && flow.due_at <= now && self.is_open(id))
+                .filter(|(id, flow)| self.may_ask(flow) && flow.due_at <= now && self.is_open(id))
                 .map(|(id, _)| id.clone())
                 .collect(),
             None => return,
@@ -33,16 +34,18 @@ impl Machine {
             let Some(flow) = owned.flow(&destination) else {
                 continue;
             };
-            if flow.engaged.len() as u64 >= u64::from(rows_max) {
-                // Enough is under way; what is due stays due.
-                continue;
-            }
             flow.ask();
             let except = flow.engaged.keys().copied().collect();
             let asked = Asked::Due(partition, lease.token, destination.clone());
             let request = DueRequest { lease, destination, except, rows_max, bytes_max };
             self.command(asked, Command::Due(request));
         }
+    }
+
+    /// Whether the store may be asked what is due: not while it is being asked, nor while enough is
+    /// under way; what is due stays due.
+    pub(crate) fn may_ask(&self, flow: &Flow) -> bool {
+        !flow.asking && (flow.engaged.len() as u64) < u64::from(self.settings.due_rows_max)
     }
 
     pub(crate) fn due_answered(

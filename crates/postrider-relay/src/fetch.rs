@@ -141,10 +141,11 @@ impl Machine {
         if !self.mode.has_target() {
             return;
         }
+        let now = self.now;
         let Some(owned) = self.owned.get_mut(&partition) else {
             return;
         };
-        if owned.head == Head::Wanted {
+        if matches!(owned.head, Head::Wanted(at) if at <= now) {
             owned.head = Head::Asked;
             let lease = owned.lease.clone();
             self.command(Asked::Head(partition, lease.token), Command::Head(lease));
@@ -157,13 +158,14 @@ impl Machine {
         token: u64,
         result: Result<Cursor>,
     ) {
+        let retry = self.now + self.settings.poll_max;
         let Some(owned) = self.owned_under(partition, token) else {
             return;
         };
         match result {
             Ok(head) => owned.head = Head::Known(head),
             Err(error) => {
-                owned.head = Head::Wanted;
+                owned.head = Head::Wanted(retry);
                 owned.trouble = Some(error);
             }
         }
@@ -267,7 +269,7 @@ impl Machine {
     /// Whether another flow stands at the same cursor and gets room as soon as a settlement is
     /// answered. Waiting so long keeps both together: apart, each page is read for each of them. What
     /// a broker holds up is not waited for.
-    fn has_slower_companion(&self, owned: &Owned, flow: &Flow, budget: u64) -> bool {
+    pub(crate) fn has_slower_companion(&self, owned: &Owned, flow: &Flow, budget: u64) -> bool {
         owned.ready().any(|(destination, other)| {
             !other.fetching
                 && other.window.read() == flow.window.read()
@@ -278,7 +280,7 @@ impl Machine {
     }
 
     /// Room of a flow for a page, in rows and bytes; none if it is too little to be worth a query.
-    fn room(&self, flow: &Flow, budget: u64) -> Option<(u32, u64)> {
+    pub(crate) fn room(&self, flow: &Flow, budget: u64) -> Option<(u32, u64)> {
         let limits = &self.settings.window;
         let used = u32::try_from(flow.window.len()).unwrap_or(u32::MAX);
         let rows = limits.rows_max.saturating_sub(used).min(limits.page_rows_max);
@@ -346,41 +348,5 @@ impl Machine {
                 flow.unsaved_since = Some(now);
             }
         }
-    }
-
-    /// When a partition wants to be looked at again.
-    pub(crate) fn owned_wake_at(&self, owned: &Owned, budget: u64) -> Option<Tick> {
-        let admit = owned.admit_at.filter(|_| !self.mode.is_draining());
-        let retry = owned.settling.as_ref().and_then(|settling| settling.retry_at);
-        let flows = owned.flows.iter().filter_map(|(destination, state)| match state {
-            FlowState::Wanted(at) => self.is_open(destination).then_some(*at),
-            FlowState::Loading => None,
-            FlowState::Ready(flow) => self.flow_wake_at(destination, flow, owned, budget),
-        });
-        let flows = flows.min().filter(|_| !self.mode.is_draining());
-        [admit, retry, flows].into_iter().flatten().min()
-    }
-
-    fn flow_wake_at(
-        &self,
-        destination: &DestinationId,
-        flow: &Flow,
-        owned: &Owned,
-        budget: u64,
-    ) -> Option<Tick> {
-        let open = self.is_open(destination) && !owned.leaving;
-        let reads = open
-            && !flow.fetching
-            && !flow.reached
-            && !owned.is_loading()
-            && self.room(flow, budget).is_some()
-            && !self.has_slower_companion(owned, flow, budget);
-        let poll = reads.then_some(flow.poll_at);
-        let due = (open && !flow.asking).then_some(flow.due_at);
-        let save = flow
-            .unsaved_since
-            .filter(|_| owned.settling.is_none() && flow.has_outcomes())
-            .map(|since| since + self.settings.save_after);
-        [poll, due, save].into_iter().flatten().min()
     }
 }

@@ -30,6 +30,7 @@ mod settings;
 mod settle;
 mod take;
 mod trial;
+mod wake;
 mod window;
 
 pub use clock::SystemClock;

@@ -100,7 +100,7 @@ pub(crate) enum FlowState {
 /// The target of a drain of one partition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Head {
-    Wanted,
+    Wanted(Tick),
     Asked,
     Known(Cursor),
 }
@@ -213,21 +213,6 @@ impl Machine {
         self.commands.drain(..)
     }
 
-    /// When to step again with [`Input::Passed`] if nothing else happens before.
-    pub fn wake_at(&self) -> Tick {
-        let budget = self.budget();
-        let owned = self.owned.values().filter_map(|owned| self.owned_wake_at(owned, budget));
-        let outlets = self.outlets.values().filter_map(|outlet| outlet.wake_at(self.now));
-        let defining = match self.defining {
-            Defining::Wanted(at) => Some(at),
-            _ => None,
-        };
-        let rest = [defining, Some(self.lease_wake_at()), self.mode.wake_at(&self.settings)];
-        let soonest = owned.chain(outlets).chain(rest.into_iter().flatten()).min();
-        // Never in the past: whatever is due now has been done, or waits for an answer.
-        soonest.unwrap_or(self.now + self.settings.poll_max).max(self.now)
-    }
-
     pub(crate) fn command(&mut self, asked: Asked, command: Command) {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
@@ -325,7 +310,7 @@ impl Owned {
             settling: None,
             leaving: false,
             takeovers,
-            head: Head::Wanted,
+            head: Head::Wanted(sent),
             admit_at: Some(sent),
             trouble: None,
         }

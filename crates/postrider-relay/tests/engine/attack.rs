@@ -1,0 +1,87 @@
+//! Attacks: interleavings that were thought out to break a promise, each with what it must not do.
+
+use std::time::Duration;
+
+use postrider_core::{BrokerCapabilities, Error, ErrorKind, NewEvent, OutboxSource, RelayId, Tick};
+use postrider_relay::{Answer, Command, Input, Machine, Settings, Target};
+use postrider_testkit::fault::{BrokerAction, Gate};
+
+use crate::world::{World, event, everything, now};
+
+/// The nth event of a key, of a type, and so to a topic of its own.
+fn of(event_type: &str, key: u64, n: u64) -> NewEvent {
+    NewEvent::new("order", format!("{key}"), event_type).json(&n).unwrap()
+}
+
+/// A world in which 600 keys wait for the dead endpoint `dead`, while `live` takes everything.
+fn with_a_dead_endpoint() -> World {
+    let mut world = World::simple();
+    world.place("all").broker.set_down("dead", true);
+    world.start(Target::Forever);
+    for n in 0..60 {
+        world.commit((0..10).map(|key| of("dead", n * 10 + key, 0)).collect());
+        world.commit(vec![of("live", 9_000, n)]);
+        world.run_for(Duration::from_secs(2));
+    }
+    assert_eq!(world.delivered("all"), 60);
+    world
+}
+
+/// INV-8: a relay with more due events than it takes at once sleeps until it can do something.
+#[test]
+fn a_relay_whose_waiting_events_cannot_be_sent_sleeps() {
+    let mut world = with_a_dead_endpoint();
+    let wakes = world.wakes;
+    world.run_for(Duration::from_secs(60));
+    assert!(world.wakes - wakes < 600, "{} wakes in a minute", world.wakes - wakes);
+}
+
+/// INV-8: a one-shot run that lasts longer than its stall time sleeps while it waits.
+#[test]
+fn a_long_one_shot_run_sleeps() {
+    let mut world = World::simple();
+    world.settings.stall = Duration::from_secs(3);
+    world.commit((0..12).map(|n| event(1, n)).collect());
+    let gates: Vec<_> = (0..12).map(|_| Gate::new()).collect();
+    let held = gates.iter().map(|gate| BrokerAction::Hold(gate.clone()));
+    world.place("all").broker.script.then(held);
+    world.start(Target::Once);
+    for gate in &gates {
+        world.run_for(Duration::from_secs(1));
+        gate.open();
+    }
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.delivered("all"), 12);
+    assert!(world.wakes < 600, "{} wakes in 13 seconds", world.wakes);
+}
+
+/// INV-8: a store that does not say where the target of a drain is, is asked again a little later,
+/// not at once.
+#[test]
+fn a_target_that_cannot_be_read_is_not_asked_for_again_at_once() {
+    let store = World::simple().store;
+    let local = vec![(everything("all"), BrokerCapabilities::least())];
+    let settings = Settings::default();
+    let mut machine = Machine::new(RelayId::mint(), 1, None, local, settings, Target::Once);
+    let mut heads = 0;
+    for round in 0..1_000u64 {
+        machine.step(Tick(round * 1_000_000), Input::Passed);
+        for (ticket, command) in machine.take_commands().collect::<Vec<_>>() {
+            let answer = match command {
+                Command::Define => Answer::Defined(now(store.destinations())),
+                Command::Acquire(request) => Answer::Acquired(now(store.acquire(&request))),
+                Command::Load(lease, id) => Answer::Loaded(now(store.load(&lease, &id))),
+                Command::Admit(lease, rows) => Answer::Admitted(now(store.admit(&lease, rows))),
+                Command::Due(request) => Answer::Due(now(store.due(&request))),
+                Command::Renew(request) => Answer::Renewed(now(store.renew(&request))),
+                Command::Head(_) => {
+                    heads += 1;
+                    Answer::Head(Err(Error::new(ErrorKind::Unavailable, "head")))
+                }
+                other => panic!("{other:?}"),
+            };
+            machine.step(Tick(round * 1_000_000), Input::Answered(ticket, answer));
+        }
+    }
+    assert!((2..=3).contains(&heads), "asked {heads} times in a second");
+}
