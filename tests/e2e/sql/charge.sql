@@ -1,0 +1,1 @@
+insert into charges (event_id, key) values (?1, ?2)

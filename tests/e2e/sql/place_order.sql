@@ -1,0 +1,1 @@
+insert into orders (key, event_id) values (?1, ?2)

@@ -1,0 +1,146 @@
+//! A child process, as the test holds it: what it says, and the signals it gets.
+//!
+//! Invariant: the child is gone when this is dropped.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::mpsc;
+
+/// How long a child may take to say what is waited for: far beyond what anything here takes, so that
+/// a test that hangs says where.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running child.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    words: mpsc::UnboundedReceiver<String>,
+    /// Everything it said so far.
+    pub(crate) heard: Vec<String>,
+}
+
+/// What a process left behind.
+pub(crate) struct Ended {
+    /// The exit code; `None` if a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// Everything it said.
+    pub(crate) heard: Vec<String>,
+}
+
+impl Process {
+    /// Starts the child with arguments and a temporary folder of its own.
+    pub(crate) fn start(mut command: Command, name: String) -> Process {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the child starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let (sender, words) = mpsc::unbounded_channel();
+        // Read always, so that a child never waits for us to listen.
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Process { name, stdin: child.stdin.take(), child, words, heard: Vec::new() }
+    }
+
+    /// The next thing it says within the time; `None` if it says nothing more, or not in time.
+    pub(crate) async fn listen(&mut self, within: Duration) -> Option<String> {
+        let line = tokio::time::timeout(within, self.words.recv()).await.ok().flatten()?;
+        self.heard.push(line.clone());
+        Some(line)
+    }
+
+    /// Waits until it says something that is wanted.
+    pub(crate) async fn hear(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.listen(until.saturating_duration_since(Instant::now())).await {
+                Some(line) if wanted(&line) => return line,
+                Some(_) => {}
+                None => panic!("{} never said {what}; it said {:#?}", self.name, self.tail()),
+            }
+        }
+    }
+
+    /// Waits until it says a word.
+    pub(crate) async fn hear_word(&mut self, word: &str) -> String {
+        self.hear(word, |line| line.split(' ').next() == Some(word)).await
+    }
+
+    /// Waits until it stands still where it was told to.
+    pub(crate) async fn reached(&mut self) -> String {
+        self.hear_word("reached").await
+    }
+
+    /// Releases what it holds.
+    pub(crate) async fn release(&mut self) {
+        let stdin = self.stdin.as_mut().expect("standard input is open");
+        stdin.write_all(b"go\n").await.expect("the child listens");
+        stdin.flush().await.expect("the child listens");
+    }
+
+    /// SIGKILL to this very process, which must still be running.
+    pub(crate) async fn kill(mut self) -> Ended {
+        self.child.start_kill().expect("the child is there");
+        let ended = self.ended().await;
+        assert_eq!(ended.code, None, "it was to be killed, and ended by itself: {:?}", ended.heard);
+        ended
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) async fn finish(mut self) -> Ended {
+        self.stdin = None;
+        self.ended().await
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) async fn ended(mut self) -> Ended {
+        let status = match tokio::time::timeout(PATIENCE, self.child.wait()).await {
+            Ok(status) => status.expect("a status"),
+            Err(_) => panic!("{} does not end; it said {:#?}", self.name, self.tail()),
+        };
+        while let Some(line) = self.words.recv().await {
+            self.heard.push(line);
+        }
+        Ended { code: status.code(), heard: std::mem::take(&mut self.heard) }
+    }
+
+    /// SIGSTOP: it stands still as a whole, its clock does not.
+    pub(crate) fn pause(&self) {
+        kill_process(self.pid(), Signal::STOP).expect("the child is there");
+    }
+
+    /// SIGCONT.
+    pub(crate) fn resume(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("the child is there");
+    }
+
+    /// Its id, for signals and limits.
+    pub(crate) fn pid(&self) -> Pid {
+        let id = self.child.id().expect("the child was not waited for");
+        Pid::from_raw(id.cast_signed()).expect("a process has an id")
+    }
+
+    fn tail(&self) -> &[String] {
+        &self.heard[self.heard.len().saturating_sub(20)..]
+    }
+}
+
+impl Ended {
+    /// What came after a word, in order.
+    pub(crate) fn all(&self, word: &str) -> Vec<String> {
+        let said = self.heard.iter().filter_map(|line| line.split_once(' '));
+        said.filter(|(first, _)| *first == word).map(|(_, rest)| rest.to_owned()).collect()
+    }
+}

@@ -1,0 +1,182 @@
+//! Everything at once: orders, relay, broker, and handlers, killed at random for some rounds, then
+//! left alone until all is at rest.
+//!
+//! The seed decides where and when; a failure names it.
+
+use std::collections::BTreeSet;
+
+use postrider_core::{Invariant, Jitter};
+use postrider_e2e::PLACED;
+
+use crate::evidence::{OF_A_RELAY, Witness, assert_holds, effects, ids, placed, received};
+use crate::stage::Stage;
+
+/// What each round of the round trip kills.
+const ROUNDS: u64 = 5;
+
+/// Dice that fall as the seed says.
+struct Dice(Jitter);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0.bits() % bound
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[usize::try_from(self.below(of.len() as u64)).expect("small")]
+    }
+}
+
+/// R001, R002, R068: 2,000 transactions, while application and relay are killed at moments that
+/// nobody chose: everything that was committed arrives, in the order of its key.
+#[tokio::test]
+async fn whatever_is_killed_everything_committed_arrives() {
+    let seed = 20_261;
+    let mut dice = Dice(Jitter::seeded(seed));
+    let stage = Stage::new();
+    let mut witness = Witness::default();
+    let (mut told, mut tried, mut killed) = (BTreeSet::new(), 0, 0);
+    while tried < 2_000 {
+        let relay = stage.play("relay", &[]).await;
+        let life = (2_000 - tried).min(260);
+        let (count, round) = (life.to_string(), killed.to_string());
+        let args = ["--count", &count, "--seed", &round, "--rollback-every", "4", "--keys", "40"];
+        let mut producer = stage.start("producer", &args);
+        // The moment to strike: when this many were heard, wherever the two are by then.
+        let strike = 60 + dice.below(160);
+        let relay_first = dice.below(2) == 0;
+        for _ in 0..strike {
+            producer.hear_word("committed").await;
+        }
+        let producer = match relay_first {
+            true => {
+                relay.kill().await;
+                producer.kill().await
+            }
+            false => {
+                let producer = producer.kill().await;
+                relay.kill().await;
+                producer
+            }
+        };
+        killed += 2;
+        tried += producer.all("trying").len();
+        told.extend(ids(&producer.all("committed")));
+        witness.hear(&producer);
+        witness.look(&stage).await;
+    }
+    stage.drain().await;
+    assert!(killed >= 16, "seed {seed}: only {killed} were killed");
+    let (placed, received) = (placed(&stage), received(&stage).await);
+    assert!(told.is_subset(&placed), "seed {seed}: what was said to be committed is");
+    assert!(placed.len() >= 1_400, "seed {seed}: {} orders", placed.len());
+    assert_eq!(placed, received, "seed {seed}");
+    let (history, verdict) = witness.judge(&stage).await;
+    assert_holds(&verdict, &OF_A_RELAY);
+    assert_eq!(history.ledger().delivered, placed.len() as u64, "seed {seed}");
+}
+
+/// The points at which a relay that has something to send is sure to pass.
+const RELAY: [&str; 6] = [
+    "after_acquire:1",
+    "after_fetch:1",
+    "before_publish:1",
+    "after_publish:1",
+    "before_settle:1",
+    "after_settle:1",
+];
+
+/// R001, R004, R007, R009: the whole way, with a relay, a producer, and three handlers killed in
+/// each round. INV-1, 2, 3, 4, and 7 hold at the end, each judged on what happened.
+#[tokio::test]
+async fn the_whole_way_holds_whatever_is_killed() {
+    let seed = 7_919;
+    let mut dice = Dice(Jitter::seeded(seed));
+    let stage = Stage::new();
+    let mut witness = Witness::default();
+    let mut struck = Vec::new();
+    // The handlers of a round act on what was delivered before it, so that each is sure to be hit.
+    witness.hear(&stage.produce(40, &["--seed", "999"]).await);
+    stage.drain().await;
+    for round in 0..ROUNDS {
+        let of = |point: &str, nth: u64| format!("{point}:{}", nth + 1);
+        let halts = [
+            ("relay", "relay", dice.pick(&RELAY).to_owned()),
+            (
+                "producer",
+                "producer",
+                of(dice.pick(&["before_commit", "after_commit"]), 20 + dice.below(30)),
+            ),
+            (
+                "consumer",
+                "billing",
+                of(dice.pick(&["before_commit", "after_commit"]), dice.below(4)),
+            ),
+            (
+                "consumer",
+                "mail",
+                of(
+                    dice.pick(&["holding", "after_effect", "after_step", "after_commit"]),
+                    dice.below(4),
+                ),
+            ),
+            (
+                "consumer",
+                "shipping",
+                of(dice.pick(&["before_commit", "after_commit"]), dice.below(4)),
+            ),
+        ];
+        let seed_of_round = round.to_string();
+        let mut living = Vec::new();
+        for (role, kind, halt) in &halts {
+            let args: Vec<&str> = match *role {
+                "producer" => vec![
+                    "--count",
+                    "90",
+                    "--keys",
+                    "12",
+                    "--rollback-every",
+                    "5",
+                    "--seed",
+                    &seed_of_round,
+                    "--halt",
+                    halt,
+                ],
+                "relay" => vec!["--halt", halt],
+                _ => vec!["--kind", kind, "--halt", halt],
+            };
+            // The relay first has something to send for certain, then everybody is at work.
+            living.push((*kind, stage.start(role, &args)));
+        }
+        // A producer that stands still before its commit holds the shop's write lock, which is what
+        // the others then wait for; so it is hit first.
+        living.sort_by_key(|(kind, _)| *kind != "producer");
+        for (kind, mut process) in living {
+            struck.push(format!("{kind} {}", process.reached().await));
+            let killed = process.kill().await;
+            if kind == "producer" {
+                witness.hear(&killed);
+            }
+        }
+        witness.look(&stage).await;
+        stage.drain().await;
+        witness.look(&stage).await;
+    }
+    assert_eq!(struck.len() as u64, ROUNDS * 5, "every planned kill struck: {struck:?}");
+    for kind in ["billing", "mail", "shipping"] {
+        stage.consume(kind).await;
+    }
+    stage.drain().await;
+    let placed = placed(&stage);
+    for (kind, acted) in effects(&stage) {
+        let distinct: BTreeSet<_> = acted.iter().copied().collect();
+        assert_eq!(distinct, placed, "seed {seed}: {kind} acted on every {PLACED}");
+    }
+    let (history, verdict) = witness.judge(&stage).await;
+    assert_holds(&verdict, &[&OF_A_RELAY[..], &[Invariant::OneEffect]].concat());
+    let ledger = history.ledger();
+    assert!(ledger.is_clean(), "seed {seed}: {ledger:?}");
+    assert_eq!(ledger.dead_lettered, 0, "seed {seed}");
+    assert_eq!(ledger.effects, 3 * placed.len() as u64, "seed {seed}");
+    assert!(ledger.duplicates_absorbed > 0, "seed {seed}: no kill doubled anything");
+}
