@@ -22,6 +22,10 @@ use crate::sql;
 const ATTENTIVE: Duration = Duration::from_millis(500);
 const PACE: Duration = Duration::from_millis(2);
 
+/// How soon after a write the store is looked at again; twice as long each time, up to the pace. A
+/// flush of a good disk takes less than a millisecond, and the pace alone would be the latency.
+const PACE_FIRST: Duration = Duration::from_micros(250);
+
 /// How long to wait after the database could not be read.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -116,6 +120,7 @@ fn start(file: &Arc<StoreFile>) -> Option<Arc<Shared>> {
 
 fn watch(shared: &Shared, look: &mut Look) {
     let mut attentive_until = Instant::now();
+    let mut pace = PACE;
     while !shared.closed.load(Ordering::Acquire) {
         if shared.waiters.load(Ordering::Acquire) == 0 {
             shared.signal.sleep_until_rung();
@@ -128,12 +133,17 @@ fn watch(shared: &Shared, look: &mut Look) {
                 shared.seen.send_modify(|seen| *seen += 1);
                 Some(PACE)
             }
-            Ok(false) if Instant::now() < attentive_until => Some(PACE),
+            Ok(false) if Instant::now() < attentive_until => {
+                let now = pace;
+                pace = (pace * 2).min(PACE);
+                Some(now)
+            }
             Ok(false) => None,
             Err(Unreadable) => Some(PAUSE),
         };
         if shared.signal.sleep(longest) == Stir::Written {
             attentive_until = Instant::now() + ATTENTIVE;
+            pace = PACE_FIRST;
         }
     }
 }
