@@ -21,9 +21,11 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let rows = options.rows.unwrap_or(ROWS);
     let small_rows = SMALL_ROWS.min((rows / 10).max(1));
     let rounds = options.rounds.unwrap_or(ROUNDS);
-    progress(format_args!("building backlogs of {rows} and {small_rows} rows"));
+    let tenth_rows = (rows / 10).max(1);
+    progress(format_args!("building backlogs of {rows}, {tenth_rows}, and {small_rows} rows"));
     let (large, small) = (Backlog::build(rows)?, Backlog::build(small_rows)?);
-    let peaks = RefCell::new([Vec::new(), Vec::new()]);
+    let tenth = Backlog::build(tenth_rows)?;
+    let peaks = RefCell::new([Vec::new(), Vec::new(), Vec::new()]);
     let drain = |backlog: &Backlog, which: usize| -> Result<f64> {
         backlog.rewind()?;
         let name = format!("broker-{}.db", peaks.borrow()[which].len());
@@ -41,15 +43,21 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let mut contenders = [
         Contender::new("ours", || drain(&large, 0)),
         Contender::new("small_backlog", || drain(&small, 1)),
+        Contender::new("tenth_backlog", || drain(&tenth, 2)),
     ];
     let series = take_turns(rounds, &mut contenders)?;
     drop(contenders);
-    let [large_peak, small_peak] = peaks.into_inner().map(|all| median(&all));
+    let [large_peak, small_peak, tenth_peak] = peaks.into_inner().map(|all| median(&all));
     let times = ratio(large_peak, small_peak);
     Ok(Outcome::new("memory", options.broker, rows, rounds, &series)
         .add("small_rows", small_rows)
-        .add("peak_rss_kib", json!({ "large": large_peak, "small": small_peak }))
+        .add("tenth_rows", tenth_rows)
+        .add(
+            "peak_rss_kib",
+            json!({ "large": large_peak, "tenth": tenth_peak, "small": small_peak }),
+        )
         .add("peak_rss_ratio", rounded(times))
+        .add("peak_rss_ratio_to_tenth", rounded(ratio(large_peak, tenth_peak)))
         .note(
             "rates are of the children, each with the start of its relay: a small backlog is slow",
         )
