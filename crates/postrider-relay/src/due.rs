@@ -56,6 +56,7 @@ impl Machine {
         result: Result<Due>,
     ) {
         let (now, settings) = (self.now, self.settings);
+        let stops = self.mode.is_draining();
         let Some(outlet) = self.outlets.get_mut(destination) else {
             return;
         };
@@ -76,6 +77,7 @@ impl Machine {
                 return;
             }
         };
+        let stops = stops || owned.leaving;
         let Some(flow) = owned.flow(destination) else {
             return;
         };
@@ -83,7 +85,7 @@ impl Machine {
         flow.nothing_due = due.rows.is_empty() && due.next_in != Some(Duration::ZERO);
         let full = due.rows.len() as u64 >= u64::from(settings.due_rows_max);
         let found = !due.rows.is_empty();
-        let took = flow.take_due(due.rows, outlet, &settings, now);
+        let took = !stops && flow.take_due(due.rows, outlet, &settings, now);
         let pause = match () {
             () if took && full => Duration::ZERO,
             // What is due is in the way of itself: earlier events of its keys are under way.

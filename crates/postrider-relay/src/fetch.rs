@@ -118,7 +118,7 @@ impl Machine {
         let Some(owned) = self.owned_under(partition, token) else {
             return;
         };
-        let careful = if owned.takeovers >= CAREFUL_AFTER { rows_max } else { 0 };
+        let careful = if owned.takeovers >= CAREFUL_AFTER { rows_max.div_ceil(8) } else { 0 };
         let Some(state) = owned.flows.get_mut(&destination) else {
             return;
         };

@@ -217,9 +217,12 @@ impl Flow {
             }
         }
         // Whatever left or entered may have made a head due.
-        let behind =
-            written.waiting.iter().any(|new| matches!(new.placement, Placement::Behind(_)));
-        if promotes || behind {
+        let at_once = written.waiting.iter().any(|new| match new.placement {
+            Placement::Behind(_) => true,
+            Placement::Retry { delay, .. } => delay.is_zero(),
+            Placement::Dead { .. } => false,
+        });
+        if promotes || at_once {
             self.look_for_due(now);
         }
     }
@@ -279,7 +282,8 @@ impl Flow {
 
     /// Whether something is under way, or has an outcome that is not saved.
     pub(crate) fn has_outcomes(&self) -> bool {
-        !self.part.is_empty() || self.window.is_dirty()
+        let unsent = self.trial.as_ref().is_some_and(Trial::is_unsent);
+        unsent || !self.part.is_empty() || self.window.is_dirty()
     }
 
     /// Whether anything of the key waits.

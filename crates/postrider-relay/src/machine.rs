@@ -204,6 +204,7 @@ impl Machine {
         self.open_outlets();
         self.tend_flows();
         self.publish();
+        self.take_back_trials();
         self.settle();
         self.finish();
     }

@@ -48,7 +48,23 @@ pub(crate) fn is_dead(held: &HeldLease) -> bool {
         return false;
     };
     let same = machine().is_some_and(|(host, boot)| host == presence.host && boot == presence.boot);
-    same && is_unlocked(Path::new(&presence.path))
+    let path = Path::new(&presence.path);
+    let dead = same && is_unlocked(path);
+    if dead && is_ours(path) {
+        // What a killed relay leaves behind. Without the file there is no proof, only the lease: one
+        // prover is enough.
+        let _ = std::fs::remove_file(path);
+    }
+    dead
+}
+
+/// Whether a path is one that [`Alive::announce`] makes. The path comes from a row of the store, and
+/// nothing else is ever deleted because a row says so.
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    path.parent() == Some(std::env::temp_dir().as_path())
+        && name.starts_with("postrider-relay-")
+        && name.ends_with(".lock")
 }
 
 fn is_unlocked(path: &Path) -> bool {
@@ -97,8 +113,19 @@ mod tests {
         assert!(!is_dead(&held(presence.clone())));
         // What a killed process leaves: the file without its lock.
         File::create(&presence.path).unwrap();
-        assert!(is_dead(&held(presence.clone())));
         assert!(!is_dead(&held(elsewhere)) && !is_dead(&held(rebooted)));
-        std::fs::remove_file(&presence.path).unwrap();
+        assert!(is_dead(&held(presence.clone())));
+        assert!(!Path::new(&presence.path).exists(), "the proof is cleaned up");
+    }
+
+    #[test]
+    fn only_our_own_files_are_cleaned_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("postrider-relay-1.lock");
+        File::create(&path).unwrap();
+        let (host, boot) = machine().unwrap();
+        let presence = Presence { host, boot, path: path.to_str().unwrap().to_owned() };
+        assert!(is_dead(&held(presence)));
+        assert!(path.exists());
     }
 }

@@ -15,6 +15,9 @@ use crate::machine::{FlowState, Machine};
 use crate::outlet::Outlet;
 use crate::settings::Settings;
 
+// Careful for an eighth of a window: so much may be settled and not saved when a process dies. If the
+// killer stands behind it, the next two deaths find a cursor that has come closer.
+
 /// Takeovers in a row from which on an owner is careful.
 pub(crate) const CAREFUL_AFTER: u32 = 2;
 
@@ -33,6 +36,11 @@ impl Trial {
     /// Whether an outcome of this event ends the trial: not the saving of its attempt.
     pub(crate) fn is_over(&self, seq: u64) -> bool {
         self.seq == seq && self.entry.is_none()
+    }
+
+    /// Whether its attempt is on its way to the store, or saved, and the event is not sent.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.entry.is_some()
     }
 
     /// A change was written; if it was the attempt of this trial, the event may be sent.
@@ -95,6 +103,26 @@ impl Flow {
 }
 
 impl Machine {
+    /// A relay that stops, or gives a partition away, takes back attempts that were saved and not
+    /// made.
+    pub(crate) fn take_back_trials(&mut self) {
+        let (now, draining) = (self.now, self.mode.is_draining());
+        for owned in self.owned.values_mut().filter(|owned| draining || owned.leaving) {
+            for state in owned.flows.values_mut() {
+                let FlowState::Ready(flow) = state else { continue };
+                let Some(trial) = flow.trial.as_mut().filter(|trial| trial.is_saved) else {
+                    continue;
+                };
+                let Some(entry) = trial.entry.take() else { continue };
+                let Origin::Waiting { attempts, late, .. } = entry.origin else { continue };
+                let attempted = attempted(attempts, Reason::Suspect, DETAIL);
+                let delay = std::time::Duration::ZERO;
+                let change = WaitingChange::Retry { row: entry.row, delay, attempted };
+                flow.change(entry.event.key_hash(), !late, change, now);
+            }
+        }
+    }
+
     /// Sends the suspects whose attempt is saved.
     pub(crate) fn hold_trials(&mut self, partition: PartitionId) {
         let Some(owned) = self.owned.get_mut(&partition) else { return };

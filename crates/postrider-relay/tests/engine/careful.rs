@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use postrider_core::Clock;
 use postrider_core::waiting::Reason;
-use postrider_relay::Target;
+use postrider_relay::{Input, Target};
 
 use crate::world::{World, event, id};
 
@@ -62,4 +63,32 @@ fn an_outage_counts_against_no_suspect() {
     world.place("all").broker.set_down("order.changed", false);
     world.run_until(Duration::from_secs(600), |world| world.delivered("all") == 30);
     world.check("all");
+}
+
+/// F39: a careful relay that is told to stop leaves no attempt behind that was not made.
+#[test]
+fn a_drain_takes_back_attempts_that_were_not_made() {
+    for steps in 0..40 {
+        let mut world = World::simple();
+        world.commit((0..30).map(|n| event(n % 6, n)).collect());
+        for _ in 0..2 {
+            world.start(Target::Forever);
+            world.settle_first_batch();
+            world.kill(0);
+            world.clock.advance(world.settings.lease + Duration::from_millis(1));
+        }
+        world.start(Target::Forever);
+        (0..steps).for_each(|_| _ = world.round());
+        let tick = world.clock.tick();
+        world.relays[0].machine.step(tick, Input::Drain);
+        world.run_until(Duration::from_secs(30), |world| world.ending(0).is_some());
+        for row in world.store.waiting(&id("all")) {
+            assert_eq!(row.attempts, 0, "after {steps} steps: {row:?}");
+        }
+        world.start(Target::Once);
+        world.run_until(Duration::from_secs(30), |world| world.ending(1).is_some());
+        let waiting = world.store.waiting(&id("all"));
+        assert_eq!(world.delivered("all"), 30, "{steps} {:?} {waiting:#?}", world.ending(1));
+        world.check("all");
+    }
 }
