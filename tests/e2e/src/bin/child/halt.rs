@@ -1,10 +1,10 @@
 //! The place at which a child waits to be killed: `--halt POINT:N` for ever, `--hold POINT:N` until
-//! the parent says go.
+//! the parent says go; from then on each point is said as `passed POINT`.
 //!
 //! Invariant: `reached POINT` is said once, and nothing of that task happens after it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use postrider_core::{BoxFuture, Result};
 use postrider_relay::{Observer, Point};
@@ -18,6 +18,7 @@ pub(crate) struct Halt {
     place: Option<(String, u64)>,
     until_go: bool,
     seen: AtomicU64,
+    released: AtomicBool,
     asked: Asked,
 }
 
@@ -32,7 +33,13 @@ impl Halt {
                 Some((point.to_owned(), nth.parse().map_err(|_| wrong())?))
             }
         };
-        Ok(Arc::new(Halt { place, until_go, seen: AtomicU64::new(0), asked: asked.clone() }))
+        Ok(Arc::new(Halt {
+            place,
+            until_go,
+            seen: AtomicU64::new(0),
+            released: AtomicBool::new(false),
+            asked: asked.clone(),
+        }))
     }
 
     fn strikes(&self, point: &str) -> bool {
@@ -50,6 +57,9 @@ impl Halt {
                 true => self.asked.released().await,
                 false => std::future::pending().await,
             }
+            self.released.store(true, Ordering::SeqCst);
+        } else if self.released.load(Ordering::SeqCst) {
+            say(&format!("passed {point}"));
         }
     }
 
