@@ -9,6 +9,7 @@ use postrider_core::{DestinationId, PartitionId, Result};
 use crate::command::Command;
 use crate::flow::Flow;
 use crate::machine::{Asked, Machine};
+use crate::outlet::Outlet;
 
 /// Scheduled events moved at once: a page.
 const ADMIT_ROWS_MAX: u32 = 1_000;
@@ -19,7 +20,9 @@ impl Machine {
         let wanted: Vec<DestinationId> = match self.owned.get(&partition) {
             Some(owned) => owned
                 .ready()
-                .filter(|(id, flow)| self.may_ask(flow) && flow.due_at <= now && self.is_open(id))
+                .filter(|(id, flow)| {
+                    self.may_ask(id, flow) && flow.due_at <= now && self.is_open(id)
+                })
                 .map(|(id, _)| id.clone())
                 .collect(),
             None => return,
@@ -43,9 +46,12 @@ impl Machine {
     }
 
     /// Whether the store may be asked what is due: not while it is being asked, nor while enough is
-    /// under way; what is due stays due.
-    pub(crate) fn may_ask(&self, flow: &Flow) -> bool {
-        !flow.asking && (flow.engaged.len() as u64) < u64::from(self.settings.due_rows_max)
+    /// under way; what is due stays due. The probe of an endpoint that fails may be under way for
+    /// long, and takes nobody's place.
+    pub(crate) fn may_ask(&self, destination: &DestinationId, flow: &Flow) -> bool {
+        let probes = self.outlets.get(destination).map_or(0, Outlet::failing);
+        let most = u64::from(self.settings.due_rows_max) + u64::from(probes);
+        !flow.asking && (flow.engaged.len() as u64) < most
     }
 
     pub(crate) fn due_answered(

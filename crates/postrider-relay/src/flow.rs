@@ -146,6 +146,38 @@ impl Flow {
         }
     }
 
+    /// Lets the head of a lane wait in the store for a while, uncounted, if it came from there; what
+    /// is behind it goes with it. Says whether it did.
+    pub(crate) fn postpone(&mut self, key: KeyHash, delay: Duration, now: Tick) -> bool {
+        let lane = self.lanes.get(&key).filter(|lane| lane.in_flight == 0);
+        let head = lane.and_then(Lane::head).map(|head| (head.row, head.origin));
+        let Some((row, Origin::Waiting { late, attempts, suspect })) = head else {
+            return false;
+        };
+        let change = if suspect {
+            // The attempt was saved before it was made, and does not count after all.
+            let attempted = attempted(attempts, Reason::Suspect, "its endpoint was away");
+            WaitingChange::Retry { row, delay, attempted }
+        } else {
+            WaitingChange::Postpone { row, delay }
+        };
+        self.change(key, !late, change, now);
+        self.spill(key, None, now);
+        true
+    }
+
+    /// The keys of lanes whose head is to go to an endpoint and is not under way. Sorted, so that the
+    /// order of a map never shows.
+    pub(crate) fn ready_for(&self, endpoint: u32) -> Vec<KeyHash> {
+        let ready = |lane: &Lane| {
+            lane.in_flight == 0 && lane.head().is_some_and(|head| head.endpoint == endpoint)
+        };
+        let lanes = self.lanes.iter().filter(|(_, lane)| ready(lane));
+        let mut keys: Vec<KeyHash> = lanes.map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys
+    }
+
     /// One event out of `waiting` is no longer under way.
     fn disengage(&mut self, key: KeyHash) {
         if let Some(count) = self.engaged.get_mut(&key) {

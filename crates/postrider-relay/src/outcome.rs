@@ -46,6 +46,7 @@ impl Machine {
         let last_ack = outlet.endpoint(endpoint).last_ack;
         let mut outcomes = outcomes.into_iter();
         let mut endpoint_fault = None;
+        let mut faulted = Vec::new();
         for item in items {
             let attempt = |before| Attempt { alone: rows == 1, before, sent, last_ack };
             let judged = |before| match &error {
@@ -53,10 +54,11 @@ impl Machine {
                 None => judge(outcomes.next().unwrap_or(Outcome::Skipped), attempt(before)),
             };
             let fault = self.settle_lane(destination, item, sent, judged);
+            faulted.extend(fault.is_some().then_some(*item));
             endpoint_fault = endpoint_fault.or(fault);
         }
         if let Some((fault, after)) = endpoint_fault {
-            self.endpoint_failed(destination, endpoint, &fault, after);
+            self.endpoint_failed(destination, endpoint, &fault, after, &faulted);
         }
     }
 
@@ -165,13 +167,8 @@ impl Machine {
                 None
             }
             Judgement::Endpoint { fault, after } => {
-                let from_waiting = matches!(head.origin, Origin::Waiting { .. });
-                if from_waiting {
-                    // The store keeps it: it need not fill a lane while the endpoint is away.
-                    let delay = after.unwrap_or(self.settings.pause_min);
-                    let delay = delay.max(outlet.pause_left(head.endpoint, self.now));
-                    self.postpone(destination, item, delay);
-                } else {
+                // What came from `waiting` goes back there, once the pause is known.
+                if matches!(head.origin, Origin::Stream(_)) {
                     let at = self.now + route.retry.delay_min.min(self.settings.pause_min);
                     self.requeue(destination, item, Some(at));
                 }
@@ -249,31 +246,6 @@ impl Machine {
         self.requeue(destination, item, None);
     }
 
-    /// The head of a lane came from `waiting` and goes back there, uncounted.
-    fn postpone(&mut self, destination: &DestinationId, item: &BatchItem, delay: Duration) {
-        let now = self.now;
-        let Some(flow) =
-            self.owned.get_mut(&item.partition).and_then(|owned| owned.flow(destination))
-        else {
-            return;
-        };
-        let head = flow.lanes.get(&item.key).and_then(|lane| lane.head());
-        let Some((row, Origin::Waiting { late, attempts, suspect })) =
-            head.map(|head| (head.row, head.origin))
-        else {
-            return;
-        };
-        let change = if suspect {
-            // The attempt was saved before it was made, and does not count after all.
-            let attempted = attempted(attempts, Reason::Suspect, "its endpoint was away");
-            WaitingChange::Retry { row, delay, attempted }
-        } else {
-            WaitingChange::Postpone { row, delay }
-        };
-        flow.change(item.key, !late, change, now);
-        flow.spill(item.key, None, now);
-    }
-
     /// Puts a lane back into its endpoint's queue, now or at a time; an empty one is forgotten.
     pub(crate) fn requeue(
         &mut self,
@@ -308,14 +280,17 @@ impl Machine {
         }
     }
 
-    /// An endpoint failed: it pauses; if it is down while others of its destination are not, its
-    /// events leave the windows.
+    /// An endpoint failed: it pauses. What was tried and came from `waiting` goes back there, for a
+    /// little longer than the pause, so that the next probe is another's. If the endpoint is down, so
+    /// does all that stands ready for it and came from there; if it is down while others of its
+    /// destination are not, its events leave the windows.
     fn endpoint_failed(
         &mut self,
         destination: &DestinationId,
         endpoint: u32,
         fault: &Fault,
         after: Option<Duration>,
+        tried: &[BatchItem],
     ) {
         let (now, settings) = (self.now, self.settings);
         let Some(outlet) = self.outlets.get_mut(destination) else {
@@ -323,29 +298,28 @@ impl Machine {
         };
         let pause = outlet.failed(endpoint, now, after, &settings, &mut self.jitter);
         self.stats.endpoint_failures += 1;
-        if !outlet.is_down_alone(endpoint, &settings) {
-            return;
+        for item in tried {
+            let owned =
+                self.owned.get_mut(&item.partition).filter(|owned| owned.lease.token == item.token);
+            if let Some(flow) = owned.and_then(|owned| owned.flow(destination)) {
+                flow.postpone(item.key, pause + pause / 8, now);
+            }
         }
-        for owned in self.owned.values_mut() {
+        let (down, alone) =
+            (outlet.is_down(endpoint, &settings), outlet.is_down_alone(endpoint, &settings));
+        for owned in self.owned.values_mut().filter(|_| down) {
             let Some(flow) = owned.flow(destination) else {
                 continue;
             };
-            // Sorted, so that the order of a map never shows.
-            let mut keys: Vec<KeyHash> = flow
-                .lanes
-                .iter()
-                .filter(|(_, lane)| lane.in_flight == 0)
-                .filter(|(_, lane)| lane.head().is_some_and(|head| head.endpoint == endpoint))
-                .filter(|(_, lane)| {
-                    lane.iter().all(|entry| matches!(entry.origin, Origin::Stream(_)))
-                })
-                .map(|(key, _)| *key)
-                .collect();
-            keys.sort_unstable();
-            for key in keys {
-                let attempted = attempted(0, Reason::EndpointDown, fault.to_string());
-                flow.spill(key, Some(Placement::Retry { delay: pause, attempted }), now);
+            for key in flow.ready_for(endpoint) {
+                if !flow.postpone(key, pause, now) && alone {
+                    let attempted = attempted(0, Reason::EndpointDown, fault.to_string());
+                    flow.spill(key, Some(Placement::Retry { delay: pause, attempted }), now);
+                }
             }
+        }
+        if alone {
+            outlet.forget_ready(endpoint);
         }
     }
 }

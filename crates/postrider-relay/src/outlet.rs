@@ -33,6 +33,8 @@ pub(crate) struct Outlet {
     timer_next: u64,
     /// Batches under way.
     pub(crate) in_flight: u32,
+    /// Endpoints with failures since their last acknowledgement.
+    failing: u32,
     /// The last acknowledgement by any endpoint.
     last_ack: Option<Tick>,
     /// A buffer for rendering topics.
@@ -48,6 +50,8 @@ pub(crate) struct Endpoint {
     in_flight: u32,
     /// Failures since the last acknowledgement.
     failures: u32,
+    /// Since when it fails.
+    failing_since: Tick,
     /// Nothing is sent before.
     paused_until: Tick,
     /// Events of the next batch at most: halved when a batch fails without naming an event.
@@ -66,6 +70,7 @@ impl Outlet {
             timers: BTreeMap::new(),
             timer_next: 0,
             in_flight: 0,
+            failing: 0,
             last_ack: None,
             topic: String::new(),
         }
@@ -87,6 +92,7 @@ impl Outlet {
             in_turn: false,
             in_flight: 0,
             failures: 0,
+            failing_since: Tick::default(),
             paused_until: Tick::default(),
             batch_rows: self.capabilities.batch_rows_max.max(1),
             last_ack: None,
@@ -190,6 +196,7 @@ impl Outlet {
         let rows_max = self.capabilities.batch_rows_max.max(1);
         let endpoint = &mut self.endpoints[index as usize];
         endpoint.last_ack = Some(now);
+        self.failing -= u32::from(endpoint.failures > 0);
         endpoint.failures = 0;
         endpoint.paused_until = Tick::default();
         endpoint.batch_rows = endpoint.batch_rows.saturating_mul(2).clamp(1, rows_max);
@@ -205,6 +212,10 @@ impl Outlet {
         jitter: &mut Jitter,
     ) -> Duration {
         let endpoint = &mut self.endpoints[index as usize];
+        if endpoint.failures == 0 {
+            endpoint.failing_since = now;
+            self.failing += 1;
+        }
         endpoint.failures = endpoint.failures.saturating_add(1);
         let doublings = (endpoint.failures - 1).min(20);
         let step = settings.pause_min.saturating_mul(1 << doublings).min(settings.pause_max);
@@ -228,6 +239,36 @@ impl Outlet {
         endpoint.failures >= settings.down_after
             && self.last_ack.is_some_and(|ack| endpoint.last_ack.is_none_or(|own| own < ack))
             && self.endpoints.iter().any(|other| other.failures == 0 && other.last_ack.is_some())
+    }
+
+    /// Whether an endpoint counts as down.
+    pub(crate) fn is_down(&self, index: u32, settings: &Settings) -> bool {
+        self.endpoint(index).failures >= settings.down_after
+    }
+
+    /// Whether something stands ready to be the next probe of an endpoint, or is it.
+    pub(crate) fn has_probe(&self, index: u32) -> bool {
+        let endpoint = self.endpoint(index);
+        endpoint.in_flight > 0 || !endpoint.ready.is_empty()
+    }
+
+    /// Nothing of an endpoint stands ready any more: all of it went back to the store.
+    pub(crate) fn forget_ready(&mut self, index: u32) {
+        self.endpoints[index as usize].ready.clear();
+    }
+
+    /// Endpoints with failures since their last acknowledgement.
+    pub(crate) fn failing(&self) -> u32 {
+        self.failing
+    }
+
+    /// How long a waiting event that is no probe stays in the store while its endpoint is down: a
+    /// quarter of the time that it has been, so that a long outage costs the store little.
+    pub(crate) fn away_for(&self, index: u32, now: Tick) -> Duration {
+        /// What comes back late at most after an outage. Five minutes.
+        const AWAY_MAX: Duration = Duration::from_secs(300);
+        let outage = now.since(self.endpoint(index).failing_since);
+        self.pause_left(index, now).max((outage / 4).min(AWAY_MAX))
     }
 
     /// The rest of an endpoint's pause.

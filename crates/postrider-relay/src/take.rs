@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_core::source::{FetchedRow, Malformed};
-use postrider_core::waiting::{Passed, Placement, Reason, WaitingRow};
+use postrider_core::waiting::{Passed, Placement, Reason, WaitingChange, WaitingRow};
 use postrider_core::{Event, Payload, Tick};
 
 use crate::flow::{Flow, Routed, attempted, holds_key};
@@ -159,11 +160,26 @@ impl Flow {
     ) -> bool {
         let mut ours = BTreeSet::new();
         let mut refused = BTreeSet::new();
+        let mut took = false;
         for row in rows {
             let key = row.key_hash;
             let follows = ours.contains(&key) && !self.ahead.contains(&row.row.seq);
             if refused.contains(&key) || !(follows || self.may_try(row.row.seq, key)) {
                 refused.insert(key);
+                continue;
+            }
+            let route = outlet.route_of(&row.event);
+            let endpoint = route.map(|route| outlet.endpoint_of(route, &row.event));
+            if let Some(endpoint) = endpoint.filter(|index| outlet.is_down(*index, settings))
+                && (follows || outlet.has_probe(endpoint))
+            {
+                // One probe is enough. In a lane it would keep its place from those that can be sent.
+                refused.insert(key);
+                if !follows {
+                    let delay = outlet.away_for(endpoint, now);
+                    self.put_back(&row, delay, now);
+                    took = true;
+                }
                 continue;
             }
             if row.suspect {
@@ -174,12 +190,11 @@ impl Flow {
                 }
                 continue;
             }
-            let Some(route) = outlet.route_of(&row.event) else {
+            let (Some(route), Some(endpoint)) = (route, endpoint) else {
                 // Its route is gone: a changed definition. It stays, and a person sees it there.
                 refused.insert(key);
                 continue;
             };
-            let endpoint = outlet.endpoint_of(route, &row.event);
             let tried = self.tried.get(&row.row.seq).copied();
             let entry = Entry {
                 bytes: row.event.size_bytes(),
@@ -199,6 +214,13 @@ impl Flow {
                 outlet.ready(endpoint, (self.partition, key));
             }
         }
-        !ours.is_empty()
+        took || !ours.is_empty()
+    }
+
+    /// Puts a due event off untried.
+    fn put_back(&mut self, row: &WaitingRow, delay: Duration, now: Tick) {
+        *self.engaged.entry(row.key_hash).or_default() += 1;
+        let change = WaitingChange::Postpone { row: row.row, delay };
+        self.change(row.key_hash, !row.late, change, now);
     }
 }

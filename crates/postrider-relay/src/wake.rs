@@ -63,7 +63,7 @@ impl Machine {
             && self.room(flow, budget).is_some()
             && !self.has_slower_companion(owned, flow, budget);
         let poll = reads.then_some(flow.poll_at);
-        let due = (open && self.may_ask(flow)).then_some(flow.due_at);
+        let due = (open && self.may_ask(destination, flow)).then_some(flow.due_at);
         let save = flow
             .unsaved_since
             .filter(|_| owned.settling.is_none() && flow.has_outcomes())

@@ -1,8 +1,12 @@
 //! Attacks: interleavings that were thought out to break a promise, each with what it must not do.
 
+#![allow(clippy::unwrap_used, reason = "part of a test")]
+
 use std::time::Duration;
 
-use postrider_core::{BrokerCapabilities, Error, ErrorKind, NewEvent, OutboxSource, RelayId, Tick};
+use postrider_core::{
+    BrokerCapabilities, Error, ErrorKind, Fault, NewEvent, OutboxSource, Outcome, RelayId, Tick,
+};
 use postrider_relay::{Answer, Command, Input, Machine, Settings, Target};
 use postrider_testkit::fault::{BrokerAction, Gate};
 
@@ -84,4 +88,23 @@ fn a_target_that_cannot_be_read_is_not_asked_for_again_at_once() {
         }
     }
     assert!((2..=3).contains(&heads), "asked {heads} times in a second");
+}
+
+fn unavailable() -> Outcome {
+    Outcome::Retry { fault: Fault::new(ErrorKind::Unavailable, "503\0"), after: None }
+}
+
+/// INV-5: events that wait for a dead endpoint do not keep back what waits for a living one.
+#[test]
+fn what_waits_for_a_dead_endpoint_does_not_hold_what_waits_for_a_living_one() {
+    let mut world = with_a_dead_endpoint();
+    let failing = of("live", 9_001, 0);
+    world.place("all").broker.answer([failing.event().id], &unavailable());
+    world.commit(vec![failing, of("live", 9_000, 60)]);
+    world.run_for(Duration::from_millis(500));
+    world.place("all").broker.relent();
+    world.run_until(Duration::from_secs(90), |world| world.delivered("all") == 62);
+    world.place("all").broker.set_down("dead", false);
+    world.run_until(Duration::from_secs(600), |world| world.delivered("all") == 662);
+    world.check("all");
 }
