@@ -193,7 +193,6 @@ impl Machine {
             return;
         };
         let holds_key = holds_key(policy);
-        self.stats.dead += u64::from(delay.is_none());
         self.stats.progressed_at = now;
         let head = flow.lanes.get(&item.key).and_then(|lane| lane.head());
         let Some((row, origin)) = head.map(|head| (head.row, head.origin)) else {

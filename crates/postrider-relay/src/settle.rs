@@ -3,7 +3,7 @@
 //! Keeps INV-7: a cursor moves only over what was acknowledged or enters `waiting` in the same
 //! write. A settlement that the store did not answer for is sent again as it was.
 
-use postrider_core::waiting::{Settlement, SettlementPart};
+use postrider_core::waiting::{Placement, Settlement, SettlementPart, WaitingChange};
 use postrider_core::{ErrorKind, PartitionId, Result, RetryClass};
 
 use crate::command::Command;
@@ -78,6 +78,8 @@ impl Machine {
                 if cursor_moved {
                     self.stats.progressed_at = now;
                 }
+                let dead: usize = settling.parts.iter().map(|(part, _)| dead_letters(part)).sum();
+                self.stats.dead += dead as u64;
                 return;
             }
             Err(error) => error,
@@ -109,6 +111,15 @@ impl Machine {
         debug_assert_eq!(owned.lease.partition, partition);
         owned.settling.is_none() && !in_flight
     }
+}
+
+/// How many dead letters a settlement writes.
+fn dead_letters(part: &SettlementPart) -> usize {
+    let entered =
+        part.waiting.iter().filter(|new| matches!(new.placement, Placement::Dead { .. })).count();
+    let gave_up =
+        part.changes.iter().filter(|change| matches!(change, WaitingChange::Dead { .. })).count();
+    entered + gave_up
 }
 
 /// Whether it is time to write: something entered or changed in `waiting`, an eighth of a window is
