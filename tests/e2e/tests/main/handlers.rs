@@ -221,7 +221,7 @@ async fn a_worker_that_lost_its_lease_cannot_complete() {
     assert_eq!(calls[0], calls[1]);
 }
 
-/// R004, R096: every message is in the broker twice, and every effect is there once.
+/// R004: every message is in the broker twice, and every effect is there once.
 #[tokio::test]
 async fn a_broker_that_stores_everything_twice_causes_one_effect() {
     let stage = Stage::new();

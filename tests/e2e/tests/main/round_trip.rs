@@ -87,6 +87,49 @@ const RELAY: [&str; 6] = [
     "after_settle:1",
 ];
 
+/// One process of a round: its role, and what it is told.
+type Part = (&'static str, Vec<String>);
+
+/// Who plays in a round, each with the place at which it will be killed.
+fn plan(dice: &mut Dice, round: u64) -> Vec<Part> {
+    const TRANSACTION: [&str; 2] = ["before_commit", "after_commit"];
+    const CLAIM: [&str; 4] = ["holding", "after_effect", "after_step", "after_commit"];
+    let words = |text: String| text.split(' ').map(str::to_owned).collect();
+    let (point, nth) = (dice.pick(&TRANSACTION), 21 + dice.below(30));
+    let producer =
+        format!("--count 90 --keys 12 --rollback-every 5 --seed {round} --halt {point}:{nth}");
+    let relay = format!("--halt {}", dice.pick(&RELAY));
+    let mut parts = vec![("producer", words(producer)), ("relay", words(relay))];
+    for (kind, points) in
+        [("billing", &TRANSACTION[..]), ("mail", &CLAIM[..]), ("shipping", &TRANSACTION[..])]
+    {
+        let (point, nth) = (dice.pick(points), 1 + dice.below(4));
+        parts.push(("consumer", words(format!("--kind {kind} --halt {point}:{nth}"))));
+    }
+    parts
+}
+
+/// Plays a round: all at once, each killed as soon as it stands still, since one that holds a lock
+/// holds up the others. Returns where each was killed.
+async fn strike(stage: &Stage, parts: &[Part], witness: &mut Witness) -> Vec<String> {
+    let mut ends = JoinSet::new();
+    for (role, told) in parts {
+        let told: Vec<&str> = told.iter().map(String::as_str).collect();
+        let mut process = stage.start(role, &told);
+        ends.spawn(async move {
+            let place = process.reached().await;
+            (place, process.kill().await)
+        });
+    }
+    let mut struck = Vec::new();
+    while let Some(end) = ends.join_next().await {
+        let (place, killed) = end.expect("a kill");
+        witness.hear(&killed);
+        struck.push(place);
+    }
+    struck
+}
+
 /// R001, R004, R007, R009: the whole way, with a relay, a producer, and three handlers killed in
 /// each round. INV-1, 2, 3, 4, and 7 hold at the end, each judged on what happened.
 #[tokio::test]
@@ -100,67 +143,7 @@ async fn the_whole_way_holds_whatever_is_killed() {
     witness.hear(&stage.produce(40, &["--seed", "999"]).await);
     stage.drain().await;
     for round in 0..ROUNDS {
-        let of = |point: &str, nth: u64| format!("{point}:{}", nth + 1);
-        let halts = [
-            ("relay", "relay", dice.pick(&RELAY).to_owned()),
-            (
-                "producer",
-                "producer",
-                of(dice.pick(&["before_commit", "after_commit"]), 20 + dice.below(30)),
-            ),
-            (
-                "consumer",
-                "billing",
-                of(dice.pick(&["before_commit", "after_commit"]), dice.below(4)),
-            ),
-            (
-                "consumer",
-                "mail",
-                of(
-                    dice.pick(&["holding", "after_effect", "after_step", "after_commit"]),
-                    dice.below(4),
-                ),
-            ),
-            (
-                "consumer",
-                "shipping",
-                of(dice.pick(&["before_commit", "after_commit"]), dice.below(4)),
-            ),
-        ];
-        let seed_of_round = round.to_string();
-        let mut living = Vec::new();
-        for (role, kind, halt) in &halts {
-            let args: Vec<&str> = match *role {
-                "producer" => vec![
-                    "--count",
-                    "90",
-                    "--keys",
-                    "12",
-                    "--rollback-every",
-                    "5",
-                    "--seed",
-                    &seed_of_round,
-                    "--halt",
-                    halt,
-                ],
-                "relay" => vec!["--halt", halt],
-                _ => vec!["--kind", kind, "--halt", halt],
-            };
-            living.push(((*kind).to_owned(), stage.start(role, &args)));
-        }
-        // Each is killed as soon as it stands still: one that holds a lock holds up the others.
-        let mut ends = JoinSet::new();
-        for (kind, mut process) in living {
-            ends.spawn(async move {
-                let place = process.reached().await;
-                (kind, place, process.kill().await)
-            });
-        }
-        while let Some(end) = ends.join_next().await {
-            let (kind, place, killed) = end.expect("a kill");
-            struck.push(format!("{kind} {place}"));
-            witness.hear(&killed);
-        }
+        struck.extend(strike(&stage, &plan(&mut dice, round), &mut witness).await);
         witness.look(&stage).await;
         stage.drain().await;
         witness.look(&stage).await;

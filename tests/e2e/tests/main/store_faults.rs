@@ -169,7 +169,6 @@ async fn rows_that_are_no_events_become_dead_letters() {
 }
 
 /// INV-8: the relay's own count of dead letters has those that were never tried as well.
-#[ignore = "health counts only dead letters that a broker refused"]
 #[tokio::test]
 async fn health_counts_every_dead_letter() {
     let stage = Stage::new();
