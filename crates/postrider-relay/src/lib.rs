@@ -25,6 +25,7 @@ mod outlet;
 mod presence;
 mod publish;
 mod relay;
+mod retake;
 mod run;
 mod settings;
 mod settle;

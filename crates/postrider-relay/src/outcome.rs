@@ -214,7 +214,11 @@ impl Machine {
             Origin::Waiting { late, .. } => {
                 let change = match delay {
                     Some(delay) => WaitingChange::Retry { row, delay, attempted },
-                    None => WaitingChange::Dead { row, attempted, holds_key },
+                    None => {
+                        // One that is late by permission never holds its key.
+                        let holds_key = holds_key && !late;
+                        WaitingChange::Dead { row, attempted, holds_key }
+                    }
                 };
                 flow.change(item.key, !late, change, now);
                 flow.spill(item.key, None, now);

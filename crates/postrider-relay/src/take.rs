@@ -1,14 +1,11 @@
-//! Take: where each event goes that is read from the outbox, or comes back out of `waiting`.
+//! Take: where each event goes that is read from the outbox.
 //!
-//! Keeps INV-3: what follows an event that waits goes behind it, and what comes out of `waiting` never
-//! passes what is under way of its key.
+//! Keeps INV-3: what follows an event that waits goes behind it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use postrider_core::source::{FetchedRow, Malformed};
-use postrider_core::waiting::{Passed, Placement, Reason, WaitingChange, WaitingRow};
+use postrider_core::waiting::{Passed, Placement, Reason};
 use postrider_core::{Event, Payload, Tick};
 
 use crate::flow::{Flow, Routed, attempted, holds_key};
@@ -147,80 +144,5 @@ impl Flow {
         now: Tick,
     ) {
         self.enter_waiting(ordinal, row.row, row.key_hash, event.cloned(), placement, now);
-    }
-
-    /// Takes events out of `waiting` into their lanes. A key with events under way is left for
-    /// later: whatever is under way of it comes first. Says whether it took any.
-    pub(crate) fn take_due(
-        &mut self,
-        rows: Vec<WaitingRow>,
-        outlet: &mut Outlet,
-        settings: &Settings,
-        now: Tick,
-    ) -> bool {
-        let mut ours = BTreeSet::new();
-        let mut refused = BTreeSet::new();
-        let mut took = false;
-        for row in rows {
-            let key = row.key_hash;
-            let follows = ours.contains(&key) && !self.ahead.contains(&row.row.seq);
-            if refused.contains(&key) || !(follows || self.may_try(row.row.seq, key)) {
-                refused.insert(key);
-                continue;
-            }
-            let route = outlet.route_of(&row.event);
-            let endpoint = route.map(|route| outlet.endpoint_of(route, &row.event));
-            if let Some(endpoint) = endpoint.filter(|index| outlet.is_down(*index, settings))
-                && (follows || outlet.has_probe(endpoint))
-            {
-                // One probe is enough. In a lane it would keep its place from those that can be sent.
-                refused.insert(key);
-                if !follows {
-                    let delay = outlet.away_for(endpoint, now);
-                    self.put_back(&row, delay, now);
-                    took = true;
-                }
-                continue;
-            }
-            if row.suspect {
-                // Whatever follows of its key follows later.
-                refused.insert(key);
-                if !follows && self.begin_trial(row, outlet, settings, now) {
-                    ours.insert(key);
-                }
-                continue;
-            }
-            let (Some(route), Some(endpoint)) = (route, endpoint) else {
-                // Its route is gone: a changed definition. It stays, and a person sees it there.
-                refused.insert(key);
-                continue;
-            };
-            let tried = self.tried.get(&row.row.seq).copied();
-            let entry = Entry {
-                bytes: row.event.size_bytes(),
-                event: row.event,
-                row: row.row,
-                origin: Origin::Waiting { attempts: row.attempts, late: row.late, suspect: false },
-                endpoint,
-                route: u16::try_from(route).unwrap_or(u16::MAX),
-                tried,
-            };
-            ours.insert(key);
-            *self.engaged.entry(key).or_default() += 1;
-            let lane = self.lanes.entry(key).or_default();
-            lane.push(entry);
-            if !lane.queued && lane.in_flight == 0 {
-                lane.queued = true;
-                outlet.ready(endpoint, (self.partition, key));
-            }
-        }
-        took || !ours.is_empty()
-    }
-
-    /// Puts a due event off untried.
-    fn put_back(&mut self, row: &WaitingRow, delay: Duration, now: Tick) {
-        *self.engaged.entry(row.key_hash).or_default() += 1;
-        let change = WaitingChange::Postpone { row: row.row, delay };
-        self.change(row.key_hash, !row.late, change, now);
     }
 }

@@ -74,7 +74,7 @@ impl Flow {
         if row.attempts >= outlet.route(index).retry.attempts_max {
             *self.engaged.entry(row.key_hash).or_default() += 1;
             let attempted = attempted(row.attempts, Reason::GaveUp, DETAIL);
-            let holds_key = holds_key(policy);
+            let holds_key = holds_key(policy) && held;
             let change = WaitingChange::Dead { row: row.row, attempted, holds_key };
             self.change(row.key_hash, held, change, now);
             return true;

@@ -4,13 +4,15 @@
 
 use std::time::Duration;
 
+use postrider_core::source::DefinitionChange;
 use postrider_core::{
-    BrokerCapabilities, Error, ErrorKind, Fault, NewEvent, OutboxSource, Outcome, RelayId, Tick,
+    BrokerCapabilities, Destination, Error, ErrorKind, Fault, Match, NewEvent, OutboxSource,
+    Outcome, Payload, RelayId, RetryPolicy, Route, Start, Tick,
 };
 use postrider_relay::{Answer, Command, Input, Machine, Settings, Target};
 use postrider_testkit::fault::{BrokerAction, Gate};
 
-use crate::world::{World, event, everything, now};
+use crate::world::{World, event, everything, id, now};
 
 /// The nth event of a key, of a type, and so to a topic of its own.
 fn of(event_type: &str, key: u64, n: u64) -> NewEvent {
@@ -106,5 +108,76 @@ fn what_waits_for_a_dead_endpoint_does_not_hold_what_waits_for_a_living_one() {
     world.run_until(Duration::from_secs(90), |world| world.delivered("all") == 62);
     world.place("all").broker.set_down("dead", false);
     world.run_until(Duration::from_secs(600), |world| world.delivered("all") == 662);
+    world.check("all");
+}
+
+fn put(world: &World, definition: Destination) {
+    let change =
+        DefinitionChange { expected: None, put: vec![(definition, Start::Now)], remove: vec![] };
+    now(world.store.apply(&change)).unwrap();
+}
+
+/// Two routes, to `old` and `new`; the second world knows only one of them.
+fn routed(routes: &[&str]) -> Destination {
+    let retry = RetryPolicy { attempts_max: 50, ..RetryPolicy::default() };
+    let route = |name: &&str| {
+        let route = Route::all("{event_type}".parse().unwrap()).only(Match::event_type(name));
+        match name.strip_prefix("!") {
+            Some(name) => route.only(Match::event_type(name)).dropping(),
+            None => route.retry(retry),
+        }
+    };
+    Destination::new(id("all"), "memory", routes.iter().map(route).collect())
+}
+
+/// INV-1, INV-5: waiting events whose route is gone, or drops them now, are visibly dead, are not
+/// published, and do not stand in the way of the others.
+#[test]
+fn waiting_events_without_a_route_are_dead_and_hold_nobody() {
+    let mut world = World::new(1, vec![routed(&["gone", "dropped", "kept", "live"])]);
+    world.start(Target::Forever);
+    for (n, event_type) in ["gone", "dropped", "kept"].into_iter().enumerate() {
+        world.place("all").broker.set_down(event_type, true);
+        world.commit((0..300).map(|key| of(event_type, n as u64 * 1_000 + key, 0)).collect());
+    }
+    for n in 0..60 {
+        world.commit(vec![of("live", 9_000, n)]);
+        world.run_for(Duration::from_secs(1));
+    }
+    assert_eq!(world.store.waiting(&id("all")).len(), 900);
+    world.kill(0);
+    put(&world, routed(&["kept", "!dropped", "live"]));
+    for event_type in ["gone", "dropped", "kept"] {
+        world.place("all").broker.set_down(event_type, false);
+    }
+    let before = world.place("all").memory.published().len();
+    world.start_with(vec![routed(&["kept", "!dropped", "live"])], Target::Forever);
+    world.run_for(Duration::from_secs(120));
+    let sent = world.place("all").memory.published().split_off(before);
+    let of_type =
+        |name: &str| sent.iter().filter(|published| *published.event.event_type == *name).count();
+    assert_eq!(["gone", "dropped", "kept"].map(of_type), [0, 0, 300]);
+    let counts = now(world.store.counts(&id("all"))).unwrap();
+    assert_eq!((counts.dead, counts.total()), (600, 600), "{counts:?}");
+}
+
+/// What was erased while it waited is not published.
+#[test]
+fn an_event_that_was_erased_while_it_waited_is_not_published() {
+    let mut world = World::simple();
+    let failing = event(1, 0);
+    world.place("all").broker.answer([failing.event().id], &unavailable());
+    world.start(Target::Forever);
+    let erased = NewEvent::new("order", "1", "order.changed").payload(Payload::Erased, "a/b");
+    world.commit(vec![failing, event(2, 0)]);
+    world.run_for(Duration::from_millis(100));
+    world.commit(vec![erased, event(1, 1)]);
+    world.run_for(Duration::from_millis(300));
+    world.place("all").broker.relent();
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(world.delivered("all"), 3);
+    let waiting = world.store.waiting(&id("all"));
+    assert_eq!(waiting.len(), 1, "{waiting:?}");
+    assert_eq!(waiting[0].state.as_str(), "dead");
     world.check("all");
 }

@@ -1,0 +1,129 @@
+//! Retake: which events come out of `waiting` into their lanes, and which go back or are given up.
+//!
+//! Keeps INV-3 (what comes out of `waiting` never passes what is under way of its key) and INV-5 (what
+//! cannot be sent, because its endpoint is down or its route is gone, takes nobody's place).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use postrider_core::Payload;
+use postrider_core::Tick;
+use postrider_core::waiting::{Reason, WaitingChange, WaitingRow};
+
+use crate::flow::{Flow, attempted};
+use crate::lane::{Entry, Origin};
+use crate::outlet::Outlet;
+use crate::settings::Settings;
+
+/// What became of a row that was due.
+enum Retaken {
+    /// It stands in its lane.
+    InLane,
+    /// Its turn is over: it goes back, is dead, or is on trial. What follows of its key comes later.
+    Over,
+    /// It is left as it is.
+    Left,
+}
+
+impl Flow {
+    /// Takes events out of `waiting` into their lanes. A key with events under way is left for
+    /// later: whatever is under way of it comes first. Says whether it did anything.
+    pub(crate) fn take_due(
+        &mut self,
+        rows: Vec<WaitingRow>,
+        outlet: &mut Outlet,
+        settings: &Settings,
+        now: Tick,
+    ) -> bool {
+        let mut ours = BTreeSet::new();
+        let mut refused = BTreeSet::new();
+        let mut did = false;
+        for row in rows {
+            let key = row.key_hash;
+            let follows = ours.contains(&key) && !self.ahead.contains(&row.row.seq);
+            if refused.contains(&key) || !(follows || self.may_try(row.row.seq, key)) {
+                refused.insert(key);
+                continue;
+            }
+            let retaken = self.retake(row, follows, outlet, settings, now);
+            did |= !matches!(retaken, Retaken::Left);
+            match retaken {
+                Retaken::InLane => _ = ours.insert(key),
+                Retaken::Over | Retaken::Left => _ = refused.insert(key),
+            }
+        }
+        did
+    }
+
+    /// Takes one event. What follows another in its lane is left when it is not to be sent: its turn
+    /// comes when that one has left.
+    fn retake(
+        &mut self,
+        row: WaitingRow,
+        follows: bool,
+        outlet: &mut Outlet,
+        settings: &Settings,
+        now: Tick,
+    ) -> Retaken {
+        let route = outlet.route_of(&row.event).filter(|at| !outlet.definition.routes[*at].drop);
+        let (Some(route), false) = (route, row.event.payload == Payload::Erased) else {
+            return if follows { Retaken::Left } else { self.give_up(&row, now) };
+        };
+        let endpoint = outlet.endpoint_of(route, &row.event);
+        if outlet.is_down(endpoint, settings) && (follows || outlet.has_probe(endpoint)) {
+            // One probe is enough. In a lane it would keep its place from those that can be sent.
+            return match follows {
+                true => Retaken::Left,
+                false => self.put_back(&row, outlet.away_for(endpoint, now), now),
+            };
+        }
+        if row.suspect {
+            return match !follows && self.begin_trial(row, outlet, settings, now) {
+                true => Retaken::Over,
+                false => Retaken::Left,
+            };
+        }
+        let (key, tried) = (row.key_hash, self.tried.get(&row.row.seq).copied());
+        let entry = Entry {
+            bytes: row.event.size_bytes(),
+            event: row.event,
+            row: row.row,
+            origin: Origin::Waiting { attempts: row.attempts, late: row.late, suspect: false },
+            endpoint,
+            route: u16::try_from(route).unwrap_or(u16::MAX),
+            tried,
+        };
+        *self.engaged.entry(key).or_default() += 1;
+        let lane = self.lanes.entry(key).or_default();
+        lane.push(entry);
+        if !lane.queued && lane.in_flight == 0 {
+            lane.queued = true;
+            outlet.ready(endpoint, (self.partition, key));
+        }
+        Retaken::InLane
+    }
+
+    /// Puts a due event off untried.
+    fn put_back(&mut self, row: &WaitingRow, delay: Duration, now: Tick) -> Retaken {
+        let change = WaitingChange::Postpone { row: row.row, delay };
+        self.end_turn(row, change, now)
+    }
+
+    /// Nothing can deliver an event any more: the definition has changed, or its payload was erased.
+    /// It is dead, where a person sees it, and does not hold its key.
+    fn give_up(&mut self, row: &WaitingRow, now: Tick) -> Retaken {
+        let (reason, detail) = match row.event.payload {
+            Payload::Erased => (Reason::Malformed, "its payload was erased while it waited"),
+            _ => (Reason::NoRoute, "no route of the destination takes it any more"),
+        };
+        let attempted = attempted(row.attempts, reason, detail);
+        let change = WaitingChange::Dead { row: row.row, attempted, holds_key: false };
+        self.end_turn(row, change, now)
+    }
+
+    fn end_turn(&mut self, row: &WaitingRow, change: WaitingChange, now: Tick) -> Retaken {
+        *self.engaged.entry(row.key_hash).or_default() += 1;
+        self.change(row.key_hash, !row.late, change, now);
+        Retaken::Over
+    }
+}
