@@ -95,7 +95,7 @@ impl Machine {
             let state =
                 owned.flows.entry(destination.clone()).or_insert(FlowState::Wanted(self.now));
             if open && matches!(state, FlowState::Wanted(at) if *at <= self.now) {
-                *state = FlowState::Loading;
+                *state = FlowState::Loading(self.now);
                 wanted.push(destination.clone());
             }
         }
@@ -179,7 +179,7 @@ impl Machine {
             let Some(owned) = self.owned.get(&partition) else {
                 return;
             };
-            if owned.is_loading() {
+            if owned.loading_until().is_some_and(|until| self.now < until) {
                 // A moment later all flows begin together, and share their pages.
                 return;
             }

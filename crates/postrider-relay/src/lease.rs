@@ -9,7 +9,7 @@ use postrider_core::source::RenewRequest;
 use postrider_core::{DestinationState, Result, Tick};
 
 use crate::command::Command;
-use crate::machine::{Asked, Defining, Machine, Owned};
+use crate::machine::{Asked, Defining, FlowState, Machine, Owned};
 use crate::outlet::Outlet;
 
 /// What the relay knows of leases besides its own.
@@ -82,6 +82,7 @@ impl Machine {
             let busy = self.outlets.get(&id).is_some_and(|outlet| outlet.in_flight > 0)
                 || self.owned.values().any(|owned| {
                     owned.settling.is_some()
+                        || matches!(owned.flows.get(&id), Some(FlowState::Loading(_)))
                         || owned.ready().any(|(flow, state)| {
                             *flow == id && (state.fetching || state.asking || state.has_outcomes())
                         })

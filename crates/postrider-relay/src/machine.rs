@@ -93,7 +93,8 @@ pub(crate) struct Owned {
 #[derive(Debug)]
 pub(crate) enum FlowState {
     Wanted(Tick),
-    Loading,
+    /// Since when.
+    Loading(Tick),
     Ready(Box<Flow>),
 }
 
@@ -325,9 +326,15 @@ impl Owned {
         })
     }
 
-    /// Whether the store is being asked where a destination stands.
-    pub(crate) fn is_loading(&self) -> bool {
-        self.flows.values().any(|state| matches!(state, FlowState::Loading))
+    /// Until when the flows that are loaded wait for those that are being loaded.
+    pub(crate) fn loading_until(&self) -> Option<Tick> {
+        /// Longer than a load takes; one that takes longer holds nobody.
+        const WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(500);
+        let since = self.flows.values().filter_map(|state| match state {
+            FlowState::Loading(since) => Some(*since),
+            _ => None,
+        });
+        since.min().map(|since| since + WAIT_MAX)
     }
 
     pub(crate) fn flow(&mut self, destination: &DestinationId) -> Option<&mut Flow> {

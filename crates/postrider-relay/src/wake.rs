@@ -40,7 +40,7 @@ impl Machine {
         };
         let flows = owned.flows.iter().filter_map(|(destination, state)| match state {
             FlowState::Wanted(at) => self.is_open(destination).then_some(*at),
-            FlowState::Loading => None,
+            FlowState::Loading(_) => None,
             FlowState::Ready(flow) => self.flow_wake_at(destination, flow, owned, budget),
         });
         [owned.admit_at, retry, head, flows.min()].into_iter().flatten().min()
@@ -59,10 +59,9 @@ impl Machine {
             && knows_target
             && !flow.fetching
             && !flow.reached
-            && !owned.is_loading()
             && self.room(flow, budget).is_some()
             && !self.has_slower_companion(owned, flow, budget);
-        let poll = reads.then_some(flow.poll_at);
+        let poll = reads.then(|| flow.poll_at.max(owned.loading_until().unwrap_or_default()));
         let due = (open && self.may_ask(destination, flow)).then_some(flow.due_at);
         let save = flow
             .unsaved_since

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
+use postrider_core::DestinationState;
 use postrider_core::source::DefinitionChange;
 use postrider_core::{
     BrokerCapabilities, Destination, Error, ErrorKind, Fault, Match, NewEvent, OutboxSource,
     Outcome, Payload, RelayId, RetryPolicy, Route, Start, Tick,
 };
 use postrider_relay::{Answer, Command, Input, Machine, Settings, Target};
-use postrider_testkit::fault::{BrokerAction, Gate};
+use postrider_testkit::fault::{BrokerAction, Gate, Operation, SourceAction};
 
 use crate::world::{World, event, everything, id, now};
 
@@ -180,4 +181,48 @@ fn an_event_that_was_erased_while_it_waited_is_not_published() {
     assert_eq!(waiting.len(), 1, "{waiting:?}");
     assert_eq!(waiting[0].state.as_str(), "dead");
     world.check("all");
+}
+
+/// INV-3, INV-1: where a destination stood before it was paused is of no use after it was resumed.
+#[test]
+fn an_answer_to_a_load_from_before_a_pause_is_of_no_effect() {
+    let mut world = World::simple();
+    let gate = Gate::new();
+    let held = SourceAction::HoldAnswer(gate.clone());
+    world.source.script(Operation::Load).then([held]);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(1));
+    world.store.set_state(&id("all"), DestinationState::Paused).unwrap();
+    world.run_for(Duration::from_secs(10));
+    world.store.set_state(&id("all"), DestinationState::Active).unwrap();
+    world.run_for(Duration::from_secs(10));
+    let poison = event(1, 0);
+    world.place("all").broker.refuse([poison.event().id]);
+    world.commit(vec![poison, event(2, 0)]);
+    world.run_for(Duration::from_secs(10));
+    gate.open();
+    world.run_for(Duration::from_secs(1));
+    world.commit(vec![event(1, 1), event(2, 1)]);
+    world.run_for(Duration::from_secs(30));
+    assert_eq!((world.delivered("all"), world.duplicates("all")), (2, 0));
+    world.check("all");
+}
+
+/// INV-5: a destination that takes long to load does not hold the others of its partition.
+#[test]
+fn a_slow_load_holds_nobody_else() {
+    let mut world = World::new(1, vec![everything("slow"), everything("quick")]);
+    let gate = Gate::new();
+    world.commit((0..10).map(|key| event(key, 0)).collect());
+    // In the order of their names: quick, slow, unrouted.
+    world
+        .source
+        .script(Operation::Load)
+        .then([SourceAction::Pass, SourceAction::Hold(gate.clone())]);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(5));
+    assert_eq!((world.delivered("quick"), world.delivered("slow")), (10, 0));
+    gate.open();
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(world.delivered("slow"), 10);
 }
