@@ -49,6 +49,7 @@ impl Machine {
             for state in owned.flows.values_mut() {
                 if let FlowState::Ready(flow) = state {
                     flow.poll_at = flow.poll_at.min(now);
+                    flow.woken = flow.fetching;
                 }
             }
         }
@@ -343,7 +344,8 @@ impl Machine {
             flow.reached = has_target && !page.more;
             let found = !page.rows.is_empty();
             let pause = flow.pace.next(found, now, settings.poll_min, settings.poll_max);
-            flow.poll_at = if page.more { now } else { now + pause };
+            let woken = std::mem::take(&mut flow.woken);
+            flow.poll_at = if page.more || woken { now } else { now + pause };
             if flow.unsaved_since.is_none() && flow.has_outcomes() {
                 flow.unsaved_since = Some(now);
             }

@@ -53,6 +53,8 @@ pub(crate) struct Flow {
     /// When to read next.
     pub(crate) poll_at: Tick,
     pub(crate) pace: crate::fetch::Pace,
+    /// The store said that there may be more while a page was being read.
+    pub(crate) woken: bool,
     /// When to ask for waiting events next.
     pub(crate) due_at: Tick,
     /// They are being asked for.
@@ -94,6 +96,7 @@ impl Flow {
             fetching: false,
             poll_at: now,
             pace: crate::fetch::Pace::default(),
+            woken: false,
             due_at: now,
             asking: false,
             nothing_due: false,
