@@ -94,7 +94,8 @@ impl Machine {
         let ending = if useless {
             Some(Ending::Stalled)
         } else if self.is_target_reached() {
-            Some(Ending::Done)
+            // What another definition of a destination takes, nobody has delivered.
+            Some(if self.tenancy.current { Ending::Done } else { Ending::Stalled })
         } else if let Some(owner) = self.held_too_long(started) {
             Some(Ending::HeldBy(owner))
         } else if now >= self.stats.progressed_at.max(started) + self.settings.stall {

@@ -10,6 +10,7 @@ use crate::command::Command;
 use crate::flow::Flow;
 use crate::machine::{Asked, Machine};
 use crate::outlet::Outlet;
+use crate::trouble::Work;
 
 /// Scheduled events moved at once: a page.
 const ADMIT_ROWS_MAX: u32 = 1_000;
@@ -72,16 +73,12 @@ impl Machine {
         if owned.lease.token != token {
             return;
         }
-        let due = match result {
-            Ok(due) => due,
-            Err(error) => {
-                owned.trouble = Some(error);
-                if let Some(flow) = owned.flow(destination) {
-                    flow.asking = false;
-                    flow.due_at = flow.due_at.min(now + settings.poll_max);
-                }
-                return;
+        let Some(due) = owned.trouble.note(Work::Due, Some(destination), result) else {
+            if let Some(flow) = owned.flow(destination) {
+                flow.asking = false;
+                flow.due_at = flow.due_at.min(now + settings.poll_max);
             }
+            return;
         };
         let stops = stops || owned.leaving;
         let Some(flow) = owned.flow(destination) else {
@@ -128,16 +125,13 @@ impl Machine {
         let Some(owned) = self.owned_under(partition, token) else {
             return;
         };
-        let pause = match result {
-            Ok(admitted) if admitted.moved >= ADMIT_ROWS_MAX => Duration::ZERO,
-            Ok(admitted) => admitted
+        let pause = match owned.trouble.note(Work::Admit, None, result) {
+            Some(admitted) if admitted.moved >= ADMIT_ROWS_MAX => Duration::ZERO,
+            Some(admitted) => admitted
                 .next_in
                 .unwrap_or(settings.due_every)
                 .clamp(settings.poll_min, settings.due_every),
-            Err(error) => {
-                owned.trouble = Some(error);
-                settings.heartbeat
-            }
+            None => settings.heartbeat,
         };
         owned.admit_at = Some(now + pause);
     }

@@ -12,6 +12,7 @@ use crate::command::Command;
 use crate::flow::Flow;
 use crate::machine::{Asked, FlowState, Head, Machine, Owned};
 use crate::trial::CAREFUL_AFTER;
+use crate::trouble::Work;
 
 /// How polling is paced: fast while busy or nudged, slower and slower when idle.
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,17 +124,13 @@ impl Machine {
         let Some(state) = owned.flows.get_mut(&destination) else {
             return;
         };
-        match result {
-            Ok(loaded) => {
-                owned.trouble = None;
+        match owned.trouble.note(Work::Load, Some(&destination), result) {
+            Some(loaded) => {
                 let mut flow = Flow::new(partition, destination, loaded, now);
                 flow.careful = careful;
                 *state = FlowState::Ready(Box::new(flow));
             }
-            Err(error) => {
-                *state = FlowState::Wanted(retry);
-                owned.trouble = Some(error);
-            }
+            None => *state = FlowState::Wanted(retry),
         }
     }
 
@@ -163,13 +160,10 @@ impl Machine {
         let Some(owned) = self.owned_under(partition, token) else {
             return;
         };
-        match result {
-            Ok(head) => owned.head = Head::Known(head),
-            Err(error) => {
-                owned.head = Head::Wanted(retry);
-                owned.trouble = Some(error);
-            }
-        }
+        owned.head = match owned.trouble.note(Work::Head, None, result) {
+            Some(head) => Head::Known(head),
+            None => Head::Wanted(retry),
+        };
     }
 
     /// Reads a page for each group of destinations that stand at one cursor and have room.
@@ -323,11 +317,13 @@ impl Machine {
                         flow.poll_at = now + pause;
                     }
                 }
-                owned.trouble = Some(error);
+                owned.trouble.add(Work::Fetch, destinations.first(), error);
                 return;
             }
         };
-        owned.trouble = None;
+        for destination in destinations {
+            owned.trouble.clear(Work::Fetch, Some(destination));
+        }
         self.stats.rows_read += page.rows.len() as u64;
         for destination in destinations {
             let Some(outlet) = self.outlets.get_mut(destination) else {

@@ -334,7 +334,8 @@ impl Flow {
 
 /// The outcome of an attempt, with its detail cut to what is kept.
 pub(crate) fn attempted(attempts: u32, reason: Reason, detail: impl Into<String>) -> Attempted {
-    let mut detail: String = detail.into();
+    // No store's text takes a zero byte: the settlement that carries one would be refused for ever.
+    let mut detail: String = detail.into().replace('\0', "\u{fffd}");
     if detail.len() > DETAIL_BYTES_MAX {
         let end = (0..=DETAIL_BYTES_MAX).rev().find(|at| detail.is_char_boundary(*at));
         detail.truncate(end.unwrap_or_default());

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use postrider_core::{Code, DestinationId, Error, PartitionId, RelayId, Tick};
+use postrider_core::{Code, DestinationId, PartitionId, RelayId, Tick};
 
 use crate::drain::Ending;
 use crate::machine::{FlowState, Machine, Owned};
+use crate::trouble::Troubles;
 
 /// Counters of one relay, since it started.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ pub(crate) struct Stats {
     /// When something was last delivered, given up, or saved.
     pub(crate) progressed_at: Tick,
     /// What the store said last, where it concerns no partition.
-    pub(crate) trouble: Option<Error>,
+    pub(crate) trouble: Troubles,
     /// What held it when it gave up, before it let its leases go.
     pub(crate) at_end: Vec<Blocker>,
     /// How a one-shot run ends, once its leases are let go.
@@ -198,7 +199,7 @@ impl Machine {
     }
 
     fn blockers(&self) -> Vec<Blocker> {
-        let troubles = self.owned.values().filter_map(|owned| owned.trouble.as_ref());
+        let troubles = self.owned.values().flat_map(|owned| owned.trouble.iter());
         let stores = self.stats.trouble.iter().chain(troubles).map(|error| Blocker::Store {
             message: error.to_string(),
             code: error.operator_code(),
@@ -223,6 +224,13 @@ impl Machine {
             })
             .map(|definition| Blocker::Definition { destination: definition.id.clone() });
         let last = self.stats.at_end.iter().cloned();
-        last.chain(stores).chain(endpoints).chain(leases).chain(definitions).collect()
+        let mut all: Vec<Blocker> = Vec::new();
+        for blocker in last.chain(stores).chain(endpoints).chain(leases).chain(definitions) {
+            // Many partitions meet the same obstacle: it is named once.
+            if !all.contains(&blocker) {
+                all.push(blocker);
+            }
+        }
+        all
     }
 }

@@ -11,6 +11,7 @@ use postrider_core::{DestinationState, Result, Tick};
 use crate::command::Command;
 use crate::machine::{Asked, Defining, FlowState, Machine, Owned};
 use crate::outlet::Outlet;
+use crate::trouble::Work;
 
 /// What the relay knows of leases besides its own.
 #[derive(Debug, Default)]
@@ -92,6 +93,7 @@ impl Machine {
                 self.late.retain(|_, batch| batch.destination != id);
                 for owned in self.owned.values_mut() {
                     owned.flows.remove(&id);
+                    owned.trouble.forget(&id);
                 }
             }
         }
@@ -224,11 +226,12 @@ impl Machine {
 
     pub(crate) fn acquired(&mut self, sent: Tick, result: Result<Acquired>) {
         self.tenancy.asking = false;
-        let acquired = match result {
-            Ok(acquired) => acquired,
-            Err(error) => return self.stats.trouble = Some(error),
+        let Some(acquired) = self.stats.trouble.note(Work::Acquire, None, result) else {
+            return;
         };
-        self.stats.trouble = None;
+        // A partition that was lost is asked for again, and what is renewed is another lease.
+        self.stats.trouble.clear(Work::Settle, None);
+        self.stats.trouble.clear(Work::Renew, None);
         self.tenancy.census = acquired.census;
         self.tenancy.held = acquired.held;
         self.tenancy.held_at = self.now;
@@ -256,16 +259,17 @@ impl Machine {
 
     pub(crate) fn renewed(&mut self, sent: Tick, leases: &[Lease], result: Result<Renewed>) {
         self.tenancy.renewing = false;
-        let renewed = match result {
-            Ok(renewed) => renewed,
-            Err(error) => {
-                // Try again soon: publishing stops by our own clock if nothing helps.
-                self.tenancy.renew_at = self.now + self.settings.heartbeat / 3;
-                return self.stats.trouble = Some(error);
-            }
+        let Some(renewed) = self.stats.trouble.note(Work::Renew, None, result) else {
+            // Try again soon: publishing stops by our own clock if nothing helps.
+            self.tenancy.renew_at = self.now + self.settings.heartbeat / 3;
+            return;
         };
-        self.stats.trouble = None;
         self.tenancy.census = renewed.census;
+        if self.owned.len() >= usize::from(self.share()) {
+            // Nothing more is asked for: how the last question ended is of no interest.
+            self.stats.trouble.clear(Work::Acquire, None);
+            self.stats.trouble.clear(Work::Settle, None);
+        }
         let lost: Vec<_> = self
             .owned
             .iter()

@@ -31,6 +31,7 @@ mod settings;
 mod settle;
 mod take;
 mod trial;
+mod trouble;
 mod wake;
 mod window;
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use postrider_core::source::Definitions;
 use postrider_core::waiting::SettlementPart;
 use postrider_core::{
-    BrokerCapabilities, Cursor, Destination, DestinationId, Error, ErrorKind, Event, Jitter,
-    KeyHash, Lease, PartitionId, Presence, RelayId, Tick,
+    BrokerCapabilities, Cursor, Destination, DestinationId, ErrorKind, Event, Jitter, KeyHash,
+    Lease, PartitionId, Presence, RelayId, Tick,
 };
 
 use crate::command::{Answer, Command, Input, Ticket};
@@ -24,6 +24,7 @@ use crate::late::LateBatch;
 use crate::lease::Tenancy;
 use crate::outlet::Outlet;
 use crate::settings::Settings;
+use crate::trouble::{Troubles, Work};
 
 /// The relay's decisions.
 ///
@@ -85,8 +86,8 @@ pub(crate) struct Owned {
     pub(crate) head: Head,
     /// When scheduled events are looked for next; `None` while they are.
     pub(crate) admit_at: Option<Tick>,
-    /// What the store said last, if it was an error.
-    pub(crate) trouble: Option<Error>,
+    /// What the store refuses.
+    pub(crate) trouble: Troubles,
 }
 
 /// A flow, or the way to it.
@@ -286,19 +287,15 @@ impl Machine {
     }
 
     fn defined(&mut self, result: postrider_core::Result<Definitions>) {
-        match result {
-            Ok(definitions) => {
-                self.stats.trouble = None;
+        match self.stats.trouble.note(Work::Define, None, result) {
+            Some(definitions) => {
                 self.defining = Defining::Known;
                 let rows = definitions.rows.iter().map(|row| row.definition.clone());
                 self.routes = Routes(rows.filter(|row| !row.is_unrouted()).collect());
                 self.definitions = definitions;
                 self.want_destinations();
             }
-            Err(error) => {
-                self.defining = Defining::Wanted(self.now + self.settings.heartbeat);
-                self.stats.trouble = Some(error);
-            }
+            None => self.defining = Defining::Wanted(self.now + self.settings.heartbeat),
         }
     }
 }
@@ -314,7 +311,7 @@ impl Owned {
             takeovers,
             head: Head::Wanted(sent),
             admit_at: Some(sent),
-            trouble: None,
+            trouble: Troubles::default(),
         }
     }
 

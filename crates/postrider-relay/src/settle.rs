@@ -8,6 +8,7 @@ use postrider_core::{ErrorKind, PartitionId, Result, RetryClass};
 
 use crate::command::Command;
 use crate::machine::{Asked, FlowState, Machine, Owned, Settling};
+use crate::trouble::Work;
 
 impl Machine {
     /// Begins a settlement in each partition that has one to write and none under way.
@@ -68,7 +69,7 @@ impl Machine {
         };
         let error = match result {
             Ok(()) => {
-                owned.trouble = None;
+                owned.trouble.clear(Work::Settle, None);
                 for (part, changed) in &settling.parts {
                     if let Some(flow) = owned.flow(&part.destination) {
                         flow.settled(part, changed, now);
@@ -89,7 +90,7 @@ impl Machine {
             // Somebody else owns the partition, or it is not as we remember it: nothing was
             // written. Whoever owns it loads it anew, and so do we if it is still ours.
             self.stats.fenced += 1;
-            self.stats.trouble = Some(error);
+            self.stats.trouble.add(Work::Settle, None, error);
             return self.lose(partition);
         }
         settling.attempts = settling.attempts.saturating_add(1);
@@ -97,7 +98,7 @@ impl Machine {
         let pause = settings.poll_min.saturating_mul(1 << doublings).min(settings.heartbeat);
         settling.retry_at = Some(now + pause);
         owned.settling = Some(settling);
-        owned.trouble = Some(error);
+        owned.trouble.add(Work::Settle, None, error);
     }
 
     /// Whether nothing of a partition is under way and everything is saved.

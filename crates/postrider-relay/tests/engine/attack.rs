@@ -10,7 +10,7 @@ use postrider_core::{
     BrokerCapabilities, Destination, Error, ErrorKind, Fault, Match, NewEvent, OutboxSource,
     Outcome, Payload, RelayId, RetryPolicy, Route, Start, Tick,
 };
-use postrider_relay::{Answer, Command, Input, Machine, Settings, Target};
+use postrider_relay::{Answer, Command, Ending, Input, Machine, Settings, State, Target};
 use postrider_testkit::fault::{BrokerAction, Gate, Operation, SourceAction};
 
 use crate::world::{World, event, everything, id, now};
@@ -225,4 +225,52 @@ fn a_slow_load_holds_nobody_else() {
     gate.open();
     world.run_for(Duration::from_secs(5));
     assert_eq!(world.delivered("slow"), 10);
+}
+
+/// INV-8: a store that can be read but not written to is named all the time, not now and then.
+#[test]
+fn what_the_store_refuses_is_named_until_it_stops() {
+    for operation in [Operation::Settle, Operation::Due] {
+        let mut world = World::simple();
+        world.commit((0..100).map(|key| event(key, 0)).collect());
+        let full = SourceAction::FailBefore(ErrorKind::DiskFull);
+        world.source.script(operation).always(Some(full));
+        world.start(Target::Forever);
+        world.run_for(Duration::from_secs(8));
+        for _ in 0..200 {
+            world.run_for(Duration::from_millis(100));
+            let health = world.healths().remove(0);
+            assert_eq!(health.state, State::Blocked, "{operation:?} {health:?}");
+            assert!(!health.blockers.is_empty(), "{operation:?} {health:?}");
+        }
+        world.source.script(operation).always(None);
+        world.run_for(Duration::from_secs(10));
+        assert_eq!(world.healths().remove(0).state, State::Empty, "{operation:?}");
+    }
+}
+
+/// A one-shot run that may not serve a destination does not say that everything is delivered.
+#[test]
+fn a_one_shot_run_with_an_outdated_definition_is_not_done() {
+    let mut world = World::new(1, vec![everything("all"), everything("other")]);
+    world.commit(vec![event(1, 0)]);
+    put(&world, routed(&["order.changed"]));
+    world.start(Target::Once);
+    world.run_for(Duration::from_secs(70));
+    assert_eq!((world.delivered("all"), world.delivered("other")), (0, 1));
+    assert_eq!(world.ending(0), Some(&Ending::Stalled));
+}
+
+/// A detail that came over the wire can be stored anywhere: no store's text takes a zero byte.
+#[test]
+fn a_fault_with_a_zero_byte_is_kept_without_it() {
+    let mut world = World::simple();
+    let poison = event(1, 0);
+    let fault = Fault::new(ErrorKind::Rejected, "no\0good");
+    world.place("all").broker.answer([poison.event().id], &Outcome::Rejected(fault));
+    world.commit(vec![poison]);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(1));
+    let waiting = world.store.waiting(&id("all"));
+    assert!(waiting[0].detail.contains("good") && !waiting[0].detail.contains('\0'), "{waiting:?}");
 }
