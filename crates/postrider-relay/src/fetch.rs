@@ -218,8 +218,14 @@ impl Machine {
             .collect();
         let Some(owned) = self.owned.get_mut(&partition) else { return };
         for destination in full {
-            if let Some(flow) = owned.flow(&destination) {
-                flow.relieve(settings.pause_min, now);
+            let (Some(flow), Some(outlet)) =
+                (owned.flow(&destination), self.outlets.get(&destination))
+            else {
+                continue;
+            };
+            flow.relieve(settings.pause_min, now);
+            for endpoint in outlet.hiders(&settings) {
+                flow.leave_window(endpoint, outlet.pause_left(endpoint, now), now);
             }
         }
     }

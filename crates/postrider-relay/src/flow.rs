@@ -279,6 +279,18 @@ impl Flow {
         }
     }
 
+    /// Lets the events of the window wait in the store that are to go to an endpoint and are not
+    /// under way.
+    pub(crate) fn leave_window(&mut self, endpoint: u32, delay: Duration, now: Tick) {
+        for key in self.ready_for(endpoint) {
+            let from = self.lanes.get(&key).and_then(Lane::head).map(|head| head.origin);
+            if matches!(from, Some(Origin::Stream(_))) {
+                let attempted = attempted(0, Reason::EndpointDown, "it filled the window");
+                self.spill(key, Some(Placement::Retry { delay, attempted }), now);
+            }
+        }
+    }
+
     /// A question for what is due goes out.
     pub(crate) fn ask(&mut self) {
         /// Later than anything: the answer says when to ask again.

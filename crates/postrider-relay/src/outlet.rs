@@ -241,6 +241,21 @@ impl Outlet {
             && self.endpoints.iter().any(|other| other.failures == 0 && other.last_ack.is_some())
     }
 
+    /// Endpoints that are down while another took what it was given last. Whether the whole
+    /// destination is down nobody knows until the other is given something: what fills a window for
+    /// these must not hide it.
+    pub(crate) fn hiders(&self, settings: &Settings) -> Vec<u32> {
+        let healthy = |other: &Endpoint| other.failures == 0 && other.last_ack.is_some();
+        if self.failing == 0 || !self.endpoints.iter().any(healthy) {
+            return Vec::new();
+        }
+        (0..)
+            .zip(&self.endpoints)
+            .filter(|(index, _)| self.is_down(*index, settings))
+            .map(|(index, _)| index)
+            .collect()
+    }
+
     /// Whether an endpoint counts as down.
     pub(crate) fn is_down(&self, index: u32, settings: &Settings) -> bool {
         self.endpoint(index).failures >= settings.down_after

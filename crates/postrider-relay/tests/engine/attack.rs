@@ -274,3 +274,24 @@ fn a_fault_with_a_zero_byte_is_kept_without_it() {
     let waiting = world.store.waiting(&id("all"));
     assert!(waiting[0].detail.contains("good") && !waiting[0].detail.contains('\0'), "{waiting:?}");
 }
+
+/// INV-5: an endpoint that dies after everybody else fell silent, with a window of its own events,
+/// does not keep the others from being read.
+#[test]
+fn a_dead_endpoint_that_fills_the_window_does_not_hide_the_others() {
+    let mut world = World::simple();
+    world.settings.window.rows_max = 100;
+    world.settings.window.page_rows_max = 50;
+    world.start(Target::Forever);
+    world.commit(vec![of("live", 1, 0)]);
+    world.run_for(Duration::from_secs(1));
+    world.commit(vec![of("dead", 2, 0)]);
+    world.run_for(Duration::from_secs(1));
+    world.place("all").broker.set_down("dead", true);
+    world.commit((0..300).map(|key| of("dead", 10 + key, 0)).collect());
+    world.commit((0..20).map(|key| of("live", 1_000 + key, 0)).collect());
+    world.run_until(Duration::from_secs(300), |world| world.delivered("all") == 22);
+    world.place("all").broker.set_down("dead", false);
+    world.run_until(Duration::from_secs(600), |world| world.delivered("all") == 322);
+    world.check("all");
+}
