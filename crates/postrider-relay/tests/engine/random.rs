@@ -37,100 +37,126 @@ fn source_fault(dice: &mut Dice) -> SourceAction {
     }
 }
 
+const OPERATIONS: [Operation; 4] =
+    [Operation::Settle, Operation::Fetch, Operation::Renew, Operation::Load];
+
 /// One run: producers with overlapping transactions, relays that die and are paused, brokers and a
 /// store that fail, poison; then peace, and everything must be delivered or visibly dead.
 fn run(seed: u64) {
-    let mut dice = Dice(Jitter::seeded(seed));
-    let mut world = World::new(1 + (dice.below(3) as u16), vec![everything("a")]);
-    let mut capabilities = BrokerCapabilities::least();
-    capabilities.durable = true;
-    capabilities.prefix_order = dice.below(2) == 0;
-    capabilities.batch_rows_max = 1 + dice.below(20) as u32;
-    world.places.clear();
-    world.add_place_with(everything("a"), capabilities);
-    world.settings.window.rows_max = 16 + dice.below(64) as u32;
-    world.settings.window.page_rows_max = 8;
-    world.settings.seed = seed;
-    world.start(Target::Forever);
-    let mut committed = 0u64;
-    let mut poison = 0;
+    let mut play = Play::new(seed);
     for _ in 0..60 {
-        match dice.below(12) {
-            0 if world.relays.len() < 3 => _ = world.start(Target::Forever),
-            1 if world.relays.len() > 1 => {
-                world.kill(dice.below(world.relays.len() as u64) as usize)
-            }
-            2 => {
-                let index = dice.below(world.relays.len() as u64) as usize;
-                world.relays[index].paused = !world.relays[index].paused;
-            }
-            3 => world.place("a").broker.script.then([broker_fault(&mut dice)]),
-            4 => {
-                let operation =
-                    [Operation::Settle, Operation::Fetch, Operation::Renew, Operation::Load]
-                        [dice.below(4) as usize];
-                world.source.script(operation).then([source_fault(&mut dice)]);
-            }
-            5 => {
-                let event = event(dice.below(6), committed);
-                committed += 1;
-                if dice.below(2) == 0 {
-                    world.place("a").broker.refuse([event.event().id]);
-                } else {
-                    let fault = Fault::new(ErrorKind::Unavailable, "503");
-                    let outcome = Outcome::Retry { fault, after: None };
-                    world.place("a").broker.answer([event.event().id], &outcome);
-                }
-                poison += 1;
-                world.commit(vec![event]);
-            }
-            _ => {
-                // Two transactions that overlap: numbers drawn in one order, committed in the other.
-                let mut first = world.store.begin();
-                let mut second = world.store.begin();
-                for _ in 0..dice.below(12) {
-                    first.enqueue(event(dice.below(3), committed)).unwrap();
-                    second.enqueue(event(3 + dice.below(3), committed + 1)).unwrap();
-                    committed += 2;
-                }
-                second.commit().unwrap();
-                if dice.below(5) == 0 { first.roll_back() } else { _ = first.commit().unwrap() }
-            }
-        }
-        world.run_for(Duration::from_millis(dice.below(3_000)));
-        for health in world.healths() {
-            assert!(health.window_rows <= u64::from(world.settings.window.rows_max) * 6, "INV-6");
+        play.act();
+        let span = play.dice.below(3_000);
+        play.world.run_for(Duration::from_millis(span));
+        for health in play.world.healths() {
+            let most = u64::from(play.world.settings.window.rows_max) * 6;
+            assert!(health.window_rows <= most, "INV-6");
         }
     }
-    // Peace.
-    for operation in [Operation::Settle, Operation::Fetch, Operation::Renew, Operation::Load] {
-        world.source.script(operation).always(None);
-    }
-    world.relays.iter_mut().for_each(|relay| relay.paused = false);
-    if world.relays.is_empty() {
+    play.make_peace();
+    play.judge();
+}
+
+struct Play {
+    dice: Dice,
+    world: World,
+    committed: u64,
+    poison: u64,
+}
+
+impl Play {
+    fn new(seed: u64) -> Play {
+        let mut dice = Dice(Jitter::seeded(seed));
+        let mut world = World::new(1 + (dice.below(3) as u16), vec![everything("a")]);
+        let mut capabilities = BrokerCapabilities::least();
+        capabilities.durable = true;
+        capabilities.prefix_order = dice.below(2) == 0;
+        capabilities.batch_rows_max = 1 + dice.below(20) as u32;
+        world.places.clear();
+        world.add_place_with(everything("a"), capabilities);
+        world.settings.window.rows_max = 16 + dice.below(64) as u32;
+        world.settings.window.page_rows_max = 8;
+        world.settings.seed = seed;
         world.start(Target::Forever);
+        Play { dice, world, committed: 0, poison: 0 }
     }
-    let total = world.store.committed().len();
-    for n in 0..60 {
-        // A trickle of another key, so that the poison's failures can be told from an outage.
-        // Of many keys, so that every relay has some of it.
-        world.commit((0..12).map(|key| event(100 + key, 1_000_000 + n)).collect());
-        world.run_for(Duration::from_secs(20));
+
+    /// One thing happens.
+    fn act(&mut self) {
+        let relays = self.world.relays.len() as u64;
+        match self.dice.below(12) {
+            0 if relays < 3 => _ = self.world.start(Target::Forever),
+            1 if relays > 1 => self.world.kill(self.dice.below(relays) as usize),
+            2 => {
+                let relay = &mut self.world.relays[self.dice.below(relays) as usize];
+                relay.paused = !relay.paused;
+            }
+            3 => {
+                let fault = broker_fault(&mut self.dice);
+                self.world.place("a").broker.script.then([fault]);
+            }
+            4 => {
+                let operation = OPERATIONS[self.dice.below(4) as usize];
+                self.world.source.script(operation).then([source_fault(&mut self.dice)]);
+            }
+            5 => self.commit_poison(),
+            _ => self.commit_overlapping(),
+        }
     }
-    let total = total + 60 * 12;
-    let counts = now(world.store.counts(&id("a"))).unwrap();
-    let retrying: Vec<_> = world
-        .store
-        .waiting(&id("a"))
-        .into_iter()
-        .filter(|w| w.state.as_str() == "retrying")
-        .collect();
-    assert!(retrying.is_empty(), "{retrying:#?} at {:?}", world.clock.elapsed());
-    let visible = world.delivered("a") as u64 + counts.dead + counts.parked;
-    assert_eq!(visible, total as u64, "INV-1, INV-8: {counts:?} {:#?}", world.healths());
-    assert_eq!(counts.retrying, 0, "{counts:?}");
-    assert!(counts.dead <= poison, "INV-5: {counts:?} of {poison}");
-    world.check("a");
+
+    /// An event that is refused for good, or fails by name each time.
+    fn commit_poison(&mut self) {
+        let event = event(self.dice.below(6), self.committed);
+        let broker = &self.world.place("a").broker;
+        if self.dice.below(2) == 0 {
+            broker.refuse([event.event().id]);
+        } else {
+            let fault = Fault::new(ErrorKind::Unavailable, "503");
+            broker.answer([event.event().id], &Outcome::Retry { fault, after: None });
+        }
+        self.committed += 1;
+        self.poison += 1;
+        self.world.commit(vec![event]);
+    }
+
+    /// Two transactions that overlap: numbers drawn in one order, committed in the other.
+    fn commit_overlapping(&mut self) {
+        let mut first = self.world.store.begin();
+        let mut second = self.world.store.begin();
+        for _ in 0..self.dice.below(12) {
+            first.enqueue(event(self.dice.below(3), self.committed)).unwrap();
+            second.enqueue(event(3 + self.dice.below(3), self.committed + 1)).unwrap();
+            self.committed += 2;
+        }
+        second.commit().unwrap();
+        if self.dice.below(5) == 0 { first.roll_back() } else { _ = first.commit().unwrap() }
+    }
+
+    /// The faults end. A trickle of many keys goes on, so that every relay has some of it, and the
+    /// poison's failures can be told from an outage.
+    fn make_peace(&mut self) {
+        for operation in OPERATIONS {
+            self.world.source.script(operation).always(None);
+        }
+        self.world.relays.iter_mut().for_each(|relay| relay.paused = false);
+        for n in 0..60 {
+            self.world.commit((0..12).map(|key| event(100 + key, 1_000_000 + n)).collect());
+            self.world.run_for(Duration::from_secs(20));
+        }
+    }
+
+    fn judge(&self) {
+        let world = &self.world;
+        let counts = now(world.store.counts(&id("a"))).unwrap();
+        let mut waiting = world.store.waiting(&id("a"));
+        waiting.retain(|row| row.state.as_str() == "retrying");
+        assert!(waiting.is_empty(), "INV-8: {waiting:#?} at {:?}", world.clock.elapsed());
+        let visible = world.delivered("a") as u64 + counts.dead + counts.parked;
+        let total = world.store.committed().len() as u64;
+        assert_eq!(visible, total, "INV-1, INV-8: {counts:?} {:#?}", world.healths());
+        assert!(counts.dead <= self.poison, "INV-5: {counts:?} of {}", self.poison);
+        world.check("a");
+    }
 }
 
 #[test]
