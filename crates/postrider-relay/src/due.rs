@@ -30,7 +30,8 @@ impl Machine {
         };
         for destination in wanted {
             let rows_max = self.settings.due_rows_max;
-            let bytes_max = self.settings.window.page_bytes_max;
+            let page = self.settings.window.page_bytes_max;
+            let bytes_max = self.budget().share.clamp((page / 8).max(1), page);
             let Some(owned) = self.owned.get_mut(&partition) else {
                 return;
             };
@@ -52,7 +53,8 @@ impl Machine {
     pub(crate) fn may_ask(&self, destination: &DestinationId, flow: &Flow) -> bool {
         let probes = self.outlets.get(destination).map_or(0, Outlet::failing);
         let most = u64::from(self.settings.due_rows_max) + u64::from(probes);
-        !flow.asking && (flow.engaged.len() as u64) < most
+        let heavy = flow.taken_bytes >= self.settings.window.page_bytes_max / 8;
+        !flow.asking && !heavy && (flow.engaged.len() as u64) < most
     }
 
     pub(crate) fn due_answered(

@@ -41,6 +41,15 @@ impl Pace {
     }
 }
 
+/// Bytes that may still be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// By all flows together.
+    pub(crate) left: u64,
+    /// By each, if all of them read at once.
+    pub(crate) share: u64,
+}
+
 impl Machine {
     /// The store says that something may have been committed: look at once.
     pub(crate) fn wake(&mut self) {
@@ -230,15 +239,23 @@ impl Machine {
         }
     }
 
-    /// Bytes that the relay may still read, over all windows.
-    pub(crate) fn budget(&self) -> u64 {
-        let held: u64 =
-            self.owned.values().flat_map(Owned::ready).map(|(_, flow)| flow.window.bytes()).sum();
-        self.settings.window.total_bytes_max.saturating_sub(held)
+    /// Bytes that the relay may still read, over all windows and all that came out of `waiting`.
+    pub(crate) fn budget(&self) -> Budget {
+        let (mut held, mut flows) = (0, 0);
+        for (_, flow) in self.owned.values().flat_map(Owned::ready) {
+            held += flow.window.bytes() + flow.taken_bytes;
+            flows += 1;
+        }
+        let left = self.settings.window.total_bytes_max.saturating_sub(held);
+        Budget { left, share: left / flows.max(1) }
     }
 
     /// The next group of flows that want to read, with the room that all of them have.
-    fn group(&self, owned: &Owned, budget: u64) -> Option<(Cursor, Vec<DestinationId>, u32, u64)> {
+    fn group(
+        &self,
+        owned: &Owned,
+        budget: Budget,
+    ) -> Option<(Cursor, Vec<DestinationId>, u32, u64)> {
         let mut group: Option<(Cursor, Vec<DestinationId>, u32, u64)> = None;
         for (destination, flow) in owned.ready() {
             let wants = !flow.fetching && !flow.reached && flow.poll_at <= self.now;
@@ -270,7 +287,7 @@ impl Machine {
     /// Whether another flow stands at the same cursor and gets room as soon as a settlement is
     /// answered. Waiting so long keeps both together: apart, each page is read for each of them. What
     /// a broker holds up is not waited for.
-    pub(crate) fn has_slower_companion(&self, owned: &Owned, flow: &Flow, budget: u64) -> bool {
+    pub(crate) fn has_slower_companion(&self, owned: &Owned, flow: &Flow, budget: Budget) -> bool {
         owned.ready().any(|(destination, other)| {
             !other.fetching
                 && other.window.read() == flow.window.read()
@@ -281,20 +298,21 @@ impl Machine {
     }
 
     /// Room of a flow for a page, in rows and bytes; none if it is too little to be worth a query.
-    pub(crate) fn room(&self, flow: &Flow, budget: u64) -> Option<(u32, u64)> {
+    pub(crate) fn room(&self, flow: &Flow, budget: Budget) -> Option<(u32, u64)> {
         let limits = &self.settings.window;
         let used = u32::try_from(flow.window.len()).unwrap_or(u32::MAX);
         let rows = limits.rows_max.saturating_sub(used).min(limits.page_rows_max);
         if used > 0 && rows < limits.page_rows_max.min(limits.rows_max / 8).max(1) {
             return None;
         }
-        let bytes = limits.bytes_max.saturating_sub(flow.window.bytes()).min(budget);
-        let bytes = bytes.min(limits.page_bytes_max);
-        if used == 0 {
-            // Every flow is sure of one page, whatever the others hold.
-            return Some((rows, bytes.max(limits.page_bytes_max / 8).max(1)));
+        let least = limits.page_bytes_max / 8;
+        let bytes = limits.bytes_max.saturating_sub(flow.window.bytes()).min(budget.left);
+        if used > 0 && bytes < least {
+            return None;
         }
-        (bytes >= limits.page_bytes_max / 8).then_some((rows, bytes.max(1)))
+        // Every flow is sure of one page, whatever the others hold. All may read at once.
+        let bytes = bytes.min(limits.page_bytes_max).min(budget.share).max(least).max(1);
+        Some((rows, bytes))
     }
 
     pub(crate) fn fetched(

@@ -15,7 +15,7 @@ use postrider_core::waiting::{
 };
 use postrider_core::{DeadKeyPolicy, DestinationId, Event, KeyHash, PartitionId, Tick};
 
-use crate::lane::{KeyMap, Lane, Origin};
+use crate::lane::{Entry, KeyMap, Lane, Origin};
 use crate::trial::Trial;
 use crate::window::{Ordinal, Window};
 
@@ -31,6 +31,8 @@ pub(crate) struct Flow {
     pub(crate) ahead: BTreeSet<u64>,
     /// Keys with events taken out of `waiting` whose outcome is not saved yet, with how many.
     pub(crate) engaged: BTreeMap<KeyHash, u32>,
+    /// Bytes of the events that came out of `waiting` and stand in lanes.
+    pub(crate) taken_bytes: u64,
     /// Keys with events on their way into `waiting`, not saved yet, with how many.
     entering: KeyMap<u32>,
     /// Keys for which an answer to the question under way could be too old: something of them was
@@ -85,6 +87,7 @@ impl Flow {
             waiting: loaded.waiting_keys.into_iter().collect(),
             ahead: loaded.waiting_ahead.into_iter().collect(),
             engaged: BTreeMap::new(),
+            taken_bytes: 0,
             entering: KeyMap::default(),
             stale: BTreeSet::new(),
             careful: 0,
@@ -137,6 +140,7 @@ impl Flow {
         };
         let mut placement = head;
         for (index, entry) in lane.drain().enumerate() {
+            self.let_go(&entry);
             match entry.origin {
                 Origin::Stream(ordinal) => {
                     let placement = placement.take().unwrap_or(Placement::Behind(Reason::Behind));
@@ -146,6 +150,13 @@ impl Flow {
                 Origin::Waiting { .. } if index > 0 => self.disengage(key),
                 Origin::Waiting { .. } => {}
             }
+        }
+    }
+
+    /// An entry leaves its lane for good.
+    pub(crate) fn let_go(&mut self, entry: &Entry) {
+        if matches!(entry.origin, Origin::Waiting { .. }) {
+            self.taken_bytes = self.taken_bytes.saturating_sub(entry.bytes);
         }
     }
 
@@ -228,6 +239,7 @@ impl Flow {
         if let Some((_, to)) = &written.cursor {
             self.window.saved(to.clone(), written.passed.len());
         }
+        debug_assert!(self.taken_bytes == 0 || !self.lanes.is_empty(), "all that was taken left");
         let mut promotes = false;
         for (change, (key, held)) in written.changes.iter().zip(changed) {
             let leaves = matches!(

@@ -17,7 +17,7 @@ const LATE_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct LateBatch {
     pub(crate) destination: DestinationId,
-    endpoint: u32,
+    pub(crate) endpoint: u32,
     items: Vec<(BatchItem, Vec<RowRef>)>,
     until: Tick,
 }

@@ -29,6 +29,7 @@ mod retake;
 mod run;
 mod settings;
 mod settle;
+mod sweep;
 mod take;
 mod trial;
 mod trouble;

@@ -204,6 +204,7 @@ impl Machine {
         self.define();
         self.keep_leases();
         self.open_outlets();
+        self.sweep_endpoints();
         self.tend_flows();
         self.publish();
         self.take_back_trials();

@@ -329,6 +329,7 @@ impl Machine {
 
 /// Records an acknowledged event where it came from.
 pub(crate) fn deliver(flow: &mut Flow, key: KeyHash, entry: &Entry, now: Tick) {
+    flow.let_go(entry);
     match entry.origin {
         Origin::Stream(ordinal) => flow.window.settle(ordinal, Passed::Acked),
         Origin::Waiting { late, .. } => {

@@ -3,7 +3,7 @@
 //! Keeps INV-5: each endpoint has its own breaker and its own queue, so a dead one costs one probe
 //! of one event at a time, and the others keep their pace.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,10 @@ use crate::settings::Settings;
 /// The longest pause a server may ask for: ten minutes, as a route's longest delay is by default.
 const WISH_MAX: Duration = Duration::from_secs(600);
 
+/// Endpoints that are remembered though nothing is to go to them: enough for every topic a person
+/// would name; those named by keys are soon found again.
+const ENDPOINTS_KEPT: usize = 1_024;
+
 /// A lane, by its name.
 pub(crate) type LaneRef = (PartitionId, KeyHash);
 
@@ -26,6 +30,10 @@ pub(crate) struct Outlet {
     pub(crate) capabilities: BrokerCapabilities,
     endpoints: Vec<Endpoint>,
     by_topic: HashMap<Arc<str>, u32>,
+    /// Places of endpoints that were forgotten.
+    free: Vec<u32>,
+    /// How many endpoints there may be before unused ones are looked for.
+    sweep_at: usize,
     /// Endpoints with ready lanes, each once, in turn.
     turn: VecDeque<u32>,
     /// Lanes that are ready at a time.
@@ -66,6 +74,8 @@ impl Outlet {
             capabilities,
             endpoints: Vec::new(),
             by_topic: HashMap::new(),
+            free: Vec::new(),
+            sweep_at: ENDPOINTS_KEPT,
             turn: VecDeque::new(),
             timers: BTreeMap::new(),
             timer_next: 0,
@@ -84,20 +94,51 @@ impl Outlet {
             return *index;
         }
         let topic: Arc<str> = Arc::from(self.topic.as_str());
-        let index = u32::try_from(self.endpoints.len()).unwrap_or(u32::MAX);
-        self.by_topic.insert(Arc::clone(&topic), index);
-        self.endpoints.push(Endpoint {
-            topic,
-            ready: VecDeque::new(),
-            in_turn: false,
-            in_flight: 0,
-            failures: 0,
-            failing_since: Tick::default(),
-            paused_until: Tick::default(),
-            batch_rows: self.capabilities.batch_rows_max.max(1),
-            last_ack: None,
-        });
+        let endpoint = Endpoint::new(Arc::clone(&topic), self.capabilities.batch_rows_max);
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.endpoints[index as usize] = endpoint;
+                index
+            }
+            None => {
+                self.endpoints.push(endpoint);
+                u32::try_from(self.endpoints.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        self.by_topic.insert(topic, index);
         index
+    }
+
+    /// Whether there are many endpoints, and more than at the last sweep.
+    pub(crate) fn wants_sweep(&self) -> bool {
+        self.by_topic.len() >= self.sweep_at
+    }
+
+    /// Forgets endpoints that nothing refers to. Those that fail are kept for their pause, as far as
+    /// there is room; one that acknowledged something last is kept as the witness that not all are
+    /// down.
+    pub(crate) fn sweep(&mut self, used: &BTreeSet<u32>) {
+        let timed: BTreeSet<u32> = self.timers.values().map(|(index, _)| *index).collect();
+        let mut room = ENDPOINTS_KEPT;
+        // By their places, so that the order of a map never shows.
+        let mut all: Vec<_> = std::mem::take(&mut self.by_topic).into_iter().collect();
+        all.sort_unstable_by_key(|(_, index)| *index);
+        for (topic, index) in all {
+            let endpoint = &self.endpoints[index as usize];
+            let busy = endpoint.in_flight > 0 || endpoint.in_turn || !endpoint.ready.is_empty();
+            let witness = endpoint.last_ack.is_some() && endpoint.last_ack == self.last_ack;
+            let failing = endpoint.failures > 0 && room > 0;
+            if busy || witness || failing || used.contains(&index) || timed.contains(&index) {
+                room -= usize::from(failing);
+                self.by_topic.insert(topic, index);
+                continue;
+            }
+            self.failing -= u32::from(endpoint.failures > 0);
+            self.endpoints[index as usize] = Endpoint::new(Arc::from(""), 1);
+            self.free.push(index);
+        }
+        self.free.sort_unstable_by(|a, b| b.cmp(a));
+        self.sweep_at = (self.by_topic.len() * 2).max(ENDPOINTS_KEPT);
     }
 
     /// The index of the first route that matches.
@@ -312,6 +353,20 @@ impl Outlet {
 }
 
 impl Endpoint {
+    fn new(topic: Arc<str>, batch_rows_max: u32) -> Endpoint {
+        Endpoint {
+            topic,
+            ready: VecDeque::new(),
+            in_turn: false,
+            in_flight: 0,
+            failures: 0,
+            failing_since: Tick::default(),
+            paused_until: Tick::default(),
+            batch_rows: batch_rows_max.max(1),
+            last_ack: None,
+        }
+    }
+
     fn may_send(&self, now: Tick, batches_max: u32) -> bool {
         let batches = if self.failures > 0 { 1 } else { batches_max.max(1) };
         now >= self.paused_until && self.in_flight < batches

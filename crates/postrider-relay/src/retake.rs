@@ -94,6 +94,7 @@ impl Flow {
             tried,
         };
         *self.engaged.entry(key).or_default() += 1;
+        self.taken_bytes += entry.bytes;
         let lane = self.lanes.entry(key).or_default();
         lane.push(entry);
         if !lane.queued && lane.in_flight == 0 {

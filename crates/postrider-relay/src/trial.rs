@@ -50,6 +50,11 @@ impl Trial {
 }
 
 impl Flow {
+    /// Where the suspect goes whose attempt is being saved.
+    pub(crate) fn trial_endpoint(&self) -> Option<u32> {
+        Some(self.trial.as_ref()?.entry.as_ref()?.endpoint)
+    }
+
     /// How a row enters `waiting` while the flow is careful.
     pub(crate) fn suspicion(&mut self) -> Option<Placement> {
         self.careful = self.careful.checked_sub(1)?;
@@ -132,6 +137,7 @@ impl Machine {
             let Some(trial) = flow.trial.as_mut().filter(|trial| trial.is_saved) else { continue };
             let Some(entry) = trial.entry.take() else { continue };
             let (key, endpoint) = (entry.event.key_hash(), entry.endpoint);
+            flow.taken_bytes += entry.bytes;
             let lane = flow.lanes.entry(key).or_default();
             lane.push(entry);
             lane.queued = true;

@@ -5,6 +5,7 @@
 
 use postrider_core::{DestinationId, Tick};
 
+use crate::fetch::Budget;
 use crate::flow::Flow;
 use crate::machine::{Defining, FlowState, Head, Machine, Owned};
 
@@ -28,7 +29,7 @@ impl Machine {
     }
 
     /// When a partition wants to be looked at again.
-    fn owned_wake_at(&self, owned: &Owned, budget: u64) -> Option<Tick> {
+    fn owned_wake_at(&self, owned: &Owned, budget: Budget) -> Option<Tick> {
         let retry = owned.settling.as_ref().and_then(|settling| settling.retry_at);
         if self.mode.is_draining() || owned.leaving {
             // Nothing new is begun; what is settled is saved at once.
@@ -51,7 +52,7 @@ impl Machine {
         destination: &DestinationId,
         flow: &Flow,
         owned: &Owned,
-        budget: u64,
+        budget: Budget,
     ) -> Option<Tick> {
         let open = self.is_open(destination);
         let knows_target = !self.mode.has_target() || matches!(owned.head, Head::Known(_));
