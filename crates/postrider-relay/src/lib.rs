@@ -2,7 +2,7 @@
 //!
 //! The decisions are a pure state machine, [`Machine`]: what happened goes in with the time, commands
 //! come out. The shell around it, [`Relay`], performs the commands with a store and brokers, and
-//! can run inside any process: [`Relay::start`], then [`RelayHandle::drain`] or
+//! can run inside any process: [`RelayBuilder::start`], then [`RelayHandle::drain`] or
 //! [`RelayHandle::abort`].
 //!
 //! The main loop is [`Machine::step`]; a module per verb holds its part.
