@@ -301,11 +301,12 @@ impl Machine {
         };
         let pause = outlet.failed(endpoint, now, after, &settings, &mut self.jitter);
         self.stats.endpoint_failures += 1;
+        let probed_for = outlet.probed_for(endpoint, pause, now);
         for item in tried {
             let owned =
                 self.owned.get_mut(&item.partition).filter(|owned| owned.lease.token == item.token);
             if let Some(flow) = owned.and_then(|owned| owned.flow(destination)) {
-                flow.postpone(item.key, pause + pause / 8, now);
+                flow.postpone(item.key, probed_for, now);
             }
         }
         let (down, alone) =

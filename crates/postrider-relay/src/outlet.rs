@@ -60,6 +60,8 @@ pub(crate) struct Endpoint {
     failures: u32,
     /// Since when it fails.
     failing_since: Tick,
+    /// Something was put back untried since the last probe.
+    crowded: bool,
     /// Nothing is sent before.
     paused_until: Tick,
     /// Events of the next batch at most: halved when a batch fails without naming an event.
@@ -318,9 +320,23 @@ impl Outlet {
         self.failing
     }
 
-    /// How long a waiting event that is no probe stays in the store while its endpoint is down: a
-    /// quarter of the time that it has been, so that a long outage costs the store little.
-    pub(crate) fn away_for(&self, index: u32, now: Tick) -> Duration {
+    /// How long a waiting event stays in the store that is put back untried because its endpoint is
+    /// down: a quarter of the time that it has been, so that a long outage costs the store little.
+    pub(crate) fn put_back_for(&mut self, index: u32, now: Tick) -> Duration {
+        self.endpoints[index as usize].crowded = true;
+        self.away_for(index, now)
+    }
+
+    /// How long a probe that failed stays in the store: a little longer than the pause; and if
+    /// others were put back for its sake, no less than they, so that they come before it. Else a few
+    /// poison events would be all the probes, and a living endpoint would count as down for ever.
+    pub(crate) fn probed_for(&mut self, index: u32, pause: Duration, now: Tick) -> Duration {
+        let crowded = std::mem::take(&mut self.endpoints[index as usize].crowded);
+        let others = if crowded { self.away_for(index, now) } else { Duration::ZERO };
+        others.max(pause) + pause / 8
+    }
+
+    fn away_for(&self, index: u32, now: Tick) -> Duration {
         /// What comes back late at most after an outage. Five minutes.
         const AWAY_MAX: Duration = Duration::from_secs(300);
         let outage = now.since(self.endpoint(index).failing_since);
@@ -361,6 +377,7 @@ impl Endpoint {
             in_flight: 0,
             failures: 0,
             failing_since: Tick::default(),
+            crowded: false,
             paused_until: Tick::default(),
             batch_rows: batch_rows_max.max(1),
             last_ack: None,

@@ -74,7 +74,7 @@ impl Flow {
             // One probe is enough. In a lane it would keep its place from those that can be sent.
             return match follows {
                 true => Retaken::Left,
-                false => self.put_back(&row, outlet.away_for(endpoint, now), now),
+                false => self.put_back(&row, outlet.put_back_for(endpoint, now), now),
             };
         }
         if row.suspect {

@@ -295,3 +295,33 @@ fn a_dead_endpoint_that_fills_the_window_does_not_hide_the_others() {
     world.run_until(Duration::from_secs(600), |world| world.delivered("all") == 322);
     world.check("all");
 }
+
+/// INV-5: poison among what waits for an endpoint that was down is not its only probe: the endpoint
+/// is found to live, the others are delivered, and the poison is given up.
+#[test]
+fn poison_is_not_the_only_probe_of_an_endpoint() {
+    let mut world = World::simple();
+    let mut events: Vec<_> = (0..20).map(|key| of("dead", key, 0)).collect();
+    let poison: Vec<_> = (100..103).map(|key| of("dead", key, 0)).collect();
+    let ids: Vec<_> = poison.iter().map(|event| event.event().id).collect();
+    world.place("all").broker.answer(ids, &unavailable());
+    world.place("all").broker.set_down("dead", true);
+    world.start(Target::Forever);
+    events.splice(0..0, poison);
+    world.commit(events);
+    let mut n = 0;
+    let mut trickle = |world: &mut World, seconds: u64| {
+        for _ in 0..seconds / 10 {
+            n += 1;
+            world.commit(vec![of("live", 9_000, n)]);
+            world.run_for(Duration::from_secs(10));
+        }
+        n as usize
+    };
+    trickle(&mut world, 3_600);
+    world.place("all").broker.set_down("dead", false);
+    let live = trickle(&mut world, 900);
+    assert_eq!(world.delivered("all"), live + 20, "{:#?}", world.healths());
+    assert_eq!(now(world.store.counts(&id("all"))).unwrap().total(), 3);
+    world.check("all");
+}

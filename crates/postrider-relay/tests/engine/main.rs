@@ -9,4 +9,5 @@ mod isolation;
 mod ownership;
 mod random;
 mod shell;
+mod wild;
 mod world;
