@@ -34,7 +34,9 @@ fn settle_part(
     part: &SettlementPart,
     now: i64,
 ) -> Result<()> {
-    let stored = position(connection, lease, part)?;
+    let Some(stored) = position(connection, lease, part)? else {
+        return Ok(());
+    };
     let place = waiting::Place { destination: &part.destination, partition: lease.partition, now };
     waiting::enter(connection, place, &part.waiting)?;
     waiting::change(connection, place, &part.changes)?;
@@ -44,20 +46,17 @@ fn settle_part(
     }
 }
 
-/// Where the destination stands. One that was removed meanwhile takes nothing.
-fn position(connection: &Connection, lease: &Lease, part: &SettlementPart) -> Result<u64> {
+/// Where the destination stands. One that was removed meanwhile stands nowhere and takes nothing; to
+/// refuse the others of the partition for it would have them deliver again what is settled.
+fn position(connection: &Connection, lease: &Lease, part: &SettlementPart) -> Result<Option<u64>> {
     connection
         .prepare_cached(sql::SETTLE_POSITION)
         .and_then(|mut statement| {
             let row = params![part.destination.as_str(), lease.partition.0];
             statement.query_row(row, |row| row.get(0)).optional()
         })
-        .during("settle")?
-        .map(unsigned)
-        .ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, "settle")
-                .message("the destination is not in the store any more; nothing was written")
-        })
+        .map(|position| position.map(unsigned))
+        .during("settle")
 }
 
 fn advance(

@@ -196,7 +196,8 @@ async fn a_lease_is_taken_when_the_database_says_so() {
     assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
 }
 
-/// A settlement for a destination that was removed writes nothing anywhere.
+/// INV-5: what is settled for a destination that was removed meanwhile is left out, and what is settled
+/// for the others is written.
 #[tokio::test]
 async fn a_removed_destination_takes_nothing() {
     let fresh = Fresh::new();
@@ -204,9 +205,17 @@ async fn a_removed_destination_takes_nothing() {
     fresh.commit(&[event(1)]);
     let rows = fetch(&store, &lease, 0).await.rows;
     let mut settlement = pass(&lease, 0, &rows, Passed::Acked);
-    settlement.parts.push(SettlementPart::new(id("gone")));
-    let refused = store.settle(&settlement).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::NotFound, "{refused}");
+    let mut gone = SettlementPart { destination: id("gone"), ..settlement.parts[0].clone() };
+    gone.waiting = vec![NewWaiting {
+        row: rows[0].row,
+        key_hash: rows[0].key_hash,
+        event: None,
+        placement: Placement::Behind(Reason::Behind),
+    }];
+    settlement.parts.insert(0, gone);
+    store.settle(&settlement).await.unwrap();
     let loaded = store.load(&lease, &id("a")).await.unwrap();
-    assert_eq!(loaded.cursor, Cursor::number(0));
+    assert_eq!(loaded.cursor, Cursor::number(rows[0].row.seq));
+    assert_eq!(store.load(&lease, &id("gone")).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(store.counts(&id("gone")).await.unwrap().total(), 0);
 }
