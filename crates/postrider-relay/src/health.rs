@@ -205,7 +205,7 @@ impl Machine {
             code: error.operator_code(),
         });
         let endpoints = self.outlets.iter().flat_map(|(destination, outlet)| {
-            outlet.down(&self.settings).map(|endpoint| Blocker::Endpoint {
+            outlet.down(&self.settings, self.now).map(|endpoint| Blocker::Endpoint {
                 destination: destination.clone(),
                 topic: endpoint.topic.to_string(),
                 failures: endpoint.failures(),

@@ -348,10 +348,13 @@ impl Outlet {
         self.endpoint(index).paused_until.since(now)
     }
 
-    /// Endpoints that count as down.
-    pub(crate) fn down(&self, settings: &Settings) -> impl Iterator<Item = &Endpoint> {
-        let down_after = settings.down_after;
-        self.endpoints.iter().filter(move |endpoint| endpoint.failures >= down_after)
+    /// Endpoints that count as down, or pause for long because they asked for it.
+    pub(crate) fn down(&self, settings: &Settings, now: Tick) -> impl Iterator<Item = &Endpoint> {
+        let (down_after, long) = (settings.down_after, now + settings.pause_min * 8);
+        self.endpoints.iter().filter(move |endpoint| {
+            endpoint.failures >= down_after
+                || (endpoint.failures > 0 && endpoint.paused_until > long)
+        })
     }
 
     /// When the outlet wants to be looked at again, if nothing else happens.

@@ -141,6 +141,15 @@ impl Settings {
         if self.due_rows_max == 0 {
             return refuse("due_rows_max is at least one".to_owned());
         }
+        if self.due_every < self.poll_min {
+            return refuse(format!(
+                "due_every {:?} must be at least poll_min {:?}",
+                self.due_every, self.poll_min
+            ));
+        }
+        if self.heartbeat.is_zero() || self.publish_deadline.is_zero() {
+            return refuse("heartbeat and publish_deadline must be above zero".to_owned());
+        }
         Ok(())
     }
 }

@@ -325,3 +325,31 @@ fn poison_is_not_the_only_probe_of_an_endpoint() {
     assert_eq!(now(world.store.counts(&id("all"))).unwrap().total(), 3);
     world.check("all");
 }
+
+/// INV-8: an endpoint that asked for a long pause is named from its first failure on.
+#[test]
+fn an_endpoint_that_asked_for_a_pause_is_named() {
+    let mut world = World::simple();
+    let after = Some(Duration::from_secs(300));
+    world.place("all").broker.script.then([BrokerAction::RetryNamed { after }]);
+    world.commit(vec![event(1, 0)]);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(60));
+    let health = world.healths().remove(0);
+    assert_eq!(health.state, State::Blocked);
+    assert!(health.blockers.iter().any(|b| b.to_string().contains("order.changed")), "{health:?}");
+    world.run_until(Duration::from_secs(300), |world| world.delivered("all") == 1);
+}
+
+/// Times that would make the relay spin, or panic where it clamps one by the other, are refused.
+#[test]
+fn settings_that_would_spin_are_refused() {
+    let zero = Duration::ZERO;
+    for wrong in [
+        Settings { due_every: Duration::from_millis(1), ..Settings::default() },
+        Settings { heartbeat: zero, ..Settings::default() },
+        Settings { publish_deadline: zero, ..Settings::default() },
+    ] {
+        assert!(wrong.check().is_err(), "{wrong:?}");
+    }
+}
