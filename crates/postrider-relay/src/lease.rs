@@ -179,10 +179,14 @@ impl Machine {
             .map(|owned| owned.lease)
             .collect();
         if !released.is_empty() {
-            // Another relay gets the first chance.
-            self.tenancy.acquire_at = self.now + self.settings.heartbeat;
-            self.command(Asked::Release, Command::Release(released));
+            self.let_go(released);
         }
+    }
+
+    /// Lets leases go. Another relay gets the first chance.
+    pub(crate) fn let_go(&mut self, leases: Vec<Lease>) {
+        self.tenancy.acquire_at = self.now + self.settings.heartbeat;
+        self.command(Asked::Release, Command::Release(leases));
     }
 
     fn renew(&mut self) {

@@ -162,6 +162,8 @@ impl Shell {
                 _ => None,
             },
             observer: self.observer.clone(),
+            store_deadline: self.machine.settings.store_deadline,
+            lease: self.machine.settings.lease,
         };
         async move {
             match command {
@@ -224,32 +226,57 @@ struct Performer {
     source: Arc<dyn OutboxSource>,
     broker: Option<Arc<dyn Broker>>,
     observer: Option<Arc<dyn Observer>>,
+    /// How long a call of the store may take.
+    store_deadline: Duration,
+    /// A lease that is granted or prolonged later than this is over.
+    lease: Duration,
 }
 
 impl Performer {
+    /// Asks the store. A call that takes too long is dropped, and its outcome unknown: a store that
+    /// never answers would hold whatever waits for the answer, and nobody would know.
+    async fn ask<T>(
+        &self,
+        operation: &'static str,
+        deadline: Duration,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let deadline = deadline.min(self.store_deadline);
+        tokio::time::timeout(deadline, caught(operation, call)).await.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Timeout, operation)
+                .message(format!("the store did not answer within {deadline:?}")))
+        })
+    }
+
     async fn perform(&self, command: Command) -> Answer {
         let source = &self.source;
         match command {
-            Command::Define => Answer::Defined(caught("define", source.destinations()).await),
+            Command::Define => Answer::Defined(
+                self.ask("define", self.store_deadline, source.destinations()).await,
+            ),
             Command::Acquire(request) => {
-                let result = caught("acquire", source.acquire(&request)).await;
+                let result = self.ask("acquire", self.lease, source.acquire(&request)).await;
                 self.reached(Point::AfterAcquire).await;
                 Answer::Acquired(result)
             }
             Command::Renew(request) => {
                 self.reached(Point::BeforeRenew).await;
-                Answer::Renewed(caught("renew", source.renew(&request)).await)
+                Answer::Renewed(self.ask("renew", self.lease, source.renew(&request)).await)
             }
             Command::Release(leases) => {
                 self.reached(Point::BeforeRelease).await;
-                Answer::Released(caught("release", source.release(&leases)).await)
+                Answer::Released(
+                    self.ask("release", self.store_deadline, source.release(&leases)).await,
+                )
             }
-            Command::Load(lease, destination) => {
-                Answer::Loaded(caught("load", source.load(&lease, &destination)).await)
+            Command::Load(lease, destination) => Answer::Loaded(
+                self.ask("load", self.store_deadline, source.load(&lease, &destination)).await,
+            ),
+            Command::Head(lease) => {
+                Answer::Head(self.ask("head", self.store_deadline, source.head(&lease)).await)
             }
-            Command::Head(lease) => Answer::Head(caught("head", source.head(&lease)).await),
             Command::Fetch(request) => {
-                let result = caught("fetch", source.fetch(&request)).await;
+                let result = self.ask("fetch", self.store_deadline, source.fetch(&request)).await;
                 self.reached(Point::AfterFetch).await;
                 Answer::Fetched(result)
             }
@@ -259,14 +286,17 @@ impl Performer {
             }
             Command::Settle(settlement) => {
                 self.reached(Point::BeforeSettle).await;
-                let result = caught("settle", source.settle(&settlement)).await;
+                let result =
+                    self.ask("settle", self.store_deadline, source.settle(&settlement)).await;
                 self.reached(Point::AfterSettle).await;
                 Answer::Settled(result)
             }
-            Command::Due(request) => Answer::Due(caught("due", source.due(&request)).await),
-            Command::Admit(lease, rows) => {
-                Answer::Admitted(caught("admit", source.admit(&lease, rows)).await)
+            Command::Due(request) => {
+                Answer::Due(self.ask("due", self.store_deadline, source.due(&request)).await)
             }
+            Command::Admit(lease, rows) => Answer::Admitted(
+                self.ask("admit", self.store_deadline, source.admit(&lease, rows)).await,
+            ),
         }
     }
 

@@ -25,6 +25,9 @@ pub struct Settings {
     /// Kept between the last possible end of a publish and the end of the lease, for scheduling
     /// delays and clock rates. Default 1 s.
     pub margin: Duration,
+    /// How long a call of the store may take before its outcome counts as unknown. Default 60 s:
+    /// far longer than any call should take, so that only one that would never end is given up.
+    pub store_deadline: Duration,
     /// What is read ahead.
     pub window: WindowLimits,
     /// The shortest time between two polls of an empty outbox. Default 5 ms.
@@ -67,6 +70,7 @@ impl Default for Settings {
             heartbeat: Duration::from_secs(3),
             publish_deadline: Duration::from_secs(5),
             margin: Duration::from_secs(1),
+            store_deadline: Duration::from_secs(60),
             window: WindowLimits::default(),
             poll_min: Duration::from_millis(5),
             poll_max: Duration::from_millis(500),
@@ -147,8 +151,11 @@ impl Settings {
                 self.due_every, self.poll_min
             ));
         }
-        if self.heartbeat.is_zero() || self.publish_deadline.is_zero() {
-            return refuse("heartbeat and publish_deadline must be above zero".to_owned());
+        let times = [self.heartbeat, self.publish_deadline, self.store_deadline];
+        if times.iter().any(Duration::is_zero) {
+            return refuse(
+                "heartbeat, publish_deadline and store_deadline must be above zero".to_owned(),
+            );
         }
         Ok(())
     }

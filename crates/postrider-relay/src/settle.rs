@@ -89,9 +89,16 @@ impl Machine {
         if fenced || error.retry_class() == RetryClass::Permanent {
             // Somebody else owns the partition, or it is not as we remember it: nothing was
             // written. Whoever owns it loads it anew, and so do we if it is still ours.
+            let lease = owned.lease.clone();
+            let moved = error.kind() == ErrorKind::Conflict;
             self.stats.fenced += 1;
             self.stats.trouble.add(Work::Settle, None, error);
-            return self.lose(partition);
+            self.lose(partition);
+            if moved {
+                // It may still be ours, and would be nobody's until the lease ends.
+                self.let_go(vec![lease]);
+            }
+            return;
         }
         settling.attempts = settling.attempts.saturating_add(1);
         let doublings = settling.attempts.min(6);

@@ -353,3 +353,18 @@ fn settings_that_would_spin_are_refused() {
         assert!(wrong.check().is_err(), "{wrong:?}");
     }
 }
+
+/// INV-5: a cursor that was moved behind the relay's back costs its partition a heartbeat, not a lease.
+#[test]
+fn a_cursor_that_was_moved_does_not_stop_its_partition_for_a_lease() {
+    let mut world = World::simple();
+    world.commit(vec![event(1, 0)]);
+    let moved = SourceAction::FailBefore(ErrorKind::Conflict);
+    world.source.script(Operation::Settle).then([moved]);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(2));
+    world.commit(vec![event(2, 0)]);
+    let spent = world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 2);
+    assert!(spent <= Duration::from_secs(4), "{spent:?}");
+    world.check("all");
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use postrider_core::{Broker, OutboxSource};
 use postrider_relay::{Ending, Relay, Settings, Target};
+use postrider_testkit::fault::{FaultySource, Gate, Operation, SourceAction};
 use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore};
 
 use crate::world::{event, everything};
@@ -81,4 +82,35 @@ async fn settings_that_contradict_each_other_are_refused() {
     let settings = Settings { lease: Duration::from_secs(2), ..Settings::default() };
     let refused = builder(&store, &broker).settings(settings).start().await.unwrap_err();
     assert_eq!(refused.kind(), postrider_core::ErrorKind::Config);
+}
+
+/// INV-8: a store that never answers a question is asked again, and named meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_never_answers_is_named_and_asked_again() {
+    let (store, broker) = store_and_broker();
+    let source = FaultySource::new(Arc::new(store.clone()));
+    let never = SourceAction::Hold(Gate::new());
+    for operation in [Operation::Fetch, Operation::Load, Operation::Renew, Operation::Settle] {
+        source.script(operation).then([never.clone()]);
+    }
+    store.commit((0..50).map(|n| event(n, n)).collect()).unwrap();
+    let settings = Settings {
+        store_deadline: Duration::from_millis(300),
+        ..Settings::with_lease(Duration::from_secs(3))
+    };
+    let broker: Arc<dyn Broker> = Arc::new(broker.clone());
+    let relay = Relay::builder(Arc::new(source))
+        .destination(everything("all"), broker)
+        .settings(settings)
+        .start()
+        .await
+        .unwrap();
+    let mut health = relay.health();
+    let named = |health: &postrider_relay::Health| {
+        health.blockers.iter().any(|blocker| blocker.to_string().contains("did not answer"))
+    };
+    health.wait_for(named).await.unwrap();
+    health.wait_for(|health| health.delivered == 50 && health.window_rows == 0).await.unwrap();
+    relay.drain();
+    assert_eq!(relay.stopped().await.ending, Some(Ending::Drained));
 }
