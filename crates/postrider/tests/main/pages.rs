@@ -151,7 +151,7 @@ fn the_page_of_limits_has_every_limit_and_its_default() {
     compare!(page, "What a relay reads ahead", WindowLimits:
         rows_max bytes_max total_bytes_max page_rows_max page_bytes_max);
     compare!(page, "Times and bounds of a relay", Settings:
-        lease heartbeat publish_deadline margin poll_min poll_max nudge save_after due_every
+        lease heartbeat publish_deadline margin store_deadline poll_min poll_max nudge save_after due_every
         due_rows_max pause_min pause_max down_after drain stall; except window seed);
     compare!(page, "Retries", RetryPolicy: attempts_max delay_min delay_max factor);
     compare!(page, "A consumer", ConsumerOptions:
