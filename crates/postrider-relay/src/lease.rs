@@ -39,7 +39,8 @@ impl Tenancy {
 
 impl Machine {
     /// Works out which destinations this relay serves: those whose definition in the store is
-    /// exactly its own. `unrouted` is served only by a relay that knows them all.
+    /// exactly its own. `unrouted` is served beside any of them, by the store's definitions: if it fell
+    /// behind the others, an event that none of them took would be judged by later routes, and lost.
     pub(crate) fn want_destinations(&mut self) {
         let mut wanted = std::collections::BTreeMap::new();
         let mut current = true;
@@ -58,7 +59,7 @@ impl Machine {
             }
         }
         let unrouted = self.definitions.rows.iter().find(|row| row.definition.is_unrouted());
-        if let Some(row) = unrouted.filter(|_| current) {
+        if let Some(row) = unrouted.filter(|_| !wanted.is_empty()) {
             let definition = std::sync::Arc::new(row.definition.clone());
             let can = postrider_core::BrokerCapabilities::least();
             wanted.insert(definition.id.clone(), (definition, can));

@@ -368,3 +368,25 @@ fn a_cursor_that_was_moved_does_not_stop_its_partition_for_a_lease() {
     assert!(spent <= Duration::from_secs(4), "{spent:?}");
     world.check("all");
 }
+
+/// INV-1: an event that no route takes is a dead letter also where the relay may not serve every
+/// destination, and also if a route for its type is added before one may.
+#[test]
+fn an_event_without_a_route_is_dead_though_another_destination_is_outdated() {
+    let other = |event_type: &str| {
+        let route = Route::all("o".parse().unwrap()).only(Match::event_type(event_type));
+        Destination::new(id("other"), "memory", vec![route])
+    };
+    let mut world = World::new(1, vec![routed(&["t0"]), other("o2")]);
+    world.start_with(vec![routed(&["t0"]), other("o1")], Target::Forever);
+    world.commit(vec![of("t9", 1, 0), of("t0", 2, 0)]);
+    world.run_for(Duration::from_secs(40));
+    assert_eq!(world.delivered("all"), 1);
+    world.kill(0);
+    put(&world, routed(&["t0", "t9"]));
+    put(&world, other("o1"));
+    world.start_with(vec![routed(&["t0", "t9"]), other("o1")], Target::Forever);
+    world.run_for(Duration::from_secs(60));
+    let unrouted = world.store.waiting(&id(Destination::UNROUTED));
+    assert_eq!((world.delivered("all"), unrouted.len()), (1, 1));
+}
