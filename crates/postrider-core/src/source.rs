@@ -85,7 +85,12 @@ pub trait OutboxSource: Send + Sync {
     /// `Rewound` if the store's numbers lie behind the cursor.
     fn fetch<'a>(&'a self, request: &'a FetchRequest) -> BoxFuture<'a, Result<Page>>;
 
-    /// Records outcomes, in one atomic fenced write.
+    /// Records outcomes, in one atomic fenced write. The part of a destination that was removed
+    /// meanwhile is left out, and the other parts are written.
+    ///
+    /// # Errors
+    /// `Fenced` if the lease is lost; `Conflict` if a cursor stands neither where the part says it was
+    /// nor where it says it goes. Nothing is written then.
     fn settle<'a>(&'a self, settlement: &'a Settlement) -> BoxFuture<'a, Result<()>>;
 
     /// The waiting events whose turn has come, by the store's clock, oldest due first.
