@@ -32,7 +32,7 @@ pub(crate) fn encode(batch: &[Outgoing], line_bytes_max: usize) -> (Vec<u8>, Vec
 }
 
 fn encode_line(outgoing: &Outgoing, line_bytes_max: usize) -> Result<Vec<u8>, Fault> {
-    let mut line = cloudevents::to_json(&outgoing.event, outgoing.late)
+    let mut line = cloudevents::to_json(&outgoing.event, outgoing.marks)
         .map_err(|e| Fault::new(e.kind(), format!("{e:?}")))?;
     if line.len() > line_bytes_max {
         let detail = format!("the line has {} bytes, at most {line_bytes_max}", line.len());

@@ -24,7 +24,7 @@
 //!     event: Arc::new(Event::new(EventId::mint(), "order", "42", "order.placed")),
 //!     topic: Arc::from("orders"),
 //!     format: Format::Structured,
-//!     late: false,
+//!     marks: postrider_core::Marks::default(),
 //!     attempt: 1,
 //! };
 //! assert_eq!(broker.publish(&[outgoing]).await?, [Outcome::Acked]);

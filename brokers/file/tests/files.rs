@@ -22,7 +22,11 @@ fn append(path: &PathBuf, bytes: &[u8]) {
 
 /// A line of ours, as it looks in a file.
 fn line() -> Vec<u8> {
-    let mut line = postrider_core::cloudevents::to_json(&outgoing(1, "a").event, false).unwrap();
+    let mut line = postrider_core::cloudevents::to_json(
+        &outgoing(1, "a").event,
+        postrider_core::Marks::default(),
+    )
+    .unwrap();
     line.push(b'\n');
     line
 }

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use postrider_core::{Event, EventId, Format, Outcome, Outgoing, Payload, cloudevents};
+use postrider_core::{Event, EventId, Format, Marks, Outcome, Outgoing, Payload, cloudevents};
 
 pub(crate) fn outgoing(number: u128, key: &str) -> Outgoing {
     Outgoing {
         event: Arc::new(Event::new(EventId::from_u128(number), "order", key, "order.placed")),
         topic: Arc::from("orders"),
         format: Format::Structured,
-        late: false,
+        marks: Marks::default(),
         attempt: 1,
     }
 }

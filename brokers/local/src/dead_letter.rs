@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use postrider_core::{ErrorKind, Event, Fault, Timestamp, cloudevents};
+use postrider_core::{ErrorKind, Event, Fault, Marks, Timestamp, cloudevents};
 use rusqlite::{OptionalExtension, params};
 
 use crate::database::Scope;
@@ -45,7 +45,7 @@ pub(crate) fn list(
         Ok(DeadLetter {
             offset: row.get::<_, i64>(0)?.cast_unsigned(),
             topic: Arc::from(topic),
-            event: read_event(&document),
+            event: read_event(&document).0,
             late: row.get(3)?,
             reason: row.get(4)?,
             count: row.get(5)?,
@@ -55,11 +55,11 @@ pub(crate) fn list(
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The event of a stored document, or why it is none.
-pub(crate) fn read_event(document: &[u8]) -> Result<Arc<Event>, Fault> {
+/// The event of a stored document, or why it is none, and how it is marked.
+pub(crate) fn read_event(document: &[u8]) -> (Result<Arc<Event>, Fault>, Marks) {
     match cloudevents::parse(document) {
-        Ok((event, _)) => Ok(Arc::new(event)),
-        Err(error) => Err(Fault::new(error.kind(), error.to_string())),
+        Ok((event, marks)) => (Ok(Arc::new(event)), marks),
+        Err(error) => (Err(Fault::new(error.kind(), error.to_string())), Marks::default()),
     }
 }
 

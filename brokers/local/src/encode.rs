@@ -69,7 +69,7 @@ fn encode_one(
         );
         return Err(Outcome::Unroutable(Fault::new(ErrorKind::Unroutable, detail)));
     }
-    let document = cloudevents::to_json(event, outgoing.late)
+    let document = cloudevents::to_json(event, outgoing.marks)
         .map_err(|e| Outcome::Rejected(Fault::new(e.kind(), format!("{e:?}"))))?;
     if document.len() > document_bytes_max {
         let detail =
@@ -83,7 +83,7 @@ fn encode_one(
         key_hash,
         event_id: event.id.to_string(),
         source: Arc::clone(&event.source),
-        late: outgoing.late,
+        late: outgoing.marks.late,
         document,
     })
 }

@@ -35,7 +35,7 @@ pub(crate) fn messages(
     while let Some(row) = rows.next()? {
         let seq: i64 = row.get(0)?;
         let document: Vec<u8> = row.get(2)?;
-        let event = read_event(&document).map_err(|fault| {
+        let event = read_event(&document).0.map_err(|fault| {
             Trouble::Said(ErrorKind::Corrupt, format!("message {seq}: {fault}"))
         })?;
         messages.push(StoredMessage { offset: seq.cast_unsigned(), event, late: row.get(1)? });

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use postrider_core::subscription::{Receipt, SubscriptionCapabilities};
-use postrider_core::{BoxFuture, Delivery, Fault, Result, Subscription};
+use postrider_core::{BoxFuture, Delivery, Fault, Marks, Result, Subscription};
 
 use crate::claim::{self, Claimed, Request};
 use crate::database::{Access, Scope};
@@ -152,9 +152,9 @@ fn deliver(claimed: &mut Claimed) -> Vec<Delivery> {
         .into_iter()
         .map(|message| {
             let receipt = Receipt { message: message.seq.cast_unsigned(), token };
-            let event = read_event(&message.document);
+            let (event, marks) = read_event(&message.document);
             let mut delivery = Delivery::new(event, Arc::from(message.topic), receipt);
-            delivery.late = message.late;
+            delivery.marks = Marks { late: message.late, ..marks };
             delivery.count = message.count;
             delivery
         })

@@ -68,7 +68,7 @@ async fn a_redriven_message_keeps_its_id() {
     subscription.ack(&second[0]).await.unwrap();
     let again = receive(&subscription, 10).await;
     assert_eq!(numbers(&again), [1], "before 3, which waits");
-    assert!(again[0].late);
+    assert!(again[0].marks.late);
     assert_eq!(again[0].count, 1);
     assert_eq!(again[0].event, dead[0].event);
     let stale = subscription.ack(&first[0]).await.unwrap_err();

@@ -32,11 +32,14 @@ async fn the_envelope_arrives_unchanged() {
     sent.tenant = Some("acme".into());
     sent.headers.insert("traceparent".into(), "00-ab-cd-01".into());
     sent.payload = Payload::json("{\n  \"n\": 12345678901234567890 }").unwrap();
-    let late = postrider_core::Outgoing { late: true, ..outgoing(sent.clone()) };
+    let late = postrider_core::Outgoing {
+        marks: postrider_core::Marks { late: true, replay: false },
+        ..outgoing(sent.clone())
+    };
     publish_all(&fixture.broker, &[late]).await;
     let got = receive(&fixture.subscribe(Duration::from_secs(30)).await, 1).await;
     assert_eq!(**got[0].event.as_ref().unwrap(), sent);
-    assert!(got[0].late);
+    assert!(got[0].marks.late);
     assert_eq!((&*got[0].topic, got[0].count), ("orders", 1));
     assert!(fixture.broker.messages("orders").await.unwrap()[0].late);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::{
-    Broker, Delivery, Event, EventId, Format, Outcome, Outgoing, Payload, Subscription,
+    Broker, Delivery, Event, EventId, Format, Marks, Outcome, Outgoing, Payload, Subscription,
 };
 use postrider_local::{LocalBroker, LocalSubscription, SubscribeOptions};
 use tempfile::TempDir;
@@ -53,7 +53,7 @@ pub(crate) fn outgoing(event: Event) -> Outgoing {
         event: Arc::new(event),
         topic: Arc::from("orders"),
         format: Format::Structured,
-        late: false,
+        marks: Marks::default(),
         attempt: 1,
     }
 }

@@ -86,10 +86,19 @@ pub struct Outgoing {
     pub topic: Arc<str>,
     /// How to write it.
     pub format: Format,
-    /// Out of its key's order on purpose: carries the header `postrider-late: true`.
-    pub late: bool,
+    /// How it is marked, for consumers that care.
+    pub marks: Marks,
     /// Which attempt this is, from 1, for the logs.
     pub attempt: u32,
+}
+
+/// What a delivery says about itself besides the event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Marks {
+    /// Out of its key's order on purpose, redriven or requeued: carries `postrider-late: true`.
+    pub late: bool,
+    /// Sent before, and again because its destination was rewound: carries `postrider-replay: true`.
+    pub replay: bool,
 }
 
 /// What became of one event of a batch.
@@ -109,6 +118,9 @@ pub enum Outcome {
     /// The endpoint takes nothing: it does not exist, or does not accept who we are. Never the
     /// event's fault.
     Unroutable(Fault),
+    /// The endpoint says that it is gone, and wants nothing any more (HTTP 410). It is disabled until
+    /// an operator enables it; its events wait. Never the event's fault.
+    Gone(Fault),
     /// Not tried, because an event before it failed.
     Skipped,
 }

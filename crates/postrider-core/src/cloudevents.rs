@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use crate::{Error, ErrorKind, Event, EventId, Headers, Payload, Result, Timestamp};
+use crate::{Error, ErrorKind, Event, EventId, Headers, Marks, Payload, Result, Timestamp};
 
 /// The media type of a structured event.
 pub const MEDIA_TYPE: &str = "application/cloudevents+json";
@@ -26,11 +26,14 @@ pub const MEDIA_TYPE: &str = "application/cloudevents+json";
 /// The largest document [`parse`] accepts, in bytes: 1 MiB of payload in base64, and its envelope.
 pub const DOCUMENT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// The header that marks an event delivered out of its key's order on purpose.
+/// The attribute that marks an event delivered out of its key's order on purpose.
 pub const LATE: &str = "postriderlate";
 
+/// The attribute that marks an event of a replay: its destination was rewound.
+pub const REPLAY: &str = "postriderreplay";
+
 /// Names that a header must not take, because the envelope uses them.
-const RESERVED: [&str; 18] = [
+const RESERVED: [&str; 19] = [
     "id",
     "source",
     "specversion",
@@ -49,12 +52,13 @@ const RESERVED: [&str; 18] = [
     "encoding",
     "postriderheaders",
     LATE,
+    REPLAY,
 ];
 
 /// An event as it is written in structured mode.
 struct Structured<'a> {
     event: &'a Event,
-    late: bool,
+    marks: Marks,
 }
 
 /// Writes an event as one line of JSON, without a line break.
@@ -63,16 +67,16 @@ struct Structured<'a> {
 /// [`ErrorKind::Invalid`] if a JSON payload is not JSON after all.
 ///
 /// ```
-/// use postrider_core::{cloudevents, Event, EventId};
+/// use postrider_core::{cloudevents, Event, EventId, Marks};
 /// let event = Event::new(EventId::from_u128(1), "order", "42", "order.placed");
-/// let text = cloudevents::to_json(&event, false)?;
-/// let (back, late) = cloudevents::parse(&text)?;
-/// assert_eq!((back.id, back.key(), late), (event.id, "order/42".to_owned(), false));
+/// let text = cloudevents::to_json(&event, Marks::default())?;
+/// let (back, marks) = cloudevents::parse(&text)?;
+/// assert_eq!((back.id, back.key(), marks.late), (event.id, "order/42".to_owned(), false));
 /// # Ok::<(), postrider_core::Error>(())
 /// ```
-pub fn to_json(event: &Event, late: bool) -> Result<Vec<u8>> {
+pub fn to_json(event: &Event, marks: Marks) -> Result<Vec<u8>> {
     let mut text = Vec::with_capacity(512 + event.payload.len());
-    serde_json::to_writer(&mut text, &Structured { event, late }).map_err(|e| {
+    serde_json::to_writer(&mut text, &Structured { event, marks }).map_err(|e| {
         Error::new(ErrorKind::Invalid, "write cloudevent").context("event", event.id).source(e)
     })?;
     Ok(text)
@@ -104,8 +108,11 @@ impl Serialize for Structured<'_> {
         if let Some(encoding) = &event.encoding {
             map.serialize_entry("encoding", encoding)?;
         }
-        if self.late {
+        if self.marks.late {
             map.serialize_entry(LATE, "true")?;
+        }
+        if self.marks.replay {
+            map.serialize_entry(REPLAY, "true")?;
         }
         let (attributes, others): (Vec<_>, Vec<_>) =
             event.headers.iter().partition(|(name, _)| is_attribute_name(name));
@@ -143,6 +150,10 @@ impl Members<'_> {
         serde_json::from_str(raw.get()).map_err(|e| invalid(format!("attribute `{name}`: {e}")))
     }
 
+    fn is_true(&mut self, name: &str) -> Result<bool> {
+        Ok(self.take::<String>(name)?.as_deref() == Some("true"))
+    }
+
     fn need<T: DeserializeOwned>(&mut self, name: &str) -> Result<T> {
         self.take(name)?.ok_or_else(|| invalid(format!("attribute `{name}` is missing")))
     }
@@ -152,14 +163,14 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, "read cloudevent").message(message)
 }
 
-/// Reads a structured event, and whether it is marked as late. Documents that Postrider did not
+/// Reads a structured event, and how it is marked. Documents that Postrider did not
 /// write are read too: without `aggregatetype` the part of the type before its first dot is taken,
 /// without `aggregateid` the subject, then the id.
 ///
 /// # Errors
 /// [`ErrorKind::TooLarge`] over [`DOCUMENT_BYTES_MAX`]; [`ErrorKind::Invalid`] if it is no CloudEvent
 /// of version 1.0.
-pub fn parse(text: &[u8]) -> Result<(Event, bool)> {
+pub fn parse(text: &[u8]) -> Result<(Event, Marks)> {
     if text.len() > DOCUMENT_BYTES_MAX {
         return Err(Error::new(ErrorKind::TooLarge, "read cloudevent")
             .message(format!("{} bytes, at most {DOCUMENT_BYTES_MAX}", text.len())));
@@ -194,9 +205,9 @@ pub fn parse(text: &[u8]) -> Result<(Event, bool)> {
         event.content_type = Arc::from(content_type);
     }
     event.payload = take_payload(&mut members)?;
-    let late = members.take::<String>(LATE)?.as_deref() == Some("true");
+    let marks = Marks { late: members.is_true(LATE)?, replay: members.is_true(REPLAY)? };
     event.headers = take_headers(members)?;
-    Ok((event, late))
+    Ok((event, marks))
 }
 
 fn take_payload(members: &mut Members<'_>) -> Result<Payload> {
@@ -250,9 +261,10 @@ mod tests {
         event.headers.insert("subject".into(), "reserved names are packed".into());
         event.key = Some("customer/9".into());
         event.tenant = Some("acme".into());
-        let text = to_json(&event, true).unwrap();
+        let marks = Marks { late: true, replay: true };
+        let text = to_json(&event, marks).unwrap();
         assert!(!text.contains(&b'\n'));
-        assert_eq!(parse(&text).unwrap(), (event, true));
+        assert_eq!(parse(&text).unwrap(), (event, marks));
         let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(value["time"], "2026-01-02T03:04:05Z");
         assert_eq!(value["recordedtime"], "2026-01-02T03:04:06Z");
@@ -280,8 +292,8 @@ mod tests {
             let mut event = sample();
             event.payload = Payload::bytes(bytes);
             event.content_type = Arc::from("application/octet-stream");
-            let text = to_json(&event, false).unwrap();
-            prop_assert_eq!(parse(&text).unwrap(), (event, false));
+            let text = to_json(&event, Marks::default()).unwrap();
+            prop_assert_eq!(parse(&text).unwrap(), (event, Marks::default()));
         }
 
         #[test]

@@ -42,7 +42,7 @@ pub mod timestamp;
 pub mod url;
 pub mod waiting;
 
-pub use broker::{Broker, BrokerCapabilities, Fault, Outcome, Outgoing};
+pub use broker::{Broker, BrokerCapabilities, Fault, Marks, Outcome, Outgoing};
 pub use clock::{Clock, Tick};
 pub use code::Code;
 pub use codec::PayloadCodec;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BoxFuture, Event, Fault, KeyHash, Result};
+use crate::{BoxFuture, Event, Fault, KeyHash, Marks, Result};
 
 /// A consumer's subscription to a broker. Object-safe.
 ///
@@ -68,8 +68,8 @@ pub struct Delivery {
     pub event: Result<Arc<Event>, Fault>,
     /// Where it came from.
     pub topic: Arc<str>,
-    /// Out of its key's order on purpose.
-    pub late: bool,
+    /// How it is marked.
+    pub marks: Marks,
     /// Which delivery this is, from 1; 1 where the broker does not count.
     pub count: u32,
     /// The broker's own handle.
@@ -79,7 +79,7 @@ pub struct Delivery {
 impl Delivery {
     /// A first delivery.
     pub fn new(event: Result<Arc<Event>, Fault>, topic: Arc<str>, receipt: Receipt) -> Delivery {
-        Delivery { event, topic, late: false, count: 1, receipt }
+        Delivery { event, topic, marks: Marks::default(), count: 1, receipt }
     }
 
     /// The key's hash; what is no event has the hash of nothing.

@@ -158,7 +158,7 @@ impl Machine {
         self.next_no += 1;
         let key = delivery.key_hash();
         let bytes = delivery.event.as_ref().map_or(0, |event| event.size_bytes());
-        let (message, late) = (delivery.receipt.message, delivery.late);
+        let (message, late) = (delivery.receipt.message, delivery.marks.late);
         let refusal = self.refusal(&delivery);
         self.held_bytes += bytes;
         let held = Held {

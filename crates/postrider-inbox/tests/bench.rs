@@ -91,7 +91,7 @@ impl Bench {
             event: Arc::clone(event),
             topic: Arc::from(TOPIC),
             format: Format::default(),
-            late: false,
+            marks: postrider_core::Marks::default(),
             attempt: 1,
         };
         let batch: Vec<Outgoing> = events.iter().map(outgoing).collect();

@@ -273,7 +273,7 @@ impl<E: Engine> World<E> {
         let receipt = Receipt { message: index as u64, token: message.token };
         let mut delivery = Delivery::new(message.event.clone(), Arc::from("orders"), receipt);
         delivery.count = message.count;
-        delivery.late = message.late;
+        delivery.marks.late = message.late;
         let track = Track { message: index, token: message.token, in_work: false, settled: false };
         if !message.late {
             let seen = self.seen.entry(message.key).or_default();

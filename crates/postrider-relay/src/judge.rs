@@ -43,7 +43,9 @@ pub(crate) fn judge(outcome: Outcome, attempt: Attempt) -> Judgement {
         Outcome::Acked => Judgement::Delivered,
         Outcome::Skipped => Judgement::Untried,
         Outcome::Rejected(fault) => Judgement::Refused { fault },
-        Outcome::Unroutable(fault) => Judgement::Endpoint { fault, after: None },
+        Outcome::Unroutable(fault) | Outcome::Gone(fault) => {
+            Judgement::Endpoint { fault, after: None }
+        }
         Outcome::Retry { fault, after } => {
             let since = attempt.before.unwrap_or(attempt.sent);
             if attempt.last_ack.is_some_and(|ack| ack >= since) {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use postrider_core::{DestinationId, Outgoing, PartitionId, Tick};
+use postrider_core::{DestinationId, Marks, Outgoing, PartitionId, Tick};
 
 use crate::command::Command;
 use crate::lane::{Entry, Lane, Origin};
@@ -61,7 +61,7 @@ impl Batch {
             event: Arc::clone(&entry.event),
             topic: Arc::clone(&outlet.endpoint(entry.endpoint).topic),
             format: outlet.route(entry.route).format,
-            late,
+            marks: Marks { late, replay: false },
             attempt: attempts + 1,
         });
     }

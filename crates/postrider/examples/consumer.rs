@@ -61,7 +61,7 @@ fn outgoing() -> Outgoing {
         event: Arc::new(event),
         topic: Arc::from("order.placed"),
         format: Format::Structured,
-        late: false,
+        marks: postrider::Marks::default(),
         attempt: 1,
     }
 }

@@ -133,7 +133,7 @@ pub use postrider_sqlite as sqlite;
 pub use postrider_core::inbox::{Accepted, Receiver, Verdict};
 pub use postrider_core::{
     Broker, Code, DeadKeyPolicy, Delivery, Destination, DestinationId, Error, ErrorKind, Event,
-    EventId, EventLimits, Fault, Format, HandlerName, Headers, InboxStore, Invariant, Match,
+    EventId, EventLimits, Fault, Format, HandlerName, Headers, InboxStore, Invariant, Marks, Match,
     NewEvent, OutboxSource, Outcome, Outgoing, Payload, PayloadCodec, Result, RetryClass,
     RetryPolicy, Route, Start, Subscription, Template, Timestamp, WindowLimits,
 };

@@ -43,9 +43,15 @@ enum Role {
     Engine,
     TestKit,
     Facade,
+    /// Procedural macros: they name the facade in what they write, and depend on nothing.
+    Macros,
+    /// The configuration file.
+    Config,
     /// Stores and brokers.
     Adapter,
     App,
+    /// What an application looks like: it sees what applications see.
+    Example,
     /// End-to-end tests and benchmarks.
     Proof,
     Xtask,
@@ -60,10 +66,13 @@ impl Role {
             "crates/postrider-relay" | "crates/postrider-inbox" => Self::Engine,
             "crates/postrider-testkit" => Self::TestKit,
             "crates/postrider" => Self::Facade,
+            "crates/postrider-derive" => Self::Macros,
+            "crates/postrider-config" => Self::Config,
             "tests/e2e" | "benches" => Self::Proof,
             "xtask" => Self::Xtask,
             _ => match folder.split_once('/')?.0 {
                 "stores" | "brokers" => Self::Adapter,
+                "examples" => Self::Example,
                 "apps" => Self::App,
                 _ => return None,
             },
@@ -73,11 +82,19 @@ impl Role {
     /// Roles that may stand in `[dependencies]` and `[build-dependencies]`.
     fn needs(self) -> &'static [Self] {
         match self {
-            Self::Core | Self::Xtask => &[],
-            Self::History | Self::Engine | Self::Adapter => &[Self::Core],
+            Self::Core | Self::Macros | Self::Xtask => &[],
+            Self::History | Self::Engine | Self::Adapter | Self::Config => &[Self::Core],
             Self::TestKit => &[Self::Core, Self::History],
-            Self::Facade => &[Self::Core, Self::Engine, Self::Adapter],
-            Self::App => &[Self::Core, Self::History, Self::Engine, Self::Facade, Self::Adapter],
+            Self::Facade => &[Self::Core, Self::Engine, Self::Adapter, Self::Macros],
+            Self::App => &[
+                Self::Core,
+                Self::History,
+                Self::Engine,
+                Self::Facade,
+                Self::Adapter,
+                Self::Config,
+            ],
+            Self::Example => &[Self::Facade],
             Self::Proof => &[
                 Self::Core,
                 Self::History,
@@ -92,9 +109,10 @@ impl Role {
     /// Roles that tests may use on top of `needs`.
     fn tests_need(self) -> &'static [Self] {
         match self {
-            Self::Core | Self::History | Self::TestKit | Self::Xtask => &[],
+            Self::Core | Self::History | Self::TestKit | Self::Config | Self::Xtask => &[],
+            Self::Macros => &[Self::Facade],
             Self::Adapter => &[Self::History, Self::TestKit],
-            Self::Engine | Self::Facade | Self::App | Self::Proof => {
+            Self::Engine | Self::Facade | Self::App | Self::Example | Self::Proof => {
                 &[Self::History, Self::TestKit, Self::Adapter, Self::Engine]
             }
         }

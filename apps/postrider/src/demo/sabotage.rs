@@ -48,7 +48,7 @@ impl Sabotage {
                     event: event.into(),
                     topic: Step::Placed.event_type().into(),
                     format: Format::default(),
-                    late: false,
+                    marks: postrider_core::Marks::default(),
                     attempt: 1,
                 };
                 queue.publish(&[ghost]).await?;

@@ -334,7 +334,7 @@ impl World {
             }
             let id = published.event.id;
             let (position, key) = committed.get(&id).expect("INV-2: delivered but not committed");
-            if !seen.insert(id) || published.late {
+            if !seen.insert(id) || published.marks.late {
                 continue;
             }
             let last = newest.entry(key).or_default();

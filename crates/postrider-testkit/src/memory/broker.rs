@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Event, EventId, Fault, KeyHash,
+    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Event, EventId, Fault, KeyHash, Marks,
     Outcome, Outgoing, Result,
 };
 use tokio::sync::watch;
@@ -48,7 +48,7 @@ pub(super) struct Topic {
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) event: Arc<Event>,
-    pub(super) late: bool,
+    pub(super) marks: Marks,
 }
 
 /// One event of one publish, as it arrived.
@@ -59,7 +59,7 @@ pub struct Published {
     /// The event.
     pub event: Arc<Event>,
     /// Marked as out of its key's order.
-    pub late: bool,
+    pub marks: Marks,
     /// The sender's attempt.
     pub attempt: u32,
     /// When, since the clock was made.
@@ -172,7 +172,7 @@ impl MemoryBroker {
                 return Outcome::Acked;
             }
         }
-        topic.log.push(Message { event: Arc::clone(&out.event), late: out.late });
+        topic.log.push(Message { event: Arc::clone(&out.event), marks: out.marks });
         Outcome::Acked
     }
 }
@@ -210,7 +210,7 @@ impl Broker for MemoryBroker {
                 state.published.push(Published {
                     topic: Arc::clone(&out.topic),
                     event: Arc::clone(&out.event),
-                    late: out.late,
+                    marks: out.marks,
                     attempt: out.attempt,
                     at: self.shared.clock.elapsed(),
                     outcome: outcome.clone(),

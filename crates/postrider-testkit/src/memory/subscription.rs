@@ -40,7 +40,7 @@ impl MemorySubscription {
             let receipt = Receipt { message: taken.index as u64, token: taken.token };
             let event = Ok(Arc::clone(&message.event));
             let mut delivery = Delivery::new(event, Arc::clone(&self.topic), receipt);
-            delivery.late = message.late;
+            delivery.marks = message.marks;
             delivery.count = taken.count;
             delivery
         };

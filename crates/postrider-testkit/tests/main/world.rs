@@ -11,8 +11,8 @@ use postrider_core::waiting::{
     Attempted, NewWaiting, Passed, Placement, Reason, Settlement, SettlementPart, WaitingState,
 };
 use postrider_core::{
-    Broker, Clock, Destination, DestinationId, Error, Event, EventId, Format, Lease, NewEvent,
-    OutboxSource, Outcome, Outgoing, RelayId, Route, Timestamp,
+    Broker, Clock, Destination, DestinationId, Error, Event, EventId, Format, Lease, Marks,
+    NewEvent, OutboxSource, Outcome, Outgoing, RelayId, Route, Timestamp,
 };
 use postrider_history::{Delay, History, Progress, Standing, Verdict, check};
 use postrider_testkit::fault::FaultyBroker;
@@ -138,7 +138,7 @@ impl World {
         for sent in published.iter().skip(self.acks_noted).filter(|sent| sent.is_acked()) {
             let event = &sent.event;
             self.history.ack(DESTINATION, event.id);
-            self.history.deliver_as(DESTINATION, event.id, sent.late);
+            self.history.deliver_as(DESTINATION, event.id, sent.marks.late);
             let took = self.origin.plus(sent.at).since(event.created_at);
             self.history.delay(Delay {
                 destination: DESTINATION.to_owned(),
@@ -202,7 +202,7 @@ pub(crate) fn outgoing(event: &Arc<Event>) -> Outgoing {
         event: Arc::clone(event),
         topic: Arc::from(TOPIC),
         format: Format::Structured,
-        late: false,
+        marks: Marks::default(),
         attempt: 1,
     }
 }

@@ -27,7 +27,7 @@ pub async fn a_consumer_receives_what_was_published<H: BrokerHarness>() {
         assert_eq!(read.source, sent.source);
         assert_eq!(delivery.topic, topic);
         assert_eq!(delivery.count, 1);
-        assert!(!delivery.late);
+        assert!(!delivery.marks.late);
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::{
-    Broker, Delivery, Event, EventId, Format, NewEvent, Outcome, Outgoing, Subscription,
+    Broker, Delivery, Event, EventId, Format, Marks, NewEvent, Outcome, Outgoing, Subscription,
 };
 
 use super::BrokerHarness;
@@ -81,7 +81,7 @@ fn outgoing(topic: &Arc<str>, event: &Arc<Event>) -> Outgoing {
         event: Arc::clone(event),
         topic: Arc::clone(topic),
         format: Format::Structured,
-        late: false,
+        marks: Marks::default(),
         attempt: 1,
     }
 }

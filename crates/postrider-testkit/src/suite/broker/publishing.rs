@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use postrider_core::{Event, NewEvent, Outcome, Outgoing};
+use postrider_core::{Event, Marks, NewEvent, Outcome, Outgoing};
 
 use super::{BrokerHarness, event, first_seen, ids, outgoing, publish_acked, publish_all};
 use crate::suite::skip;
@@ -196,14 +196,18 @@ pub async fn a_late_event_is_taken<H: BrokerHarness>() {
     let harness = H::start().await;
     let (broker, topic) = (harness.broker(), harness.topic("orders"));
     let sent = event("1", 1);
-    let late = Outgoing { late: true, attempt: 7, ..outgoing(&topic, &sent) };
+    let late = Outgoing {
+        marks: Marks { late: true, replay: false },
+        attempt: 7,
+        ..outgoing(&topic, &sent)
+    };
     publish_acked(&*broker, &[late]).await;
     assert_eq!(first_seen(&harness.received(&topic).await), [sent.id]);
     let Some(subscription) = harness.subscribe(&topic, "late").await else {
         return;
     };
     let delivery = super::receive(&*subscription, 1).await.remove(0);
-    assert!(delivery.late, "the consumer is told");
+    assert!(delivery.marks.late, "the consumer is told");
 }
 
 /// R125: acknowledged is durable, where that is declared.
