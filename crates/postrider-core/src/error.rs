@@ -42,6 +42,8 @@ pub enum ErrorKind {
     Corrupt,
     /// The store's numbers run behind the cursor: it was restored, or replaced.
     Rewound,
+    /// The backlog is over the watermark: the producer should slow down. Nothing was written.
+    Backpressure,
     /// The other side does not accept who we are.
     Unauthorized,
     /// The other side refuses this for good.
@@ -69,7 +71,10 @@ impl ErrorKind {
     /// The retry class that goes with the kind: the one table that turns kinds into policy.
     pub const fn retry_class(self) -> RetryClass {
         match self {
-            ErrorKind::Busy | ErrorKind::Unavailable | ErrorKind::Timeout => RetryClass::Transient,
+            ErrorKind::Busy
+            | ErrorKind::Unavailable
+            | ErrorKind::Timeout
+            | ErrorKind::Backpressure => RetryClass::Transient,
             ErrorKind::ReadOnly
             | ErrorKind::DiskFull
             | ErrorKind::SchemaMissing

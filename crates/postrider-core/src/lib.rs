@@ -11,11 +11,13 @@
 //! | when a failure is tried again, and when it is given up | [`RetryPolicy`], [`DeadKeyPolicy`] |
 //! | what can go wrong, and what to do then | [`Error`], [`Code`] |
 //! | the relay's side of a store | [`OutboxSource`] |
+//! | the operator's side of a store | [`Operator`] |
 //! | the relay's side of a broker | [`Broker`] |
 //! | the consumer's side of a broker | [`Subscription`] |
 //! | the consumer's side of a store | [`InboxStore`] |
 //! | the promise | [`Invariant`] |
 
+pub mod archive;
 pub mod broker;
 pub mod clock;
 pub mod cloudevents;
@@ -32,6 +34,7 @@ pub mod invariant;
 pub mod key;
 pub mod lease;
 pub mod limits;
+pub mod operate;
 pub mod payload;
 pub mod retry;
 pub mod route;
@@ -42,6 +45,7 @@ pub mod timestamp;
 pub mod url;
 pub mod waiting;
 
+pub use archive::Archive;
 pub use broker::{Broker, BrokerCapabilities, Fault, Marks, Outcome, Outgoing};
 pub use clock::{Clock, Tick};
 pub use code::Code;
@@ -57,6 +61,7 @@ pub use invariant::Invariant;
 pub use key::KeyHash;
 pub use lease::{Acquired, HeldLease, Lease, Presence, Renewed};
 pub use limits::{EventLimits, WindowLimits};
+pub use operate::Operator;
 pub use payload::Payload;
 pub use retry::{Jitter, RetryPolicy};
 pub use route::{DeadKeyPolicy, Format, Match, Route};

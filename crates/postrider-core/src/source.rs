@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::lease::{AcquireRequest, Acquired, Renewed};
 use crate::waiting::{Counts, Due, Reason, RowRef, Settlement};
 use crate::{
-    BoxFuture, Cursor, Destination, DestinationId, DestinationRow, Event, KeyHash, Lease, Result,
-    Start,
+    BoxFuture, Cursor, Destination, DestinationId, DestinationRow, Event, KeyHash, Lease,
+    PartitionId, Result, Start,
 };
 
 /// A store, as the relay sees it. Object-safe; shared by all tasks of a relay.
@@ -101,6 +101,38 @@ pub trait OutboxSource: Send + Sync {
     /// nothing.
     fn admit<'a>(&'a self, lease: &'a Lease, rows_max: u32) -> BoxFuture<'a, Result<Admitted>>;
 
+    /// Carries out what operators asked for in the partitions of these leases: each row in one atomic
+    /// fenced write that also marks it done, so that it is never done twice. A lease that is lost is
+    /// left out.
+    ///
+    /// What it changes is always an event that nobody has under way: a dead letter, one of a disabled
+    /// endpoint, one that the cursor has passed. So it may run beside a `settle` and a `due` of the
+    /// same partition; a question for what is due that was asked before it is answered may miss what
+    /// it brought out.
+    fn carry_out<'a>(&'a self, request: &'a CarryOutRequest) -> BoxFuture<'a, Result<CarriedOut>> {
+        let _ = request;
+        Box::pin(async { Ok(CarriedOut::default()) })
+    }
+
+    /// The oldest events that may be deleted: passed by every cursor of the partition, waiting
+    /// nowhere (a discarded row does not count), and older than the retention. In seq order, for an
+    /// archive.
+    fn retirable<'a>(
+        &'a self,
+        request: &'a RetireRequest,
+    ) -> BoxFuture<'a, Result<Vec<Arc<Event>>>> {
+        let _ = request;
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Deletes them, in one atomic fenced write of bounded size, with the discarded rows and the
+    /// settled log of what is gone. The beginning of the history that is kept moves in the same
+    /// write.
+    fn retire<'a>(&'a self, request: &'a RetireRequest) -> BoxFuture<'a, Result<Retired>> {
+        let _ = request;
+        Box::pin(async { Ok(Retired::default()) })
+    }
+
     /// How many events of a destination wait, for health and for a drain's exit code.
     fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>>;
 
@@ -160,6 +192,10 @@ pub struct Definitions {
     pub version: u64,
     /// The rows, `unrouted` included, by id.
     pub rows: Vec<DestinationRow>,
+    /// Endpoints that are disabled, by destination and topic.
+    pub disabled: Vec<(DestinationId, Box<str>)>,
+    /// Partitions that an operator paused: their owners let them go, and nobody is granted them.
+    pub paused: Vec<PartitionId>,
 }
 
 /// A change of the destinations.
@@ -197,6 +233,9 @@ pub struct Loaded {
     /// window of them, 10,000. None of them is delivered before the fetch has passed it, because
     /// earlier events of its key may stand between the cursor and it.
     pub waiting_ahead: Vec<u64>,
+    /// The destination was rewound: events with numbers up to this one are a replay, and say so. 0
+    /// where it never was.
+    pub replay_through: u64,
 }
 
 /// What to read.
@@ -273,4 +312,55 @@ pub struct Admitted {
     pub moved: u32,
     /// When the next is due, if there is one.
     pub next_in: Option<Duration>,
+}
+
+/// A question for what operators asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CarryOutRequest {
+    /// The partitions that the asker owns.
+    pub leases: Vec<Lease>,
+    /// At most so many rows at once.
+    pub rows_max: u32,
+}
+
+/// What was carried out. Whoever owns the partitions has to act on it.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct CarriedOut {
+    /// Rows that were changed or skipped.
+    pub rows: u32,
+    /// Whether there is more to do at once.
+    pub more: bool,
+    /// Where something may be due now.
+    pub touched: Vec<(PartitionId, DestinationId)>,
+    /// Waiting events that held their key and do not any more: one entry for each.
+    pub freed: Vec<(PartitionId, DestinationId, KeyHash)>,
+    /// Endpoints that are in service again.
+    pub enabled: Vec<(DestinationId, Box<str>)>,
+    /// Leases that ended with the write, because a cursor moved: they are to be acquired anew, and
+    /// everything loaded.
+    pub surrendered: Vec<Lease>,
+    /// The version of the destinations' definitions; a change means: load them again.
+    pub definitions: u64,
+}
+
+/// Which events to retire.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetireRequest {
+    /// The right to the partition.
+    pub lease: Lease,
+    /// Created longer ago than this, on the database's clock.
+    pub older_than: std::time::Duration,
+    /// At most so many events at once, so that no lock is held for long.
+    pub rows_max: u32,
+    /// Not beyond this event: what an archive has taken ends here. `None` where nothing is archived.
+    pub through: Option<crate::EventId>,
+}
+
+/// What was retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Retired {
+    /// Events deleted.
+    pub rows: u32,
+    /// Whether there is more to delete at once.
+    pub more: bool,
 }

@@ -5,6 +5,7 @@
 //! | `retrying` | a counted failure; promotion when the one before it left | delivered, another failure, giving up |
 //! | `parked` | an earlier event of its key waits | promotion; the operator |
 //! | `held` | the breaker of its (endpoint, event type) opened | the breaker closes; the operator |
+//! | `disabled` | its endpoint said that it is gone, or was disabled | the operator enables the endpoint, or discards it |
 //! | `dead` | it gave up, was refused for good, or nothing can deliver it | redrive, discard |
 //! | `discarded` | the operator | retirement of its sequence number |
 
@@ -33,6 +34,8 @@ pub enum WaitingState {
     Parked,
     /// It waits for the breaker of its (endpoint, event type).
     Held,
+    /// Its endpoint is disabled. It is not tried; what follows of its key is parked behind it.
+    Disabled,
     /// It gave up, and is kept with its reason.
     Dead,
     /// An operator let it go. The row stays so that a crash does not bring the event back.
@@ -63,6 +66,12 @@ pub enum Reason {
     /// It was under way when the relay died, more than once: it is tried alone, and each attempt is
     /// saved before it is made.
     Suspect,
+    /// Its endpoint is disabled.
+    Disabled,
+    /// An operator had it sent again after it was dead.
+    Redriven,
+    /// An operator, or reconcile, had it sent again after its cursor had passed it.
+    Requeued,
 }
 
 macro_rules! text_enum {
@@ -92,13 +101,14 @@ macro_rules! text_enum {
 }
 
 text_enum!(WaitingState, "state",
-    Retrying => "retrying", Parked => "parked", Held => "held", Dead => "dead",
+    Retrying => "retrying", Parked => "parked", Held => "held", Disabled => "disabled", Dead => "dead",
     Discarded => "discarded");
 text_enum!(Reason, "reason",
     Behind => "behind", Failed => "failed", GaveUp => "gave_up", Rejected => "rejected",
     TooLarge => "too_large", Malformed => "malformed", UnknownFormat => "unknown_format",
     NoRoute => "no_route", EndpointDown => "endpoint_down",
-    Suspect => "suspect");
+    Suspect => "suspect", Disabled => "disabled", Redriven => "redriven",
+    Requeued => "requeued");
 
 /// The longest detail that is kept with a waiting event, in bytes: an answer's first screen.
 pub const DETAIL_BYTES_MAX: usize = 2_048;
@@ -143,6 +153,13 @@ pub enum Placement {
         /// The attempt that failed.
         attempted: Attempted,
     },
+    /// Its endpoint is disabled: it is not tried until an operator enables that.
+    Disabled {
+        /// Which topic, subject, queue, or URL.
+        endpoint: Box<str>,
+        /// What the endpoint answered when it was disabled. No attempt counts.
+        attempted: Attempted,
+    },
     /// Given up.
     Dead {
         /// The attempt that failed, or why there was none.
@@ -175,6 +192,18 @@ pub enum WaitingChange {
         /// Whether its successors wait behind it.
         holds_key: bool,
     },
+    /// Its endpoint is disabled, and it holds its key there.
+    Disabled {
+        /// Which event.
+        row: RowRef,
+        /// Which topic, subject, queue, or URL.
+        endpoint: Box<str>,
+        /// What the endpoint answered. No attempt counts.
+        attempted: Attempted,
+    },
+    /// Its payload was erased before it was delivered: the row goes, and the next of its key is
+    /// promoted, as if it had been delivered.
+    Erased(RowRef),
     /// No attempt counts: the endpoint is to blame. It is due again after the delay.
     Postpone {
         /// Which event.
@@ -189,6 +218,8 @@ impl WaitingChange {
     pub fn row(&self) -> RowRef {
         match self {
             WaitingChange::Delivered(row)
+            | WaitingChange::Erased(row)
+            | WaitingChange::Disabled { row, .. }
             | WaitingChange::Retry { row, .. }
             | WaitingChange::Dead { row, .. }
             | WaitingChange::Postpone { row, .. } => *row,
@@ -235,6 +266,18 @@ pub struct SettlementPart {
     pub waiting: Vec<NewWaiting>,
     /// What happened to events that were there before.
     pub changes: Vec<WaitingChange>,
+    /// Endpoints that are disabled from now on. One that is already is left as it is. The version of
+    /// the definitions grows, so that other relays hear of it.
+    pub disabled: Vec<DisabledEndpoint>,
+}
+
+/// An endpoint that takes nothing until an operator enables it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DisabledEndpoint {
+    /// Which topic, subject, queue, or URL of the destination.
+    pub topic: Box<str>,
+    /// What it answered, cut to [`DETAIL_BYTES_MAX`]. Never a secret.
+    pub detail: String,
 }
 
 impl SettlementPart {
@@ -246,12 +289,16 @@ impl SettlementPart {
             passed: Vec::new(),
             waiting: Vec::new(),
             changes: Vec::new(),
+            disabled: Vec::new(),
         }
     }
 
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.cursor.is_none() && self.waiting.is_empty() && self.changes.is_empty()
+        self.cursor.is_none()
+            && self.waiting.is_empty()
+            && self.changes.is_empty()
+            && self.disabled.is_empty()
     }
 }
 
@@ -291,6 +338,8 @@ pub struct Counts {
     pub parked: u64,
     /// For a breaker.
     pub held: u64,
+    /// For an endpoint that is disabled.
+    pub disabled: u64,
     /// Given up.
     pub dead: u64,
 }
@@ -298,6 +347,6 @@ pub struct Counts {
 impl Counts {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.retrying + self.parked + self.held + self.dead
+        self.retrying + self.parked + self.held + self.disabled + self.dead
     }
 }

@@ -98,6 +98,8 @@ pub enum Standing {
     Parked,
     /// It waits for a breaker.
     Held,
+    /// Its endpoint is disabled.
+    Disabled,
     /// It is a dead letter.
     Dead,
     /// An operator let it go.
@@ -110,6 +112,7 @@ impl From<WaitingState> for Standing {
             WaitingState::Retrying => Standing::Retrying,
             WaitingState::Parked => Standing::Parked,
             WaitingState::Held => Standing::Held,
+            WaitingState::Disabled => Standing::Disabled,
             WaitingState::Dead => Standing::Dead,
             WaitingState::Discarded => Standing::Discarded,
         }

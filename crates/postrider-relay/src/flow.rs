@@ -209,7 +209,10 @@ impl Flow {
             self.trial = None;
         }
         match &change {
-            WaitingChange::Delivered(_) | WaitingChange::Dead { .. } => _ = self.tried.remove(&seq),
+            WaitingChange::Delivered(_)
+            | WaitingChange::Erased(_)
+            | WaitingChange::Disabled { .. }
+            | WaitingChange::Dead { .. } => _ = self.tried.remove(&seq),
             WaitingChange::Retry { delay, .. } | WaitingChange::Postpone { delay, .. } => {
                 self.due_at = self.due_at.min(now + *delay);
                 self.remember(seq, now);
@@ -267,7 +270,7 @@ impl Flow {
         let at_once = written.waiting.iter().any(|new| match new.placement {
             Placement::Behind(_) => true,
             Placement::Retry { delay, .. } => delay.is_zero(),
-            Placement::Dead { .. } => false,
+            Placement::Disabled { .. } | Placement::Dead { .. } => false,
         });
         if promotes || at_once {
             self.look_for_due(now);

@@ -150,5 +150,6 @@ pub(crate) fn list(connection: &Connection) -> Result<Definitions> {
             },
         });
     }
-    Ok(Definitions { version: schema::read_number(connection, "definitions_version")?, rows })
+    let version = schema::read_number(connection, "definitions_version")?;
+    Ok(Definitions { version, rows, disabled: Vec::new(), paused: Vec::new() })
 }

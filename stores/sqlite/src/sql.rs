@@ -68,6 +68,7 @@ statements! {
     WAITING_COUNTS = "waiting/counts.sql",
     WAITING_DELETE = "waiting/delete.sql",
     WAITING_DEMOTE = "waiting/demote.sql",
+    WAITING_DISABLE = "waiting/disable.sql",
     WAITING_DUE_HEADS = "waiting/due_heads.sql",
     WAITING_INSERT = "waiting/insert.sql",
     WAITING_KEYS = "waiting/keys.sql",

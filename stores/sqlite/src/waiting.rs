@@ -56,9 +56,16 @@ fn insert(connection: &Connection, place: Place<'_>, new: &NewWaiting) -> rusqli
             let next_at = place.now.saturating_add(millis(*delay));
             (WaitingState::Retrying, true, next_at, attempted.clone())
         }
+        Placement::Disabled { attempted, .. } => {
+            (WaitingState::Disabled, true, place.now, attempted.clone())
+        }
         Placement::Dead { attempted, holds_key } => {
             (WaitingState::Dead, *holds_key, place.now, attempted.clone())
         }
+    };
+    let endpoint = match &new.placement {
+        Placement::Disabled { endpoint, .. } => Some(&**endpoint),
+        _ => None,
     };
     connection.prepare_cached(sql::WAITING_INSERT)?.execute(params![
         place.destination.as_str(),
@@ -71,7 +78,8 @@ fn insert(connection: &Connection, place: Place<'_>, new: &NewWaiting) -> rusqli
         attempted.attempts,
         attempted.reason.as_str(),
         cut(&attempted.detail),
-        place.now
+        place.now,
+        endpoint
     ])
 }
 
@@ -109,7 +117,7 @@ fn change_one(
     let destination = place.destination.as_str();
     let next_at = |delay| place.now.saturating_add(millis(delay));
     match change {
-        WaitingChange::Delivered(row) => {
+        WaitingChange::Delivered(row) | WaitingChange::Erased(row) => {
             if let Some(key) = key_of(connection, place, *row)? {
                 connection
                     .prepare_cached(sql::WAITING_DELETE)?
@@ -130,6 +138,16 @@ fn change_one(
         }
         WaitingChange::Dead { row, attempted, holds_key } => {
             bury(connection, place, *row, attempted, *holds_key)?
+        }
+        WaitingChange::Disabled { row, endpoint, attempted } => {
+            connection.prepare_cached(sql::WAITING_DISABLE)?.execute(params![
+                destination,
+                signed(row.seq),
+                endpoint,
+                attempted.reason.as_str(),
+                cut(&attempted.detail),
+                place.now
+            ])?;
         }
         WaitingChange::Postpone { row, delay } => {
             connection.prepare_cached(sql::WAITING_POSTPONE)?.execute(params![
@@ -360,7 +378,8 @@ pub(crate) fn load(
                 row.get(0).map(unsigned)
             })?
             .collect::<rusqlite::Result<_>>()?;
-        Ok(Some(Loaded { cursor: Cursor::number(unsigned(position)), waiting_keys, waiting_ahead }))
+        let cursor = Cursor::number(unsigned(position));
+        Ok(Some(Loaded { cursor, waiting_keys, waiting_ahead, replay_through: 0 }))
     };
     read().during("load")?.ok_or_else(|| {
         Error::new(ErrorKind::NotFound, "load")
@@ -381,6 +400,7 @@ pub(crate) fn counts(connection: &Connection, destination: &DestinationId) -> Re
             WaitingState::Retrying => counts.retrying = count,
             WaitingState::Parked => counts.parked = count,
             WaitingState::Held => counts.held = count,
+            WaitingState::Disabled => counts.disabled = count,
             WaitingState::Dead => counts.dead = count,
             WaitingState::Discarded => {}
         }

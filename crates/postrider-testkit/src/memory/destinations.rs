@@ -67,6 +67,8 @@ impl State {
         Definitions {
             version: self.definitions,
             rows: self.destinations.values().cloned().collect(),
+            disabled: Vec::new(),
+            paused: Vec::new(),
         }
     }
 

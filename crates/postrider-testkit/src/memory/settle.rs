@@ -97,6 +97,7 @@ impl State {
             detail: String::new(),
             holds_key: false,
             late: false,
+            endpoint: None,
             key,
         };
         place(&mut stored, &new.placement, now);
@@ -122,6 +123,11 @@ fn place(stored: &mut Stored, placement: &Placement, now: Duration) {
         Placement::Behind(reason) => stored.reason = *reason,
         Placement::Retry { delay, attempted } => {
             stored.due = now + *delay;
+            record(stored, attempted);
+        }
+        Placement::Disabled { endpoint, attempted } => {
+            stored.state = WaitingState::Disabled;
+            stored.endpoint = Some(endpoint.clone());
             record(stored, attempted);
         }
         Placement::Dead { attempted, holds_key } => {
@@ -150,12 +156,17 @@ fn change_waiting(rows: &mut BTreeMap<u64, Stored>, change: &WaitingChange, now:
     }
     let key = std::sync::Arc::clone(&stored.key);
     match change {
-        WaitingChange::Delivered(_) => {
+        WaitingChange::Delivered(_) | WaitingChange::Erased(_) => {
             rows.remove(&seq);
         }
         WaitingChange::Retry { delay, attempted, .. } => {
             record(stored, attempted);
             stored.due = now + *delay;
+        }
+        WaitingChange::Disabled { endpoint, attempted, .. } => {
+            record(stored, attempted);
+            stored.state = WaitingState::Disabled;
+            stored.endpoint = Some(endpoint.clone());
         }
         WaitingChange::Dead { attempted, holds_key, .. } => {
             record(stored, attempted);

@@ -30,6 +30,8 @@ pub(super) struct Stored {
     /// Of a dead letter: whether its successors wait behind it.
     pub(super) holds_key: bool,
     pub(super) late: bool,
+    /// Of a disabled event: what it waits for.
+    pub(super) endpoint: Option<Box<str>>,
 }
 
 /// A waiting event, as an operator sees it.
@@ -60,7 +62,10 @@ impl Stored {
     pub(super) fn holds(&self) -> bool {
         match self.state {
             _ if self.late => false,
-            WaitingState::Retrying | WaitingState::Parked | WaitingState::Held => true,
+            WaitingState::Retrying
+            | WaitingState::Parked
+            | WaitingState::Held
+            | WaitingState::Disabled => true,
             WaitingState::Dead => self.holds_key,
             WaitingState::Discarded => false,
         }
@@ -187,6 +192,7 @@ impl State {
                 WaitingState::Retrying => counts.retrying += 1,
                 WaitingState::Parked => counts.parked += 1,
                 WaitingState::Held => counts.held += 1,
+                WaitingState::Disabled => counts.disabled += 1,
                 WaitingState::Dead => counts.dead += 1,
                 WaitingState::Discarded => {}
             }

@@ -50,7 +50,7 @@ async fn one_waits<H: StoreHarness>(harness: &H, relay: &Relay) -> [postrider_co
     events
 }
 
-const ONE_RETRYING: Counts = Counts { retrying: 1, parked: 0, held: 0, dead: 0 };
+const ONE_RETRYING: Counts = Counts { retrying: 1, parked: 0, held: 0, disabled: 0, dead: 0 };
 
 /// R114: an owner that was paused and taken over is refused, and nothing of its write happens: not
 /// the cursor, not the waiting event, not the change.
