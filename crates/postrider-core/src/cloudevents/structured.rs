@@ -1,0 +1,206 @@
+//! Structured mode: one JSON document with attributes and data.
+//!
+//! A JSON payload stands in the document byte for byte, so a signature over it stays valid.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
+
+use super::envelope::{self, Attributes};
+use super::{DOCUMENT_BYTES_MAX, invalid};
+use crate::{Error, ErrorKind, Event, Marks, Payload, Result};
+
+/// An event as it is written in structured mode.
+struct Structured<'a> {
+    event: &'a Event,
+    marks: Marks,
+}
+
+/// Writes an event as one line of JSON, without a line break.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] if a JSON payload is not JSON after all.
+///
+/// ```
+/// use postrider_core::{cloudevents, Event, EventId, Marks};
+/// let event = Event::new(EventId::from_u128(1), "order", "42", "order.placed");
+/// let text = cloudevents::to_json(&event, Marks::default())?;
+/// let (back, marks) = cloudevents::parse(&text)?;
+/// assert_eq!((back.id, back.key(), marks.late), (event.id, "order/42".to_owned(), false));
+/// # Ok::<(), postrider_core::Error>(())
+/// ```
+pub fn to_json(event: &Event, marks: Marks) -> Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(512 + event.payload.len());
+    serde_json::to_writer(&mut text, &Structured { event, marks }).map_err(|e| {
+        Error::new(ErrorKind::Invalid, "write cloudevent").context("event", event.id).source(e)
+    })?;
+    Ok(text)
+}
+
+/// What went wrong while writing, from either of the two serialisers.
+struct Failed<E>(E);
+
+impl<E: serde::ser::Error> From<serde_json::Error> for Failed<E> {
+    fn from(error: serde_json::Error) -> Failed<E> {
+        Failed(E::custom(error))
+    }
+}
+
+impl Serialize for Structured<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::Error as _;
+        let mut map = serializer.serialize_map(None)?;
+        envelope::visit(self.event, self.marks, |name, value| {
+            map.serialize_entry(name, &value).map_err(Failed)
+        })
+        .map_err(|failed: Failed<S::Error>| failed.0)?;
+        map.serialize_entry("datacontenttype", &*self.event.content_type)?;
+        match &self.event.payload {
+            Payload::Json(bytes) => {
+                let text = std::str::from_utf8(bytes).map_err(S::Error::custom)?;
+                let raw: &RawValue = serde_json::from_str(text).map_err(S::Error::custom)?;
+                map.serialize_entry("data", raw)?;
+            }
+            Payload::Bytes(bytes) => map.serialize_entry("data_base64", &BASE64.encode(bytes))?,
+            Payload::Erased => {}
+        }
+        map.end()
+    }
+}
+
+/// The members of a document.
+struct Members<'a>(BTreeMap<String, &'a RawValue>);
+
+impl Members<'_> {
+    fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>> {
+        let Some(raw) = self.0.remove(name) else {
+            return Ok(None);
+        };
+        serde_json::from_str(raw.get()).map_err(|e| envelope::unreadable(name, &e))
+    }
+}
+
+impl Attributes for Members<'_> {
+    fn text(&mut self, name: &str) -> Result<Option<String>> {
+        self.take(name)
+    }
+
+    fn number(&mut self, name: &str) -> Result<Option<u32>> {
+        self.take(name)
+    }
+
+    fn rest(self) -> impl Iterator<Item = (String, String)> {
+        self.0.into_iter().map(|(name, raw)| {
+            let text = serde_json::from_str::<String>(raw.get());
+            (name, text.unwrap_or_else(|_| raw.get().to_owned()))
+        })
+    }
+}
+
+/// Reads a structured event, and how it is marked. Documents that Postrider did not
+/// write are read too: without `aggregatetype` the part of the type before its first dot is taken,
+/// without `aggregateid` the subject, then the id.
+///
+/// # Errors
+/// [`ErrorKind::TooLarge`] over [`DOCUMENT_BYTES_MAX`]; [`ErrorKind::Invalid`] if it is no CloudEvent
+/// of version 1.0.
+pub fn parse(text: &[u8]) -> Result<(Event, Marks)> {
+    if text.len() > DOCUMENT_BYTES_MAX {
+        return Err(Error::new(ErrorKind::TooLarge, "read cloudevent")
+            .message(format!("{} bytes, at most {DOCUMENT_BYTES_MAX}", text.len())));
+    }
+    let members: BTreeMap<String, &RawValue> =
+        serde_json::from_slice(text).map_err(|e| invalid(format!("not a CloudEvent: {e}")))?;
+    let mut members = Members(members);
+    let payload = take_payload(&mut members)?;
+    let (mut event, marks) = envelope::assemble(members)?;
+    event.payload = payload;
+    Ok((event, marks))
+}
+
+fn take_payload(members: &mut Members<'_>) -> Result<Payload> {
+    let encoded: Option<String> = members.take("data_base64")?;
+    if let Some(data) = members.0.remove("data") {
+        return Ok(Payload::Json(Bytes::copy_from_slice(data.get().as_bytes())));
+    }
+    match encoded {
+        None => Ok(Payload::Erased),
+        Some(text) => BASE64
+            .decode(text)
+            .map(|bytes| Payload::Bytes(Bytes::from(bytes)))
+            .map_err(|e| invalid(format!("data_base64: {e}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::EventId;
+    use proptest::prelude::*;
+
+    fn sample() -> Event {
+        let mut event = Event::new(EventId::from_u128(9), "order", "42", "order.placed");
+        event.source = Arc::from("/shop");
+        event.occurred_at = "2026-01-02T03:04:05Z".parse().unwrap();
+        event.created_at = "2026-01-02T03:04:06Z".parse().unwrap();
+        event
+    }
+
+    /// R013, R015: payloads keep their bytes; the fact's time and the row's time both travel.
+    #[test]
+    fn an_event_survives_the_wire() {
+        let mut event = sample();
+        event.payload = Payload::json("{\"n\": 12345678901234567890, \"s\":\"\\u00e4\"}").unwrap();
+        event.headers.insert("traceparent".into(), "00-ab-cd-01".into());
+        event.headers.insert("x-request.id".into(), "7".into());
+        event.headers.insert("subject".into(), "reserved names are packed".into());
+        event.key = Some("customer/9".into());
+        event.tenant = Some("acme".into());
+        let marks = Marks { late: true, replay: true };
+        let text = to_json(&event, marks).unwrap();
+        assert!(!text.contains(&b'\n'));
+        assert_eq!(parse(&text).unwrap(), (event, marks));
+        let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(value["time"], "2026-01-02T03:04:05Z");
+        assert_eq!(value["recordedtime"], "2026-01-02T03:04:06Z");
+        assert_eq!(value["traceparent"], "00-ab-cd-01");
+    }
+
+    #[test]
+    fn what_is_no_cloudevent_is_refused() {
+        for bad in [
+            &b"\xff"[..],
+            b"{}",
+            b"[]",
+            br#"{"specversion":"0.3","id":"0","source":"","type":"t"}"#,
+            br#"{"specversion":"1.0","id":"x","source":"s","type":"t"}"#,
+        ] {
+            assert!(parse(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+        }
+        let large = vec![b' '; DOCUMENT_BYTES_MAX + 1];
+        assert_eq!(parse(&large).unwrap_err().kind(), ErrorKind::TooLarge);
+    }
+
+    proptest! {
+        #[test]
+        fn opaque_payloads_round_trip(bytes: Vec<u8>) {
+            let mut event = sample();
+            event.payload = Payload::bytes(bytes);
+            event.content_type = Arc::from("application/octet-stream");
+            let text = to_json(&event, Marks::default()).unwrap();
+            prop_assert_eq!(parse(&text).unwrap(), (event, Marks::default()));
+        }
+
+        #[test]
+        fn arbitrary_input_never_panics(bytes: Vec<u8>) {
+            let _ = parse(&bytes);
+        }
+    }
+}
