@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
 
 mod files;
-mod scripted;
 mod suite;
 mod support;
 mod writers;

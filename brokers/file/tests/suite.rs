@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use postrider_core::{BoxFuture, Broker, Event, EventId};
 use postrider_file::FileBroker;
+use postrider_testkit::fault::{ScriptedBroker, SuiteScript};
 use postrider_testkit::suite::BrokerHarness;
 
-use crate::scripted::{Script, Scripted};
 use crate::support::read_lines;
 
 mod file {
@@ -14,7 +14,7 @@ mod file {
 
     struct Files {
         folder: tempfile::TempDir,
-        script: Script,
+        script: SuiteScript,
     }
 
     impl Files {
@@ -25,14 +25,11 @@ mod file {
 
     impl BrokerHarness for Files {
         async fn start() -> Files {
-            Files { folder: tempfile::tempdir().unwrap(), script: Script::default() }
+            Files { folder: tempfile::tempdir().unwrap(), script: SuiteScript::default() }
         }
 
         fn broker(&self) -> Arc<dyn Broker> {
-            Arc::new(Scripted {
-                broker: FileBroker::open(self.path()).unwrap(),
-                script: self.script.clone(),
-            })
+            Arc::new(ScriptedBroker::new(FileBroker::open(self.path()).unwrap(), &self.script))
         }
 
         fn topic(&self, _: &str) -> Arc<str> {
@@ -68,7 +65,7 @@ mod writer {
     #[derive(Default)]
     struct Writer {
         shared: Shared,
-        script: Script,
+        script: SuiteScript,
     }
 
     impl BrokerHarness for Writer {
@@ -78,10 +75,10 @@ mod writer {
 
         fn broker(&self) -> Arc<dyn Broker> {
             let writer = self.shared.clone();
-            Arc::new(Scripted {
-                broker: FileBroker::from_writer(writer, FileOptions::default()).unwrap(),
-                script: self.script.clone(),
-            })
+            Arc::new(ScriptedBroker::new(
+                FileBroker::from_writer(writer, FileOptions::default()).unwrap(),
+                &self.script,
+            ))
         }
 
         fn topic(&self, _: &str) -> Arc<str> {

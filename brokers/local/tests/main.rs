@@ -8,6 +8,5 @@ mod faults;
 mod processes;
 mod publishing;
 mod retention;
-mod scripted;
 mod suite;
 mod support;

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use postrider_core::{BoxFuture, Broker, Event, EventId, Subscription};
 use postrider_local::{LocalBroker, SubscribeOptions};
+use postrider_testkit::fault::{ScriptedBroker, SuiteScript};
 use postrider_testkit::suite::BrokerHarness;
 use tempfile::TempDir;
-
-use crate::scripted::{Script, Scripted};
 
 struct Local {
     folder: TempDir,
     broker: LocalBroker,
-    script: Script,
+    script: SuiteScript,
 }
 
 impl Local {
@@ -27,14 +26,11 @@ impl BrokerHarness for Local {
     async fn start() -> Local {
         let folder = tempfile::tempdir().unwrap();
         let broker = LocalBroker::open(folder.path().join("queue.db")).unwrap();
-        Local { folder, broker, script: Script::default() }
+        Local { folder, broker, script: SuiteScript::default() }
     }
 
     fn broker(&self) -> Arc<dyn Broker> {
-        Arc::new(Scripted {
-            broker: LocalBroker::open(self.path()).unwrap(),
-            script: self.script.clone(),
-        })
+        Arc::new(ScriptedBroker::new(LocalBroker::open(self.path()).unwrap(), &self.script))
     }
 
     fn received<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Vec<Arc<Event>>> {

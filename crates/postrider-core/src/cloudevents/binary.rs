@@ -143,7 +143,7 @@ fn is_json(content_type: &str) -> bool {
 pub fn encode_value(value: &str) -> Cow<'_, str> {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let plain = |byte: &u8| matches!(byte, 0x21..=0x7e) && !matches!(byte, b'"' | b'%');
-    if value.as_bytes().iter().all(|byte| plain(byte)) {
+    if value.as_bytes().iter().all(plain) {
         return Cow::Borrowed(value);
     }
     let mut text = String::with_capacity(value.len() + 16);

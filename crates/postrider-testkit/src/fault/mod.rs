@@ -7,10 +7,12 @@
 
 mod broker;
 mod script;
+mod scripted;
 mod signal;
 mod source;
 
 pub use broker::{BrokerAction, FaultyBroker};
 pub use script::Script;
+pub use scripted::{ScriptedBroker, SuiteScript};
 pub use signal::{Gate, TestSignal, Wait};
 pub use source::{FaultySource, Operation, SourceAction};

@@ -1,5 +1,5 @@
-//! Scripted failures for the contract suite: what the broker itself refuses, and answers that are
-//! lost on the way back.
+//! Failures that a contract suite asks a real broker for: an event that the broker itself refuses,
+//! and an answer that is lost on the way back.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,19 +10,24 @@ use postrider_core::{
     Payload, Result,
 };
 
-/// What is to go wrong. Shared by all handles of a case.
-#[derive(Clone, Default)]
-pub(crate) struct Script {
+use crate::memory::lock;
+
+/// What is to go wrong. Clones are one script: all handles of a case share it.
+#[derive(Clone, Debug, Default)]
+pub struct SuiteScript {
     refused: Arc<Mutex<HashSet<EventId>>>,
     lose_next: Arc<AtomicBool>,
 }
 
-impl Script {
-    pub(crate) fn refuse(&self, id: EventId) -> bool {
-        self.refused.lock().unwrap().insert(id)
+impl SuiteScript {
+    /// Refuses an event from now on. Always possible: for `BrokerHarness::refuse`.
+    pub fn refuse(&self, id: EventId) -> bool {
+        lock(&self.refused).insert(id);
+        true
     }
 
-    pub(crate) fn lose_next_answer(&self) -> bool {
+    /// Loses the next answer. Always possible: for `BrokerHarness::lose_next_answer`.
+    pub fn lose_next_answer(&self) -> bool {
         self.lose_next.store(true, Ordering::Release);
         true
     }
@@ -30,12 +35,20 @@ impl Script {
 
 /// A broker that follows the script. A refused event becomes one that cannot be encoded, so that it
 /// is the real broker that refuses it and decides about those behind it.
-pub(crate) struct Scripted<B> {
-    pub(crate) broker: B,
-    pub(crate) script: Script,
+#[derive(Debug)]
+pub struct ScriptedBroker<B> {
+    broker: B,
+    script: SuiteScript,
 }
 
-impl<B: Broker> Broker for Scripted<B> {
+impl<B: Broker> ScriptedBroker<B> {
+    /// Puts a broker under the script.
+    pub fn new(broker: B, script: &SuiteScript) -> ScriptedBroker<B> {
+        ScriptedBroker { broker, script: script.clone() }
+    }
+}
+
+impl<B: Broker> Broker for ScriptedBroker<B> {
     fn capabilities(&self) -> BrokerCapabilities {
         self.broker.capabilities()
     }
@@ -44,7 +57,7 @@ impl<B: Broker> Broker for Scripted<B> {
         Box::pin(async move {
             let spoil = |outgoing: &Outgoing| {
                 let mut event = Event::clone(&outgoing.event);
-                if self.script.refused.lock().unwrap().contains(&event.id) {
+                if lock(&self.script.refused).contains(&event.id) {
                     event.payload = Payload::Json(b"{".to_vec().into());
                 }
                 Outgoing { event: Arc::new(event), ..outgoing.clone() }
