@@ -6,7 +6,7 @@
 //!
 //! | To read about | look at |
 //! |---|---|
-//! | what an application enqueues and a handler receives | [`NewEvent`], [`Event`] |
+//! | what an application enqueues and a handler receives | [`NewEvent`], [`Event`], [`TypedEvent`] |
 //! | where events go | [`Destination`], [`Route`], [`Template`] |
 //! | when a failure is tried again, and when it is given up | [`RetryPolicy`], [`DeadKeyPolicy`] |
 //! | what can go wrong, and what to do then | [`Error`], [`Code`] |
@@ -42,6 +42,7 @@ pub mod source;
 pub mod subscription;
 pub mod template;
 pub mod timestamp;
+pub mod typed;
 pub mod url;
 pub mod waiting;
 
@@ -69,6 +70,7 @@ pub use source::OutboxSource;
 pub use subscription::{Delivery, Subscription};
 pub use template::Template;
 pub use timestamp::Timestamp;
+pub use typed::TypedEvent;
 pub use url::TargetUrl;
 
 /// A boxed future, so that the contracts are object-safe and name no runtime.
