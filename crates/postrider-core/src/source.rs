@@ -352,8 +352,9 @@ pub struct RetireRequest {
     pub older_than: std::time::Duration,
     /// At most so many events at once, so that no lock is held for long.
     pub rows_max: u32,
-    /// Not beyond this event: what an archive has taken ends here. `None` where nothing is archived.
-    pub through: Option<crate::EventId>,
+    /// Of these only, which an archive has taken: what became retirable since then has to be archived
+    /// first. `None` where nothing is archived.
+    pub only: Option<Vec<crate::EventId>>,
 }
 
 /// What was retired.
