@@ -1,0 +1,1 @@
+update orders set state = 'cancelled' where id = ?1;

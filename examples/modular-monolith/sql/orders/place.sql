@@ -1,0 +1,1 @@
+insert into orders (id, total_cents) values (?1, ?2);
