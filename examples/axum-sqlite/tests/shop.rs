@@ -1,5 +1,7 @@
 //! The service, over a real socket.
 
+#![expect(clippy::unwrap_used, reason = "a test says by failing what is wrong")]
+
 use example_axum_sqlite::{Shop, router};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

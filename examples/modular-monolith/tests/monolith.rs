@@ -1,5 +1,7 @@
 //! The modules, from an order to what became of it.
 
+#![expect(clippy::unwrap_used, reason = "a test says by failing what is wrong")]
+
 use std::path::Path;
 use std::time::Duration;
 
