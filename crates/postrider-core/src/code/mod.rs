@@ -1,8 +1,9 @@
 //! Operator codes: a stable number for each error that a person must act on, with its advice.
 
 use std::fmt;
+use std::str::FromStr;
 
-use crate::ErrorKind;
+use crate::{Error, ErrorKind};
 
 /// A stable code, `PR-1001`, that names an operator's error for ever.
 ///
@@ -27,6 +28,10 @@ pub enum Code {
     Busy = 1007,
     /// The store's file went away while it was in use.
     StoreVanished = 1008,
+    /// The file is not the one that published last.
+    StoreMoved = 1009,
+    /// The backlog is over the producer's watermark.
+    Backpressure = 1010,
     /// The same event id came with another payload.
     PayloadMismatch = 1101,
     /// This relay's definition of a destination is not the one in the store.
@@ -35,10 +40,18 @@ pub enum Code {
     NoRoute = 1202,
     /// The lease is held by another relay.
     LeaseHeld = 1203,
+    /// No relay is alive to carry out a request.
+    NoRelay = 1204,
+    /// The history that was asked for is deleted.
+    HistoryGone = 1205,
     /// The destination does not accept our credentials.
     Unauthorized = 1301,
     /// The topic, queue, or subject does not exist.
     Unroutable = 1302,
+    /// The endpoint said that it is gone.
+    EndpointDisabled = 1303,
+    /// The endpoint's address is one that may not be called.
+    AddressRefused = 1304,
     /// The configuration contradicts itself.
     Config = 1401,
 }
@@ -54,12 +67,18 @@ impl Code {
         Code::Rewound,
         Code::Busy,
         Code::StoreVanished,
+        Code::StoreMoved,
+        Code::Backpressure,
         Code::PayloadMismatch,
         Code::DefinitionOutdated,
         Code::NoRoute,
         Code::LeaseHeld,
+        Code::NoRelay,
+        Code::HistoryGone,
         Code::Unauthorized,
         Code::Unroutable,
+        Code::EndpointDisabled,
+        Code::AddressRefused,
         Code::Config,
     ];
 
@@ -73,6 +92,7 @@ impl Code {
             ErrorKind::Corrupt => Code::Corrupt,
             ErrorKind::Rewound => Code::Rewound,
             ErrorKind::Busy => Code::Busy,
+            ErrorKind::Backpressure => Code::Backpressure,
             ErrorKind::Unauthorized => Code::Unauthorized,
             ErrorKind::Unroutable => Code::Unroutable,
             ErrorKind::Config => Code::Config,
@@ -105,8 +125,8 @@ impl Code {
             }
             Code::Rewound => {
                 "Nothing was published past the cursor. The database was probably restored from \
-                 a backup: new events would get numbers that were already passed. Restore the \
-                 sequence above the cursor before the relay runs again."
+                 a backup: new events would get numbers that were already passed. Run `postrider \
+                 repair sequence` before the relay runs again."
             }
             Code::Busy => {
                 "Nothing was lost; the relay tries again. Look for a transaction that stays open \
@@ -116,13 +136,22 @@ impl Code {
                 "The file the relay had open is no longer at its path. Put it back and start the \
                  relay again; writing to a deleted file would be lost."
             }
+            Code::StoreMoved => {
+                "Nothing was published. This file is not the one that published last: a copy, or a \
+                 restored backup. If this one is to publish from now on, run `postrider adopt \
+                 --reason TEXT`."
+            }
+            Code::Backpressure => {
+                "Nothing was written. The outbox holds more undelivered events than its watermark \
+                 allows: look at `postrider status` for who holds them up."
+            }
             Code::PayloadMismatch => {
                 "The handler was not called. Two different events carry one id: find the producer \
                  that reuses ids."
             }
             Code::DefinitionOutdated => {
                 "Its events wait. Start this relay with the current definition, or apply the new \
-                 definition to the store."
+                 definition to the store: `postrider destinations apply`."
             }
             Code::NoRoute => {
                 "The event is kept as a dead letter. Add a route that matches it, or one that \
@@ -132,6 +161,14 @@ impl Code {
                 "Events are delivered by the relay that holds the lease. Stop it first, or let it \
                  run."
             }
+            Code::NoRelay => {
+                "The request is written down, and nothing was changed yet. Start a relay on this \
+                 store: it carries the request out."
+            }
+            Code::HistoryGone => {
+                "Nothing was changed. Retention has deleted what was asked for; the message names \
+                 the oldest moment that is left."
+            }
             Code::Unauthorized => {
                 "Its events wait and no attempt is counted. Correct the credentials."
             }
@@ -139,13 +176,104 @@ impl Code {
                 "Its events wait and no attempt is counted. Create the topic, or correct the \
                  route's template."
             }
+            Code::EndpointDisabled => {
+                "Its events wait, in order, and no attempt is counted. When the partner is ready \
+                 again, run `postrider destinations enable NAME --endpoint ENDPOINT`."
+            }
+            Code::AddressRefused => {
+                "Its events wait and no attempt is counted. The endpoint's name leads to a private, \
+                 loopback, or link-local address; if that is meant, set `allow_private` for this \
+                 destination."
+            }
             Code::Config => "Nothing was started. Correct the value that the message names.",
         }
+    }
+}
+
+impl Code {
+    /// The page about it, in Markdown: what happened, what was not lost, and what to do next.
+    pub const fn page(self) -> &'static str {
+        macro_rules! pages {
+            ($($code:ident = $file:literal),+ $(,)?) => {
+                match self { $(Code::$code => include_str!(concat!("pages/", $file, ".md")),)+ }
+            };
+        }
+        pages! {
+            SchemaMissing = "PR-1001",
+            SchemaTooNew = "PR-1002",
+            ReadOnly = "PR-1003",
+            DiskFull = "PR-1004",
+            Corrupt = "PR-1005",
+            Rewound = "PR-1006",
+            Busy = "PR-1007",
+            StoreVanished = "PR-1008",
+            StoreMoved = "PR-1009",
+            Backpressure = "PR-1010",
+            PayloadMismatch = "PR-1101",
+            DefinitionOutdated = "PR-1201",
+            NoRoute = "PR-1202",
+            LeaseHeld = "PR-1203",
+            NoRelay = "PR-1204",
+            HistoryGone = "PR-1205",
+            Unauthorized = "PR-1301",
+            Unroutable = "PR-1302",
+            EndpointDisabled = "PR-1303",
+            AddressRefused = "PR-1304",
+            Config = "PR-1401",
+        }
+    }
+}
+
+impl FromStr for Code {
+    type Err = Error;
+
+    /// Reads `PR-1001`, whatever its case, or the number alone.
+    fn from_str(text: &str) -> Result<Code, Error> {
+        let upper = text.trim().to_ascii_uppercase();
+        let number = upper.strip_prefix("PR-").unwrap_or(&upper);
+        let found = Code::ALL.iter().find(|code| (**code as u16).to_string() == number);
+        found.copied().ok_or_else(|| {
+            let known: Vec<String> = Code::ALL.iter().map(Code::to_string).collect();
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let nearest = crate::template::nearest(&upper, &known);
+            Error::new(ErrorKind::Invalid, "find code").message(format!(
+                "there is no code `{}`; did you mean {nearest}?",
+                text.escape_debug()
+            ))
+        })
     }
 }
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PR-{}", *self as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: &str) -> String {
+        let lines = text.lines().map(|line| line.trim_start_matches("> "));
+        lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn every_code_has_a_page_with_its_name_and_its_advice() {
+        for code in Code::ALL {
+            let page = code.page();
+            assert!(page.starts_with(&format!("# {code} {code:?}\n")), "{code}");
+            assert!(plain(page).contains(&plain(code.advice())), "{code}: {}", code.advice());
+            assert_eq!(code.to_string().parse::<Code>().unwrap(), *code);
+        }
+    }
+
+    #[test]
+    fn a_code_is_read_however_it_is_written() {
+        assert_eq!("pr-1004".parse::<Code>().unwrap(), Code::DiskFull);
+        assert_eq!("1004".parse::<Code>().unwrap(), Code::DiskFull);
+        let unknown = "PR-1904".parse::<Code>().unwrap_err().to_string();
+        assert!(unknown.contains("did you mean PR-1004"), "{unknown}");
     }
 }
