@@ -71,7 +71,7 @@
 //!
 //! | Noun | What it is | Type |
 //! |---|---|---|
-//! | event | what the application says; its id is minted once and never changes | [`NewEvent`], [`Event`] |
+//! | event | what the application says; its id is minted once and never changes | [`NewEvent`], [`Event`](struct@Event), [`TypedEvent`] |
 //! | key | events of one key are delivered in commit order; by default `aggregate_type/aggregate_id` | [`NewEvent::ordered_by`] |
 //! | outbox | stages events in a transaction | [`sqlite::Outbox`] |
 //! | store | the database, as the relay sees it | [`sqlite::SqliteStore`], [`OutboxSource`] |
@@ -104,6 +104,7 @@
 //!
 //! | Feature | Default | Gives |
 //! |---|---|---|
+//! | `derive` | yes | [`#[derive(Event)]`](derive@Event): a struct of yours as an event, checked when it is compiled |
 //! | `relay` | yes | [`relay`]: a relay inside your process |
 //! | `inbox` | yes | [`mod@inbox`]: consumers and leased handlers |
 //! | `store-sqlite` | yes | [`sqlite`]: outbox, relay source, and inbox over `rusqlite` |
@@ -113,6 +114,9 @@
 //!
 //! An application that only writes events needs `default-features = false, features =
 //! ["store-sqlite"]`, and compiles neither engine.
+//!
+//! `Event` is two things, as serde's `Serialize` is: the struct that handlers receive, and the derive
+//! macro. `use postrider::Event` brings both.
 
 #[cfg(feature = "broker-file")]
 #[doc(inline)]
@@ -135,12 +139,23 @@ pub use postrider_core::{
     Broker, Code, DeadKeyPolicy, Delivery, Destination, DestinationId, Error, ErrorKind, Event,
     EventId, EventLimits, Fault, Format, HandlerName, Headers, InboxStore, Invariant, Marks, Match,
     NewEvent, OutboxSource, Outcome, Outgoing, Payload, PayloadCodec, Result, RetryClass,
-    RetryPolicy, Route, Start, Subscription, Template, Timestamp, WindowLimits,
+    RetryPolicy, Route, Start, Subscription, Template, Timestamp, TypedEvent, WindowLimits,
 };
+
+#[cfg(feature = "derive")]
+pub use postrider_derive::Event;
+
+/// What the code that `#[derive(Event)]` writes refers to. It may change with any version.
+#[doc(hidden)]
+pub mod __private {
+    pub use postrider_core::typed::Serialize;
+    pub use postrider_core::{Headers, Timestamp, TypedEvent};
+}
 
 /// The examples of the project's pages, compiled and run as they stand there.
 #[cfg(all(
     doctest,
+    feature = "derive",
     feature = "relay",
     feature = "inbox",
     feature = "store-sqlite",
@@ -148,4 +163,5 @@ pub use postrider_core::{
 ))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guide/consuming.md")]
+#[doc = include_str!("../../../docs/guide/events.md")]
 struct Pages;
