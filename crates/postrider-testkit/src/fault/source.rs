@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
 use postrider_core::source::{
-    Admitted, DefinitionChange, Definitions, DueRequest, FetchRequest, Loaded, Page, RenewRequest,
-    SourceCapabilities, StoreFacts,
+    Admitted, CarriedOut, CarryOutRequest, DefinitionChange, Definitions, DueRequest, FetchRequest,
+    Loaded, Page, RenewRequest, RetireRequest, Retired, SourceCapabilities, StoreFacts,
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{
-    BoxFuture, Cursor, Destination, DestinationId, ErrorKind, Lease, OutboxSource, Result,
+    BoxFuture, Cursor, Destination, DestinationId, ErrorKind, Event, Lease, OutboxSource, Result,
 };
 
 use super::broker::failure;
@@ -59,11 +59,17 @@ pub enum Operation {
     Due,
     /// `admit`
     Admit,
+    /// `carry_out`
+    CarryOut,
+    /// `retirable`
+    Retirable,
+    /// `retire`
+    Retire,
 }
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Operation; 9] = [
+    pub const ALL: [Operation; 12] = [
         Operation::Open,
         Operation::Acquire,
         Operation::Renew,
@@ -73,6 +79,9 @@ impl Operation {
         Operation::Settle,
         Operation::Due,
         Operation::Admit,
+        Operation::CarryOut,
+        Operation::Retirable,
+        Operation::Retire,
     ];
 }
 
@@ -199,6 +208,21 @@ impl OutboxSource for FaultySource {
 
     fn admit<'a>(&'a self, lease: &'a Lease, rows_max: u32) -> BoxFuture<'a, Result<Admitted>> {
         self.play(Operation::Admit, move || self.inner.admit(lease, rows_max))
+    }
+
+    fn carry_out<'a>(&'a self, request: &'a CarryOutRequest) -> BoxFuture<'a, Result<CarriedOut>> {
+        self.play(Operation::CarryOut, || self.inner.carry_out(request))
+    }
+
+    fn retirable<'a>(
+        &'a self,
+        request: &'a RetireRequest,
+    ) -> BoxFuture<'a, Result<Vec<Arc<Event>>>> {
+        self.play(Operation::Retirable, || self.inner.retirable(request))
+    }
+
+    fn retire<'a>(&'a self, request: &'a RetireRequest) -> BoxFuture<'a, Result<Retired>> {
+        self.play(Operation::Retire, || self.inner.retire(request))
     }
 
     fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>> {

@@ -2,7 +2,8 @@
 
 use postrider_core::source::{DefinitionChange, Definitions};
 use postrider_core::{
-    Destination, DestinationId, DestinationRow, DestinationState, Error, ErrorKind, Result, Start,
+    Destination, DestinationId, DestinationRow, DestinationState, Error, ErrorKind, PartitionId,
+    Result, Start,
 };
 
 use super::MemoryStore;
@@ -19,6 +20,25 @@ impl MemoryStore {
             return Err(not_found(destination));
         };
         row.state = to;
+        state.definitions += 1;
+        Ok(())
+    }
+
+    /// Lets a partition be owned, or not.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such partition.
+    pub fn set_partition(&self, partition: PartitionId, paused: bool) -> Result<()> {
+        let mut state = self.state();
+        if partition.0 >= self.shared.partitions {
+            return Err(
+                Error::new(ErrorKind::NotFound, "find partition").context("partition", partition.0)
+            );
+        }
+        match paused {
+            true => _ = state.paused.insert(partition.0),
+            false => _ = state.paused.remove(&partition.0),
+        }
         state.definitions += 1;
         Ok(())
     }
@@ -56,6 +76,8 @@ impl State {
             self.cursors.retain(|(destination, _), _| destination != id);
             self.waiting.remove(id);
             self.settled.remove(id);
+            self.endpoints.retain(|(destination, _), _| destination != id);
+            self.replay.retain(|(destination, _), _| destination != id);
         }
         if changed {
             self.definitions += 1;
@@ -67,8 +89,8 @@ impl State {
         Definitions {
             version: self.definitions,
             rows: self.destinations.values().cloned().collect(),
-            disabled: Vec::new(),
-            paused: Vec::new(),
+            disabled: self.endpoints.keys().cloned().collect(),
+            paused: self.paused.iter().map(|partition| PartitionId(*partition)).collect(),
         }
     }
 
@@ -114,7 +136,7 @@ impl State {
         });
     }
 
-    fn start_position(&self, partition: usize, start: Start) -> u64 {
+    pub(super) fn start_position(&self, partition: usize, start: Start) -> u64 {
         match start {
             Start::Now => self.position_last,
             Start::Beginning => 0,

@@ -74,7 +74,8 @@ impl State {
         let mut granted = Vec::new();
         let mut held = Vec::new();
         for (partition, row) in (0..).zip(&mut self.leases) {
-            if granted.len() < usize::from(request.wanted) && row.is_free(now, request.free_for) {
+            let free = row.is_free(now, request.free_for) && !self.paused.contains(&partition);
+            if free && granted.len() < usize::from(request.wanted) {
                 granted.push(row.grant(partition, request, now));
             } else if row.ends > now
                 && let Some(lease) = row.lease(partition)

@@ -18,12 +18,15 @@
 //! ```
 
 mod broker;
+mod carry;
 mod clock;
 mod destinations;
 mod group;
 mod inbox;
 mod lease;
 mod read;
+mod request;
+mod retire;
 mod schedule;
 mod settle;
 mod source;

@@ -16,7 +16,7 @@ impl State {
             cursor: Cursor::number(*position),
             waiting_keys: self.waiting_keys(id, partition.0),
             waiting_ahead: self.waiting_ahead(id, partition.0, *position),
-            replay_through: 0,
+            replay_through: self.replay.get(&(id.clone(), partition.0)).copied().unwrap_or(0),
         })
     }
 

@@ -7,7 +7,7 @@ use postrider_core::waiting::{
     Attempted, DETAIL_BYTES_MAX, NewWaiting, Placement, Reason, Settlement, SettlementPart,
     WaitingChange, WaitingState,
 };
-use postrider_core::{Error, ErrorKind, Result};
+use postrider_core::{DestinationId, Error, ErrorKind, Result};
 
 use super::store::State;
 use super::waiting::{Stored, promote};
@@ -44,12 +44,21 @@ impl State {
     }
 
     fn settle_part(&mut self, part: &SettlementPart, partition: u16, now: Duration) {
+        for endpoint in &part.disabled {
+            let name = (part.destination.clone(), endpoint.topic.clone());
+            if !self.endpoints.contains_key(&name) {
+                self.endpoints.insert(name, endpoint.detail.clone());
+                self.definitions += 1;
+            }
+        }
         let mut waiting = self.waiting.remove(&part.destination).unwrap_or_default();
         for new in &part.waiting {
-            self.insert_waiting(&mut waiting, new, partition, now);
+            self.insert_waiting(&mut waiting, new, &part.destination, partition, now);
         }
         for change in &part.changes {
-            change_waiting(&mut waiting, change, now);
+            change_waiting(&mut waiting, change, now, |endpoint| {
+                self.is_disabled(&part.destination, endpoint)
+            });
         }
         self.waiting.insert(part.destination.clone(), waiting);
         if let Some((from, to)) = &part.cursor {
@@ -66,10 +75,15 @@ impl State {
         }
     }
 
+    fn is_disabled(&self, destination: &DestinationId, endpoint: &str) -> bool {
+        self.endpoints.contains_key(&(destination.clone(), Box::from(endpoint)))
+    }
+
     fn insert_waiting(
         &self,
         rows: &mut BTreeMap<u64, Stored>,
         new: &NewWaiting,
+        destination: &DestinationId,
         partition: u16,
         now: Duration,
     ) {
@@ -101,6 +115,11 @@ impl State {
             key,
         };
         place(&mut stored, &new.placement, now);
+        if stored.endpoint.as_deref().is_some_and(|name| !self.is_disabled(destination, name)) {
+            // It was enabled while this was on its way: nobody would let the event out.
+            stored.come_out(now);
+            stored.state = WaitingState::Retrying;
+        }
         let behind =
             rows.range(..new.row.seq).rev().any(|(_, row)| row.key == stored.key && row.holds());
         if behind && stored.state != WaitingState::Dead {
@@ -145,7 +164,12 @@ fn record(stored: &mut Stored, attempted: &Attempted) {
     stored.detail = attempted.detail[..end].to_owned();
 }
 
-fn change_waiting(rows: &mut BTreeMap<u64, Stored>, change: &WaitingChange, now: Duration) {
+fn change_waiting(
+    rows: &mut BTreeMap<u64, Stored>,
+    change: &WaitingChange,
+    now: Duration,
+    is_disabled: impl Fn(&str) -> bool,
+) {
     let seq = change.row().seq;
     let Some(stored) = rows.get_mut(&seq) else {
         return;
@@ -165,8 +189,13 @@ fn change_waiting(rows: &mut BTreeMap<u64, Stored>, change: &WaitingChange, now:
         }
         WaitingChange::Disabled { endpoint, attempted, .. } => {
             record(stored, attempted);
-            stored.state = WaitingState::Disabled;
-            stored.endpoint = Some(endpoint.clone());
+            if is_disabled(endpoint) {
+                stored.state = WaitingState::Disabled;
+                stored.endpoint = Some(endpoint.clone());
+            } else {
+                // It was enabled while this was on its way: nobody would let the event out.
+                stored.due = now;
+            }
         }
         WaitingChange::Dead { attempted, holds_key, .. } => {
             record(stored, attempted);

@@ -1,15 +1,16 @@
 //! The memory store as the relay sees it. Each call takes the lock once, so each is atomic.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
 use postrider_core::source::{
-    Admitted, DefinitionChange, Definitions, DueRequest, FetchRequest, Loaded, Page, RenewRequest,
-    SourceCapabilities, StoreFacts,
+    Admitted, CarriedOut, CarryOutRequest, DefinitionChange, Definitions, DueRequest, FetchRequest,
+    Loaded, Page, RenewRequest, RetireRequest, Retired, SourceCapabilities, StoreFacts,
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{
-    BoxFuture, Clock, Cursor, Destination, DestinationId, Lease, OutboxSource, Result,
+    BoxFuture, Clock, Cursor, Destination, DestinationId, Event, Lease, OutboxSource, Result,
 };
 
 use super::MemoryStore;
@@ -88,6 +89,21 @@ impl OutboxSource for MemoryStore {
             let now = self.shared.clock.now();
             self.state().admit(lease, rows_max, now, self.shared.partitions)
         })
+    }
+
+    fn carry_out<'a>(&'a self, request: &'a CarryOutRequest) -> BoxFuture<'a, Result<CarriedOut>> {
+        Box::pin(async { Ok(self.state().carry_out(request, self.elapsed())) })
+    }
+
+    fn retirable<'a>(
+        &'a self,
+        request: &'a RetireRequest,
+    ) -> BoxFuture<'a, Result<Vec<Arc<Event>>>> {
+        Box::pin(async { Ok(self.state().retirable(request, self.shared.clock.now())) })
+    }
+
+    fn retire<'a>(&'a self, request: &'a RetireRequest) -> BoxFuture<'a, Result<Retired>> {
+        Box::pin(async { self.state().retire(request, self.shared.clock.now()) })
     }
 
     fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>> {

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::inbox::InboxRow;
 use super::lease::{LeaseRow, RelayRow};
+use super::request::Request;
 use super::schedule::Scheduled;
 use super::waiting::Stored;
 use super::{MemoryClock, MemoryTransaction, lock};
@@ -52,6 +53,8 @@ pub(super) struct State {
     pub(super) seq_last: u64,
     /// The last place given in the commit order.
     pub(super) position_last: u64,
+    /// Numbers that are drawn by transactions that are still open.
+    pub(super) open: BTreeSet<u64>,
     /// Committed rows, by partition, ascending in position.
     pub(super) log: Vec<Vec<LogRow>>,
     /// The position of each committed number.
@@ -66,6 +69,16 @@ pub(super) struct State {
     pub(super) cursors: BTreeMap<(DestinationId, u16), u64>,
     pub(super) waiting: BTreeMap<DestinationId, BTreeMap<u64, Stored>>,
     pub(super) settled: BTreeMap<DestinationId, Vec<(RowRef, Passed)>>,
+    /// Endpoints that are disabled, with what they answered.
+    pub(super) endpoints: BTreeMap<(DestinationId, Box<str>), String>,
+    /// Partitions that an operator paused.
+    pub(super) paused: BTreeSet<u16>,
+    /// Up to which number events are sent again, because a destination was rewound.
+    pub(super) replay: BTreeMap<(DestinationId, u16), u64>,
+    /// What operators asked for, oldest first.
+    pub(super) requests: Vec<Request>,
+    /// When the youngest event was created that retention has deleted.
+    pub(super) retired_at: Option<Timestamp>,
     pub(super) inbox: BTreeMap<InboxKey, InboxRow>,
     /// Markers of transactions that are open: whoever wants the same one has to wait.
     pub(super) accepting: BTreeSet<InboxKey>,
@@ -274,6 +287,11 @@ impl State {
             key,
             event,
         });
+    }
+
+    /// A number has no row any more.
+    pub(super) fn forget_position(&mut self, seq: u64) {
+        self.positions.remove(&seq);
     }
 
     /// The committed row of a number.

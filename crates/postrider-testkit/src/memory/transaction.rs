@@ -50,7 +50,12 @@ impl MemoryTransaction {
             event.source = Arc::clone(&self.shared.source);
         }
         event.created_at = self.shared.now();
-        let seq = lock(&self.shared.state).draw_seq();
+        let seq = {
+            let mut state = lock(&self.shared.state);
+            let seq = state.draw_seq();
+            state.open.insert(seq);
+            seq
+        };
         let row = RowRef { seq, id: event.id };
         self.staged.push(Staged { seq, event, due });
         Ok(row)
@@ -99,6 +104,7 @@ impl MemoryTransaction {
         let elapsed = self.shared.clock.elapsed();
         let rows = {
             let mut state = lock(&self.shared.state);
+            staged.iter().for_each(|staged| _ = state.open.remove(&staged.seq));
             check_unique(&state, &staged)?;
             for (key, hash, event_type) in self.accepted.drain(..) {
                 state.accepting.remove(&key);
@@ -123,10 +129,10 @@ impl MemoryTransaction {
 
 impl Drop for MemoryTransaction {
     fn drop(&mut self) {
-        if self.accepted.is_empty() {
-            return;
-        }
         let mut state = lock(&self.shared.state);
+        for staged in &self.staged {
+            state.open.remove(&staged.seq);
+        }
         for (key, ..) in &self.accepted {
             state.accepting.remove(key);
         }

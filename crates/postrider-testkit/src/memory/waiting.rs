@@ -71,6 +71,17 @@ impl Stored {
         }
     }
 
+    pub(super) fn is_dead(&self) -> bool {
+        self.state == WaitingState::Dead
+    }
+
+    /// Waits no longer for its endpoint: it is due now, or parked if it is not the first of its key.
+    pub(super) fn come_out(&mut self, now: Duration) {
+        self.due = now;
+        self.endpoint = None;
+        self.state = if self.late { WaitingState::Retrying } else { WaitingState::Parked };
+    }
+
     fn view(&self) -> WaitingView {
         WaitingView {
             row: self.row,
@@ -111,16 +122,18 @@ impl MemoryStore {
     /// `NotFound` if that event is no dead letter of the destination.
     pub fn redrive(&self, destination: &DestinationId, seq: u64) -> Result<()> {
         let now = self.elapsed();
-        self.state().redrive(destination, seq, now)
+        let done = self.state().redrive(destination, seq, now);
+        done.then_some(()).ok_or_else(|| not_waiting(destination, seq))
     }
 
-    /// Lets a waiting event go, as an operator's request does; its successors move up.
+    /// Lets a dead letter or an event of a disabled endpoint go; its successors move up.
     ///
     /// # Errors
-    /// `NotFound` if that event does not wait.
+    /// `NotFound` if that event is no such thing.
     pub fn discard(&self, destination: &DestinationId, seq: u64) -> Result<()> {
         let now = self.elapsed();
-        self.state().discard(destination, seq, now)
+        let done = self.state().discard(destination, seq, now);
+        done.map(drop).ok_or_else(|| not_waiting(destination, seq))
     }
 }
 
@@ -133,34 +146,6 @@ fn not_waiting(destination: &DestinationId, seq: u64) -> Error {
 impl State {
     fn rows_of(&self, destination: &DestinationId) -> impl Iterator<Item = &Stored> {
         self.waiting.get(destination).into_iter().flat_map(BTreeMap::values)
-    }
-
-    fn redrive(&mut self, id: &DestinationId, seq: u64, now: Duration) -> Result<()> {
-        let rows = self.waiting.get_mut(id).ok_or_else(|| not_waiting(id, seq))?;
-        let row = rows
-            .get_mut(&seq)
-            .filter(|row| row.state == WaitingState::Dead)
-            .ok_or_else(|| not_waiting(id, seq))?;
-        row.late = !row.holds_key;
-        row.attempts = 0;
-        row.due = now;
-        row.state = WaitingState::Parked;
-        if row.late {
-            row.state = WaitingState::Retrying;
-        }
-        let key = Arc::clone(&row.key);
-        promote(rows, &key, now);
-        Ok(())
-    }
-
-    fn discard(&mut self, id: &DestinationId, seq: u64, now: Duration) -> Result<()> {
-        let rows = self.waiting.get_mut(id).ok_or_else(|| not_waiting(id, seq))?;
-        let row = rows.get_mut(&seq).ok_or_else(|| not_waiting(id, seq))?;
-        row.state = WaitingState::Discarded;
-        row.event = None;
-        let key = Arc::clone(&row.key);
-        promote(rows, &key, now);
-        Ok(())
     }
 
     pub(super) fn waiting_keys(&self, id: &DestinationId, partition: u16) -> Vec<(KeyHash, u32)> {

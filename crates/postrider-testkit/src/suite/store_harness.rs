@@ -4,7 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{BoxFuture, Error, ErrorKind, NewEvent, OutboxSource, Result, Timestamp};
+use postrider_core::operate::{RequestId, RequestState, Submission};
+use postrider_core::{
+    BoxFuture, Error, ErrorKind, NewEvent, OutboxSource, PartitionId, Result, Timestamp,
+};
 
 /// A store under test, for [`store_suite!`](crate::store_suite) and
 /// [`source_suite!`](crate::source_suite).
@@ -63,6 +66,44 @@ pub trait StoreHarness: Send + Sync + Sized + 'static {
     /// Commits a row that is no event, in the partition of the key `order/malformed`, past whatever
     /// the store checks; `None` if the store lets nobody do that.
     fn insert_malformed(&self) -> Option<BoxFuture<'_, Result<()>>> {
+        None
+    }
+
+    /// Asks the owners of the partitions for a change of deliveries, as
+    /// [`Operator::submit`](postrider_core::Operator::submit) does; `None` if the store has no
+    /// operator's side.
+    fn submit<'a>(
+        &'a self,
+        submission: &'a Submission,
+    ) -> Option<BoxFuture<'a, Result<RequestId>>> {
+        let _ = submission;
+        None
+    }
+
+    /// How far a request is carried out. Only for stores that take requests.
+    ///
+    /// # Errors
+    /// What the store says.
+    fn request(&self, id: RequestId) -> BoxFuture<'_, Result<RequestState>> {
+        Box::pin(async move {
+            Err(Error::new(ErrorKind::NotFound, "find request").context("request", id.0))
+        })
+    }
+
+    /// Lets a partition be owned, or not; `None` if the store cannot.
+    fn set_partition(
+        &self,
+        partition: PartitionId,
+        paused: bool,
+    ) -> Option<BoxFuture<'_, Result<()>>> {
+        let _ = (partition, paused);
+        None
+    }
+
+    /// Erases the payloads and headers of a key's events wherever they stand; `None` if the store
+    /// cannot.
+    fn erase<'a>(&'a self, key: &'a str) -> Option<BoxFuture<'a, Result<()>>> {
+        let _ = key;
         None
     }
 

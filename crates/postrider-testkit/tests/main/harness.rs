@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::inbox::Accepted;
+use postrider_core::operate::{RequestId, RequestState, Submission};
 use postrider_core::{
     BoxFuture, Broker, BrokerCapabilities, Clock, ErrorKind, Event, EventId, HandlerName,
-    InboxStore, NewEvent, OutboxSource, Result, Subscription, Timestamp,
+    InboxStore, NewEvent, OutboxSource, PartitionId, Result, Subscription, Timestamp,
 };
 use postrider_testkit::fault::{BrokerAction, FaultyBroker};
 use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore};
@@ -63,6 +64,32 @@ impl<const P: u16> StoreHarness for Store<P> {
     fn insert_malformed(&self) -> Option<BoxFuture<'_, Result<()>>> {
         Some(Box::pin(async {
             self.0.insert_malformed();
+            Ok(())
+        }))
+    }
+
+    fn submit<'a>(
+        &'a self,
+        submission: &'a Submission,
+    ) -> Option<BoxFuture<'a, Result<RequestId>>> {
+        Some(Box::pin(async { self.0.submit(submission) }))
+    }
+
+    fn request(&self, id: RequestId) -> BoxFuture<'_, Result<RequestState>> {
+        Box::pin(async move { self.0.request(id) })
+    }
+
+    fn set_partition(
+        &self,
+        partition: PartitionId,
+        paused: bool,
+    ) -> Option<BoxFuture<'_, Result<()>>> {
+        Some(Box::pin(async move { self.0.set_partition(partition, paused) }))
+    }
+
+    fn erase<'a>(&'a self, key: &'a str) -> Option<BoxFuture<'a, Result<()>>> {
+        Some(Box::pin(async {
+            self.0.erase(key);
             Ok(())
         }))
     }

@@ -2,15 +2,25 @@
 //! (INV-3, INV-7, INV-8).
 
 mod destinations;
+mod endpoints;
 mod leases;
 mod pages;
+mod pausing;
+mod replay;
+mod requests;
+mod retiring;
 mod settling;
 mod waiting;
 mod waiting_changes;
 
 pub use destinations::*;
+pub use endpoints::*;
 pub use leases::*;
 pub use pages::*;
+pub use pausing::*;
+pub use replay::*;
+pub use requests::*;
+pub use retiring::*;
 pub use settling::*;
 pub use waiting::*;
 pub use waiting_changes::*;
@@ -77,6 +87,43 @@ macro_rules! source_suite {
                 a_postponed_event_counts_no_attempt,
                 a_late_owner_changes_nothing_that_waits,
                 changes_sent_twice_change_once,
+                // requests
+                a_redriven_dead_letter_comes_out_in_its_place,
+                a_redriven_dead_letter_that_let_its_key_pass_is_late,
+                what_is_not_dead_any_more_is_not_redriven,
+                a_discarded_head_lets_its_key_go_on,
+                a_discard_in_the_middle_keeps_the_rest_parked,
+                a_requeued_event_is_sent_again_late,
+                a_request_is_carried_out_once,
+                a_late_owner_carries_out_nothing,
+                carrying_out_keeps_its_limit,
+                requests_are_carried_out_in_order,
+                // endpoints
+                a_disabled_endpoint_is_told_to_everybody,
+                events_of_a_disabled_endpoint_wait,
+                an_enabled_endpoint_lets_its_events_out_in_order,
+                nothing_waits_for_an_endpoint_that_is_in_service,
+                a_waiting_event_can_wait_for_its_endpoint,
+                an_event_of_a_disabled_endpoint_can_be_discarded,
+                an_endpoint_that_is_disabled_again_stays_so,
+                a_late_owner_disables_nothing,
+                an_erased_event_leaves_and_its_key_goes_on,
+                an_erasure_reaches_what_waits,
+                // pausing
+                a_paused_partition_is_granted_to_nobody,
+                a_paused_partition_is_kept_until_it_is_let_go,
+                // replay
+                a_rewound_destination_is_read_again,
+                what_was_not_passed_is_no_replay,
+                what_waits_stays_when_its_destination_is_rewound,
+                a_rewind_concerns_one_destination,
+                // retiring
+                only_what_every_cursor_has_passed_is_retired,
+                what_waits_is_not_retired,
+                nothing_younger_than_the_retention_is_retired,
+                retiring_keeps_its_limit,
+                only_what_was_archived_is_retired,
+                a_late_owner_retires_nothing,
             );
         }
     };
