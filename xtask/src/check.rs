@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::step::{self, Verdict};
-use crate::{requirements, tidy};
+use crate::{docs, requirements, tidy};
 
-/// Format, clippy, tidy, requirements page, unit tests.
+/// Format, clippy, tidy, generated pages, unit tests.
 pub(crate) fn run(root: &Path) -> ExitCode {
     let began = Instant::now();
     let unit = ["test", "--workspace", "--lib", "--bins", "--quiet"];
@@ -54,5 +54,6 @@ pub(crate) fn statics(root: &Path) -> Vec<Work<'_>> {
         ("tidy", Box::new(move || tidy::verdict(root))),
         ("requirements page", Box::new(move || requirements::verdict(root))),
         ("clippy", Box::new(move || step::complete(&mut step::cargo(root, &clippy)))),
+        ("reference pages", Box::new(move || docs::verdict(root))),
     ]
 }

@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod docs;
 mod lexed;
 mod provision;
 mod requirements;
@@ -19,11 +20,15 @@ mod tree;
 use std::process::ExitCode;
 
 /// Commands with what they do, in the order in which `help` shows them.
-const COMMANDS: [(&str, &str); 6] = [
-    ("check", "the quick part: format, clippy, tidy, requirements page, unit tests"),
+const COMMANDS: [(&str, &str); 7] = [
+    ("check", "the quick part: format, clippy, tidy, generated pages, unit tests"),
     ("test", "everything a change must pass, with the integration tests, doc tests, and docs"),
     ("tidy", "the project's own rules; --bless records the present lengths in xtask/ratchet.txt"),
     ("requirements", "write docs/requirements.md; --check only says whether it is up to date"),
+    (
+        "docs",
+        "write the generated pages of docs/reference; --check only says whether they are up to date",
+    ),
     ("bench", "NAME [--store S] [--broker B] [--json] …: run a benchmark in release mode"),
     ("help", "this list"),
 ];
@@ -40,6 +45,8 @@ fn main() -> ExitCode {
             .unwrap_or_else(|| tidy::run(&root, rest.iter().any(|flag| flag == "--bless"))),
         Some("requirements") => accept(&rest, &["--check"])
             .unwrap_or_else(|| requirements::run(&root, rest.iter().any(|flag| flag == "--check"))),
+        Some("docs") => accept(&rest, &["--check"])
+            .unwrap_or_else(|| docs::run(&root, rest.iter().any(|flag| flag == "--check"))),
         Some("bench") => bench::run(&root, &rest),
         Some("help" | "--help" | "-h") => {
             print!("{}", help());
