@@ -153,7 +153,8 @@ pub enum Placement {
         /// The attempt that failed.
         attempted: Attempted,
     },
-    /// Its endpoint is disabled: it is not tried until an operator enables that.
+    /// Its endpoint is disabled: it is not tried until an operator enables that. If that has happened
+    /// by the time it is written, nobody would let it out: it is due at once then.
     Disabled {
         /// Which topic, subject, queue, or URL.
         endpoint: Box<str>,
@@ -192,7 +193,8 @@ pub enum WaitingChange {
         /// Whether its successors wait behind it.
         holds_key: bool,
     },
-    /// Its endpoint is disabled, and it holds its key there.
+    /// Its endpoint is disabled, and it holds its key there. One whose endpoint is in service by the
+    /// time this is written is due at once.
     Disabled {
         /// Which event.
         row: RowRef,
