@@ -1,6 +1,7 @@
 //! Settling: cursors, waiting events, and the settled log in one atomic, fenced write.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use postrider_core::waiting::{
@@ -46,8 +47,8 @@ impl State {
     fn settle_part(&mut self, part: &SettlementPart, partition: u16, now: Duration) {
         for endpoint in &part.disabled {
             let name = (part.destination.clone(), endpoint.topic.clone());
-            if !self.endpoints.contains_key(&name) {
-                self.endpoints.insert(name, endpoint.detail.clone());
+            if let Entry::Vacant(new) = self.endpoints.entry(name) {
+                new.insert(endpoint.detail.clone());
                 self.definitions += 1;
             }
         }
