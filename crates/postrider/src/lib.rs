@@ -98,7 +98,8 @@
 //!   twice; the inbox makes the second one harmless.
 //! * Order between keys, or between events of one key in two destinations.
 //! * Two-phase commit, sagas, or an event store: the outbox is a queue, and may be purged.
-//! * Stores other than SQLite, and brokers other than the local one, files, and standard output.
+//! * Stores other than SQLite, and brokers other than the local one, files, standard
+//!   output, and webhooks.
 //!
 //! # Features
 //!
@@ -111,6 +112,7 @@
 //! | `sqlx-sqlite` | no | `sqlite::sqlx`: the same promises inside a transaction of `sqlx` |
 //! | `broker-local` | yes | [`local`]: durable topics and groups in one file |
 //! | `broker-file` | yes | [`mod@file`]: CloudEvents as lines of a file or of standard output |
+//! | `broker-webhook` | yes | [`webhook`]: signed CloudEvents to HTTP endpoints, and their verification |
 //!
 //! An application that only writes events needs `default-features = false, features =
 //! ["store-sqlite"]`, and compiles neither engine.
@@ -133,6 +135,9 @@ pub use postrider_relay as relay;
 #[cfg(feature = "store-sqlite")]
 #[doc(inline)]
 pub use postrider_sqlite as sqlite;
+#[cfg(feature = "broker-webhook")]
+#[doc(inline)]
+pub use postrider_webhook as webhook;
 
 pub use postrider_core::inbox::{Accepted, Receiver, Verdict};
 pub use postrider_core::{
