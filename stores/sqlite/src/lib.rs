@@ -44,6 +44,7 @@ mod error;
 mod file;
 mod inbox;
 mod lease;
+mod operator;
 mod outbox;
 mod page;
 mod row;

@@ -15,7 +15,7 @@ use crate::store::{now, signed, unsigned};
 use crate::{lease, sql, waiting};
 
 /// How many sequence numbers share a row of the settled log.
-const BUCKET: u64 = 4_096;
+pub(crate) const BUCKET: u64 = 4_096;
 
 /// Writes a settlement, if its lease stands.
 pub(crate) fn settle(connection: &Connection, settlement: &Settlement) -> Result<()> {

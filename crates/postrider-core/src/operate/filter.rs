@@ -150,6 +150,19 @@ pub struct PageRequest {
 impl PageRequest {
     /// The largest page: what a client holds in memory at once without noticing.
     pub const LIMIT_MAX: u32 = 10_000;
+
+    /// How many rows are asked for, checked.
+    ///
+    /// # Errors
+    /// `Invalid` if the limit is 0 or more than [`PageRequest::LIMIT_MAX`].
+    pub fn check(&self) -> Result<usize, Error> {
+        if (1..=PageRequest::LIMIT_MAX).contains(&self.limit) {
+            return Ok(self.limit as usize);
+        }
+        Err(Error::new(ErrorKind::Invalid, "read page")
+            .message(format!("a page has 1 to {} rows", PageRequest::LIMIT_MAX))
+            .context("limit", self.limit))
+    }
 }
 
 impl Default for PageRequest {
@@ -159,10 +172,13 @@ impl Default for PageRequest {
 }
 
 /// A page of a list.
+///
+/// It may have fewer rows than were asked for, or none, and still be followed by another: one call
+/// looks at a bounded number of rows, however few of them its filter lets through.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed<T> {
     /// The rows.
     pub rows: Vec<T>,
-    /// Where the next page begins; `None` at the end.
+    /// Where the next page begins; `None` at the end. Opaque: it is handed back as it was given.
     pub next: Option<String>,
 }

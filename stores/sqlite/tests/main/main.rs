@@ -6,6 +6,7 @@ mod contract;
 mod enqueue;
 mod faults;
 mod inbox;
+mod operator;
 mod page;
 mod relay;
 mod schema;

@@ -1,0 +1,1 @@
+delete from outbox_scheduled where id = ?1;

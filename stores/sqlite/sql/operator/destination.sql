@@ -1,0 +1,1 @@
+select 1 from outbox_destination where id = ?1;

@@ -1,0 +1,1 @@
+select count(*), min(due_ms) from outbox_scheduled;

@@ -1,0 +1,1 @@
+select min(destination) from outbox_waiting where destination > ?1;
