@@ -1,0 +1,72 @@
+//! Routes: those that are never reached, those that drop, and those without a topic.
+
+use crate::destination::{MatchConfig, RouteConfig};
+use crate::path::Path;
+use crate::reading::{Complaint, Reading};
+
+pub(super) fn examine(routes: &[RouteConfig], at: &Path, reading: &mut Reading) {
+    for (index, route) in routes.iter().enumerate() {
+        let here = at.index(index);
+        examine_one(route, &here, reading);
+        let before = routes[..index].iter().position(|first| first.matches.covers(&route.matches));
+        if let Some(first) = before {
+            let message = format!(
+                "this route is never reached: route {first} takes all of its events, and the \
+                 first that matches decides"
+            );
+            let advice = "put it before the other, or narrow the other's match";
+            reading.contradict(&[here, at.index(first)], Complaint::new(message, advice));
+        }
+    }
+}
+
+fn examine_one(route: &RouteConfig, at: &Path, reading: &mut Reading) {
+    let topic = at.key("topic");
+    if route.drop {
+        for name in ["topic", "format", "dead_key", "retry"] {
+            if reading.is_given(&at.key(name)) {
+                let message = format!("a route that drops its events has no use for `{name}`");
+                let advice = format!("leave {name} out, or leave drop out");
+                let paths = [at.key(name), at.key("drop")];
+                reading.contradict(&paths, Complaint::new(message, advice));
+            }
+        }
+    } else if route.topic.is_none() {
+        let message = "this route has no topic";
+        let advice = "write topic = \"{event_type}\", or drop = true to deliver its events nowhere";
+        reading.contradict(&[topic.clone()], Complaint::new(message, advice));
+    }
+    let retry = &route.retry;
+    if retry.delay_min > retry.delay_max {
+        let paths = [at.key("retry").key("delay_min"), at.key("retry").key("delay_max")];
+        let message = "the first delay is longer than the longest";
+        let advice = "raise delay_max, or lower delay_min";
+        reading.contradict(&paths, Complaint::new(message, advice));
+    }
+    let by_tenant = route.topic.as_ref().is_some_and(|text| text.to_string().contains("{tenant}"));
+    if by_tenant && route.matches.tenant.is_none() && !route.drop {
+        let message = "events without a tenant come here too, and `{tenant}` is empty for them";
+        let advice = "write match = { tenant = \"*\" } to take only events with one";
+        reading.warn(&[topic], Complaint::new(message, advice));
+    }
+}
+
+impl MatchConfig {
+    /// Whether every event that the other takes is taken by this one.
+    pub(super) fn covers(&self, other: &MatchConfig) -> bool {
+        let pairs =
+            [(&self.event_type, &other.event_type), (&self.aggregate_type, &other.aggregate_type)];
+        let always_there = pairs.into_iter().all(|pair| match pair {
+            (None, _) => true,
+            (Some(one), None) => one.is_any(),
+            (Some(one), Some(other)) => one.covers(other),
+        });
+        // A tenant may be missing, and then no pattern takes the event.
+        always_there
+            && match (&self.tenant, &other.tenant) {
+                (None, _) => true,
+                (Some(_), None) => false,
+                (Some(one), Some(other)) => one.covers(other),
+            }
+    }
+}

@@ -1,0 +1,113 @@
+//! Values that are one of a few words.
+
+use postrider_core::{DeadKeyPolicy, Format};
+
+use crate::field::Scalar;
+use crate::key::{Json, Key, Leaf};
+use crate::node::Node;
+use crate::reading::Complaint;
+use crate::section::near;
+
+/// Declares how the words of an enum are read and shown.
+macro_rules! choice {
+    ($kind:ty, $word:literal, $($name:literal => $value:path),+ $(,)?) => {
+        impl Scalar for $kind {
+            const LEAF: Leaf = Leaf {
+                word: $word,
+                expected: concat!("one of", $(" \"", $name, "\""),+),
+                example: choice!(@first $($name),+),
+                json: Json::Choice(&[$($name),+]),
+                secret: false,
+            };
+
+            fn parse(node: &Node, key: &Key) -> Option<Result<$kind, Complaint>> {
+                Some(match node.text()? {
+                    $($name => Ok($value),)+
+                    other => Err(refusal(other, key, &[$($name),+])),
+                })
+            }
+
+            fn shown(&self) -> String {
+                match self {
+                    $($value => $name.to_owned(),)+
+                }
+            }
+
+            fn placeholder() -> $kind {
+                choice!(@first $($value),+)
+            }
+        }
+    };
+    (@first $first:literal $(, $rest:literal)*) => { $first };
+    (@first $first:path $(, $rest:path)*) => { $first };
+}
+
+fn refusal(written: &str, key: &Key, known: &[&str]) -> Complaint {
+    let shown: String = written.chars().take(40).collect();
+    let near = near(written, known).map(|near| format!("did you mean \"{near}\"? "));
+    Complaint::new(
+        format!("`{}` has no choice \"{}\"", key.name, shown.escape_debug()),
+        format!("{}it is one of {}", near.unwrap_or_default(), known.join(", ")),
+    )
+}
+
+/// The kind of broker behind a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// HTTP requests to endpoints.
+    Webhook,
+    /// A durable queue in one file.
+    Local,
+    /// CloudEvents as lines of a file.
+    File,
+    /// CloudEvents as lines on standard output.
+    Stdout,
+}
+
+impl Kind {
+    /// The word of the file, and of the definition in the store.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Kind::Webhook => "webhook",
+            Kind::Local => "local",
+            Kind::File => "file",
+            Kind::Stdout => "stdout",
+        }
+    }
+}
+
+/// How much the program says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What needs a person.
+    Error,
+    /// What may need one.
+    Warn,
+    /// What changes.
+    Info,
+    /// What is decided.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// How a log line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+choice!(Kind, "kind",
+    "webhook" => Kind::Webhook, "local" => Kind::Local, "file" => Kind::File, "stdout" => Kind::Stdout);
+choice!(LogLevel, "level",
+    "info" => LogLevel::Info, "off" => LogLevel::Off, "error" => LogLevel::Error,
+    "warn" => LogLevel::Warn, "debug" => LogLevel::Debug, "trace" => LogLevel::Trace);
+choice!(LogFormat, "format", "text" => LogFormat::Text, "json" => LogFormat::Json);
+choice!(Format, "format", "structured" => Format::Structured, "binary" => Format::Binary);
+choice!(DeadKeyPolicy, "policy",
+    "park" => DeadKeyPolicy::Park, "skip" => DeadKeyPolicy::Skip, "halt" => DeadKeyPolicy::Halt);
