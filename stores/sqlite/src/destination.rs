@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::During;
 use crate::store::{now, signed, unsigned};
-use crate::{page, schema, sql};
+use crate::{endpoint, lease, page, schema, sql};
 
 /// Writes the definitions into a store that has none, each from the beginning.
 pub(crate) fn register(connection: &Connection, definitions: &[Destination]) -> Result<()> {
@@ -47,7 +47,8 @@ pub(crate) fn apply(connection: &Connection, change: &DefinitionChange) -> Resul
             return Err(Error::new(ErrorKind::Invalid, "apply")
                 .message("the destination `unrouted` is built in and cannot be removed"));
         }
-        changed |= remove(connection, id.as_str()).during("apply")?;
+        let now = now(connection)?;
+        changed |= remove(connection, id.as_str(), now).during("apply")?;
     }
     if changed { bump(connection) } else { Ok(version) }
 }
@@ -80,10 +81,12 @@ fn put(connection: &Connection, definition: &Destination, start: Start) -> Resul
 }
 
 fn add(connection: &Connection, definition: &Destination, start: Start) -> Result<()> {
+    // What retention has left below the beginning of the history is no whole: nobody starts there.
+    let first = schema::read_number(connection, "history_start")?.saturating_sub(1);
     let position = match start {
-        Start::Beginning => 0,
+        Start::Beginning => first,
         Start::Now => page::sequence(connection)?,
-        Start::At(time) => before(connection, time)?,
+        Start::At(time) => before(connection, time)?.max(first),
     };
     let now = now(connection)?;
     let partitions = schema::read_number(connection, "partitions")?;
@@ -116,15 +119,20 @@ fn before(connection: &Connection, time: postrider_core::Timestamp) -> Result<u6
     }
 }
 
-fn remove(connection: &Connection, id: &str) -> rusqlite::Result<bool> {
+/// Removes one with everything that is its own. What operators asked for it is left undone.
+fn remove(connection: &Connection, id: &str, now: i64) -> rusqlite::Result<bool> {
     let removed = connection.execute(sql::DESTINATION_REMOVE, [id])?;
+    connection.execute(sql::DESTINATION_REMOVE_REQUESTS, params![id, now])?;
+    connection.execute(sql::DESTINATION_REMOVE_REQUEST_ROWS, [id])?;
     connection.execute(sql::DESTINATION_REMOVE_CURSORS, [id])?;
     connection.execute(sql::DESTINATION_REMOVE_WAITING, [id])?;
     connection.execute(sql::DESTINATION_REMOVE_SETTLED, [id])?;
+    connection.execute(sql::DESTINATION_REMOVE_ENDPOINTS, [id])?;
     Ok(removed > 0)
 }
 
-fn bump(connection: &Connection) -> Result<u64> {
+/// Raises the version of the definitions, so that every relay loads them again.
+pub(crate) fn bump(connection: &Connection) -> Result<u64> {
     let version = schema::read_number(connection, "definitions_version")? + 1;
     connection
         .execute(sql::META_WRITE, ("definitions_version", version.to_string()))
@@ -150,6 +158,10 @@ pub(crate) fn list(connection: &Connection) -> Result<Definitions> {
             },
         });
     }
-    let version = schema::read_number(connection, "definitions_version")?;
-    Ok(Definitions { version, rows, disabled: Vec::new(), paused: Vec::new() })
+    Ok(Definitions {
+        version: schema::read_number(connection, "definitions_version")?,
+        rows,
+        disabled: endpoint::list(connection)?,
+        paused: lease::paused(connection)?,
+    })
 }

@@ -8,7 +8,7 @@ use postrider_core::lease::{
 };
 use postrider_core::source::RenewRequest;
 use postrider_core::{Error, ErrorKind, KeyHash, Lease, PartitionId, RelayId, Result};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::error::During;
 use crate::store::{millis, now, signed, span, unsigned};
@@ -24,6 +24,8 @@ struct Standing {
     presence: Option<Presence>,
     takeovers: u32,
     cursors: i64,
+    /// An operator said that nobody is to own it.
+    paused: bool,
 }
 
 impl Standing {
@@ -42,6 +44,7 @@ impl Standing {
             },
             takeovers: row.get(8)?,
             cursors: row.get(9)?,
+            paused: row.get(10)?,
         })
     }
 
@@ -85,14 +88,15 @@ fn availability(standing: &Standing, request: &AcquireRequest, now: i64) -> Avai
     }
 }
 
-/// Announces the asker, and grants what is free or lost, up to what is wanted.
+/// Announces the asker, and grants what is free or lost, up to what is wanted. A paused partition is
+/// granted to nobody, and whoever still holds it is about to let it go.
 pub(crate) fn acquire(connection: &Connection, request: &AcquireRequest) -> Result<Acquired> {
     let now = now(connection)?;
     let census =
         announce(connection, &request.owner, request.current, now, request.lease_duration)?;
     let mut answer = Acquired { census, ..Acquired::default() };
     let mut wanted = usize::from(request.wanted);
-    for standing in standings(connection)? {
+    for standing in standings(connection)?.into_iter().filter(|standing| !standing.paused) {
         let free_since = match availability(&standing, request, now) {
             Availability::Free(since) | Availability::Lost(since) => since,
             Availability::Own => continue,
@@ -231,19 +235,29 @@ fn announce(
 
 /// Refuses a write whose lease was lost. Called inside the transaction of that write.
 pub(crate) fn fence(connection: &Connection, lease: &Lease, operation: &'static str) -> Result<()> {
-    let stands = connection
-        .prepare_cached(sql::LEASE_FENCE)
-        .and_then(|mut statement| {
-            let row = params![lease.partition.0, lease.owner.as_str(), signed(lease.token)];
-            statement.query_row(row, |_| Ok(())).optional()
-        })
-        .during(operation)?;
-    match stands {
-        Some(()) => Ok(()),
-        None => Err(Error::new(ErrorKind::Fenced, operation)
-            .message("the lease was taken over; nothing was written")
-            .context("partition", lease.partition)
-            .context("owner", &lease.owner)
-            .context("token", lease.token)),
+    if stands(connection, lease).during(operation)? {
+        return Ok(());
     }
+    Err(Error::new(ErrorKind::Fenced, operation)
+        .message("the lease was taken over; nothing was written")
+        .context("partition", lease.partition)
+        .context("owner", &lease.owner)
+        .context("token", lease.token))
+}
+
+/// Whether a lease has its owner and token in its row still.
+pub(crate) fn stands(connection: &Connection, lease: &Lease) -> rusqlite::Result<bool> {
+    let row = params![lease.partition.0, lease.owner.as_str(), signed(lease.token)];
+    connection.prepare_cached(sql::LEASE_FENCE)?.exists(row)
+}
+
+/// The partitions that an operator paused.
+pub(crate) fn paused(connection: &Connection) -> Result<Vec<PartitionId>> {
+    connection
+        .prepare_cached(sql::LEASE_PAUSED)
+        .and_then(|mut statement| {
+            let rows = statement.query_map((), |row| row.get(0).map(PartitionId))?;
+            rows.collect()
+        })
+        .during("destinations")
 }

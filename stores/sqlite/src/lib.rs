@@ -38,8 +38,11 @@
 //! of which one works, scheduled events, erasure. **Not supported**: files on a network share
 //! (SQLite's locks do not hold there), more than one partition, and `synchronous = OFF`.
 
+mod carry_out;
 mod connection;
 mod destination;
+mod due;
+mod endpoint;
 mod error;
 mod file;
 mod inbox;
@@ -47,6 +50,7 @@ mod lease;
 mod operator;
 mod outbox;
 mod page;
+mod retire;
 mod row;
 mod schedule;
 mod schema;

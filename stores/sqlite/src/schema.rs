@@ -97,8 +97,9 @@ fn migrate(path: &Path, source: &str, replace: bool) -> Result<()> {
 
 /// Checks that no event bears the old source yet.
 fn may_rename(connection: &Connection, source: &str) -> Result<()> {
-    let (events, scheduled, _): (i64, i64, Option<String>) =
-        connection.query_row(sql::OUTBOX_GROWTH, (), |row| row.try_into()).during("init")?;
+    let (events, scheduled): (i64, i64) = connection
+        .query_row(sql::OUTBOX_GROWTH, (), |row| Ok((row.get(0)?, row.get(1)?)))
+        .during("init")?;
     let known = read_meta(connection, "source")?.unwrap_or_default();
     if known == source || events + scheduled == 0 {
         return Ok(());

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use postrider_core::waiting::{Passed, RowRef, Settlement, SettlementPart};
-use postrider_core::{Cursor, Error, ErrorKind, Lease, Result};
+use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Lease, PartitionId, Result};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::During;
 use crate::store::{now, signed, unsigned};
-use crate::{lease, sql, waiting};
+use crate::{endpoint, lease, sql, waiting};
 
 /// How many sequence numbers share a row of the settled log.
 pub(crate) const BUCKET: u64 = 4_096;
@@ -34,9 +34,11 @@ fn settle_part(
     part: &SettlementPart,
     now: i64,
 ) -> Result<()> {
-    let Some(stored) = position(connection, lease, part)? else {
+    let stored = position(connection, &part.destination, lease.partition).during("settle")?;
+    let Some((stored, _)) = stored else {
         return Ok(());
     };
+    endpoint::disable(connection, part, now)?;
     let place = waiting::Place { destination: &part.destination, partition: lease.partition, now };
     waiting::enter(connection, place, &part.waiting)?;
     waiting::change(connection, place, &part.changes)?;
@@ -46,17 +48,20 @@ fn settle_part(
     }
 }
 
-/// Where the destination stands. One that was removed meanwhile stands nowhere and takes nothing; to
-/// refuse the others of the partition for it would have them deliver again what is settled.
-fn position(connection: &Connection, lease: &Lease, part: &SettlementPart) -> Result<Option<u64>> {
+/// Where a destination stands, and up to where it is sent again. One that was removed meanwhile stands
+/// nowhere and takes nothing; to refuse the others of the partition for it would have them deliver
+/// again what is settled.
+pub(crate) fn position(
+    connection: &Connection,
+    destination: &DestinationId,
+    partition: PartitionId,
+) -> rusqlite::Result<Option<(u64, u64)>> {
     connection
-        .prepare_cached(sql::SETTLE_POSITION)
-        .and_then(|mut statement| {
-            let row = params![part.destination.as_str(), lease.partition.0];
-            statement.query_row(row, |row| row.get(0)).optional()
+        .prepare_cached(sql::SETTLE_POSITION)?
+        .query_row(params![destination.as_str(), partition.0], |row| {
+            Ok((unsigned(row.get(0)?), unsigned(row.get(1)?)))
         })
-        .map(|position| position.map(unsigned))
-        .during("settle")
+        .optional()
 }
 
 fn advance(

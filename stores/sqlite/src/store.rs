@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
 use postrider_core::source::{
-    Admitted, DefinitionChange, Definitions, DueRequest, FetchRequest, Loaded, OutboxSource, Page,
-    RenewRequest, SourceCapabilities, StoreFacts,
+    Admitted, CarriedOut, CarryOutRequest, DefinitionChange, Definitions, DueRequest, FetchRequest,
+    Loaded, OutboxSource, Page, RenewRequest, RetireRequest, Retired, SourceCapabilities,
+    StoreFacts,
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{
-    BoxFuture, Cursor, Destination, DestinationId, Error, ErrorKind, Lease, Result,
+    BoxFuture, Cursor, Destination, DestinationId, Error, ErrorKind, Event, Lease, Result,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -18,7 +19,9 @@ use crate::error::During;
 use crate::file::StoreFile;
 use crate::wake::Watch;
 use crate::worker::Worker;
-use crate::{destination, lease, page, schedule, schema, settle, sql, waiting};
+use crate::{
+    carry_out, destination, due, lease, page, retire, schedule, schema, settle, sql, waiting,
+};
 
 /// A relay's and a consumer's handle on one database file.
 ///
@@ -41,6 +44,8 @@ pub struct SqliteStore {
     pub(crate) writer: Worker,
     reader: Worker,
     watch: Watch,
+    /// How far retirement has looked.
+    retirement: Arc<retire::Place>,
 }
 
 impl SqliteStore {
@@ -54,6 +59,7 @@ impl SqliteStore {
             writer: Worker::start("writer", Arc::clone(&file))?,
             reader: Worker::start("reader", Arc::clone(&file))?,
             watch: Watch::new(Arc::clone(&file)),
+            retirement: Arc::default(),
             file,
         })
     }
@@ -227,11 +233,11 @@ impl OutboxSource for SqliteStore {
     fn due<'a>(&'a self, request: &'a DueRequest) -> BoxFuture<'a, Result<Due>> {
         let question = request.clone();
         Box::pin(async move {
-            let found = self.read("due", move |tx| waiting::due(tx, &question)).await?;
+            let found = self.read("due", move |tx| due::due(tx, &question)).await?;
             if !found.unreadable.is_empty() {
                 let (lease, destination) = (request.lease.clone(), request.destination.clone());
                 self.write("due", move |tx| {
-                    waiting::bury_unreadable(tx, &lease, &destination, &found.unreadable)
+                    due::bury_unreadable(tx, &lease, &destination, &found.unreadable)
                 })
                 .await?;
             }
@@ -248,6 +254,38 @@ impl OutboxSource for SqliteStore {
             match idle {
                 Some(nothing) => Ok(nothing),
                 None => self.write("admit", move |tx| schedule::admit(tx, &lease, rows_max)).await,
+            }
+        })
+    }
+
+    fn carry_out<'a>(&'a self, request: &'a CarryOutRequest) -> BoxFuture<'a, Result<CarriedOut>> {
+        let (question, request) = (request.clone(), request.clone());
+        Box::pin(async move {
+            // Most calls find nothing: they need no write lock.
+            match self.read("carry out", move |tx| carry_out::idle(tx, &question)).await? {
+                Some(nothing) => Ok(nothing),
+                None => self.write("carry out", move |tx| carry_out::carry_out(tx, &request)).await,
+            }
+        })
+    }
+
+    fn retirable<'a>(
+        &'a self,
+        request: &'a RetireRequest,
+    ) -> BoxFuture<'a, Result<Vec<Arc<Event>>>> {
+        let (request, place) = (request.clone(), Arc::clone(&self.retirement));
+        Box::pin(self.read("retire", move |tx| retire::retirable(tx, &request, &place)))
+    }
+
+    fn retire<'a>(&'a self, request: &'a RetireRequest) -> BoxFuture<'a, Result<Retired>> {
+        let (question, request) = (request.clone(), request.clone());
+        let place = Arc::clone(&self.retirement);
+        Box::pin(async move {
+            // What may go is found without the write lock, and asked again under it.
+            let found = self.read("retire", move |tx| retire::find(tx, &question, &place)).await?;
+            match found.nothing() {
+                Some(nothing) => Ok(nothing),
+                None => self.write("retire", move |tx| retire::retire(tx, &request, &found)).await,
             }
         })
     }

@@ -29,8 +29,8 @@ const PACE_FIRST: Duration = Duration::from_micros(250);
 /// How long to wait after the database could not be read.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What grows when a producer commits.
-type Growth = (i64, i64, Option<String>);
+/// What grows when a producer commits, or an operator asks for something.
+type Growth = ([i64; 4], Option<String>);
 
 /// A watch on one database. Its thread starts with the first waiter.
 pub(crate) struct Watch {
@@ -186,7 +186,10 @@ impl Look {
         connection
             .prepare_cached(sql::OUTBOX_GROWTH)
             .and_then(|mut statement| {
-                statement.query_row((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+                statement.query_row((), |row| {
+                    let sequences = [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?];
+                    Ok((sequences, row.get(4)?))
+                })
             })
             .map_err(|_| Unreadable)
     }

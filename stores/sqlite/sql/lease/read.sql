@@ -1,2 +1,3 @@
-select partition, owner, token, expires_at, free_since, host, boot, lock_path, takeovers, cursors
+select partition, owner, token, expires_at, free_since, host, boot, lock_path, takeovers, cursors,
+    paused
 from outbox_lease order by partition;

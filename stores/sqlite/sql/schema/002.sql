@@ -30,6 +30,8 @@ create table outbox_request (
 
 create index outbox_request_open on outbox_request (id) where finished_at is null;
 
+create index outbox_request_finished on outbox_request (finished_at) where finished_at is not null;
+
 -- The rows that were counted, by partition. For `enable` and `rewind` one per partition, with seq 0.
 create table outbox_request_row (
     request integer not null,

@@ -6,9 +6,11 @@ mod contract;
 mod enqueue;
 mod faults;
 mod inbox;
+mod migrate;
 mod operator;
 mod page;
 mod relay;
+mod requests;
 mod schema;
 #[cfg(feature = "sqlx")]
 mod sqlx;

@@ -1,0 +1,1 @@
+delete from outbox_endpoint where destination = ?1;

@@ -1,0 +1,1 @@
+select destination, topic from outbox_endpoint order by destination, topic;

@@ -1,0 +1,1 @@
+select partition from outbox_lease where paused = 1 order by partition;

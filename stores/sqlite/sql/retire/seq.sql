@@ -1,0 +1,1 @@
+select seq from outbox where id = ?1;
