@@ -65,7 +65,7 @@ impl WebhookBroker {
     /// # Errors
     /// `Config`, naming the setting or the endpoint.
     pub fn new(settings: &WebhookSettings) -> Result<WebhookBroker> {
-        WebhookBroker::with_resolver(settings, Arc::new(System))
+        WebhookBroker::with_resolver(settings, Arc::new(System::default()))
     }
 
     /// A broker with a resolver of one's own. What it finds is checked like any address.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,6 +23,7 @@ use postrider_core::{BoxFuture, Result};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::sync::Semaphore;
 use tower_service::Service;
 
 use crate::WebhookSettings;
@@ -33,6 +34,8 @@ use crate::target::{Rules, literal, refused, wrong};
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
+/// Names that the system's resolver looks up at once.
+const LOOKUPS_MAX: usize = 32;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -47,14 +50,30 @@ pub trait Resolve: Send + Sync + 'static {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// The resolver of the operating system.
-pub(crate) struct System;
+/// The resolver of the operating system. It blocks a thread for as long as it takes, which no deadline
+/// can end, so the threads are counted: those of the runtime serve others too.
+pub(crate) struct System {
+    lookups: Arc<Semaphore>,
+}
+
+impl Default for System {
+    fn default() -> System {
+        System { lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)) }
+    }
+}
 
 impl Resolve for System {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
-            let found = tokio::net::lookup_host((host, 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
+            let place = Arc::clone(&self.lookups).acquire_owned().await;
+            let host = host.to_owned();
+            // The place is the thread's: it is free again when the thread is, whoever went away.
+            let lookup = tokio::task::spawn_blocking(move || {
+                let _place = place;
+                let found = (&*host, 0).to_socket_addrs()?;
+                Ok(found.map(|address| address.ip()).collect())
+            });
+            lookup.await.map_err(io::Error::other)?
         })
     }
 }

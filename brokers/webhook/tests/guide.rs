@@ -6,6 +6,28 @@ use postrider_webhook::sign;
 
 use crate::support::*;
 
+/// The table of settings says what the code says.
+#[test]
+fn the_guides_defaults_are_the_codes() {
+    let page = include_str!("../../../docs/guide/webhooks.md");
+    let settings = postrider_webhook::WebhookSettings::default();
+    let kibi = |bytes: usize| match bytes / 1_024 {
+        kibi if kibi >= 1_024 => format!("{} MiB", kibi / 1_024),
+        kibi => format!("{kibi} KiB"),
+    };
+    for (name, default) in [
+        ("deadline", format!("{} s", settings.deadline.as_secs())),
+        ("connections", settings.connections.to_string()),
+        ("connections_per_endpoint", settings.connections_per_endpoint.to_string()),
+        ("idle", format!("{} s", settings.idle.as_secs())),
+        ("answer_bytes_max", kibi(settings.answer_bytes_max)),
+        ("request_bytes_max", kibi(settings.request_bytes_max)),
+    ] {
+        assert!(page.contains(&format!("\n| `{name}` | {default} |")), "{name}");
+    }
+    assert!(settings.urls.is_none() && !settings.allow_private && settings.allow_http.is_none());
+}
+
 /// The first block of a language in the guide.
 fn block(language: &str) -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/webhooks.md");
