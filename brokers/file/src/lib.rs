@@ -32,10 +32,12 @@
 //! # Ok(()) }
 //! ```
 
+mod archive;
 mod broker;
 mod encode;
 mod file;
 mod trouble;
 mod writer;
 
+pub use archive::FileArchive;
 pub use broker::{FileBroker, FileOptions};
