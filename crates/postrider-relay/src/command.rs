@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use postrider_core::lease::{AcquireRequest, Acquired, Lease, Renewed};
 use postrider_core::source::{
-    Admitted, Definitions, DueRequest, FetchRequest, Loaded, Page, RenewRequest,
+    Admitted, CarriedOut, CarryOutRequest, Definitions, DueRequest, FetchRequest, Loaded, Page,
+    RenewRequest,
 };
 use postrider_core::waiting::{Due, Settlement};
 use postrider_core::{Cursor, DestinationId, Outcome, Outgoing, Result, Tick};
@@ -50,6 +51,8 @@ pub enum Command {
     Due(DueRequest),
     /// Let scheduled events that are due enter the outbox.
     Admit(Lease, u32),
+    /// Carry out what operators asked for.
+    CarryOut(CarryOutRequest),
 }
 
 /// The answer to a command.
@@ -77,6 +80,8 @@ pub enum Answer {
     Due(Result<Due>),
     /// To [`Command::Admit`].
     Admitted(Result<Admitted>),
+    /// To [`Command::CarryOut`].
+    CarriedOut(Result<CarriedOut>),
 }
 
 /// Something that happened.

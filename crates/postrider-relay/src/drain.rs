@@ -116,8 +116,10 @@ impl Machine {
     }
 
     fn is_target_reached(&self) -> bool {
-        let all = self.owned.len() == usize::from(self.partitions) && !self.outlets.is_empty();
-        all && self.outlets.keys().all(|id| self.is_open(id))
+        let all = self.owned_of_ownable() == usize::from(self.ownable());
+        all && !self.outlets.is_empty()
+            && self.carrying.is_caught_up()
+            && self.outlets.keys().all(|id| self.is_open(id))
             && self.outlets.len() == self.wanted.len()
             && self.owned.values().all(|owned| {
                 matches!(owned.head, Head::Known(_))
@@ -140,7 +142,7 @@ impl Machine {
     /// to spare, because the holder's lease may have begun just before.
     fn held_too_long(&self, started: Tick) -> Option<RelayId> {
         let patience = self.settings.lease + self.settings.heartbeat;
-        let mine = self.owned.len() < usize::from(self.partitions);
+        let mine = self.owned_of_ownable() < usize::from(self.ownable());
         let late = self.now >= started + patience && self.tenancy.held_at >= started + patience / 2;
         let alive = |held: &&HeldLease| held.expires_in > Duration::ZERO;
         let held = self.tenancy.held.iter().find(alive).filter(|_| mine && late)?;

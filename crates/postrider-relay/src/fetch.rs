@@ -54,6 +54,7 @@ impl Machine {
     /// The store says that something may have been committed: look at once.
     pub(crate) fn wake(&mut self) {
         let now = self.now;
+        self.carrying.hurry(now);
         for owned in self.owned.values_mut() {
             owned.admit_at = owned.admit_at.map(|at| at.min(now));
             for state in owned.flows.values_mut() {
@@ -100,6 +101,10 @@ impl Machine {
         let Some(owned) = self.owned.get_mut(&partition) else {
             return;
         };
+        if owned.carrying {
+            // Counts that are read now might be from before what is being carried out, or after.
+            return;
+        }
         let mut wanted = Vec::new();
         for (destination, outlet) in &self.outlets {
             let open = self.wanted.get(destination).is_some_and(|(d, _)| *d == outlet.definition);

@@ -65,6 +65,8 @@ pub(crate) struct Flow {
     pub(crate) nothing_due: bool,
     /// A drain has read everything up to its target.
     pub(crate) reached: bool,
+    /// Events up to this number were sent before the destination was rewound.
+    pub(crate) replay_through: u64,
 }
 
 /// What a flow needs to know of the other destinations to judge a row without a route.
@@ -104,6 +106,7 @@ impl Flow {
             asking: false,
             nothing_due: false,
             reached: false,
+            replay_through: loaded.replay_through,
         }
     }
 
@@ -247,7 +250,9 @@ impl Flow {
         for (change, (key, held)) in written.changes.iter().zip(changed) {
             let leaves = matches!(
                 change,
-                WaitingChange::Delivered(_) | WaitingChange::Dead { holds_key: false, .. }
+                WaitingChange::Delivered(_)
+                    | WaitingChange::Erased(_)
+                    | WaitingChange::Dead { holds_key: false, .. }
             );
             promotes |= leaves;
             if leaves && *held {
@@ -333,7 +338,7 @@ impl Flow {
     }
 
     /// One waiting event no longer holds its key.
-    fn unwait(&mut self, key: KeyHash) {
+    pub(crate) fn unwait(&mut self, key: KeyHash) {
         if let Some(count) = self.waiting.get_mut(&key) {
             *count = count.saturating_sub(1);
             if *count == 0 {

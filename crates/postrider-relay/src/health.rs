@@ -23,6 +23,8 @@ pub(crate) struct Stats {
     pub(crate) leases_taken: u64,
     pub(crate) leases_lost: u64,
     pub(crate) fenced: u64,
+    /// Rows of requests that were carried out.
+    pub(crate) carried: u64,
     /// When something was last delivered, given up, or saved.
     pub(crate) progressed_at: Tick,
     /// What the store said last, where it concerns no partition.
@@ -70,6 +72,8 @@ pub struct Health {
     pub leases_lost: u64,
     /// Writes that a store refused because of a stale token.
     pub fenced: u64,
+    /// Rows of operators' requests that were carried out or skipped.
+    pub carried: u64,
 }
 
 /// A relay's health in a word.
@@ -165,6 +169,7 @@ impl Machine {
             leases_taken: stats.leases_taken,
             leases_lost: stats.leases_lost,
             fenced: stats.fenced,
+            carried: stats.carried,
         }
     }
 

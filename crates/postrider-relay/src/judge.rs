@@ -27,6 +27,8 @@ pub(crate) enum Judgement {
     Counts { fault: Fault, after: Option<Duration> },
     /// The endpoint is to blame; no attempt counts.
     Endpoint { fault: Fault, after: Option<Duration> },
+    /// The endpoint wants nothing any more; no attempt counts.
+    Gone { fault: Fault },
     /// The destination will never take this event.
     Refused { fault: Fault },
     /// The event was not tried.
@@ -43,9 +45,8 @@ pub(crate) fn judge(outcome: Outcome, attempt: Attempt) -> Judgement {
         Outcome::Acked => Judgement::Delivered,
         Outcome::Skipped => Judgement::Untried,
         Outcome::Rejected(fault) => Judgement::Refused { fault },
-        Outcome::Unroutable(fault) | Outcome::Gone(fault) => {
-            Judgement::Endpoint { fault, after: None }
-        }
+        Outcome::Unroutable(fault) => Judgement::Endpoint { fault, after: None },
+        Outcome::Gone(fault) => Judgement::Gone { fault },
         Outcome::Retry { fault, after } => {
             let since = attempt.before.unwrap_or(attempt.sent);
             if attempt.last_ack.is_some_and(|ack| ack >= since) {

@@ -6,7 +6,7 @@
 
 use postrider_core::lease::{AcquireRequest, Acquired, Census, HeldLease, Lease, Renewed};
 use postrider_core::source::RenewRequest;
-use postrider_core::{DestinationState, Result, Tick};
+use postrider_core::{DestinationState, PartitionId, Result, Tick};
 
 use crate::command::Command;
 use crate::machine::{Asked, Defining, FlowState, Machine, Owned};
@@ -100,7 +100,8 @@ impl Machine {
         }
         for (id, (definition, can)) in &self.wanted {
             if !self.outlets.contains_key(id) {
-                let outlet = Outlet::new(std::sync::Arc::clone(definition), *can);
+                let mut outlet = Outlet::new(std::sync::Arc::clone(definition), *can);
+                self.teach_disabled(id, &mut outlet);
                 self.outlets.insert(id.clone(), outlet);
             }
         }
@@ -123,7 +124,19 @@ impl Machine {
         let census = self.tenancy.census;
         let rivals = if self.tenancy.current { census.current } else { census.relays };
         let rivals = u16::try_from(rivals.max(1)).unwrap_or(u16::MAX);
-        self.partitions.div_ceil(rivals)
+        self.ownable().div_ceil(rivals)
+    }
+
+    /// How many partitions may be owned: those that no operator paused.
+    pub(crate) fn ownable(&self) -> u16 {
+        let paused = self.definitions.paused.iter().filter(|id| id.0 < self.partitions).count();
+        self.partitions.saturating_sub(u16::try_from(paused).unwrap_or(u16::MAX))
+    }
+
+    /// How many of the partitions that may be owned are ours.
+    pub(crate) fn owned_of_ownable(&self) -> usize {
+        let paused = |id: &&PartitionId| self.definitions.paused.contains(id);
+        self.owned.len() - self.owned.keys().filter(paused).count()
     }
 
     /// Asks, renews, gives away, and lets go of what has expired.
@@ -164,9 +177,13 @@ impl Machine {
             (true, _) | (_, true) => 0,
             _ => usize::from(self.share()),
         };
-        let surplus = self.owned.len().saturating_sub(keep);
-        for owned in self.owned.values_mut().rev().take(surplus) {
-            owned.leaving = true;
+        let mut surplus = self.owned_of_ownable().saturating_sub(keep);
+        for (partition, owned) in self.owned.iter_mut().rev() {
+            let paused = self.definitions.paused.contains(partition);
+            if paused || surplus > 0 {
+                (owned.leaving, owned.reload) = (true, false);
+                surplus -= usize::from(!paused);
+            }
         }
         let idle: Vec<_> = self
             .owned
@@ -174,11 +191,16 @@ impl Machine {
             .filter(|(id, owned)| owned.leaving && self.is_partition_idle(**id, owned))
             .map(|(id, _)| *id)
             .collect();
-        let released: Vec<Lease> = idle
-            .iter()
-            .filter_map(|partition| self.owned.remove(partition))
-            .map(|owned| owned.lease)
-            .collect();
+        let mut released = Vec::new();
+        for partition in idle {
+            if let Some(owned) = self.owned.get_mut(&partition).filter(|owned| owned.reload) {
+                // It stays ours: only what we counted is read again.
+                (owned.leaving, owned.reload) = (false, false);
+                owned.flows.clear();
+                continue;
+            }
+            released.extend(self.owned.remove(&partition).map(|owned| owned.lease));
+        }
         if !released.is_empty() {
             self.let_go(released);
         }
@@ -206,10 +228,16 @@ impl Machine {
         self.command(asked, Command::Renew(request));
     }
 
+    /// Whether there is something to ask for. Who owns nothing asks all the same, also if there is
+    /// nothing to own: to be counted, and to hear of changed definitions.
+    fn wants_more(&self) -> bool {
+        self.owned.is_empty() || self.owned_of_ownable() < usize::from(self.share())
+    }
+
     fn acquire(&mut self) {
         let share = usize::from(self.share());
-        let wants =
-            self.knows_definitions() && !self.mode.is_draining() && self.owned.len() < share;
+        let owned = self.owned_of_ownable();
+        let wants = self.knows_definitions() && !self.mode.is_draining() && self.wants_more();
         if !wants || self.tenancy.asking || self.now < self.tenancy.acquire_at {
             return;
         }
@@ -219,7 +247,7 @@ impl Machine {
         let request = AcquireRequest {
             owner: self.owner.clone(),
             lease_duration: self.settings.lease,
-            wanted: u16::try_from(share - self.owned.len()).unwrap_or(u16::MAX),
+            wanted: u16::try_from(share.saturating_sub(owned)).unwrap_or(u16::MAX),
             // A relay that cannot serve everything lets one that can come first.
             free_for: if stale { self.settings.lease } else { std::time::Duration::ZERO },
             presence: self.presence.clone(),
@@ -245,6 +273,7 @@ impl Machine {
         }
         for granted in acquired.granted {
             self.stats.leases_taken += 1;
+            self.carrying.begin(self.now);
             self.owned.insert(
                 granted.lease.partition,
                 Owned::new(granted.lease, granted.takeovers, sent),
@@ -270,7 +299,7 @@ impl Machine {
             return;
         };
         self.tenancy.census = renewed.census;
-        if self.owned.len() >= usize::from(self.share()) {
+        if self.owned_of_ownable() >= usize::from(self.share()) {
             // Nothing more is asked for: how the last question ended is of no interest.
             self.stats.trouble.clear(Work::Acquire, None);
             self.stats.trouble.clear(Work::Settle, None);
@@ -291,9 +320,7 @@ impl Machine {
         for partition in lost {
             self.lose(partition);
         }
-        if renewed.definitions != self.definitions.version && self.defining == Defining::Known {
-            self.defining = Defining::Wanted(self.now);
-        }
+        self.hear_of(renewed.definitions);
     }
 
     /// The leases that others hold, for the shell to look for proof that a holder is dead.
@@ -314,7 +341,7 @@ impl Machine {
             () if self.owned.is_empty() || tenancy.renewing => None,
             () => Some(tenancy.renew_at),
         };
-        let wants = self.owned.len() < usize::from(self.share()) && !self.mode.is_draining();
+        let wants = self.wants_more() && !self.mode.is_draining();
         let asking =
             (wants && !tenancy.asking && self.knows_definitions()).then_some(tenancy.acquire_at);
         let far = self.now + self.settings.lease;

@@ -7,8 +7,10 @@
 //!
 //! The main loop is [`Machine::step`]; a module per verb holds its part.
 
+mod carry;
 mod clock;
 mod command;
+mod disable;
 mod drain;
 mod due;
 mod fetch;

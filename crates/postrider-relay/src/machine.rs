@@ -16,6 +16,7 @@ use postrider_core::{
     Lease, PartitionId, Presence, RelayId, Tick,
 };
 
+use crate::carry::Carrying;
 use crate::command::{Answer, Command, Input, Ticket};
 use crate::drain::Mode;
 use crate::flow::{Flow, Routed};
@@ -49,6 +50,9 @@ pub struct Machine {
     pub(crate) local: BTreeMap<DestinationId, (Arc<Destination>, BrokerCapabilities)>,
     pub(crate) definitions: Definitions,
     pub(crate) defining: Defining,
+    /// The version that was heard of while the definitions were being read.
+    pub(crate) heard: Option<u64>,
+    pub(crate) carrying: Carrying,
     pub(crate) routes: Routes,
     pub(crate) outlets: BTreeMap<DestinationId, Outlet>,
     /// Destinations that are wanted now, by the store's definitions and our own.
@@ -67,7 +71,8 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defining {
     Wanted(Tick),
-    Asked,
+    /// With this ticket.
+    Asked(u64),
     Known,
 }
 
@@ -79,8 +84,15 @@ pub(crate) struct Owned {
     pub(crate) sent: Tick,
     pub(crate) flows: BTreeMap<DestinationId, FlowState>,
     pub(crate) settling: Option<Settling>,
-    /// Give it away as soon as nothing of it is under way.
+    /// Begin nothing more in it: as soon as nothing of it is under way it is given away, or loaded
+    /// anew.
     pub(crate) leaving: bool,
+    /// Load it anew rather than giving it away.
+    pub(crate) reload: bool,
+    /// Requests are being carried out in it: nothing is loaded meanwhile.
+    pub(crate) carrying: bool,
+    /// An answer was lost that may have freed keys.
+    pub(crate) miscounts: bool,
     /// How often in a row the partition was taken over from an owner that died.
     pub(crate) takeovers: u32,
     pub(crate) head: Head,
@@ -139,6 +151,7 @@ pub(crate) enum Asked {
     Settle(PartitionId, u64),
     Due(PartitionId, u64, DestinationId),
     Admit(PartitionId, u64),
+    CarryOut(Vec<Lease>),
 }
 
 /// All routes of all destinations, for the events that none of them takes.
@@ -179,6 +192,8 @@ impl Machine {
             local,
             definitions: Definitions::default(),
             defining: Defining::Wanted(Tick::default()),
+            heard: None,
+            carrying: Carrying::default(),
             routes: Routes::default(),
             outlets: BTreeMap::new(),
             wanted: BTreeMap::new(),
@@ -206,6 +221,8 @@ impl Machine {
         self.open_outlets();
         self.sweep_endpoints();
         self.tend_flows();
+        self.carry_out();
+        self.empty_disabled();
         self.publish();
         self.take_back_trials();
         self.settle();
@@ -259,6 +276,9 @@ impl Machine {
             (Asked::Admit(partition, token), Answer::Admitted(result)) => {
                 self.admitted(partition, token, result);
             }
+            (Asked::CarryOut(leases), Answer::CarriedOut(result)) => {
+                self.carried_out(&leases, result);
+            }
             (asked, answer) => {
                 debug_assert!(false, "{answer:?} is no answer to {asked:?}");
             }
@@ -282,19 +302,35 @@ impl Machine {
         if let Defining::Wanted(at) = self.defining
             && at <= self.now
         {
-            self.defining = Defining::Asked;
+            self.defining = Defining::Asked(self.next_ticket);
+            self.heard = None;
             self.command(Asked::Define, Command::Define);
         }
     }
 
+    /// The ticket of the next command.
+    pub(crate) fn next_ticket(&self) -> u64 {
+        self.next_ticket
+    }
+
     fn defined(&mut self, result: postrider_core::Result<Definitions>) {
+        let asked = match self.defining {
+            Defining::Asked(ticket) => ticket,
+            _ => u64::MAX,
+        };
         match self.stats.trouble.note(Work::Define, None, result) {
             Some(definitions) => {
-                self.defining = Defining::Known;
+                // What was heard of meanwhile is newer than this answer: it is asked for again.
+                let stale = self.heard.is_some_and(|heard| heard > definitions.version);
+                self.defining = match stale {
+                    true => Defining::Wanted(self.now),
+                    false => Defining::Known,
+                };
                 let rows = definitions.rows.iter().map(|row| row.definition.clone());
                 self.routes = Routes(rows.filter(|row| !row.is_unrouted()).collect());
                 self.definitions = definitions;
                 self.want_destinations();
+                self.learn_disabled(asked);
             }
             None => self.defining = Defining::Wanted(self.now + self.settings.heartbeat),
         }
@@ -309,6 +345,9 @@ impl Owned {
             flows: BTreeMap::new(),
             settling: None,
             leaving: false,
+            reload: false,
+            carrying: false,
+            miscounts: false,
             takeovers,
             head: Head::Wanted(sent),
             admit_at: Some(sent),

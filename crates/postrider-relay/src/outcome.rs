@@ -13,6 +13,14 @@ use crate::judge::{Attempt, Judgement, judge, judge_unnamed};
 use crate::lane::{Entry, Lane, Origin};
 use crate::machine::{BatchItem, FlowState, Machine};
 
+/// What an endpoint is to blame for.
+enum Blame {
+    /// It failed, and may have asked for a pause.
+    Failed(Fault, Option<Duration>),
+    /// It wants nothing any more.
+    Gone(Fault),
+}
+
 impl Machine {
     /// Acts on the answer to a batch.
     pub(crate) fn published(
@@ -45,7 +53,7 @@ impl Machine {
         }
         let last_ack = outlet.endpoint(endpoint).last_ack;
         let mut outcomes = outcomes.into_iter();
-        let mut endpoint_fault = None;
+        let (mut endpoint_fault, mut gone) = (None, None);
         let mut faulted = Vec::new();
         for item in items {
             let attempt = |before| Attempt { alone: rows == 1, before, sent, last_ack };
@@ -53,11 +61,24 @@ impl Machine {
                 Some(error) => judge_unnamed(error, attempt(before)),
                 None => judge(outcomes.next().unwrap_or(Outcome::Skipped), attempt(before)),
             };
-            let fault = self.settle_lane(destination, item, sent, judged);
-            faulted.extend(fault.is_some().then_some(*item));
-            endpoint_fault = endpoint_fault.or(fault);
+            let blame = self.settle_lane(destination, item, sent, judged);
+            faulted.extend(blame.is_some().then_some(*item));
+            match blame {
+                Some(Blame::Gone(fault)) => gone = gone.or(Some(fault)),
+                Some(Blame::Failed(fault, after)) => {
+                    endpoint_fault = endpoint_fault.or(Some((fault, after)));
+                }
+                None => {}
+            }
         }
-        if let Some((fault, after)) = endpoint_fault {
+        if let Some(fault) = &gone {
+            self.disable(destination, endpoint, fault);
+        }
+        let disabled = self.outlets.get(destination).is_some_and(|o| o.is_disabled(endpoint));
+        if disabled {
+            // It is not to be tried again, whatever it answered: all of it goes to wait.
+            faulted.iter().for_each(|item| self.requeue(destination, item, None));
+        } else if let Some((fault, after)) = endpoint_fault {
             self.endpoint_failed(destination, endpoint, &fault, after, &faulted);
         }
     }
@@ -70,7 +91,7 @@ impl Machine {
         item: &BatchItem,
         sent: Tick,
         mut judged: impl FnMut(Option<Tick>) -> Judgement,
-    ) -> Option<(Fault, Option<Duration>)> {
+    ) -> Option<Blame> {
         let flow = self
             .owned
             .get_mut(&item.partition)
@@ -129,7 +150,7 @@ impl Machine {
         destination: &DestinationId,
         item: &BatchItem,
         judgement: Judgement,
-    ) -> Option<(Fault, Option<Duration>)> {
+    ) -> Option<Blame> {
         let outlet = self.outlets.get(destination)?;
         let flow = self.owned.get_mut(&item.partition)?.flow(destination)?;
         let head = flow.lanes.get(&item.key)?.head()?;
@@ -172,8 +193,9 @@ impl Machine {
                     let at = self.now + route.retry.delay_min.min(self.settings.pause_min);
                     self.requeue(destination, item, Some(at));
                 }
-                Some((fault, after))
+                Some(Blame::Failed(fault, after))
             }
+            Judgement::Gone { fault } => Some(Blame::Gone(fault)),
         }
     }
 

@@ -11,6 +11,7 @@ use postrider_core::{
     BrokerCapabilities, Destination, Event, Jitter, KeyHash, PartitionId, Route, Tick,
 };
 
+use crate::disable::Disabling;
 use crate::settings::Settings;
 
 /// The longest pause a server may ask for: ten minutes, as a route's longest delay is by default.
@@ -45,6 +46,13 @@ pub(crate) struct Outlet {
     failing: u32,
     /// The last acknowledgement by any endpoint.
     last_ack: Option<Tick>,
+    /// Endpoints that are disabled, by topic. Kept apart from the endpoints, so that a sweep of those
+    /// that are not used does not forget it.
+    pub(crate) disabled: BTreeMap<Box<str>, Disabling>,
+    /// Those of them that the store is to be told of.
+    pub(crate) untold: BTreeSet<Box<str>>,
+    /// Lanes that became ready for an endpoint that is disabled.
+    stranded: Vec<(u32, LaneRef)>,
     /// A buffer for rendering topics.
     topic: String,
 }
@@ -54,6 +62,8 @@ pub(crate) struct Outlet {
 pub(crate) struct Endpoint {
     pub(crate) topic: Arc<str>,
     ready: VecDeque<LaneRef>,
+    /// It takes nothing until an operator enables it.
+    disabled: bool,
     in_turn: bool,
     in_flight: u32,
     /// Failures since the last acknowledgement.
@@ -84,6 +94,9 @@ impl Outlet {
             in_flight: 0,
             failing: 0,
             last_ack: None,
+            disabled: BTreeMap::new(),
+            untold: BTreeSet::new(),
+            stranded: Vec::new(),
             topic: String::new(),
         }
     }
@@ -96,7 +109,8 @@ impl Outlet {
             return *index;
         }
         let topic: Arc<str> = Arc::from(self.topic.as_str());
-        let endpoint = Endpoint::new(Arc::clone(&topic), self.capabilities.batch_rows_max);
+        let mut endpoint = Endpoint::new(Arc::clone(&topic), self.capabilities.batch_rows_max);
+        endpoint.disabled = self.disabled.contains_key(&*topic);
         let index = match self.free.pop() {
             Some(index) => {
                 self.endpoints[index as usize] = endpoint;
@@ -159,6 +173,9 @@ impl Outlet {
     /// Puts a lane into its endpoint's queue.
     pub(crate) fn ready(&mut self, index: u32, lane: LaneRef) {
         let endpoint = &mut self.endpoints[index as usize];
+        if endpoint.disabled {
+            return self.stranded.push((index, lane));
+        }
         endpoint.ready.push_back(lane);
         if !endpoint.in_turn {
             endpoint.in_turn = true;
@@ -274,6 +291,32 @@ impl Outlet {
         self.endpoints[index as usize].batch_rows = (rows / 2).max(1);
     }
 
+    /// Whether an endpoint is disabled.
+    pub(crate) fn is_disabled(&self, index: u32) -> bool {
+        self.endpoint(index).disabled
+    }
+
+    /// An endpoint is disabled, or in service again: whatever it did before is forgotten.
+    pub(crate) fn set_disabled(&mut self, topic: &str, disabled: bool) {
+        let Some(index) = self.by_topic.get(topic).copied() else { return };
+        let endpoint = &mut self.endpoints[index as usize];
+        self.failing -= u32::from(endpoint.failures > 0);
+        endpoint.failures = 0;
+        endpoint.paused_until = Tick::default();
+        endpoint.disabled = disabled;
+        let ready = std::mem::take(&mut endpoint.ready);
+        ready.into_iter().for_each(|lane| self.ready(index, lane));
+    }
+
+    /// Takes out what became ready for endpoints that are disabled.
+    pub(crate) fn take_stranded(&mut self) -> Vec<(u32, LaneRef)> {
+        let (stranded, ready): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stranded)
+            .into_iter()
+            .partition(|(index, _)| self.is_disabled(*index));
+        ready.into_iter().for_each(|(index, lane)| self.ready(index, lane));
+        stranded
+    }
+
     /// Whether the endpoint is down while others of the destination are not. Its events then leave
     /// the window, so that they do not hold the cursor; when the whole destination is down, they
     /// stay, and the cursor stands.
@@ -281,15 +324,14 @@ impl Outlet {
         let endpoint = self.endpoint(index);
         endpoint.failures >= settings.down_after
             && self.last_ack.is_some_and(|ack| endpoint.last_ack.is_none_or(|own| own < ack))
-            && self.endpoints.iter().any(|other| other.failures == 0 && other.last_ack.is_some())
+            && self.has_witness()
     }
 
     /// Endpoints that are down while another took what it was given last. Whether the whole
     /// destination is down nobody knows until the other is given something: what fills a window for
     /// these must not hide it.
     pub(crate) fn hiders(&self, settings: &Settings) -> Vec<u32> {
-        let healthy = |other: &Endpoint| other.failures == 0 && other.last_ack.is_some();
-        if self.failing == 0 || !self.endpoints.iter().any(healthy) {
+        if self.failing == 0 || !self.has_witness() {
             return Vec::new();
         }
         (0..)
@@ -297,6 +339,12 @@ impl Outlet {
             .filter(|(index, _)| self.is_down(*index, settings))
             .map(|(index, _)| index)
             .collect()
+    }
+
+    /// Whether some endpoint took what it was given last, and would take more.
+    fn has_witness(&self) -> bool {
+        let healthy = |other: &Endpoint| other.failures == 0 && other.last_ack.is_some();
+        self.endpoints.iter().any(|other| healthy(other) && !other.disabled)
     }
 
     /// Whether an endpoint counts as down.
@@ -376,6 +424,7 @@ impl Endpoint {
         Endpoint {
             topic,
             ready: VecDeque::new(),
+            disabled: false,
             in_turn: false,
             in_flight: 0,
             failures: 0,

@@ -37,31 +37,30 @@ impl Batch {
         endpoint: u32,
         most: u32,
         outlet: &Outlet,
-        now: Tick,
+        replay_through: u64,
     ) -> u32 {
         let mut entries = 0;
         for entry in lane.iter().take(most as usize) {
             if entry.endpoint != endpoint || !self.has_room_for(entry) {
                 break;
             }
-            self.push(entry, outlet, now);
+            self.push(entry, outlet, replay_through);
             entries += 1;
         }
         entries
     }
 
-    fn push(&mut self, entry: &Entry, outlet: &Outlet, now: Tick) {
+    fn push(&mut self, entry: &Entry, outlet: &Outlet, replay_through: u64) {
         let (attempts, late) = match entry.origin {
             Origin::Stream(_) => (0, false),
             Origin::Waiting { attempts, late, .. } => (attempts, late),
         };
-        debug_assert!(entry.tried.is_none_or(|tried| tried <= now));
         self.bytes += entry.bytes;
         self.outgoing.push(Outgoing {
             event: Arc::clone(&entry.event),
             topic: Arc::clone(&outlet.endpoint(entry.endpoint).topic),
             format: outlet.route(entry.route).format,
-            marks: Marks { late, replay: false },
+            marks: Marks { late, replay: entry.row.seq <= replay_through },
             attempt: attempts + 1,
         });
     }
@@ -149,9 +148,9 @@ fn fill(
             break;
         };
         let flow = owned.get_mut(&partition).and_then(|owned| owned.flow(destination));
-        let Some(lane) = flow.and_then(|flow| flow.lanes.get_mut(&key)) else {
-            continue;
-        };
+        let Some(flow) = flow else { continue };
+        let replay_through = flow.replay_through;
+        let Some(lane) = flow.lanes.get_mut(&key) else { continue };
         // A lane that was forgotten and began anew stands in a queue twice: the first one counts.
         if !lane.queued || lane.in_flight > 0 || lane.head().is_none() {
             continue;
@@ -165,7 +164,7 @@ fn fill(
             continue;
         };
         let prefix = if capabilities.prefix_order { batch.rows_max } else { 1 };
-        let entries = batch.push_prefix(lane, endpoint, prefix, outlet, now);
+        let entries = batch.push_prefix(lane, endpoint, prefix, outlet, replay_through);
         if entries == 0 {
             outlet.put_back(endpoint, (partition, key));
             break;

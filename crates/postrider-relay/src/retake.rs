@@ -10,6 +10,7 @@ use postrider_core::Payload;
 use postrider_core::Tick;
 use postrider_core::waiting::{Reason, WaitingChange, WaitingRow};
 
+use crate::disable::wait_for_endpoint;
 use crate::flow::{Flow, attempted};
 use crate::lane::{Entry, Origin};
 use crate::outlet::Outlet;
@@ -66,10 +67,21 @@ impl Flow {
         now: Tick,
     ) -> Retaken {
         let route = outlet.route_of(&row.event).filter(|at| !outlet.definition.routes[*at].drop);
-        let (Some(route), false) = (route, row.event.payload == Payload::Erased) else {
+        if row.event.payload == Payload::Erased {
+            // There is nothing to deliver any more: it goes, and its key flows.
+            return match follows {
+                true => Retaken::Left,
+                false => self.end_turn(&row, WaitingChange::Erased(row.row), now),
+            };
+        }
+        let Some(route) = route else {
             return if follows { Retaken::Left } else { self.give_up(&row, now) };
         };
         let endpoint = outlet.endpoint_of(route, &row.event);
+        if outlet.is_disabled(endpoint) {
+            let change = wait_for_endpoint(row.row, row.attempts, outlet, endpoint);
+            return if follows { Retaken::Left } else { self.end_turn(&row, change, now) };
+        }
         if outlet.is_down(endpoint, settings) && (follows || outlet.has_probe(endpoint)) {
             // One probe is enough. In a lane it would keep its place from those that can be sent.
             return match follows {
@@ -110,14 +122,11 @@ impl Flow {
         self.end_turn(row, change, now)
     }
 
-    /// Nothing can deliver an event any more: the definition has changed, or its payload was erased.
-    /// It is dead, where a person sees it, and does not hold its key.
+    /// Nothing can deliver an event any more, because the definition has changed. It is dead, where a
+    /// person sees it, and does not hold its key.
     fn give_up(&mut self, row: &WaitingRow, now: Tick) -> Retaken {
-        let (reason, detail) = match row.event.payload {
-            Payload::Erased => (Reason::Malformed, "its payload was erased while it waited"),
-            _ => (Reason::NoRoute, "no route of the destination takes it any more"),
-        };
-        let attempted = attempted(row.attempts, reason, detail);
+        let detail = "no route of the destination takes it any more";
+        let attempted = attempted(row.attempts, Reason::NoRoute, detail);
         let change = WaitingChange::Dead { row: row.row, attempted, holds_key: false };
         self.end_turn(row, change, now)
     }

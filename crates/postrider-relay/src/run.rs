@@ -297,6 +297,9 @@ impl Performer {
             Command::Admit(lease, rows) => Answer::Admitted(
                 self.ask("admit", self.store_deadline, source.admit(&lease, rows)).await,
             ),
+            Command::CarryOut(request) => Answer::CarriedOut(
+                self.ask("carry out", self.store_deadline, source.carry_out(&request)).await,
+            ),
         }
     }
 

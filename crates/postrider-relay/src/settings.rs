@@ -45,6 +45,12 @@ pub struct Settings {
     pub due_every: Duration,
     /// Events taken out of `waiting` at once. Default 256.
     pub due_rows_max: u32,
+    /// How often the store is asked to carry out what operators want. Default 1 s: a person waits so
+    /// long, and an idle relay asks one small question a second. A store that wakes the relay is
+    /// asked at once.
+    pub carry_every: Duration,
+    /// Rows of requests carried out at once. Default 256: no lock is held for long.
+    pub carry_rows_max: u32,
     /// The first pause of an endpoint that failed. Default 100 ms.
     pub pause_min: Duration,
     /// The longest pause between two probes of an endpoint. Default 30 s.
@@ -78,6 +84,8 @@ impl Default for Settings {
             save_after: Duration::from_secs(1),
             due_every: Duration::from_secs(5),
             due_rows_max: 256,
+            carry_every: Duration::from_secs(1),
+            carry_rows_max: 256,
             pause_min: Duration::from_millis(100),
             pause_max: Duration::from_secs(30),
             down_after: 3,
@@ -142,8 +150,8 @@ impl Settings {
         if self.pause_min.is_zero() || self.pause_min > self.pause_max || self.down_after == 0 {
             return refuse("pauses must be above zero, pause_min at most pause_max".to_owned());
         }
-        if self.due_rows_max == 0 {
-            return refuse("due_rows_max is at least one".to_owned());
+        if self.due_rows_max == 0 || self.carry_rows_max == 0 {
+            return refuse("due_rows_max and carry_rows_max are at least one".to_owned());
         }
         if self.due_every < self.poll_min {
             return refuse(format!(
@@ -151,10 +159,11 @@ impl Settings {
                 self.due_every, self.poll_min
             ));
         }
-        let times = [self.heartbeat, self.publish_deadline, self.store_deadline];
+        let times = [self.heartbeat, self.publish_deadline, self.store_deadline, self.carry_every];
         if times.iter().any(Duration::is_zero) {
             return refuse(
-                "heartbeat, publish_deadline and store_deadline must be above zero".to_owned(),
+                "heartbeat, publish_deadline, store_deadline and carry_every must be above zero"
+                    .to_owned(),
             );
         }
         Ok(())

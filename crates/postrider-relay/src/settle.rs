@@ -75,6 +75,10 @@ impl Machine {
                         flow.settled(part, changed, now);
                     }
                 }
+                let endpoints = |part: &SettlementPart| !part.disabled.is_empty();
+                for (part, _) in settling.parts.iter().filter(|(part, _)| endpoints(part)) {
+                    self.told(&part.destination, &part.disabled);
+                }
                 let cursor_moved = settling.parts.iter().any(|(part, _)| part.cursor.is_some());
                 if cursor_moved {
                     self.stats.progressed_at = now;

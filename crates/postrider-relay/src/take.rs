@@ -74,6 +74,10 @@ impl Flow {
         now: Tick,
     ) {
         let endpoint = outlet.endpoint_of(route, event);
+        if outlet.is_disabled(endpoint) {
+            let placement = Flow::behind_endpoint(outlet, endpoint);
+            return self.wait(ordinal, row, Some(event), placement, now);
+        }
         if outlet.is_down_alone(endpoint, settings) {
             let attempted = attempted(0, Reason::EndpointDown, String::new());
             let placement = Placement::Retry { delay: outlet.pause_left(endpoint, now), attempted };

@@ -17,6 +17,7 @@ pub(crate) enum Work {
     Due,
     Admit,
     Settle,
+    CarryOut,
 }
 
 /// The last failures. At most one for each operation and destination.

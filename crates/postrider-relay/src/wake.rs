@@ -22,7 +22,7 @@ impl Machine {
             _ => None,
         };
         let mode = self.mode.wake_at(&self.settings, self.stats.progressed_at);
-        let rest = [defining, Some(self.lease_wake_at()), mode];
+        let rest = [defining, Some(self.lease_wake_at()), mode, self.carry_wake_at()];
         let soonest = owned.chain(outlets).chain(rest.into_iter().flatten()).min();
         // Never in the past: whatever is due now has been done, or waits for an answer.
         soonest.unwrap_or(self.now + self.settings.poll_max).max(self.now)
@@ -40,7 +40,7 @@ impl Machine {
             Head::Asked | Head::Known(_) => None,
         };
         let flows = owned.flows.iter().filter_map(|(destination, state)| match state {
-            FlowState::Wanted(at) => self.is_open(destination).then_some(*at),
+            FlowState::Wanted(at) => (self.is_open(destination) && !owned.carrying).then_some(*at),
             FlowState::Loading(_) => None,
             FlowState::Ready(flow) => self.flow_wake_at(destination, flow, owned, budget),
         });

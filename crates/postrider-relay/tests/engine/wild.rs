@@ -1,19 +1,22 @@
 //! Wild worlds: two destinations with several endpoints, answers that come late or never, endpoints
-//! that die, destinations that are paused and changed, operators who redrive and discard; then peace.
+//! that die or are gone, destinations and partitions that are paused, definitions that change,
+//! operators who redrive, discard, requeue, enable, and rewind; then peace.
 
 #![allow(clippy::unwrap_used, reason = "part of a test")]
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use postrider_core::operate::{RequestId, RequestState, RowKey, Verb};
 use postrider_core::source::DefinitionChange;
 use postrider_core::waiting::Passed;
 use postrider_core::{
     BrokerCapabilities, DeadKeyPolicy, Destination, DestinationState, ErrorKind, EventId, Fault,
-    Jitter, Match, NewEvent, OutboxSource, Outcome, RetryPolicy, Route, Start,
+    Jitter, Match, NewEvent, OutboxSource, Outcome, PartitionId, RetryPolicy, Route, Start,
 };
 use postrider_relay::Target;
 use postrider_testkit::fault::{BrokerAction, Gate, Operation, SourceAction};
+use postrider_testkit::memory::WaitingView;
 
 use crate::world::{World, everything, id, now};
 
@@ -74,7 +77,7 @@ impl Play {
 
     fn act(&mut self) {
         let relays = self.world.relays.len();
-        match self.below(24) {
+        match self.below(28) {
             0 | 1 if relays < 3 => self.start(),
             2 if relays > 1 => {
                 let index = self.below(relays);
@@ -96,7 +99,17 @@ impl Play {
                 let place = id(PLACES[self.below(2)]);
                 self.world.store.set_state(&place, state).unwrap();
             }
-            11 => self.operate(),
+            11 | 16 | 17 => self.operate(),
+            18 => {
+                let (place, topic, gone) = (self.below(2), self.below(4), self.below(3) > 0);
+                self.world.place(PLACES[place]).broker.set_gone(TYPES[topic], gone);
+            }
+            19 => {
+                let partitions = now(self.world.store.open()).unwrap().partitions;
+                let partition = PartitionId(self.below(usize::from(partitions)) as u16);
+                let paused = self.below(2) == 0;
+                self.world.store.set_partition(partition, paused).unwrap();
+            }
             12 if self.below(3) == 0 => {
                 self.variant = 1 - self.variant;
                 self.define();
@@ -120,14 +133,15 @@ impl Play {
     }
 
     fn break_broker(&mut self) {
-        let action = match self.below(8) {
+        let action = match self.below(9) {
             0 => BrokerAction::FailBefore(ErrorKind::Unavailable),
             1 => BrokerAction::FailAfter(ErrorKind::Timeout),
             2 => BrokerAction::FailAfterFirst(2, ErrorKind::Unavailable),
             3 => BrokerAction::StoreTwice,
             4 => BrokerAction::RetryNamed { after: Some(Duration::from_secs(2)) },
             5 => BrokerAction::Unroutable,
-            6 => BrokerAction::Hold(self.gate()),
+            6 => BrokerAction::Gone,
+            7 => BrokerAction::Hold(self.gate()),
             _ => BrokerAction::HoldAnswer(self.gate()),
         };
         let place = PLACES[self.below(2)];
@@ -146,20 +160,39 @@ impl Play {
         self.world.source.script(operation).then([action]);
     }
 
-    /// An operator redrives a dead letter, or discards whatever waits.
+    /// An operator redrives, discards, requeues, enables, or rewinds.
     fn operate(&mut self) {
-        let place = id(PLACES[self.below(2)]);
+        let name = PLACES[self.below(2)];
+        let place = id(name);
         let waiting = self.world.store.waiting(&place);
-        if waiting.is_empty() {
-            return;
-        }
-        let seq = waiting[self.below(waiting.len())].row.seq;
-        if self.below(3) == 0 {
-            self.world.store.discard(&place, seq).unwrap();
-        } else {
-            // It may be no dead letter; then nothing happens.
-            let _ = self.world.store.redrive(&place, seq);
-        }
+        let committed = self.world.store.committed();
+        let topic = TYPES[self.below(4)].to_owned();
+        let verb = match self.below(12) {
+            0..=4 if !waiting.is_empty() => {
+                Verb::Redrive(self.some(name, waiting.iter().map(|row| row.row.seq).collect()))
+            }
+            5 | 6 if !waiting.is_empty() => {
+                Verb::Discard(self.some(name, waiting.iter().map(|row| row.row.seq).collect()))
+            }
+            7 | 8 if !committed.is_empty() => {
+                Verb::Requeue(self.some(name, committed.iter().map(|row| row.row.seq).collect()))
+            }
+            9 if !committed.is_empty() => {
+                let to = match (self.below(2), &committed[self.below(committed.len())].event) {
+                    (0, Some(event)) => Start::At(event.created_at),
+                    _ => Start::Beginning,
+                };
+                Verb::Rewind { destination: place, to }
+            }
+            _ => Verb::Enable { destination: place, topic },
+        };
+        self.world.ask(verb);
+    }
+
+    /// Up to eight of these events. Not all of them are in the state that is asked for.
+    fn some(&mut self, name: &str, seqs: Vec<u64>) -> Vec<RowKey> {
+        let count = 1 + self.below(8);
+        (0..count).map(|_| self.world.row(name, seqs[self.below(seqs.len())])).collect()
     }
 
     fn event(&mut self, keys: std::ops::Range<u64>) -> NewEvent {
@@ -199,10 +232,14 @@ impl Play {
 
     fn make_peace(&mut self) {
         self.gates.drain(..).for_each(|gate| gate.open());
+        for partition in 0..now(self.world.store.open()).unwrap().partitions {
+            self.world.store.set_partition(PartitionId(partition), false).unwrap();
+        }
         for name in PLACES {
             self.world.store.set_state(&id(name), DestinationState::Active).unwrap();
             for topic in TYPES {
                 self.world.place(name).broker.set_down(topic, false);
+                self.world.place(name).broker.set_gone(topic, false);
             }
         }
         self.world.relays.iter_mut().for_each(|relay| relay.paused = false);
@@ -214,9 +251,24 @@ impl Play {
                 NewEvent::new("order", (100 + key).to_string(), event_type).json(&n).unwrap()
             };
             self.world.commit((0..24).map(of).collect());
+            if n % 10 == 0 {
+                // What was still on its way when the endpoint was enabled may say that it is gone.
+                self.enable_all();
+            }
             self.world.run_for(Duration::from_secs(20));
             // Faults that nobody had met yet may hold at a gate made for them.
             self.gates.iter().for_each(Gate::open);
+        }
+    }
+
+    fn requests(&self) -> Vec<RequestState> {
+        let request = |id| self.world.store.request(RequestId(id)).ok();
+        (1..).map_while(request).collect()
+    }
+
+    fn enable_all(&self) {
+        for (destination, topic) in now(self.world.store.destinations()).unwrap().disabled {
+            self.world.ask(Verb::Enable { destination, topic: topic.into() });
         }
     }
 
@@ -225,8 +277,8 @@ impl Play {
         for name in PLACES {
             let place = id(name);
             let waiting = world.store.waiting(&place);
-            let stuck: Vec<_> =
-                waiting.iter().filter(|row| row.state.as_str() == "retrying").collect();
+            let moves = |row: &&WaitingView| ["retrying", "disabled"].contains(&row.state.as_str());
+            let stuck: Vec<_> = waiting.iter().filter(moves).collect();
             assert!(stuck.is_empty(), "INV-8 {name}: {stuck:#?} {:#?}", world.healths());
             let mut seen: BTreeSet<EventId> = waiting.iter().map(|row| row.row.id).collect();
             let published = world.place(name).memory.published();
@@ -238,6 +290,9 @@ impl Play {
                 assert!(seen.contains(&row.row.id), "INV-1 {name}: {:?} is lost", row.row);
             }
             world.check(name);
+        }
+        for request in self.requests() {
+            assert!(request.finished, "INV-8: {request:?} {:#?}", world.healths());
         }
         let unrouted = world.store.waiting(&id(Destination::UNROUTED));
         assert!(unrouted.is_empty(), "`b` takes everything");

@@ -26,6 +26,8 @@ pub enum BrokerAction {
     },
     /// Every event is unroutable.
     Unroutable,
+    /// The endpoint says that it is gone.
+    Gone,
     /// Nothing is sent; an error that names no event.
     FailBefore(ErrorKind),
     /// Everything is stored, and the answer is lost.
@@ -49,6 +51,7 @@ pub struct FaultyBroker {
     pub answered: TestSignal,
     refused: Mutex<BTreeMap<EventId, Outcome>>,
     down: Mutex<BTreeSet<Arc<str>>>,
+    gone: Mutex<BTreeSet<Arc<str>>>,
     batches: Mutex<Vec<Vec<EventId>>>,
 }
 
@@ -61,6 +64,7 @@ impl FaultyBroker {
             answered: TestSignal::default(),
             refused: Mutex::default(),
             down: Mutex::default(),
+            gone: Mutex::default(),
             batches: Mutex::default(),
         }
     }
@@ -92,6 +96,16 @@ impl FaultyBroker {
         }
     }
 
+    /// Makes a topic say that it is gone, like an endpoint that answers 410, or work again.
+    pub fn set_gone(&self, topic: &str, gone: bool) {
+        let mut topics = lock(&self.gone);
+        if gone {
+            topics.insert(Arc::from(topic));
+        } else {
+            topics.remove(topic);
+        }
+    }
+
     /// The ids of every batch that came in, in order, whatever became of it.
     pub fn batches(&self) -> Vec<Vec<EventId>> {
         lock(&self.batches).clone()
@@ -107,6 +121,7 @@ impl FaultyBroker {
                 all(Outcome::Retry { fault: fault(ErrorKind::Unavailable), after })
             }
             BrokerAction::Unroutable => all(Outcome::Unroutable(fault(ErrorKind::Unroutable))),
+            BrokerAction::Gone => all(Outcome::Gone(fault(ErrorKind::Unroutable))),
             BrokerAction::FailBefore(kind) => Err(failure(kind)),
             BrokerAction::FailAfter(kind) => {
                 self.pass(batch).await?;
@@ -137,6 +152,10 @@ impl FaultyBroker {
     async fn pass(&self, batch: &[Outgoing]) -> Result<Vec<Outcome>> {
         if batch.iter().any(|out| lock(&self.down).contains(&out.topic)) {
             return Err(failure(ErrorKind::Unavailable));
+        }
+        if batch.iter().any(|out| lock(&self.gone).contains(&out.topic)) {
+            let gone = Outcome::Gone(Fault::new(ErrorKind::Unroutable, "410 Gone"));
+            return Ok(vec![gone; batch.len()]);
         }
         let refused = lock(&self.refused).clone();
         if !batch.iter().any(|out| refused.contains_key(&out.event.id)) {

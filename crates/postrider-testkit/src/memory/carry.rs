@@ -85,7 +85,7 @@ impl State {
     }
 
     /// Sends a dead letter again: its attempts start anew. Says whether it was one.
-    pub(super) fn redrive(&mut self, id: &DestinationId, seq: u64, now: Duration) -> bool {
+    fn redrive(&mut self, id: &DestinationId, seq: u64, now: Duration) -> bool {
         let Some(rows) = self.waiting.get_mut(id) else { return false };
         let Some(row) = rows.get_mut(&seq).filter(|row| row.is_dead()) else { return false };
         if row.event.is_none() {
@@ -105,7 +105,7 @@ impl State {
     /// Lets a dead letter or an event of a disabled endpoint go, and says whether it was one, with
     /// its key if it held that.
     #[expect(clippy::option_option, reason = "whether it was done, and then whether a key is free")]
-    pub(super) fn discard(
+    fn discard(
         &mut self,
         id: &DestinationId,
         seq: u64,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use postrider_core::source::DueRequest;
 use postrider_core::waiting::{Counts, Due, Reason, RowRef, WaitingRow, WaitingState};
-use postrider_core::{DestinationId, Error, ErrorKind, Event, KeyHash, Result};
+use postrider_core::{DestinationId, Event, KeyHash};
 
 use super::MemoryStore;
 use super::store::State;
@@ -114,33 +114,6 @@ impl MemoryStore {
         let state = self.state();
         state.rows_of(destination).map(Stored::view).collect()
     }
-
-    /// Sends a dead letter again, as an operator's request does: its attempts start anew. One that
-    /// let its successors pass is late from now on.
-    ///
-    /// # Errors
-    /// `NotFound` if that event is no dead letter of the destination.
-    pub fn redrive(&self, destination: &DestinationId, seq: u64) -> Result<()> {
-        let now = self.elapsed();
-        let done = self.state().redrive(destination, seq, now);
-        done.then_some(()).ok_or_else(|| not_waiting(destination, seq))
-    }
-
-    /// Lets a dead letter or an event of a disabled endpoint go; its successors move up.
-    ///
-    /// # Errors
-    /// `NotFound` if that event is no such thing.
-    pub fn discard(&self, destination: &DestinationId, seq: u64) -> Result<()> {
-        let now = self.elapsed();
-        let done = self.state().discard(destination, seq, now);
-        done.map(drop).ok_or_else(|| not_waiting(destination, seq))
-    }
-}
-
-fn not_waiting(destination: &DestinationId, seq: u64) -> Error {
-    Error::new(ErrorKind::NotFound, "find waiting event")
-        .context("destination", destination)
-        .context("seq", seq)
 }
 
 impl State {

@@ -1,0 +1,173 @@
+//! Carry out: have the store do what operators asked for, and act on what it did.
+//!
+//! Keeps INV-3 (who counts a key's waiting events hears of each that is let go, so that nothing passes
+//! one that is still there) and INV-8 (a count that may be too high, because an answer was lost, is
+//! read anew).
+
+use std::time::Duration;
+
+use postrider_core::source::{CarriedOut, CarryOutRequest};
+use postrider_core::{Lease, Result, Tick};
+
+use crate::command::Command;
+use crate::machine::{Asked, Defining, FlowState, Machine};
+use crate::trouble::Work;
+
+/// The shortest time between two questions, however often the store says that something changed:
+/// every commit says so, and few of them are requests.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// When the store is asked to carry out requests.
+#[derive(Debug, Default)]
+pub(crate) struct Carrying {
+    /// When next.
+    at: Tick,
+    /// When it was asked last.
+    asked_at: Option<Tick>,
+    /// One question is under way.
+    asking: bool,
+    /// The last answer was about everything that is owned, and there was no more to do.
+    caught_up: bool,
+}
+
+impl Carrying {
+    /// Something may have been asked for: look soon.
+    pub(crate) fn hurry(&mut self, now: Tick) {
+        let soonest = self.asked_at.map_or(now, |asked| asked + PAUSE);
+        self.at = self.at.min(soonest.max(now));
+    }
+
+    /// A partition is ours now, and with it what was asked for there.
+    pub(crate) fn begin(&mut self, now: Tick) {
+        self.caught_up = false;
+        self.hurry(now);
+    }
+
+    /// Whether nothing that was asked for before the last partition came is left to do.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.caught_up
+    }
+}
+
+impl Machine {
+    /// Asks the store to carry out what operators want of the partitions that are ours.
+    pub(crate) fn carry_out(&mut self) {
+        if self.carrying.asking || self.carrying.at > self.now || self.mode.is_draining() {
+            return;
+        }
+        // Not while a flow is being loaded: whether its counts are from before or after, nobody
+        // could say.
+        let leases: Vec<Lease> = self.carried();
+        if leases.is_empty() {
+            return;
+        }
+        for lease in &leases {
+            if let Some(owned) = self.owned_under(lease.partition, lease.token) {
+                owned.carrying = true;
+            }
+        }
+        self.carrying.asking = true;
+        self.carrying.asked_at = Some(self.now);
+        let rows_max = self.settings.carry_rows_max;
+        let asked = Asked::CarryOut(leases.clone());
+        self.command(asked, Command::CarryOut(CarryOutRequest { leases, rows_max }));
+    }
+
+    fn carried(&self) -> Vec<Lease> {
+        let steady = self.owned.values().filter(|owned| {
+            let loading = |state: &FlowState| matches!(state, FlowState::Loading(_));
+            !owned.leaving && !owned.flows.values().any(loading)
+        });
+        steady.map(|owned| owned.lease.clone()).collect()
+    }
+
+    pub(crate) fn carried_out(&mut self, leases: &[Lease], result: Result<CarriedOut>) {
+        let now = self.now;
+        self.carrying.asking = false;
+        for lease in leases {
+            if let Some(owned) = self.owned_under(lease.partition, lease.token) {
+                owned.carrying = false;
+            }
+        }
+        let Some(done) = self.stats.trouble.note(Work::CarryOut, None, result) else {
+            // Something of it may be done: which keys are free, we do not know.
+            for lease in leases {
+                if let Some(owned) = self.owned_under(lease.partition, lease.token) {
+                    owned.miscounts = true;
+                }
+            }
+            self.carrying.caught_up = false;
+            self.carrying.at = now + self.settings.heartbeat;
+            return;
+        };
+        let all = self.owned.values().all(|owned| leases.contains(&owned.lease));
+        self.carrying.caught_up = all && !done.more;
+        self.carrying.at = if done.more { now } else { now + self.settings.carry_every };
+        self.act_on(leases, &done);
+        self.count_again(leases);
+    }
+
+    /// Takes over what the store has done.
+    fn act_on(&mut self, leases: &[Lease], done: &CarriedOut) {
+        let now = self.now;
+        let ours = |partition| leases.iter().find(|lease| lease.partition == partition);
+        for (partition, destination, key) in &done.freed {
+            let owned = ours(*partition).and_then(|l| self.owned_under(*partition, l.token));
+            if let Some(flow) = owned.and_then(|owned| owned.flow(destination)) {
+                flow.unwait(*key);
+            }
+        }
+        for (partition, destination) in &done.touched {
+            let owned = ours(*partition).and_then(|l| self.owned_under(*partition, l.token));
+            if let Some(flow) = owned.and_then(|owned| owned.flow(destination)) {
+                // An answer that is on its way may be from before: it is asked for again.
+                flow.look_for_due(now);
+            }
+        }
+        for (destination, topic) in &done.enabled {
+            self.enable(destination, topic);
+        }
+        for lease in &done.surrendered {
+            if self.owned_under(lease.partition, lease.token).is_some() {
+                self.lose(lease.partition);
+            }
+        }
+        self.hear_of(done.definitions);
+        if done.rows > 0 {
+            self.stats.carried += u64::from(done.rows);
+            self.stats.progressed_at = now;
+        }
+    }
+
+    /// The store answers again: partitions whose counts may be too high, because an answer was lost,
+    /// are loaded anew as soon as nothing of them is under way.
+    fn count_again(&mut self, leases: &[Lease]) {
+        for lease in leases {
+            let Some(owned) = self.owned_under(lease.partition, lease.token) else { continue };
+            if !std::mem::take(&mut owned.miscounts) {
+                continue;
+            }
+            let counts = owned.ready().any(|(_, flow)| flow.waiting_keys() > 0);
+            if counts && !owned.leaving {
+                owned.leaving = true;
+                owned.reload = true;
+            }
+        }
+    }
+
+    /// The version of the definitions, as the store said it beside something else.
+    pub(crate) fn hear_of(&mut self, version: u64) {
+        match self.defining {
+            Defining::Asked(_) => self.heard = Some(version),
+            _ if version == self.definitions.version => {}
+            Defining::Known => self.defining = Defining::Wanted(self.now),
+            Defining::Wanted(at) => self.defining = Defining::Wanted(at.min(self.now)),
+        }
+    }
+
+    /// When the next question is, if there is one to ask.
+    pub(crate) fn carry_wake_at(&self) -> Option<Tick> {
+        let idle = self.carrying.asking || self.mode.is_draining() || self.carried().is_empty();
+        (!idle).then_some(self.carrying.at)
+    }
+}
