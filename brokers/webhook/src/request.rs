@@ -1,5 +1,6 @@
 //! From an event to a request: body, CloudEvents headers, signature, and how it is marked.
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -29,7 +30,13 @@ pub(crate) fn encode(
     now: SystemTime,
 ) -> Result<Request<Full<Bytes>>, Fault> {
     let event = &*outgoing.event;
-    let mut headers = target.signer.headers.clone();
+    let mut headers = HeaderMap::with_capacity(match outgoing.format {
+        Format::Structured => target.signer.headers.len() + OWN_HEADERS,
+        Format::Binary => {
+            target.signer.headers.len() + OWN_HEADERS + NAMES.len() + event.headers.len()
+        }
+    });
+    headers.extend(target.signer.headers.iter().map(|(name, text)| (name.clone(), text.clone())));
     let body = match outgoing.format {
         Format::Structured => {
             let content_type = HeaderValue::from_static(cloudevents::MEDIA_TYPE);
@@ -52,11 +59,11 @@ pub(crate) fn encode(
     let id = event.id.to_string();
     if !target.signer.keys.is_empty() {
         let signature = sign(&target.signer.keys, &id, seconds, &body);
-        headers.insert(SIGNATURE, value(&signature)?);
+        headers.insert(SIGNATURE_NAME, value(signature)?);
     }
-    headers.insert(ID, value(&id)?);
-    headers.insert(TIMESTAMP, HeaderValue::from(seconds));
-    headers.insert(ATTEMPT, HeaderValue::from(outgoing.attempt));
+    headers.insert(ID_NAME, value(id)?);
+    headers.insert(TIMESTAMP_NAME, HeaderValue::from(seconds));
+    headers.insert(ATTEMPT_NAME, HeaderValue::from(outgoing.attempt));
     if outgoing.marks.late {
         headers.insert(LATE, HeaderValue::from_static("true"));
     }
@@ -72,22 +79,50 @@ pub(crate) fn encode(
 
 fn write_attributes(outgoing: &Outgoing, headers: &mut HeaderMap) -> Result<(), Fault> {
     let event = &*outgoing.event;
-    headers.insert(header::CONTENT_TYPE, value(&event.content_type)?);
-    let attributes = binary::attributes(event, outgoing.marks).map_err(|e| unfit(&e))?;
-    headers.reserve(attributes.len());
-    let mut name_text = String::with_capacity(32);
-    for (name, text) in attributes {
-        name_text.clear();
-        name_text.push_str(binary::PREFIX);
-        name_text.push_str(name);
-        let name = HeaderName::from_bytes(name_text.as_bytes()).map_err(|_| unwritable())?;
-        headers.insert(name, value(&binary::encode_value(&text))?);
+    headers.insert(header::CONTENT_TYPE, value(event.content_type.to_string())?);
+    for (name, text) in binary::attributes(event, outgoing.marks).map_err(|e| unfit(&e))? {
+        let text = match binary::encode_value(&text) {
+            Cow::Owned(encoded) => encoded,
+            Cow::Borrowed(_) => text.into_owned(),
+        };
+        headers.insert(header_name(name)?, value(text)?);
     }
     Ok(())
 }
 
-fn value(text: &str) -> Result<HeaderValue, Fault> {
-    HeaderValue::from_str(text).map_err(|_| unwritable())
+/// Headers besides an endpoint's own and the attributes.
+const OWN_HEADERS: usize = 8;
+/// Names that stand in every request are not read anew for each.
+const ID_NAME: HeaderName = HeaderName::from_static(ID);
+const TIMESTAMP_NAME: HeaderName = HeaderName::from_static(TIMESTAMP);
+const SIGNATURE_NAME: HeaderName = HeaderName::from_static(SIGNATURE);
+const ATTEMPT_NAME: HeaderName = HeaderName::from_static(ATTEMPT);
+static NAMES: [HeaderName; 12] = [
+    HeaderName::from_static("ce-specversion"),
+    HeaderName::from_static("ce-id"),
+    HeaderName::from_static("ce-source"),
+    HeaderName::from_static("ce-type"),
+    HeaderName::from_static("ce-subject"),
+    HeaderName::from_static("ce-time"),
+    HeaderName::from_static("ce-recordedtime"),
+    HeaderName::from_static("ce-partitionkey"),
+    HeaderName::from_static("ce-aggregatetype"),
+    HeaderName::from_static("ce-aggregateid"),
+    HeaderName::from_static("ce-eventversion"),
+    HeaderName::from_static("ce-traceparent"),
+];
+
+fn header_name(attribute: &str) -> Result<HeaderName, Fault> {
+    let known = |name: &&HeaderName| name.as_str().strip_prefix(binary::PREFIX) == Some(attribute);
+    if let Some(name) = NAMES.iter().find(known) {
+        return Ok(name.clone());
+    }
+    let name = format!("{}{attribute}", binary::PREFIX);
+    HeaderName::from_bytes(name.as_bytes()).map_err(|_| unwritable())
+}
+
+fn value(text: String) -> Result<HeaderValue, Fault> {
+    HeaderValue::try_from(text).map_err(|_| unwritable())
 }
 
 fn unwritable() -> Fault {
