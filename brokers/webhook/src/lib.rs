@@ -17,7 +17,7 @@
 //! | 413 | `Rejected` | `TooLarge` |
 //! | 400, 415, 422, every other 4xx | `Rejected` | `Rejected` |
 //! | none within the deadline | `Retry` | `Timeout` |
-//! | connection refused, reset, or closed; DNS or TLS failure; no HTTP; a head over 64 KiB; any other status | `Retry` | `Unavailable` |
+//! | connection refused, reset, or closed; DNS or TLS failure; no HTTP; a head over 64 KiB or 100 headers; any other status | `Retry` | `Unavailable` |
 //! | an address that may not be called, a URL that breaks a rule | `Unroutable`, names the setting | `Config` |
 //! | a name that is not in the table | `Unroutable` | `Unroutable` |
 //! | an event that cannot be written | `Rejected` | `Invalid` |

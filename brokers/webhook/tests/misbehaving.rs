@@ -149,6 +149,10 @@ async fn a_flood_before_the_status_is_left() {
     tokio::time::timeout(PATIENCE, closed.once()).await.expect("the connection is closed");
     assert!(written.load(Ordering::SeqCst) < ON_THE_WAY);
 
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(101));
+    let fault = retried(publish(&broker(&saying(many).await), outgoing(1)).await);
+    assert_eq!(fault.kind, ErrorKind::Unavailable, "{fault}");
+
     let megabyte = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(1_000_000));
     let fault = retried(publish(&broker(&saying(megabyte).await), outgoing(1)).await);
     assert_eq!(fault.kind, ErrorKind::Unavailable, "{fault}");
