@@ -192,7 +192,8 @@ impl Play {
     /// Up to eight of these events. Not all of them are in the state that is asked for.
     fn some(&mut self, name: &str, seqs: Vec<u64>) -> Vec<RowKey> {
         let count = 1 + self.below(8);
-        (0..count).map(|_| self.world.row(name, seqs[self.below(seqs.len())])).collect()
+        let picked: Vec<u64> = (0..count).map(|_| seqs[self.below(seqs.len())]).collect();
+        picked.into_iter().map(|seq| self.world.row(name, seq)).collect()
     }
 
     fn event(&mut self, keys: std::ops::Range<u64>) -> NewEvent {
