@@ -56,7 +56,7 @@ pub fn accept(tx: &Transaction<'_>, event: &Event, handler: &HandlerName) -> Res
     let known = read(tx, &key)?.ok_or_else(|| {
         Error::new(ErrorKind::Internal, "accept").message("a row is there and is not")
     })?;
-    if known.payload_hash != hash {
+    if !is_of_payload(&known.payload_hash, &hash) {
         return Err(mismatch("accept", &key));
     }
     if known.processed {
@@ -90,6 +90,15 @@ pub(crate) fn mismatch(operation: &'static str, key: &InboxKey) -> Error {
         .context("source", &key.source)
         .context("event", key.event_id)
         .context("handler", &key.handler)
+}
+
+/// The hash of a row that a person marked as done without having the payload: it is any payload's.
+/// SHA-256 gives it for none.
+const ANY_PAYLOAD: [u8; 32] = [0; 32];
+
+/// Whether a row's hash is that of a payload.
+pub(crate) fn is_of_payload(known: &[u8], hash: &[u8; 32]) -> bool {
+    known == hash || known == ANY_PAYLOAD
 }
 
 /// A row of the inbox.
@@ -146,7 +155,7 @@ fn claim(connection: &Connection, request: &ClaimRequest) -> Result<Claim> {
     let known = read(connection, key)?.ok_or_else(|| {
         Error::new(ErrorKind::Internal, "claim").message("a row is there and is not")
     })?;
-    Ok(if known.payload_hash != request.payload_hash {
+    Ok(if !is_of_payload(&known.payload_hash, &request.payload_hash) {
         Claim::Mismatch
     } else if known.processed {
         Claim::Processed { result: known.result }

@@ -82,7 +82,7 @@ pub async fn accept(
         .map_err(|e| of_sqlx("accept", e))?;
     let status: String = known.try_get(0).map_err(|e| of_sqlx("accept", e))?;
     let known_hash: Vec<u8> = known.try_get(1).map_err(|e| of_sqlx("accept", e))?;
-    if known_hash != hash {
+    if !inbox::is_of_payload(&known_hash, &hash) {
         return Err(inbox::mismatch("accept", &key));
     }
     if status == "processed" {

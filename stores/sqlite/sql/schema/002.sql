@@ -79,6 +79,9 @@ create table inbox_tombstone (
 
 create index inbox_tombstone_event on inbox_tombstone (event_id, handler);
 
+-- Claims are few at any moment; people look for those that got stuck.
+create index inbox_claimed on inbox (received_at) where status = 'claimed';
+
 -- `waiting` anew: one more state, and the endpoint that a disabled event waits for.
 drop view outbox_status;
 drop index outbox_waiting_due;

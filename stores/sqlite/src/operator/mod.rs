@@ -7,11 +7,19 @@
 
 mod audit;
 mod delivery;
+mod destination;
+mod doctor;
+mod erase;
 mod event;
 mod filter;
+pub(crate) mod identity;
+mod inbox;
+mod merge;
 mod overview;
+mod recount;
 mod request;
 mod scheduled;
+mod sequence;
 mod sql;
 mod value;
 mod waiting;
@@ -23,11 +31,14 @@ use postrider_core::operate::{
 };
 use postrider_core::source::DefinitionChange;
 use postrider_core::{
-    BoxFuture, DestinationId, DestinationState, Error, ErrorKind, EventId, NewEvent, PartitionId,
-    Result, Timestamp,
+    BoxFuture, DestinationId, DestinationState, EventId, NewEvent, PartitionId, Result, Timestamp,
 };
 
+use crate::outbox::Outbox;
 use crate::store::SqliteStore;
+
+/// Events that are staged in one transaction: a fraction of a second of the write lock.
+const STAGED_MAX: usize = 10_000;
 
 impl Operator for SqliteStore {
     fn overview(&self) -> BoxFuture<'_, Result<Overview>> {
@@ -97,87 +108,116 @@ impl Operator for SqliteStore {
         Box::pin(self.read("audit", move |tx| audit::list(tx, &page)))
     }
 
-    fn apply<'a>(&'a self, _: &'a DefinitionChange, _: &'a Note) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(async { Err(missing("apply")) })
+    fn apply<'a>(
+        &'a self,
+        change: &'a DefinitionChange,
+        note: &'a Note,
+    ) -> BoxFuture<'a, Result<u64>> {
+        let (change, note) = (change.clone(), note.clone());
+        Box::pin(self.write("apply", move |tx| destination::apply(tx, &change, &note)))
     }
 
     fn rename<'a>(
         &'a self,
-        _: &'a DestinationId,
-        _: &'a DestinationId,
-        _: &'a Note,
+        from: &'a DestinationId,
+        to: &'a DestinationId,
+        note: &'a Note,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Err(missing("rename")) })
+        let (from, to, note) = (from.clone(), to.clone(), note.clone());
+        Box::pin(self.write("rename", move |tx| destination::rename(tx, &from, &to, &note)))
     }
 
     fn set_destination<'a>(
         &'a self,
-        _: &'a DestinationId,
-        _: DestinationState,
-        _: &'a Note,
+        id: &'a DestinationId,
+        state: DestinationState,
+        note: &'a Note,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Err(missing("set destination")) })
+        let (id, note) = (id.clone(), note.clone());
+        Box::pin(
+            self.write("set destination", move |tx| destination::set_state(tx, &id, state, &note)),
+        )
     }
 
     fn set_partition<'a>(
         &'a self,
-        _: PartitionId,
-        _: bool,
-        _: &'a Note,
+        partition: PartitionId,
+        paused: bool,
+        note: &'a Note,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Err(missing("set partition")) })
+        let note = note.clone();
+        Box::pin(self.write("set partition", move |tx| {
+            destination::set_partition(tx, partition, paused, &note)
+        }))
     }
 
-    fn erasable<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Erasure>> {
-        Box::pin(async { Err(missing("erasable")) })
+    fn erasable<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Erasure>> {
+        Box::pin(erase::erasable(self, key))
     }
 
-    fn erase<'a>(&'a self, _: &'a str, _: &'a Note) -> BoxFuture<'a, Result<Erasure>> {
-        Box::pin(async { Err(missing("erase")) })
+    fn erase<'a>(&'a self, key: &'a str, note: &'a Note) -> BoxFuture<'a, Result<Erasure>> {
+        Box::pin(erase::erase(self, key, note))
     }
 
-    fn recount<'a>(&'a self, _: &'a DestinationId) -> BoxFuture<'a, Result<Vec<Difference>>> {
-        Box::pin(async { Err(missing("recount")) })
+    fn recount<'a>(
+        &'a self,
+        destination: &'a DestinationId,
+    ) -> BoxFuture<'a, Result<Vec<Difference>>> {
+        Box::pin(recount::recount(self, destination))
     }
 
-    fn repair_sequence<'a>(&'a self, _: &'a Note) -> BoxFuture<'a, Result<(u64, u64)>> {
-        Box::pin(async { Err(missing("repair sequence")) })
+    fn repair_sequence<'a>(&'a self, note: &'a Note) -> BoxFuture<'a, Result<(u64, u64)>> {
+        let note = note.clone();
+        Box::pin(self.write("repair sequence", move |tx| sequence::repair(tx, &note)))
     }
 
-    fn adopt<'a>(&'a self, _: &'a Note) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { Err(missing("adopt")) })
+    fn adopt<'a>(&'a self, note: &'a Note) -> BoxFuture<'a, Result<()>> {
+        let (path, note) = (self.file.path().to_owned(), note.clone());
+        Box::pin(self.write("adopt", move |tx| identity::adopt(tx, &path, &note)))
     }
 
     fn inbox<'a>(
         &'a self,
-        _: &'a InboxFilter,
-        _: &'a PageRequest,
+        filter: &'a InboxFilter,
+        page: &'a PageRequest,
     ) -> BoxFuture<'a, Result<Listed<InboxView>>> {
-        Box::pin(async { Err(missing("inbox")) })
+        let (filter, page) = (filter.clone(), page.clone());
+        Box::pin(self.read("inbox", move |tx| inbox::list(tx, &filter, &page)))
     }
 
-    fn forget<'a>(&'a self, _: &'a InboxName, _: &'a Note) -> BoxFuture<'a, Result<Forgotten>> {
-        Box::pin(async { Err(missing("forget")) })
+    fn forget<'a>(
+        &'a self,
+        name: &'a InboxName,
+        note: &'a Note,
+    ) -> BoxFuture<'a, Result<Forgotten>> {
+        let (name, note) = (name.clone(), note.clone());
+        Box::pin(self.write("forget", move |tx| inbox::forget(tx, &name, &note)))
     }
 
     fn mark_processed<'a>(
         &'a self,
-        _: &'a InboxName,
-        _: &'a Note,
+        name: &'a InboxName,
+        note: &'a Note,
     ) -> BoxFuture<'a, Result<Marked>> {
-        Box::pin(async { Err(missing("mark processed")) })
+        let (name, note) = (name.clone(), note.clone());
+        Box::pin(self.write("mark processed", move |tx| inbox::mark(tx, &name, &note)))
     }
 
-    fn stage<'a>(&'a self, _: &'a [NewEvent]) -> BoxFuture<'a, Result<Vec<EventId>>> {
-        Box::pin(async { Err(missing("stage")) })
+    fn stage<'a>(&'a self, events: &'a [NewEvent]) -> BoxFuture<'a, Result<Vec<EventId>>> {
+        let events = events.to_vec();
+        Box::pin(async move {
+            if events.len() > STAGED_MAX {
+                return Err(value::invalid(
+                    "stage",
+                    format!("at most {STAGED_MAX} events are staged at once"),
+                ));
+            }
+            self.write("stage", move |tx| Outbox::new().enqueue_many(tx, &events)).await
+        })
     }
 
-    fn doctor(&self, _: Timestamp) -> BoxFuture<'_, Result<Vec<Finding>>> {
-        Box::pin(async { Err(missing("doctor")) })
+    fn doctor(&self, now: Timestamp) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        let path = self.file.real_path();
+        Box::pin(self.read("doctor", move |tx| doctor::examine(tx, &path, now)))
     }
-}
-
-/// The error of what is still to be written.
-fn missing(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Internal, operation).message("this store does not do that yet")
 }

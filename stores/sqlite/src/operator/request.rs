@@ -55,7 +55,7 @@ pub(super) fn submit_rows(connection: &Connection, submission: &Submission) -> R
     let (rows, what) = match &submission.verb {
         Verb::Redrive(rows) => (rows, "dead redrive"),
         Verb::Discard(rows) => (rows, "dead discard"),
-        Verb::Requeue(rows) => (rows, "requeue"),
+        Verb::Requeue(rows) => (rows, "outbox requeue"),
         _ => return Err(invalid("submit", "the request has no rows")),
     };
     let mut counts: BTreeMap<&DestinationId, u64> = BTreeMap::new();
@@ -99,7 +99,7 @@ fn submit_enable(connection: &Connection, submission: &Submission) -> Result<Req
     })?;
     let id = by_partition(connection, submission, destination, Some(topic), None)?;
     let subject = format!("request {id}: endpoint {topic} of {destination}");
-    audit::write(connection, &submission.note, "endpoints enable", &subject)?;
+    audit::write(connection, &submission.note, "destinations enable", &subject)?;
     Ok(id)
 }
 

@@ -112,7 +112,7 @@ pub(super) fn cancel(connection: &Connection, id: EventId, note: &Note) -> Resul
         .and_then(|mut statement| statement.execute([&named]))
         .during("cancel")?;
     if deleted > 0 {
-        audit::write(connection, note, "scheduled cancel", &format!("event {named}"))?;
+        audit::write(connection, note, "outbox cancel", &format!("event {named}"))?;
         return Ok(Cancelled::Cancelled);
     }
     let entered = value::first(connection, "cancel", sql::EVENT_SEQ, [&named], |_| ())?;

@@ -1,11 +1,13 @@
 //! Waiting events, in the order (destination, seq).
 
+use std::cmp::Reverse;
+
 use postrider_core::operate::{Filter, Listed, PageRequest, Status, WaitingView};
 use postrider_core::{DestinationId, PartitionId, Result};
-use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
-use rusqlite::{Connection, Row, Rows, params};
+use rusqlite::{Connection, Row, params};
 
 use super::filter::{self, Fields, Gathering};
+use super::merge::Merge;
 use super::sql;
 use super::value::{self, count, id, moment_at, shown, small, text, time};
 use crate::error::During;
@@ -37,8 +39,9 @@ pub(super) fn list(
             let of = params![destination, state.as_str(), from];
             streams.push(statement.query(of).during("waiting")?);
         }
-        let mut merge = Merge::open(streams)?;
-        while let Some(row) = merge.current() {
+        // Each state by its own reading of the index, merged by number: nothing is sorted.
+        let mut merge = Merge::open(streams, |_, row| Reverse(count(row, 2)))?;
+        while let Some((_, row)) = merge.current() {
             let seq = count(row, 2);
             let goes_on = gathering.look();
             if passes(row, filter) {
@@ -76,44 +79,6 @@ fn start(connection: &Connection, filter: &Filter, after: Option<&str>) -> Resul
 
 fn neighbour(connection: &Connection, statement: &str, name: &str) -> Result<Option<String>> {
     Ok(value::first(connection, "waiting", statement, [name], |row| text(row, 0))?.flatten())
-}
-
-/// The rows of one destination in several states, each by its own reading of the index, merged by
-/// number: nothing is sorted, and nothing is read that is not shown or skipped.
-struct Merge<'s> {
-    streams: Vec<Rows<'s>>,
-    least: Option<usize>,
-}
-
-impl<'s> Merge<'s> {
-    fn open(mut streams: Vec<Rows<'s>>) -> Result<Merge<'s>> {
-        for rows in &mut streams {
-            rows.next().during("waiting")?;
-        }
-        let mut merge = Merge { streams, least: None };
-        merge.choose();
-        Ok(merge)
-    }
-
-    fn choose(&mut self) {
-        let numbers = self.streams.iter().enumerate();
-        self.least = numbers
-            .filter_map(|(index, rows)| rows.get().map(|row| (count(row, 2), index)))
-            .min()
-            .map(|(_, index)| index);
-    }
-
-    fn current(&self) -> Option<&Row<'s>> {
-        self.streams[self.least?].get()
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        if let Some(index) = self.least {
-            self.streams[index].next().during("waiting")?;
-        }
-        self.choose();
-        Ok(())
-    }
 }
 
 fn passes(row: &Row<'_>, filter: &Filter) -> bool {

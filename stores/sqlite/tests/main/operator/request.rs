@@ -51,7 +51,10 @@ async fn a_request_has_each_row_once_and_is_audited() {
     let told: Vec<_> = audit.iter().map(|row| (row.what.as_str(), row.subject.as_str())).collect();
     assert_eq!(
         told,
-        [("requeue", "request 2: 1 rows (a 1)"), ("dead redrive", "request 1: 3 rows (a 2, b 1)")]
+        [
+            ("outbox requeue", "request 2: 1 rows (a 1)"),
+            ("dead redrive", "request 1: 3 rows (a 2, b 1)")
+        ]
     );
     let missing = play.store.request(postrider_core::operate::RequestId(99)).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);

@@ -53,6 +53,6 @@ async fn an_event_is_cancelled_before_it_enters_or_not_at_all() {
     assert_eq!(number(&connection, "select count(*) from outbox_scheduled"), 0);
     let audit = play.store.audit(&page(10, None)).await.unwrap().rows;
     assert_eq!(audit.len(), 1, "only what changed something is written down");
-    assert_eq!((audit[0].what.as_str(), audit[0].who.as_str()), ("scheduled cancel", "anna@db1"));
+    assert_eq!((audit[0].what.as_str(), audit[0].who.as_str()), ("outbox cancel", "anna@db1"));
     assert_eq!(audit[0].subject, format!("event {}", late.event().id));
 }

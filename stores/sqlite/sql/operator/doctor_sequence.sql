@@ -1,0 +1,1 @@
+select seq from sqlite_sequence where name = 'outbox';

@@ -1,0 +1,1 @@
+select erased_at is null from outbox_scheduled where seq = ?1;

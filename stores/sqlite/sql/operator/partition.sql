@@ -1,0 +1,1 @@
+select paused from outbox_lease where partition = ?1;

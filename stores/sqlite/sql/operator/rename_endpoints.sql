@@ -1,0 +1,1 @@
+update outbox_endpoint set destination = ?2 where destination = ?1;

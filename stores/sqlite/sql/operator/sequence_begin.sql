@@ -1,0 +1,1 @@
+insert into sqlite_sequence (name, seq) values ('outbox', ?1);

@@ -1,0 +1,100 @@
+//! The doctor: looks for what will go wrong, and says what to do about it.
+//!
+//! Each examination is a small function that gives one finding, good or not. Invariant: nothing is
+//! changed, and nothing that takes longer than a look at a screen is done to a large store.
+
+mod file;
+mod flow;
+mod tables;
+
+use std::path::Path;
+
+use postrider_core::operate::{Finding, Level, Overview};
+use postrider_core::{Code, Result, Timestamp};
+use rusqlite::Connection;
+
+use super::overview;
+
+/// What the examinations look at.
+struct Patient<'a> {
+    connection: &'a Connection,
+    /// Where the file is, with links resolved.
+    path: &'a Path,
+    overview: Overview,
+    /// The caller's wall clock.
+    now: Timestamp,
+}
+
+impl Patient<'_> {
+    /// How the command line names the store.
+    fn store(&self) -> String {
+        format!("--store sqlite://{}", self.path.display())
+    }
+}
+
+/// Examines everything. What could not be examined is a finding, not an error: the others still say
+/// what they say.
+pub(super) fn examine(
+    connection: &Connection,
+    path: &Path,
+    now: Timestamp,
+) -> Result<Vec<Finding>> {
+    let overview = overview::read(connection, path.display().to_string())?;
+    let patient = Patient { connection, path, overview, now };
+    let examinations: [(&str, fn(&Patient<'_>) -> Result<Finding>); 20] = [
+        ("integrity", file::integrity),
+        ("journal", file::journal),
+        ("durability", file::durability),
+        ("log size", file::log_size),
+        ("disk space", file::space),
+        ("permissions", file::permissions),
+        ("copy", file::copy),
+        ("clock", flow::clock),
+        ("tables", tables::guards),
+        ("numbers", tables::numbers),
+        ("settled log", tables::history),
+        ("stuck claims", tables::stuck),
+        ("relay", flow::relay),
+        ("definitions", flow::definitions),
+        ("pauses", flow::destinations),
+        ("paused partitions", flow::partitions),
+        ("dead letters", flow::dead_letters),
+        ("disabled endpoints", flow::endpoints),
+        ("requests", flow::requests),
+        ("deaths", flow::takeovers),
+    ];
+    let findings = examinations.into_iter().map(|(subject, examine)| {
+        examine(&patient).unwrap_or_else(|error| {
+            warning(subject, format!("could not be examined: {error}"), None)
+        })
+    });
+    Ok(findings.collect())
+}
+
+fn good(subject: &str, message: impl Into<String>) -> Finding {
+    let (subject, message) = (subject.to_owned(), message.into());
+    Finding { level: Level::Good, subject, message, advice: None, code: None }
+}
+
+fn warning(subject: &str, message: impl Into<String>, advice: Option<String>) -> Finding {
+    Finding { level: Level::Warning, advice, ..good(subject, message) }
+}
+
+fn critical(
+    subject: &str,
+    message: impl Into<String>,
+    advice: impl Into<String>,
+    code: Option<Code>,
+) -> Finding {
+    Finding { level: Level::Critical, advice: Some(advice.into()), code, ..good(subject, message) }
+}
+
+/// Names for a sentence, a few of them.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text.push_str(&format!(" and {} more", names.len() - SHOWN));
+    }
+    text
+}
