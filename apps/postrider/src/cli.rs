@@ -2,7 +2,10 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{demo, init, relay};
+use crate::{
+    adopt, audit, completions, config, consume, dead, demo, destinations, doctor, enqueue, erase,
+    explain, generate, inbox, init, man, outbox, partitions, reconcile, relay, repair, status,
+};
 
 /// Change your database and tell the world, as one act.
 ///
@@ -29,7 +32,28 @@ Standard output is data; everything else goes to standard error.";
 pub(crate) enum Command {
     Init(init::InitArgs),
     Relay(relay::RelayArgs),
+    Consume(consume::ConsumeArgs),
+    Status(status::StatusArgs),
+    Doctor(doctor::DoctorArgs),
+    Enqueue(enqueue::EnqueueArgs),
+    Outbox(outbox::OutboxArgs),
+    Dead(dead::DeadArgs),
+    Inbox(inbox::InboxArgs),
+    Destinations(destinations::DestinationsArgs),
+    Partitions(partitions::PartitionsArgs),
+    Reconcile(reconcile::ReconcileArgs),
+    Erase(erase::EraseArgs),
+    Repair(repair::RepairArgs),
+    Adopt(adopt::AdoptArgs),
+    Audit(audit::AuditArgs),
     Demo(demo::DemoArgs),
+    Config(config::ConfigArgs),
+    Explain(explain::ExplainArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+    /// Write the generated reference pages into a folder.
+    #[command(hide = true)]
+    Generate(generate::GenerateArgs),
     /// The relay of the demo, in a process that can be killed.
     #[command(hide = true)]
     DemoRelay(demo::relay::DemoRelayArgs),

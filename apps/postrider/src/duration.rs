@@ -32,9 +32,24 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The same, and `0` for none.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_or_zero(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { parse(text) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zero_needs_no_unit() {
+        assert_eq!(parse_or_zero("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_or_zero("2m"), Ok(Duration::from_secs(120)));
+        assert!(parse_or_zero("60").unwrap_err().contains("write 60s"));
+    }
 
     #[test]
     fn numbers_with_units_are_read() {

@@ -2,21 +2,27 @@
 
 use std::process::ExitCode;
 
-use postrider_core::{Code, Error, ErrorKind};
+use postrider_core::{Code, Error, ErrorKind, RetryClass};
 
 use crate::terminal::{Style, wrap};
 
-/// What a shell script can tell apart. Usage errors are 2, which is clap's.
+/// What a shell script can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// It did what it was asked.
     Success = 0,
-    /// It failed.
+    /// It failed, or was not confirmed: nothing was changed.
     Failure = 1,
+    /// The command line is wrong, or a question was left open that `--yes` answers.
+    Usage = 2,
     /// A one-shot run ended with events left: waiting, dead, or not reached.
     Remaining = 3,
     /// Another relay holds the lease.
     Held = 4,
+    /// What was asked for is written down, and not carried out yet.
+    Accepted = 5,
+    /// It was examined, and something is wrong.
+    Unhealthy = 6,
     /// The configuration is wrong (`EX_CONFIG`).
     Config = 78,
     /// A second signal stopped it at once, as shells count an interrupt.
@@ -36,12 +42,44 @@ pub(crate) struct Failure {
     message: String,
     code: Option<Code>,
     advice: Option<String>,
+    /// Nobody is there to be told, and nothing went wrong.
+    silent: bool,
+    retry: Option<RetryClass>,
 }
 
 impl Failure {
     /// A failure without a code.
     pub(crate) fn plain(message: impl Into<String>) -> Failure {
-        Failure { exit: Exit::Failure, message: message.into(), code: None, advice: None }
+        Failure {
+            exit: Exit::Failure,
+            message: message.into(),
+            code: None,
+            advice: None,
+            silent: false,
+            retry: None,
+        }
+    }
+
+    /// Standard output does not take what is written. Where its reader went away (`| head`) there is
+    /// nothing left to do, and that is no failure.
+    pub(crate) fn of_stdout(error: std::io::Error) -> Failure {
+        let failure = Failure::plain(format!("standard output: {error}"));
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => {
+                Failure { exit: Exit::Success, silent: true, ..failure }
+            }
+            _ => failure,
+        }
+    }
+
+    /// Whether the same may succeed in a moment, with nobody doing anything.
+    pub(crate) fn is_transient(&self) -> bool {
+        self.retry == Some(RetryClass::Transient)
+    }
+
+    /// Whether there is nothing to say.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silent
     }
 
     /// A configuration that cannot work: nothing was started.
@@ -57,6 +95,11 @@ impl Failure {
     /// The same failure with another advice than the code's own.
     pub(crate) fn advice(self, advice: impl Into<String>) -> Failure {
         Failure { advice: Some(advice.into()), ..self }
+    }
+
+    /// The same failure, and what it is about.
+    pub(crate) fn within(self, what: &str) -> Failure {
+        Failure { message: format!("{what}: {}", self.message), ..self }
     }
 
     /// The same failure with another exit code.
@@ -104,7 +147,12 @@ impl From<Error> for Failure {
             message.push_str(&error.to_string());
             cause = error.source();
         }
-        Failure { exit, message, code: error.operator_code(), advice: None }
+        Failure {
+            exit,
+            code: error.operator_code(),
+            retry: Some(error.retry_class()),
+            ..Failure::plain(message)
+        }
     }
 }
 

@@ -35,8 +35,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<Exit, Failure> {
     // An address is checked even where only the text is wanted: it names the dialect.
     let path = url.map(store::sqlite_path).transpose()?;
     if args.print {
-        terminal::data(Schema::sql().trim_end())
-            .map_err(|e| Failure::plain(format!("standard output: {e}")))?;
+        terminal::data(Schema::sql().trim_end()).map_err(Failure::of_stdout)?;
         return Ok(Exit::Success);
     }
     let Some(path) = path else {

@@ -3,14 +3,47 @@
 //! Invariant: standard output carries data and nothing else; everything for people goes to standard
 //! error.
 
+mod adopt;
+mod age;
+mod apply;
+mod audit;
+mod bulk;
 mod cli;
+mod completions;
+mod config;
+mod confirm;
+mod consume;
+mod dead;
 mod demo;
+mod destinations;
+mod doctor;
 mod duration;
+mod enqueue;
+mod erase;
+mod explain;
 mod failure;
+mod filter;
+mod follow;
+mod generate;
+mod global;
+mod hint;
+mod inbox;
 mod init;
+mod logs;
+mod man;
+mod outbox;
+mod output;
+mod partitions;
+mod reason;
+mod reconcile;
 mod relay;
+mod repair;
+mod serve;
+mod shape;
 mod signals;
+mod status;
 mod store;
+mod table;
 mod target;
 mod terminal;
 
@@ -26,6 +59,25 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Init(args) => init::run(&args),
         Command::Relay(args) => block_on(relay::run(args)),
+        Command::Consume(args) => block_on(consume::run(args)),
+        Command::Status(args) => block_on(status::run(args)),
+        Command::Doctor(args) => block_on(doctor::run(args)),
+        Command::Enqueue(args) => block_on(enqueue::run(args)),
+        Command::Outbox(args) => block_on(outbox::run(args)),
+        Command::Dead(args) => block_on(dead::run(args)),
+        Command::Config(args) => config::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+        Command::Generate(args) => generate::run(&args),
+        Command::Inbox(args) => block_on(inbox::run(args)),
+        Command::Destinations(args) => block_on(destinations::run(args)),
+        Command::Partitions(args) => block_on(partitions::run(args)),
+        Command::Reconcile(args) => block_on(reconcile::run(args)),
+        Command::Erase(args) => block_on(erase::run(args)),
+        Command::Repair(args) => block_on(repair::run(args)),
+        Command::Adopt(args) => block_on(adopt::run(args)),
+        Command::Audit(args) => block_on(audit::run(args)),
         Command::Demo(args) => block_on(demo::run(args)),
         Command::DemoRelay(args) => block_on(demo::relay::run(args)),
         Command::DemoMail(args) => block_on(demo::mail::run(args)),
@@ -33,7 +85,9 @@ fn main() -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            terminal::note(&failure.render(terminal::style()));
+            if !failure.is_silent() {
+                terminal::note(&failure.render(terminal::style()));
+            }
             failure.exit().into()
         }
     }

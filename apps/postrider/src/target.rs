@@ -4,15 +4,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use postrider_core::{Broker, Destination, DestinationId, Route, TargetUrl, Template};
+use postrider_core::{
+    BoxFuture, Broker, BrokerCapabilities, Destination, DestinationId, Error, Outcome, Outgoing,
+    Route, TargetUrl, Template,
+};
 use postrider_file::FileBroker;
 use postrider_local::LocalBroker;
+use postrider_webhook::{WebhookBroker, WebhookSettings};
 
 use crate::failure::Failure;
 use crate::store::unknown;
 
 /// The destinations that work today, as they are written.
-pub(crate) const WORKS: [&str; 3] = ["stdout", "file://PATH", "local://PATH"];
+pub(crate) const WORKS: [&str; 4] = ["stdout", "file://PATH", "local://PATH", "https://URL"];
 
 /// The kind of a destination that is given by an address. The address itself is no part of the
 /// definition and may change, so the kind must not depend on it.
@@ -27,6 +31,13 @@ pub(crate) enum Target {
     File(PathBuf),
     /// A durable queue in one file.
     Local(PathBuf),
+    /// Webhooks to one address, unsigned.
+    Webhook {
+        /// Where.
+        url: String,
+        /// Whether private and loopback addresses may be called.
+        allow_private: bool,
+    },
 }
 
 impl Target {
@@ -48,7 +59,17 @@ impl Target {
             "stdout" => Err(Failure::config("stdout takes no path").advice("Write --to stdout.")),
             "file" => path().map(Target::File),
             "local" => path().map(Target::Local),
+            "https" | "http" => Ok(Target::Webhook { url: text.to_owned(), allow_private: false }),
             scheme => Err(unknown("destination", text, scheme, &WORKS)),
+        }
+    }
+
+    /// The same target, which may call private and loopback addresses if it calls any.
+    #[must_use]
+    pub(crate) fn allow_private(self, allow: bool) -> Target {
+        match self {
+            Target::Webhook { url, .. } => Target::Webhook { url, allow_private: allow },
+            other => other,
         }
     }
 
@@ -61,7 +82,39 @@ impl Target {
             Target::Stdout => Arc::new(FileBroker::stdout()?),
             Target::File(path) => Arc::new(FileBroker::open(path)?),
             Target::Local(path) => Arc::new(LocalBroker::open(path)?),
+            Target::Webhook { url, allow_private } => {
+                let settings = WebhookSettings {
+                    allow_private: *allow_private,
+                    // The relay's own deadline for a publish, which would end a longer request.
+                    deadline: postrider_relay::Settings::default().publish_deadline,
+                    ..WebhookSettings::default()
+                };
+                let settings = settings.endpoint(ONE, postrider_webhook::Endpoint::new(url));
+                Arc::new(OneEndpoint(WebhookBroker::new(&settings)?))
+            }
         })
+    }
+}
+
+/// The name of the one endpoint behind `--to https://…`.
+const ONE: &str = "to";
+
+/// A broker with one endpoint, whatever topic the route renders.
+struct OneEndpoint(WebhookBroker);
+
+impl Broker for OneEndpoint {
+    fn capabilities(&self) -> BrokerCapabilities {
+        self.0.capabilities()
+    }
+
+    fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>, Error>> {
+        let to = |outgoing: &Outgoing| Outgoing { topic: Arc::from(ONE), ..outgoing.clone() };
+        let batch: Vec<Outgoing> = batch.iter().map(to).collect();
+        Box::pin(async move { self.0.publish(&batch).await })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
+        self.0.close()
     }
 }
 
@@ -100,7 +153,10 @@ mod tests {
             assert!(shown.contains(expected), "{text}: {shown}");
         }
         let shown = Target::parse("kafka://k").unwrap_err().plain_text();
-        assert!(shown.contains("What works today: stdout, file://PATH, local://PATH."), "{shown}");
+        assert!(
+            shown.contains("What works today: stdout, file://PATH, local://PATH, https://URL."),
+            "{shown}"
+        );
     }
 
     /// The address may change from run to run; the definition in the store may not.

@@ -14,7 +14,6 @@ pub(crate) struct Style {
 
 impl Style {
     /// No colours.
-    #[cfg(test)]
     pub(crate) const fn plain() -> Style {
         Style { colour: false }
     }

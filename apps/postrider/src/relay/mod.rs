@@ -1,35 +1,48 @@
-//! `postrider relay`: carries committed events from a store to one destination.
-//!
-//! Invariant: the definition in the store wins. A relay whose own differs does not start.
+//! `postrider relay`: carries committed events from a store to its destinations.
 
+mod agree;
+mod brokers;
+mod plan;
+mod reload;
+mod switch;
 mod verdict;
 mod watch;
 
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use postrider_core::{Code, Destination, OutboxSource};
-use postrider_relay::{Relay, Settings, Target as RunFor};
+use postrider_core::{Destination, OutboxSource};
+use postrider_relay::{Relay, RelayHandle, Target as RunFor};
 use postrider_sqlite::SqliteStore;
 
 use crate::failure::{Exit, Failure};
+use crate::logs::{self, LogFormat};
+use crate::relay::plan::Plan;
+use crate::serve::{self, Listening, Metrics, Served, View};
 use crate::signals::Signals;
-use crate::target::{self, Target};
-use crate::{duration, store};
+use crate::{duration, terminal};
 
-/// Carry committed events from your database to a broker
+/// Carry committed events from your database to their destinations
 ///
 /// Runs until SIGTERM or SIGINT, then finishes what is under way, saves it,
 /// and lets its lease go. A second SIGINT stops it at once; what was sent and
-/// not saved is sent again by the next relay.
+/// not saved is sent again by the next relay. SIGHUP reads the configuration
+/// again: secrets, addresses, and times change, and nothing in flight is lost.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Destinations:
   stdout         one CloudEvent per line on standard output
   file://PATH    the same, appended to a file
   local://PATH   a durable queue in one file
+  https://URL    webhooks, to one address; more with a configuration
+
+Examples:
+  postrider relay --config postrider.toml
+  postrider relay --store sqlite://shop.db --to stdout
+  postrider relay --store sqlite://shop.db --to local://queue.db --once
 
 Exit codes:
   0   it was stopped, or with --once: everything is settled
@@ -40,87 +53,94 @@ Exit codes:
   78  the configuration is wrong
   130 a second SIGINT stopped it at once")]
 pub(crate) struct RelayArgs {
-    /// The database, like sqlite://shop.db
+    /// The configuration; else $POSTRIDER_CONFIG
+    #[arg(long, value_name = "FILE", env = "POSTRIDER_CONFIG", hide_env = true)]
+    config: Option<PathBuf>,
+    /// The database, like sqlite://shop.db; else $POSTRIDER_STORE
     #[arg(long, value_name = "URL")]
-    store: String,
-    /// Where to: stdout, file://PATH, or local://PATH
+    store: Option<String>,
+    /// Where to, without a configuration of destinations
     #[arg(long, value_name = "URL")]
-    to: String,
-    /// The destination's name in the store
+    to: Option<String>,
+    /// With --to: the destination's name in the store
     #[arg(long = "as", value_name = "NAME", default_value = "default")]
     name: String,
+    /// With --to https://…: call private, loopback, and link-local addresses too
+    #[arg(long, requires = "to")]
+    allow_private: bool,
     /// Deliver what is committed now, then stop
     #[arg(long)]
     once: bool,
     /// With --once: stop when nothing was settled for so long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
     timeout: Duration,
-    /// How long a crashed relay on another host delays its events
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration::parse)]
-    lease: Duration,
+    /// How long a crashed relay on another host delays its events [default: 15s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    lease: Option<Duration>,
+    /// Serve metrics and health on this address, like 127.0.0.1:9464
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// How much is logged: error, warn, info, debug, trace; or by module
+    #[arg(long, value_name = "LEVELS", env = "POSTRIDER_LOG", hide_env = true)]
+    log: Option<String>,
+    /// How a log line is written: text or json
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    log_format: Option<LogFormat>,
 }
 
 pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
-    let path = store::sqlite_path(&args.store)?;
-    let target = Target::parse(&args.to)?;
-    let definition = target::definition(&args.name)?;
-    let settings = Settings { stall: args.timeout, ..Settings::with_lease(args.lease) };
-    settings.check()?;
-    let signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
-    let source = open(&path).await?;
-    let broker = target.open()?;
-    agree(&*source, &definition).await?;
-    let run_for = if args.once { RunFor::Once } else { RunFor::Forever };
-    let handle = Relay::builder(source)
-        .destination(definition, broker)
-        .settings(settings)
-        .target(run_for)
-        .start()
-        .await?;
-    let ended = watch::until_stopped(handle, signals).await;
-    verdict::of(&ended, args.once, &path)
+    let mut plan = Plan::of(&args)?;
+    logs::start(&plan.log, plan.log_format)?;
+    let signals = Signals::catch_reload().map_err(|e| Failure::plain(format!("signals: {e}")))?;
+    let store = Arc::new(SqliteStore::new(&plan.path)?);
+    store.open().await?;
+    let definitions: Vec<Destination> =
+        plan.destinations.iter().map(|(definition, _)| definition.clone()).collect();
+    agree::agree(&*store, &definitions, args.config.as_deref()).await?;
+    let metrics = Arc::new(Metrics::new());
+    let handle = start(&mut plan, &store, args.once).await?;
+    let listening = listen(&plan, &handle, &store, metrics).await?;
+    let mut reloader = plan.reloader;
+    let ended = watch::until_stopped(handle, signals, || match &mut reloader {
+        Some(reloader) => reloader.reload(),
+        None => terminal::note("there is no configuration to read again"),
+    })
+    .await;
+    drop(listening);
+    verdict::of(&ended, args.once, &plan.path)
 }
 
-/// Opens the store, and says at once what is wrong with it.
-async fn open(path: &Path) -> Result<Arc<dyn OutboxSource>, Failure> {
-    let source: Arc<dyn OutboxSource> = Arc::new(SqliteStore::new(path)?);
-    source.open().await?;
-    Ok(source)
-}
-
-/// Registers the definition in a store that has none, and else checks that it is the store's.
-async fn agree(source: &dyn OutboxSource, definition: &Destination) -> Result<(), Failure> {
-    source.register(std::slice::from_ref(definition)).await?;
-    let stored = source.destinations().await?;
-    let others: Vec<&str> = stored
-        .rows
-        .iter()
-        .filter(|row| !row.definition.is_unrouted())
-        .map(|row| row.definition.id.as_str())
-        .collect();
-    let name = definition.id.as_str();
-    let found = stored.rows.iter().find(|row| row.definition.id == definition.id);
-    let refuse = |message: String, advice: String| {
-        Err(Failure::config(message).code(Code::DefinitionOutdated).advice(advice))
-    };
-    match found {
-        Some(row) if row.definition == *definition => Ok(()),
-        Some(row) => refuse(
-            format!("the store defines destination `{name}` otherwise"),
-            format!(
-                "Its events wait, and nothing was started. The store has kind `{}`, version {}; \
-                 --to stands for kind `{}`. Run the relay that has the store's definition, or \
-                 choose another name with --as in a store of its own.",
-                row.definition.kind, row.version, definition.kind
-            ),
-        ),
-        None => refuse(
-            format!("the store has no destination `{name}`"),
-            format!(
-                "Nothing was started. It has {}; start this relay with --as {}.",
-                others.join(", "),
-                others.first().copied().unwrap_or("NAME")
-            ),
-        ),
+async fn start(
+    plan: &mut Plan,
+    store: &Arc<SqliteStore>,
+    once: bool,
+) -> Result<RelayHandle, Failure> {
+    let source: Arc<dyn OutboxSource> = Arc::<SqliteStore>::clone(store);
+    let mut relay = Relay::builder(source).settings(plan.settings).target(if once {
+        RunFor::Once
+    } else {
+        RunFor::Forever
+    });
+    for (definition, broker) in std::mem::take(&mut plan.destinations) {
+        relay = relay.destination(definition, broker);
     }
+    Ok(relay.start().await?)
+}
+
+/// Serves metrics and health, if that is wanted.
+async fn listen(
+    plan: &Plan,
+    handle: &RelayHandle,
+    store: &Arc<SqliteStore>,
+    metrics: Arc<Metrics>,
+) -> Result<Option<Listening>, Failure> {
+    let Some(address) = plan.listen else {
+        return Ok(None);
+    };
+    let operator = Arc::clone(store) as Arc<dyn postrider_core::Operator>;
+    let view = Arc::new(View::new(metrics, handle.health(), operator));
+    let served = Served { view, token: plan.token.clone() };
+    let listening = serve::listen(address, served).await?;
+    terminal::note(&format!("metrics and health on http://{}", listening.address()));
+    Ok(Some(listening))
 }

@@ -25,8 +25,12 @@ pub(crate) struct Ended {
     pub(crate) aborted: bool,
 }
 
-/// Watches until the relay has stopped, and passes signals on.
-pub(crate) async fn until_stopped(handle: RelayHandle, mut signals: Signals) -> Ended {
+/// Watches until the relay has stopped, and passes signals on: a SIGHUP to `reload`.
+pub(crate) async fn until_stopped(
+    handle: RelayHandle,
+    mut signals: Signals,
+    mut reload: impl FnMut(),
+) -> Ended {
     let started = Instant::now();
     let mut health = handle.health();
     let mut watch = Watch::new(started);
@@ -47,6 +51,7 @@ pub(crate) async fn until_stopped(handle: RelayHandle, mut signals: Signals) -> 
                     watch.progress.note("stopping: finishing what is under way");
                     handle.drain();
                 }
+                Asked::Reload => reload(),
             },
             _ = ticks.tick() => watch.look(&health.borrow(), draining),
         }

@@ -1,23 +1,82 @@
-//! Help texts.
+//! Help texts: narrow, with examples, and the same as the golden files.
 
+use crate::operate::golden;
 use crate::{Shop, code, out};
 
+/// The names of a command's subcommands, as its help lists them.
+fn below(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    lines
+        .take_while(|line| line.starts_with("  "))
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Every command, with the words that lead to it.
+fn commands(shop: &Shop) -> Vec<(Vec<String>, String)> {
+    let mut found = Vec::new();
+    let mut open: Vec<Vec<String>> = vec![Vec::new()];
+    while let Some(words) = open.pop() {
+        let mut args: Vec<&str> = words.iter().map(|word| &**word).collect();
+        args.push("--help");
+        let help = shop.run(&args);
+        assert_eq!(code(&help), 0, "{args:?}");
+        let text = out(&help);
+        open.extend(below(&text).into_iter().map(|name| [&words[..], &[name]].concat()));
+        found.push((words, text));
+    }
+    found
+}
+
 #[test]
-fn help_fits_in_80_columns_and_shows_no_hidden_command() {
+fn every_help_fits_has_examples_and_is_known() {
     let shop = Shop::bare();
-    for command in [&["--help"][..], &["init", "--help"], &["relay", "--help"], &["demo", "--help"]]
-    {
-        for flag in ["--help", "-h"] {
-            let mut args = command.to_vec();
-            *args.last_mut().unwrap() = flag;
-            let help = shop.run(&args);
-            assert_eq!(code(&help), 0);
-            let text = out(&help);
-            for line in text.lines() {
-                assert!(line.chars().count() <= 80, "{args:?}: {line}");
-            }
-            assert!(text.lines().count() > 5, "{args:?}: {text}");
-            assert!(!text.contains("demo-relay") && !text.contains("sabotage"), "{text}");
+    let commands = commands(&shop);
+    assert!(commands.len() > 30, "only {} commands were found", commands.len());
+    for (words, text) in commands {
+        let name = words.join(" ");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{name}: {line}");
         }
+        assert!(!text.contains("demo-relay") && !text.contains("sabotage"), "{text}");
+        if below(&text).is_empty()
+            && words.first().is_some_and(|first| OPERATORS.contains(&&**first))
+        {
+            assert!(text.contains("\nExamples:\n  postrider"), "{name} has no examples:\n{text}");
+        }
+        let file = if words.is_empty() { "postrider".to_owned() } else { words.join("-") };
+        golden(&format!("help/{file}.txt"), &text);
+    }
+}
+
+/// The commands whose every leaf shows examples.
+const OPERATORS: [&str; 13] = [
+    "adopt",
+    "audit",
+    "dead",
+    "destinations",
+    "doctor",
+    "enqueue",
+    "erase",
+    "inbox",
+    "outbox",
+    "partitions",
+    "reconcile",
+    "repair",
+    "status",
+];
+
+#[test]
+fn short_help_fits_as_well() {
+    let shop = Shop::bare();
+    for (mut words, _) in commands(&shop) {
+        words.push("-h".to_owned());
+        let args: Vec<&str> = words.iter().map(|word| &**word).collect();
+        let help = shop.run(&args);
+        assert_eq!(code(&help), 0, "{args:?}");
+        assert!(out(&help).lines().all(|line| line.chars().count() <= 80), "{}", out(&help));
     }
 }

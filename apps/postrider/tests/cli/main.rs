@@ -7,6 +7,7 @@ mod exits;
 mod help;
 mod init;
 mod once;
+mod operate;
 mod signals;
 mod writers;
 

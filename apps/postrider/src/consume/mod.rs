@@ -1,0 +1,170 @@
+//! `postrider consume`: the sidecar for handlers in any language.
+//!
+//! Receives from a broker, claims in an inbox, and hands each event to an HTTP endpoint, with a key
+//! by which the endpoint can tell a repeated call from a new one.
+//!
+//! Invariant: an event is acknowledged after the inbox has recorded that the endpoint took it, or
+//! after it became a dead letter, and at no other time.
+
+mod endpoint;
+mod gate;
+mod judge;
+mod purge;
+mod request;
+mod sidecar;
+mod source;
+mod tries;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use postrider_core::{Clock as _, HandlerName, InboxStore, OutboxSource as _, RetryPolicy};
+use postrider_inbox::{BootClock, Consumer, ConsumerOptions};
+use postrider_sqlite::SqliteStore;
+
+use self::endpoint::Endpoint;
+use self::gate::Gate;
+use self::request::{Format, Writer};
+use self::sidecar::{GATE_WAIT_MAX, Sidecar, Tally};
+use self::source::{Source, Wishes};
+use self::watch::Watched;
+use crate::failure::{Exit, Failure};
+use crate::signals::Signals;
+use crate::{duration, store, terminal};
+
+/// Hand events to an HTTP endpoint, each until it is done
+///
+/// A 2xx answer says done. 5xx, 408, 409, 425, and 429 are tried again. Any
+/// other 4xx goes to the broker's dead letters, but 401, 403, 404, 405, 410 and
+/// redirects are the endpoint's: events wait, and no attempt counts.
+///
+/// Runs until SIGTERM or SIGINT, then takes nothing new, lets calls finish for
+/// --drain, and gives back the rest. A second signal aborts the calls.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Each call carries `idempotency-key`, the same at every attempt: a handler that
+remembers it acts once, whatever crashes. See docs/guide/sidecar.md.
+
+Example:
+  postrider consume --from local://queue.db/order.* --group billing \\
+    --inbox sqlite://billing.db --to http://127.0.0.1:8000/events
+
+Exit codes:
+  0   it was stopped
+  1   it failed
+  2   the command line is wrong
+  78  the configuration is wrong
+  130 a second signal aborted it")]
+pub(crate) struct ConsumeArgs {
+    /// Where from: local://PATH/TOPIC, where * stands for anything
+    #[arg(long, value_name = "URL")]
+    from: String,
+    /// The consumer group at the broker; its instances share the work
+    #[arg(long, value_name = "NAME")]
+    group: String,
+    /// The handler's name, part of the deduplication key [default: the group's]
+    #[arg(long, value_name = "NAME")]
+    handler: Option<String>,
+    /// The database with the inbox, like sqlite://billing.db
+    #[arg(long, value_name = "URL")]
+    inbox: String,
+    /// The endpoint, like http://127.0.0.1:8000/events
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// How long one call may take
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
+    timeout: Duration,
+    /// How long a crashed sidecar delays what it had in work
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
+    lease: Duration,
+    /// Calls at once, of different keys
+    #[arg(long, value_name = "N", default_value = "16",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    concurrency: u16,
+    /// Counted attempts, after which an event is a dead letter
+    #[arg(long, value_name = "N", default_value = "10",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    attempts: u32,
+    /// How events are written
+    #[arg(long, value_enum, default_value = "structured")]
+    format: Format,
+    /// A header of every call, its value from the environment
+    #[arg(long = "header", value_name = "NAME=env:VARIABLE")]
+    headers: Vec<String>,
+    /// How long calls may go on after a signal
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
+    drain: Duration,
+    /// How long the inbox remembers what was done
+    #[arg(long, value_name = "TIME", default_value = "35d", value_parser = purge::parse_retention)]
+    retention: Duration,
+}
+
+pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
+    let source = Source::parse(&args.from)?;
+    let path = store::sqlite_path(&args.inbox)?;
+    let name = args.handler.as_deref().unwrap_or(&args.group);
+    let handler = HandlerName::new(name).map_err(|error| Failure::config(error.to_string()))?;
+    let extra = request::extra_headers(&args.headers, |name| std::env::var(name).ok())
+        .map_err(Failure::config)?;
+    let concurrency = usize::from(args.concurrency);
+    let endpoint = Arc::new(Endpoint::new(&args.to, args.timeout, concurrency)?);
+    let options = options(&args);
+    purge::check_retention(args.retention, &options.retry, args.lease)?;
+    let signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
+    let inbox = SqliteStore::new(&path)?;
+    inbox.open().await?;
+    let inbox: Arc<dyn InboxStore> = Arc::new(inbox);
+    let wishes = Wishes {
+        group: args.group.clone(),
+        // A little longer than the lease: whoever gets the message of a dead sidecar can claim it.
+        visibility: args.lease + args.lease / 10,
+        deliveries_max: options.deliveries_max.saturating_mul(2),
+    };
+    let subscription = source.subscribe(&wishes).await?;
+    terminal::note(&format!(
+        "receiving {source} as group {}; handler {handler} is {}",
+        args.group,
+        endpoint.shown()
+    ));
+    let gate = Gate::new(BootClock.tick().0);
+    let tally = Arc::new(Tally::default());
+    let (stop, stopping) = tokio::sync::watch::channel(false);
+    let sidecar = Sidecar {
+        writer: Writer { handler, format: args.format, extra },
+        endpoint: Arc::clone(&endpoint),
+        gate: Arc::clone(&gate),
+        store: Arc::clone(&inbox),
+        lease: args.lease,
+        attempts_max: args.attempts,
+        stopping,
+        tally: Arc::clone(&tally),
+    };
+    let consumer =
+        Consumer::builder(subscription).receiver(Arc::new(sidecar)).options(options).start()?;
+    let house = tokio::spawn(purge::keep_house(inbox, args.retention));
+    let watched = Watched { consumer, gate, tally, endpoint: endpoint.shown(), stop };
+    let exit = watch::until_stopped(watched, signals, args.drain).await;
+    house.abort();
+    Ok(exit)
+}
+
+/// The engine's limits for these flags.
+fn options(args: &ConsumeArgs) -> ConsumerOptions {
+    let concurrency = usize::from(args.concurrency);
+    let retry = RetryPolicy { attempts_max: args.attempts, ..RetryPolicy::default() };
+    let usual = ConsumerOptions::default();
+    ConsumerOptions {
+        in_flight_max: concurrency,
+        // One more round: what waits here is with no other sidecar of the group.
+        prefetch_max: concurrency,
+        receive_max: concurrency.min(usual.receive_max),
+        retry,
+        // Deliveries that ended without a verdict are crashes: as many again as attempts.
+        deliveries_max: args.attempts.saturating_mul(2).max(usual.deliveries_max),
+        // The call has its own limit; what comes on top is waiting for gate and inbox.
+        handler_time_max: GATE_WAIT_MAX + args.timeout + args.lease * 3,
+        ..usual
+    }
+}

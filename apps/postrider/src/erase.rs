@@ -1,0 +1,62 @@
+//! `postrider erase`: takes the payloads of a key out of the store, for good.
+
+use clap::Args;
+
+use crate::confirm::{self, Answer};
+use crate::failure::{Exit, Failure};
+use crate::global::Global;
+use crate::reason::MustGiveReason;
+use crate::shape::Erased;
+use crate::terminal::{count, note};
+
+/// Erase the payloads and headers of a key's events, for good
+///
+/// Everywhere in this store: outbox, waiting and scheduled events, and results
+/// in the inbox. Ids, times, and checksums stay. What was not delivered settles
+/// as erased, and its key flows. What brokers and consumers already have is
+/// theirs. Asks for the key.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  postrider erase --key customer/42 --reason 'request 1234' --dry-run
+  postrider erase --key customer/42 --reason 'request 1234'")]
+pub(crate) struct EraseArgs {
+    /// The ordering key
+    #[arg(long, value_name = "KEY")]
+    key: String,
+    /// Count what would be erased, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    by: MustGiveReason,
+    #[command(flatten)]
+    global: Global,
+}
+
+pub(crate) async fn run(args: EraseArgs) -> Result<Exit, Failure> {
+    let by = args.by.note()?;
+    let store = args.global.open().await?;
+    let reach = Erased::of(&args.key, store.operator.erasable(&args.key).await?, false);
+    if args.dry_run {
+        note(&format!("{} payloads would be erased:", count(reach.total)));
+        args.global.out().one(&reach, || reach.sheet())?;
+        return Ok(Exit::Success);
+    }
+    if reach.total == 0 {
+        note("there is nothing to erase: nothing was changed");
+        args.global.out().one(&reach, String::new)?;
+        return Ok(Exit::Success);
+    }
+    note(&format!("{} payloads are erased:\n{}", count(reach.total), reach.sheet().trim_end()));
+    let answer = confirm::name(args.yes, "this cannot be undone", &args.key).await?;
+    if let Answer::Stop(exit) = answer {
+        return Ok(exit);
+    }
+    let done = Erased::of(&args.key, store.operator.erase(&args.key, &by).await?, true);
+    note(&format!("{} payloads are gone; backups of the store still have them", count(done.total)));
+    args.global.out().one(&done, || done.sheet())?;
+    Ok(Exit::Success)
+}

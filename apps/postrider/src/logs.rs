@@ -1,0 +1,73 @@
+//! Logs: what happens, a line each on standard error, for people or as JSON for machines.
+//!
+//! Invariant: keys, ids, topics, and answers are logged; payloads and secrets never are. The levels:
+//! error, something is lost to a person (a dead letter); warn, something failed and is tried again;
+//! info, something changed hands; debug, every delivery.
+
+use std::io::IsTerminal as _;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::failure::Failure;
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<LogFormat, Failure> {
+        <LogFormat as ValueEnum>::from_str(text, false).map_err(|_| {
+            let text = text.escape_debug();
+            Failure::config(format!("the log format `{text}` is unknown; write text or json"))
+        })
+    }
+}
+
+/// Begins to log. `levels` is one level, or levels by module: `warn,postrider_relay=debug`.
+///
+/// # Errors
+/// A configuration failure if the levels cannot be read. Starting twice changes nothing.
+pub(crate) fn start(levels: &str, format: LogFormat) -> Result<(), Failure> {
+    let levels: Targets = levels.parse().map_err(|error| {
+        Failure::config(format!("the log levels `{}`: {error}", levels.escape_debug())).advice(
+            "Write error, warn, info, debug, or trace; or levels by module, like \
+             warn,postrider_relay=debug.",
+        )
+    })?;
+    let registry = tracing_subscriber::registry().with(levels);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let begun = match format {
+        LogFormat::Json => registry
+            .with(lines.json().flatten_event(true).with_current_span(true).with_span_list(false))
+            .try_init(),
+        LogFormat::Text => registry
+            .with(lines.with_ansi(std::io::stderr().is_terminal()).without_time())
+            .try_init(),
+    };
+    // Somebody else's subscriber is there, in a test that runs a command twice: it gets the lines.
+    begun.or(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_that_cannot_be_read_are_refused_with_what_can() {
+        let text = start("loud", LogFormat::Text).unwrap_err().plain_text();
+        assert!(text.contains("loud") && text.contains("warn,postrider_relay=debug"), "{text}");
+        assert!("xml".parse::<LogFormat>().is_err());
+    }
+}

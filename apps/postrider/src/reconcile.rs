@@ -1,0 +1,109 @@
+//! `postrider reconcile`: proves that what was committed was delivered, and sends again what was not.
+
+use clap::Args;
+use postrider_core::DestinationId;
+use postrider_core::operate::{Difference, RowKey, Submission, Verb};
+
+use crate::confirm::{self, Answer};
+use crate::failure::{Exit, Failure};
+use crate::follow::{self, WaitArgs};
+use crate::global::{Global, Store};
+use crate::output::Format;
+use crate::reason::MayGiveReason;
+use crate::shape::Differs;
+use crate::table::Table;
+use crate::terminal::{self, count, note};
+
+/// Prove that what was committed was delivered; send again what was not
+///
+/// Recounts the outbox against the log of what was settled, bucket by bucket,
+/// as far as the cursors reach. Where they differ, the events that do not wait
+/// are sent again, marked as late. Inboxes absorb those that had arrived.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  postrider reconcile --dry-run
+  postrider reconcile --destination default --yes
+
+Exit codes:
+  0  everything agrees, or what differs was sent again
+  1  it failed, or was not confirmed
+  5  it was asked for, and is not carried out yet
+  6  with --dry-run: something differs")]
+pub(crate) struct ReconcileArgs {
+    /// Only this destination
+    #[arg(long, value_name = "NAME")]
+    destination: Option<DestinationId>,
+    /// Show what differs, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    wait: WaitArgs,
+    #[command(flatten)]
+    by: MayGiveReason,
+    #[command(flatten)]
+    global: Global,
+}
+
+pub(crate) async fn run(args: ReconcileArgs) -> Result<Exit, Failure> {
+    let by = args.by.note()?;
+    let store = args.global.open().await?;
+    let names = destinations(&store, args.destination.as_ref()).await?;
+    let mut differences: Vec<(DestinationId, Difference)> = Vec::new();
+    for name in names {
+        let found = store.operator.recount(&name).await?;
+        note(&match found.len() {
+            0 => format!("{name}: the log agrees with the outbox"),
+            1 => format!("{name}: 1 bucket differs"),
+            number => format!("{name}: {number} buckets differ"),
+        });
+        differences.extend(found.into_iter().map(|difference| (name.clone(), difference)));
+    }
+    let rows: Vec<RowKey> = differences
+        .iter()
+        .flat_map(|(destination, difference)| {
+            let key = |seq: &u64| RowKey { destination: destination.clone(), seq: *seq };
+            difference.requeue.iter().map(key)
+        })
+        .collect();
+    let shown: Vec<Differs> =
+        differences.iter().map(|(name, found)| Differs::of(name.as_str(), found)).collect();
+    if args.dry_run || shown.is_empty() {
+        let clean = shown.is_empty();
+        if !clean || args.global.output != Format::Table {
+            args.global.out().rows(shown)?;
+        }
+        return Ok(if clean { Exit::Success } else { Exit::Unhealthy });
+    }
+    let table = Table::of(shown, args.global.out().now());
+    note(table.render(None, terminal::style(), true).trim_end());
+    if rows.is_empty() {
+        note("none of their events is left to be sent again: nothing was changed");
+        return Ok(Exit::Unhealthy);
+    }
+    let question = format!("send {} events again, marked as late?", count(rows.len() as u64));
+    if let Answer::Stop(exit) = confirm::yes(args.yes, &question).await? {
+        return Ok(exit);
+    }
+    let submissions = rows
+        .chunks(Submission::ROWS_MAX)
+        .map(|rows| Submission { verb: Verb::Requeue(rows.to_vec()), note: by.clone() })
+        .collect();
+    follow::submit(&store, &args.global, args.wait, submissions).await
+}
+
+/// The one that was named, or all that deliver.
+async fn destinations(
+    store: &Store,
+    named: Option<&DestinationId>,
+) -> Result<Vec<DestinationId>, Failure> {
+    if let Some(name) = named {
+        crate::destinations::find(store, name).await?;
+        return Ok(vec![name.clone()]);
+    }
+    let overview = store.operator.overview().await?;
+    Ok(overview.destinations.into_iter().map(|view| view.id).collect())
+}

@@ -1,0 +1,159 @@
+//! The plan: what a relay runs with, out of flags, configuration, and defaults, in this order.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use postrider_config::{Config, Environment, LogLevel, Needs, Secrets};
+use postrider_core::{Archive, Broker, Destination, DestinationId, WindowLimits};
+use postrider_relay::Settings;
+
+use crate::failure::Failure;
+use crate::logs::LogFormat;
+use crate::relay::reload::Reloader;
+use crate::relay::switch::Switch;
+use crate::relay::{RelayArgs, brokers};
+use crate::target::Target;
+use crate::{config, store, target};
+
+/// What a relay runs with.
+pub(crate) struct Plan {
+    pub(crate) path: PathBuf,
+    pub(crate) settings: Settings,
+    pub(crate) destinations: Vec<(Destination, Arc<dyn Broker>)>,
+    pub(crate) archive: Option<Arc<dyn Archive>>,
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) token: Option<Arc<str>>,
+    pub(crate) log: String,
+    pub(crate) log_format: LogFormat,
+    pub(crate) reloader: Option<Reloader>,
+}
+
+impl Plan {
+    /// Reads the configuration, opens the brokers, and connects to nothing.
+    ///
+    /// # Errors
+    /// A configuration failure: nothing was started.
+    pub(crate) fn of(args: &RelayArgs) -> Result<Plan, Failure> {
+        let environment = Environment::of_process();
+        let loaded = config::load(args.config.as_deref(), &environment, Needs::NOTHING)?;
+        let secrets = config::secrets(&loaded, &environment)?;
+        let config = loaded.config;
+        let settings = settings(args, &config)?;
+        let path = store_path(args, &config, &secrets)?;
+        let (destinations, switches) = match &args.to {
+            Some(to) => (vec![given(args, to)?], BTreeMap::new()),
+            None => configured(&config, &secrets)?,
+        };
+        let token = config.observe.token.as_ref().and_then(|token| secrets.get(token));
+        let archive = config.retention.archive.as_ref().map(archive).transpose()?;
+        Ok(Plan {
+            path,
+            settings,
+            destinations,
+            archive,
+            listen: args.listen.or(config.observe.listen),
+            token: token.map(|token| Arc::from(token.expose())),
+            log: args.log.clone().unwrap_or_else(|| level(config.observe.log).to_owned()),
+            log_format: args.log_format.unwrap_or(match config.observe.log_format {
+                postrider_config::LogFormat::Json => LogFormat::Json,
+                postrider_config::LogFormat::Text => LogFormat::Text,
+            }),
+            reloader: args.to.is_none().then(|| Reloader {
+                path: args.config.clone(),
+                present: config,
+                secrets,
+                switches,
+            }),
+        })
+    }
+}
+
+/// The level, as the filter of log lines spells it.
+const fn level(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Off => "off",
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    }
+}
+
+fn archive(folder: &PathBuf) -> Result<Arc<dyn Archive>, Failure> {
+    Ok(Arc::new(postrider_file::FileArchive::open(folder)?))
+}
+
+fn store_path(args: &RelayArgs, config: &Config, secrets: &Secrets) -> Result<PathBuf, Failure> {
+    let configured = config.store.as_ref().and_then(|store| secrets.address(store));
+    match args.store.as_deref().or(configured) {
+        Some(address) => store::sqlite_path(address),
+        None => Err(Failure::config("no store is named").advice(
+            "Nothing was started. Add --store sqlite://shop.db, or `store = \
+             \"sqlite://shop.db\"` to the configuration.",
+        )),
+    }
+}
+
+/// The settings: times of the configuration, unless a flag says otherwise.
+fn settings(args: &RelayArgs, config: &Config) -> Result<Settings, Failure> {
+    let relay = &config.relay;
+    let times = match args.lease {
+        // The other times keep their proportions to a lease that was given as a flag.
+        Some(lease) => Settings::with_lease(lease),
+        None => Settings {
+            lease: relay.lease,
+            heartbeat: relay.heartbeat,
+            publish_deadline: relay.publish_deadline,
+            margin: relay.margin,
+            ..Settings::default()
+        },
+    };
+    let settings = Settings {
+        drain: relay.drain,
+        poll_max: relay.poll_max,
+        stall: args.timeout,
+        window: WindowLimits {
+            rows_max: relay.window.rows,
+            bytes_max: relay.window.bytes.bytes(),
+            total_bytes_max: relay.window.total_bytes.bytes(),
+            ..WindowLimits::default()
+        },
+        ..times
+    };
+    settings.check()?;
+    Ok(settings)
+}
+
+/// The destination that `--to` stands for.
+fn given(args: &RelayArgs, to: &str) -> Result<(Destination, Arc<dyn Broker>), Failure> {
+    let definition = target::definition(&args.name)?;
+    let broker = Target::parse(to)?.allow_private(args.allow_private).open()?;
+    Ok((definition, broker))
+}
+
+type Destinations = Vec<(Destination, Arc<dyn Broker>)>;
+
+/// The destinations of the configuration, each behind a switch.
+fn configured(
+    config: &Config,
+    secrets: &Secrets,
+) -> Result<(Destinations, BTreeMap<DestinationId, Arc<Switch>>), Failure> {
+    if config.destinations.is_empty() {
+        return Err(Failure::config("there is no destination").advice(
+            "Nothing was started. Add --to stdout, or a table [destinations.NAME] to the \
+             configuration.",
+        ));
+    }
+    let mut switches = BTreeMap::new();
+    let mut all: Destinations = Vec::new();
+    for (id, broker) in brokers::open_all(config, secrets)? {
+        let switch = Arc::new(Switch::new(broker));
+        let definition = config.destinations[&id].definition(&id);
+        all.push((definition, Arc::<Switch>::clone(&switch)));
+        switches.insert(id, switch);
+    }
+    Ok((all, switches))
+}

@@ -1,0 +1,112 @@
+//! The catalog: every metric with its kind, unit, labels, and meaning. The registry is filled from it,
+//! and the reference page is made from it.
+
+use std::fmt::Write as _;
+
+/// What kind of metric, as OpenMetrics names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// Without the suffix `_total` that counters get.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) labels: &'static [&'static str],
+    pub(crate) help: &'static str,
+}
+
+macro_rules! catalog {
+    ($($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
+        $(pub(crate) const $constant: Entry = Entry {
+            name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help,
+        };)+
+        /// Every metric, as the page lists them.
+        pub(crate) const ALL: &[Entry] = &[$($constant),+];
+    };
+}
+
+catalog! {
+    INFO = Gauge "postrider_build_info" ["version"]
+        "1, with the version of this program";
+    STATE = Gauge "postrider_relay_state" ["state"]
+        "1 for the state that the relay is in: starting, standby, empty, moving, or blocked";
+    OLDEST = Gauge "postrider_oldest_pending_age_seconds" ["destination"]
+        "Age of the oldest event that the destination has neither acknowledged nor given up, 0 if there is none";
+    PENDING = Gauge "postrider_pending_events" ["destination"]
+        "Events that the destination's cursors have not passed, at most: the sequence may have gaps";
+    WAITING = Gauge "postrider_waiting_events" ["destination", "state"]
+        "Events that left the order: retrying, parked, held, disabled, or dead";
+    DISABLED = Gauge "postrider_disabled_endpoints" ["destination"]
+        "Endpoints that take nothing until an operator enables them";
+    PAUSED = Gauge "postrider_destination_paused" ["destination"]
+        "1 if an operator paused the destination";
+    SCHEDULED = Gauge "postrider_scheduled_events" []
+        "Events whose time has not come";
+    REQUESTS = Gauge "postrider_open_requests" []
+        "Requests of operators that are not carried out yet";
+    RELAYS = Gauge "postrider_relays" []
+        "Relays that renewed within their lease";
+    PARTITIONS = Gauge "postrider_partitions_owned" []
+        "Partitions that this relay owns";
+    WINDOW_EVENTS = Gauge "postrider_window_events" []
+        "Events read and not saved: what a crash redelivers at most";
+    WINDOW_BYTES = Gauge "postrider_window_bytes" []
+        "Bytes of the same";
+    WAITING_KEYS = Gauge "postrider_waiting_keys" []
+        "Keys with waiting events, in the partitions that this relay owns";
+    ENQUEUED = Counter "postrider_enqueued_events" []
+        "Events ever committed to the outbox, as far as its sequence tells";
+    PUBLISHED = Counter "postrider_published_events" ["destination"]
+        "Events that a broker acknowledged to this relay";
+    ATTEMPTS = Counter "postrider_attempts" ["destination", "outcome"]
+        "Attempts by outcome: acked, failed (counts against the event), endpoint (counts against nobody's event)";
+    DEAD = Counter "postrider_dead_events" ["destination", "reason"]
+        "Dead letters that this relay made";
+    DELIVERY = Histogram "postrider_delivery_seconds" ["destination"]
+        "From the creation of an event's row to the acknowledgement, by the clocks of both";
+    PUBLISH = Histogram "postrider_publish_seconds" ["destination"]
+        "How long a call of the broker took, acknowledged or not";
+    LEASES = Counter "postrider_lease_changes" ["change"]
+        "Leases that this relay took or lost";
+    FENCED = Counter "postrider_fenced_writes" []
+        "Writes that the store refused because of a stale token: another relay has taken over";
+    FETCHES = Counter "postrider_fetches" []
+        "Pages read from the outbox";
+    SETTLEMENTS = Counter "postrider_settlements" []
+        "Settlements written or tried";
+    RETIRED = Counter "postrider_retired_events" []
+        "Events deleted by retention";
+    VIOLATIONS = Counter "postrider_invariant_violations" ["invariant"]
+        "Breaches of an invariant that this relay saw itself commit; any but 0 is a defect: report it";
+    SCRAPES = Counter "postrider_scrape_failures" []
+        "Readings of the store for this page that failed; the store's own figures are the last known then";
+}
+
+/// The reference page.
+pub(crate) fn page() -> String {
+    let mut text = String::from(
+        "# Metrics\n\n<!-- Made by `cargo x docs`. Change the code it is made from. -->\n\n\
+         `observe.listen` in the configuration, or `--listen ADDRESS`, serves them as OpenMetrics 1.0 at `/metrics`. \
+         A label never holds a key, an id, a tenant, or a topic: their number has no bound.\n\n\
+         | Metric | Kind | Labels | Meaning |\n|---|---|---|---|\n",
+    );
+    for entry in ALL {
+        let suffix = if entry.kind == Kind::Counter { "_total" } else { "" };
+        let labels: Vec<String> = entry.labels.iter().map(|label| format!("`{label}`")).collect();
+        let (name, kind) = (entry.name, format!("{:?}", entry.kind).to_lowercase());
+        // Writing to a String cannot fail.
+        _ = writeln!(
+            text,
+            "| `{name}{suffix}` | {kind} | {} | {} |",
+            labels.join(", "),
+            entry.help
+        );
+    }
+    text
+}

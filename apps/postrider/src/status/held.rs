@@ -1,0 +1,261 @@
+//! What holds events up: a reading of the store in, causes with advice out.
+//!
+//! Invariant (INV-8): where a backlog does not move, something stands here that names who holds it.
+
+use std::time::Duration;
+
+use postrider_core::operate::{DestinationView, Overview};
+use postrider_core::{Destination, DestinationState};
+
+use crate::age::short;
+use crate::shape::{Blocker, Verdict};
+use crate::terminal::count;
+
+/// What counts as unhealthy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// A pending event may be so old while nothing moves.
+    pub(crate) age_max: Duration,
+    /// Whatever is listed counts.
+    pub(crate) strict: bool,
+}
+
+/// How many dead letters hold their key: what the overview does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeadKeys {
+    /// Keys, as far as they were counted.
+    pub(crate) keys: u64,
+    /// Whether there are more.
+    pub(crate) at_least: bool,
+}
+
+/// A destination, as two readings show it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) view: &'a DestinationView,
+    /// Whether anything was settled between two readings; `None` where there was only one.
+    pub(crate) moved: Option<bool>,
+    pub(crate) dead_keys: DeadKeys,
+}
+
+/// Everything that holds something up, most urgent first.
+pub(crate) fn held_up_by(
+    overview: &Overview,
+    destinations: &[Seen<'_>],
+    limits: Limits,
+) -> Vec<Blocker> {
+    let mut found = Vec::new();
+    relays(overview, &mut found);
+    partitions(overview, &mut found);
+    for seen in destinations {
+        paused(seen, &mut found);
+        endpoints(overview, seen, &mut found);
+        dead_letters(seen, limits, &mut found);
+    }
+    requests(overview, &mut found);
+    for seen in destinations {
+        unexplained(overview, seen, limits, &mut found);
+    }
+    found.sort_by_key(|blocker| !blocker.critical);
+    found
+}
+
+/// What the exit code says.
+pub(crate) fn verdict(blockers: &[Blocker], strict: bool) -> Verdict {
+    let counts = |blocker: &Blocker| strict || blocker.critical;
+    if blockers.iter().any(counts) { Verdict::Unhealthy } else { Verdict::Healthy }
+}
+
+fn work(overview: &Overview) -> u64 {
+    overview.requests
+        + overview
+            .destinations
+            .iter()
+            .map(|view| view.pending + view.waiting.total() - view.waiting.dead)
+            .sum::<u64>()
+}
+
+fn relays(overview: &Overview, found: &mut Vec<Blocker>) {
+    if overview.relays.is_empty() {
+        found.push(Blocker {
+            kind: "no_relay",
+            // Without anything to do, none is missed.
+            critical: work(overview) > 0,
+            message: "no relay is alive".to_owned(),
+            advice: "start one: postrider relay --store URL --to URL".to_owned(),
+        });
+        return;
+    }
+    let outdated = overview.relays.iter().filter(|relay| !relay.current);
+    for relay in outdated {
+        found.push(Blocker {
+            kind: "definitions",
+            critical: overview.relays.iter().all(|relay| !relay.current),
+            message: format!("{} has other definitions than the store", relay.owner),
+            advice: "restart it with the current ones; they serve what they agree on".to_owned(),
+        });
+    }
+}
+
+fn partitions(overview: &Overview, found: &mut Vec<Blocker>) {
+    for view in &overview.partitions {
+        let number = view.partition;
+        if view.paused {
+            found.push(Blocker {
+                kind: "partition_paused",
+                critical: true,
+                message: format!("partition {number} is paused"),
+                advice: format!("postrider partitions resume {number}"),
+            });
+        }
+        let Some(owner) = &view.owner else { continue };
+        let alive = overview.relays.iter().any(|relay| relay.owner == *owner);
+        if !alive {
+            let host = view.host.as_deref().unwrap_or("an unknown host");
+            let left = short(view.expires_in.unwrap_or_default());
+            found.push(Blocker {
+                kind: "lease",
+                critical: overview.relays.is_empty(),
+                message: format!(
+                    "partition {number} is leased to {owner} on {host}, which is silent"
+                ),
+                advice: format!("its lease ends in {left}; then another relay takes over"),
+            });
+        }
+    }
+}
+
+fn paused(seen: &Seen<'_>, found: &mut Vec<Blocker>) {
+    let view = seen.view;
+    if view.state == DestinationState::Paused {
+        let waiting = view.pending + view.waiting.total() - view.waiting.dead;
+        found.push(Blocker {
+            kind: "destination_paused",
+            critical: waiting > 0,
+            message: format!("{} is paused; {} events wait for it", view.id, count(waiting)),
+            advice: format!("postrider destinations resume {}", view.id),
+        });
+    }
+}
+
+fn endpoints(overview: &Overview, seen: &Seen<'_>, found: &mut Vec<Blocker>) {
+    let view = seen.view;
+    for endpoint in view.disabled.iter().take(3) {
+        let more = match view.disabled.len() {
+            0..=3 => String::new(),
+            all => format!(" and {} more endpoints", all - 3),
+        };
+        found.push(Blocker {
+            kind: "endpoint_disabled",
+            critical: view.waiting.disabled > 0,
+            message: format!(
+                "endpoint {endpoint}{more} of {} is disabled; {} events wait",
+                view.id,
+                count(view.waiting.disabled)
+            ),
+            advice: format!("postrider destinations enable {} {endpoint}", view.id),
+        });
+        if !more.is_empty() {
+            break;
+        }
+    }
+    let stuck = view.waiting.retrying + view.waiting.held;
+    if stuck == 0 {
+        return;
+    }
+    let top = view.errors.iter().find(|group| {
+        !matches!(&*group.reason, "behind" | "gave_up" | "rejected" | "no_route" | "disabled")
+    });
+    let answer = top.map_or_else(String::new, |group| match &*group.detail {
+        "" => format!(": {}", group.reason),
+        detail => format!(": {detail}"),
+    });
+    let next = view.retry_next.map_or_else(
+        || format!("postrider dead ls --status retrying,held --destination {}", view.id),
+        |next| {
+            let next = short(next.since(overview.now));
+            format!("tried again in {next}; look at the broker")
+        },
+    );
+    found.push(Blocker {
+        kind: "endpoint_down",
+        critical: seen.moved == Some(false) && view.waiting.held > 0,
+        message: format!("{} events are retried at {}{answer}", count(stuck), view.id),
+        advice: next,
+    });
+}
+
+fn dead_letters(seen: &Seen<'_>, limits: Limits, found: &mut Vec<Blocker>) {
+    let view = seen.view;
+    if view.waiting.dead == 0 {
+        return;
+    }
+    let keys = match seen.dead_keys {
+        DeadKeys { keys: 0, .. } => String::new(),
+        DeadKeys { keys, at_least } => {
+            let least = if at_least { "at least " } else { "" };
+            let noun = if keys == 1 { "key" } else { "keys" };
+            format!(
+                " hold {least}{} {noun}; {} events wait behind them",
+                count(keys),
+                count(view.waiting.parked)
+            )
+        }
+    };
+    let noun = if view.waiting.dead == 1 { "dead letter" } else { "dead letters" };
+    found.push(Blocker {
+        kind: "dead_letters",
+        critical: limits.strict,
+        message: format!("{} {noun} at {}{keys}", count(view.waiting.dead), view.id),
+        advice: format!("postrider dead ls --destination {}", view.id),
+    });
+}
+
+fn requests(overview: &Overview, found: &mut Vec<Blocker>) {
+    if overview.requests > 0 {
+        let noun = if overview.requests == 1 { "request" } else { "requests" };
+        found.push(Blocker {
+            kind: "requests",
+            critical: false,
+            message: format!(
+                "{} {noun} of operators not carried out yet",
+                count(overview.requests)
+            ),
+            advice: "the owner of the partition does that; postrider audit says who asked"
+                .to_owned(),
+        });
+    }
+}
+
+/// A backlog that is too old and does not move, where nothing above says why.
+fn unexplained(overview: &Overview, seen: &Seen<'_>, limits: Limits, found: &mut Vec<Blocker>) {
+    let view = seen.view;
+    let Some(oldest) = view.pending_since else { return };
+    let age = overview.now.since(oldest);
+    if age <= limits.age_max || seen.moved == Some(true) || view.pending == 0 {
+        return;
+    }
+    let explained = found.iter().any(|blocker| {
+        blocker.critical
+            && matches!(blocker.kind, "no_relay" | "lease" | "definitions" | "partition_paused")
+    }) || view.state == DestinationState::Paused;
+    if explained {
+        return;
+    }
+    let unrouted = if view.id.as_str() == Destination::UNROUTED {
+        " It is served by a relay that serves every destination."
+    } else {
+        ""
+    };
+    found.push(Blocker {
+        kind: "unknown",
+        critical: true,
+        message: format!(
+            "{}: the oldest of {} pending events is {} old, and nothing was settled",
+            view.id,
+            count(view.pending),
+            short(age)
+        ),
+        advice: format!("read what the relay says on standard error.{unrouted}"),
+    });
+}

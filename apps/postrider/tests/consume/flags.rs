@@ -1,0 +1,81 @@
+//! What the flags refuse, and what the inbox forgets.
+
+use crate::endpoint::Endpoint;
+use crate::sidecar::{Ended, Sidecar};
+use crate::stage::Stage;
+
+/// A command line that ends by itself.
+async fn refused(stage: &Stage, args: &[&str]) -> Ended {
+    let mut command = stage.command("http://127.0.0.1:9/events", &[]);
+    command.args(args);
+    command.env("BROKEN", "hunter2\u{1}");
+    Sidecar::start(command).ended().await
+}
+
+/// A configuration that cannot work starts nothing, and says what would.
+#[tokio::test]
+async fn wrong_configurations_are_refused() {
+    let stage = Stage::new();
+    for (args, code, words) in [
+        (&["--header", "authorization=env:NOT_SET_HERE"][..], 78, "NOT_SET_HERE is not set"),
+        (&["--header", "authorization=env:BROKEN"], 78, "no header's value"),
+        (&["--header", "authorization=hunter2"], 78, "comes from the environment"),
+        (&["--handler", "no name"], 78, "handler"),
+        (&["--retention", "1h"], 78, "acted on again"),
+        (&["--concurrency", "0"], 2, "--concurrency"),
+        (&["--attempts", "0"], 2, "--attempts"),
+        (&["--timeout", "0s"], 2, "longer than nothing"),
+        (&["--format", "avro"], 2, "structured"),
+    ] {
+        let ended = refused(&stage, args).await;
+        assert_eq!(ended.code, Some(code), "{args:?}: {}", ended.text);
+        assert!(ended.text.contains(words), "{args:?}: {}", ended.text);
+        assert!(!ended.text.contains("hunter2") || code == 2, "{}", ended.text);
+    }
+}
+
+/// An inbox without tables is told as any store without tables.
+#[tokio::test]
+async fn an_inbox_without_tables_is_refused() {
+    let stage = Stage::new();
+    std::fs::remove_file(stage.path("billing.db")).unwrap();
+    let ended = refused(&stage, &[]).await;
+    assert!(ended.text.contains("PR-1001") && ended.code == Some(1), "{}", ended.text);
+}
+
+/// R087: what was done longer ago than the retention is forgotten, in batches; what is younger, and
+/// what is not done, stays.
+#[tokio::test]
+async fn the_inbox_forgets_what_is_older_than_the_retention() {
+    let stage = Stage::new();
+    let inbox = stage.inbox();
+    let fill = "
+        with recursive n(i) as (select 1 union all select i + 1 from n where i < 2510)
+        insert into inbox (source, event_id, handler, event_type, status, payload_hash,
+            received_at, expires_at, processed_at)
+        select '/shop', printf('00000000-0000-0000-0000-%012d', i), 'billing', 't',
+            iif(i <= 5, 'claimed', 'processed'), zeroblob(32), 0,
+            iif(i <= 5, 1, null),
+            iif(i <= 5, null, (select max(received_at) from inbox) - iif(i <= 10, 0, 3 * 86400) * :unit)
+        from n";
+    // The unit of the store's clock, read off a row that it wrote.
+    let now: i64 = probe(&stage).await;
+    let unit = if now > 100_000_000_000_000 { 1_000_000 } else { 1_000 };
+    inbox.execute(fill, [unit]).unwrap();
+    let endpoint = Endpoint::willing().await;
+    let sidecar = stage.sidecar(&endpoint, &["--retention", "2d"]).await;
+    stage.until("the old ones are gone", || stage.number("select count(*) from inbox") <= 11).await;
+    sidecar.stop().await;
+    assert_eq!(stage.number("select count(*) from inbox where status = 'claimed'"), 5);
+    assert_eq!(stage.number("select count(*) from inbox where status = 'processed'"), 6);
+}
+
+/// Lets one event be done, and returns the time that the store wrote.
+async fn probe(stage: &Stage) -> i64 {
+    stage.place("probe").await;
+    let endpoint = Endpoint::willing().await;
+    let sidecar = stage.sidecar(&endpoint, &[]).await;
+    stage.settled().await;
+    sidecar.stop().await;
+    stage.number("select received_at from inbox")
+}

@@ -1,0 +1,19 @@
+//! `postrider consume` with real processes, a real endpoint, and SIGKILL, judged by the history
+//! checker.
+//!
+//! Every test has a folder, an endpoint, and sidecars of its own. A sidecar is ended by its own id,
+//! and in any case when the test that started it ends.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod answers;
+mod crashes;
+mod endpoint;
+mod flags;
+mod guide;
+mod history;
+mod lease;
+mod order;
+mod sidecar;
+mod stage;
+mod stopping;
