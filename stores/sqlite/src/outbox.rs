@@ -10,6 +10,7 @@ use rusqlite::Transaction;
 
 use crate::error::During;
 use crate::sql;
+use crate::store::unsigned;
 
 /// Stages events. Cheap to make and to copy; holds no connection.
 ///
@@ -24,6 +25,9 @@ use crate::sql;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outbox {
     limits: EventLimits,
+    /// More events than this that are not passed, and nothing is taken. Default none: an outbox that
+    /// refuses makes the application fail while the broker does, which only its author can want.
+    watermark: Option<u64>,
 }
 
 /// The values of one row, as both drivers bind them.
@@ -54,16 +58,32 @@ impl Outbox {
         self
     }
 
+    /// The same with a limit to the backlog: while more than `rows` events are not passed by the
+    /// slowest destination (paused ones do not count), events are refused with
+    /// [`ErrorKind::Backpressure`], so that producers slow down before the disk is full. What a
+    /// transaction adds itself counts from its next event on; what waits to be tried again, and what
+    /// is scheduled, does not.
+    ///
+    /// Costs two short reads by index for each call of `enqueue`, and for each of `enqueue_many`.
+    #[must_use]
+    pub fn watermark(mut self, rows: u64) -> Outbox {
+        self.watermark = Some(rows);
+        self
+    }
+
     /// Stages an event in the transaction, and returns its id. Scheduled events
     /// ([`NewEvent::deliver_after`]) wait in `outbox_scheduled` until they are due.
     ///
     /// # Errors
     /// `TooLarge` or `Invalid`, naming what is wrong with the event; `Conflict` if its id is there
-    /// already; `SchemaMissing`; `Busy`, `DiskFull`, and whatever else keeps the database from
+    /// already; `Backpressure` if there is a [watermark](Outbox::watermark) and the backlog is over
+    /// it; `SchemaMissing`; `Busy`, `DiskFull`, and whatever else keeps the database from
     /// writing. Nothing of the event was written then; whether the rest of the transaction commits
     /// is the caller's decision.
     pub fn enqueue(&self, tx: &Transaction<'_>, event: &NewEvent) -> Result<EventId> {
-        insert(tx, &self.values(event)?)
+        let values = self.values(event)?;
+        self.check_backlog(tx)?;
+        insert(tx, &values)
     }
 
     /// Stages events in their order, all or none, with one prepared statement.
@@ -77,6 +97,7 @@ impl Outbox {
     ) -> Result<Vec<EventId>> {
         let all: Vec<Values<'e>> =
             events.into_iter().map(|event| self.values(event)).collect::<Result<_>>()?;
+        self.check_backlog(tx)?;
         tx.execute_batch(sql::OUTBOX_SAVEPOINT).during("enqueue")?;
         let outcome = all.iter().map(|values| insert(tx, values)).collect();
         let end = match &outcome {
@@ -88,6 +109,36 @@ impl Outbox {
         let ids: Vec<EventId> = outcome?;
         ended?;
         Ok(ids)
+    }
+
+    fn check_backlog(&self, tx: &Transaction<'_>) -> Result<()> {
+        if self.watermark.is_none() {
+            return Ok(());
+        }
+        let backlog = tx
+            .prepare_cached(sql::OUTBOX_BACKLOG)
+            .and_then(|mut statement| statement.query_row((), |row| row.get(0)))
+            .during("enqueue")?;
+        self.allow(backlog)
+    }
+
+    /// Whether the backlog is to be asked for.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn has_watermark(&self) -> bool {
+        self.watermark.is_some()
+    }
+
+    /// Refuses what comes while the backlog is over the watermark.
+    pub(crate) fn allow(&self, backlog: Option<i64>) -> Result<()> {
+        let backlog = backlog.map_or(0, unsigned);
+        match self.watermark {
+            Some(limit) if backlog > limit => Err(Error::new(ErrorKind::Backpressure, "enqueue")
+                .message(format!(
+                    "{backlog} events are not delivered yet, and the limit is {limit}; nothing was \
+                     written: try again when the relay has caught up"
+                ))),
+            _ => Ok(()),
+        }
     }
 
     /// Checks an event and lays out its row.

@@ -17,9 +17,12 @@ use crate::settle::BUCKET;
 use crate::store::{millis, now, signed, unsigned};
 use crate::{lease, page, schema, sql};
 
-/// Rows that one call looks at: enough for a page of thousands, and read in milliseconds. What it
-/// looks at and may not delete, like dead letters, the next call does not look at again.
+/// Rows that are looked at in one go: enough for a page of thousands, and read in milliseconds. Where
+/// nothing may be deleted, as among dead letters, the next look begins behind them.
 const LOOK_MAX: usize = 4_000;
+
+/// How often one call for an archive looks, where it finds nothing.
+const LOOKS_MAX: usize = 16;
 
 /// After so many rows in a row that are too young, all that follow are taken to be. Producers may say
 /// what they like about the age of an event, so one is not enough.
@@ -49,30 +52,40 @@ impl Found {
     }
 }
 
-/// The oldest events that may be deleted, by number.
+/// The oldest events that may be deleted, by number. What is no event cannot be archived, and stays.
 pub(crate) fn retirable(
     connection: &Connection,
     request: &RetireRequest,
     place: &Place,
 ) -> Result<Vec<Arc<Event>>> {
-    let found = look(connection, request, place)?;
+    for _ in 0..LOOKS_MAX {
+        let found = look(connection, request, place)?;
+        let events = events(connection, &found.seqs)?;
+        if !events.is_empty() || !found.more {
+            return Ok(events);
+        }
+        if let Some(last) = found.seqs.last() {
+            place.0.store(*last, Ordering::Relaxed);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Those of the rows that can be read as events, up to the limit of bytes.
+fn events(connection: &Connection, seqs: &[u64]) -> Result<Vec<Arc<Event>>> {
     let mut decoder = Decoder::new(&page::default_source(connection)?);
     let mut statement = connection.prepare_cached(sql::OUTBOX_FETCH).during("retire")?;
     let mut events = Vec::new();
     let mut bytes = 0u64;
-    for seq in found.seqs.iter().copied().map(signed) {
+    for seq in seqs.iter().copied().map(signed) {
         let decoded =
             statement.query_row((seq - 1, seq), |row| Ok(decoder.decode(row))).during("retire")?;
-        // An archive takes events: what is none stays.
         let Ok(event) = decoded.event else { continue };
         bytes = bytes.saturating_add(decoded.bytes);
         if !events.is_empty() && bytes > BYTES_MAX {
             break;
         }
         events.push(event);
-    }
-    if let (true, Some(last)) = (events.is_empty(), found.seqs.last()) {
-        place.0.store(*last, Ordering::Relaxed);
     }
     Ok(events)
 }
@@ -116,14 +129,16 @@ fn look(connection: &Connection, request: &RetireRequest, place: &Place) -> Resu
     let mut rows =
         statement.query(params![signed(from), floor, cutoff, partition.0]).during("retire")?;
     let mut found = Found { seqs: Vec::new(), request: false, more: false };
-    let (mut looked, mut young_run, mut last) = (0, 0, from);
+    let (mut looked, mut young_run, mut last, mut cut) = (0, 0, from, false);
     while young_run < YOUNG_MAX
         && let Some(row) = rows.next().during("retire")?
     {
         let (seq, young, waits): (i64, bool, bool) = row.try_into().during("retire")?;
         let free = !young && !waits;
-        found.more = looked == LOOK_MAX || free && found.seqs.len() >= rows_max(request);
+        let full = free && found.seqs.len() >= rows_max(request);
+        found.more = full || looked == LOOK_MAX;
         if found.more {
+            cut = !full;
             break;
         }
         if free {
@@ -132,11 +147,12 @@ fn look(connection: &Connection, request: &RetireRequest, place: &Place) -> Resu
         (looked, last) = (looked + 1, unsigned(seq));
         young_run = if young { young_run + 1 } else { 0 };
     }
-    // What is found is looked at again until it is deleted.
-    let next = match found.seqs.first() {
-        Some(first) => first.saturating_sub(1),
-        None if found.more => last,
-        None => 0,
+    // What is found is looked at again until it is deleted; of what is in its way only what fits.
+    let next = match (cut, found.seqs.first()) {
+        (true, Some(first)) => first.saturating_sub(1),
+        (true, None) => last,
+        (false, Some(_)) => from,
+        (false, None) => 0,
     };
     place.0.store(next, Ordering::Relaxed);
     Ok(found)

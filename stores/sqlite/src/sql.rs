@@ -55,6 +55,7 @@ statements! {
     META_TABLES = "meta/tables.sql",
     META_TOUCH = "meta/touch.sql",
     META_WRITE = "meta/write.sql",
+    OUTBOX_BACKLOG = "outbox/backlog.sql",
     OUTBOX_ENQUEUE = "outbox/enqueue.sql",
     OUTBOX_ENQUEUE_SCHEDULED = "outbox/enqueue_scheduled.sql",
     OUTBOX_FETCH = "outbox/fetch.sql",

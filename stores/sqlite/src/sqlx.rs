@@ -19,7 +19,9 @@ pub async fn enqueue(
     tx: &mut Transaction<'_, Sqlite>,
     event: &NewEvent,
 ) -> Result<EventId> {
-    insert(&mut *tx, &outbox.values(event)?).await
+    let values = outbox.values(event)?;
+    check_backlog(outbox, &mut *tx).await?;
+    insert(&mut *tx, &values).await
 }
 
 /// Stages events in their order, all or none. See [`Outbox::enqueue_many`].
@@ -33,6 +35,7 @@ pub async fn enqueue_many(
 ) -> Result<Vec<EventId>> {
     let all: Vec<Values<'_>> =
         events.iter().map(|event| outbox.values(event)).collect::<Result<_>>()?;
+    check_backlog(outbox, &mut *tx).await?;
     run(&mut *tx, sql::OUTBOX_SAVEPOINT).await?;
     let mut ids = Vec::with_capacity(all.len());
     for values in &all {
@@ -99,6 +102,16 @@ pub async fn accept(
         return Ok(Accepted::FirstTime);
     }
     Err(inbox::leased(&key))
+}
+
+/// Refuses what comes while the backlog is over the outbox's watermark.
+async fn check_backlog(outbox: &Outbox, connection: &mut SqliteConnection) -> Result<()> {
+    if !outbox.has_watermark() {
+        return Ok(());
+    }
+    let row = ::sqlx::query(sql::OUTBOX_BACKLOG).fetch_one(connection).await;
+    let backlog = row.and_then(|row| row.try_get(0)).map_err(|e| of_sqlx("enqueue", e))?;
+    outbox.allow(backlog)
 }
 
 async fn insert(connection: &mut SqliteConnection, values: &Values<'_>) -> Result<EventId> {

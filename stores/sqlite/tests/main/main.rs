@@ -3,16 +3,22 @@
 
 mod compile;
 mod contract;
+mod endpoints;
 mod enqueue;
 mod faults;
 mod inbox;
 mod migrate;
 mod operator;
 mod page;
+mod plans;
+mod play;
 mod relay;
 mod requests;
+mod retire;
+mod rewind;
 mod schema;
 #[cfg(feature = "sqlx")]
 mod sqlx;
 mod support;
 mod wake;
+mod watermark;

@@ -60,3 +60,22 @@ async fn all_who_wait_are_woken() {
     );
     assert!(one && two);
 }
+
+/// What an operator asks for wakes as a commit does, and so does a change of the definitions, so that
+/// nobody waits for the next poll.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_operator_asks_for_wakes() {
+    let fresh = Fresh::new();
+    let store = fresh.store();
+    store.open().await.unwrap();
+    store.wake().await;
+    for change in [
+        "insert into outbox_request (verb, who, created_at, total) values ('enable', 'anna', 0, 1)",
+        "insert into outbox_audit (at, who, what) values (0, 'anna', 'destinations pause')",
+        "update outbox_meta set value = '7' where key = 'definitions_version'",
+    ] {
+        assert!(!wakes_within(&store, Duration::from_millis(50)).await, "before: {change}");
+        fresh.connect().execute(change, ()).unwrap();
+        assert!(wakes_within(&store, Duration::from_secs(10)).await, "{change}");
+    }
+}
