@@ -230,8 +230,9 @@ pub struct Loaded {
     /// Keys held by waiting events, with how many events hold each.
     pub waiting_keys: Vec<(KeyHash, u32)>,
     /// Events that stand in `waiting` in any state though the cursor has not passed them: at most a
-    /// window of them, 10,000. None of them is delivered before the fetch has passed it, because
-    /// earlier events of its key may stand between the cursor and it.
+    /// window of them, 10,000, or behind a cursor that was set back all that wait, 1,000,000 at most.
+    /// None of them is delivered before the fetch has passed it, because earlier events of its key may
+    /// stand between the cursor and it.
     pub waiting_ahead: Vec<u64>,
     /// The destination was rewound: events with numbers up to this one are a replay, and say so. 0
     /// where it never was.
