@@ -178,7 +178,7 @@ impl Code {
             }
             Code::EndpointDisabled => {
                 "Its events wait, in order, and no attempt is counted. When the partner is ready \
-                 again, run `postrider destinations enable NAME --endpoint ENDPOINT`."
+                 again, run `postrider destinations enable NAME ENDPOINT`."
             }
             Code::AddressRefused => {
                 "Its events wait and no attempt is counted. The endpoint's name leads to a private, \
