@@ -197,7 +197,10 @@ impl State {
         (sent, reply): (Taken, Reply),
         said: &str,
     ) -> Ruling {
-        let judgement = judge(reply, self.tries.took_another(id, sent));
+        // A process that dies takes all its calls with it, and each of them saw others succeed a
+        // moment before. Only what breaks off again may be what kills it.
+        let first_break = reply == Reply::BrokenOff && !self.tries.failed_before(id);
+        let judgement = judge(reply, self.tries.took_another(id, sent) && !first_break);
         let mut pause = Duration::ZERO;
         match judgement {
             Judgement::Done => {

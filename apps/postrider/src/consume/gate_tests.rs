@@ -110,3 +110,17 @@ async fn a_wish_is_obeyed_up_to_the_longest() {
     assert_eq!(call(&gate, 1, busy(30)).await.unwrap().pause, Duration::from_secs(30));
     assert_eq!(call(&gate, 1, busy(86_400)).await.unwrap().pause, AFTER_MAX);
 }
+
+/// A process that dies takes all its calls with it: for each of them it is the first time.
+#[tokio::test(start_paused = true)]
+async fn the_first_connection_that_breaks_off_never_counts() {
+    let gate = Gate::new(1);
+    let sent = gate.sent();
+    let innocent = gate.pass().await;
+    call(&gate, 2, GOOD).await;
+    let waits = Judgement::Waits { after: None, sign: Sign::Bad };
+    assert_eq!(innocent.learn(id(1), sent, Reply::BrokenOff, "").judgement, waits);
+    call(&gate, 3, GOOD).await;
+    let again = call(&gate, 1, Reply::BrokenOff).await.unwrap();
+    assert_eq!(again.judgement, Judgement::Counts { after: None });
+}

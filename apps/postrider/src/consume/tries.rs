@@ -46,6 +46,11 @@ impl Tries {
         self.taken > since
     }
 
+    /// Whether it failed before, without a success since.
+    pub(crate) fn failed_before(&self, id: EventId) -> bool {
+        self.before.contains_key(&id)
+    }
+
     /// The endpoint took it.
     pub(crate) fn took(&mut self, id: EventId) {
         self.taken += 1;

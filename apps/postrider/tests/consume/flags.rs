@@ -38,8 +38,10 @@ async fn wrong_configurations_are_refused() {
 #[tokio::test]
 async fn an_inbox_without_tables_is_refused() {
     let stage = Stage::new();
-    std::fs::remove_file(stage.path("billing.db")).unwrap();
-    let ended = refused(&stage, &[]).await;
+    let bare = rusqlite::Connection::open(stage.path("bare.db")).unwrap();
+    bare.execute_batch("create table mine (id integer)").unwrap();
+    let command = stage.command_with("bare.db", "http://127.0.0.1:9/events", &[]);
+    let ended = Sidecar::start(command).ended().await;
     assert!(ended.text.contains("PR-1001") && ended.code == Some(1), "{}", ended.text);
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider_core::{Broker as _, Event, EventId, Format, Marks, Outcome, Outgoing};
+use postrider_core::{Broker as _, ErrorKind, Event, EventId, Format, Marks, Outcome, Outgoing};
 use postrider_local::{DeadLetter, LocalBroker};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -48,10 +48,6 @@ impl Stage {
         self.folder.path().join(name)
     }
 
-    pub(crate) fn broker(&self) -> &LocalBroker {
-        &self.broker
-    }
-
     pub(crate) fn inbox(&self) -> Connection {
         postrider_sqlite::connect(self.path("billing.db")).unwrap()
     }
@@ -90,18 +86,24 @@ impl Stage {
 
     /// The command of a sidecar that calls an address.
     pub(crate) fn command(&self, to: &str, more: &[&str]) -> Command {
+        self.command_with("billing.db", to, more)
+    }
+
+    /// The same with another inbox.
+    pub(crate) fn command_with(&self, inbox: &str, to: &str, more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
         command
             .args(["consume", "--from", &format!("local://queue.db/{TOPIC}"), "--group", GROUP])
-            .args(["--inbox", "sqlite://billing.db", "--to", to])
+            .args(["--inbox", &format!("sqlite://{inbox}"), "--to", to])
             .args(more)
             .current_dir(self.folder.path());
         command
     }
 
-    /// Starts a sidecar with a lease of a second, and waits until it receives.
+    /// Starts a sidecar, with a lease of a second where none is given, and waits until it receives.
     pub(crate) async fn sidecar(&self, endpoint: &Endpoint, more: &[&str]) -> Sidecar {
-        self.sidecar_to(&endpoint.url(), &[&["--lease", "1s"], more].concat()).await
+        let lease: &[&str] = if more.contains(&"--lease") { &[] } else { &["--lease", "1s"] };
+        self.sidecar_to(&endpoint.url(), &[lease, more].concat()).await
     }
 
     /// Starts a sidecar that calls an address, and waits until it receives.
@@ -113,7 +115,11 @@ impl Stage {
 
     /// The group's dead letters.
     pub(crate) async fn dead(&self) -> Vec<DeadLetter> {
-        self.broker.dead_letters(GROUP).await.unwrap()
+        match self.broker.dead_letters(GROUP).await {
+            // Nobody has subscribed yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            letters => letters.unwrap(),
+        }
     }
 
     /// Waits until something is so that only files tell.
