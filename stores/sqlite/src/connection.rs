@@ -27,6 +27,7 @@ const WAL_PATIENCE: Duration = Duration::from_secs(10);
 /// | `journal_mode = WAL` | the relay reads while the application writes, and neither waits |
 /// | `synchronous = FULL` | a commit is on the disk when it returns: what was promised survives a power cut |
 /// | `busy_timeout = 5 s` | a writer waits for the other one instead of failing at once |
+/// | `secure_delete = FAST` | pages keep no remains of rows that moved out of them: what is erased later is gone |
 ///
 /// An application may open its connection in any other way. With `synchronous = NORMAL` a power cut
 /// can take back its last commits; they are then not published either, because the store flushes
@@ -59,6 +60,8 @@ pub(crate) fn open_existing(path: &Path, operation: &'static str) -> Result<Conn
 fn configure(connection: &Connection, busy: Duration) -> rusqlite::Result<()> {
     connection.busy_timeout(busy)?;
     enter_wal(connection)?;
+    // It answers with what it was set to.
+    connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "FULL")
 }
 

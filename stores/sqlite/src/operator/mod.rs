@@ -218,6 +218,9 @@ impl Operator for SqliteStore {
 
     fn doctor(&self, now: Timestamp) -> BoxFuture<'_, Result<Vec<Finding>>> {
         let path = self.file.real_path();
-        Box::pin(self.read("doctor", move |tx| doctor::examine(tx, &path, now)))
+        Box::pin(async move {
+            let examined = self.read("doctor", move |tx| doctor::examine(tx, &path, now)).await;
+            examined.or_else(doctor::unreadable)
+        })
     }
 }

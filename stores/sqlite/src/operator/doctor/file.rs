@@ -58,6 +58,17 @@ fn checked(lines: &[String]) -> Finding {
     if lines.iter().all(|line| line == "ok") {
         return good("integrity", "the file is whole");
     }
+    let past =
+        |line: &&String| line.contains("constraint failed") || line.starts_with("NULL value");
+    if lines.iter().filter(past).count() == lines.len() {
+        return warning(
+            "integrity",
+            format!("rows were written past the checks of the tables: {}", lines.join("; ")),
+            Some(
+                "find the program that turns the checks off: such rows become dead letters".into(),
+            ),
+        );
+    }
     critical(
         "integrity",
         format!("the file is damaged: {}", lines.join("; ")),

@@ -10,7 +10,7 @@ mod tables;
 use std::path::Path;
 
 use postrider_core::operate::{Finding, Level, Overview};
-use postrider_core::{Code, Result, Timestamp};
+use postrider_core::{Code, Error, ErrorKind, Result, Timestamp};
 use rusqlite::Connection;
 
 use super::overview;
@@ -69,6 +69,15 @@ pub(super) fn examine(
         })
     });
     Ok(findings.collect())
+}
+
+/// A store that cannot be read at all has one finding. Where there is none it is an error.
+pub(super) fn unreadable(error: Error) -> Result<Vec<Finding>> {
+    if error.kind() != ErrorKind::Corrupt {
+        return Err(error);
+    }
+    let advice = Code::Corrupt.advice();
+    Ok(vec![critical("store", error.to_string(), advice, Some(Code::Corrupt))])
 }
 
 fn good(subject: &str, message: impl Into<String>) -> Finding {

@@ -1,17 +1,22 @@
 //! The operator's side: readings, requests, and changes, each with what it leaves in the tables.
 
+mod change;
+mod doctor;
+mod erase;
 mod events;
+mod inbox;
 mod overview;
+mod recount;
 mod request;
 mod scheduled;
 mod waiting;
 
-use postrider_core::operate::{Filter, Listed, Note, PageRequest};
-use postrider_core::source::{FetchRequest, FetchedRow, OutboxSource};
+use postrider_core::operate::{Filter, Listed, Note, Operator, PageRequest};
+use postrider_core::source::{CarryOutRequest, FetchRequest, FetchedRow, OutboxSource};
 use postrider_core::waiting::{
     Attempted, DisabledEndpoint, NewWaiting, Passed, Placement, Reason, Settlement, SettlementPart,
 };
-use postrider_core::{Cursor, Destination, Lease, Match, NewEvent, Result, Route, Timestamp};
+use postrider_core::{Destination, Lease, Match, NewEvent, Result, Route, Timestamp};
 use postrider_sqlite::SqliteStore;
 
 use crate::support::{Fresh, LONG, acquire, id};
@@ -76,6 +81,26 @@ impl Play {
         let rows = self.fetch(destination).await;
         let acts: Vec<Act> = cycle.iter().copied().cycle().take(rows.len()).collect();
         self.settle_rows(destination, &rows, &acts).await;
+    }
+
+    /// Carries out what was asked for, as the owner does; a lease that was surrendered is taken anew.
+    pub(crate) async fn carry_out(&mut self) {
+        loop {
+            let request = CarryOutRequest { leases: vec![self.lease.clone()], rows_max: 1_000 };
+            let done = self.store.carry_out(&request).await.expect("carry out");
+            if !done.surrendered.is_empty() {
+                self.lease = acquire(&self.store, LONG).await.expect("the lease is free").lease;
+            }
+            if !done.more {
+                return;
+            }
+        }
+    }
+
+    /// What the audit table says was done, newest first.
+    pub(crate) async fn audited(&self) -> Vec<(String, String)> {
+        let rows = self.store.audit(&page(100, None)).await.expect("audit").rows;
+        rows.into_iter().map(|row| (row.what, row.subject)).collect()
     }
 
     async fn settle_rows(&self, destination: &str, rows: &[FetchedRow], acts: &[Act]) {
@@ -186,9 +211,4 @@ pub(crate) fn plan(fresh: &Fresh, statement: &str) -> String {
         })
         .and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>);
     lines.expect("a plan").join("\n")
-}
-
-/// A cursor's number.
-pub(crate) fn cursor(number: u64) -> Cursor {
-    Cursor::number(number)
 }

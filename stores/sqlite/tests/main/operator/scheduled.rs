@@ -34,7 +34,7 @@ async fn scheduled_events_are_listed_next_due_first() {
     assert_eq!(play.store.scheduled(&filter, &page(10, None)).await.unwrap().rows.len(), 0);
 }
 
-/// R126: an event is cancelled, or it is too late; never both, and never neither.
+/// An event is cancelled, or it is too late; never both, and never neither.
 #[tokio::test]
 async fn an_event_is_cancelled_before_it_enters_or_not_at_all() {
     let play = Play::begin(&[everything("a")]).await;
