@@ -70,11 +70,38 @@ impl Address {
     }
 }
 
-/// As it may be seen: without user names, and without the values of a query.
+/// Whether requests go there.
+fn is_http(text: &str) -> bool {
+    let scheme = text.split("://").next().unwrap_or_default();
+    scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http")
+}
+
+/// Schemes whose paths name files and databases, and are no secrets.
+const OPEN_PATHS: [&str; 7] =
+    ["file", "local", "mariadb", "mysql", "postgres", "postgresql", "sqlite"];
+
+fn has_open_path(text: &str) -> bool {
+    let scheme = text.split("://").next().unwrap_or_default().to_ascii_lowercase();
+    OPEN_PATHS.contains(&scheme.as_str())
+}
+
+/// Scheme and host: partners put secrets into the paths of their hooks.
+fn host_only(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").unwrap_or((text, ""));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let tail = &rest[authority.len()..];
+    let tail = if matches!(tail, "" | "/") { tail } else { "/***" };
+    format!("{scheme}://{host}{tail}")
+}
+
+/// As it may be seen: without user names and the values of a query, and the host alone of what is
+/// neither a file nor a database.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Reference(reference) => reference.fmt(f),
+            Address::Literal(text) if !has_open_path(text) => f.write_str(&host_only(text)),
             Address::Literal(text) => match text.parse::<TargetUrl>() {
                 Ok(url) => url.fmt(f),
                 Err(_) => f.write_str("***"),
@@ -189,6 +216,9 @@ fn secret_in(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("://")?;
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let authority = path.split('/').next().unwrap_or_default();
+    if is_http(text) && authority.contains('@') {
+        return Some("a user name or a password".into());
+    }
     // A path may have an `@` of its own; before the first slash it ends the user's part.
     let user = authority.rsplit_once('@').map(|(user, _)| user);
     if user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
@@ -214,6 +244,7 @@ mod tests {
             "postgres://shop:hunter2@db/orders",
             "postgres://db/orders?password=hunter2",
             "https://hooks.example/in?Api-Key=hunter2",
+            "https://hunter2@hooks.example/in",
             "mysql://u:a:b@c@d/x",
         ] {
             assert!(secret_in(text).is_some(), "{text}");
@@ -225,6 +256,19 @@ mod tests {
             "https://[::1]:8443/in",
         ] {
             assert_eq!(secret_in(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_requests_the_host_is_shown() {
+        for (text, shown) in [
+            ("https://hooks.example/T0/hunter2", "https://hooks.example/***"),
+            ("http://127.0.0.1:8000?a=hunter2", "http://127.0.0.1:8000/***"),
+            ("https://hooks.example/", "https://hooks.example/"),
+            ("postgres://shop@db/orders", "postgres://***@db/orders"),
+            ("sqlite://shop.db", "sqlite://shop.db"),
+        ] {
+            assert_eq!(Address::Literal(text.into()).to_string(), shown);
         }
     }
 }

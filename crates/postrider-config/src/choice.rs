@@ -10,36 +10,36 @@ use crate::section::near;
 
 /// Declares how the words of an enum are read and shown.
 macro_rules! choice {
-    ($kind:ty, $word:literal, $($name:literal => $value:path),+ $(,)?) => {
+    ($kind:ty, $word:literal, $first:literal => $zero:path $(, $name:literal => $value:path)+) => {
         impl Scalar for $kind {
             const LEAF: Leaf = Leaf {
                 word: $word,
-                expected: concat!("one of", $(" \"", $name, "\""),+),
-                example: choice!(@first $($name),+),
-                json: Json::Choice(&[$($name),+]),
+                expected: concat!("one of \"", $first, "\"", $(", \"", $name, "\""),+),
+                example: $first,
+                json: Json::Choice(&[$first, $($name),+]),
                 secret: false,
             };
 
             fn parse(node: &Node, key: &Key) -> Option<Result<$kind, Complaint>> {
                 Some(match node.text()? {
+                    $first => Ok($zero),
                     $($name => Ok($value),)+
-                    other => Err(refusal(other, key, &[$($name),+])),
+                    other => Err(refusal(other, key, &[$first, $($name),+])),
                 })
             }
 
             fn shown(&self) -> String {
                 match self {
+                    $zero => $first.to_owned(),
                     $($value => $name.to_owned(),)+
                 }
             }
 
             fn placeholder() -> $kind {
-                choice!(@first $($value),+)
+                $zero
             }
         }
     };
-    (@first $first:literal $(, $rest:literal)*) => { $first };
-    (@first $first:path $(, $rest:path)*) => { $first };
 }
 
 fn refusal(written: &str, key: &Key, known: &[&str]) -> Complaint {

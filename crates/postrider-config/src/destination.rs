@@ -13,9 +13,9 @@ use postrider_core::{
 
 use crate::address::Address;
 use crate::choice::Kind;
-use crate::key::Class::Definition;
+use crate::key::Class::{Definition, Restart};
 use crate::name::{EndpointName, HeaderName};
-use crate::scalar::Pattern;
+use crate::pattern::Pattern;
 use crate::secret::SecretRef;
 use crate::section::section;
 use crate::size::Size;
@@ -108,12 +108,14 @@ section! {
         /// How long one request may take, the connection included. At most `relay.publish_deadline`.
         timeout: Duration { default: "5s", min: "50ms", max: "5m" },
         /// Requests at once.
-        connections: u32 { default: "64", min: "1", max: "4096" },
+        connections: u32 { default: "64", min: "1", max: "4096", class: Restart },
         /// Requests at once to one endpoint, so that a slow one does not take all.
-        connections_per_endpoint: u32 { default: "8", min: "1", max: "4096" },
+        connections_per_endpoint: u32 {
+            default: "8", min: "1", max: "4096", class: Restart
+        },
         /// Take addresses inside private networks and on this machine.
         allow_private: bool { default: "false" },
-        /// Take addresses without TLS.
+        /// Take addresses without TLS. `allow_private` takes them too.
         allow_http: bool { default: "false" },
         /// Take topics that are URLs themselves. Whoever writes events then chooses where requests
         /// go.
@@ -128,9 +130,10 @@ section! {
     pub struct Endpoint {
         /// Where requests go. If it holds a secret, write `env:NAME` or `file:PATH`.
         url: Address { required: true, example: "https://hooks.example/in" },
-        /// Keys that sign requests, the newest first; receivers accept any of them while keys change.
+        /// Keys that sign requests, at most 8, the newest first. All of them sign, so that receivers may
+        /// know the old or the new one while keys change.
         keys: Vec<SecretRef> {},
-        /// Headers of every request. Their values are secrets.
+        /// Headers of every request, at most 32. Their values are secrets.
         headers: BTreeMap<HeaderName, SecretRef> {},
     }
 }

@@ -82,7 +82,7 @@ fn fraction(text: &str) -> String {
     let number = text[..split].parse::<f64>().ok();
     let whole = number.zip(millis).map(|(number, millis)| number * millis as f64);
     match whole {
-        Some(whole) if whole >= 1.0 && whole < 1e12 && whole.fract() == 0.0 => {
+        Some(whole) if (1.0..1e12).contains(&whole) && whole.fract() == 0.0 => {
             format!("no fractions: write {}", print(Duration::from_millis(whole as u64)))
         }
         _ => "no fractions: write a whole number of a smaller unit, like 1500ms".into(),

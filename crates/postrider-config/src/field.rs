@@ -231,6 +231,10 @@ impl<N: Name, T: Field> Field for BTreeMap<N, T> {
 impl Reading {
     /// Reports a key that must be given and is not, at the table where it belongs.
     fn miss(&mut self, key: &Key, path: &Path) {
+        // A table that is something else was reported as a whole.
+        if !self.is_read(path) {
+            return;
+        }
         let table = path.parent();
         let place = self.place_around(&table);
         let example = key.shown_example();
@@ -251,8 +255,7 @@ impl Reading {
         if T::SHAPE.holds_secret() {
             self.mask(node);
         }
-        let message =
-            format!("`{}` is {}, not {}", key.name, T::SHAPE.expected(), node.found_kind());
+        let message = format!("`{path}` is {}, not {}", T::SHAPE.expected(), node.found_kind());
         let advice = match T::SHAPE {
             Shape::List(Shape::Leaf(leaf)) => {
                 format!("write {} = [{}]", key.name, leaf.literal(leaf.example))

@@ -1,5 +1,32 @@
-//! Postrider's configuration: one TOML file, every key overridable by the environment, and a sentence
-//! with place and remedy for whatever is wrong with it.
+//! Postrider's configuration: one TOML file, every key overridable by the environment, and for whatever
+//! is wrong with it the place, the line, and what to write instead.
+//!
+//! ```
+//! use postrider_config::{Environment, Loader};
+//!
+//! let environment = Environment::default();
+//! let loader = Loader::new(&environment).text("postrider.toml", "[relay]\nlease = \"20\"\n");
+//! let problems = loader.load().unwrap_err();
+//! assert_eq!(
+//!     problems[0].to_string(),
+//!     r#"postrider.toml:2:9: `lease`: the unit is missing: write 20s, 20ms or 20m
+//!   2 | lease = "20"
+//!     |         ^^^^"#
+//! );
+//! ```
+//!
+//! | To | use |
+//! |---|---|
+//! | read a file and the environment | [`Config::load`], or [`Loader`] with more wishes |
+//! | know what is in effect, and who wrote it | [`Loaded::values`] |
+//! | read the secrets that it refers to | [`Loaded::resolve`] |
+//! | get the definition of a destination | [`DestinationConfig::definition`] |
+//! | know what a reload changes | [`Config::diff`] |
+//! | describe the file to an editor or a reader | [`schema`], [`reference()`] |
+//!
+//! Invariant: a key is declared once, as a field with its documentation, default, and limits; no
+//! secret stands in a message, a value that is shown, or a `Debug`.
+
 pub mod duration;
 
 mod address;
@@ -15,6 +42,7 @@ mod name;
 mod node;
 mod overlay;
 mod path;
+mod pattern;
 mod problem;
 mod reading;
 mod reference;
@@ -39,10 +67,10 @@ pub use key::Class;
 pub use load::{FILE_BYTES_MAX, Loaded, Loader, Needs};
 pub use name::{EndpointName, HeaderName};
 pub use overlay::RESERVED;
+pub use pattern::Pattern;
 pub use problem::{Origin, Problem};
 pub use reference::reference;
 pub use resolve::Secrets;
-pub use scalar::Pattern;
 pub use schema::schema;
 pub use secret::{SECRET_BYTES_MAX, Secret, SecretRef};
 pub use size::Size;

@@ -9,6 +9,7 @@ use std::io::Read;
 use std::path::{Path as FilePath, PathBuf};
 
 use crate::check;
+use crate::choice::Kind;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::field::{Field, Listed};
@@ -99,7 +100,28 @@ impl Config {
     pub(crate) fn listed(&self) -> Vec<Listed> {
         let mut listed = Vec::new();
         self.list(Class::Live, &Path::default(), &mut listed);
+        let idle = self.idle();
+        listed.retain(|listed| !idle.iter().any(|path| path.holds(&listed.path)));
         listed
+    }
+
+    /// Tables and keys without a meaning where they are: of requests for what is no webhook, and of
+    /// delivery for routes that drop.
+    fn idle(&self) -> Vec<Path> {
+        let mut idle = Vec::new();
+        for (id, destination) in &self.destinations {
+            let at = Path::of("destinations").key(id.as_str());
+            if destination.kind != Kind::Webhook {
+                idle.push(at.key("webhook"));
+            }
+            for (index, route) in destination.routes.iter().enumerate() {
+                let at = at.key("routes").index(index);
+                if route.drop {
+                    idle.extend(["topic", "format", "dead_key", "retry"].map(|name| at.key(name)));
+                }
+            }
+        }
+        idle
     }
 }
 

@@ -86,7 +86,7 @@ macro_rules! text_name {
                 match $fault(text) {
                     None => Ok($name(text.to_owned())),
                     Some(why) => Err(Complaint::new(
-                        format!(concat!("not the name of ", $what, ": {}"), why),
+                        format!(concat!($what, " name `{}`: {}"), text.escape_debug(), why),
                         "choose another name",
                     )),
                 }
@@ -101,7 +101,7 @@ macro_rules! text_name {
 
 text_name!(
     /// The name of an endpoint: what the topic of a route becomes for its events.
-    EndpointName, "endpoint", "ENDPOINT", "^[^\\x00-\\x1f]{1,255}$", text_fault
+    EndpointName, "endpoint", "ENDPOINT", "^[^\\x00-\\x1f]{1,255}$", endpoint_fault
 );
 
 text_name!(
@@ -109,19 +109,30 @@ text_name!(
     HeaderName, "header", "HEADER", "^[a-z0-9!#$%&'*+.^_`|~-]{1,128}$", header_fault
 );
 
-/// Headers that the request writer sets itself, or that belong to the connection.
-const TAKEN: [&str; 10] = [
+/// Headers that say how the request is framed: the broker for webhooks refuses them as well.
+const TAKEN: [&str; 12] = [
     "connection",
+    "content-encoding",
     "content-length",
     "content-type",
+    "expect",
     "host",
+    "http2-settings",
     "keep-alive",
     "te",
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "proxy-connection",
 ];
+
+/// Families of headers that a request sets itself.
+const TAKEN_PREFIXES: [&str; 4] = ["ce-", "postrider-", "proxy-", "webhook-"];
+
+fn endpoint_fault(name: &str) -> Option<&'static str> {
+    let url =
+        name.contains("://").then_some("it is a URL, and a topic that is a URL names no endpoint");
+    url.or_else(|| text_fault(name))
+}
 
 fn header_fault(name: &str) -> Option<&'static str> {
     let token =
@@ -132,6 +143,6 @@ fn header_fault(name: &str) -> Option<&'static str> {
     if !name.chars().all(token) {
         return Some("it is written in lower case, without spaces and colons");
     }
-    let reserved = ["webhook-", "ce-", "postrider-"].iter().any(|prefix| name.starts_with(prefix));
+    let reserved = TAKEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     (reserved || TAKEN.contains(&name)).then_some("the request sets it itself")
 }

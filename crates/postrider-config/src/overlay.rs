@@ -16,6 +16,7 @@ use crate::key::{MapShape, Shape};
 use crate::node::{self, Node, Place, Value};
 use crate::path::{PREFIX, Path, segment};
 use crate::reading::{Complaint, Part, Reading};
+use crate::section::is_close;
 
 /// Variables of the program and its tests that are no keys: the path of the file, and the seeds of
 /// randomised tests.
@@ -138,7 +139,7 @@ impl Target<'_> {
         let Some(index) = index else {
             return Err(Complaint::new(
                 format!("`{}` is no place in a list of {}", self.names[depth], items.len()),
-                format!("places count from 0; {} adds one", items.len()),
+                format!("places count from 0, and {} is the next", items.len()),
             ));
         };
         if index == items.len() {
@@ -179,23 +180,25 @@ impl Target<'_> {
 
     fn unknown(&self) -> Complaint {
         let mut known = Vec::new();
-        collect(&Config::SHAPE, PREFIX.trim_end_matches('_'), "_", self.names, &mut known);
+        let root = PREFIX.trim_end_matches('_');
+        collect(&Config::SHAPE, root, "_", self.names, &mut known);
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let short: String = self.variable.chars().take(200).collect();
-        let upper = short.to_ascii_uppercase();
-        // `POSTRIDER_LEASE` lacks its table; a key of that very name is nearer than any spelling.
-        let last = format!(
-            "__{}",
-            upper.rsplit("__").next().unwrap_or_default().trim_start_matches(PREFIX)
-        );
+        let written: String = self.variable.chars().take(200).collect::<String>().to_uppercase();
+        // `POSTRIDER_LEASE` lacks its table: a key of that very name is nearer than any spelling.
+        let last = written.rsplit("__").next().unwrap_or_default().trim_start_matches(PREFIX);
+        let last = format!("__{last}");
         let same: Vec<&str> = known.iter().copied().filter(|name| name.ends_with(&last)).collect();
-        let nearest = match same.as_slice() {
-            [] => nearest(&upper, &known),
-            same => nearest(&upper, same),
+        let near = match same.as_slice() {
+            [] => Some(nearest(&written, &known)).filter(|near| {
+                let bare = |name: &str| name.trim_start_matches(PREFIX).to_owned();
+                is_close(&bare(&written), &bare(near))
+            }),
+            same => Some(nearest(&written, same)),
         };
+        let near = near.map(|near| format!("did you mean {near}? ")).unwrap_or_default();
         Complaint::new(
             "no key of the configuration belongs to this variable",
-            format!("did you mean {nearest}? If it is not for Postrider, give it another name"),
+            format!("{near}If it is not for Postrider, give it another name"),
         )
     }
 }

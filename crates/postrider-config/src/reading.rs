@@ -142,7 +142,7 @@ impl Reading {
     }
 
     fn draft(&self, paths: &[Path], complaint: Complaint) -> Option<Draft> {
-        let first = paths.iter().find(|path| self.is_given(path)).or(paths.first())?;
+        let first = paths.iter().find(|path| self.is_given(path)).or_else(|| paths.first())?;
         let others = paths.iter().filter(|path| *path != first);
         let related = others.map(|path| Related {
             path: path.clone(),
@@ -157,11 +157,21 @@ impl Reading {
     }
 
     fn push(&mut self, draft: Draft) {
-        if self.drafts.len() < PROBLEMS_MAX {
-            self.drafts.push(draft);
+        if self.is_full() {
+            self.refuse_beyond();
         } else {
-            self.beyond += 1;
+            self.drafts.push(draft);
         }
+    }
+
+    /// Whether further problems are only counted, so that their texts need not be made.
+    pub(crate) fn is_full(&self) -> bool {
+        self.drafts.len() >= PROBLEMS_MAX
+    }
+
+    /// Counts a problem that is not kept.
+    pub(crate) fn refuse_beyond(&mut self) {
+        self.beyond += 1;
     }
 
     /// The place of a value, for people.

@@ -41,7 +41,7 @@ fn within<T: PartialOrd>(
     Ok(value)
 }
 
-fn unreadable(key: &Key, why: &str) -> Complaint {
+pub(crate) fn unreadable(key: &Key, why: &str) -> Complaint {
     Complaint::new(format!("`{}`: {why}", key.name), "")
 }
 
@@ -318,54 +318,6 @@ impl Scalar for Template {
 
     fn placeholder() -> Template {
         "{event_type}".parse().expect("invariant: a valid template")
-    }
-}
-
-/// A pattern of a route: text with `*` for any run of characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(String);
-
-impl Pattern {
-    /// The text, as it was written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Whether everything that the other takes is taken by this one, so far as can be seen: a star
-    /// of the other can only be met by a star of this one.
-    pub(crate) fn covers(&self, other: &Pattern) -> bool {
-        postrider_core::Glob::new(&*self.0).matches(&other.0)
-    }
-
-    /// Whether it takes every text.
-    pub(crate) fn is_any(&self) -> bool {
-        self.0.chars().all(|c| c == '*')
-    }
-}
-
-impl Scalar for Pattern {
-    const LEAF: Leaf = Leaf {
-        word: "pattern",
-        expected: "a pattern in quotes, like \"order.*\"",
-        example: "order.*",
-        json: Json::Text("^[^\\x00-\\x1f]{1,255}$"),
-        secret: false,
-    };
-
-    fn parse(node: &Node, key: &Key) -> Parsed<Pattern> {
-        let text = node.text()?;
-        Some(match text_fault(text) {
-            None => Ok(Pattern(text.to_owned())),
-            Some(why) => Err(unreadable(key, why)),
-        })
-    }
-
-    fn shown(&self) -> String {
-        self.0.clone()
-    }
-
-    fn placeholder() -> Pattern {
-        Pattern(String::new())
     }
 }
 

@@ -126,6 +126,10 @@ impl Reading {
             }
             // What stands there was never meant to be seen; it may be a secret under a wrong name.
             self.mask(node);
+            if self.is_full() {
+                self.refuse_beyond();
+                continue;
+            }
             self.refuse(&path.key(name), &node.place, Part::Key, unknown(name, table, path));
         }
     }
@@ -166,7 +170,7 @@ pub(crate) fn near<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 /// Whether one may be a slip for the other: they share at least half, at the ends.
-fn is_close(written: &str, known: &str) -> bool {
+pub(crate) fn is_close(written: &str, known: &str) -> bool {
     let shared = |a: &mut dyn Iterator<Item = (char, char)>| a.take_while(|(x, y)| x == y).count();
     let head = shared(&mut written.chars().zip(known.chars()));
     let tail = shared(&mut written.chars().rev().zip(known.chars().rev()));

@@ -50,6 +50,10 @@ impl FromStr for Size {
         }
         let unit = rest.trim();
         if unit.is_empty() {
+            if let Some(bytes) = number.parse().ok().filter(|bytes| *bytes >= 1024) {
+                let size = Size(bytes);
+                return Err(format!("the unit is missing: write {size} if bytes are meant"));
+            }
             return Err(format!(
                 "the unit is missing: write {number}KiB, {number}MiB, {number}kB or {number}B"
             ));

@@ -86,11 +86,15 @@ impl Source {
         let line = self.line(span.start);
         let begin = self.begin(line);
         let text = self.line_text(line);
+        let line_span = begin..begin + text.len();
+        let touches =
+            |mask: &&Range<usize>| mask.start < line_span.end && mask.end > line_span.start;
+        let masked: Vec<&Range<usize>> = self.masked.iter().filter(touches).collect();
         let mut shown: Vec<char> = Vec::new();
         let (mut from, mut to) = (None, 0);
         for (offset, c) in text.char_indices() {
             let at = begin + offset;
-            let inside = self.masked.iter().find(|mask| mask.contains(&at));
+            let inside = masked.iter().find(|mask| mask.contains(&at));
             match inside {
                 // One mark stands for the whole: its length says nothing.
                 Some(mask) if mask.start < at && offset > 0 => {}
@@ -98,7 +102,7 @@ impl Source {
                 None => shown.push(if c.is_control() { ' ' } else { c }),
             }
             if span.contains(&at) {
-                from.get_or_insert(shown.len().saturating_sub(1));
+                from.get_or_insert_with(|| shown.len().saturating_sub(1));
                 to = shown.len();
             }
         }

@@ -27,6 +27,7 @@ pub(crate) fn parse(source: &Source) -> Result<DeTable<'_>, Vec<Problem>> {
             problems.push(problem);
         }
     }
+    problems.sort_by(|a, b| a.origin.cmp(&b.origin));
     Err(problems)
 }
 
@@ -64,8 +65,13 @@ fn shown_until(line: &str) -> usize {
                 && text.chars().all(plain)
                 && Config::TABLE.keys.iter().any(|key| key.name == table)
         };
-        let whole = heading(trimmed) || openness(trimmed).is_some();
-        return if whole { line.len() } else { 0 };
+        if heading(trimmed) {
+            return line.len();
+        }
+        let lead = line.len() - line.trim_start().len();
+        let word = trimmed.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
+        let word = word.filter(|word| openness(word).is_some());
+        return word.map_or(0, |word| lead + word.len());
     };
     // Every word before a `=`: if all are keys without secrets, so is the line.
     let pieces: Vec<&str> = line.split('=').collect();
@@ -143,6 +149,7 @@ mod tests {
             ("lease = 15s # was token hunter2", "lease ="),
             ("store = postgres://u:hunter2@db", "store ="),
             ("hunter2", ""),
+            ("  token \"hunter2\"", "  token"),
         ] {
             assert_eq!(&line[..shown_until(line)], shown, "{line}");
         }

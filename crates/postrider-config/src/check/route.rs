@@ -34,7 +34,7 @@ fn examine_one(route: &RouteConfig, at: &Path, reading: &mut Reading) {
     } else if route.topic.is_none() {
         let message = "this route has no topic";
         let advice = "write topic = \"{event_type}\", or drop = true to deliver its events nowhere";
-        reading.contradict(&[topic.clone()], Complaint::new(message, advice));
+        reading.contradict(std::slice::from_ref(&topic), Complaint::new(message, advice));
     }
     let retry = &route.retry;
     if retry.delay_min > retry.delay_max {

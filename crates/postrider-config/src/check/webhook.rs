@@ -12,6 +12,11 @@ use crate::path::Path;
 use crate::reading::{Complaint, Reading};
 use crate::section::near;
 
+/// Keys and headers of one endpoint, as the broker for webhooks takes them: a header for each key, and
+/// servers refuse requests with many headers.
+const KEYS_MAX: usize = 8;
+const HEADERS_MAX: usize = 32;
+
 pub(super) fn examine(
     config: &Config,
     destination: &DestinationConfig,
@@ -120,19 +125,30 @@ fn examine_endpoint(
     parent: &Path,
     reading: &mut Reading,
 ) {
+    for (name, count, max) in
+        [("keys", endpoint.keys.len(), KEYS_MAX), ("headers", endpoint.headers.len(), HEADERS_MAX)]
+    {
+        if count > max {
+            let message = format!("{count} {name}, at most {max}");
+            let advice = format!("remove the {name} that receivers no longer need");
+            reading.contradict(&[at.key(name)], Complaint::new(message, advice));
+        }
+    }
     let url = at.key("url");
     if !super::require_http(&url, Some(&endpoint.url), reading) {
         return;
     }
     let Some(text) = endpoint.url.literal() else { return };
     let webhook = parent.key("webhook");
-    if endpoint.url.scheme().as_deref() == Some("http") && !destination.webhook.allow_http {
+    let rules = &destination.webhook;
+    let plain = endpoint.url.scheme().as_deref() == Some("http");
+    if plain && !rules.allow_http && !rules.allow_private {
         let message = "an address without TLS is refused without allow_http";
         let advice = format!("write https://, or allow_http = true in [{}]", webhook.heading());
         reading
             .contradict(&[url.clone(), webhook.key("allow_http")], Complaint::new(message, advice));
     }
-    if is_private(text) && !destination.webhook.allow_private {
+    if is_private(text) && !rules.allow_private {
         let message = "an address of this machine or of a private network is refused without \
                        allow_private";
         let advice =
