@@ -1,0 +1,265 @@
+//! `relay --config`: several destinations, reloads, definitions, and the listener.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use rustix::process::Signal;
+
+use crate::running::{Running, until};
+use crate::{Shop, code, err, events, orders, out, said};
+
+const TWO: &str = r#"
+store = "sqlite://shop.db"
+
+[destinations.orders]
+kind = "file"
+url = "file://orders.ndjson"
+[[destinations.orders.routes]]
+match = { event_type = "order.*" }
+topic = "orders"
+
+[destinations.rest]
+kind = "local"
+url = "local://queue.db"
+[[destinations.rest.routes]]
+match = { event_type = "payment.*" }
+topic = "{event_type}"
+"#;
+
+impl Shop {
+    fn configure(&self, text: &str) {
+        std::fs::write(self.path("postrider.toml"), text).unwrap();
+    }
+
+    fn configured(&self, args: &[&str]) -> Running {
+        let all = [&["relay", "--config", "postrider.toml"], args].concat();
+        Running::start(self.command(&all))
+    }
+
+    fn lines_of(&self, file: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.path(file)).unwrap_or_default();
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        orders(&events(whole)).into_iter().map(str::to_owned).collect()
+    }
+
+    fn pay(&self) {
+        let insert = "insert into outbox (aggregate_type, aggregate_id, event_type, payload)
+                      values ('payment', '1', 'payment.made', 'null')";
+        self.connect().execute(insert, ()).unwrap();
+    }
+}
+
+/// Each destination gets what its routes take, and what no route takes is a dead letter.
+#[test]
+fn one_configuration_serves_several_destinations() {
+    let shop = Shop::new();
+    shop.configure(TWO);
+    shop.place(1..4);
+    shop.pay();
+    let insert = "insert into outbox (aggregate_type, aggregate_id, event_type, payload)
+                  values ('mail', '1', 'mail.sent', 'null')";
+    shop.connect().execute(insert, ()).unwrap();
+    let run = shop.run(&["relay", "--config", "postrider.toml", "--once"]);
+    assert_eq!(code(&run), 3, "one waits: {}", err(&run));
+    assert_eq!(shop.lines_of("orders.ndjson"), ["1", "2", "3"]);
+    let dead = shop.run(&["dead", "ls", "--config", "postrider.toml", "--output", "ndjson"]);
+    let dead: serde_json::Value = serde_json::from_str(out(&dead).trim()).unwrap();
+    assert_eq!((&dead["destination"], &dead["reason"]), (&"unrouted".into(), &"no_route".into()));
+}
+
+/// F36: an address changes while events flow, and each event goes to one of the two.
+#[test]
+fn a_reload_changes_addresses_and_loses_nothing() {
+    let shop = Shop::new();
+    shop.configure(TWO);
+    shop.place(1..51);
+    let mut relay = shop.configured(&[]);
+    until("the first orders are delivered", || shop.lines_of("orders.ndjson").len() == 50);
+    shop.configure(&TWO.replace("orders.ndjson", "moved.ndjson"));
+    relay.signal(Signal::HUP);
+    relay.wait_for("reloaded: destinations.orders.url");
+    shop.place(51..101);
+    until("the others are delivered", || shop.lines_of("moved.ndjson").len() == 50);
+    assert!(relay.stop().success());
+    let mut all = shop.lines_of("orders.ndjson");
+    all.extend(shop.lines_of("moved.ndjson"));
+    assert_eq!(all, (1..101).map(|order| order.to_string()).collect::<Vec<_>>());
+}
+
+/// A reload does everything or nothing: a wrong file, or another definition, changes nothing.
+#[test]
+fn a_reload_that_cannot_be_done_leaves_the_relay_as_it_was() {
+    let shop = Shop::new();
+    shop.configure(TWO);
+    let mut relay = shop.configured(&[]);
+    shop.place(1..2);
+    until("it runs", || shop.lines_of("orders.ndjson").len() == 1);
+    shop.configure(&TWO.replace("topic = \"orders\"", "topic = \"other\""));
+    relay.signal(Signal::HUP);
+    relay.wait_for("PR-1201");
+    relay.wait_for("apply --config postrider.toml");
+    relay.wait_for("the reload changed nothing");
+    shop.configure("[destinations.orders]\nkynd = \"file\"\n");
+    relay.signal(Signal::HUP);
+    relay.wait_for("postrider.toml:2:1");
+    relay.wait_for("the reload changed nothing");
+    shop.place(2..3);
+    until("it still runs", || shop.lines_of("orders.ndjson").len() == 2);
+    assert!(relay.stop().success());
+}
+
+/// The store's definition wins: a relay with another does not start, and says what does.
+#[test]
+fn a_changed_definition_is_applied_before_a_relay_starts() {
+    let shop = Shop::new();
+    shop.configure(TWO);
+    assert_eq!(code(&shop.run(&["relay", "--config", "postrider.toml", "--once"])), 0);
+    shop.configure(&TWO.replace("topic = \"orders\"", "topic = \"other\""));
+    let refused = shop.run(&["relay", "--config", "postrider.toml", "--once"]);
+    assert_eq!(code(&refused), 78);
+    let text = said(&refused);
+    assert!(text.contains("postrider destinations apply --config postrider.toml"), "{text}");
+
+    let apply = ["destinations", "apply", "--config", "postrider.toml", "--output", "json"];
+    let shown = shop.run(&[&apply[..], &["--dry-run"]].concat());
+    let shown: serde_json::Value = serde_json::from_str(&out(&shown)).unwrap();
+    let difference = &shown["rows"][0];
+    assert_eq!(difference["path"], "routes[0].topic");
+    assert_eq!((&difference["old"], &difference["new"]), (&"orders".into(), &"other".into()));
+    // Without a person to ask, nothing is changed.
+    assert_eq!(code(&shop.run(&apply)), 2);
+    assert_eq!(code(&shop.run(&["relay", "--config", "postrider.toml", "--once"])), 78);
+
+    let applied = shop.run(&[&apply[..], &["--yes", "--reason", "a new name"]].concat());
+    assert_eq!(code(&applied), 0, "{}", err(&applied));
+    shop.place(1..2);
+    assert_eq!(code(&shop.run(&["relay", "--config", "postrider.toml", "--once"])), 0);
+    let audit = out(&shop.run(&["audit", "--config", "postrider.toml", "--output", "ndjson"]));
+    assert!(audit.contains("a new name"), "{audit}");
+}
+
+/// R107, F31: secrets stand in the environment or in files, and nowhere else.
+#[test]
+fn a_secret_in_the_file_is_refused_and_not_repeated() {
+    let shop = Shop::new();
+    let partners = r#"
+store = "sqlite://shop.db"
+[destinations.partners]
+kind = "webhook"
+[[destinations.partners.routes]]
+topic = "acme"
+[destinations.partners.endpoints.acme]
+url = "https://hooks.acme.example/in"
+keys = ["KEY"]
+"#;
+    shop.configure(&partners.replace("KEY", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"));
+    let refused = shop.run(&["config", "check", "--config", "postrider.toml"]);
+    assert_eq!(code(&refused), 78);
+    assert!(err(&refused).contains("postrider.toml:9:"), "{}", err(&refused));
+    assert!(!err(&refused).contains("C2FVsBQI"), "{}", err(&refused));
+    shop.configure(&partners.replace("KEY", "env:NOT_THERE"));
+    let missing = shop.run(&["relay", "--config", "postrider.toml", "--once"]);
+    assert_eq!(code(&missing), 78, "before anything is connected to");
+    assert!(said(&missing).contains("NOT_THERE"), "{}", err(&missing));
+}
+
+/// Every key has its variable.
+#[test]
+fn the_environment_overrides_the_file() {
+    let shop = Shop::new();
+    shop.configure(TWO);
+    let show = |variables: &[(&str, &str)]| {
+        let args = ["config", "show", "--config", "postrider.toml", "--output", "ndjson"];
+        let mut command = shop.command(&args);
+        command.envs(variables.iter().copied());
+        command.output().unwrap()
+    };
+    let shown = out(&show(&[("POSTRIDER_DESTINATIONS__ORDERS__URL", "file://other.ndjson")]));
+    let line = shown.lines().find(|line| line.contains("destinations.orders.url")).unwrap();
+    assert!(line.contains("other.ndjson") && line.contains("POSTRIDER_DESTINATIONS__"), "{line}");
+    let refused = show(&[("POSTRIDER_RELAY__LEESE", "20s")]);
+    assert_eq!(code(&refused), 78);
+    assert!(said(&refused).contains("POSTRIDER_RELAY__LEASE?"), "{}", err(&refused));
+}
+
+fn get(address: &str, path: &str, token: Option<&str>) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let bearer = token.map(|token| format!("authorization: Bearer {token}\r\n"));
+    let bearer = bearer.unwrap_or_default();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{bearer}connection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Metrics and health, for those with the token; whether the process lives, for everybody.
+#[test]
+fn the_listener_tells_how_it_goes() {
+    let shop = Shop::new();
+    shop.configure(&format!("{TWO}\n[observe]\ntoken = \"env:TOKEN\"\n"));
+    shop.place(1..4);
+    let args = ["relay", "--config", "postrider.toml", "--listen", "127.0.0.1:0"];
+    let mut command = shop.command(&args);
+    command.env("TOKEN", "hush");
+    let mut relay = Running::start(command);
+    let line = relay.wait_for("metrics and health on http://");
+    let address = line.rsplit("http://").next().unwrap().trim();
+    until("the orders are delivered", || shop.lines_of("orders.ndjson").len() == 3);
+    assert!(get(address, "/healthz", None).starts_with("HTTP/1.1 200"));
+    assert!(get(address, "/metrics", None).starts_with("HTTP/1.1 401"));
+    assert!(get(address, "/metrics", Some("wrong")).starts_with("HTTP/1.1 401"));
+    until("it is ready", || get(address, "/readyz", Some("hush")).starts_with("HTTP/1.1 200"));
+    let metrics = get(address, "/metrics", Some("hush"));
+    assert!(metrics.contains("application/openmetrics-text"), "{metrics}");
+    for line in [
+        "postrider_published_events_total{destination=\"orders\"} 3",
+        "postrider_enqueued_events_total{} 3",
+        "postrider_delivery_seconds_count{destination=\"orders\"} 3",
+        "postrider_invariant_violations_total{invariant=\"INV-3\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    assert!(relay.stop().success());
+}
+
+/// A listener that others can reach wants a token, before anything is started.
+#[test]
+fn an_open_listener_without_a_token_is_refused() {
+    let shop = Shop::new();
+    shop.configure(TWO);
+    let args = ["relay", "--config", "postrider.toml", "--listen", "0.0.0.0:0", "--once"];
+    let refused = shop.run(&args);
+    assert_eq!(code(&refused), 78, "{}", err(&refused));
+    assert!(said(&refused).contains("token"), "{}", err(&refused));
+}
+
+/// R100: each line is an object with the event, its key, where it went, and which attempt it was.
+#[test]
+fn logs_are_json_on_request() {
+    let shop = Shop::new();
+    shop.configure(TWO);
+    shop.place(1..2);
+    let run = shop.run(&[
+        "relay",
+        "--config",
+        "postrider.toml",
+        "--once",
+        "--log",
+        "debug",
+        "--log-format",
+        "json",
+    ]);
+    let lines: Vec<serde_json::Value> = err(&run)
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let delivered = lines
+        .iter()
+        .find(|line| line["destination"] == "orders" && line["event"] != serde_json::Value::Null);
+    let delivered = delivered.unwrap_or_else(|| panic!("no delivery in {lines:#?}"));
+    for field in ["timestamp", "level", "event", "key", "topic", "attempt"] {
+        assert!(!delivered[field].is_null(), "{field} is missing in {delivered:#}");
+    }
+}
