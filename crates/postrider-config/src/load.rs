@@ -81,6 +81,20 @@ impl fmt::Debug for Loaded {
     }
 }
 
+/// What an empty file and an empty environment give: every default, no store, no destination.
+///
+/// ```
+/// let config = postrider_config::Config::default();
+/// assert_eq!(config.relay.lease.as_secs(), 15);
+/// assert!(config.store.is_none() && config.destinations.is_empty());
+/// ```
+impl Default for Config {
+    fn default() -> Config {
+        let key = Key::new("configuration", "", Config::SHAPE);
+        Config::read(None, &key, &Path::default(), &mut Reading::default())
+    }
+}
+
 impl Config {
     /// Reads a file, if one is named, and the environment over it.
     ///

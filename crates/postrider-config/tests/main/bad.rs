@@ -73,6 +73,72 @@ fn every_bad_file_is_answered_as_expected() {
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
+/// The other side of each border: what just fits is taken.
+///
+/// R103: retention that equals what is needed is enough.
+/// R121: so is an inbox that remembers as long as brokers deliver again.
+#[test]
+fn what_just_fits_is_taken() {
+    let text = r#"
+[relay]
+lease = "9001ms"
+publish_deadline = "5s"
+[relay.window]
+bytes = "24MiB"
+[retention]
+outbox = "1h"
+inbox = "14d"
+archive = "archive"
+[reconcile]
+every = "1h"
+[observe]
+listen = "[::1]:9464"
+[consume.x]
+from = "local://queue.db"
+inbox = "sqlite://x.db"
+endpoint = "http://127.0.0.1:8000/"
+timeout = "59s"
+[destinations.a]
+kind = "webhook"
+[[destinations.a.routes]]
+match = { event_type = "order.*", tenant = "*" }
+topic = "acme"
+retry = { attempts = 2, delay_min = "1h", delay_max = "1h" }
+[[destinations.a.routes]]
+match = { event_type = "order.*" }
+topic = "https://hooks.example/in"
+retry = { attempts = 3, delay_max = "30m" }
+[[destinations.a.routes]]
+topic = "acme"
+dead_key = "halt"
+retry = { delay_max = "7d" }
+[destinations.a.webhook]
+timeout = "5s"
+connections = 8
+allow_urls = true
+allow_private = true
+[destinations.a.endpoints.acme]
+url = "http://127.0.0.1:8080/in"
+"#;
+    assert_eq!(examine("fits.toml", text), "");
+    for (from, to) in [
+        ("9001ms", "9s"),
+        ("\"24MiB\"", "\"25MiB\""),
+        ("outbox = \"1h\"", "outbox = \"59m\""),
+        ("inbox = \"14d\"", "inbox = \"13d\""),
+        ("[::1]", "[2001:db8::1]"),
+        ("\"59s\"", "\"60s\""),
+        ("attempts = 3", "attempts = 4"),
+        ("timeout = \"5s\"", "timeout = \"5001ms\""),
+        ("connections = 8", "connections = 7"),
+        ("allow_private = true", "allow_private = false"),
+        ("allow_urls = true", "allow_urls = false"),
+        ("tenant = \"*\"", "aggregate_type = \"*\""),
+    ] {
+        assert_ne!(examine("fits.toml", &text.replace(from, to)), "", "{from} -> {to}");
+    }
+}
+
 /// Negative control: the comparison notices silence, another text, and a secret.
 #[test]
 fn the_comparison_fails_where_it_must() {
