@@ -64,7 +64,9 @@ impl Outbox {
     /// transaction adds itself counts from its next event on; what waits to be tried again, and what
     /// is scheduled, does not.
     ///
-    /// Costs two short reads by index for each call of `enqueue`, and for each of `enqueue_many`.
+    /// Costs two short reads for each call of `enqueue`, and for each of `enqueue_many`. Begin the
+    /// transaction with `BEGIN IMMEDIATE`: one that reads first and writes later fails at once if
+    /// another writer came between.
     #[must_use]
     pub fn watermark(mut self, rows: u64) -> Outbox {
         self.watermark = Some(rows);

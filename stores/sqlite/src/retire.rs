@@ -188,20 +188,20 @@ pub(crate) fn retire(
     let partition = request.lease.partition;
     let (floor, cutoff) = (floor(connection, partition)?, cutoff(connection, request)?);
     let mut gone = Retired { rows: 0, more: found.more };
-    let mut last = None;
+    let mut deleted: Option<(u64, u64)> = None;
     for seq in &found.seqs {
         let row = params![signed(*seq), floor, cutoff, partition.0];
         if delete(connection, row).during("retire")? {
-            let discarded = params![signed(*seq), partition.0];
-            connection
-                .prepare_cached(sql::RETIRE_DELETE_DISCARDED)
-                .and_then(|mut statement| statement.execute(discarded))
-                .during("retire")?;
             gone.rows += 1;
-            last = Some(*seq);
+            deleted = Some((deleted.map_or(*seq, |(first, _)| first), *seq));
         }
     }
-    if let Some(last) = last {
+    if let Some((first, last)) = deleted {
+        let discarded = params![signed(first), signed(last), partition.0];
+        connection
+            .prepare_cached(sql::RETIRE_DELETE_DISCARDED)
+            .and_then(|mut statement| statement.execute(discarded))
+            .during("retire")?;
         move_history_start(connection, partition, last + 1)?;
     }
     gone.more |= forget_requests(connection, cutoff, rows_max(request))?;

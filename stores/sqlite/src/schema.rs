@@ -111,6 +111,11 @@ fn may_rename(connection: &Connection, source: &str) -> Result<()> {
 
 /// The version of the tables; 0 if there are none.
 fn version(connection: &Connection) -> Result<u32> {
+    version_up_to(connection, VERSION)
+}
+
+/// The version of the tables, as a program sees it that knows them up to a version.
+fn version_up_to(connection: &Connection, known: u32) -> Result<u32> {
     let mut statement = connection.prepare(sql::META_TABLES).during("read schema")?;
     let tables = statement
         .query_map((), |row| row.get::<_, String>(0))
@@ -127,11 +132,8 @@ fn version(connection: &Connection) -> Result<u32> {
     let text = read_meta(connection, SCHEMA)?;
     let version = text.as_deref().and_then(|text| text.parse().ok());
     match version {
-        Some(version) if version > VERSION => {
-            Err(Error::new(ErrorKind::SchemaTooNew, "read schema").message(format!(
-                "the tables have version {version}, this program knows {VERSION}"
-            )))
-        }
+        Some(version) if version > known => Err(Error::new(ErrorKind::SchemaTooNew, "read schema")
+            .message(format!("the tables have version {version}, this program knows {known}"))),
         Some(version) => Ok(version),
         None => Err(Error::new(ErrorKind::Corrupt, "read schema")
             .message("outbox_meta does not say which version the tables have")),
@@ -170,4 +172,29 @@ pub(crate) fn read_number(connection: &Connection, key: &'static str) -> Result<
             .message("a number in outbox_meta is missing or is none")
             .context("key", key)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F29: to a program that knows only an older version the tables are too new, and to a newer one
+    /// they are what they are.
+    #[test]
+    fn an_older_program_refuses_these_tables() {
+        let connection = Connection::open_in_memory().unwrap();
+        for (applied, migration) in (1..).zip(MIGRATIONS) {
+            connection.execute_batch(migration).unwrap();
+            for known in 0..=VERSION + 1 {
+                match version_up_to(&connection, known) {
+                    Ok(found) => assert!(found == applied && known >= applied),
+                    Err(refused) => {
+                        assert!(known < applied, "{refused}");
+                        assert_eq!(refused.kind(), ErrorKind::SchemaTooNew);
+                        assert!(refused.to_string().contains(&format!("version {applied}")));
+                    }
+                }
+            }
+        }
+    }
 }
