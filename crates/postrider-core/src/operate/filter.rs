@@ -51,7 +51,8 @@ pub enum Status {
     Pending,
     /// The broker acknowledged it.
     Published,
-    /// Passed by the cursor, in a bucket where some events belonged elsewhere.
+    /// Passed by the cursor; whether the broker acknowledged it is not proved: in its bucket some events
+    /// belonged elsewhere and the routes have changed since, or it was erased, or it is asked for again.
     Settled,
     /// No route of this destination matches it.
     Elsewhere,

@@ -141,10 +141,19 @@ pub trait Operator: Send + Sync {
     /// Erases the payloads and headers of a key's events everywhere in this store: outbox, waiting,
     /// scheduled, and results in the inbox. Ids, times, and checksums stay. What was not delivered
     /// settles as erased, and its key flows.
+    ///
+    /// A large key is erased in several writes, the row of the audit table with the first; to call it
+    /// again finishes what was interrupted. What a relay or a broker has in its hands is not reached.
+    /// The store says what may remain on its disk.
     fn erase<'a>(&'a self, key: &'a str, note: &'a Note) -> BoxFuture<'a, Result<Erasure>>;
 
     /// Compares the settled log with a recount of the outbox, bucket by bucket, as far as the
-    /// destination's cursors reach. Nothing is changed.
+    /// destination's cursors reach. Nothing is changed. A bucket that the kept history begins in is
+    /// left out: its log counts what is gone.
+    ///
+    /// Ends where the events that are named are as many as one request takes
+    /// ([`Submission::ROWS_MAX`]). A [`Verb::Requeue`] of all that a difference names corrects the log
+    /// in the same write, so that the next recount finds it whole, and what is left.
     fn recount<'a>(
         &'a self,
         destination: &'a DestinationId,

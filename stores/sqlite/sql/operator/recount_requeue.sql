@@ -1,7 +1,7 @@
--- What a stretch has that does not wait at a destination and was not erased.
-select o.seq, o.event_type, o.aggregate_type, o.tenant
+-- What a stretch has that does not wait at a destination.
+select o.seq, o.event_type, o.aggregate_type, o.tenant, o.erased_at is not null
 from outbox o
-where o.seq between ?2 and ?3 and o.erased_at is null
+where o.seq between ?2 and ?3
     and not exists (
         select 1 from outbox_waiting w where w.destination = ?1 and w.seq = o.seq)
 order by o.seq;

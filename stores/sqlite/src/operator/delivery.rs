@@ -83,18 +83,55 @@ impl Subject<'_> {
     }
 }
 
+/// Open requeues that are looked through for an event: more at once would be strange.
+const OPEN_REQUEUES_MAX: u32 = 100;
+
+/// Requeues that are not finished: what they name was passed by its cursor, and is about to be sent.
+pub(super) struct OpenRequeues(Vec<u64>);
+
+impl OpenRequeues {
+    pub(super) fn read(connection: &Connection) -> Result<OpenRequeues> {
+        let limit = [OPEN_REQUEUES_MAX];
+        let ids = value::all(connection, "read requests", sql::REQUEUES_OPEN, limit, |row| {
+            count(row, 0)
+        })?;
+        Ok(OpenRequeues(ids))
+    }
+
+    /// Whether one of them names an event and has not brought it out yet.
+    pub(super) fn has(
+        &self,
+        connection: &Connection,
+        destination: &DestinationId,
+        partition: u16,
+        seq: u64,
+    ) -> Result<bool> {
+        for id in &self.0 {
+            let row = params![signed(*id), partition, destination.as_str(), signed(seq)];
+            let open =
+                value::first(connection, "read requests", sql::REQUEUE_ROW_OPEN, row, |_| ())?;
+            if open.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 /// The destinations of a store, read once for a whole page.
 pub(super) struct Deliveries<'c> {
     connection: &'c Connection,
     standings: Vec<Standing>,
     /// The log's rows by destination and bucket: neighbours share one.
     buckets: HashMap<(usize, u64), Option<Bucket>>,
+    requeues: OpenRequeues,
 }
 
 impl<'c> Deliveries<'c> {
     pub(super) fn read(connection: &'c Connection) -> Result<Deliveries<'c>> {
         let standings = standings(connection)?;
-        Ok(Deliveries { connection, standings, buckets: HashMap::new() })
+        let requeues = OpenRequeues::read(connection)?;
+        Ok(Deliveries { connection, standings, buckets: HashMap::new(), requeues })
     }
 
     /// What became of an event; the destinations that it does not concern are left out.
@@ -135,6 +172,17 @@ impl<'c> Deliveries<'c> {
         let mut delivery = match self.waiting(id, subject.seq)? {
             Some(delivery) => delivery,
             None => match status(standing, bucket, subject, taken) {
+                // It is asked for again because nobody knows whether it was.
+                Some(Status::Published)
+                    if self.requeues.has(
+                        self.connection,
+                        id,
+                        standing.partition,
+                        subject.seq,
+                    )? =>
+                {
+                    plain(id, Status::Settled)
+                }
                 Some(status) => plain(id, status),
                 None => return Ok(None),
             },

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use postrider_core::operate::Note;
-use postrider_core::{Error, ErrorKind, Result};
+use postrider_core::{Code, Error, ErrorKind, Result};
 use rusqlite::Connection;
 
 use super::audit;
@@ -82,10 +82,9 @@ pub(crate) fn check(connection: &Connection, file: &StoreFile) -> Result<()> {
     match compare(connection, file.path())? {
         Copy::Adopted => Ok(()),
         Copy::Unknown => remember(connection, file.path()),
-        Copy::Other => Err(Error::new(ErrorKind::Conflict, "open store").message(
-            "this file is a copy of the one that publishes; nothing was published from it. If it \
-             takes that one's place, say so with `postrider adopt`",
-        )),
+        Copy::Other => Err(Error::new(ErrorKind::Conflict, "open store")
+            .code(Code::StoreMoved)
+            .message("this file is not the one that published last: a copy, or a restored backup")),
     }
 }
 
@@ -130,7 +129,7 @@ mod tests {
         let copy = connect(&first).unwrap();
         assert_eq!(compare(&copy, &first).unwrap(), Copy::Other);
         let refused = check(&copy, &file).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Conflict);
+        assert_eq!(refused.operator_code(), Some(Code::StoreMoved), "{refused}");
         let note = Note::new("anna", "moved to db2").unwrap();
         adopt(&copy, &first, &note).unwrap();
         assert_eq!(compare(&copy, &first).unwrap(), Copy::Adopted);

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use postrider_core::operate::{Note, RequestId, RequestState, RowKey, Submission, Verb};
-use postrider_core::{DestinationId, Error, ErrorKind, Result, Start, Timestamp};
-use rusqlite::{Connection, Row, params};
+use postrider_core::{Code, DestinationId, Error, ErrorKind, Result, Start, Timestamp};
+use rusqlite::{Connection, Row, Transaction, params};
 
 use super::value::{self, count, invalid, not_found, shown, text, time, to_millis};
-use super::{audit, sql};
+use super::{audit, recount, sql};
 use crate::error::During;
 use crate::store::{SqliteStore, now, signed};
 use crate::{page, schema};
@@ -37,7 +37,16 @@ pub(super) async fn submit(store: &SqliteStore, submission: &Submission) -> Resu
             }
             rows.sort();
             rows.dedup();
-            store.write("submit", move |tx| submit_rows(tx, &submission)).await
+            let corrections = match &submission.verb {
+                Verb::Requeue(rows) => recount::corrections(store, rows).await?,
+                _ => Vec::new(),
+            };
+            let write = move |tx: &Transaction<'_>| {
+                let id = submit_rows(tx, &submission)?;
+                corrections.iter().try_for_each(|correction| recount::correct(tx, correction))?;
+                Ok(id)
+            };
+            store.write("submit", write).await
         }
         Verb::Enable { .. } => {
             store.write("submit", move |tx| submit_enable(tx, &submission)).await
@@ -196,7 +205,7 @@ async fn resolve(store: &SqliteStore, to: Start) -> Result<Option<u64>> {
             return Err(invalid("submit", "a rewind goes back: say `beginning`, or a moment"));
         }
     };
-    let bounds = move |tx: &rusqlite::Transaction<'_>| {
+    let bounds = move |tx: &Transaction<'_>| {
         let kept_from = schema::read_number(tx, "history_start")?;
         let begins = oldest(tx, kept_from)?;
         if kept_from > 1 && begins.is_none_or(|begins| moment < begins) {
@@ -235,7 +244,7 @@ fn gone(begins: Option<Timestamp>) -> Error {
         || "no event is kept".to_owned(),
         |begins| format!("the oldest moment that can be replayed is {begins}"),
     );
-    Error::new(ErrorKind::NotFound, "submit").message(format!(
+    Error::new(ErrorKind::NotFound, "submit").code(Code::HistoryGone).message(format!(
         "the history from there on was deleted by retention; {begins}; nothing was changed"
     ))
 }

@@ -204,7 +204,7 @@ pub(super) fn copy(patient: &Patient<'_>) -> Result<Finding> {
                 "if it takes that one's place: postrider adopt {} --reason '…'",
                 patient.store()
             ),
-            None,
+            Some(Code::StoreMoved),
         ),
     })
 }

@@ -25,6 +25,9 @@ struct Patient<'a> {
     now: Timestamp,
 }
 
+/// One look at the patient.
+type Examination = fn(&Patient<'_>) -> Result<Finding>;
+
 impl Patient<'_> {
     /// How the command line names the store.
     fn store(&self) -> String {
@@ -41,7 +44,7 @@ pub(super) fn examine(
 ) -> Result<Vec<Finding>> {
     let overview = overview::read(connection, path.display().to_string())?;
     let patient = Patient { connection, path, overview, now };
-    let examinations: [(&str, fn(&Patient<'_>) -> Result<Finding>); 20] = [
+    let examinations: [(&str, Examination); 20] = [
         ("integrity", file::integrity),
         ("journal", file::journal),
         ("durability", file::durability),

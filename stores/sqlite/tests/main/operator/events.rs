@@ -12,7 +12,7 @@ fn statuses(play: &[(String, Status)]) -> Vec<(&str, Status)> {
 }
 
 async fn told(play: &Play, seq: u64) -> Vec<(String, Status)> {
-    let listed = play.store.events(&all(), &page(100, None)).await.unwrap();
+    let listed = play.store.events(&all(), &page(100, None)).await.expect("a page");
     let view = listed.rows.into_iter().find(|row| row.seq == seq).expect("the event");
     let pairs = view.deliveries.into_iter();
     pairs.map(|delivery| (delivery.destination.to_string(), delivery.status)).collect()
@@ -105,7 +105,7 @@ async fn filters_say_what_they_mean() {
 
 /// Events created before the second one.
 fn skipped(whole: &[postrider_core::operate::EventView]) -> usize {
-    let second = whole.iter().find(|row| row.seq == 2).unwrap().created_at;
+    let second = whole.iter().find(|row| row.seq == 2).expect("the second").created_at;
     whole.iter().filter(|row| row.created_at < second).count()
 }
 
@@ -245,7 +245,7 @@ async fn an_unreadable_event_can_be_looked_at() {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().build().unwrap()
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
 }
 
 fn act() -> impl Strategy<Value = Act> {

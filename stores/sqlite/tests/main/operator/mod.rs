@@ -161,7 +161,7 @@ pub(crate) fn only(name: &str, pattern: &str) -> Destination {
 
 /// An event of a type, about an order.
 pub(crate) fn of_type(event_type: &str, order: u32) -> NewEvent {
-    NewEvent::new("order", &order.to_string(), event_type).json(&order).expect("JSON")
+    NewEvent::new("order", order.to_string(), event_type).json(&order).expect("JSON")
 }
 
 pub(crate) fn note() -> Note {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider_core::ErrorKind;
-use postrider_core::operate::{Difference, Operator, RowKey, Submission, Verb};
+use postrider_core::operate::{Difference, Operator, RowKey, Status, Submission, Verb};
 use postrider_core::source::{OutboxSource, RetireRequest};
 use postrider_core::{Start, source::DefinitionChange};
 use proptest::prelude::*;
@@ -101,6 +101,40 @@ async fn only_what_is_missing_is_sent_again() {
     play.store.submit(&Submission { verb, note: note() }).await.unwrap();
     play.carry_out().await;
     assert_eq!(play.store.counts(&id("a")).await.unwrap().retrying, 3, "2 and the one that was");
+    assert_whole(&play).await;
+}
+
+/// R105: once all that was missing is asked for again the books agree, and until it has come out
+/// nothing of it is called published. A part of it corrects nothing.
+#[tokio::test]
+async fn what_is_sent_again_is_booked_once() {
+    let mut play = settled().await;
+    run(&play, "delete from outbox_settled where destination = 'b' and bucket < 2");
+    let found = differences(&play, "b").await;
+    let row = |seq: &u64| RowKey { destination: id("b"), seq: *seq };
+    let rows: Vec<RowKey> = found.iter().flat_map(|d| d.requeue.iter().map(row)).collect();
+    let submit = async |rows: &[RowKey]| {
+        let submission = Submission { verb: Verb::Requeue(rows.to_vec()), note: note() };
+        play.store.submit(&submission).await.expect("a request");
+    };
+    submit(&rows[..1]).await;
+    assert_eq!(differences(&play, "b").await.len(), 2, "a part of a bucket");
+    submit(&rows[1..rows.len() - 1]).await;
+    assert_eq!(differences(&play, "b").await.len(), 1, "the rest of the first bucket");
+    submit(&rows[rows.len() - 1..]).await;
+    assert_whole(&play).await;
+    let mut filter = super::all();
+    filter.key = Some("order/0".to_owned());
+    filter.destination = Some(id("b"));
+    filter.status = vec![Status::Published];
+    let published = async |play: &Play| {
+        let page = super::page(10_000, None);
+        play.store.events(&filter, &page).await.expect("events").rows.len()
+    };
+    assert_eq!(published(&play).await, 18, "those of the last bucket");
+    play.carry_out().await;
+    assert_eq!(published(&play).await, 18);
+    assert_whole(&play).await;
 }
 
 /// What nobody takes is `unrouted`'s to send again, and nobody else's.

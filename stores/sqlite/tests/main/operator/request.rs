@@ -1,7 +1,7 @@
 //! Requests are written down with exactly what was counted, and with their row of the audit table.
 
 use postrider_core::operate::{Note, Operator, RowKey, Submission, Verb};
-use postrider_core::{ErrorKind, Start};
+use postrider_core::{Code, ErrorKind, Start};
 
 use super::{Act, Play, everything, joined, note, of_type, page};
 use crate::support::{id, number};
@@ -15,7 +15,7 @@ async fn submit(play: &Play, verb: Verb) -> postrider_core::Result<u64> {
 }
 
 async fn refused(play: &Play, verb: Verb) -> ErrorKind {
-    submit(play, verb).await.unwrap_err().kind()
+    submit(play, verb).await.expect_err("a refusal").kind()
 }
 
 async fn dead_letters() -> Play {
@@ -139,7 +139,7 @@ async fn a_rewind_goes_back_as_far_as_the_history_is_kept() {
         .unwrap();
     assert_eq!(target(submit(&play, to("beginning")).await.unwrap()), 3);
     let error = submit(&play, to("2026-01-02T00:00:00Z")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(error.operator_code(), Some(Code::HistoryGone));
     assert!(error.to_string().contains("2026-01-03T00:00:00Z"), "{error}");
 }
 

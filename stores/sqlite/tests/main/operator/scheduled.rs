@@ -7,7 +7,7 @@ use super::{Play, all, everything, joined, note, of_type, only, page};
 use crate::support::{id, number};
 
 fn due(second: u32) -> Timestamp {
-    format!("2990-01-01T00:00:{second:02}Z").parse().unwrap()
+    format!("2990-01-01T00:00:{second:02}Z").parse().expect("a time")
 }
 
 #[tokio::test]

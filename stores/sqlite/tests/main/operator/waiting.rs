@@ -23,7 +23,7 @@ async fn waiting() -> Play {
 async fn found(play: &Play, change: impl Fn(&mut Filter)) -> Vec<(String, u64)> {
     let mut filter = all();
     change(&mut filter);
-    let rows = play.store.waiting(&filter, &page(100, None)).await.unwrap().rows;
+    let rows = play.store.waiting(&filter, &page(100, None)).await.expect("a page").rows;
     rows.into_iter().map(|row| (row.destination.to_string(), row.seq)).collect()
 }
 
