@@ -31,8 +31,9 @@ use self::sidecar::{GATE_WAIT_MAX, Sidecar, Tally};
 use self::source::{Source, Wishes};
 use self::watch::Watched;
 use crate::failure::{Exit, Failure};
+use crate::logs::{self, LogFormat};
 use crate::signals::Signals;
-use crate::{duration, store, terminal};
+use crate::{age, duration, store, terminal};
 
 /// Hand events to an HTTP endpoint, each until it is done
 ///
@@ -97,11 +98,24 @@ pub(crate) struct ConsumeArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
     drain: Duration,
     /// How long the inbox remembers what was done
-    #[arg(long, value_name = "TIME", default_value = "35d", value_parser = purge::parse_retention)]
+    #[arg(long, value_name = "TIME", default_value = "35d", value_parser = age::span)]
     retention: Duration,
+    /// How much is logged: error, warn, info, debug, trace; or by module
+    #[arg(
+        long,
+        value_name = "LEVELS",
+        default_value = "info",
+        env = "POSTRIDER_LOG",
+        hide_env = true
+    )]
+    log: String,
+    /// How a log line is written: text or json
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    log_format: LogFormat,
 }
 
 pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
+    logs::start(&args.log, args.log_format)?;
     let source = Source::parse(&args.from)?;
     let path = store::sqlite_path(&args.inbox)?;
     let name = args.handler.as_deref().unwrap_or(&args.group);

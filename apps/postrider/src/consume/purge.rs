@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use postrider_core::{InboxStore, RetryPolicy};
 
-use crate::duration;
 use crate::failure::Failure;
 
 /// How often it is looked. The first time is at the start, so that a sidecar that is restarted every
@@ -19,26 +18,6 @@ const ROWS_MAX: u32 = 1_000;
 
 /// The pause between two transactions, in which others write.
 const BREATH: Duration = Duration::from_millis(20);
-
-/// A day, the unit of retentions.
-const DAY: Duration = Duration::from_secs(24 * 3_600);
-
-/// The longest retention: ten years. Longer is a mistake.
-const DAYS_MAX: u32 = 3_650;
-
-/// Reads a retention, as a clap value parser: days, or what every other flag takes.
-///
-/// # Errors
-/// What is wrong, and how it is written instead.
-pub(crate) fn parse_retention(text: &str) -> Result<Duration, String> {
-    let Some(days) = text.strip_suffix('d') else {
-        return duration::parse(text).map_err(|error| format!("{error}; or days, like 35d"));
-    };
-    match days.parse::<u32>() {
-        Ok(days @ 1..=DAYS_MAX) => Ok(DAY * days),
-        _ => Err(format!("days are a whole number from 1 to {DAYS_MAX}, like 35d")),
-    }
-}
 
 /// Refuses a retention in which a message may come again after its row is gone.
 pub(crate) fn check_retention(
@@ -93,15 +72,7 @@ async fn purge(store: &dyn InboxStore, retention: Duration) -> postrider_core::R
 mod tests {
     use super::*;
 
-    #[test]
-    fn retentions_are_days_or_durations() {
-        assert_eq!(parse_retention("35d"), Ok(DAY * 35));
-        assert_eq!(parse_retention("12h"), Ok(DAY / 2));
-        for text in ["0d", "d", "-1d", "9999d", "35", "1w"] {
-            let said = parse_retention(text).unwrap_err();
-            assert!(said.contains("35d"), "{text}: {said}");
-        }
-    }
+    const DAY: Duration = Duration::from_secs(86_400);
 
     /// R087: a retention below the time for which a message may come again is refused.
     #[test]

@@ -49,18 +49,6 @@ pub(crate) struct Tally {
     pub(crate) uncounted: AtomicU64,
     /// Claims that were lost while the endpoint worked.
     pub(crate) lost: AtomicU64,
-    dead: Mutex<Option<String>>,
-}
-
-impl Tally {
-    /// The last dead letter that was not told yet.
-    pub(crate) fn take_dead(&self) -> Option<String> {
-        self.dead.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn bury(&self, text: String) {
-        *self.dead.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
-    }
 }
 
 /// How a call ended.
@@ -130,7 +118,7 @@ impl Sidecar {
             Ok(call) => call,
             Err(error) => {
                 let fault = Fault::new(error.kind(), error.to_string());
-                self.bury(event, delivery, &fault);
+                tracing::error!(event = %event.id, %fault, "dead letter: it cannot be written");
                 return Ok(Verdict::Reject(fault));
             }
         };
@@ -187,7 +175,7 @@ impl Sidecar {
         permit: Permit,
     ) -> Result<Verdict> {
         let ruling = permit.learn(event.id, sent, answer.reply, &answer.said);
-        log(event, delivery, self.handler(), &answer, &ruling.judgement);
+        self.log(event, delivery, &answer, &ruling.judgement);
         // The inbox did not answer: whatever the endpoint did is asked for again, by the same key.
         let verdict = verdict?;
         Ok(match ruling.judgement {
@@ -199,21 +187,38 @@ impl Sidecar {
             },
             Judgement::Counts { after } => {
                 let fault = Fault::new(kind(answer.reply), answer.said);
-                if delivery.count >= self.attempts_max {
-                    self.bury(event, delivery, &fault);
-                }
                 Verdict::Retry { after, fault }
             }
             Judgement::Waits { .. } => {
                 self.tally.uncounted.fetch_add(1, Ordering::Relaxed);
                 Verdict::Busy { retry_in: ruling.pause }
             }
-            Judgement::Refused => {
-                let fault = Fault::new(ErrorKind::Rejected, answer.said);
-                self.bury(event, delivery, &fault);
-                Verdict::Reject(fault)
-            }
+            Judgement::Refused => Verdict::Reject(Fault::new(ErrorKind::Rejected, answer.said)),
         })
+    }
+
+    /// One line for the log.
+    fn log(&self, event: &Event, delivery: &Delivery, answer: &Answer, judgement: &Judgement) {
+        let status = match answer.reply {
+            Reply::Status { status, .. } => Some(status),
+            _ => None,
+        };
+        let (id, key, handler) = (event.id, event.key(), &self.writer.handler);
+        let (attempt, said) = (delivery.count, answer.said.as_str());
+        let dead = match judgement {
+            Judgement::Done => {
+                tracing::debug!(event = %id, %key, %handler, attempt, status, "handled");
+                return;
+            }
+            Judgement::Refused => true,
+            Judgement::Counts { .. } => attempt >= self.attempts_max,
+            Judgement::Waits { .. } => false,
+        };
+        if dead {
+            tracing::error!(event = %id, %key, %handler, attempt, status, said, "dead letter");
+        } else {
+            tracing::warn!(event = %id, %key, %handler, attempt, status, said, "not handled");
+        }
     }
 
     /// Nothing was completed: somebody else has the claim, or will have it.
@@ -229,11 +234,6 @@ impl Sidecar {
         }
         Ok(Verdict::Busy { retry_in: Duration::ZERO })
     }
-
-    fn bury(&self, event: &Event, delivery: &Delivery, fault: &Fault) {
-        let attempt = delivery.count;
-        self.tally.bury(format!("event {}, attempt {attempt}: {}", event.id, fault.detail));
-    }
 }
 
 /// What kind of failure a dead letter names.
@@ -241,28 +241,5 @@ fn kind(reply: Reply) -> ErrorKind {
     match reply {
         Reply::TimedOut => ErrorKind::Timeout,
         _ => ErrorKind::Unavailable,
-    }
-}
-
-/// One event for the log. What the endpoint said may be long, and stands in dead letters.
-fn log(
-    event: &Event,
-    delivery: &Delivery,
-    handler: &HandlerName,
-    answer: &Answer,
-    judgement: &Judgement,
-) {
-    let status = match answer.reply {
-        Reply::Status { status, .. } => Some(status),
-        _ => None,
-    };
-    let (key, attempt) = (event.key(), delivery.count);
-    if *judgement == Judgement::Done {
-        tracing::debug!(event = %event.id, %key, %handler, attempt, status, "handled");
-    } else {
-        let said = answer.said.as_str();
-        tracing::warn!(
-            event = %event.id, %key, %handler, attempt, status, ?judgement, said, "not handled"
-        );
     }
 }

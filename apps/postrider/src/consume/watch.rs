@@ -25,9 +25,6 @@ const TROUBLE_AFTER: Duration = Duration::from_secs(1);
 /// How often a trouble that lasts is told again, with its new numbers.
 const TROUBLE_EVERY: Duration = Duration::from_secs(60);
 
-/// How often dead letters are told at most.
-const DEAD_EVERY: Duration = Duration::from_secs(1);
-
 /// A running sidecar.
 pub(super) struct Watched {
     pub(super) consumer: ConsumerHandle,
@@ -66,7 +63,6 @@ pub(super) async fn until_stopped(watched: Watched, mut signals: Signals, drain:
         }
     }
     let stats = watched.consumer.stats();
-    watch.tell_dead(&watched.tally, stats.rejected, true);
     watch.progress.note(&watch.summary(&watched, &stats));
     exit
 }
@@ -83,8 +79,6 @@ struct Watch {
     trouble: Option<(String, Instant)>,
     /// The cause that was told, and when.
     told: Option<(String, Instant)>,
-    dead: (Instant, u64),
-    lost: u64,
 }
 
 impl Watch {
@@ -98,8 +92,6 @@ impl Watch {
             logged: (now, 0),
             trouble: None,
             told: None,
-            dead: (now, 0),
-            lost: 0,
         }
     }
 
@@ -108,10 +100,6 @@ impl Watch {
         let stats = watched.consumer.stats();
         self.measure(&stats, now);
         self.tell_trouble(watched, now);
-        self.tell_lost(&watched.tally);
-        if now >= self.dead.0 + DEAD_EVERY {
-            self.tell_dead(&watched.tally, stats.rejected, false);
-        }
         let line = self.line(watched, &stats, draining);
         if self.progress.is_live() {
             self.progress.show(&line);
@@ -131,34 +119,6 @@ impl Watch {
             let more = stats.done.saturating_sub(done);
             self.rate = (more as f64 / span.as_secs_f64()).round() as u64;
             self.since = (now, stats.done);
-        }
-    }
-
-    fn tell_dead(&mut self, tally: &Tally, rejected: u64, last: bool) {
-        if rejected <= self.dead.1 {
-            return;
-        }
-        let more = rejected - self.dead.1;
-        let text = match tally.take_dead() {
-            Some(text) if more == 1 => format!("dead letter: {text}"),
-            Some(text) => format!("{more} dead letters, the last: {text}"),
-            // The engine counts a moment before or after we know why.
-            None if !last && self.dead.0.elapsed() < 2 * DEAD_EVERY => return,
-            None => format!("{more} dead letters; the broker keeps their reasons"),
-        };
-        self.progress.note(&text);
-        self.dead = (Instant::now(), rejected);
-    }
-
-    fn tell_lost(&mut self, tally: &Tally) {
-        let lost = tally.lost.load(Ordering::Relaxed);
-        let more = lost - std::mem::replace(&mut self.lost, lost);
-        if more > 0 {
-            self.progress.note(&format!(
-                "{} claims lost while the endpoint worked: this process stood still, or could not \
-                 reach the inbox; nothing was completed, and the events come again",
-                count(more)
-            ));
         }
     }
 

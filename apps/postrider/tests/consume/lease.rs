@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use postrider_core::Invariant;
+use rusqlite::TransactionBehavior;
 use rustix::process::Signal;
 
 use crate::endpoint::{Endpoint, Plan};
@@ -43,7 +44,7 @@ async fn outlived(endpoint: &Endpoint) -> Stage {
     let result = "select count(*) from inbox where result = cast('by the second' as blob)";
     assert_eq!(stage.number(result), 1, "the result is the second one's");
     paused.signal(Signal::CONT);
-    paused.hear("1 claims lost").await;
+    paused.hear("the claim was lost while the endpoint worked").await;
     let paused = paused.stop().await;
     let other = other.stop().await;
     assert!(paused.text.contains("0 delivered"), "{}", paused.text);
@@ -108,4 +109,52 @@ async fn what_another_sidecar_works_on_is_left_alone() {
     assert!(other.text.contains("0 delivered"), "{}", other.text);
     assert!(stage.dead().await.is_empty());
     assert_eq!(endpoint.calls().len(), 1);
+}
+
+/// R081: when the lease is lost under a call, the connection is closed, so that the handler can know.
+#[tokio::test]
+async fn a_lost_lease_closes_the_connection_of_its_call() {
+    let stage = Stage::new();
+    stage.place("1").await;
+    let endpoint = Endpoint::start(|_, before| match before {
+        0 => Plan::Hang,
+        _ => Plan::done(),
+    })
+    .await;
+    let mut paused = stage.sidecar(&endpoint, &[]).await;
+    endpoint.called(1).await;
+    paused.signal(Signal::STOP);
+    let other = stage.sidecar(&endpoint, &[]).await;
+    stage.settled().await;
+    endpoint.ended(1).await;
+    paused.signal(Signal::CONT);
+    endpoint.ended(2).await;
+    paused.hear("the claim was lost while the endpoint worked").await;
+    paused.stop().await;
+    other.stop().await;
+    assert_one_effect_each(&stage, &endpoint).await;
+}
+
+/// An inbox that cannot be written for longer than a lease is nobody's fault: the call is aborted,
+/// because the claim may be another's by now, and no attempt counts.
+#[tokio::test]
+async fn a_locked_inbox_counts_against_no_event() {
+    let stage = Stage::new();
+    let event = stage.place("1").await;
+    let endpoint = Endpoint::start(|_, before| match before {
+        0 => Plan::Hang,
+        _ => Plan::done(),
+    })
+    .await;
+    let sidecar = stage.sidecar(&endpoint, &["--attempts", "1"]).await;
+    endpoint.called(1).await;
+    let mut application = stage.inbox();
+    let lock = application.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    endpoint.ended(1).await;
+    drop(lock);
+    stage.settled().await;
+    sidecar.stop().await;
+    assert!(stage.dead().await.is_empty());
+    assert_eq!(endpoint.calls_of(event).last().unwrap().attempt(), 1);
+    assert_one_effect_each(&stage, &endpoint).await;
 }

@@ -14,6 +14,7 @@ mod guide;
 mod history;
 mod lease;
 mod order;
+mod pipeline;
 mod sidecar;
 mod stage;
 mod stopping;

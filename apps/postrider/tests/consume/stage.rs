@@ -76,7 +76,12 @@ impl Stage {
             };
             assert_eq!(self.broker.publish(&[outgoing]).await.unwrap(), [Outcome::Acked]);
         }
-        self.published.lock().unwrap().push((event.id, event.key()));
+        self.was_placed(event.id, event.key());
+    }
+
+    /// An event that comes to the broker some other way.
+    pub(crate) fn was_placed(&self, id: EventId, key: String) {
+        self.published.lock().unwrap().push((id, key));
     }
 
     /// What was published, in order, each event once.
