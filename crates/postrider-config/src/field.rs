@@ -82,10 +82,11 @@ impl<T: Scalar> Field for T {
                 }
                 return value;
             }
-            Some(Err(complaint)) => complaint,
-            None => mistaken::<T>(node, key),
+            Some(Err(complaint)) if T::LEAF.secret || !is_address(node) => complaint,
+            Some(Err(_)) | None => mistaken::<T>(node, key),
         };
-        if T::LEAF.secret {
+        // A list or a table does not belong here; it may be one that holds secrets elsewhere.
+        if T::LEAF.secret || is_address(node) || node.holds_others() {
             reading.mask(node);
         }
         reading.refuse(path, &node.place, Part::Value, complaint);
@@ -119,6 +120,11 @@ fn absent<T: Scalar>(key: &Key, path: &Path, reading: &mut Reading) -> T {
         reading.miss(key, path);
     }
     T::placeholder()
+}
+
+/// Whether it looks like an address, which may hold a secret wherever it stands.
+fn is_address(node: &Node) -> bool {
+    node.text().is_some_and(|text| text.contains("://"))
 }
 
 fn mistaken<T: Scalar>(node: &Node, key: &Key) -> Complaint {
@@ -252,9 +258,8 @@ impl Reading {
 
     /// Reports a list or a table that is something else.
     pub(crate) fn mistake<T: Field>(&mut self, node: &Node, key: &Key, path: &Path) {
-        if T::SHAPE.holds_secret() {
-            self.mask(node);
-        }
+        // The value does not matter to the message, and may be a secret in the wrong place.
+        self.mask(node);
         let message = format!("`{path}` is {}, not {}", T::SHAPE.expected(), node.found_kind());
         let advice = match T::SHAPE {
             Shape::List(Shape::Leaf(leaf)) => {

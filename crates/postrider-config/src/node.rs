@@ -58,6 +58,11 @@ impl Node {
         }
     }
 
+    /// Whether it is a list or a table.
+    pub(crate) fn holds_others(&self) -> bool {
+        matches!(self.value, Value::List(_) | Value::Table(_) | Value::TooDeep)
+    }
+
     /// What was found, for a message. Texts are not repeated.
     pub(crate) fn found(&self) -> String {
         match &self.value {

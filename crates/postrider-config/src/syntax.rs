@@ -77,8 +77,8 @@ fn shown_until(line: &str) -> usize {
     let pieces: Vec<&str> = line.split('=').collect();
     let names = pieces[..pieces.len() - 1].iter().map(|piece| last_word(piece));
     let all_open = names.map(openness).all(|open| open == Some(true));
-    let comment = line.contains('#');
-    if all_open && !comment {
+    // A comment may hold an old secret, and an address a new one.
+    if all_open && !line.contains('#') && !line.contains("://") {
         line.len()
     } else if openness(last_word(&line[..first])).is_some() && trimmed.len() > 1 {
         first + 1
@@ -146,6 +146,7 @@ mod tests {
             ("  whsec_aHVudGVyMg==", ""),
             ("  \"hunter2", ""),
             ("[hunter2", ""),
+            ("lease = \"x://u:hunter2@db", "lease ="),
             ("lease = 15s # was token hunter2", "lease ="),
             ("store = postgres://u:hunter2@db", "store ="),
             ("hunter2", ""),

@@ -37,8 +37,7 @@ fn piece() -> impl Strategy<Value = String> {
 
 /// A line that holds the secret where a secret, or an unknown key, stands.
 fn with_secret() -> impl Strategy<Value = String> {
-    let keys =
-        ["token", "keys", "headers.x-api-key", "url", "store", "inbox", "tokn", "key", "acme.keys"];
+    let keys = ["token", "keys", "headers.x-api-key", "url", "store", "tokn", "key", "acme.keys"];
     let values = [
         "\"hunter2\"",
         "hunter2",
