@@ -81,8 +81,9 @@ pub trait Operator: Send + Sync {
     /// Asks the owners of the partitions for a change of deliveries.
     ///
     /// # Errors
-    /// `Invalid` if there are no rows or too many ([`Submission::ROWS_MAX`]); `NotFound` if the
-    /// destination does not exist or a rewind would go before the history that is kept.
+    /// `Invalid` if there are no rows or too many ([`Submission::ROWS_MAX`]), or for a rewind to where
+    /// the destination has not been yet; `NotFound` if the destination does not exist or a rewind would
+    /// go before the history that is kept.
     fn submit<'a>(&'a self, submission: &'a Submission) -> BoxFuture<'a, Result<RequestId>>;
 
     /// How far a request is carried out.

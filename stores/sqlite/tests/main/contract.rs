@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use postrider_core::inbox::Accepted;
+use postrider_core::operate::{Note, RequestId, RequestState, Submission};
 use postrider_core::{
-    BoxFuture, Error, ErrorKind, Event, HandlerName, InboxStore, NewEvent, OutboxSource, Result,
+    BoxFuture, Error, ErrorKind, Event, HandlerName, InboxStore, NewEvent, Operator, OutboxSource,
+    PartitionId, Result,
 };
 use postrider_sqlite::{Outbox, accept};
 use postrider_testkit::suite::{InboxHarness, StoreHarness, Then, TransactionalProbe};
@@ -59,6 +61,31 @@ impl StoreHarness for Harness {
         }))
     }
 
+    fn submit<'a>(
+        &'a self,
+        submission: &'a Submission,
+    ) -> Option<BoxFuture<'a, Result<RequestId>>> {
+        Some(Box::pin(async { self.0.store().submit(submission).await }))
+    }
+
+    fn request(&self, id: RequestId) -> BoxFuture<'_, Result<RequestState>> {
+        Box::pin(async move { self.0.store().request(id).await })
+    }
+
+    fn set_partition(
+        &self,
+        partition: PartitionId,
+        paused: bool,
+    ) -> Option<BoxFuture<'_, Result<()>>> {
+        Some(Box::pin(
+            async move { self.0.store().set_partition(partition, paused, &note()).await },
+        ))
+    }
+
+    fn erase<'a>(&'a self, key: &'a str) -> Option<BoxFuture<'a, Result<()>>> {
+        Some(Box::pin(async move { self.0.store().erase(key, &note()).await.map(drop) }))
+    }
+
     fn rewind(&self) -> Option<BoxFuture<'_, Result<()>>> {
         Some(Box::pin(async {
             self.0
@@ -70,6 +97,10 @@ impl StoreHarness for Harness {
             Ok(())
         }))
     }
+}
+
+fn note() -> Note {
+    Note::new("suite", "a case of the contract").expect("a valid note")
 }
 
 struct Inbox(Arc<Fresh>);
