@@ -223,7 +223,8 @@ mod tests {
     }
 
     fn stored(text: &str) -> Definitions {
-        let rows = config(text).destinations.iter().map(|(id, destination)| DestinationRow {
+        let config = config(text);
+        let rows = config.destinations.iter().map(|(id, destination)| DestinationRow {
             definition: destination.definition(id),
             version: 1,
             state: DestinationState::Active,
@@ -250,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_the_configuration_does_not_name_is_removed_only_on_request() {
-        let two = format!("{ONE}[destinations.b]\nkind = \"stdout\"\n");
+        let two = format!("{ONE}[destinations.b]\nkind = \"file\"\nurl = \"file://b\"\n");
         let (kept, _) = compare(&stored(&two), &config(ONE), false).unwrap();
         assert!(kept.is_empty());
         let (removed, change) = compare(&stored(&two), &config(ONE), true).unwrap();

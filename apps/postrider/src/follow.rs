@@ -65,14 +65,8 @@ async fn follow(
     requests: &mut [RequestState],
 ) -> Result<Exit, Failure> {
     let finished = |requests: &[RequestState]| requests.iter().all(|request| request.finished);
-    let alive = !store.operator.overview().await?.relays.is_empty();
-    if !finished(requests) && !alive {
-        note(&format!(
-            "{}, and no relay is alive to carry it out. It will be, once one runs:\n  \
-             postrider relay --store URL --to URL",
-            written_down(requests)
-        ));
-        return Ok(if wait.is_zero() { Exit::Success } else { Exit::Accepted });
+    if !finished(requests) && !alive(store).await? {
+        return Ok(nobody(requests, wait));
     }
     if wait.is_zero() {
         note(&written_down(requests));
@@ -103,6 +97,11 @@ async fn follow(
                 return Ok(Exit::Aborted);
             }
         }
+        // A relay that was stopped a moment ago counts as alive until its time is over.
+        if pause == LOOK_LATER && !alive(store).await? {
+            watch.progress.clear();
+            return Ok(nobody(requests, wait));
+        }
         pause = (pause * 3 / 2).min(LOOK_LATER);
         for request in requests.iter_mut().filter(|request| !request.finished) {
             *request = store.operator.request(request.id).await?;
@@ -111,6 +110,20 @@ async fn follow(
     watch.progress.clear();
     note(&done(requests));
     Ok(Exit::Success)
+}
+
+async fn alive(store: &Store) -> Result<bool, Failure> {
+    Ok(!store.operator.overview().await?.relays.is_empty())
+}
+
+/// Says that there is no relay, and how to start one.
+fn nobody(requests: &[RequestState], wait: Duration) -> Exit {
+    note(&format!(
+        "{}, and no relay is alive to carry it out. It will be, once one runs:\n  \
+         postrider relay --store URL --to URL",
+        written_down(requests)
+    ));
+    if wait.is_zero() { Exit::Success } else { Exit::Accepted }
 }
 
 fn written_down(requests: &[RequestState]) -> String {

@@ -145,10 +145,15 @@ struct ForgetArgs {
 /// Deliveries of the event after this are duplicates to the handler. Refused
 /// while the handler is at it.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    override_usage = "\
+postrider inbox mark-processed [OPTIONS] --handler <NAME>
+                                      --reason <TEXT> <ID>",
+    after_help = "\
 Examples:
   postrider inbox mark-processed 01941f29-7c00-7000-8000-000000000001 \\
-    --handler charge --source /shop --reason 'charged by hand'")]
+    --handler charge --source /shop --reason 'charged by hand'"
+)]
 struct MarkArgs {
     #[command(flatten)]
     row: RowArgs,

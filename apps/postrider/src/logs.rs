@@ -40,12 +40,7 @@ impl FromStr for LogFormat {
 /// # Errors
 /// A configuration failure if the levels cannot be read. Starting twice changes nothing.
 pub(crate) fn start(levels: &str, format: LogFormat) -> Result<(), Failure> {
-    let levels: Targets = levels.parse().map_err(|error| {
-        Failure::config(format!("the log levels `{}`: {error}", levels.escape_debug())).advice(
-            "Write error, warn, info, debug, or trace; or levels by module, like \
-             warn,postrider_relay=debug.",
-        )
-    })?;
+    let levels = read(levels)?;
     let registry = tracing_subscriber::registry().with(levels);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
     let begun = match format {
@@ -58,6 +53,23 @@ pub(crate) fn start(levels: &str, format: LogFormat) -> Result<(), Failure> {
     };
     // Somebody else's subscriber is there, in a test that runs a command twice: it gets the lines.
     begun.or(Ok(()))
+}
+
+/// Reads levels. A word alone must be a level: the filter itself would take it for a module.
+fn read(levels: &str) -> Result<Targets, Failure> {
+    let refuse = |why: String| {
+        Failure::config(format!("the log levels `{}`: {why}", levels.escape_debug())).advice(
+            "Write error, warn, info, debug, trace, or off; or levels by module, like \
+             warn,postrider_relay=debug.",
+        )
+    };
+    let word = levels.split(',').map(str::trim).find(|part| {
+        !part.contains('=') && part.parse::<tracing_subscriber::filter::LevelFilter>().is_err()
+    });
+    if let Some(word) = word {
+        return Err(refuse(format!("`{}` is no level", word.escape_debug())));
+    }
+    levels.parse().map_err(|error| refuse(format!("{error}")))
 }
 
 #[cfg(test)]

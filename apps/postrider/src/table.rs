@@ -333,7 +333,7 @@ mod tests {
         /// An identity is shown whole, whatever the width; where the width suffices, lines fit.
         #[test]
         fn lines_fit_and_identities_stay(
-            kind in "[a-zäß漢]{0,60}", key in "\\PC{0,60}", note in "[a-z]{0,40}", width in 34usize..120
+            kind in "[a-zäß漢]{0,60}", key in "\\PC{0,60}", note in "[a-z]{0,40}", width in 38usize..120
         ) {
             let table = table(["0123456789", &kind, &key, "12,345", &note]);
             for line in table.render(Some(width), Style::plain(), true).lines() {

@@ -148,7 +148,7 @@ impl Sidecar {
             None => verdict,
             Some(Ended::Aborted) => {
                 verdict?;
-                self.released(event, delivery)
+                Ok(self.released(event, delivery))
             }
             Some(Ended::Answered(answer, sent)) => {
                 self.conclude(event, delivery, verdict, (answer, sent), permit)
@@ -181,7 +181,7 @@ impl Sidecar {
         Ok(match ruling.judgement {
             Judgement::Done => match verdict {
                 Verdict::Retry { fault, .. } if fault.kind == ErrorKind::Fenced => {
-                    return self.released(event, delivery);
+                    self.released(event, delivery)
                 }
                 verdict => verdict,
             },
@@ -222,7 +222,7 @@ impl Sidecar {
     }
 
     /// Nothing was completed: somebody else has the claim, or will have it.
-    fn released(&self, event: &Arc<Event>, delivery: &Delivery) -> Result<Verdict> {
+    fn released(&self, event: &Event, delivery: &Delivery) -> Verdict {
         if !*self.stopping.borrow() {
             self.tally.lost.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
@@ -232,7 +232,7 @@ impl Sidecar {
                 "the claim was lost while the endpoint worked; nothing was completed"
             );
         }
-        Ok(Verdict::Busy { retry_in: Duration::ZERO })
+        Verdict::Busy { retry_in: Duration::ZERO }
     }
 }
 

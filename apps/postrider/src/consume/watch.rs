@@ -62,6 +62,10 @@ pub(super) async fn until_stopped(watched: Watched, mut signals: Signals, drain:
             _ = ticks.tick() => watch.look(&watched, draining),
         }
     }
+    if !draining {
+        watch.progress.note("the engine stopped by itself; what it held comes again");
+        exit = Exit::Failure;
+    }
     let stats = watched.consumer.stats();
     watch.progress.note(&watch.summary(&watched, &stats));
     exit

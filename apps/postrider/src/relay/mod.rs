@@ -3,6 +3,7 @@
 mod agree;
 mod brokers;
 mod plan;
+mod reconcile;
 mod reload;
 mod switch;
 mod verdict;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use postrider_core::{Destination, OutboxSource};
+use postrider_core::{Destination, Operator, OutboxSource};
 use postrider_relay::{Relay, RelayHandle, Target as RunFor};
 use postrider_sqlite::SqliteStore;
 
@@ -98,14 +99,21 @@ pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
         plan.destinations.iter().map(|(definition, _)| definition.clone()).collect();
     agree::agree(&*store, &definitions, args.config.as_deref()).await?;
     let metrics = Arc::new(Metrics::new());
-    let handle = start(&mut plan, &store, args.once).await?;
-    let listening = listen(&plan, &handle, &store, metrics).await?;
+    let handle = start(&mut plan, &store, &metrics, args.once).await?;
+    // A connection of its own: whoever looks at the store does not keep the relay from reading.
+    let onlooker = SqliteStore::new(&plan.path)?;
+    onlooker.open().await?;
+    let operator: Arc<dyn Operator> = Arc::new(onlooker);
+    let listening = listen(&plan, &handle, &operator, metrics).await?;
+    let reconciling =
+        tokio::spawn(reconcile::keep_reconciled(operator, handle.health(), plan.reconcile_every));
     let mut reloader = plan.reloader;
     let ended = watch::until_stopped(handle, signals, || match &mut reloader {
         Some(reloader) => reloader.reload(),
         None => terminal::note("there is no configuration to read again"),
     })
     .await;
+    reconciling.abort();
     drop(listening);
     verdict::of(&ended, args.once, &plan.path)
 }
@@ -113,16 +121,21 @@ pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
 async fn start(
     plan: &mut Plan,
     store: &Arc<SqliteStore>,
+    metrics: &Arc<Metrics>,
     once: bool,
 ) -> Result<RelayHandle, Failure> {
     let source: Arc<dyn OutboxSource> = Arc::<SqliteStore>::clone(store);
-    let mut relay = Relay::builder(source).settings(plan.settings).target(if once {
-        RunFor::Once
-    } else {
-        RunFor::Forever
-    });
+    let run_for = if once { RunFor::Once } else { RunFor::Forever };
+    let mut relay = Relay::builder(source).settings(plan.settings).target(run_for).observer(Arc::<
+        Metrics,
+    >::clone(
+        metrics,
+    ));
     for (definition, broker) in std::mem::take(&mut plan.destinations) {
         relay = relay.destination(definition, broker);
+    }
+    if let Some(archive) = plan.archive.take() {
+        relay = relay.archive(archive);
     }
     Ok(relay.start().await?)
 }
@@ -131,14 +144,13 @@ async fn start(
 async fn listen(
     plan: &Plan,
     handle: &RelayHandle,
-    store: &Arc<SqliteStore>,
+    operator: &Arc<dyn Operator>,
     metrics: Arc<Metrics>,
 ) -> Result<Option<Listening>, Failure> {
     let Some(address) = plan.listen else {
         return Ok(None);
     };
-    let operator = Arc::clone(store) as Arc<dyn postrider_core::Operator>;
-    let view = Arc::new(View::new(metrics, handle.health(), operator));
+    let view = Arc::new(View::new(metrics, handle.health(), Arc::clone(operator)));
     let served = Served { view, token: plan.token.clone() };
     let listening = serve::listen(address, served).await?;
     terminal::note(&format!("metrics and health on http://{}", listening.address()));

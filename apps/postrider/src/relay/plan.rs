@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_config::{Config, Environment, LogLevel, Needs, Secrets};
 use postrider_core::{Archive, Broker, Destination, DestinationId, WindowLimits};
-use postrider_relay::Settings;
+use postrider_relay::{Retention, Settings};
 
 use crate::failure::Failure;
 use crate::logs::LogFormat;
@@ -23,6 +24,7 @@ pub(crate) struct Plan {
     pub(crate) settings: Settings,
     pub(crate) destinations: Vec<(Destination, Arc<dyn Broker>)>,
     pub(crate) archive: Option<Arc<dyn Archive>>,
+    pub(crate) reconcile_every: Duration,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) token: Option<Arc<str>>,
     pub(crate) log: String,
@@ -53,6 +55,7 @@ impl Plan {
             settings,
             destinations,
             archive,
+            reconcile_every: config.reconcile.every,
             listen: args.listen.or(config.observe.listen),
             token: token.map(|token| Arc::from(token.expose())),
             log: args.log.clone().unwrap_or_else(|| level(config.observe.log).to_owned()),
@@ -111,8 +114,13 @@ fn settings(args: &RelayArgs, config: &Config) -> Result<Settings, Failure> {
             ..Settings::default()
         },
     };
+    let retention = config
+        .retention
+        .outbox
+        .map(|older_than| Retention { every: config.retention.every, ..Retention::of(older_than) });
     let settings = Settings {
         drain: relay.drain,
+        retention,
         poll_max: relay.poll_max,
         stall: args.timeout,
         window: WindowLimits {

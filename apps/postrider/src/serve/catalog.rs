@@ -71,7 +71,7 @@ catalog! {
     DELIVERY = Histogram "postrider_delivery_seconds" ["destination"]
         "From the creation of an event's row to the acknowledgement, by the clocks of both";
     PUBLISH = Histogram "postrider_publish_seconds" ["destination"]
-        "How long a call of the broker took, acknowledged or not";
+        "How long the call of the broker took that acknowledged an event";
     LEASES = Counter "postrider_lease_changes" ["change"]
         "Leases that this relay took or lost";
     FENCED = Counter "postrider_fenced_writes" []

@@ -140,7 +140,7 @@ mod tests {
         for line in [
             "# TYPE postrider_published_events counter",
             "postrider_published_events_total{destination=\"queue\"} 3",
-            "postrider_fenced_writes_total 5",
+            "postrider_fenced_writes_total{} 5",
             "postrider_pending_events{destination=\"queue\"} 7.0",
             "postrider_delivery_seconds_bucket{le=\"0.005\",destination=\"queue\"} 1",
         ] {

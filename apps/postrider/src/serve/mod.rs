@@ -5,6 +5,7 @@
 //! second, however many come.
 
 mod catalog;
+mod count;
 mod metrics;
 mod scrape;
 

@@ -84,6 +84,9 @@ impl View {
         metrics.total(catalog::FENCED, &[], health.fenced);
         metrics.total(catalog::FETCHES, &[], health.fetches);
         metrics.total(catalog::SETTLEMENTS, &[], health.settlements);
+        for (invariant, count) in health.violations.iter() {
+            metrics.total(catalog::VIOLATIONS, &[&invariant.to_string()], count);
+        }
     }
 
     fn show_store(&self, overview: &Overview) {

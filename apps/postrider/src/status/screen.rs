@@ -72,8 +72,8 @@ fn cells(row: &Destination, now: postrider_core::Timestamp) -> Vec<Cell> {
         row.retrying.into(),
         row.parked.into(),
         bad_unless_zero(row.dead),
-        bad_unless_zero(row.disabled),
-        row.held.into(),
+        if row.disabled > 0 { bad_unless_zero(row.disabled) } else { "-".into() },
+        if row.held > 0 { row.held.into() } else { "-".into() },
     ]
 }
 

@@ -255,11 +255,12 @@ fn logs_are_json_on_request() {
         .filter(|line| line.starts_with('{'))
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let delivered = lines
-        .iter()
-        .find(|line| line["destination"] == "orders" && line["event"] != serde_json::Value::Null);
+    let delivered = lines.iter().find(|line| line["message"] == "delivered");
     let delivered = delivered.unwrap_or_else(|| panic!("no delivery in {lines:#?}"));
-    for field in ["timestamp", "level", "event", "key", "topic", "attempt"] {
+    assert_eq!(delivered["destination"], "orders");
+    for field in
+        ["timestamp", "level", "message", "event_id", "key", "endpoint", "route", "attempt"]
+    {
         assert!(!delivered[field].is_null(), "{field} is missing in {delivered:#}");
     }
 }

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod configured;
 mod demo;
+mod examples;
 mod exits;
 mod help;
 mod init;
 mod once;
 mod operate;
+mod running;
 mod signals;
 mod writers;
 

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pty_process::blocking::{Command, Pty, open};
 
@@ -45,9 +45,19 @@ impl Session {
 
     /// Waits until the text stands there.
     fn expect(&mut self, text: &str) {
-        while !self.screen.contains(text) {
-            let chunk = self.chunks.recv_timeout(Duration::from_secs(60));
-            let chunk = chunk.unwrap_or_else(|e| panic!("no `{text}` ({e}) in: {}", self.screen));
+        self.expect_times(text, 1);
+    }
+
+    /// Waits until the text stands there so many times.
+    fn expect_times(&mut self, text: &str, times: usize) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.screen.matches(text).count() < times {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let chunk = self.chunks.recv_timeout(left).unwrap_or_default();
+            if chunk.is_empty() {
+                let _ = self.child.kill();
+                panic!("no `{text}` in: {}", self.screen);
+            }
             self.screen.push_str(&String::from_utf8_lossy(&chunk));
         }
     }
@@ -181,11 +191,7 @@ fn the_status_is_redrawn_until_it_is_interrupted() {
     let mut session = Session::start(&shop, &["status", "--watch", "1"]);
     session.expect("DESTINATION");
     session.expect("dead letters");
-    let home = session.screen.matches("\x1b[H").count();
-    while session.screen.matches("\x1b[H").count() < home + 2 {
-        let chunk = session.chunks.recv_timeout(Duration::from_secs(60)).unwrap();
-        session.screen.push_str(&String::from_utf8_lossy(&chunk));
-    }
+    session.expect_times("\x1b[H", 3);
     session.write(CTRL_C);
     let (code, screen) = session.end();
     assert_eq!(code, 0, "{screen}");
