@@ -24,6 +24,8 @@ mod sql;
 mod value;
 mod waiting;
 
+use std::sync::Arc;
+
 use postrider_core::operate::{
     AuditEntry, BacklogGroup, Cancelled, Difference, Erasure, EventDetail, EventView, Filter,
     Finding, Forgotten, InboxFilter, InboxName, InboxView, Listed, Marked, Note, Operator,
@@ -33,9 +35,12 @@ use postrider_core::source::DefinitionChange;
 use postrider_core::{
     BoxFuture, DestinationId, DestinationState, EventId, NewEvent, PartitionId, Result, Timestamp,
 };
+use rusqlite::Connection;
 
+use crate::error::During;
 use crate::outbox::Outbox;
 use crate::store::SqliteStore;
+use crate::worker::Worker;
 
 /// Events that are staged in one transaction: a fraction of a second of the write lock.
 const STAGED_MAX: usize = 10_000;
@@ -217,9 +222,16 @@ impl Operator for SqliteStore {
     }
 
     fn doctor(&self, now: Timestamp) -> BoxFuture<'_, Result<Vec<Finding>>> {
-        let path = self.file.real_path();
+        let file = Arc::clone(&self.file);
         Box::pin(async move {
-            let examined = self.read("doctor", move |tx| doctor::examine(tx, &path, now)).await;
+            // On a thread of its own: to read a whole file takes seconds, in which a relay goes on.
+            let path = file.real_path();
+            let worker = Worker::start("doctor", file)?;
+            let examine = move |connection: &mut Connection| {
+                let tx = connection.transaction().during("doctor")?;
+                doctor::examine(&tx, &path, now)
+            };
+            let examined = worker.call("doctor", examine).await;
             examined.or_else(doctor::unreadable)
         })
     }

@@ -185,7 +185,7 @@ async fn a_long_search_goes_on_from_page_to_page() {
         .connect()
         .execute(
             "insert into outbox (aggregate_type, aggregate_id, event_type, payload)
-            with recursive n (i) as (select 1 union all select i + 1 from n where i < 150000)
+            with recursive n (i) as (select 1 union all select i + 1 from n where i < 120000)
             select 'order', i, 'common', '{}' from n",
             (),
         )
@@ -197,6 +197,12 @@ async fn a_long_search_goes_on_from_page_to_page() {
     let next = first.next.expect("there is more to look at");
     let second = play.store.events(&filter, &page(10, Some(&next))).await.unwrap();
     assert_eq!((second.rows.len(), second.rows[0].seq, second.next), (1, 1, None));
+    let mut dead = all();
+    dead.status = vec![Status::Dead];
+    play.settle("a", &[Act::Dead]).await;
+    let read = async |p: &postrider_core::operate::PageRequest| play.store.events(&dead, p).await;
+    let found: Vec<u64> = joined(10, read).await.iter().map(|row| row.seq).collect();
+    assert_eq!(found, [1]);
 }
 
 #[tokio::test]
