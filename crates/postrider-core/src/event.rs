@@ -192,6 +192,12 @@ impl NewEvent {
         self
     }
 
+    /// Takes a header away, if it is there.
+    pub fn without_header(mut self, name: &str) -> NewEvent {
+        self.event.headers.remove(name);
+        self
+    }
+
     /// Sets the tenant.
     pub fn tenant(mut self, tenant: &str) -> NewEvent {
         self.event.tenant = Some(tenant.into());

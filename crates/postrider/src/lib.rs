@@ -113,6 +113,7 @@
 //! | `broker-local` | yes | [`local`]: durable topics and groups in one file |
 //! | `broker-file` | yes | [`mod@file`]: CloudEvents as lines of a file or of standard output |
 //! | `broker-webhook` | yes | [`webhook`]: signed CloudEvents to HTTP endpoints, and their verification |
+//! | `otel` | no | `otel`: OpenTelemetry traces from the enqueue to the handler |
 //!
 //! An application that only writes events needs `default-features = false, features =
 //! ["store-sqlite"]`, and compiles neither engine.
@@ -129,6 +130,9 @@ pub use postrider_inbox as inbox;
 #[cfg(feature = "broker-local")]
 #[doc(inline)]
 pub use postrider_local as local;
+#[cfg(feature = "otel")]
+#[doc(inline)]
+pub use postrider_otel as otel;
 #[cfg(feature = "relay")]
 #[doc(inline)]
 pub use postrider_relay as relay;

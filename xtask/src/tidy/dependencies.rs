@@ -41,6 +41,8 @@ enum Role {
     History,
     /// Relay and inbox.
     Engine,
+    /// What watches from the outside: wrappers around the contracts of core.
+    Telemetry,
     TestKit,
     Facade,
     /// Procedural macros: they name the facade in what they write, and depend on nothing.
@@ -64,6 +66,7 @@ impl Role {
             "crates/postrider-core" => Self::Core,
             "crates/postrider-history" => Self::History,
             "crates/postrider-relay" | "crates/postrider-inbox" => Self::Engine,
+            "crates/postrider-otel" => Self::Telemetry,
             "crates/postrider-testkit" => Self::TestKit,
             "crates/postrider" => Self::Facade,
             "crates/postrider-derive" => Self::Macros,
@@ -83,13 +86,18 @@ impl Role {
     fn needs(self) -> &'static [Self] {
         match self {
             Self::Core | Self::Macros | Self::Xtask => &[],
-            Self::History | Self::Engine | Self::Adapter | Self::Config => &[Self::Core],
+            Self::History | Self::Engine | Self::Telemetry | Self::Adapter | Self::Config => {
+                &[Self::Core]
+            }
             Self::TestKit => &[Self::Core, Self::History],
-            Self::Facade => &[Self::Core, Self::Engine, Self::Adapter, Self::Macros],
+            Self::Facade => {
+                &[Self::Core, Self::Engine, Self::Telemetry, Self::Adapter, Self::Macros]
+            }
             Self::App => &[
                 Self::Core,
                 Self::History,
                 Self::Engine,
+                Self::Telemetry,
                 Self::Facade,
                 Self::Adapter,
                 Self::Config,
@@ -112,9 +120,12 @@ impl Role {
             Self::Core | Self::History | Self::TestKit | Self::Config | Self::Xtask => &[],
             Self::Macros => &[Self::Facade],
             Self::Adapter => &[Self::History, Self::TestKit],
-            Self::Engine | Self::Facade | Self::App | Self::Example | Self::Proof => {
-                &[Self::History, Self::TestKit, Self::Adapter, Self::Engine]
-            }
+            Self::Engine
+            | Self::Telemetry
+            | Self::Facade
+            | Self::App
+            | Self::Example
+            | Self::Proof => &[Self::History, Self::TestKit, Self::Adapter, Self::Engine],
         }
     }
 }
