@@ -11,6 +11,7 @@ use postrider_core::{Lease, Result, Tick};
 
 use crate::command::Command;
 use crate::machine::{Asked, Defining, FlowState, Machine};
+use crate::notice::{LostBecause, Notice};
 use crate::trouble::Work;
 
 /// The shortest time between two questions, however often the store says that something changed:
@@ -129,13 +130,20 @@ impl Machine {
         }
         for lease in &done.surrendered {
             if self.owned_under(lease.partition, lease.token).is_some() {
-                self.lose(lease.partition);
+                // The store let it go with the write: it is free, and nobody is to come before us.
+                self.drop_partition(lease.partition, LostBecause::Surrendered);
+                self.tenancy.acquire_now(now);
             }
         }
         self.hear_of(done.definitions);
         if done.rows > 0 {
             self.stats.carried += u64::from(done.rows);
             self.stats.progressed_at = now;
+            self.notices.push(Notice::CarriedOut {
+                rows: done.rows,
+                freed: done.freed.len(),
+                surrendered: done.surrendered.len(),
+            });
         }
     }
 

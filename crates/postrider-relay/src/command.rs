@@ -5,7 +5,7 @@ use std::time::Duration;
 use postrider_core::lease::{AcquireRequest, Acquired, Lease, Renewed};
 use postrider_core::source::{
     Admitted, CarriedOut, CarryOutRequest, Definitions, DueRequest, FetchRequest, Loaded, Page,
-    RenewRequest,
+    RenewRequest, RetireRequest, Retired,
 };
 use postrider_core::waiting::{Due, Settlement};
 use postrider_core::{Cursor, DestinationId, Outcome, Outgoing, Result, Tick};
@@ -53,6 +53,9 @@ pub enum Command {
     Admit(Lease, u32),
     /// Carry out what operators asked for.
     CarryOut(CarryOutRequest),
+    /// Delete what is old: with an archive, what that has taken before. `only` is the shell's to fill
+    /// in.
+    Retire(RetireRequest),
 }
 
 /// The answer to a command.
@@ -82,6 +85,8 @@ pub enum Answer {
     Admitted(Result<Admitted>),
     /// To [`Command::CarryOut`].
     CarriedOut(Result<CarriedOut>),
+    /// To [`Command::Retire`].
+    Retired(Result<Retired>),
 }
 
 /// Something that happened.

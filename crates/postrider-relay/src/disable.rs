@@ -13,6 +13,7 @@ use postrider_core::{DestinationId, Fault, KeyHash, PartitionId, Tick};
 use crate::flow::{Flow, attempted};
 use crate::lane::Origin;
 use crate::machine::Machine;
+use crate::notice::Notice;
 use crate::outlet::Outlet;
 
 /// An endpoint that is disabled.
@@ -65,8 +66,13 @@ impl Outlet {
         was
     }
 
-    /// Takes over which endpoints are disabled, from the answer to the question with a ticket.
-    fn learn_disabled(&mut self, topics: &BTreeSet<&str>, asked: u64) {
+    /// Takes over which endpoints are disabled, from the answer to the question with a ticket. Says
+    /// which are so now and were not, and which were and are not.
+    fn learn_disabled(
+        &mut self,
+        topics: &BTreeSet<&str>,
+        asked: u64,
+    ) -> (Vec<Box<str>>, Vec<Box<str>>) {
         let back = |topic: &str, known: Known| match known {
             Known::No | Known::Told(..) => false,
             Known::Since(ticket) => ticket <= asked && !topics.contains(topic),
@@ -75,15 +81,17 @@ impl Outlet {
         let back: Vec<Box<str>> =
             known.filter(|(t, d)| back(t, d.known)).map(|(topic, _)| topic.clone()).collect();
         back.iter().for_each(|topic| _ = self.enable(topic));
+        let mut gone = Vec::new();
         for topic in topics {
             let known = Known::Since(0);
-            if !self.disable(topic, Disabling { detail: Arc::from(""), known })
-                && let Some(disabling) = self.disabled.get_mut(*topic)
-            {
+            if self.disable(topic, Disabling { detail: Arc::from(""), known }) {
+                gone.push(Box::from(*topic));
+            } else if let Some(disabling) = self.disabled.get_mut(*topic) {
                 disabling.known = known;
                 self.untold.remove(*topic);
             }
         }
+        (gone, back)
     }
 }
 
@@ -136,14 +144,21 @@ impl Machine {
         let Some(outlet) = self.outlets.get_mut(destination) else { return };
         let detail = Arc::from(attempted(0, Reason::Disabled, fault.to_string()).detail);
         let topic = Arc::clone(&outlet.endpoint(endpoint).topic);
-        outlet.disable(&topic, Disabling { detail, known: Known::No });
+        let said = String::from(&*detail);
+        if outlet.disable(&topic, Disabling { detail, known: Known::No }) {
+            let destination = destination.clone();
+            self.notices.push(Notice::EndpointDisabled { destination, topic, detail: said });
+        }
     }
 
     /// An endpoint is in service again: an operator said so, and the store has done it.
     pub(crate) fn enable(&mut self, destination: &DestinationId, topic: &str) {
         self.definitions.disabled.retain(|(d, t)| d != destination || **t != *topic);
         let Some(outlet) = self.outlets.get_mut(destination) else { return };
-        outlet.enable(topic);
+        if outlet.enable(topic) {
+            let (destination, topic) = (destination.clone(), Arc::from(topic));
+            self.notices.push(Notice::EndpointEnabled { destination, topic });
+        }
         for owned in self.owned.values_mut() {
             // What was answered before is not told any more.
             if let Some(flow) = owned.flow(destination) {
@@ -157,14 +172,23 @@ impl Machine {
         let mut named = disabled_of(&self.definitions);
         for (destination, outlet) in &mut self.outlets {
             let topics = named.remove(destination).unwrap_or_default();
-            outlet.learn_disabled(&topics, asked);
+            let (gone, back) = outlet.learn_disabled(&topics, asked);
+            self.notices.extend(gone.into_iter().map(|topic| Notice::EndpointDisabled {
+                destination: destination.clone(),
+                topic: Arc::from(topic),
+                detail: String::new(),
+            }));
+            self.notices.extend(back.into_iter().map(|topic| Notice::EndpointEnabled {
+                destination: destination.clone(),
+                topic: Arc::from(topic),
+            }));
         }
     }
 
     /// A new outlet knows what the definitions say.
     pub(crate) fn teach_disabled(&self, destination: &DestinationId, outlet: &mut Outlet) {
         let topics = disabled_of(&self.definitions).remove(destination).unwrap_or_default();
-        outlet.learn_disabled(&topics, u64::MAX);
+        let _ = outlet.learn_disabled(&topics, u64::MAX);
     }
 
     /// Lets everything that is ready for a disabled endpoint wait in the store, and tells the store

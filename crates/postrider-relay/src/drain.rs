@@ -80,7 +80,9 @@ impl Machine {
         let started = *self.mode.started.get_or_insert(now);
         if let Some(since) = self.mode.draining_since {
             let late = now >= since + self.settings.drain;
-            let idle = self.owned.is_empty() && !self.is_waiting_for_answers();
+            let idle = self.owned.is_empty()
+                && self.tenancy.releasing.is_empty()
+                && !self.is_waiting_for_answers();
             if idle || late {
                 let reached = self.stats.once.take();
                 self.mode.ending = Some(reached.unwrap_or(Ending::Drained));

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use postrider_core::source::{FetchRequest, Loaded, Page};
-use postrider_core::{Cursor, DestinationId, ErrorKind, PartitionId, Result, Tick};
+use postrider_core::{Cursor, DestinationId, ErrorKind, Invariant, PartitionId, Result, Tick};
 
 use crate::command::Command;
 use crate::flow::Flow;
@@ -93,6 +93,7 @@ impl Machine {
             self.hold_trials(partition);
             self.ask_for_due(partition);
             self.relieve(partition);
+            self.probe_paused(partition);
             self.fetch(partition);
         }
     }
@@ -208,7 +209,8 @@ impl Machine {
                 rows_max,
                 bytes_max,
             };
-            let asked = Asked::Fetch(partition, owned.lease.token, destinations.clone());
+            let token = owned.lease.token;
+            let asked = Asked::Fetch(partition, token, destinations.clone(), rows_max);
             if let Some(owned) = self.owned.get_mut(&partition) {
                 for destination in &destinations {
                     if let Some(flow) = owned.flow(destination) {
@@ -318,6 +320,13 @@ impl Machine {
         // Every flow is sure of one page, whatever the others hold. All may read at once.
         let bytes = bytes.min(limits.page_bytes_max).min(budget.share).max(least).max(1);
         Some((rows, bytes))
+    }
+
+    /// Compares a page with what was asked for.
+    pub(crate) fn check_page(&mut self, rows_max: u32, result: &Result<Page>) {
+        if result.as_ref().is_ok_and(|page| page.rows.len() > rows_max as usize) {
+            self.violated((Invariant::Bounded, "a page has more rows than there is room for"));
+        }
     }
 
     pub(crate) fn fetched(

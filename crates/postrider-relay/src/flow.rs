@@ -16,6 +16,7 @@ use postrider_core::waiting::{
 use postrider_core::{DeadKeyPolicy, DestinationId, Event, KeyHash, PartitionId, Tick};
 
 use crate::lane::{Entry, KeyMap, Lane, Origin};
+use crate::notice::{Notice, Subject};
 use crate::trial::Trial;
 use crate::window::{Ordinal, Window};
 
@@ -67,6 +68,12 @@ pub(crate) struct Flow {
     pub(crate) reached: bool,
     /// Events up to this number were sent before the destination was rewound.
     pub(crate) replay_through: u64,
+    /// Entries of lanes that stand in the window: as many as it has open slots.
+    pub(crate) open: usize,
+    /// Events of the window that were acknowledged, less those whose saving began.
+    pub(crate) acked: u64,
+    /// What is to be said of it.
+    pub(crate) notices: Vec<Notice>,
 }
 
 /// What a flow needs to know of the other destinations to judge a row without a route.
@@ -107,6 +114,9 @@ impl Flow {
             nothing_due: false,
             reached: false,
             replay_through: loaded.replay_through,
+            open: 0,
+            acked: 0,
+            notices: Vec::new(),
         }
     }
 
@@ -125,7 +135,12 @@ impl Flow {
             self.due_at = self.due_at.min(now + *delay);
         }
         if !matches!(placement, Placement::Dead { holds_key: false, .. }) {
-            *self.waiting.entry(key_hash).or_default() += 1;
+            let count = self.waiting.entry(key_hash).or_default();
+            *count += 1;
+            if *count == 2 && matches!(placement, Placement::Behind(_)) {
+                let subject = self.subject(row, event.clone());
+                self.notices.push(Notice::Parked { subject });
+            }
         }
         *self.entering.entry(key_hash).or_default() += 1;
         if self.asking {
@@ -158,9 +173,29 @@ impl Flow {
 
     /// An entry leaves its lane for good.
     pub(crate) fn let_go(&mut self, entry: &Entry) {
-        if matches!(entry.origin, Origin::Waiting { .. }) {
-            self.taken_bytes = self.taken_bytes.saturating_sub(entry.bytes);
+        match entry.origin {
+            Origin::Stream(_) => self.open = self.open.saturating_sub(1),
+            Origin::Waiting { .. } => {
+                self.taken_bytes = self.taken_bytes.saturating_sub(entry.bytes);
+            }
         }
+    }
+
+    /// Which event a notice is about.
+    pub(crate) fn subject(&self, row: RowRef, event: Option<Arc<Event>>) -> Subject {
+        let (partition, destination) = (self.partition, self.part.destination.clone());
+        Subject { row, partition, destination, topic: None, route: None, event }
+    }
+
+    /// Says that an event was given up.
+    pub(crate) fn note_dead(&mut self, subject: Subject, attempted: &Attempted, holds_key: bool) {
+        self.notices.push(Notice::DeadLetter {
+            subject,
+            reason: attempted.reason,
+            detail: attempted.detail.clone(),
+            attempts: attempted.attempts,
+            holds_key,
+        });
     }
 
     /// Lets the head of a lane wait in the store for a while, uncounted, if it came from there; what

@@ -1,5 +1,6 @@
 //! Health is progress: empty or moving is healthy; otherwise health names who holds it (INV-8).
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,6 +9,10 @@ use postrider_core::{Code, DestinationId, PartitionId, RelayId, Tick};
 use crate::drain::Ending;
 use crate::machine::{FlowState, Machine, Owned};
 use crate::trouble::Troubles;
+use crate::violation::Violations;
+
+/// Disabled endpoints of one destination that are named: a screen of them says enough.
+const DISABLED_MAX: usize = 100;
 
 /// Counters of one relay, since it started.
 #[derive(Debug, Default)]
@@ -25,6 +30,9 @@ pub(crate) struct Stats {
     pub(crate) fenced: u64,
     /// Rows of requests that were carried out.
     pub(crate) carried: u64,
+    pub(crate) retired: u64,
+    pub(crate) tallies: BTreeMap<DestinationId, Tally>,
+    pub(crate) violations: Violations,
     /// When something was last delivered, given up, or saved.
     pub(crate) progressed_at: Tick,
     /// What the store said last, where it concerns no partition.
@@ -74,6 +82,27 @@ pub struct Health {
     pub fenced: u64,
     /// Rows of operators' requests that were carried out or skipped.
     pub carried: u64,
+    /// Old events that were deleted.
+    pub retired: u64,
+    /// What was counted of each destination, since the start.
+    pub destinations: BTreeMap<DestinationId, Tally>,
+    /// Promises that the relay saw broken. All of these stay 0.
+    pub violations: Violations,
+    /// Notices that nobody took in time.
+    pub notices_lost: u64,
+}
+
+/// What was counted of one destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Events acknowledged.
+    pub delivered: u64,
+    /// Attempts that counted against an event.
+    pub failures: u64,
+    /// Failures of endpoints, which count against no event.
+    pub endpoint_failures: u64,
+    /// Dead letters made.
+    pub dead: u64,
 }
 
 /// A relay's health in a word.
@@ -118,6 +147,23 @@ pub enum Blocker {
         /// Who.
         owner: RelayId,
     },
+    /// An endpoint said that it is gone: its events wait until an operator enables it.
+    Disabled {
+        /// Of which destination.
+        destination: DestinationId,
+        /// Which topic, subject, queue, or URL.
+        topic: String,
+    },
+    /// An operator paused a destination, and there is something to deliver to it.
+    Paused {
+        /// Which destination.
+        destination: DestinationId,
+    },
+    /// An operator paused a partition: nobody owns it.
+    PausedPartition {
+        /// Which partition.
+        partition: PartitionId,
+    },
     /// This relay's definition of a destination is not the store's.
     Definition {
         /// Which destination.
@@ -136,12 +182,49 @@ impl fmt::Display for Blocker {
             Blocker::Lease { partition, owner } => {
                 write!(f, "partition {partition} is held by {owner}")
             }
+            Blocker::Disabled { destination, topic } => {
+                write!(
+                    f,
+                    "endpoint {topic} of {destination} is disabled [{}]",
+                    Code::EndpointDisabled
+                )
+            }
+            Blocker::Paused { destination } => {
+                write!(f, "destination {destination} is paused, and has a backlog")
+            }
+            Blocker::PausedPartition { partition } => {
+                write!(f, "partition {partition} is paused")
+            }
             Blocker::Definition { destination } => write!(
                 f,
                 "destination {destination}: this relay's definition is not the store's [{}]",
                 Code::DefinitionOutdated
             ),
         }
+    }
+}
+
+impl Stats {
+    /// An attempt counted against an event.
+    pub(crate) fn count_failure(&mut self, destination: &DestinationId) {
+        self.failures += 1;
+        self.tally(destination).failures += 1;
+    }
+
+    /// The counters of a destination.
+    pub(crate) fn tally(&mut self, destination: &DestinationId) -> &mut Tally {
+        self.tallies.entry(destination.clone()).or_default()
+    }
+}
+
+impl Blocker {
+    /// Whether deliveries stand still because of it though nobody decided so: not who merely comes
+    /// first, nor an endpoint or a partition that was taken out of service on purpose.
+    fn hinders(&self) -> bool {
+        !matches!(
+            self,
+            Blocker::Lease { .. } | Blocker::Disabled { .. } | Blocker::PausedPartition { .. }
+        )
     }
 }
 
@@ -170,6 +253,10 @@ impl Machine {
             leases_lost: stats.leases_lost,
             fenced: stats.fenced,
             carried: stats.carried,
+            retired: stats.retired,
+            destinations: stats.tallies.clone(),
+            violations: stats.violations,
+            notices_lost: self.notices.lost,
         }
     }
 
@@ -179,6 +266,7 @@ impl Machine {
         let held = blockers.iter().any(|b| matches!(b, Blocker::Lease { .. }));
         if self.owned.is_empty() {
             let troubled = blockers.iter().any(|b| matches!(b, Blocker::Store { .. }));
+            let held = held || (self.ownable() == 0 && !self.definitions.rows.is_empty());
             return match (troubled, held) {
                 (true, _) => State::Blocked,
                 (false, true) => State::Standby,
@@ -188,14 +276,15 @@ impl Machine {
         let ready =
             |owned: &Owned| owned.flows.values().all(|state| matches!(state, FlowState::Ready(_)));
         if !self.owned.values().all(ready) {
-            return if blockers.is_empty() { State::Starting } else { State::Blocked };
+            let hindered = blockers.iter().any(Blocker::hinders);
+            return if hindered { State::Blocked } else { State::Starting };
         }
         let unsettled =
             self.owned.values().flat_map(Owned::ready).any(|(_, flow)| {
                 flow.window.len() > flow.window.settled() || !flow.lanes.is_empty()
             });
         let recent = self.now < self.stats.progressed_at + WHILE;
-        let hindered = blockers.iter().any(|b| !matches!(b, Blocker::Lease { .. }));
+        let hindered = blockers.iter().any(Blocker::hinders);
         match () {
             () if unsettled && recent => State::Moving,
             () if unsettled || hindered => State::Blocked,
@@ -228,9 +317,23 @@ impl Machine {
                 self.local.get(&definition.id).is_none_or(|(own, _)| **own != **definition)
             })
             .map(|definition| Blocker::Definition { destination: definition.id.clone() });
+        let disabled = self.outlets.iter().flat_map(|(destination, outlet)| {
+            let topics = outlet.disabled.keys().take(DISABLED_MAX);
+            topics.map(|topic| Blocker::Disabled {
+                destination: destination.clone(),
+                topic: topic.to_string(),
+            })
+        });
+        let paused = self.paused_with_backlog();
+        let paused = paused.map(|id| Blocker::Paused { destination: id.clone() });
+        let partitions = self.definitions.paused.iter();
+        let partitions = partitions.map(|id| Blocker::PausedPartition { partition: *id });
+        let operator = disabled.chain(paused).chain(partitions);
         let last = self.stats.at_end.iter().cloned();
         let mut all: Vec<Blocker> = Vec::new();
-        for blocker in last.chain(stores).chain(endpoints).chain(leases).chain(definitions) {
+        for blocker in
+            last.chain(stores).chain(endpoints).chain(leases).chain(definitions).chain(operator)
+        {
             // Many partitions meet the same obstacle: it is named once.
             if !all.contains(&blocker) {
                 all.push(blocker);

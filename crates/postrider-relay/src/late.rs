@@ -8,7 +8,7 @@ use postrider_core::{DestinationId, Outcome, Tick};
 
 use crate::command::Ticket;
 use crate::machine::{BatchItem, Machine};
-use crate::outcome::deliver;
+use crate::outcome::{deliver, delivered};
 
 /// Batches whose answer may still come; beyond, the oldest are forgotten and merely sent again.
 const LATE_MAX: usize = 64;
@@ -68,7 +68,7 @@ impl Machine {
             if acked > 0 {
                 self.requeue(&batch.destination, item, None);
                 if let Some(outlet) = self.outlets.get_mut(&batch.destination) {
-                    outlet.acked(batch.endpoint, self.now);
+                    let _ = outlet.acked(batch.endpoint, self.now);
                 }
             }
         }
@@ -77,19 +77,27 @@ impl Machine {
     /// Delivers the head of a lane, if it is this event and not under way.
     fn deliver_late(&mut self, destination: &DestinationId, item: &BatchItem, row: RowRef) -> bool {
         let now = self.now;
-        let flow =
-            self.owned_under(item.partition, item.token).and_then(|owned| owned.flow(destination));
-        let Some(flow) = flow else { return false };
+        let owned = self.owned.get_mut(&item.partition);
+        let owned = owned.filter(|owned| owned.lease.token == item.token);
+        let Some(flow) = owned.and_then(|owned| owned.flow(destination)) else { return false };
         let Some(lane) = flow.lanes.get_mut(&item.key) else { return false };
         if lane.in_flight > 0 || lane.head().is_none_or(|head| head.row != row) {
             return false;
         }
         let Some(entry) = lane.pop() else { return false };
+        if !self.notices.no_deliveries
+            && let Some(outlet) = self.outlets.get(destination)
+        {
+            // How long the call took is known to be too long, and no more.
+            let took = entry.tried.map(|tried| now.since(tried)).unwrap_or_default();
+            self.notices.push(delivered(flow, outlet, &entry, took));
+        }
         deliver(flow, item.key, &entry, now);
         if flow.unsaved_since.is_none() && flow.has_outcomes() {
             flow.unsaved_since = Some(now);
         }
         self.stats.delivered += 1;
+        self.stats.tally(destination).delivered += 1;
         self.stats.progressed_at = now;
         true
     }

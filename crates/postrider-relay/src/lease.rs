@@ -10,6 +10,7 @@ use postrider_core::{DestinationState, PartitionId, Result, Tick};
 
 use crate::command::Command;
 use crate::machine::{Asked, Defining, FlowState, Machine, Owned};
+use crate::notice::{LostBecause, Notice};
 use crate::outlet::Outlet;
 use crate::trouble::Work;
 
@@ -25,11 +26,18 @@ pub(crate) struct Tenancy {
     /// When `held` was said.
     pub(crate) held_at: Tick,
     dead: Option<Lease>,
+    /// Leases that the store may still have as ours: when to let them go again, until when, which.
+    pub(crate) releasing: Vec<(Tick, Tick, Vec<Lease>)>,
     /// Whether our definitions are the store's.
     pub(crate) current: bool,
 }
 
 impl Tenancy {
+    /// Something became free that is ours to take.
+    pub(crate) fn acquire_now(&mut self, now: Tick) {
+        self.acquire_at = self.acquire_at.min(now);
+    }
+
     /// The holder of a lease is proved dead: ask again, with the proof.
     pub(crate) fn proved_dead(&mut self, lease: Lease) {
         self.dead = Some(lease);
@@ -142,6 +150,7 @@ impl Machine {
     /// Asks, renews, gives away, and lets go of what has expired.
     pub(crate) fn keep_leases(&mut self) {
         self.drop_expired();
+        self.let_go_again();
         self.give_away();
         self.renew();
         self.acquire();
@@ -157,17 +166,30 @@ impl Machine {
             .map(|(id, _)| *id)
             .collect();
         for partition in expired {
-            self.lose(partition);
+            self.lose(partition, LostBecause::Expired);
         }
     }
 
-    /// Forgets a partition. What was sent and not answered stays unknown, and is sent again by
-    /// whoever owns it next.
-    pub(crate) fn lose(&mut self, partition: postrider_core::PartitionId) {
-        if self.owned.remove(&partition).is_some() {
+    /// A partition is no longer ours. What was sent and not answered stays unknown, and is sent again
+    /// by whoever owns it next.
+    pub(crate) fn lose(&mut self, partition: PartitionId, why: LostBecause) {
+        if self.drop_partition(partition, why) {
             self.stats.leases_lost += 1;
-            self.tenancy.acquire_at = self.tenancy.acquire_at.min(self.now);
+            self.tenancy.acquire_now(self.now);
         }
+    }
+
+    /// Forgets a partition, and says so. Returns whether it was ours.
+    pub(crate) fn drop_partition(&mut self, partition: PartitionId, why: LostBecause) -> bool {
+        let Some(mut owned) = self.owned.remove(&partition) else { return false };
+        self.notices.extend(owned.trouble.changes());
+        for state in owned.flows.values_mut() {
+            if let FlowState::Ready(flow) = state {
+                self.notices.extend(flow.notices.drain(..));
+            }
+        }
+        self.notices.push(Notice::LeaseLost { partition, token: owned.lease.token, why });
+        true
     }
 
     /// Gives away what is above the fair share, and everything if others can serve what we cannot.
@@ -209,7 +231,33 @@ impl Machine {
     /// Lets leases go. Another relay gets the first chance.
     pub(crate) fn let_go(&mut self, leases: Vec<Lease>) {
         self.tenancy.acquire_at = self.now + self.settings.heartbeat;
-        self.command(Asked::Release, Command::Release(leases));
+        for Lease { partition, token, .. } in leases.iter().cloned() {
+            self.notices.push(Notice::LeaseReleased { partition, token });
+        }
+        let until = self.now + self.settings.lease;
+        self.command(Asked::Release(leases.clone(), until), Command::Release(leases));
+    }
+
+    /// Leases that the store may not have let go are let go once more, until they have ended by
+    /// themselves: till then they would be nobody's.
+    fn let_go_again(&mut self) {
+        let now = self.now;
+        let again: Vec<_> = self.tenancy.releasing.extract_if(.., |(at, ..)| *at <= now).collect();
+        for (_, until, leases) in again {
+            self.command(Asked::Release(leases.clone(), until), Command::Release(leases));
+        }
+    }
+
+    pub(crate) fn released(&mut self, leases: Vec<Lease>, until: Tick, result: Result<()>) {
+        let again = self.now + self.settings.poll_max;
+        if self.stats.trouble.note(Work::Release, None, result).is_none() && again < until {
+            self.tenancy.releasing.push((again, until, leases));
+        }
+    }
+
+    /// When leases are to be let go once more.
+    pub(crate) fn release_wake_at(&self) -> Option<Tick> {
+        self.tenancy.releasing.iter().map(|(at, ..)| *at).min()
     }
 
     fn renew(&mut self) {
@@ -274,6 +322,9 @@ impl Machine {
         for granted in acquired.granted {
             self.stats.leases_taken += 1;
             self.carrying.begin(self.now);
+            let Lease { partition, token, .. } = granted.lease;
+            let takeovers = granted.takeovers;
+            self.notices.push(Notice::LeaseTaken { partition, token, takeovers });
             self.owned.insert(
                 granted.lease.partition,
                 Owned::new(granted.lease, granted.takeovers, sent),
@@ -318,7 +369,7 @@ impl Machine {
             }
         }
         for partition in lost {
-            self.lose(partition);
+            self.lose(partition, LostBecause::NotRenewed);
         }
         self.hear_of(renewed.definitions);
     }

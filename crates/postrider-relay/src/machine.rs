@@ -23,7 +23,9 @@ use crate::flow::{Flow, Routed};
 use crate::health::Stats;
 use crate::late::LateBatch;
 use crate::lease::Tenancy;
+use crate::notice::{Notice, Notices};
 use crate::outlet::Outlet;
+use crate::paused::Probes;
 use crate::settings::Settings;
 use crate::trouble::{Troubles, Work};
 
@@ -60,6 +62,9 @@ pub struct Machine {
     pub(crate) tenancy: Tenancy,
     pub(crate) owned: BTreeMap<PartitionId, Owned>,
     pub(crate) stats: Stats,
+    pub(crate) notices: Notices,
+    /// Old events of some partition are being deleted.
+    pub(crate) purging: bool,
     /// Batches whose deadline has passed and whose answer may still come.
     pub(crate) late: BTreeMap<Ticket, LateBatch>,
     asked: BTreeMap<Ticket, Asked>,
@@ -98,6 +103,10 @@ pub(crate) struct Owned {
     pub(crate) head: Head,
     /// When scheduled events are looked for next; `None` while they are.
     pub(crate) admit_at: Option<Tick>,
+    /// When old events are looked for next.
+    pub(crate) retire_at: Tick,
+    /// Paused destinations, and whether they have a backlog.
+    pub(crate) probes: Probes,
     /// What the store refuses.
     pub(crate) trouble: Troubles,
 }
@@ -143,15 +152,18 @@ pub(crate) enum Asked {
     Define,
     Acquire { sent: Tick },
     Renew { sent: Tick, leases: Vec<Lease> },
-    Release,
+    Release(Vec<Lease>, Tick),
     Load(PartitionId, u64, DestinationId),
     Head(PartitionId, u64),
-    Fetch(PartitionId, u64, Vec<DestinationId>),
+    Fetch(PartitionId, u64, Vec<DestinationId>, u32),
     Publish { destination: DestinationId, endpoint: u32, sent: Tick, items: Vec<BatchItem> },
     Settle(PartitionId, u64),
     Due(PartitionId, u64, DestinationId),
     Admit(PartitionId, u64),
     CarryOut(Vec<Lease>),
+    ProbeLoad(PartitionId, u64, DestinationId),
+    ProbeFetch(PartitionId, u64, DestinationId),
+    Retire(PartitionId, u64),
 }
 
 /// All routes of all destinations, for the events that none of them takes.
@@ -183,6 +195,8 @@ impl Machine {
             mode: Mode::new(target),
             tenancy: Tenancy::default(),
             stats: Stats::default(),
+            notices: Notices::default(),
+            purging: false,
             late: BTreeMap::new(),
             settings,
             owner,
@@ -226,7 +240,32 @@ impl Machine {
         self.publish();
         self.take_back_trials();
         self.settle();
+        self.purge();
         self.finish();
+        self.gather_notices();
+    }
+
+    /// What happened since this was last called, for logs and metrics, oldest first.
+    pub fn take_notices(&mut self) -> impl Iterator<Item = Notice> + '_ {
+        self.notices.take()
+    }
+
+    /// Whether there is a notice of each delivery. There is unless this says that nobody wants it.
+    pub fn note_deliveries(&mut self, wanted: bool) {
+        self.notices.no_deliveries = !wanted;
+    }
+
+    /// Takes over what flows and troubles have to say.
+    fn gather_notices(&mut self) {
+        self.notices.extend(self.stats.trouble.changes());
+        for owned in self.owned.values_mut() {
+            self.notices.extend(owned.trouble.changes());
+            for state in owned.flows.values_mut() {
+                if let FlowState::Ready(flow) = state {
+                    self.notices.extend(flow.notices.drain(..));
+                }
+            }
+        }
     }
 
     /// The commands to perform, oldest first.
@@ -251,14 +290,17 @@ impl Machine {
             (Asked::Renew { sent, leases }, Answer::Renewed(result)) => {
                 self.renewed(sent, &leases, result);
             }
-            (Asked::Release, _) => {}
+            (Asked::Release(leases, until), Answer::Released(result)) => {
+                self.released(leases, until, result);
+            }
             (Asked::Load(partition, token, destination), Answer::Loaded(result)) => {
                 self.loaded(partition, token, destination, result);
             }
             (Asked::Head(partition, token), Answer::Head(result)) => {
                 self.head_known(partition, token, result);
             }
-            (Asked::Fetch(partition, token, destinations), Answer::Fetched(result)) => {
+            (Asked::Fetch(partition, token, destinations, rows_max), Answer::Fetched(result)) => {
+                self.check_page(rows_max, &result);
                 self.fetched(partition, token, &destinations, result);
             }
             (Asked::Publish { destination, endpoint, sent, items }, Answer::Published(result)) => {
@@ -276,6 +318,15 @@ impl Machine {
             (Asked::Admit(partition, token), Answer::Admitted(result)) => {
                 self.admitted(partition, token, result);
             }
+            (Asked::ProbeLoad(partition, token, destination), Answer::Loaded(result)) => {
+                self.probe_loaded(partition, token, destination, result);
+            }
+            (Asked::ProbeFetch(partition, token, destination), Answer::Fetched(result)) => {
+                self.probe_fetched(partition, token, &destination, result);
+            }
+            (Asked::Retire(partition, token), Answer::Retired(result)) => {
+                self.retired(partition, token, result);
+            }
             (Asked::CarryOut(leases), Answer::CarriedOut(result)) => {
                 self.carried_out(&leases, result);
             }
@@ -288,7 +339,7 @@ impl Machine {
     /// Whether a command is under way that must end before the relay may stop.
     pub(crate) fn is_waiting_for_answers(&self) -> bool {
         self.asked.values().any(|asked| {
-            matches!(asked, Asked::Publish { .. } | Asked::Settle(..) | Asked::Release)
+            matches!(asked, Asked::Publish { .. } | Asked::Settle(..) | Asked::Release(..))
         })
     }
 
@@ -351,6 +402,8 @@ impl Owned {
             takeovers,
             head: Head::Wanted(sent),
             admit_at: Some(sent),
+            retire_at: sent,
+            probes: Probes::default(),
             trouble: Troubles::default(),
         }
     }

@@ -1,9 +1,13 @@
-//! Points: the named moments of the shell at which a process may die, for tests and demonstrations.
+//! Observers: who is told what a relay does. Points are the named moments of the shell at which a
+//! process may die, for tests and demonstrations; notices are for metrics.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use postrider_core::{BoxFuture, Error, ErrorKind};
+
+use crate::notice::Notice;
 
 /// A named moment between two effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,11 +29,15 @@ pub enum Point {
     BeforeRenew,
     /// Leases are about to be let go.
     BeforeRelease,
+    /// Requests were carried out, and the machine does not know yet.
+    AfterCarryOut,
+    /// An archive has taken what is about to be deleted.
+    AfterArchive,
 }
 
 impl Point {
     /// Every point.
-    pub const ALL: [Point; 8] = [
+    pub const ALL: [Point; 10] = [
         Point::AfterAcquire,
         Point::AfterFetch,
         Point::BeforePublish,
@@ -38,6 +46,8 @@ impl Point {
         Point::AfterSettle,
         Point::BeforeRenew,
         Point::BeforeRelease,
+        Point::AfterCarryOut,
+        Point::AfterArchive,
     ];
 
     /// The name, as tests and flags spell it.
@@ -51,6 +61,8 @@ impl Point {
             Point::AfterSettle => "after_settle",
             Point::BeforeRenew => "before_renew",
             Point::BeforeRelease => "before_release",
+            Point::AfterCarryOut => "after_carry_out",
+            Point::AfterArchive => "after_archive",
         }
     }
 }
@@ -76,9 +88,50 @@ impl FromStr for Point {
     }
 }
 
-/// Is told when a relay reaches a point, and may hold it there: a future that never resolves is a
-/// process that can be killed exactly there.
+/// Is told what a relay does. Whoever wants less implements less.
 pub trait Observer: Send + Sync {
-    /// The relay has reached a point, and goes on when the future resolves.
-    fn reached(&self, point: Point) -> BoxFuture<'_, ()>;
+    /// The relay has reached a point, and goes on when the future resolves: one that never resolves is
+    /// a process that can be killed exactly there. By default it goes on at once.
+    fn reached(&self, point: Point) -> BoxFuture<'_, ()> {
+        let _ = point;
+        Box::pin(async {})
+    }
+
+    /// Something happened. Called in the relay's own loop: it must not wait. By default it is passed
+    /// over.
+    fn noted(&self, notice: &Notice) {
+        let _ = notice;
+    }
+}
+
+/// Several observers as one.
+#[derive(Clone, Default)]
+pub struct Observers(Vec<Arc<dyn Observer>>);
+
+impl Observers {
+    /// None yet.
+    pub fn new() -> Observers {
+        Observers::default()
+    }
+
+    /// Adds one, behind the others.
+    #[must_use]
+    pub fn and(mut self, observer: Arc<dyn Observer>) -> Observers {
+        self.0.push(observer);
+        self
+    }
+}
+
+impl Observer for Observers {
+    fn reached(&self, point: Point) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            for observer in &self.0 {
+                observer.reached(point).await;
+            }
+        })
+    }
+
+    fn noted(&self, notice: &Notice) {
+        self.0.iter().for_each(|observer| observer.noted(notice));
+    }
 }

@@ -3,15 +3,18 @@
 //! Keeps INV-1 (what was not acknowledged is sent again, waits, or is dead), INV-3 (what follows an
 //! event that waits goes behind it) and INV-5 (a dead endpoint's events leave the windows).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::waiting::{Attempted, Passed, Placement, Reason, WaitingChange};
-use postrider_core::{DeadKeyPolicy, DestinationId, Fault, KeyHash, Outcome, Result, Tick};
+use postrider_core::{DeadKeyPolicy, DestinationId, Fault, KeyHash, Marks, Outcome, Result, Tick};
 
 use crate::flow::{Flow, attempted, holds_key};
 use crate::judge::{Attempt, Judgement, judge, judge_unnamed};
 use crate::lane::{Entry, Lane, Origin};
 use crate::machine::{BatchItem, FlowState, Machine};
+use crate::notice::{Notice, Subject};
+use crate::outlet::Outlet;
 
 /// What an endpoint is to blame for.
 enum Blame {
@@ -45,13 +48,19 @@ impl Machine {
             }
             Err(error) => (Vec::new(), Some(error)),
         };
-        if outcomes.contains(&Outcome::Acked) {
-            outlet.acked(endpoint, self.now);
+        if outcomes.contains(&Outcome::Acked)
+            && let Some((failures, away)) = outlet.acked(endpoint, self.now)
+        {
+            let topic = Arc::clone(&outlet.endpoint(endpoint).topic);
+            let destination = destination.clone();
+            let recovered = Notice::EndpointRecovered { destination, topic, failures, away };
+            self.notices.push(recovered);
         }
         if error.is_some() {
             outlet.halve(endpoint, rows);
         }
         let last_ack = outlet.endpoint(endpoint).last_ack;
+        let before = self.stats.delivered;
         let mut outcomes = outcomes.into_iter();
         let (mut endpoint_fault, mut gone) = (None, None);
         let mut faulted = Vec::new();
@@ -71,6 +80,8 @@ impl Machine {
                 None => {}
             }
         }
+        let delivered = self.stats.delivered - before;
+        self.stats.tally(destination).delivered += delivered;
         if let Some(fault) = &gone {
             self.disable(destination, endpoint, fault);
         }
@@ -122,6 +133,11 @@ impl Machine {
             if judgement == Judgement::Delivered {
                 self.stats.delivered += 1;
                 self.stats.progressed_at = now;
+                if !self.notices.no_deliveries
+                    && let Some(outlet) = self.outlets.get(destination)
+                {
+                    self.notices.push(delivered(flow, outlet, &entry, now.since(sent)));
+                }
                 deliver(flow, item.key, &entry, now);
             } else {
                 kept.push((entry, judgement));
@@ -167,7 +183,7 @@ impl Machine {
                 None
             }
             Judgement::Counts { fault, after } => {
-                self.stats.failures += 1;
+                self.stats.count_failure(destination);
                 let attempts = attempts + 1;
                 let delay = match route.retry.delay(attempts, after, &mut self.jitter) {
                     Some(delay) => Some(delay),
@@ -180,7 +196,7 @@ impl Machine {
                 None
             }
             Judgement::Refused { fault } => {
-                self.stats.failures += 1;
+                self.stats.count_failure(destination);
                 let attempted = attempted(attempts + 1, Reason::Rejected, fault.to_string());
                 let halts = policy == DeadKeyPolicy::Halt;
                 let delay = halts.then_some(route.retry.delay_max);
@@ -209,17 +225,26 @@ impl Machine {
         policy: DeadKeyPolicy,
     ) {
         let now = self.now;
-        let Some(flow) =
-            self.owned.get_mut(&item.partition).and_then(|owned| owned.flow(destination))
-        else {
+        let (Some(outlet), Some(flow)) = (
+            self.outlets.get(destination),
+            self.owned.get_mut(&item.partition).and_then(|owned| owned.flow(destination)),
+        ) else {
             return;
         };
         let holds_key = holds_key(policy);
         self.stats.progressed_at = now;
-        let head = flow.lanes.get(&item.key).and_then(|lane| lane.head());
-        let Some((row, origin)) = head.map(|head| (head.row, head.origin)) else {
-            return;
-        };
+        let Some(head) = flow.lanes.get(&item.key).and_then(|lane| lane.head()) else { return };
+        let (row, origin, subject) = (head.row, head.origin, subject(flow, outlet, head));
+        flow.notices.push(Notice::AttemptFailed {
+            subject: subject.clone(),
+            attempt: attempted.attempts,
+            detail: attempted.detail.clone(),
+            delay,
+        });
+        if delay.is_none() {
+            let late = matches!(origin, Origin::Waiting { late: true, .. });
+            flow.note_dead(subject, &attempted, holds_key && !late);
+        }
         match origin {
             Origin::Stream(_) => {
                 let placement = match delay {
@@ -323,6 +348,14 @@ impl Machine {
         };
         let pause = outlet.failed(endpoint, now, after, &settings, &mut self.jitter);
         self.stats.endpoint_failures += 1;
+        self.stats.tally(destination).endpoint_failures += 1;
+        self.notices.push(Notice::EndpointFailed {
+            destination: destination.clone(),
+            topic: Arc::clone(&outlet.endpoint(endpoint).topic),
+            failures: outlet.endpoint(endpoint).failures(),
+            detail: attempted(0, Reason::EndpointDown, fault.to_string()).detail,
+            pause,
+        });
         let probed_for = outlet.probed_for(endpoint, pause, now);
         for item in tried {
             let owned =
@@ -350,11 +383,39 @@ impl Machine {
     }
 }
 
+/// Which event an entry is, and where it goes.
+fn subject(flow: &Flow, outlet: &Outlet, entry: &Entry) -> Subject {
+    Subject {
+        topic: Some(Arc::clone(&outlet.endpoint(entry.endpoint).topic)),
+        route: Some(entry.route),
+        ..flow.subject(entry.row, Some(Arc::clone(&entry.event)))
+    }
+}
+
+/// Says that an event was acknowledged, by a call that took so long.
+pub(crate) fn delivered(flow: &Flow, outlet: &Outlet, entry: &Entry, took: Duration) -> Notice {
+    let (attempts, late) = match entry.origin {
+        Origin::Stream(_) => (0, false),
+        Origin::Waiting { attempts, late, .. } => (attempts, late),
+    };
+    Notice::Delivered {
+        subject: subject(flow, outlet, entry),
+        attempt: attempts + 1,
+        marks: Marks { late, replay: entry.row.seq <= flow.replay_through },
+        took,
+        created_at: entry.event.created_at,
+        lag: None,
+    }
+}
+
 /// Records an acknowledged event where it came from.
 pub(crate) fn deliver(flow: &mut Flow, key: KeyHash, entry: &Entry, now: Tick) {
     flow.let_go(entry);
     match entry.origin {
-        Origin::Stream(ordinal) => flow.window.settle(ordinal, Passed::Acked),
+        Origin::Stream(ordinal) => {
+            flow.acked += 1;
+            flow.window.settle(ordinal, Passed::Acked);
+        }
         Origin::Waiting { late, .. } => {
             flow.change(key, !late, WaitingChange::Delivered(entry.row), now);
         }

@@ -250,16 +250,18 @@ impl Outlet {
         endpoint.in_flight = endpoint.in_flight.saturating_sub(1);
     }
 
-    /// The endpoint acknowledged something.
-    pub(crate) fn acked(&mut self, index: u32, now: Tick) {
+    /// The endpoint acknowledged something. Says how often in a row it had failed before, and for how
+    /// long, if it had.
+    pub(crate) fn acked(&mut self, index: u32, now: Tick) -> Option<(u32, Duration)> {
         self.last_ack = Some(now);
         let rows_max = self.capabilities.batch_rows_max.max(1);
         let endpoint = &mut self.endpoints[index as usize];
         endpoint.last_ack = Some(now);
         self.failing -= u32::from(endpoint.failures > 0);
-        endpoint.failures = 0;
+        let failures = std::mem::take(&mut endpoint.failures);
         endpoint.paused_until = Tick::default();
         endpoint.batch_rows = endpoint.batch_rows.saturating_mul(2).clamp(1, rows_max);
+        (failures > 0).then(|| (failures, now.since(endpoint.failing_since)))
     }
 
     /// The endpoint failed, through no fault of an event: it pauses, longer each time.

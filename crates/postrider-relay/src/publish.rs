@@ -4,15 +4,16 @@
 //! declares prefix order) and the lease's rule that no publish starts when it could end after the
 //! lease. What the answers mean is in [`outcome`](crate::outcome).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use postrider_core::{DestinationId, Marks, Outgoing, PartitionId, Tick};
+use postrider_core::{DestinationId, Invariant, Marks, Outgoing, PartitionId, Tick};
 
 use crate::command::Command;
 use crate::lane::{Entry, Lane, Origin};
 use crate::machine::{Asked, BatchItem, Machine, Owned};
 use crate::outlet::Outlet;
+use crate::violation::Broken;
 
 /// A batch that is being filled.
 struct Batch {
@@ -21,6 +22,8 @@ struct Batch {
     bytes: u64,
     rows_max: u32,
     bytes_max: u64,
+    /// What is seen to be out of its key's order.
+    broken: Option<Broken>,
 }
 
 impl Batch {
@@ -90,6 +93,8 @@ impl Machine {
                 outlet.sent(endpoint);
                 sent.push((endpoint, batch));
             }
+            let broken: Vec<Broken> = sent.iter().filter_map(|(_, batch)| batch.broken).collect();
+            broken.into_iter().for_each(|broken| self.violated(broken));
             let deadline = self.settings.publish_deadline;
             for (endpoint, batch) in sent {
                 self.stats.batches += 1;
@@ -126,6 +131,27 @@ impl Machine {
     }
 }
 
+/// Whether the first entries of a lane are in another order than its key's, or sent before what stands
+/// between the cursor and them was read.
+fn out_of_order(lane: &Lane, entries: u32, ahead: &BTreeSet<u64>) -> Option<Broken> {
+    let what = "events of one key are sent in another order than they were committed in";
+    let mut last = None;
+    for entry in lane.iter().take(entries as usize) {
+        let place = match entry.origin {
+            Origin::Stream(ordinal) => Some(ordinal),
+            Origin::Waiting { .. } if ahead.contains(&entry.row.seq) => {
+                return Some((Invariant::KeyOrder, what));
+            }
+            Origin::Waiting { .. } => None,
+        };
+        if place.is_some() && place <= last {
+            return Some((Invariant::KeyOrder, what));
+        }
+        last = place.or(last);
+    }
+    None
+}
+
 /// Fills a batch to an endpoint out of its ready lanes.
 fn fill(
     outlet: &mut Outlet,
@@ -142,6 +168,7 @@ fn fill(
         bytes: 0,
         rows_max: outlet.batch_rows(endpoint).min(capabilities.batch_rows_max.max(1)),
         bytes_max: capabilities.batch_bytes_max,
+        broken: None,
     };
     while batch.outgoing.len() < batch.rows_max as usize {
         let Some((partition, key)) = outlet.pop_ready(endpoint) else {
@@ -169,6 +196,7 @@ fn fill(
             outlet.put_back(endpoint, (partition, key));
             break;
         }
+        batch.broken = batch.broken.or_else(|| out_of_order(lane, entries, &flow.ahead));
         lane.queued = false;
         lane.in_flight = entries;
         batch.items.push(BatchItem { partition, token: *token, key, entries });

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use postrider_core::waiting::Counts;
 use postrider_core::{
-    Broker, Clock, Destination, DestinationId, Error, ErrorKind, OutboxSource, RelayId, Result,
+    Archive, Broker, Clock, Destination, DestinationId, Error, ErrorKind, OutboxSource, RelayId,
+    Result,
 };
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -48,6 +49,7 @@ impl Relay {
             target: Target::Forever,
             clock: Arc::new(SystemClock),
             observer: None,
+            archive: None,
             presence: true,
         }
     }
@@ -61,6 +63,7 @@ pub struct RelayBuilder {
     target: Target,
     clock: Arc<dyn Clock>,
     observer: Option<Arc<dyn Observer>>,
+    archive: Option<Arc<dyn Archive>>,
     presence: bool,
 }
 
@@ -93,10 +96,19 @@ impl RelayBuilder {
         self
     }
 
-    /// Sets who is told of each [`Point`](crate::Point), for tests.
+    /// Sets who is told of each [`Point`](crate::Point) and [`Notice`](crate::Notice). Several are one
+    /// [`Observers`](crate::Observers).
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> RelayBuilder {
         self.observer = Some(observer);
+        self
+    }
+
+    /// Sets where events go before [`Settings::retention`] deletes them. Without an archive they are
+    /// deleted alone.
+    #[must_use]
+    pub fn archive(mut self, archive: Arc<dyn Archive>) -> RelayBuilder {
+        self.archive = Some(archive);
         self
     }
 
@@ -152,6 +164,8 @@ impl RelayBuilder {
             brokers,
             clock: self.clock,
             observer: self.observer,
+            archive: self.archive,
+            owner: owner.clone(),
             stopping,
             nudged: Arc::clone(&nudge),
             health: health_sender,

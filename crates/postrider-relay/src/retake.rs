@@ -4,6 +4,7 @@
 //! cannot be sent, because its endpoint is down or its route is gone, takes nobody's place).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::Payload;
@@ -127,6 +128,8 @@ impl Flow {
     fn give_up(&mut self, row: &WaitingRow, now: Tick) -> Retaken {
         let detail = "no route of the destination takes it any more";
         let attempted = attempted(row.attempts, Reason::NoRoute, detail);
+        let subject = self.subject(row.row, Some(Arc::clone(&row.event)));
+        self.note_dead(subject, &attempted, false);
         let change = WaitingChange::Dead { row: row.row, attempted, holds_key: false };
         self.end_turn(row, change, now)
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use postrider_core::{
-    BoxFuture, Broker, Clock, DestinationId, Error, ErrorKind, Lease, OutboxSource, Outcome,
-    Outgoing, Result, Tick,
+    Archive, BoxFuture, Broker, Clock, DestinationId, Error, ErrorKind, Lease, OutboxSource,
+    Outcome, Outgoing, RelayId, Result, Tick,
 };
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::command::{Answer, Command, Input, Ticket};
 use crate::health::Health;
 use crate::machine::Machine;
+use crate::notice::{self, Notice};
 use crate::observe::{Observer, Point};
 use crate::presence::{self, Alive};
 use crate::relay::{Report, Stop};
@@ -39,6 +40,8 @@ pub(crate) struct Shell {
     pub(crate) brokers: BTreeMap<DestinationId, Arc<dyn Broker>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) archive: Option<Arc<dyn Archive>>,
+    pub(crate) owner: RelayId,
     pub(crate) stopping: watch::Receiver<Stop>,
     pub(crate) nudged: Arc<Notify>,
     pub(crate) health: watch::Sender<Health>,
@@ -62,6 +65,7 @@ impl Shell {
             if acquired && let Some(lease) = self.find_dead(&mut proved) {
                 self.machine.step(self.clock.tick(), Input::ProvedDead(lease));
             }
+            self.note();
             let commands: Vec<_> = self.machine.take_commands().collect();
             for (ticket, command) in commands {
                 tasks.spawn(self.perform(ticket, command));
@@ -113,6 +117,23 @@ impl Shell {
         self.report(ending).await
     }
 
+    /// Hands on what happened: to the observer, and to the log.
+    fn note(&mut self) {
+        let listened = self.observer.is_some();
+        let now = self.clock.now();
+        for mut notice in self.machine.take_notices() {
+            if let Notice::Delivered { created_at, lag, .. } = &mut notice {
+                *lag = Some(now.since(*created_at));
+            }
+            if let Some(observer) = &self.observer {
+                observer.noted(&notice);
+            }
+            notice::log(&notice, &self.owner);
+        }
+        // A notice of each delivery is not free: without anybody to read it there is none.
+        self.machine.note_deliveries(listened || tracing::enabled!(tracing::Level::DEBUG));
+    }
+
     /// A lease whose holder is proved dead, each proof used once.
     fn find_dead(&self, proved: &mut Option<Lease>) -> Option<Lease> {
         let dead = self.machine.held_by_others().iter().find(|held| presence::is_dead(held))?;
@@ -162,6 +183,7 @@ impl Shell {
                 _ => None,
             },
             observer: self.observer.clone(),
+            archive: self.archive.clone(),
             store_deadline: self.machine.settings.store_deadline,
             lease: self.machine.settings.lease,
         };
@@ -221,13 +243,15 @@ async fn await_late(
     }
 }
 
-struct Performer {
+/// Performs one command.
+pub(crate) struct Performer {
     clock: Arc<dyn Clock>,
-    source: Arc<dyn OutboxSource>,
+    pub(crate) source: Arc<dyn OutboxSource>,
+    pub(crate) archive: Option<Arc<dyn Archive>>,
     broker: Option<Arc<dyn Broker>>,
     observer: Option<Arc<dyn Observer>>,
     /// How long a call of the store may take.
-    store_deadline: Duration,
+    pub(crate) store_deadline: Duration,
     /// A lease that is granted or prolonged later than this is over.
     lease: Duration,
 }
@@ -235,7 +259,7 @@ struct Performer {
 impl Performer {
     /// Asks the store. A call that takes too long is dropped, and its outcome unknown: a store that
     /// never answers would hold whatever waits for the answer, and nobody would know.
-    async fn ask<T>(
+    pub(crate) async fn ask<T>(
         &self,
         operation: &'static str,
         deadline: Duration,
@@ -297,9 +321,13 @@ impl Performer {
             Command::Admit(lease, rows) => Answer::Admitted(
                 self.ask("admit", self.store_deadline, source.admit(&lease, rows)).await,
             ),
-            Command::CarryOut(request) => Answer::CarriedOut(
-                self.ask("carry out", self.store_deadline, source.carry_out(&request)).await,
-            ),
+            Command::CarryOut(request) => {
+                let call = source.carry_out(&request);
+                let result = self.ask("carry out", self.store_deadline, call).await;
+                self.reached(Point::AfterCarryOut).await;
+                Answer::CarriedOut(result)
+            }
+            Command::Retire(request) => Answer::Retired(self.retire(request).await),
         }
     }
 
@@ -338,7 +366,7 @@ impl Performer {
         }
     }
 
-    async fn reached(&self, point: Point) {
+    pub(crate) async fn reached(&self, point: Point) {
         if let Some(observer) = &self.observer {
             observer.reached(point).await;
         }

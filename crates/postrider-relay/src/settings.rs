@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use postrider_core::{Error, ErrorKind, Result, WindowLimits};
 
+use crate::purge::Retention;
+
 /// Times and bounds of one relay. Addresses and definitions are not here.
 ///
 /// ```
@@ -51,6 +53,9 @@ pub struct Settings {
     pub carry_every: Duration,
     /// Rows of requests carried out at once. Default 256: no lock is held for long.
     pub carry_rows_max: u32,
+    /// What is deleted when it is old. Default nothing: how long history is kept is not for a relay
+    /// to guess.
+    pub retention: Option<Retention>,
     /// The first pause of an endpoint that failed. Default 100 ms.
     pub pause_min: Duration,
     /// The longest pause between two probes of an endpoint. Default 30 s.
@@ -86,6 +91,7 @@ impl Default for Settings {
             due_rows_max: 256,
             carry_every: Duration::from_secs(1),
             carry_rows_max: 256,
+            retention: None,
             pause_min: Duration::from_millis(100),
             pause_max: Duration::from_secs(30),
             down_after: 3,
@@ -152,6 +158,13 @@ impl Settings {
         }
         if self.due_rows_max == 0 || self.carry_rows_max == 0 {
             return refuse("due_rows_max and carry_rows_max are at least one".to_owned());
+        }
+        if let Some(Retention { older_than, every, rows_max }) = self.retention
+            && (older_than.is_zero() || every.is_zero() || rows_max == 0)
+        {
+            return refuse(
+                "a retention's older_than, every and rows_max must be above zero".to_owned(),
+            );
         }
         if self.due_every < self.poll_min {
             return refuse(format!(

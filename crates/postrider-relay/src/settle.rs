@@ -3,12 +3,19 @@
 //! Keeps INV-7: a cursor moves only over what was acknowledged or enters `waiting` in the same
 //! write. A settlement that the store did not answer for is sent again as it was.
 
-use postrider_core::waiting::{Placement, Settlement, SettlementPart, WaitingChange};
-use postrider_core::{ErrorKind, PartitionId, Result, RetryClass};
+use postrider_core::waiting::{Passed, Placement, Settlement, SettlementPart, WaitingChange};
+use postrider_core::{ErrorKind, Invariant, KeyHash, PartitionId, Result, RetryClass};
 
 use crate::command::Command;
+use crate::flow::Flow;
 use crate::machine::{Asked, FlowState, Machine, Owned, Settling};
+use crate::notice::{LostBecause, Notice};
 use crate::trouble::Work;
+use crate::violation::Broken;
+use crate::window::Advance;
+
+/// A part of a settlement, with the key of each change in it and whether the event held it.
+type Written = (SettlementPart, Vec<(KeyHash, bool)>);
 
 impl Machine {
     /// Begins a settlement in each partition that has one to write and none under way.
@@ -30,8 +37,9 @@ impl Machine {
                     if !wants_settlement(owned, hurry, now, &settings) {
                         continue;
                     }
-                    let parts = collect(owned);
+                    let (parts, broken) = collect(owned);
                     owned.settling = Some(Settling { retry_at: None, attempts: 0, parts });
+                    broken.into_iter().for_each(|broken| self.violated(broken));
                 }
             }
             self.send_settlement(partition);
@@ -83,21 +91,29 @@ impl Machine {
                 if cursor_moved {
                     self.stats.progressed_at = now;
                 }
-                let dead: usize = settling.parts.iter().map(|(part, _)| dead_letters(part)).sum();
-                self.stats.dead += dead as u64;
+                let (mut rows, mut waiting) = (0, 0);
+                for (part, _) in &settling.parts {
+                    let dead = dead_letters(part) as u64;
+                    self.stats.dead += dead;
+                    self.stats.tally(&part.destination).dead += dead;
+                    rows += part.passed.len() as u64;
+                    waiting += (part.waiting.len() + part.changes.len()) as u64;
+                }
+                self.notices.push(Notice::Settled { partition, rows, waiting });
                 return;
             }
             Err(error) => error,
         };
-        let fenced = matches!(error.kind(), ErrorKind::Fenced | ErrorKind::Conflict);
-        if fenced || error.retry_class() == RetryClass::Permanent {
+        if matches!(error.kind(), ErrorKind::Fenced | ErrorKind::Conflict) {
             // Somebody else owns the partition, or it is not as we remember it: nothing was
             // written. Whoever owns it loads it anew, and so do we if it is still ours.
             let lease = owned.lease.clone();
             let moved = error.kind() == ErrorKind::Conflict;
             self.stats.fenced += 1;
+            let detail = error.to_string();
+            self.notices.push(Notice::Fenced { partition, token, detail });
             self.stats.trouble.add(Work::Settle, None, error);
-            self.lose(partition);
+            self.lose(partition, LostBecause::Refused);
             if moved {
                 // It may still be ours, and would be nobody's until the lease ends.
                 self.let_go(vec![lease]);
@@ -106,7 +122,12 @@ impl Machine {
         }
         settling.attempts = settling.attempts.saturating_add(1);
         let doublings = settling.attempts.min(6);
-        let pause = settings.poll_min.saturating_mul(1 << doublings).min(settings.heartbeat);
+        let pause = match error.retry_class() {
+            // Given up, the same window would be sent again, and refused again, every lease: it is
+            // kept, sends nothing more once it is full, and is named.
+            RetryClass::Permanent => settings.heartbeat,
+            _ => settings.poll_min.saturating_mul(1 << doublings).min(settings.heartbeat),
+        };
         settling.retry_at = Some(now + pause);
         owned.settling = Some(settling);
         owned.trouble.add(Work::Settle, None, error);
@@ -152,8 +173,10 @@ fn wants_settlement(
 }
 
 /// Takes what there is to write, of all destinations of the partition: one write serves them all.
-fn collect(owned: &mut Owned) -> Vec<(SettlementPart, Vec<(postrider_core::KeyHash, bool)>)> {
-    let mut parts = Vec::new();
+///
+/// What it is about to claim is compared with what was counted apart.
+fn collect(owned: &mut Owned) -> (Vec<Written>, Vec<Broken>) {
+    let (mut parts, mut broken) = (Vec::new(), Vec::new());
     for (destination, state) in &mut owned.flows {
         let FlowState::Ready(flow) = state else {
             continue;
@@ -161,6 +184,7 @@ fn collect(owned: &mut Owned) -> Vec<(SettlementPart, Vec<(postrider_core::KeyHa
         let empty = SettlementPart::new(destination.clone());
         let mut part = std::mem::replace(&mut flow.part, empty);
         if let Some(advance) = flow.window.advance() {
+            broken.extend(check(flow, &advance));
             part.cursor = Some((advance.from, advance.to));
             part.passed = advance.passed;
         }
@@ -170,5 +194,26 @@ fn collect(owned: &mut Owned) -> Vec<(SettlementPart, Vec<(postrider_core::KeyHa
             parts.push((part, changed));
         }
     }
-    parts
+    (parts, broken)
+}
+
+/// Compares what a window says of its rows with the lanes they stand in, and with what was
+/// acknowledged.
+fn check(flow: &mut Flow, advance: &Advance) -> Vec<Broken> {
+    let mut broken = Vec::new();
+    let open = flow.window.len() - flow.window.settled();
+    if open < flow.open {
+        let what = "a settlement may pass an event that was not acknowledged";
+        broken.push((Invariant::NoLoss, what));
+    }
+    if open > flow.open {
+        broken.push((Invariant::Progress, "a row of the window stands in no lane"));
+    }
+    let acked = advance.passed.iter().filter(|(_, passed)| *passed == Passed::Acked).count() as u64;
+    if acked > flow.acked {
+        let what = "more is recorded as published than was acknowledged";
+        broken.push((Invariant::Truth, what));
+    }
+    flow.acked = flow.acked.saturating_sub(acked);
+    broken
 }

@@ -98,6 +98,7 @@ impl Flow {
             tried: None,
         };
         lane.push(entry);
+        self.open += 1;
         if !lane.queued && lane.in_flight == 0 {
             lane.queued = true;
             outlet.ready(endpoint, (self.partition, row.key_hash));
@@ -147,6 +148,10 @@ impl Flow {
         placement: Placement,
         now: Tick,
     ) {
+        if let Placement::Dead { attempted, holds_key } = &placement {
+            let subject = self.subject(row.row, event.cloned());
+            self.note_dead(subject, attempted, *holds_key);
+        }
         self.enter_waiting(ordinal, row.row, row.key_hash, event.cloned(), placement, now);
     }
 }

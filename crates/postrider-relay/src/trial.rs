@@ -80,6 +80,8 @@ impl Flow {
             *self.engaged.entry(row.key_hash).or_default() += 1;
             let attempted = attempted(row.attempts, Reason::GaveUp, DETAIL);
             let holds_key = holds_key(policy) && held;
+            let subject = self.subject(row.row, Some(std::sync::Arc::clone(&row.event)));
+            self.note_dead(subject, &attempted, holds_key);
             let change = WaitingChange::Dead { row: row.row, attempted, holds_key };
             self.change(row.key_hash, held, change, now);
             return true;

@@ -5,12 +5,15 @@
 
 use postrider_core::{DestinationId, Error, Result};
 
+use crate::notice::Notice;
+
 /// An operation of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Define,
     Acquire,
     Renew,
+    Release,
     Load,
     Head,
     Fetch,
@@ -18,22 +21,66 @@ pub(crate) enum Work {
     Admit,
     Settle,
     CarryOut,
+    Retire,
+}
+
+impl Work {
+    /// The operation's name, as logs and metrics spell it.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Work::Define => "define",
+            Work::Acquire => "acquire",
+            Work::Renew => "renew",
+            Work::Release => "release",
+            Work::Load => "load",
+            Work::Head => "head",
+            Work::Fetch => "fetch",
+            Work::Due => "due",
+            Work::Admit => "admit",
+            Work::Settle => "settle",
+            Work::CarryOut => "carry out",
+            Work::Retire => "retire",
+        }
+    }
 }
 
 /// The last failures. At most one for each operation and destination.
 #[derive(Debug, Default)]
-pub(crate) struct Troubles(Vec<(Work, Option<DestinationId>, Error)>);
+pub(crate) struct Troubles {
+    standing: Vec<(Work, Option<DestinationId>, Error)>,
+    /// What has changed since it was last taken.
+    changes: Vec<Notice>,
+}
 
 impl Troubles {
     /// An operation failed.
     pub(crate) fn add(&mut self, work: Work, of: Option<&DestinationId>, error: Error) {
-        self.clear(work, of);
-        self.0.push((work, of.cloned(), error));
+        let same = |(other, destination, _): &&mut (Work, Option<DestinationId>, Error)| {
+            *other == work && destination.as_ref() == of
+        };
+        let last = self.standing.iter_mut().find(same);
+        if last.as_ref().is_none_or(|(_, _, last)| last.kind() != error.kind()) {
+            self.changes.push(Notice::StoreTrouble {
+                operation: work.as_str(),
+                kind: error.kind(),
+                detail: error.to_string(),
+                code: error.operator_code(),
+            });
+        }
+        match last {
+            Some((_, _, last)) => *last = error,
+            None => self.standing.push((work, of.cloned(), error)),
+        }
     }
 
     /// An operation succeeded.
     pub(crate) fn clear(&mut self, work: Work, of: Option<&DestinationId>) {
-        self.0.retain(|(other, destination, _)| *other != work || destination.as_ref() != of);
+        let before = self.standing.len();
+        self.standing
+            .retain(|(other, destination, _)| *other != work || destination.as_ref() != of);
+        if self.standing.len() < before {
+            self.changes.push(Notice::StoreRecovered { operation: work.as_str() });
+        }
     }
 
     /// Notes how an operation ended, and passes on what it brought.
@@ -57,10 +104,15 @@ impl Troubles {
 
     /// A destination is not served any more.
     pub(crate) fn forget(&mut self, gone: &DestinationId) {
-        self.0.retain(|(_, destination, _)| destination.as_ref() != Some(gone));
+        self.standing.retain(|(_, destination, _)| destination.as_ref() != Some(gone));
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Error> {
-        self.0.iter().map(|(_, _, error)| error)
+        self.standing.iter().map(|(_, _, error)| error)
+    }
+
+    /// What has changed since this was last called.
+    pub(crate) fn changes(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.changes)
     }
 }

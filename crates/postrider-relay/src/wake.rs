@@ -22,7 +22,14 @@ impl Machine {
             _ => None,
         };
         let mode = self.mode.wake_at(&self.settings, self.stats.progressed_at);
-        let rest = [defining, Some(self.lease_wake_at()), mode, self.carry_wake_at()];
+        let rest = [
+            defining,
+            Some(self.lease_wake_at()),
+            mode,
+            self.carry_wake_at(),
+            self.purge_wake_at(),
+            self.release_wake_at(),
+        ];
         let soonest = owned.chain(outlets).chain(rest.into_iter().flatten()).min();
         // Never in the past: whatever is due now has been done, or waits for an answer.
         soonest.unwrap_or(self.now + self.settings.poll_max).max(self.now)
@@ -44,7 +51,8 @@ impl Machine {
             FlowState::Loading(_) => None,
             FlowState::Ready(flow) => self.flow_wake_at(destination, flow, owned, budget),
         });
-        [owned.admit_at, retry, head, flows.min()].into_iter().flatten().min()
+        let rest = [owned.admit_at, retry, head, owned.probe_wake_at()];
+        rest.into_iter().chain([flows.min()]).flatten().min()
     }
 
     fn flow_wake_at(

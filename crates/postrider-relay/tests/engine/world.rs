@@ -12,13 +12,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use postrider_core::operate::{Note, RequestId, RowKey, Submission, Verb};
+use postrider_core::source::{RetireRequest, Retired};
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Clock, Destination, DestinationId, Error, ErrorKind,
-    Event, NewEvent, OutboxSource, Outcome, RelayId, RetryPolicy, Route, Tick,
+    Archive, BoxFuture, Broker, BrokerCapabilities, Clock, Destination, DestinationId, Error,
+    ErrorKind, Event, NewEvent, OutboxSource, Outcome, RelayId, Result, RetryPolicy, Route, Tick,
 };
-use postrider_relay::{Answer, Command, Ending, Input, Machine, Settings, Target, Ticket};
+use postrider_relay::{Answer, Command, Ending, Input, Machine, Notice, Settings, Target, Ticket};
 use postrider_testkit::fault::{FaultyBroker, FaultySource};
-use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore};
+use postrider_testkit::memory::{MemoryArchive, MemoryBroker, MemoryClock, MemoryStore};
 
 /// One relay: the machine, and what it has under way.
 pub(crate) struct Relay {
@@ -30,6 +31,8 @@ pub(crate) struct Relay {
     pub(crate) paused: bool,
     /// The definitions it was started with.
     pub(crate) brokers: BTreeMap<DestinationId, Arc<FaultyBroker>>,
+    /// What it had to say.
+    pub(crate) notices: Vec<Notice>,
 }
 
 /// A command under way.
@@ -96,6 +99,8 @@ pub(crate) struct World {
     pub(crate) places: Vec<Place>,
     pub(crate) relays: Vec<Relay>,
     pub(crate) settings: Settings,
+    /// Where events go before they are deleted.
+    pub(crate) archive: Option<MemoryArchive>,
     /// How often time had to pass.
     pub(crate) wakes: u64,
 }
@@ -134,6 +139,7 @@ impl World {
             places: Vec::new(),
             relays: Vec::new(),
             settings: Settings::default(),
+            archive: None,
             wakes: 0,
         };
         definitions.into_iter().for_each(|definition| world.add_place(definition));
@@ -188,6 +194,7 @@ impl World {
             overdue: Vec::new(),
             paused: false,
             brokers,
+            notices: Vec::new(),
         });
         self.relays.len() - 1
     }
@@ -246,10 +253,13 @@ impl World {
                 Command::Publish { deadline, .. } => Some(tick + *deadline),
                 _ => None,
             };
-            let answer = perform(Arc::clone(&self.source), &relay.brokers, tick, command);
+            let (source, archive) = (Arc::clone(&self.source), self.archive.clone());
+            let answer = perform(source, archive, &relay.brokers, tick, command);
             relay.under_way.push(Call { ticket, deadline, answer });
         }
-        moved | relay.answer(tick)
+        let moved = moved | relay.answer(tick);
+        relay.notices.extend(relay.machine.take_notices());
+        moved
     }
 
     /// Runs until the first relay has sent a batch, and not a step further.
@@ -353,6 +363,9 @@ impl World {
             assert!(position > last, "INV-3: {id} of {key} at {position} after {last}");
             *last = *position;
         }
+        for health in self.healths() {
+            assert_eq!(health.violations.total(), 0, "{health:?}");
+        }
         for (row, passed) in self.store.settled(&id(name)) {
             if passed == postrider_core::waiting::Passed::Acked {
                 assert!(seen.contains(&row.id), "INV-7: {row:?} is recorded and was not delivered");
@@ -370,8 +383,23 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// What the shell does to delete what is old.
+async fn retire(
+    source: Arc<FaultySource>,
+    archive: Option<MemoryArchive>,
+    mut request: RetireRequest,
+) -> Result<Retired> {
+    let Some(archive) = archive else { return source.retire(&request).await };
+    let events = source.retirable(&request).await?;
+    archive.append(&events).await?;
+    request.only = Some(events.iter().map(|event| event.id).collect());
+    let retired = source.retire(&request).await?;
+    Ok(Retired { more: events.len() >= request.rows_max as usize, ..retired })
+}
+
 fn perform(
     source: Arc<FaultySource>,
+    archive: Option<MemoryArchive>,
     brokers: &BTreeMap<DestinationId, Arc<FaultyBroker>>,
     tick: Tick,
     command: Command,
@@ -399,6 +427,7 @@ fn perform(
             Command::Due(request) => Answer::Due(source.due(&request).await),
             Command::Admit(lease, rows) => Answer::Admitted(source.admit(&lease, rows).await),
             Command::CarryOut(request) => Answer::CarriedOut(source.carry_out(&request).await),
+            Command::Retire(request) => Answer::Retired(retire(source, archive, request).await),
         }
     })
 }

@@ -17,6 +17,7 @@
 //! # Ok::<(), postrider_core::Error>(())
 //! ```
 
+mod archive;
 mod broker;
 mod carry;
 mod clock;
@@ -35,6 +36,7 @@ mod subscription;
 mod transaction;
 mod waiting;
 
+pub use archive::MemoryArchive;
 pub use broker::{MemoryBroker, Published};
 pub use clock::MemoryClock;
 pub use store::{CommittedRow, MemoryStore};

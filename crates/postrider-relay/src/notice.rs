@@ -1,0 +1,459 @@
+//! Notices: what an operator reads in logs and counts in metrics.
+//!
+//! The machine says what happened and does nothing about it; the shell hands each notice to the
+//! [`Observer`](crate::Observer) and logs it. Keeps INV-6: there is room for so many, and what does not
+//! fit is counted. A notice never has a payload.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::waiting::{Reason, RowRef};
+use postrider_core::{
+    Code, DestinationId, ErrorKind, Event, EventId, Invariant, Marks, PartitionId, RelayId,
+    Timestamp,
+};
+
+/// Notices that wait for the shell, at most: more than one step of the machine makes.
+const NOTICES_MAX: usize = 16_384;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The broker acknowledged an event.
+    Delivered {
+        /// Which.
+        subject: Subject,
+        /// Which attempt it was, from 1.
+        attempt: u32,
+        /// How it was marked.
+        marks: Marks,
+        /// How long the call of the broker took that acknowledged it.
+        took: Duration,
+        /// When the event's row was written.
+        created_at: Timestamp,
+        /// From then to the acknowledgement, by the wall clock. The machine has none: the shell fills
+        /// this in. It is wrong by as much as the clocks of producer and relay differ.
+        lag: Option<Duration>,
+    },
+    /// An attempt failed, and counts against the event.
+    AttemptFailed {
+        /// Which event.
+        subject: Subject,
+        /// Which attempt it was, from 1.
+        attempt: u32,
+        /// What was answered.
+        detail: String,
+        /// When it is tried again; `None` if it is not.
+        delay: Option<Duration>,
+    },
+    /// An event was given up.
+    DeadLetter {
+        /// Which.
+        subject: Subject,
+        /// Why.
+        reason: Reason,
+        /// What was answered last, or what is wrong with it.
+        detail: String,
+        /// Attempts that counted.
+        attempts: u32,
+        /// Whether what follows of its key waits behind it.
+        holds_key: bool,
+    },
+    /// An event waits behind an earlier one of its key. Said of the first of a key only.
+    Parked {
+        /// Which.
+        subject: Subject,
+    },
+    /// An endpoint failed, through no fault of an event.
+    EndpointFailed {
+        /// Of which destination.
+        destination: DestinationId,
+        /// Which topic, subject, queue, or URL.
+        topic: Arc<str>,
+        /// Failures in a row.
+        failures: u32,
+        /// What was answered.
+        detail: String,
+        /// How long nothing is sent to it.
+        pause: Duration,
+    },
+    /// An endpoint that had failed acknowledged something.
+    EndpointRecovered {
+        /// Of which destination.
+        destination: DestinationId,
+        /// Which topic, subject, queue, or URL.
+        topic: Arc<str>,
+        /// Failures in a row before that.
+        failures: u32,
+        /// Since its first failure.
+        away: Duration,
+    },
+    /// An endpoint takes nothing until an operator enables it.
+    EndpointDisabled {
+        /// Of which destination.
+        destination: DestinationId,
+        /// Which topic, subject, queue, or URL.
+        topic: Arc<str>,
+        /// What it answered; empty where another relay heard it.
+        detail: String,
+    },
+    /// An endpoint is in service again.
+    EndpointEnabled {
+        /// Of which destination.
+        destination: DestinationId,
+        /// Which topic, subject, queue, or URL.
+        topic: Arc<str>,
+    },
+    /// A partition is ours.
+    LeaseTaken {
+        /// Which.
+        partition: PartitionId,
+        /// Its token.
+        token: u64,
+        /// How often in a row it was taken over from owners that died, with nothing settled between.
+        takeovers: u32,
+    },
+    /// A partition was given away, because it is more than our share or we are stopping.
+    LeaseReleased {
+        /// Which.
+        partition: PartitionId,
+        /// Its token.
+        token: u64,
+    },
+    /// A partition is no longer ours.
+    LeaseLost {
+        /// Which.
+        partition: PartitionId,
+        /// Its token.
+        token: u64,
+        /// Why.
+        why: LostBecause,
+    },
+    /// The store refused a settlement; nothing was written.
+    Fenced {
+        /// In which partition.
+        partition: PartitionId,
+        /// Under which token.
+        token: u64,
+        /// What it said.
+        detail: String,
+    },
+    /// Progress was saved.
+    Settled {
+        /// In which partition.
+        partition: PartitionId,
+        /// Events that cursors passed.
+        rows: u64,
+        /// Events that entered or changed in `waiting`.
+        waiting: u64,
+    },
+    /// Requests of operators were carried out.
+    CarriedOut {
+        /// Rows that were changed or skipped.
+        rows: u32,
+        /// Keys that were freed, one for each event that was let go.
+        freed: usize,
+        /// Partitions that are loaded anew, because a cursor was set back.
+        surrendered: usize,
+    },
+    /// Old events were deleted.
+    Retired {
+        /// In which partition.
+        partition: PartitionId,
+        /// How many.
+        rows: u32,
+    },
+    /// The store refuses something, or says it differently than before.
+    StoreTrouble {
+        /// What was asked, like `settle`.
+        operation: &'static str,
+        /// What kind of failure.
+        kind: ErrorKind,
+        /// What it said.
+        detail: String,
+        /// The page about it.
+        code: Option<Code>,
+    },
+    /// The store does again what it refused.
+    StoreRecovered {
+        /// What was asked, like `settle`.
+        operation: &'static str,
+    },
+    /// A promise was broken, and the relay saw it. A defect.
+    Violated {
+        /// Which.
+        invariant: Invariant,
+        /// What was seen.
+        what: &'static str,
+    },
+}
+
+/// Why a partition is no longer ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostBecause {
+    /// Its lease could have expired by our own clock: no renewal succeeded in time.
+    Expired,
+    /// The store did not renew it.
+    NotRenewed,
+    /// The store refused a settlement.
+    Refused,
+    /// The store let it go, because an operator set a cursor back.
+    Surrendered,
+}
+
+impl LostBecause {
+    /// In a word, for logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            LostBecause::Expired => "expired",
+            LostBecause::NotRenewed => "not_renewed",
+            LostBecause::Refused => "refused",
+            LostBecause::Surrendered => "surrendered",
+        }
+    }
+}
+
+/// Which event a notice is about, and where it was to go. Never its payload.
+#[derive(Clone)]
+pub struct Subject {
+    /// Its number and id.
+    pub row: RowRef,
+    /// In which partition.
+    pub partition: PartitionId,
+    /// At which destination.
+    pub destination: DestinationId,
+    /// Its topic, subject, queue, or URL, where that is known.
+    pub topic: Option<Arc<str>>,
+    /// Which of the destination's routes took it, from 0.
+    pub route: Option<u16>,
+    /// The event, where the row can be read as one. Private: it has the payload.
+    pub(crate) event: Option<Arc<Event>>,
+}
+
+impl Subject {
+    /// The event's id.
+    pub fn id(&self) -> EventId {
+        self.row.id
+    }
+
+    /// Its ordering key, where the row can be read.
+    pub fn key(&self) -> Option<String> {
+        self.event.as_ref().map(|event| event.key())
+    }
+
+    /// Its type, where the row can be read.
+    pub fn event_type(&self) -> Option<&str> {
+        self.event.as_ref().map(|event| &*event.event_type)
+    }
+
+    /// The text of a place in a log line: the topic, or nothing.
+    fn topic(&self) -> &str {
+        self.topic.as_deref().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject")
+            .field("row", &self.row)
+            .field("key", &self.key())
+            .field("partition", &self.partition)
+            .field("destination", &self.destination)
+            .field("topic", &self.topic)
+            .field("route", &self.route)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Notices that the shell has not taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    queue: VecDeque<Notice>,
+    /// How many did not fit.
+    pub(crate) lost: u64,
+    /// Nobody wants to hear of each delivery.
+    pub(crate) no_deliveries: bool,
+}
+
+impl Notices {
+    pub(crate) fn push(&mut self, notice: Notice) {
+        if self.queue.len() >= NOTICES_MAX {
+            self.lost += 1;
+            return;
+        }
+        self.queue.push_back(notice);
+    }
+
+    pub(crate) fn extend(&mut self, notices: impl IntoIterator<Item = Notice>) {
+        notices.into_iter().for_each(|notice| self.push(notice));
+    }
+
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Notice> + '_ {
+        self.queue.drain(..)
+    }
+}
+
+/// Writes a notice to the log, with a field for each thing that a person would search by.
+pub(crate) fn log(notice: &Notice, owner: &RelayId) {
+    match notice {
+        Notice::Delivered { .. }
+        | Notice::AttemptFailed { .. }
+        | Notice::DeadLetter { .. }
+        | Notice::Parked { .. } => log_event(notice),
+        Notice::EndpointFailed { .. }
+        | Notice::EndpointRecovered { .. }
+        | Notice::EndpointDisabled { .. }
+        | Notice::EndpointEnabled { .. } => log_endpoint(notice),
+        Notice::LeaseTaken { .. }
+        | Notice::LeaseReleased { .. }
+        | Notice::LeaseLost { .. }
+        | Notice::Fenced { .. } => log_lease(notice, owner),
+        _ => log_store(notice),
+    }
+}
+
+fn log_event(notice: &Notice) {
+    match notice {
+        Notice::Delivered { subject, attempt, marks, took, lag, .. } => tracing::debug!(
+            event_id = %subject.id(), key = subject.key(), event_type = subject.event_type(),
+            seq = subject.row.seq, partition = subject.partition.0,
+            destination = %subject.destination, endpoint = subject.topic(), route = subject.route,
+            attempt, late = marks.late, replay = marks.replay, took_ms = millis(*took),
+            lag_ms = lag.map(millis), "delivered"
+        ),
+        Notice::AttemptFailed { subject, attempt, detail, delay } => tracing::warn!(
+            event_id = %subject.id(), key = subject.key(), event_type = subject.event_type(),
+            seq = subject.row.seq, partition = subject.partition.0,
+            destination = %subject.destination, endpoint = subject.topic(), route = subject.route,
+            attempt, detail, delay_ms = delay.map(millis), "attempt failed"
+        ),
+        Notice::DeadLetter { subject, reason, detail, attempts, holds_key } => tracing::error!(
+            event_id = %subject.id(), key = subject.key(), event_type = subject.event_type(),
+            seq = subject.row.seq, partition = subject.partition.0,
+            destination = %subject.destination, endpoint = subject.topic(), route = subject.route,
+            attempts, reason = reason.as_str(), detail, holds_key, "dead letter"
+        ),
+        Notice::Parked { subject } => tracing::info!(
+            event_id = %subject.id(), key = subject.key(), event_type = subject.event_type(),
+            seq = subject.row.seq, partition = subject.partition.0,
+            destination = %subject.destination, "key parked behind an event that waits"
+        ),
+        _ => {}
+    }
+}
+
+fn log_endpoint(notice: &Notice) {
+    match notice {
+        Notice::EndpointFailed { destination, topic, failures, detail, pause } => {
+            // An outage is said at its first failure, and ever more seldom after that.
+            if failures.is_power_of_two() {
+                tracing::warn!(
+                    %destination, endpoint = &**topic, failures, detail, delay_ms = millis(*pause),
+                    "endpoint failed"
+                );
+            } else {
+                tracing::debug!(
+                    %destination, endpoint = &**topic, failures, detail, delay_ms = millis(*pause),
+                    "endpoint failed"
+                );
+            }
+        }
+        Notice::EndpointRecovered { destination, topic, failures, away } => tracing::info!(
+            %destination, endpoint = &**topic, failures, away_ms = millis(*away),
+            "endpoint recovered"
+        ),
+        Notice::EndpointDisabled { destination, topic, detail } => tracing::warn!(
+            %destination, endpoint = &**topic, detail, code = %Code::EndpointDisabled,
+            "endpoint disabled until an operator enables it"
+        ),
+        Notice::EndpointEnabled { destination, topic } => {
+            tracing::info!(%destination, endpoint = &**topic, "endpoint in service again");
+        }
+        _ => {}
+    }
+}
+
+fn log_lease(notice: &Notice, owner: &RelayId) {
+    match notice {
+        Notice::LeaseTaken { partition, token, takeovers } => tracing::info!(
+            partition = partition.0, token, takeovers, relay = %owner, "partition taken"
+        ),
+        Notice::LeaseReleased { partition, token } => {
+            tracing::info!(partition = partition.0, token, relay = %owner, "partition released");
+        }
+        Notice::LeaseLost { partition, token, why } => tracing::warn!(
+            partition = partition.0, token, reason = why.as_str(), relay = %owner,
+            "partition lost"
+        ),
+        Notice::Fenced { partition, token, detail } => tracing::warn!(
+            partition = partition.0, token, detail, relay = %owner,
+            "settlement refused; nothing was written"
+        ),
+        _ => {}
+    }
+}
+
+fn log_store(notice: &Notice) {
+    match notice {
+        Notice::Settled { partition, rows, waiting } => {
+            tracing::debug!(partition = partition.0, rows, waiting, "settled");
+        }
+        Notice::CarriedOut { rows, freed, surrendered } => {
+            tracing::info!(rows, freed, surrendered, "requests carried out");
+        }
+        Notice::Retired { partition, rows } => {
+            tracing::info!(partition = partition.0, rows, "old events deleted");
+        }
+        Notice::StoreTrouble { operation, kind, detail, code } => tracing::warn!(
+            operation, kind = ?kind, detail, code = code.map(tracing::field::display),
+            "the store refuses"
+        ),
+        Notice::StoreRecovered { operation } => {
+            tracing::info!(operation, "the store does again what it refused");
+        }
+        Notice::Violated { invariant, what } => {
+            tracing::error!(%invariant, what, "a promise is broken: report this defect");
+        }
+        _ => {}
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postrider_core::NewEvent;
+
+    /// INV-6: who never takes notices costs a bounded memory.
+    #[test]
+    fn notices_that_nobody_takes_are_counted() {
+        let mut notices = Notices::default();
+        for _ in 0..NOTICES_MAX + 3 {
+            notices.push(Notice::StoreRecovered { operation: "settle" });
+        }
+        assert_eq!((notices.take().count(), notices.lost), (NOTICES_MAX, 3));
+    }
+
+    /// A payload may be anybody's secret: no notice says it.
+    #[test]
+    fn a_notice_has_the_key_and_not_the_payload() {
+        let event = NewEvent::new("order", "42", "order.placed").bytes("hunter2", "text/plain");
+        let event = event.header("authorization", "hunter2");
+        let subject = Subject {
+            row: RowRef { seq: 7, id: event.event().id },
+            partition: PartitionId(0),
+            destination: DestinationId::new("a").unwrap(),
+            topic: Some(Arc::from("orders")),
+            route: Some(0),
+            event: Some(Arc::new(event.event().clone())),
+        };
+        let text = format!("{:?}", Notice::Parked { subject });
+        assert!(text.contains("order/42") && !text.contains("hunter2"), "{text}");
+    }
+}
