@@ -8,6 +8,7 @@ use std::io::IsTerminal as _;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use postrider_config::LogLevel;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -32,6 +33,27 @@ impl FromStr for LogFormat {
             let text = text.escape_debug();
             Failure::config(format!("the log format `{text}` is unknown; write text or json"))
         })
+    }
+}
+
+/// The level, as the filter of log lines spells it.
+pub(crate) const fn level(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Off => "off",
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    }
+}
+
+impl From<postrider_config::LogFormat> for LogFormat {
+    fn from(format: postrider_config::LogFormat) -> LogFormat {
+        match format {
+            postrider_config::LogFormat::Json => LogFormat::Json,
+            postrider_config::LogFormat::Text => LogFormat::Text,
+        }
     }
 }
 

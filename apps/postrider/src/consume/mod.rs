@@ -9,6 +9,7 @@
 mod endpoint;
 mod gate;
 mod judge;
+mod plan;
 mod purge;
 mod request;
 mod sidecar;
@@ -16,16 +17,18 @@ mod source;
 mod tries;
 mod watch;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use postrider_core::{Clock as _, HandlerName, InboxStore, OutboxSource as _, RetryPolicy};
+use postrider_core::{Clock as _, InboxStore, OutboxSource as _, RetryPolicy};
 use postrider_inbox::{BootClock, Consumer, ConsumerOptions};
 use postrider_sqlite::SqliteStore;
 
 use self::endpoint::Endpoint;
 use self::gate::Gate;
+use self::plan::Plan;
 use self::request::{Format, Writer};
 use self::sidecar::{GATE_WAIT_MAX, Sidecar, Tally};
 use self::source::{Source, Wishes};
@@ -51,6 +54,7 @@ remembers it acts once, whatever crashes. See docs/guide/sidecar.md.
 Example:
   postrider consume --from local://queue.db/order.* --group billing \\
     --inbox sqlite://billing.db --to http://127.0.0.1:8000/events
+  postrider consume --config postrider.toml --handler billing
 
 Exit codes:
   0   it was stopped
@@ -59,35 +63,39 @@ Exit codes:
   78  the configuration is wrong
   130 a second signal aborted it")]
 pub(crate) struct ConsumeArgs {
-    /// Where from: local://PATH/TOPIC, where * stands for anything
-    #[arg(long, value_name = "URL")]
-    from: String,
-    /// The consumer group at the broker; its instances share the work
-    #[arg(long, value_name = "NAME")]
-    group: String,
+    /// The configuration; else $POSTRIDER_CONFIG. Flags come before it
+    #[arg(long, value_name = "FILE", env = "POSTRIDER_CONFIG", hide_env = true)]
+    config: Option<PathBuf>,
     /// The handler's name, part of the deduplication key [default: the group's]
+    ///
+    /// With a configuration: which of its tables [consume.NAME], unless it has
+    /// only one.
     #[arg(long, value_name = "NAME")]
     handler: Option<String>,
+    /// Where from: local://PATH/TOPIC, where * stands for anything
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
+    /// The consumer group at the broker; its instances share the work
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
     /// The database with the inbox, like sqlite://billing.db
     #[arg(long, value_name = "URL")]
-    inbox: String,
+    inbox: Option<String>,
     /// The endpoint, like http://127.0.0.1:8000/events
     #[arg(long, value_name = "URL")]
-    to: String,
-    /// How long one call may take
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
-    timeout: Duration,
-    /// How long a crashed sidecar delays what it had in work
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
-    lease: Duration,
-    /// Calls at once, of different keys
-    #[arg(long, value_name = "N", default_value = "16",
-          value_parser = clap::value_parser!(u16).range(1..=1024))]
-    concurrency: u16,
-    /// Counted attempts, after which an event is a dead letter
-    #[arg(long, value_name = "N", default_value = "10",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    attempts: u32,
+    to: Option<String>,
+    /// How long one call may take [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    timeout: Option<Duration>,
+    /// How long a crashed sidecar delays what it had in work [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    lease: Option<Duration>,
+    /// Calls at once, of different keys [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    concurrency: Option<u32>,
+    /// Counted attempts, after which an event is a dead letter [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    attempts: Option<u32>,
     /// How events are written
     #[arg(long, value_enum, default_value = "structured")]
     format: Format,
@@ -97,49 +105,43 @@ pub(crate) struct ConsumeArgs {
     /// How long calls may go on after a signal
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
     drain: Duration,
-    /// How long the inbox remembers what was done
-    #[arg(long, value_name = "TIME", default_value = "35d", value_parser = age::span)]
-    retention: Duration,
+    /// How long the inbox remembers what was done [default: 35d]
+    #[arg(long, value_name = "TIME", value_parser = age::span)]
+    retention: Option<Duration>,
     /// How much is logged: error, warn, info, debug, trace; or by module
-    #[arg(
-        long,
-        value_name = "LEVELS",
-        default_value = "info",
-        env = "POSTRIDER_LOG",
-        hide_env = true
-    )]
-    log: String,
+    #[arg(long, value_name = "LEVELS", env = "POSTRIDER_LOG", hide_env = true)]
+    log: Option<String>,
     /// How a log line is written: text or json
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
-    log_format: LogFormat,
+    #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true)]
+    log_format: Option<LogFormat>,
 }
 
 pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
-    logs::start(&args.log, args.log_format)?;
-    let source = Source::parse(&args.from)?;
-    let path = store::sqlite_path(&args.inbox)?;
-    let name = args.handler.as_deref().unwrap_or(&args.group);
-    let handler = HandlerName::new(name).map_err(|error| Failure::config(error.to_string()))?;
+    let plan = Plan::of(&args)?;
+    logs::start(&plan.log, plan.log_format)?;
+    let source = Source::parse(&plan.from)?;
+    let path = store::sqlite_path(&plan.inbox)?;
+    let handler = plan.handler.clone();
     let extra = request::extra_headers(&args.headers, |name| std::env::var(name).ok())
         .map_err(Failure::config)?;
-    let concurrency = usize::from(args.concurrency);
-    let endpoint = Arc::new(Endpoint::new(&args.to, args.timeout, concurrency)?);
-    let options = options(&args);
-    purge::check_retention(args.retention, &options.retry, args.lease)?;
+    let concurrency = plan.concurrency;
+    let endpoint = Arc::new(Endpoint::new(&plan.to, plan.timeout, concurrency)?);
+    let options = options(&plan);
+    purge::check_retention(plan.retention, &options.retry, plan.lease)?;
     let signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
     let inbox = SqliteStore::new(&path)?;
     inbox.open().await?;
     let inbox: Arc<dyn InboxStore> = Arc::new(inbox);
     let wishes = Wishes {
-        group: args.group.clone(),
+        group: plan.group.clone(),
         // A little longer than the lease: whoever gets the message of a dead sidecar can claim it.
-        visibility: args.lease + args.lease / 10,
+        visibility: plan.lease + plan.lease / 10,
         deliveries_max: options.deliveries_max.saturating_mul(2),
     };
     let subscription = source.subscribe(&wishes).await?;
     terminal::note(&format!(
         "receiving {source} as group {}; handler {handler} is {}",
-        args.group,
+        plan.group,
         endpoint.shown()
     ));
     let gate = Gate::new(BootClock.tick().0);
@@ -150,14 +152,14 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         endpoint: Arc::clone(&endpoint),
         gate: Arc::clone(&gate),
         store: Arc::clone(&inbox),
-        lease: args.lease,
-        attempts_max: args.attempts,
+        lease: plan.lease,
+        attempts_max: plan.attempts,
         stopping,
         tally: Arc::clone(&tally),
     };
     let consumer =
         Consumer::builder(subscription).receiver(Arc::new(sidecar)).options(options).start()?;
-    let house = tokio::spawn(purge::keep_house(inbox, args.retention));
+    let house = tokio::spawn(purge::keep_house(inbox, plan.retention));
     let watched = Watched { consumer, gate, tally, endpoint: endpoint.shown(), stop };
     let exit = watch::until_stopped(watched, signals, args.drain).await;
     house.abort();
@@ -165,9 +167,9 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
 }
 
 /// The engine's limits for these flags.
-fn options(args: &ConsumeArgs) -> ConsumerOptions {
-    let concurrency = usize::from(args.concurrency);
-    let retry = RetryPolicy { attempts_max: args.attempts, ..RetryPolicy::default() };
+fn options(plan: &Plan) -> ConsumerOptions {
+    let concurrency = plan.concurrency;
+    let retry = RetryPolicy { attempts_max: plan.attempts, ..RetryPolicy::default() };
     let usual = ConsumerOptions::default();
     ConsumerOptions {
         in_flight_max: concurrency,
@@ -176,9 +178,9 @@ fn options(args: &ConsumeArgs) -> ConsumerOptions {
         receive_max: concurrency.min(usual.receive_max),
         retry,
         // Deliveries that ended without a verdict are crashes: as many again as attempts.
-        deliveries_max: args.attempts.saturating_mul(2).max(usual.deliveries_max),
+        deliveries_max: plan.attempts.saturating_mul(2).max(usual.deliveries_max),
         // The call has its own limit; what comes on top is waiting for gate and inbox.
-        handler_time_max: GATE_WAIT_MAX + args.timeout + args.lease * 3,
+        handler_time_max: GATE_WAIT_MAX + plan.timeout + plan.lease * 3,
         ..usual
     }
 }

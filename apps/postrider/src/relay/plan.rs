@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_config::{Config, Environment, LogLevel, Needs, Secrets};
+use postrider_config::{Config, Environment, Needs, Secrets};
 use postrider_core::{Archive, Broker, Destination, DestinationId, WindowLimits};
 use postrider_relay::{Retention, Settings};
 
 use crate::failure::Failure;
-use crate::logs::LogFormat;
+use crate::logs::{self, LogFormat};
 use crate::relay::reload::Reloader;
 use crate::relay::switch::Switch;
 use crate::relay::{RelayArgs, brokers};
@@ -58,11 +58,8 @@ impl Plan {
             reconcile_every: config.reconcile.every,
             listen: args.listen.or(config.observe.listen),
             token: token.map(|token| Arc::from(token.expose())),
-            log: args.log.clone().unwrap_or_else(|| level(config.observe.log).to_owned()),
-            log_format: args.log_format.unwrap_or(match config.observe.log_format {
-                postrider_config::LogFormat::Json => LogFormat::Json,
-                postrider_config::LogFormat::Text => LogFormat::Text,
-            }),
+            log: args.log.clone().unwrap_or_else(|| logs::level(config.observe.log).to_owned()),
+            log_format: args.log_format.unwrap_or(config.observe.log_format.into()),
             reloader: args.to.is_none().then(|| Reloader {
                 path: args.config.clone(),
                 present: config,
@@ -70,18 +67,6 @@ impl Plan {
                 switches,
             }),
         })
-    }
-}
-
-/// The level, as the filter of log lines spells it.
-const fn level(level: LogLevel) -> &'static str {
-    match level {
-        LogLevel::Off => "off",
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
     }
 }
 

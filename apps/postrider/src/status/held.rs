@@ -53,8 +53,16 @@ pub(crate) fn held_up_by(
         dead_letters(seen, limits, &mut found);
     }
     requests(overview, &mut found);
-    for seen in destinations {
+    // Whatever stops a destination stops `unrouted` as well: it is named only where it is alone.
+    let (built_in, own): (Vec<_>, Vec<_>) =
+        destinations.iter().partition(|seen| seen.view.id.as_str() == Destination::UNROUTED);
+    for seen in own {
         unexplained(overview, seen, limits, &mut found);
+    }
+    if found.iter().all(|blocker| blocker.kind != "unknown") {
+        for seen in built_in {
+            unexplained(overview, seen, limits, &mut found);
+        }
     }
     found.sort_by_key(|blocker| !blocker.critical);
     found
@@ -195,11 +203,12 @@ fn dead_letters(seen: &Seen<'_>, limits: Limits, found: &mut Vec<Blocker>) {
         DeadKeys { keys, at_least } => {
             let least = if at_least { "at least " } else { "" };
             let noun = if keys == 1 { "key" } else { "keys" };
-            format!(
-                " hold {least}{} {noun}; {} events wait behind them",
-                count(keys),
-                count(view.waiting.parked)
-            )
+            let verb = if view.waiting.dead == 1 { "holds" } else { "hold" };
+            let parked = match view.waiting.parked {
+                1 => "1 event waits".to_owned(),
+                parked => format!("{} events wait", count(parked)),
+            };
+            format!(" {verb} {least}{} {noun}; {parked} behind", count(keys))
         }
     };
     let noun = if view.waiting.dead == 1 { "dead letter" } else { "dead letters" };

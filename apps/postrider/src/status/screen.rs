@@ -36,7 +36,11 @@ fn draw_in(status: &Status, width: Option<usize>, style: Style) -> String {
         Verdict::Unhealthy => style.bad("unhealthy"),
     };
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "{} is {word} · {}", clean(&status.store), flow(status));
+    let _ = writeln!(
+        text,
+        "{}",
+        wrap(&format!("{} is {word} · {}", clean(&status.store), flow(status)), "")
+    );
     text.push('\n');
     let mut table = Table::new(COLUMNS);
     for row in &status.destinations {

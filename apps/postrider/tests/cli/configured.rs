@@ -264,3 +264,37 @@ fn logs_are_json_on_request() {
         assert!(!delivered[field].is_null(), "{field} is missing in {delivered:#}");
     }
 }
+
+const CONSUMERS: &str = r#"
+[consume.billing]
+from = "local://queue.db/order.*"
+inbox = "sqlite://shop.db"
+endpoint = "http://127.0.0.1:9/events"
+
+[consume.shipping]
+from = "local://queue.db/order.*"
+inbox = "sqlite://shop.db"
+endpoint = "http://127.0.0.1:9/events"
+"#;
+
+/// A sidecar is chosen by its handler's name, and what is missing is said before anything starts.
+#[test]
+fn a_sidecar_runs_out_of_the_configuration() {
+    let shop = Shop::new();
+    shop.configure(CONSUMERS);
+    let consume = |args: &[&str]| shop.command(&[&["consume"], args].concat()).output().unwrap();
+    let which = consume(&["--config", "postrider.toml"]);
+    assert_eq!(code(&which), 78);
+    assert!(said(&which).contains("--handler billing or shipping"), "{}", err(&which));
+    let wrong = consume(&["--config", "postrider.toml", "--handler", "biling"]);
+    assert!(said(&wrong).contains("did you mean `billing`?"), "{}", err(&wrong));
+    let nothing = consume(&["--group", "billing"]);
+    assert_eq!(code(&nothing), 78);
+    assert!(said(&nothing).contains("--from is missing"), "{}", err(&nothing));
+
+    let args = ["consume", "--config", "postrider.toml", "--handler", "shipping"];
+    let mut running = Running::start(shop.command(&args));
+    let line = running.wait_for("receiving");
+    assert!(line.contains("group shipping") && line.contains("handler shipping"), "{line}");
+    assert!(running.stop().success());
+}

@@ -66,6 +66,7 @@ fn a_discarded_dead_letter_never_arrives() {
     for part in ["anna@db1", "a test order", "discard"] {
         assert!(texts.contains(part), "{texts}");
     }
+    shop.settle_down();
     golden("audit.txt", &shop.answer(&["audit"]));
 }
 

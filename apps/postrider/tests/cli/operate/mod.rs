@@ -50,8 +50,10 @@ impl Shop {
             connection
                 .execute(
                     "insert into outbox
-                        (id, source, aggregate_type, aggregate_id, event_type, payload, created_at)
+                        (id, source, aggregate_type, aggregate_id, event_type, payload, created_at,
+                         occurred_at)
                      values (?1, '/shop', 'order', ?2, ?3, json_object('cents', 100 * ?4),
+                        strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?5),
                         strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?5))",
                     params![
                         id(number),
@@ -75,7 +77,9 @@ impl Shop {
         self.connect()
             .execute_batch(
                 "delete from outbox_relay;
-                 update outbox_cursor set saved_at = saved_at - 60000;",
+                 update outbox_cursor set saved_at = saved_at - 5400000;
+                 update outbox_settled set saved_at = saved_at - 5400000;
+                 update outbox_audit set at = at - 5400000;",
             )
             .unwrap();
     }
@@ -177,6 +181,13 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+impl Shop {
+    /// Compares an answer with a file. The folder is another one in each run.
+    pub(crate) fn golden(&self, name: &str, text: &str) {
+        golden(name, &text.replace(self.folder.path().to_str().unwrap(), "/folder"));
     }
 }
 

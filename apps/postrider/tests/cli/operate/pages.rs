@@ -34,7 +34,8 @@ fn the_reference_names_the_flags_of_every_operators_command() {
     for (noun, verbs) in NOUNS {
         let mut known = BTreeSet::new();
         for verb in *verbs {
-            let args: Vec<&str> = [*noun, *verb, "--help"].into_iter().filter(|w| !w.is_empty()).collect();
+            let args: Vec<&str> =
+                [*noun, *verb, "--help"].into_iter().filter(|w| !w.is_empty()).collect();
             let help = out(&shop.run(&args));
             let options = help.split("\nExamples:").next().unwrap();
             known.extend(flags(options));
@@ -43,7 +44,10 @@ fn the_reference_names_the_flags_of_every_operators_command() {
         let text = section(&page, &format!("`postrider {noun}`"));
         let own = flags(text);
         for flag in &known {
-            assert!(own.contains(flag) || shared.contains(flag), "{noun}: {flag} is not on the page");
+            assert!(
+                own.contains(flag) || shared.contains(flag),
+                "{noun}: {flag} is not on the page"
+            );
         }
         for flag in &own {
             assert!(known.contains(flag), "{noun}: the page has {flag}, the program has not");
@@ -147,7 +151,9 @@ fn kind_of(kind: &str) -> String {
         "Timestamp" => "moment".to_owned(),
         "Box<RawValue>" => "any".to_owned(),
         "BTreeMap<String, String>" => "object of strings".to_owned(),
-        "String" | "EventId" | "&'static str" | "Verdict" | "DestinationState" => "string".to_owned(),
+        "String" | "EventId" | "&'static str" | "Verdict" | "DestinationState" => {
+            "string".to_owned()
+        }
         "Status" => "string".to_owned(),
         other => format!("[{other}](#{})", other.to_lowercase()),
     }

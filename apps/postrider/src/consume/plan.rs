@@ -1,0 +1,134 @@
+//! The plan: what a sidecar runs with, out of flags, configuration, and defaults, in this order.
+
+use std::time::Duration;
+
+use postrider_config::{Config, Consume, Environment, Needs};
+use postrider_core::HandlerName;
+
+use crate::config;
+use crate::consume::ConsumeArgs;
+use crate::failure::Failure;
+use crate::logs::{self, LogFormat};
+
+/// What a sidecar runs with.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) handler: HandlerName,
+    pub(crate) group: String,
+    pub(crate) from: String,
+    pub(crate) inbox: String,
+    pub(crate) to: String,
+    pub(crate) timeout: Duration,
+    pub(crate) lease: Duration,
+    pub(crate) concurrency: usize,
+    pub(crate) attempts: u32,
+    pub(crate) retention: Duration,
+    pub(crate) log: String,
+    pub(crate) log_format: LogFormat,
+}
+
+impl Plan {
+    /// Reads the configuration, and connects to nothing.
+    ///
+    /// # Errors
+    /// A configuration failure that says what is missing.
+    pub(crate) fn of(args: &ConsumeArgs) -> Result<Plan, Failure> {
+        let environment = Environment::of_process();
+        let loaded = config::load(args.config.as_deref(), &environment, Needs::NOTHING)?;
+        let secrets = config::secrets(&loaded, &environment)?;
+        let config = &loaded.config;
+        let chosen = choose(args, config)?;
+        let table = chosen.map(|(_, table)| table);
+        let address = |flag: &Option<String>, of: fn(&Consume) -> &postrider_config::Address| {
+            let configured = table.and_then(|table| secrets.address(of(table)));
+            flag.clone().or_else(|| configured.map(str::to_owned))
+        };
+        let name = match (&args.handler, chosen, &args.group) {
+            (Some(name), ..) => name.as_str(),
+            (None, Some((handler, _)), _) => handler.as_str(),
+            (None, None, Some(group)) => group.as_str(),
+            (None, None, None) => return Err(missing("--group")),
+        };
+        let group = args.group.clone().or_else(|| table.and_then(|table| table.group.clone()));
+        let usual = Usual::of(table);
+        Ok(Plan {
+            handler: HandlerName::new(name).map_err(|error| Failure::config(error.to_string()))?,
+            group: group.unwrap_or_else(|| name.to_owned()),
+            from: address(&args.from, |table| &table.from).ok_or_else(|| missing("--from"))?,
+            inbox: address(&args.inbox, |table| &table.inbox).ok_or_else(|| missing("--inbox"))?,
+            to: address(&args.to, |table| &table.endpoint).ok_or_else(|| missing("--to"))?,
+            timeout: args.timeout.unwrap_or(usual.timeout),
+            lease: args.lease.unwrap_or(usual.lease),
+            concurrency: args.concurrency.unwrap_or(usual.concurrency) as usize,
+            attempts: args.attempts.unwrap_or(usual.attempts),
+            retention: args.retention.unwrap_or(config.retention.inbox),
+            log: args.log.clone().unwrap_or_else(|| logs::level(config.observe.log).to_owned()),
+            log_format: args.log_format.unwrap_or(config.observe.log_format.into()),
+        })
+    }
+}
+
+/// What stands where no flag does.
+struct Usual {
+    timeout: Duration,
+    lease: Duration,
+    concurrency: u32,
+    attempts: u32,
+}
+
+impl Usual {
+    fn of(table: Option<&Consume>) -> Usual {
+        match table {
+            Some(table) => Usual {
+                timeout: table.timeout,
+                lease: table.lease,
+                concurrency: table.concurrency,
+                attempts: table.attempts,
+            },
+            // The defaults of the configuration, for a sidecar without one.
+            None => Usual {
+                timeout: Duration::from_secs(30),
+                lease: Duration::from_secs(60),
+                concurrency: 16,
+                attempts: 10,
+            },
+        }
+    }
+}
+
+/// The table of the configuration that is meant: the one named, or the only one.
+fn choose<'c>(
+    args: &ConsumeArgs,
+    config: &'c Config,
+) -> Result<Option<(&'c HandlerName, &'c Consume)>, Failure> {
+    let tables = &config.consume;
+    let Some(name) = &args.handler else {
+        return match tables.len() {
+            0 | 1 => Ok(tables.iter().next()),
+            _ => {
+                let names: Vec<&str> = tables.keys().map(HandlerName::as_str).collect();
+                Err(Failure::config(format!("there are {} consumers", names.len())).advice(
+                    format!("Nothing was started. Say which: --handler {}.", names.join(" or ")),
+                ))
+            }
+        };
+    };
+    let found = tables.iter().find(|(handler, _)| handler.as_str() == name);
+    // Without tables everything comes from flags, and the name is the handler's alone.
+    if found.is_none() && !tables.is_empty() {
+        let names: Vec<&str> = tables.keys().map(HandlerName::as_str).collect();
+        let nearest = postrider_core::template::nearest(name, &names);
+        return Err(Failure::config(format!(
+            "the configuration has no consumer `{}`; did you mean `{nearest}`?",
+            name.escape_debug()
+        )));
+    }
+    Ok(found)
+}
+
+fn missing(flag: &str) -> Failure {
+    Failure::config(format!("{flag} is missing")).advice(
+        "Nothing was started. Give --from, --group, --inbox, and --to, or a configuration with a \
+         table [consume.NAME].",
+    )
+}
