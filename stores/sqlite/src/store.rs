@@ -193,8 +193,12 @@ impl OutboxSource for SqliteStore {
     }
 
     fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {
-        let request = request.clone();
-        Box::pin(self.write("acquire", move |tx| lease::acquire(tx, &request)))
+        let (request, file) = (request.clone(), Arc::clone(&self.file));
+        Box::pin(self.write("acquire", move |tx| {
+            // A copy of production must not send its events to partners.
+            operator::identity::check(tx, &file)?;
+            lease::acquire(tx, &request)
+        }))
     }
 
     fn renew<'a>(&'a self, request: &'a RenewRequest) -> BoxFuture<'a, Result<Renewed>> {

@@ -93,10 +93,11 @@ fn dump(connection: &Connection) -> Vec<Vec<Vec<Value>>> {
 }
 
 fn tables(connection: &Connection) -> Vec<(String, Option<String>)> {
-    let mut statement =
-        connection.prepare("select name, sql from sqlite_schema order by type, name").unwrap();
-    let rows = statement.query_map((), |row| row.try_into()).unwrap();
-    rows.collect::<rusqlite::Result<_>>().unwrap()
+    let mut statement = connection
+        .prepare("select name, sql from sqlite_schema order by type, name")
+        .expect("names");
+    let rows = statement.query_map((), |row| row.try_into()).expect("rows");
+    rows.collect::<rusqlite::Result<_>>().expect("rows")
 }
 
 /// F30, F41: everything that version 1 held is there afterwards, as it was and in its order, and the

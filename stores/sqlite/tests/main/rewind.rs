@@ -39,7 +39,7 @@ async fn a_rewind_sends_history_again() {
     let other = play.ask("redrive", &[1]);
     let carried = play.carry_out(100).await;
     assert_eq!(play.request(nothing), (0, 1, true), "it is not there yet");
-    assert_eq!(carried.surrendered, [play.lease.clone()]);
+    assert_eq!(carried.surrendered, std::slice::from_ref(&play.lease));
     assert_eq!((carried.rows, carried.more), (2, false));
     assert_eq!(play.request(request), (1, 0, true));
     assert_eq!(play.request(other), (0, 0, false), "the next owner's");
