@@ -20,7 +20,8 @@ use crate::file::StoreFile;
 use crate::wake::Watch;
 use crate::worker::Worker;
 use crate::{
-    carry_out, destination, due, lease, page, retire, schedule, schema, settle, sql, waiting,
+    carry_out, destination, due, lease, operator, page, retire, schedule, schema, settle, sql,
+    waiting,
 };
 
 /// A relay's and a consumer's handle on one database file.
