@@ -186,7 +186,9 @@ impl ClientSettings {
             rules: Rules::of(settings),
             deadline: settings.deadline,
             idle: settings.idle,
-            idle_max: settings.connections_per_endpoint as usize,
+            // A pool is a host's, and a host may have many endpoints: with room for fewer, every
+            // request beyond would open a connection of its own, and close it again.
+            idle_max: settings.connections as usize,
             extra_roots: settings.extra_roots.clone(),
         }
     }

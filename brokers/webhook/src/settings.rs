@@ -35,8 +35,8 @@ pub struct WebhookSettings {
     /// Requests under way at once to one endpoint. Default 8: a partner is no target practice.
     pub connections_per_endpoint: u32,
     /// How long an unused connection is kept. Default 4 s: shorter than the 5 s after which common
-    /// servers close theirs, so that no request meets a connection that is just being closed. At most
-    /// `connections_per_endpoint` of them are kept for a host.
+    /// servers close theirs, so that no request meets a connection that is just being closed. A host
+    /// has at most `connections` of them, since several endpoints may share it.
     pub idle: Duration,
     /// How much of a refusal's body is kept as the reason, in bytes. Default 1 KiB, at most 64 KiB.
     pub answer_bytes_max: usize,

@@ -1,10 +1,12 @@
 //! What a well-behaved server answers, over a real connection.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use postrider_core::{Broker, ErrorKind, Fault, Outcome};
+use postrider_core::{Broker, ErrorKind, Fault, Outcome, Outgoing};
+use postrider_webhook::{Endpoint, WebhookBroker, WebhookSettings};
 
 use crate::support::*;
 
@@ -104,6 +106,29 @@ async fn connections_are_kept() {
         publish(&broker, outgoing(number)).await;
     }
     assert_eq!((server.got().len(), server.connections()), (20, 1));
+}
+
+/// Endpoints that share a host share its connections: none is opened anew for every request.
+#[tokio::test]
+async fn connections_of_a_host_are_kept_for_all_its_endpoints() {
+    let server = answering(|| status(204)).await;
+    let mut settings =
+        WebhookSettings { connections: 8, connections_per_endpoint: 1, ..settings() };
+    for name in 0..8 {
+        settings = settings.endpoint(&name.to_string(), Endpoint::new(server.url("/")));
+    }
+    let broker = WebhookBroker::new(&settings).unwrap();
+    for _ in 0..10 {
+        let mut round = tokio::task::JoinSet::new();
+        for name in 0..8_u128 {
+            let to = Outgoing { topic: Arc::from(name.to_string()), ..outgoing(name) };
+            let broker = broker.clone();
+            round.spawn(async move { publish(&broker, to).await });
+        }
+        assert!(round.join_all().await.iter().all(|outcome| *outcome == Outcome::Acked));
+    }
+    // Two that begin at once may each open one for the other; it is kept, and there is no third.
+    assert!(server.connections() <= 16, "{}", server.connections());
 }
 
 /// R120: of several events each has its own outcome, in order.
