@@ -27,6 +27,11 @@ pub(crate) struct Backlog {
 impl Backlog {
     /// Builds a backlog of so many events. Nothing of this is measured.
     pub(crate) fn build(rows: u64) -> Result<Backlog> {
+        Backlog::build_of(rows, event)
+    }
+
+    /// The same, of events of another kind, each by its number.
+    pub(crate) fn build_of(rows: u64, event: impl Fn(u64) -> Result<NewEvent>) -> Result<Backlog> {
         let backlog = Backlog { folder: tempfile::tempdir()?, rows };
         init(backlog.path())?;
         let mut connection = connect(backlog.path())?;
@@ -36,7 +41,7 @@ impl Backlog {
         let mut built = 0;
         while built < rows {
             let events: Vec<NewEvent> =
-                (built..rows.min(built + BUILD_BATCH)).map(event).collect::<Result<_>>()?;
+                (built..rows.min(built + BUILD_BATCH)).map(&event).collect::<Result<_>>()?;
             let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             outbox.enqueue_many(&tx, &events)?;
             tx.commit()?;

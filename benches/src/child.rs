@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::measure::peak_memory_kib;
 use crate::options::BrokerKind;
-use crate::{Result, broker, producer, relay};
+use crate::{Result, broker, idle, producer, receiver, relay, start, webhook};
 
 /// The first argument of a child.
 pub(crate) const FLAG: &str = "--child";
@@ -44,6 +44,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         ["produce", path, events] => {
             json!(producer::produce(Path::new(path), events.parse()?, || {})?)
         }
+        ["webhook", name, path, rows] => webhook::round(name, Path::new(path), rows.parse()?)?,
+        ["idle", name, path, seconds] => idle::look(name, Path::new(path), seconds.parse()?)?,
+        ["relay", store, events] => return start::relay(Path::new(store), Path::new(events)),
+        ["nothing"] => return Ok(()),
+        ["receive", ports] => return receiver::serve(ports.parse()?),
         _ => return Err("a child is started by its parent only".into()),
     };
     println!("{answer}");

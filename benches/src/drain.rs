@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     ];
     let series = take_turns(rounds, &mut contenders)?;
     drop(contenders);
-    let outcome = Outcome::new("drain", options.broker, rows, rounds, &series);
+    let outcome = Outcome::new("drain", options.broker.as_str(), rows, rounds, &series);
     let (read, loops) = (outcome.ratio("plain_read"), outcome.ratio("textbook"));
     Ok(describe(outcome, &backlog, &drained.into_inner(), &row_by_row.into_inner())?
         .aim_at_least("ours / plain_read", 0.5, read)

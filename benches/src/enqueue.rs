@@ -39,7 +39,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     measure("FULL", rows.min(200), 1)?;
     let full = measure("FULL", rows, rounds)?;
     let normal = measure("NORMAL", rows, rounds)?;
-    let outcome = Outcome::new("enqueue", options.broker, rows, rounds, &full[..2])
+    let outcome = Outcome::new("enqueue", options.broker.as_str(), rows, rounds, &full[..2])
         .add("synchronous", "FULL")
         .add("enqueue_many", many(&full))
         .add(

@@ -27,6 +27,9 @@ const ROUNDS: u32 = 3;
 /// The first events of each round are not counted: caches are cold, files are created.
 const WARM_UP_EVENTS: usize = 50;
 
+/// How long an idle relay is looked at, in seconds, unless the command line says otherwise.
+const IDLE_SECONDS: u64 = 10;
+
 /// How long a relay has to slow down before its idleness is measured.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -79,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     drop(contenders);
     let [mut here, mut polling, mut elsewhere] = spans.into_inner();
     let idle = idle(&runtime, options)?;
-    let outcome = Outcome::new("latency", options.broker, events, rounds, &series[..2])
+    let outcome = Outcome::new("latency", options.broker.as_str(), events, rounds, &series[..2])
         .add("events_per_s", RATE)
         .add(
             "latency_ratios",
@@ -159,7 +162,8 @@ fn polled(events: u64) -> Result<Journey> {
 
 /// What a relay asks the store while nothing happens.
 fn idle(runtime: &Runtime, options: &Options) -> Result<Value> {
-    progress(format_args!("idle for {} s", options.idle_seconds));
+    let seconds = options.idle_seconds.unwrap_or(IDLE_SECONDS);
+    progress(format_args!("idle for {seconds} s"));
     let (folder, path) = shop()?;
     let relay = relay::start(runtime, &path, witness(options, folder.path(), 0)?)?;
     let health = relay.health();
@@ -167,13 +171,13 @@ fn idle(runtime: &Runtime, options: &Options) -> Result<Value> {
     std::thread::sleep(SETTLE);
     let before = health.borrow().fetches;
     // waits: this is the time that is measured
-    std::thread::sleep(Duration::from_secs(options.idle_seconds));
+    std::thread::sleep(Duration::from_secs(seconds));
     let after = health.borrow().fetches;
     relay::stop(runtime, relay);
     Ok(json!({
-        "seconds": options.idle_seconds,
+        "seconds": seconds,
         "fetches": after - before,
-        "fetches_per_s": rounded((after - before) as f64 / options.idle_seconds as f64),
+        "fetches_per_s": rounded((after - before) as f64 / seconds as f64),
     }))
 }
 

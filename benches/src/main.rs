@@ -5,10 +5,13 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its purpose")]
 
 mod backlog;
+mod bare_client;
 mod broker;
 mod child;
+mod counted;
 mod drain;
 mod enqueue;
+mod idle;
 mod latency;
 mod measure;
 mod memory;
@@ -17,9 +20,12 @@ mod outcome;
 mod plain;
 mod poll;
 mod producer;
+mod receiver;
 mod relay;
 mod sql;
+mod start;
 mod textbook;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -36,7 +42,7 @@ struct Benchmark {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const BENCHMARKS: [Benchmark; 4] = [
+const BENCHMARKS: [Benchmark; 7] = [
     Benchmark {
         name: "enqueue",
         about: "a business transaction with the event, against the same without",
@@ -56,6 +62,21 @@ const BENCHMARKS: [Benchmark; 4] = [
         name: "latency",
         about: "commit to delivery of a running relay, against a loop that polls; and idleness",
         run: latency::run,
+    },
+    Benchmark {
+        name: "webhook",
+        about: "signed webhooks through the whole relay, against the bare HTTP client",
+        run: webhook::run,
+    },
+    Benchmark {
+        name: "idle",
+        about: "what a relay costs while nothing happens, against a loop that polls and a bare process",
+        run: idle::run,
+    },
+    Benchmark {
+        name: "start",
+        about: "from the start of a relay's process to its first delivery, against a bare process",
+        run: start::run,
     },
 ];
 

@@ -3,6 +3,7 @@
 //! The machine drifts while a benchmark runs, so contenders are measured in turns, and each round
 //! begins with another one: none always has the same predecessor.
 
+use std::path::Path;
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -46,6 +47,12 @@ pub(crate) fn now_nanos() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default()
 }
 
+/// Seconds of processor time that this process took so far, in user and system mode together.
+pub(crate) fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 /// Bytes that this process gave to write calls so far; zero where the system does not say.
 pub(crate) fn written_bytes() -> u64 {
     field("/proc/self/io", "wchar:")
@@ -57,7 +64,15 @@ pub(crate) fn peak_memory_kib() -> u64 {
     field("/proc/self/status", "VmHWM:")
 }
 
-fn field(path: &str, name: &str) -> u64 {
+/// How often threads of this process stopped running by themselves so far, to wait for something;
+/// zero where the system does not say. Those of threads that have ended are not counted.
+pub(crate) fn wake_ups() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let paths = tasks.map(|task| task.path().join("status"));
+    paths.map(|path| field(&path, "voluntary_ctxt_switches:")).sum()
+}
+
+fn field(path: impl AsRef<Path>, name: &str) -> u64 {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let value = text.lines().find_map(|line| line.strip_prefix(name));
     value.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or_default()

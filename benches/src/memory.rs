@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     drop(contenders);
     let [large_peak, small_peak, tenth_peak] = peaks.into_inner().map(|all| median(&all));
     let times = ratio(large_peak, small_peak);
-    Ok(Outcome::new("memory", options.broker, rows, rounds, &series)
+    Ok(Outcome::new("memory", options.broker.as_str(), rows, rounds, &series)
         .add("small_rows", small_rows)
         .add("tenth_rows", tenth_rows)
         .add(

@@ -2,13 +2,15 @@
 //!
 //! Invariant: everything that decides how long a run takes has an upper bound.
 
+use std::path::PathBuf;
+
 use crate::Result;
 
 /// The most rows of any benchmark: at some 700 bytes each, 10 million are 7 GB of temporary file.
 const ROWS_MAX: u64 = 10_000_000;
 
 /// The most rounds: medians do not become better after that.
-const ROUNDS_MAX: u64 = 25;
+const ROUNDS_MAX: u64 = 30;
 
 /// The longest look at an idle relay, in seconds.
 const IDLE_MAX: u64 = 600;
@@ -20,7 +22,8 @@ options:
   --broker noop|local     where the relay delivers; noop acknowledges at once
   --rows N                events, or transactions for `enqueue`
   --rounds N              how often each contender is measured; medians are reported
-  --idle-seconds N        how long `latency` looks at an idle relay
+  --idle-seconds N        how long `latency` and `idle` look at an idle relay
+  --binary PATH           the `postrider` that `start` starts; without it, this program
   --json                  one JSON object on one line";
 
 /// What the relay delivers to.
@@ -55,7 +58,9 @@ pub(crate) struct Options {
     pub(crate) broker: BrokerKind,
     pub(crate) rows: Option<u64>,
     pub(crate) rounds: Option<u32>,
-    pub(crate) idle_seconds: u64,
+    pub(crate) idle_seconds: Option<u64>,
+    /// The program that `start` starts; without one it starts itself.
+    pub(crate) binary: Option<PathBuf>,
     pub(crate) json: bool,
 }
 
@@ -65,7 +70,8 @@ impl Options {
             broker: BrokerKind::Noop,
             rows: None,
             rounds: None,
-            idle_seconds: 10,
+            idle_seconds: None,
+            binary: None,
             json: false,
         };
         let mut left = arguments.iter();
@@ -83,7 +89,10 @@ impl Options {
                     let rounds = number(argument, value()?, ROUNDS_MAX)?;
                     options.rounds = Some(u32::try_from(rounds)?);
                 }
-                "--idle-seconds" => options.idle_seconds = number(argument, value()?, IDLE_MAX)?,
+                "--idle-seconds" => {
+                    options.idle_seconds = Some(number(argument, value()?, IDLE_MAX)?);
+                }
+                "--binary" => options.binary = Some(PathBuf::from(value()?)),
                 other => return Err(format!("unknown option `{other}`\n{USAGE}").into()),
             }
         }

@@ -7,7 +7,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::measure::{Series, ratio};
-use crate::options::BrokerKind;
 
 /// The result of one run. Rates are per second, and medians over the rounds.
 #[derive(Debug, Serialize)]
@@ -42,7 +41,7 @@ impl Outcome {
     /// The result of contenders that took turns; the first is ours.
     pub(crate) fn new(
         name: &'static str,
-        broker: BrokerKind,
+        broker: &'static str,
         rows: u64,
         rounds: u32,
         series: &[Series],
@@ -52,7 +51,7 @@ impl Outcome {
         let mut outcome = Outcome {
             name,
             store: "sqlite",
-            broker: broker.as_str(),
+            broker,
             rows,
             rounds,
             ours_per_s: rounded(ours.median()),
@@ -154,7 +153,7 @@ mod tests {
     fn outcome() -> Outcome {
         let ours = Series { name: "ours", rates: vec![50.0, 60.0, 40.0] };
         let base = Series { name: "base", rates: vec![100.0, 90.0, 110.0] };
-        Outcome::new("drain", BrokerKind::Noop, 3, 3, &[ours, base])
+        Outcome::new("drain", "noop", 3, 3, &[ours, base])
     }
 
     #[test]

@@ -82,11 +82,51 @@ fn latency_has_percentiles_of_ours_and_of_polling_and_looks_at_an_idle_relay() {
 }
 
 #[test]
+fn webhook_compares_with_the_bare_client_to_one_endpoint_and_to_many() {
+    let json = run("webhook --rows 300 --rounds 1");
+    assert_eq!(json["broker"], "webhook");
+    assert!(json["ratios"]["bare_client"].as_f64().unwrap() > 0.0, "{json}");
+    let many = &json["endpoints_64"];
+    assert!(many["hosts_ratio"].as_f64().unwrap() > 0.0, "{json}");
+    assert!(many["paths_ratio"].as_f64().unwrap() > 0.0, "{json}");
+    for contender in ["ours", "bare_client", "ours_64_hosts", "ours_64_paths"] {
+        let cost = &json["cpu_us_per_delivery"][contender];
+        assert!(cost["client"].as_f64().unwrap() > 0.0, "{json}");
+        assert!(cost["receiver"].as_f64().unwrap() > 0.0, "{json}");
+        assert!(cost["connections"].as_f64().unwrap() >= 1.0, "{json}");
+    }
+}
+
+#[test]
+fn idle_counts_what_a_relay_asks_of_its_store() {
+    let json = run("idle --idle-seconds 2");
+    assert!(json["calls"]["fetch"].as_f64().unwrap() >= 1.0, "{json}");
+    for contender in ["ours", "ours_no_wake", "textbook_poll_500ms", "bare_process"] {
+        assert!(json["cpu_seconds_per_minute"][contender].as_f64().is_some(), "{json}");
+    }
+    if cfg!(target_os = "linux") {
+        assert!(json["wake_ups_per_s"]["ours"].as_f64().unwrap() > 0.0, "{json}");
+    }
+}
+
+#[test]
+fn start_delivers_what_was_committed_before_and_after_a_kill_too() {
+    let json = run("start --rounds 2");
+    assert_eq!(json["binary"], "this one");
+    for contender in ["ours", "ours_after_kill", "bare_process"] {
+        let ms = &json["start_ms"][contender];
+        assert_eq!(ms["starts"], 2, "{json}");
+        assert!(ms["p50"].as_f64().unwrap() <= ms["p99"].as_f64().unwrap(), "{json}");
+        assert!(ms["p50"].as_f64().unwrap() > 0.0, "{json}");
+    }
+}
+
+#[test]
 fn without_a_name_the_benchmarks_are_listed() {
     let output = bench("");
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
-    for name in ["enqueue", "drain", "memory", "latency"] {
+    for name in ["enqueue", "drain", "memory", "latency", "webhook", "idle", "start"] {
         assert!(text.contains(name), "{text}");
     }
 }
@@ -101,7 +141,13 @@ fn without_json_there_is_a_table() {
 
 #[test]
 fn what_does_not_exist_is_refused() {
-    for wrong in ["nothing", "drain --store oracle", "drain --rows 0", "enqueue --broker local"] {
+    for wrong in [
+        "nothing",
+        "drain --store oracle",
+        "drain --rows 0",
+        "enqueue --broker local",
+        "start --binary",
+    ] {
         let output = bench(wrong);
         assert!(!output.status.success(), "{wrong}");
         assert!(!output.stderr.is_empty(), "{wrong}");
