@@ -59,6 +59,7 @@ impl SelectArgs {
 
 /// How it is done.
 #[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "How")]
 pub(crate) struct ActArgs {
     /// Show what would be changed, and change nothing
     #[arg(long)]

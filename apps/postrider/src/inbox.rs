@@ -294,7 +294,7 @@ async fn rows(
 }
 
 fn nothing(row: &RowArgs, handler: Option<&HandlerName>) -> Failure {
-    let who = handler.map_or("a handler".to_owned(), |handler| format!("`{handler}`"));
+    let who = handler.map_or_else(|| "a handler".to_owned(), |handler| format!("`{handler}`"));
     Failure::plain(format!("the inbox of this store has no row of {who} for event {}", row.id))
         .advice(
             "Nothing was changed. The handler has not seen it, its row was purged, or its inbox is \

@@ -31,6 +31,7 @@ mod inbox;
 mod init;
 mod logs;
 mod man;
+mod otel;
 mod outbox;
 mod output;
 mod partitions;

@@ -92,9 +92,9 @@ pub(super) fn read(line: &[u8]) -> Result<NewEvent, String> {
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match error.is_data() {
-        true => {
-            text.rsplit_once(" at line").map_or(text.clone(), |(message, _)| message.to_owned())
-        }
+        true => text
+            .rsplit_once(" at line")
+            .map_or_else(|| text.clone(), |(message, _)| message.to_owned()),
         false => format!("not JSON: {text}"),
     }
 }

@@ -21,6 +21,7 @@ use postrider_sqlite::SqliteStore;
 
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogFormat};
+use crate::otel::Traces;
 use crate::relay::plan::Plan;
 use crate::serve::{self, Listening, Metrics, Served, View};
 use crate::signals::Signals;
@@ -92,6 +93,8 @@ pub(crate) struct RelayArgs {
 pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
     let mut plan = Plan::of(&args)?;
     logs::start(&plan.log, plan.log_format)?;
+    let traces = Traces::start(plan.otlp.as_deref())?;
+    traces.wrap(&mut plan.destinations);
     let signals = Signals::catch_reload().map_err(|e| Failure::plain(format!("signals: {e}")))?;
     let store = Arc::new(SqliteStore::new(&plan.path)?);
     store.open().await?;
@@ -115,6 +118,7 @@ pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
     .await;
     reconciling.abort();
     drop(listening);
+    traces.stop().await;
     verdict::of(&ended, args.once, &plan.path)
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) reconcile_every: Duration,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) token: Option<Arc<str>>,
+    /// The collector that traces go to.
+    pub(crate) otlp: Option<String>,
     pub(crate) log: String,
     pub(crate) log_format: LogFormat,
     pub(crate) reloader: Option<Reloader>,
@@ -49,6 +51,7 @@ impl Plan {
             None => configured(&config, &secrets)?,
         };
         let token = config.observe.token.as_ref().and_then(|token| secrets.get(token));
+        let otlp = config.observe.otlp.as_ref().and_then(|otlp| secrets.address(otlp));
         let archive = config.retention.archive.as_ref().map(archive).transpose()?;
         Ok(Plan {
             path,
@@ -58,6 +61,7 @@ impl Plan {
             reconcile_every: config.reconcile.every,
             listen: args.listen.or(config.observe.listen),
             token: token.map(|token| Arc::from(token.expose())),
+            otlp: otlp.map(str::to_owned),
             log: args.log.clone().unwrap_or_else(|| logs::level(config.observe.log).to_owned()),
             log_format: args.log_format.unwrap_or(config.observe.log_format.into()),
             reloader: args.to.is_none().then(|| Reloader {

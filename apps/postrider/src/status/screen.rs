@@ -87,7 +87,7 @@ fn backlog(status: &Status, text: &mut String) {
     }
     text.push_str("\nbacklog by route\n");
     for row in status.backlog.iter().take(LINES_MAX) {
-        let topic = row.topic.as_deref().map_or("no route".to_owned(), clean);
+        let topic = row.topic.as_deref().map_or_else(|| "no route".to_owned(), clean);
         let least = if row.at_least { "at least " } else { "" };
         let age = relative(row.oldest_at, status.now);
         let _ = writeln!(

@@ -298,3 +298,27 @@ fn a_sidecar_runs_out_of_the_configuration() {
     assert!(line.contains("group shipping") && line.contains("handler shipping"), "{line}");
     assert!(running.stop().success());
 }
+
+/// A copy of the database publishes nothing until somebody says that it may (PR-1009); the original
+/// goes on.
+#[test]
+fn a_copy_publishes_only_after_it_was_adopted() {
+    let shop = Shop::new();
+    shop.configure(TWO);
+    shop.place(1..3);
+    assert_eq!(code(&shop.run(&["relay", "--config", "postrider.toml", "--once"])), 0);
+    let copied = "vacuum into 'copy.db'";
+    let connection = rusqlite::Connection::open(shop.path("shop.db")).unwrap();
+    let into = copied.replace("copy.db", shop.path("copy.db").to_str().unwrap());
+    connection.execute(&into, ()).unwrap();
+    let copy = ["--store", "sqlite://copy.db"];
+    let relay = ["relay", "--config", "postrider.toml", "--once", "--timeout", "2s"];
+    let refused = shop.run(&[&relay[..], &copy[..]].concat());
+    assert_ne!(code(&refused), 0);
+    assert!(said(&refused).contains("PR-1009"), "{}", err(&refused));
+    assert_eq!(shop.lines_of("orders.ndjson").len(), 2);
+    let adopted = shop.run(&[&["adopt", "--yes", "--reason", "restored"][..], &copy[..]].concat());
+    assert_eq!(code(&adopted), 0, "{}", err(&adopted));
+    assert_eq!(code(&shop.run(&[&relay[..], &copy[..]].concat())), 0);
+    assert_eq!(code(&shop.run(&relay)), 0, "the original is as it was");
+}

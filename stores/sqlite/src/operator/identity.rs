@@ -77,7 +77,6 @@ pub(crate) fn compare(connection: &Connection, path: &Path) -> Result<Copy> {
 ///
 /// # Errors
 /// `Conflict` if this is a copy that nobody adopted.
-#[allow(dead_code, reason = "the relay's `open` decides when it is called")]
 pub(crate) fn check(connection: &Connection, file: &StoreFile) -> Result<()> {
     match compare(connection, file.path())? {
         Copy::Adopted => Ok(()),
