@@ -132,7 +132,7 @@ impl Window {
     /// The keys of rows that hold many others: unsettled ones in the first half of the window, if at
     /// least half of it is settled.
     pub(crate) fn holders(&self) -> Vec<KeyHash> {
-        if self.settled * 2 < self.slots.len() {
+        if self.settled * 2 < self.slots.len() || self.settled == self.slots.len() {
             return Vec::new();
         }
         let half = self.slots.len().div_ceil(2);
