@@ -100,7 +100,7 @@ fn tables(connection: &Connection) -> Vec<(String, Option<String>)> {
     rows.collect::<rusqlite::Result<_>>().expect("rows")
 }
 
-/// F30, F41: everything that version 1 held is there afterwards, as it was and in its order, and the
+/// F30: everything that version 1 held is there afterwards, as it was and in its order, and the
 /// tables are those of a fresh file.
 #[tokio::test]
 async fn a_migration_keeps_everything() {
@@ -126,7 +126,7 @@ async fn a_migration_keeps_everything() {
     assert_eq!(statuses, "dead,waiting,parked,waiting,dead,discarded,published,pending");
 }
 
-/// F41: a relay goes on where version 1 stood: the token grows, the cursor stands, what waited waits.
+/// A relay goes on where version 1 stood: the token grows, the cursor stands, what waited waits.
 #[tokio::test]
 async fn a_relay_goes_on_after_a_migration() {
     let fresh = version_1();
