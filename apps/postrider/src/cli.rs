@@ -25,6 +25,18 @@ Examples:
   postrider init sqlite://shop.db
   postrider relay --store sqlite://shop.db --to stdout
   postrider relay --store sqlite://shop.db --to local://queue.db --once
+  postrider status --store sqlite://shop.db
+
+Exit codes:
+  0    it did what it was asked; or it is healthy
+  1    it failed, or was not confirmed
+  2    the command line is wrong, or --yes is missing where nobody can be asked
+  3    relay --once: events wait, are dead, or were not reached in time
+  4    relay --once: another relay holds the lease
+  5    what was asked for is written down, and not carried out yet
+  6    it was examined, and something is wrong
+  78   the configuration is wrong
+  130  it was interrupted
 
 Standard output is data; everything else goes to standard error.";
 

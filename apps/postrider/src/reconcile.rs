@@ -14,7 +14,7 @@ use crate::shape::Differs;
 use crate::table::Table;
 use crate::terminal::{self, count, note};
 
-/// Prove that what was committed was delivered; send again what was not
+/// Prove that what was committed was delivered, or send it again
 ///
 /// Recounts the outbox against the log of what was settled, bucket by bucket,
 /// as far as the cursors reach. Where they differ, the events that do not wait

@@ -46,8 +46,8 @@ Examples:
     --type order.placed --payload '{\"cents\": 1250}'
   postrider enqueue --aggregate-type order --aggregate-id 42 \\
     --type order.reminded --payload @reminder.json --after 2h
-  postrider dead ls --all --output ndjson | ./repair | \\
-    postrider enqueue --ndjson -"
+  postrider enqueue --ndjson events.ndjson
+  ./make-events | postrider enqueue --ndjson - --output json"
 )]
 pub(crate) struct EnqueueArgs {
     /// The kind of thing it happened to

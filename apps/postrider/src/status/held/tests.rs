@@ -1,0 +1,140 @@
+//! What is named where events do not move, and that nothing is where they do.
+
+use postrider_core::operate::{ErrorGroup, PartitionView, RelayView, SettledTotals};
+use postrider_core::source::StoreFacts;
+use postrider_core::waiting::Counts;
+use postrider_core::{DestinationId, PartitionId, RelayId, Timestamp};
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_micros(1_000_000_000_000);
+const LIMITS: Limits = Limits { age_max: Duration::from_secs(300), strict: false };
+
+fn relay(name: &str) -> RelayId {
+    RelayId::new(name).unwrap()
+}
+
+fn view() -> DestinationView {
+    DestinationView {
+        id: DestinationId::new("default").unwrap(),
+        kind: "url".into(),
+        version: 1,
+        state: DestinationState::Active,
+        pending: 3,
+        pending_since: Some(Timestamp::from_micros(0)),
+        waiting: Counts::default(),
+        waiting_since: None,
+        dead_since: None,
+        retry_next: None,
+        settled: SettledTotals::default(),
+        saved_at: None,
+        errors: Vec::new(),
+        disabled: Vec::new(),
+    }
+}
+
+/// A store with one relay that owns the partition.
+fn overview() -> Overview {
+    let left = Duration::from_secs(12);
+    Overview {
+        facts: StoreFacts { name: "shop".into(), partitions: 1, schema: 2 },
+        now: NOW,
+        definitions: 1,
+        enqueued: 10,
+        kept: 10,
+        oldest: None,
+        relays: vec![RelayView { owner: relay("a"), current: true, expires_in: left }],
+        partitions: vec![PartitionView {
+            partition: PartitionId(0),
+            owner: Some(relay("a")),
+            host: Some("db1".into()),
+            expires_in: Some(left),
+            takeovers: 0,
+            paused: false,
+        }],
+        destinations: vec![view()],
+        scheduled: 0,
+        scheduled_next: None,
+        requests: 0,
+    }
+}
+
+/// The causes, each with whether it is critical.
+fn causes(overview: &Overview, moved: Option<bool>) -> Vec<Blocker> {
+    let seen: Vec<Seen<'_>> = overview
+        .destinations
+        .iter()
+        .map(|view| Seen { view, moved, dead_keys: DeadKeys { keys: 1, at_least: false } })
+        .collect();
+    held_up_by(overview, &seen, LIMITS)
+}
+
+fn kinds(blockers: &[Blocker]) -> Vec<(&str, bool)> {
+    blockers.iter().map(|blocker| (blocker.kind, blocker.critical)).collect()
+}
+
+/// The negative control: a backlog that moves is held up by nobody, however old.
+#[test]
+fn what_moves_is_held_up_by_nobody() {
+    let found = causes(&overview(), Some(true));
+    assert_eq!(kinds(&found), []);
+    assert_eq!(verdict(&found, true), Verdict::Healthy);
+}
+
+/// INV-8: whatever stands has a cause, also where nobody knows which.
+#[test]
+fn every_standstill_has_a_cause() {
+    type Change = fn(&mut Overview);
+    let cases: [(Change, &str); 5] = [
+        (|_| {}, "unknown"),
+        (|overview| overview.relays.clear(), "no_relay"),
+        (|overview| overview.relays[0].current = false, "definitions"),
+        (|overview| overview.partitions[0].paused = true, "partition_paused"),
+        (
+            |overview| overview.destinations[0].state = DestinationState::Paused,
+            "destination_paused",
+        ),
+    ];
+    for (change, expected) in cases {
+        let mut overview = overview();
+        change(&mut overview);
+        for moved in [Some(false), None] {
+            let found = causes(&overview, moved);
+            assert!(kinds(&found).contains(&(expected, true)), "{expected}: {found:?}");
+            assert_eq!(verdict(&found, false), Verdict::Unhealthy, "{expected}");
+            assert!(found.iter().all(|blocker| !blocker.advice.is_empty()));
+        }
+    }
+}
+
+#[test]
+fn a_lease_of_the_dead_is_named_with_its_host_and_its_end() {
+    let mut overview = overview();
+    overview.partitions[0].owner = Some(relay("b"));
+    let found = causes(&overview, Some(true));
+    assert_eq!(kinds(&found), [("lease", false)]);
+    assert!(found[0].message.contains("b on db1"), "{found:?}");
+    assert!(found[0].advice.contains("12s"), "{found:?}");
+}
+
+#[test]
+fn what_waits_is_named_with_what_was_answered() {
+    let mut overview = overview();
+    let view = &mut overview.destinations[0];
+    view.waiting = Counts { retrying: 4, disabled: 2, dead: 1, parked: 7, held: 0 };
+    view.disabled = vec!["https://a.example/hook".into()];
+    view.retry_next = Some(NOW.plus(Duration::from_secs(5)));
+    view.errors =
+        vec![ErrorGroup { reason: "failed".into(), detail: "503 from the proxy".into(), count: 4 }];
+    let found = causes(&overview, Some(true));
+    assert_eq!(
+        kinds(&found),
+        [("endpoint_disabled", true), ("endpoint_down", false), ("dead_letters", false)]
+    );
+    assert!(found[0].advice.ends_with("enable default https://a.example/hook"), "{found:?}");
+    assert!(found[1].message.contains("503 from the proxy"), "{found:?}");
+    assert!(found[2].message.contains("holds 1 key; 7 events wait behind"), "{found:?}");
+    let strict = Limits { strict: true, ..LIMITS };
+    assert_eq!(verdict(&found[1..], false), Verdict::Healthy);
+    assert_eq!(verdict(&found[1..], strict.strict), Verdict::Unhealthy);
+}
