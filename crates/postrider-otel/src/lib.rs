@@ -51,3 +51,8 @@ pub use resume::{Resumed, resume};
 pub use semconv::SEMANTIC_CONVENTIONS;
 pub use send::TracedBroker;
 pub use tracing::Tracing;
+
+/// The example of the guide, compiled as it stands there.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/tracing.md")]
+struct Guide;

@@ -119,13 +119,13 @@ impl Role {
         match self {
             Self::Core | Self::History | Self::TestKit | Self::Config | Self::Xtask => &[],
             Self::Macros => &[Self::Facade],
+            Self::Telemetry => {
+                &[Self::History, Self::TestKit, Self::Adapter, Self::Engine, Self::Facade]
+            }
             Self::Adapter => &[Self::History, Self::TestKit],
-            Self::Engine
-            | Self::Telemetry
-            | Self::Facade
-            | Self::App
-            | Self::Example
-            | Self::Proof => &[Self::History, Self::TestKit, Self::Adapter, Self::Engine],
+            Self::Engine | Self::Facade | Self::App | Self::Example | Self::Proof => {
+                &[Self::History, Self::TestKit, Self::Adapter, Self::Engine]
+            }
         }
     }
 }
