@@ -5,83 +5,126 @@ use std::str::FromStr;
 
 use crate::{Error, ErrorKind};
 
-/// A stable code, `PR-1001`, that names an operator's error for ever.
-///
-/// A code is printed with the error, can be searched for, and has advice that says what was not
-/// lost and what to do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Code {
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $number:literal, $advice:literal,)+) => {
+        /// A stable code, `PR-1001`, that names an operator's error for ever.
+        ///
+        /// A code is printed with the error, can be searched for, and has a page that says what was
+        /// not lost and what to do next.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Code {
+            $($(#[doc = $doc])+ $name = $number,)+
+        }
+
+        impl Code {
+            /// Every code, in order.
+            pub const ALL: &'static [Code] = &[$(Code::$name),+];
+
+            /// What was not lost, and what to do next: one or two sentences for the person who is
+            /// awake.
+            pub const fn advice(self) -> &'static str {
+                match self { $(Code::$name => $advice,)+ }
+            }
+
+            /// The page about it, in Markdown: what happened, what was not lost, and what to do next.
+            pub const fn page(self) -> &'static str {
+                match self {
+                    $(Code::$name => {
+                        include_str!(concat!("pages/PR-", stringify!($number), ".md"))
+                    })+
+                }
+            }
+        }
+    };
+}
+
+codes! {
     /// The store has no Postrider tables.
     SchemaMissing = 1001,
+        "Nothing was read or written. Run `postrider init URL` to create the tables, or check that \
+         the URL names the right database.",
     /// The store was made by a newer Postrider.
     SchemaTooNew = 1002,
+        "Nothing was read or written. Run the Postrider version that made these tables, or a newer \
+         one.",
     /// The store cannot be written to.
     ReadOnly = 1003,
+        "Committed events stay in the store and are delivered once it can be written to. Check the \
+         file's owner, its permissions, and whether its file system is mounted read-only.",
     /// The store's disk is full.
     DiskFull = 1004,
+        "Committed events stay in the store. Free space; the relay goes on by itself.",
     /// The store's file is damaged or is no database.
     Corrupt = 1005,
+        "Nothing was written. Check that the URL names a database, then run the database's own \
+         integrity check before anything else.",
     /// The store's sequence lies behind a cursor.
     Rewound = 1006,
+        "Nothing was published past the cursor. The database was probably restored from a backup: \
+         new events would get numbers that were already passed. Run `postrider repair sequence` \
+         before the relay runs again.",
     /// The store is locked by another writer for longer than the relay waits.
     Busy = 1007,
+        "Nothing was lost; the relay tries again. Look for a transaction that stays open for \
+         seconds in the application.",
     /// The store's file went away while it was in use.
     StoreVanished = 1008,
+        "The file the relay had open is no longer at its path. Put it back and start the relay \
+         again; writing to a deleted file would be lost.",
     /// The file is not the one that published last.
     StoreMoved = 1009,
+        "Nothing was published. This file is not the one that published last: a copy, or a \
+         restored backup. If this one is to publish from now on, run `postrider adopt --reason \
+         TEXT`.",
     /// The backlog is over the producer's watermark.
     Backpressure = 1010,
+        "Nothing was written. The outbox holds more undelivered events than its watermark allows: \
+         look at `postrider status` for who holds them up.",
     /// The same event id came with another payload.
     PayloadMismatch = 1101,
+        "The handler was not called. Two different events carry one id: find the producer that \
+         reuses ids.",
     /// This relay's definition of a destination is not the one in the store.
     DefinitionOutdated = 1201,
+        "Its events wait. Start this relay with the current definition, or apply the new \
+         definition to the store: `postrider destinations apply`.",
     /// No route matches the event.
     NoRoute = 1202,
+        "The event is kept as a dead letter. Add a route that matches it, or one that drops it.",
     /// The lease is held by another relay.
     LeaseHeld = 1203,
+        "Events are delivered by the relay that holds the lease. Stop it first, or let it run.",
     /// No relay is alive to carry out a request.
     NoRelay = 1204,
+        "The request is written down, and nothing was changed yet. Start a relay on this store: it \
+         carries the request out.",
     /// The history that was asked for is deleted.
     HistoryGone = 1205,
+        "Nothing was changed. Retention has deleted what was asked for; the message names the \
+         oldest moment that is left.",
     /// The destination does not accept our credentials.
     Unauthorized = 1301,
+        "Its events wait and no attempt is counted. Correct the credentials.",
     /// The topic, queue, or subject does not exist.
     Unroutable = 1302,
+        "Its events wait and no attempt is counted. Create the topic, or correct the route's \
+         template.",
     /// The endpoint said that it is gone.
     EndpointDisabled = 1303,
+        "Its events wait, in order, and no attempt is counted. When the partner is ready again, \
+         run `postrider destinations enable NAME ENDPOINT`.",
     /// The endpoint's address is one that may not be called.
     AddressRefused = 1304,
+        "Its events wait and no attempt is counted. The endpoint's name leads to a private, \
+         loopback, or link-local address; if that is meant, set `allow_private` for this \
+         destination.",
     /// The configuration contradicts itself.
     Config = 1401,
+        "Nothing was started. Correct the value that the message names.",
 }
 
 impl Code {
-    /// Every code, in order.
-    pub const ALL: &'static [Code] = &[
-        Code::SchemaMissing,
-        Code::SchemaTooNew,
-        Code::ReadOnly,
-        Code::DiskFull,
-        Code::Corrupt,
-        Code::Rewound,
-        Code::Busy,
-        Code::StoreVanished,
-        Code::StoreMoved,
-        Code::Backpressure,
-        Code::PayloadMismatch,
-        Code::DefinitionOutdated,
-        Code::NoRoute,
-        Code::LeaseHeld,
-        Code::NoRelay,
-        Code::HistoryGone,
-        Code::Unauthorized,
-        Code::Unroutable,
-        Code::EndpointDisabled,
-        Code::AddressRefused,
-        Code::Config,
-    ];
-
     /// The code that a kind of error carries by default.
     pub const fn of_kind(kind: ErrorKind) -> Option<Code> {
         Some(match kind {
@@ -98,129 +141,6 @@ impl Code {
             ErrorKind::Config => Code::Config,
             _ => return None,
         })
-    }
-
-    /// What was not lost, and what to do next: one or two sentences for the person who is awake.
-    pub const fn advice(self) -> &'static str {
-        match self {
-            Code::SchemaMissing => {
-                "Nothing was read or written. Run `postrider init URL` to create the tables, or \
-                 check that the URL names the right database."
-            }
-            Code::SchemaTooNew => {
-                "Nothing was read or written. Run the Postrider version that made these tables, \
-                 or a newer one."
-            }
-            Code::ReadOnly => {
-                "Committed events stay in the store and are delivered once it can be written to. \
-                 Check the file's owner, its permissions, and whether its file system is mounted \
-                 read-only."
-            }
-            Code::DiskFull => {
-                "Committed events stay in the store. Free space; the relay goes on by itself."
-            }
-            Code::Corrupt => {
-                "Nothing was written. Check that the URL names a database, then run the \
-                 database's own integrity check before anything else."
-            }
-            Code::Rewound => {
-                "Nothing was published past the cursor. The database was probably restored from \
-                 a backup: new events would get numbers that were already passed. Run `postrider \
-                 repair sequence` before the relay runs again."
-            }
-            Code::Busy => {
-                "Nothing was lost; the relay tries again. Look for a transaction that stays open \
-                 for seconds in the application."
-            }
-            Code::StoreVanished => {
-                "The file the relay had open is no longer at its path. Put it back and start the \
-                 relay again; writing to a deleted file would be lost."
-            }
-            Code::StoreMoved => {
-                "Nothing was published. This file is not the one that published last: a copy, or a \
-                 restored backup. If this one is to publish from now on, run `postrider adopt \
-                 --reason TEXT`."
-            }
-            Code::Backpressure => {
-                "Nothing was written. The outbox holds more undelivered events than its watermark \
-                 allows: look at `postrider status` for who holds them up."
-            }
-            Code::PayloadMismatch => {
-                "The handler was not called. Two different events carry one id: find the producer \
-                 that reuses ids."
-            }
-            Code::DefinitionOutdated => {
-                "Its events wait. Start this relay with the current definition, or apply the new \
-                 definition to the store: `postrider destinations apply`."
-            }
-            Code::NoRoute => {
-                "The event is kept as a dead letter. Add a route that matches it, or one that \
-                 drops it."
-            }
-            Code::LeaseHeld => {
-                "Events are delivered by the relay that holds the lease. Stop it first, or let it \
-                 run."
-            }
-            Code::NoRelay => {
-                "The request is written down, and nothing was changed yet. Start a relay on this \
-                 store: it carries the request out."
-            }
-            Code::HistoryGone => {
-                "Nothing was changed. Retention has deleted what was asked for; the message names \
-                 the oldest moment that is left."
-            }
-            Code::Unauthorized => {
-                "Its events wait and no attempt is counted. Correct the credentials."
-            }
-            Code::Unroutable => {
-                "Its events wait and no attempt is counted. Create the topic, or correct the \
-                 route's template."
-            }
-            Code::EndpointDisabled => {
-                "Its events wait, in order, and no attempt is counted. When the partner is ready \
-                 again, run `postrider destinations enable NAME ENDPOINT`."
-            }
-            Code::AddressRefused => {
-                "Its events wait and no attempt is counted. The endpoint's name leads to a private, \
-                 loopback, or link-local address; if that is meant, set `allow_private` for this \
-                 destination."
-            }
-            Code::Config => "Nothing was started. Correct the value that the message names.",
-        }
-    }
-}
-
-impl Code {
-    /// The page about it, in Markdown: what happened, what was not lost, and what to do next.
-    pub const fn page(self) -> &'static str {
-        macro_rules! pages {
-            ($($code:ident = $file:literal),+ $(,)?) => {
-                match self { $(Code::$code => include_str!(concat!("pages/", $file, ".md")),)+ }
-            };
-        }
-        pages! {
-            SchemaMissing = "PR-1001",
-            SchemaTooNew = "PR-1002",
-            ReadOnly = "PR-1003",
-            DiskFull = "PR-1004",
-            Corrupt = "PR-1005",
-            Rewound = "PR-1006",
-            Busy = "PR-1007",
-            StoreVanished = "PR-1008",
-            StoreMoved = "PR-1009",
-            Backpressure = "PR-1010",
-            PayloadMismatch = "PR-1101",
-            DefinitionOutdated = "PR-1201",
-            NoRoute = "PR-1202",
-            LeaseHeld = "PR-1203",
-            NoRelay = "PR-1204",
-            HistoryGone = "PR-1205",
-            Unauthorized = "PR-1301",
-            Unroutable = "PR-1302",
-            EndpointDisabled = "PR-1303",
-            AddressRefused = "PR-1304",
-            Config = "PR-1401",
-        }
     }
 }
 
