@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use postrider_core::{Code, Error, ErrorKind, RetryClass};
 
+use crate::table::clean_lines;
 use crate::terminal::{Style, wrap};
 
 /// What a shell script can tell apart.
@@ -123,12 +124,13 @@ impl Failure {
             Some(code) => format!("error[{code}]:"),
             None => "error:".to_owned(),
         };
-        let mut text = wrap(&format!("{label} {}", self.message), "  ");
+        // A message may repeat what stands in an event, or what a broker answered.
+        let mut text = wrap(&format!("{label} {}", clean_lines(&self.message)), "  ");
         text.replace_range(..label.len(), &style.bad(&label));
         let advice = self.advice.as_deref().or_else(|| self.code.map(Code::advice));
         if let Some(advice) = advice {
             text.push_str("\n  ");
-            text.push_str(&wrap(advice, "  "));
+            text.push_str(&wrap(&clean_lines(advice), "  "));
         }
         text
     }
@@ -159,6 +161,14 @@ impl From<Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// F32: what an event or a broker says cannot move the cursor.
+    #[test]
+    fn a_hostile_message_is_shown_as_text() {
+        let text =
+            Failure::plain("refused: \x1b]0;owned\x07").advice("\u{9b}2J").render(Style::plain());
+        assert!(!text.contains(['\x1b', '\x07', '\u{9b}']), "{text:?}");
+    }
 
     #[test]
     fn an_operator_error_shows_its_code_and_its_advice() {

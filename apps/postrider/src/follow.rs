@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use postrider_core::RetryClass;
 use postrider_core::operate::{RequestState, Submission};
 
 use crate::duration;
@@ -103,17 +104,32 @@ async fn follow(
             return Ok(nobody(requests, wait));
         }
         pause = (pause * 3 / 2).min(LOOK_LATER);
-        for request in requests.iter_mut().filter(|request| !request.finished) {
-            *request = store.operator.request(request.id).await?;
-        }
+        look(store, requests).await?;
     }
     watch.progress.clear();
     note(&done(requests));
     Ok(Exit::Success)
 }
 
+/// Reads how far the requests are. A store that is busy for a moment is read again at the next look.
+async fn look(store: &Store, requests: &mut [RequestState]) -> Result<(), Failure> {
+    for request in requests.iter_mut().filter(|request| !request.finished) {
+        match store.operator.request(request.id).await {
+            Ok(state) => *request = state,
+            Err(error) if error.retry_class() == RetryClass::Transient => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a relay is there, as far as a store that may be busy tells.
 async fn alive(store: &Store) -> Result<bool, Failure> {
-    Ok(!store.operator.overview().await?.relays.is_empty())
+    match store.operator.overview().await {
+        Ok(overview) => Ok(!overview.relays.is_empty()),
+        Err(error) if error.retry_class() == RetryClass::Transient => Ok(true),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Says that there is no relay, and how to start one.

@@ -9,7 +9,7 @@ use postrider_core::Timestamp;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::table::{Table, Tabular};
+use crate::table::{Table, Tabular, is_harmless};
 use crate::terminal;
 
 /// How an answer is written.
@@ -135,7 +135,7 @@ impl Out {
         match self.format {
             Format::Table => write(&shown()),
             Format::Json => {
-                let text = serde_json::to_string_pretty(document).map_err(unwritable)?;
+                let text = serde_json::to_string_pretty(document).map_err(unwritable).map(plain)?;
                 write(&format!("{text}\n"))
             }
             Format::Ndjson => write(&format!("{}\n", json(document)?)),
@@ -152,8 +152,32 @@ impl Out {
     }
 }
 
+/// A document on one line. On a terminal, what the terminal may obey is escaped, which JSON allows
+/// in every string; into a file or a pipe goes what there is.
 fn json(document: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string(document).map_err(unwritable)
+    serde_json::to_string(document).map_err(unwritable).map(plain)
+}
+
+fn plain(text: String) -> String {
+    if !io::stdout().is_terminal() {
+        return text;
+    }
+    escaped(&text)
+}
+
+/// The same document without a control character, line breaks apart.
+fn escaped(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for symbol in text.chars() {
+        match symbol {
+            // Between the values of a payload, where JSON allows them.
+            '\n' | '\t' => plain.push(symbol),
+            '\r' => plain.push(' '),
+            _ if is_harmless(symbol) => plain.push(symbol),
+            _ => plain.push_str(&format!("\\u{:04x}", u32::from(symbol))),
+        }
+    }
+    plain
 }
 
 fn unwritable(error: serde_json::Error) -> Failure {
@@ -170,4 +194,21 @@ pub(crate) fn write(text: &str) -> Result<(), Failure> {
     }
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::of_stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F32: the document stays the same for who reads it, and harmless for who sees it.
+    #[test]
+    fn a_hostile_document_is_escaped_for_a_terminal() {
+        let text = serde_json::to_string("a\u{9b}2J\u{202e}ü\u{7f}").unwrap();
+        let shown = escaped(&text);
+        assert_eq!(shown, "\"a\\u009b2J\\u202eü\\u007f\"");
+        assert_eq!(
+            serde_json::from_str::<String>(&shown).unwrap(),
+            serde_json::from_str::<String>(&text).unwrap()
+        );
+    }
 }

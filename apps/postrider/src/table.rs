@@ -275,7 +275,8 @@ fn clean_line(line: &str) -> String {
     clean(&line.replace('\t', "    "))
 }
 
-fn is_harmless(symbol: char) -> bool {
+/// Whether a terminal shows it and does nothing else.
+pub(crate) fn is_harmless(symbol: char) -> bool {
     let turns = matches!(symbol, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
     !symbol.is_control() && !turns
 }

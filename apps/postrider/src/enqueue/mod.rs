@@ -6,7 +6,7 @@
 mod line;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +24,9 @@ use crate::terminal::{count, note};
 
 /// Events of one transaction: the write lock is held for some milliseconds.
 const BATCH_ROWS: usize = 1_000;
+
+/// What is read at once: more than a pipe gives, so that a full batch comes of many short lines.
+const READ_BYTES: usize = 256 * 1024;
 
 /// Bytes of one transaction: what is held in memory at once.
 const BATCH_BYTES: u64 = 4 * 1024 * 1024;
@@ -182,6 +185,8 @@ struct Progress {
     bytes: u64,
     /// Lines whose events are committed.
     committed: u64,
+    /// The line that the batch begins with.
+    first: u64,
 }
 
 impl Progress {
@@ -193,28 +198,40 @@ impl Progress {
         self.committed += self.batch.len() as u64;
         self.batch.clear();
         self.bytes = 0;
-        ids_only(&mut self.out, ids.into_iter().map(|id| Enqueued { id }).collect())
+        let written = ids_only(&mut self.out, ids.into_iter().map(|id| Enqueued { id }).collect());
+        match written {
+            // Nobody reads the ids any more; the events that are still to come are committed.
+            Err(failure) if failure.is_silent() => Ok(()),
+            written => written,
+        }
     }
 }
 
 async fn many(args: &EnqueueArgs, path: &PathBuf) -> Result<Exit, Failure> {
     let store = args.global.open().await?;
-    let mut lines: Box<dyn BufRead> = match path.to_str() {
-        Some("-") => Box::new(BufReader::new(io::stdin())),
-        _ => Box::new(BufReader::new(File::open(path).map_err(|e| {
+    let source: Box<dyn Read> = match path.to_str() {
+        Some("-") => Box::new(io::stdin()),
+        _ => Box::new(File::open(path).map_err(|e| {
             Failure::plain(format!("{}: {e}", path.display())).advice("Nothing was committed.")
-        })?)),
+        })?),
     };
+    let mut lines = BufReader::with_capacity(READ_BYTES, source);
     let mut progress =
-        Progress { out: args.global.out(), batch: Vec::new(), bytes: 0, committed: 0 };
+        Progress { out: args.global.out(), batch: Vec::new(), bytes: 0, committed: 0, first: 1 };
     let mut number = 0;
     loop {
         let outcome = next(&mut lines, &mut number);
         let stop = match outcome {
             Ok(Some(event)) => {
+                if progress.batch.is_empty() {
+                    progress.first = number;
+                }
                 progress.bytes += event.event().size_bytes();
                 progress.batch.push(event);
-                if progress.batch.len() < BATCH_ROWS && progress.bytes < BATCH_BYTES {
+                // What was read is all there is for the moment: nobody waits for a full batch.
+                let idle = lines.buffer().is_empty();
+                let full = progress.batch.len() >= BATCH_ROWS || progress.bytes >= BATCH_BYTES;
+                if !full && !idle {
                     continue;
                 }
                 None
@@ -224,6 +241,8 @@ async fn many(args: &EnqueueArgs, path: &PathBuf) -> Result<Exit, Failure> {
         };
         // What stands before a line that cannot be read is committed, and said to be.
         if let Err(failure) = progress.commit(&store).await {
+            let (first, last) = (progress.first, number);
+            let failure = failure.within(&format!("lines {first} to {last}"));
             return Err(failure.advice(went_in(progress.committed)));
         }
         match stop {

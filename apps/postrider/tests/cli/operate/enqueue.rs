@@ -1,6 +1,6 @@
 //! `postrider enqueue`: events by hand, one or many.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Output, Stdio};
 
 use postrider_core::Payload;
@@ -102,6 +102,34 @@ fn many_events_come_from_standard_input() {
     assert_eq!(again.lines().count(), 2_500);
     let ids = |text: &str| events(text).iter().map(|event| event.id).take(3).collect::<Vec<_>>();
     assert_eq!(ids(&again), ids(&written));
+}
+
+/// Events that trickle in are committed as they come, and a reader that goes away stops nothing.
+#[test]
+fn a_trickle_is_committed_as_it_comes() {
+    let shop = Shop::new();
+    let mut child = shop
+        .operator(&["enqueue", "--ndjson", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut ids = BufReader::new(child.stdout.take().unwrap());
+    let event = b"{\"aggregate_type\":\"a\",\"aggregate_id\":\"1\",\"type\":\"t\"}\n";
+    for number in 1..=3 {
+        input.write_all(event).unwrap();
+        let mut id = String::new();
+        ids.read_line(&mut id).unwrap();
+        assert_eq!(id.len(), 37, "{id}");
+        assert_eq!(shop.number("select count(*) from outbox"), number);
+    }
+    drop(ids);
+    input.write_all(&event.repeat(5)).unwrap();
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(shop.number("select count(*) from outbox"), 8);
 }
 
 /// What stands before a bad line is committed, and said to be.
