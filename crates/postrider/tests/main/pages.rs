@@ -1,6 +1,6 @@
 //! Pages that repeat what the code says: they are compared with it, so that neither moves alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use postrider::file::FileOptions;
 use postrider::inbox::ConsumerOptions;
 use postrider::local::{LocalOptions, PurgeOptions, SubscribeOptions};
 use postrider::relay::Settings;
+use postrider::webhook::WebhookSettings;
 use postrider::{Code, EventLimits, Invariant, RetryPolicy, WindowLimits};
 
 fn root() -> PathBuf {
@@ -145,7 +146,11 @@ fn the_page_of_limits_has_every_limit_and_its_default() {
         rows_max bytes_max total_bytes_max page_rows_max page_bytes_max);
     compare!(page, "Times and bounds of a relay", Settings:
         lease heartbeat publish_deadline margin store_deadline poll_min poll_max nudge save_after due_every
-        due_rows_max pause_min pause_max down_after drain stall; except window seed);
+        due_rows_max carry_every carry_rows_max pause_min pause_max down_after drain stall;
+        except window retention seed);
+    compare!(page, "Webhooks", WebhookSettings:
+        deadline connections connections_per_endpoint idle answer_bytes_max request_bytes_max;
+        except endpoints urls allow_private allow_http extra_roots);
     compare!(page, "Retries", RetryPolicy: attempts_max delay_min delay_max factor);
     compare!(page, "A consumer", ConsumerOptions:
         in_flight_max prefetch_max receive_max held_bytes_max lane_max away_max deliveries_max

@@ -1,6 +1,5 @@
-//! The front page's commands, run as they stand there, and the flags of the reference.
+//! The front page's commands, run as they stand there.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -70,28 +69,4 @@ fn the_front_pages_commands_deliver_both_events() {
     let delivered = run("sh", relay);
     let ids: Vec<bool> = delivered.lines().map(|line| line.contains("order.placed")).collect();
     assert_eq!(ids, [true, true], "{delivered}");
-}
-
-/// Words that begin with two dashes.
-fn flags(text: &str) -> BTreeSet<String> {
-    let boundary = |c: char| !(c.is_ascii_alphanumeric() || c == '-');
-    let words = text.split(boundary).filter(|word| word.starts_with("--") && word.len() > 3);
-    words.map(str::to_owned).collect()
-}
-
-#[test]
-fn the_reference_names_the_flags_that_there_are() {
-    let Some(program) = program() else {
-        return skipped("the flags of the reference", "the program was not built");
-    };
-    let page = read("docs/reference/cli.md");
-    for command in ["init", "relay", "demo"] {
-        let help = succeed(Command::new(&program).args([command, "--help"]).output().unwrap());
-        let mut known = flags(&help);
-        known.remove("--help");
-        let start = page.find(&format!("\n## `postrider {command}`")).unwrap();
-        let section = &page[start + 4..];
-        let section = section.find("\n## ").map_or(section, |end| &section[..end]);
-        assert_eq!(flags(section), known, "postrider {command}");
-    }
 }
