@@ -154,3 +154,19 @@ fn configured(
     }
     Ok((all, switches))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser as _;
+
+    /// A default stands in the engine and on the page of the configuration: it is the same.
+    #[test]
+    fn the_configurations_defaults_are_the_engines() {
+        let line = ["postrider", "relay", "--store", "sqlite://shop.db", "--to", "stdout"];
+        let Command::Relay(args) = Cli::parse_from(line).command else { unreachable!() };
+        let settings = settings(&args, &Config::default()).unwrap();
+        assert_eq!(settings, Settings::default());
+    }
+}
