@@ -19,14 +19,16 @@ const SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const TRACE: [u8; 16] = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes();
 const SPAN: [u8; 8] = 0xb7ad_6b71_6920_3331_u64.to_be_bytes();
 
-/// Whether the binary was built with the feature; where it was not, the test says that it was skipped.
+/// Whether the binary is built with or without the feature, as a test needs it; where it is not, the
+/// test says that it was skipped.
 #[expect(clippy::print_stdout, reason = "a skipped test says why")]
-fn is_built(test: &str) -> bool {
+fn is_built(with: bool, test: &str) -> bool {
     let built = cfg!(feature = "otel");
-    if !built {
-        println!("skipped: {test}: the binary is built without the feature otel");
+    if built != with {
+        let how = if built { "with" } else { "without" };
+        println!("skipped: {test}: the binary is built {how} the feature otel");
     }
-    built
+    built == with
 }
 
 /// A shop with events of which some have a context.
@@ -81,7 +83,7 @@ fn contains(body: &[u8], part: &[u8]) -> bool {
 /// others: protobuf holds ids and texts as they are.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_gets_the_spans_of_sampled_events() {
-    if !is_built("a_collector_gets_the_spans_of_sampled_events") {
+    if !is_built(true, "a_collector_gets_the_spans_of_sampled_events") {
         return;
     }
     let collector = Collector::start(Answer::Takes).await;
@@ -106,7 +108,7 @@ async fn a_collector_gets_the_spans_of_sampled_events() {
 /// The collector's state is nothing to the events: they are delivered, and one line says what is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_fails_costs_no_event_and_one_line() {
-    if !is_built("a_collector_that_fails_costs_no_event_and_one_line") {
+    if !is_built(true, "a_collector_that_fails_costs_no_event_and_one_line") {
         return;
     }
     let refuses = Collector::start(Answer::Refuses).await;
@@ -125,7 +127,7 @@ async fn a_collector_that_fails_costs_no_event_and_one_line() {
 /// An address that cannot be used is refused before anything is sent.
 #[test]
 fn an_address_for_tls_is_refused_with_advice() {
-    if !is_built("an_address_for_tls_is_refused_with_advice") {
+    if !is_built(true, "an_address_for_tls_is_refused_with_advice") {
         return;
     }
     let run = Shop::new(&[None]).relay("https://127.0.0.1:4318");
@@ -136,12 +138,8 @@ fn an_address_for_tls_is_refused_with_advice() {
 
 /// A program without the feature delivers, and says that it sends no traces.
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::print_stdout, reason = "a skipped test says why")]
 async fn without_the_feature_the_program_says_so() {
-    if cfg!(feature = "otel") {
-        println!(
-            "skipped: without_the_feature_the_program_says_so: the binary has the feature otel"
-        );
+    if !is_built(false, "without_the_feature_the_program_says_so") {
         return;
     }
     let collector = Collector::start(Answer::Takes).await;
