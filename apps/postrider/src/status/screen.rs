@@ -150,14 +150,18 @@ fn later(status: &Status, text: &mut String) {
         parts.push(format!("{} scheduled{}", count(status.scheduled), next.unwrap_or_default()));
     }
     if status.requests > 0 {
-        parts.push(format!("{} open requests", count(status.requests)));
+        let noun = if status.requests == 1 { "request" } else { "requests" };
+        parts.push(format!("{} open {noun}", count(status.requests)));
     }
     let others = status.relays.iter().filter(|relay| {
         status.partitions.iter().all(|partition| partition.owner.as_ref() != Some(&relay.relay))
     });
     let standing_by = others.count();
     if standing_by > 0 {
-        parts.push(format!("{standing_by} relays stand by"));
+        parts.push(match standing_by {
+            1 => "1 relay stands by".to_owned(),
+            several => format!("{several} relays stand by"),
+        });
     }
     if !parts.is_empty() {
         let _ = writeln!(text, "\n{}", parts.join(" · "));

@@ -2,6 +2,8 @@
 //!
 //! Invariant: the same program writes the same bytes; nothing of the machine or the moment is in them.
 
+mod contract;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +22,7 @@ pub(crate) struct GenerateArgs {
 }
 
 pub(crate) fn run(args: &GenerateArgs) -> Result<Exit, Failure> {
-    for (name, text) in pages() {
+    for (name, text) in pages()? {
         write(&args.dir.join(name), &text)?;
     }
     Ok(Exit::Success)
@@ -34,16 +36,17 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Every page, by its path.
-fn pages() -> Vec<(String, String)> {
+fn pages() -> Result<Vec<(String, String)>, Failure> {
     let mut all = vec![
         ("commands.md".to_owned(), commands()),
         ("errors.md".to_owned(), errors()),
         ("metrics.md".to_owned(), crate::serve::page()),
         ("configuration.md".to_owned(), configuration()),
+        ("sql-contract.md".to_owned(), contract::page(MADE)?),
     ];
     let codes = Code::ALL.iter();
     all.extend(codes.map(|code| (format!("errors/{code}.md"), code.page().to_owned())));
-    all
+    Ok(all)
 }
 
 const MADE: &str = "<!-- Made by `cargo x docs`. Change the code it is made from. -->\n\n";
