@@ -12,7 +12,7 @@ use postrider_core::{DestinationId, Fault, KeyHash, PartitionId, Tick};
 
 use crate::flow::{Flow, attempted};
 use crate::lane::Origin;
-use crate::machine::Machine;
+use crate::machine::{Defining, Machine};
 use crate::notice::Notice;
 use crate::outlet::Outlet;
 
@@ -164,6 +164,11 @@ impl Machine {
             if let Some(flow) = owned.flow(destination) {
                 flow.part.disabled.retain(|endpoint| *endpoint.topic != *topic);
             }
+            // Nor again, by a settlement whose answer was lost.
+            let parts = owned.settling.iter_mut().flat_map(|settling| &mut settling.parts);
+            for (part, _) in parts.filter(|(part, _)| part.destination == *destination) {
+                part.disabled.retain(|endpoint| *endpoint.topic != *topic);
+            }
         }
     }
 
@@ -242,11 +247,20 @@ impl Machine {
     pub(crate) fn told(&mut self, destination: &DestinationId, endpoints: &[DisabledEndpoint]) {
         let next = self.next_ticket();
         let Some(outlet) = self.outlets.get_mut(destination) else { return };
+        let mut news = false;
         for DisabledEndpoint { topic, .. } in endpoints {
             if let Some(disabling) = outlet.disabled.get_mut(topic)
                 && outlet.untold.remove(topic)
             {
-                disabling.known = Known::Since(next);
+                (disabling.known, news) = (Known::Since(next), true);
+            }
+        }
+        if news {
+            // It may have been enabled before this answer came, and what was read meanwhile may say
+            // so already: no later version would tell of it.
+            match self.defining {
+                Defining::Asked(_) => self.heard = Some(u64::MAX),
+                Defining::Known | Defining::Wanted(_) => self.defining = Defining::Wanted(self.now),
             }
         }
     }

@@ -7,6 +7,7 @@ mod delivery;
 mod failure;
 mod isolation;
 mod ownership;
+mod raced;
 mod random;
 mod shell;
 mod wild;
