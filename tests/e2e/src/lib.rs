@@ -12,6 +12,12 @@ use postrider_core::{Destination, DestinationId, Result, Route};
 /// The one destination.
 pub const DESTINATION: &str = "queue";
 
+/// The destination of the webhooks: an endpoint for each tenant.
+pub const PARTNERS: &str = "partners";
+
+/// The key with which all requests are signed.
+pub const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
 /// What a producer says; also the topic.
 pub const PLACED: &str = "order.placed";
 
@@ -33,6 +39,8 @@ pub struct Files {
     pub sent: PathBuf,
     /// Every call to the mail provider, also those that it absorbed.
     pub calls: PathBuf,
+    /// What the receiver of webhooks took, a JSON object a line, written before it answered.
+    pub received: PathBuf,
     /// Where processes keep what is theirs alone.
     pub scratch: PathBuf,
 }
@@ -47,6 +55,7 @@ impl Files {
             inbox: folder.join("inbox.db"),
             sent: folder.join("sent.log"),
             calls: folder.join("calls.log"),
+            received: folder.join("received.ndjson"),
             scratch: folder.join("scratch"),
         }
     }
@@ -59,6 +68,20 @@ impl Files {
 pub fn destination() -> Result<Destination> {
     let id = DestinationId::new(DESTINATION)?;
     Ok(Destination::new(id, "local", vec![Route::all("{event_type}".parse()?)]))
+}
+
+/// The definition of the webhooks: every event, to the endpoint that its tenant is called.
+///
+/// # Errors
+/// None; the names are valid.
+pub fn partners() -> Result<Destination> {
+    let id = DestinationId::new(PARTNERS)?;
+    Ok(Destination::new(id, "webhook", vec![Route::all("{tenant}".parse()?)]))
+}
+
+/// The name of a tenant; also of its endpoint.
+pub fn tenant(number: u64) -> String {
+    format!("tenant-{number}")
 }
 
 /// An error of SQLite in the parts that the tests play themselves.

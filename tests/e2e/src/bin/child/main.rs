@@ -8,8 +8,11 @@ mod asked;
 mod careless;
 mod consumer;
 mod halt;
+mod hooks;
 mod mail;
 mod producer;
+mod receiver;
+mod record;
 mod relay;
 mod twice;
 mod words;
@@ -43,6 +46,8 @@ async fn play() -> postrider_core::Result<ExitCode> {
         "relay" => relay::run(&args, halt, asked).await,
         "producer" => producer::run(&args, &halt),
         "consumer" => consumer::run(&args, halt, asked).await,
+        "hooks" => hooks::run(&args, halt, asked).await,
+        "receiver" => receiver::run(&args, halt, asked).await,
         "careless" => careless::run(&args, &halt).await,
         other => Err(Error::new(ErrorKind::Config, "start").message(format!("no role `{other}`"))),
     }

@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use postrider_core::{Error, Jitter, NewEvent, Result};
-use postrider_e2e::{PLACED, trouble};
+use postrider_e2e::{PLACED, tenant, trouble};
 use postrider_sqlite::Outbox;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -26,11 +26,16 @@ pub(crate) fn run(args: &Args, halt: &Halt) -> Result<ExitCode> {
     let keys: u64 = args.number("keys", 7)?;
     let rollback_every: u64 = args.number("rollback-every", 0)?;
     let bytes: usize = args.number("bytes", 20)?;
+    let tenants: u64 = args.number("tenants", 0)?;
     say("ready");
     for number in 1..=count {
-        let key = (dice.bits() % keys.max(1)).to_string();
+        let drawn = dice.bits() % keys.max(1);
+        let key = drawn.to_string();
         let rolls_back = rollback_every > 0 && number % rollback_every == 0;
-        let event = NewEvent::new("order", &key, PLACED).json(&"x".repeat(bytes))?;
+        let mut event = NewEvent::new("order", &key, PLACED).json(&"x".repeat(bytes))?;
+        if tenants > 0 {
+            event = event.tenant(&tenant(drawn % tenants));
+        }
         let id = event.event().id;
         match place(&mut connection, &event, &key, rolls_back, halt) {
             Ok(()) if rolls_back => say(&format!("rolled-back {id}")),

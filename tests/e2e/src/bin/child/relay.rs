@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Broker, Result};
+use postrider_core::{Broker, Destination, Result};
 use postrider_e2e::destination;
 use postrider_local::{LocalBroker, LocalOptions};
 use postrider_relay::{Ending, Health, Relay, Settings, Target};
@@ -28,17 +28,22 @@ pub(crate) async fn run(args: &Args, halt: Arc<Halt>, asked: Asked) -> Result<Ex
     if args.says("twice") {
         broker = Arc::new(Twice(broker));
     }
-    let lease = args.millis("lease-ms", 1_000)?;
-    let settings = Settings {
-        heartbeat: args
-            .millis("heartbeat-ms", u64::try_from(lease.as_millis()).unwrap_or(0) / 5)?,
-        pause_max: Duration::from_millis(300),
-        ..Settings::with_lease(lease)
-    };
+    play(source, destination()?, broker, args, halt, asked).await
+}
+
+/// Runs the engine until it is told to stop, or has nothing more to do.
+pub(crate) async fn play(
+    source: Arc<SqliteStore>,
+    definition: Destination,
+    broker: Arc<dyn Broker>,
+    args: &Args,
+    halt: Arc<Halt>,
+    asked: Asked,
+) -> Result<ExitCode> {
     let target = if args.says("once") { Target::Once } else { Target::Forever };
     let handle = Relay::builder(source)
-        .destination(destination()?, broker)
-        .settings(settings)
+        .destination(definition, broker)
+        .settings(settings(args)?)
         .target(target)
         .observer(Arc::new(AtPoints(halt)))
         .start()
@@ -65,6 +70,18 @@ pub(crate) async fn run(args: &Args, halt: Arc<Halt>, asked: Asked) -> Result<Ex
         Some(Ending::Done) => ExitCode::from(3),
         _ => ExitCode::FAILURE,
     })
+}
+
+fn settings(args: &Args) -> Result<Settings> {
+    let lease = args.millis("lease-ms", 1_000)?;
+    let mut settings = Settings {
+        heartbeat: args
+            .millis("heartbeat-ms", u64::try_from(lease.as_millis()).unwrap_or(0) / 5)?,
+        pause_max: Duration::from_millis(300),
+        ..Settings::with_lease(lease)
+    };
+    settings.window.rows_max = args.number("window", settings.window.rows_max)?;
+    Ok(settings)
 }
 
 fn describe(health: &Health) -> String {
