@@ -11,7 +11,8 @@ use crate::terminal;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  postrider completions bash > ~/.local/share/bash-completion/completions/postrider
+  postrider completions bash > \\
+    ~/.local/share/bash-completion/completions/postrider
   postrider completions zsh > ~/.zfunc/_postrider
   postrider completions fish > ~/.config/fish/completions/postrider.fish")]
 pub(crate) struct CompletionsArgs {
@@ -22,7 +23,7 @@ pub(crate) struct CompletionsArgs {
 
 pub(crate) fn run(args: &CompletionsArgs) -> Result<Exit, Failure> {
     let text = script(args.shell);
-    terminal::data(text.trim_end()).map_err(|e| Failure::plain(format!("standard output: {e}")))?;
+    terminal::data(text.trim_end()).map_err(Failure::of_stdout)?;
     Ok(Exit::Success)
 }
 

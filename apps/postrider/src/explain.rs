@@ -26,6 +26,6 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Failure> {
         Some(code) => code.parse::<Code>()?.page().to_owned(),
         None => Code::ALL.iter().map(|code| format!("{code} {code:?}\n")).collect(),
     };
-    terminal::data(text.trim_end()).map_err(|e| Failure::plain(format!("standard output: {e}")))?;
+    terminal::data(text.trim_end()).map_err(Failure::of_stdout)?;
     Ok(Exit::Success)
 }

@@ -32,8 +32,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<Exit, Failure> {
         }
         None => {
             let (_, text) = page(Cli::command())?;
-            terminal::data(text.trim_end())
-                .map_err(|e| Failure::plain(format!("standard output: {e}")))?;
+            terminal::data(text.trim_end()).map_err(Failure::of_stdout)?;
         }
     }
     Ok(Exit::Success)

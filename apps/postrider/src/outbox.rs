@@ -241,7 +241,9 @@ async fn cancel(args: &CancelArgs) -> Result<Exit, Failure> {
             Ok(Exit::Success)
         }
         Cancelled::TooLate => {
-            terminal::note("too late: it has entered the outbox, and is delivered");
+            terminal::note(&format!(
+                "too late: it has entered the outbox; what became of it: postrider outbox show {id}"
+            ));
             out.one(&answered("too_late"), || "too_late\n".to_owned())?;
             Ok(Exit::Failure)
         }

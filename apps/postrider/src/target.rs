@@ -90,7 +90,17 @@ impl Target {
                     ..WebhookSettings::default()
                 };
                 let settings = settings.endpoint(ONE, postrider_webhook::Endpoint::new(url));
-                Arc::new(OneEndpoint(WebhookBroker::new(&settings)?))
+                let broker = WebhookBroker::new(&settings).map_err(|error| {
+                    let failure = Failure::from(error);
+                    if *allow_private {
+                        return failure;
+                    }
+                    failure.advice(
+                        "Nothing was started. Correct the address; for http:// or a service of \
+                         your own network, add --allow-private.",
+                    )
+                })?;
+                Arc::new(OneEndpoint(broker))
             }
         })
     }

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Exit, Failure> {
         ConfigCommand::Show(args) => show::run(args),
         ConfigCommand::Schema(SchemaArgs {}) => {
             terminal::data(&format!("{:#}", postrider_config::schema()))
-                .map_err(|e| Failure::plain(format!("standard output: {e}")))?;
+                .map_err(Failure::of_stdout)?;
             Ok(Exit::Success)
         }
     }
@@ -96,10 +96,19 @@ fn check(args: &CheckArgs) -> Result<Exit, Failure> {
         secrets(&loaded, &environment)?;
     }
     let config = &loaded.config;
+    let of = |number: usize, noun: &str| match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    };
     terminal::note(&format!(
-        "the configuration is right: {} destinations, {} consumers",
-        config.destinations.len(),
-        config.consume.len()
+        "the configuration is right: {}, {}",
+        of(config.destinations.len(), "destination"),
+        of(config.consume.len(), "consumer")
     ));
+    if args.config.is_none() {
+        terminal::note(
+            "no file was named: this is the environment alone. To check a file: --config FILE",
+        );
+    }
     Ok(Exit::Success)
 }

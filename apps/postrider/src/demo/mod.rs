@@ -110,7 +110,7 @@ async fn show(args: &DemoArgs, stage: &Stage) -> Result<Exit, Failure> {
         true => judgement.to_json()?,
         false => judgement.render(&plan, started.elapsed(), terminal::stdout_style()),
     };
-    terminal::data(&text).map_err(|e| Failure::plain(format!("standard output: {e}")))?;
+    terminal::data(&text).map_err(Failure::of_stdout)?;
     if let Some(folder) = &args.keep {
         terminal::note(&format!("kept in {}", folder.display()));
     }

@@ -136,7 +136,7 @@ fn described(args: &EnqueueArgs) -> Result<NewEvent, Failure> {
         NewEvent::new(text(&args.aggregate_type), text(&args.aggregate_id), text(&args.event_type));
     if let Some(payload) = &args.payload {
         let payload = Payload::json(payload_text(payload)?)
-            .map_err(|error| Failure::from(error).exit_as(Exit::Usage))?;
+            .map_err(|e| Failure::from(e).advice("Nothing was committed.").exit_as(Exit::Usage))?;
         event = event.payload(payload, "application/json");
     }
     if let Some(key) = &args.key {
@@ -164,6 +164,11 @@ fn payload_text(given: &str) -> Result<String, Failure> {
         source
             .read_to_string(&mut text)
             .map_err(|e| Failure::plain(format!("{name}: {e}")).advice("Nothing was committed."))?;
+        if text.len() as u64 > limit {
+            return Err(Failure::plain(format!("{name}: longer than {} bytes", count(limit)))
+                .advice("Nothing was committed. Keep large data elsewhere, and send where it is.")
+                .exit_as(Exit::Usage));
+        }
         Ok(text)
     };
     match given.strip_prefix('@') {

@@ -80,7 +80,7 @@ pub(crate) struct RelayArgs {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     lease: Option<Duration>,
     /// Serve metrics and health on this address, like 127.0.0.1:9464
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
     /// How much is logged: error, warn, info, debug, trace; or by module
     #[arg(long, value_name = "LEVELS", env = "POSTRIDER_LOG", hide_env = true)]
@@ -88,6 +88,10 @@ pub(crate) struct RelayArgs {
     /// How a log line is written: text or json
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     log_format: Option<LogFormat>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, like 127.0.0.1:9464".to_owned())
 }
 
 pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use postrider_relay::{Health, RelayHandle, Report, State};
+use postrider_relay::{Blocker, Health, RelayHandle, Report, State};
 
 use crate::signals::{Asked, Signals};
 use crate::terminal::{Progress, count};
@@ -113,12 +113,12 @@ impl Watch {
     }
 
     fn tell_trouble(&mut self, health: &Health, now: Instant) {
-        let mut text = String::new();
+        let mut causes = String::new();
         if matches!(health.state, State::Blocked | State::Standby | State::Starting) {
-            let blockers: Vec<String> = health.blockers.iter().map(ToString::to_string).collect();
-            text = blockers.join("; ");
+            let named: Vec<String> = health.blockers.iter().map(cause).collect();
+            causes = named.join("; ");
         }
-        if text.is_empty() {
+        if causes.is_empty() {
             self.trouble = None;
             if !std::mem::take(&mut self.told).is_empty() {
                 self.progress.note("going on");
@@ -126,13 +126,15 @@ impl Watch {
             return;
         }
         match &self.trouble {
-            Some((known, since)) if *known == text => {
-                if now >= *since + TROUBLE_AFTER && self.told != text {
-                    self.progress.note(&format!("blocked by {text}"));
-                    self.told = text;
+            Some((known, since)) if *known == causes => {
+                if now >= *since + TROUBLE_AFTER && self.told != causes {
+                    let named: Vec<String> =
+                        health.blockers.iter().map(ToString::to_string).collect();
+                    self.progress.note(&format!("blocked by {}", named.join("; ")));
+                    self.told = causes;
                 }
             }
-            _ => self.trouble = Some((text, now)),
+            _ => self.trouble = Some((causes, now)),
         }
     }
 
@@ -153,6 +155,16 @@ impl Watch {
             count(health.waiting_keys),
             count(health.dead),
         )
+    }
+}
+
+/// What a blocker is, without what counts on: one more failure is no news.
+fn cause(blocker: &Blocker) -> String {
+    match blocker {
+        Blocker::Endpoint { destination, topic, .. } => {
+            format!("endpoint {topic} of {destination}")
+        }
+        other => other.to_string(),
     }
 }
 

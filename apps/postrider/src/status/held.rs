@@ -49,7 +49,7 @@ pub(crate) fn held_up_by(
     partitions(overview, &mut found);
     for seen in destinations {
         paused(seen, &mut found);
-        endpoints(overview, seen, &mut found);
+        endpoints(overview, seen, limits, &mut found);
         dead_letters(seen, limits, &mut found);
     }
     requests(overview, &mut found);
@@ -146,7 +146,12 @@ fn paused(seen: &Seen<'_>, found: &mut Vec<Blocker>) {
     }
 }
 
-fn endpoints(overview: &Overview, seen: &Seen<'_>, found: &mut Vec<Blocker>) {
+fn endpoints(overview: &Overview, seen: &Seen<'_>, limits: Limits, found: &mut Vec<Blocker>) {
+    disabled(seen, found);
+    retried(overview, seen, limits, found);
+}
+
+fn disabled(seen: &Seen<'_>, found: &mut Vec<Blocker>) {
     let view = seen.view;
     for endpoint in view.disabled.iter().take(3) {
         let more = match view.disabled.len() {
@@ -167,6 +172,10 @@ fn endpoints(overview: &Overview, seen: &Seen<'_>, found: &mut Vec<Blocker>) {
             break;
         }
     }
+}
+
+fn retried(overview: &Overview, seen: &Seen<'_>, limits: Limits, found: &mut Vec<Blocker>) {
+    let view = seen.view;
     let stuck = view.waiting.retrying + view.waiting.held;
     if stuck == 0 {
         return;
@@ -178,18 +187,21 @@ fn endpoints(overview: &Overview, seen: &Seen<'_>, found: &mut Vec<Blocker>) {
         "" => format!(": {}", group.reason),
         detail => format!(": {detail}"),
     });
-    let next = view.retry_next.map_or_else(
-        || format!("postrider dead ls --status retrying,held --destination {}", view.id),
-        |next| {
-            let next = short(next.since(overview.now));
-            format!("tried again in {next}; look at the broker")
-        },
+    let list = format!("postrider dead ls --status retrying,held --destination {}", view.id);
+    let advice = view.retry_next.map_or_else(
+        || list.clone(),
+        |next| format!("tried again in {}; {list}", short(next.since(overview.now))),
     );
+    // Events that wait for their endpoint wait as long as that takes: somebody is to hear of it.
+    let down = view.errors.iter().any(|group| group.reason == "endpoint_down");
+    let old = view.waiting_since.is_some_and(|at| overview.now.since(at) > limits.age_max);
+    let noun = if stuck == 1 { "event is" } else { "events are" };
     found.push(Blocker {
         kind: "endpoint_down",
-        critical: seen.moved == Some(false) && view.waiting.held > 0,
-        message: format!("{} events are retried at {}{answer}", count(stuck), view.id),
-        advice: next,
+        critical: (seen.moved == Some(false) && view.waiting.held > 0)
+            || (seen.moved != Some(true) && down && old),
+        message: format!("{} {noun} retried at {}{answer}", count(stuck), view.id),
+        advice,
     });
 }
 

@@ -138,3 +138,24 @@ fn what_waits_is_named_with_what_was_answered() {
     assert_eq!(verdict(&found[1..], false), Verdict::Healthy);
     assert_eq!(verdict(&found[1..], strict.strict), Verdict::Unhealthy);
 }
+
+#[test]
+fn an_endpoint_that_is_down_for_long_is_critical_though_its_events_wait_aside() {
+    let mut overview = overview();
+    let view = &mut overview.destinations[0];
+    view.pending = 0;
+    view.pending_since = None;
+    view.waiting = Counts { retrying: 1, ..Counts::default() };
+    view.waiting_since = Some(Timestamp::from_micros(0));
+    view.errors =
+        vec![ErrorGroup { reason: "endpoint_down".into(), detail: "refused".into(), count: 1 }];
+    for (moved, critical) in [(Some(false), true), (None, true), (Some(true), false)] {
+        assert_eq!(kinds(&causes(&overview, moved)), [("endpoint_down", critical)], "{moved:?}");
+    }
+    // What is tried again by its own fault has its end in its attempts.
+    overview.destinations[0].errors[0].reason = "failed".into();
+    assert_eq!(kinds(&causes(&overview, None)), [("endpoint_down", false)]);
+    overview.destinations[0].errors[0].reason = "endpoint_down".into();
+    overview.destinations[0].waiting_since = Some(NOW);
+    assert_eq!(kinds(&causes(&overview, None)), [("endpoint_down", false)]);
+}
