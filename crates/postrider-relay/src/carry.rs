@@ -173,6 +173,11 @@ impl Machine {
         }
     }
 
+    /// Something shows that our definitions are old: they are read again.
+    pub(crate) fn define_again(&mut self) {
+        self.hear_of(u64::MAX);
+    }
+
     /// When the next question is, if there is one to ask.
     pub(crate) fn carry_wake_at(&self) -> Option<Tick> {
         let idle = self.carrying.asking || self.mode.is_draining() || self.carried().is_empty();

@@ -12,7 +12,7 @@ use postrider_core::{DestinationId, Fault, KeyHash, PartitionId, Tick};
 
 use crate::flow::{Flow, attempted};
 use crate::lane::Origin;
-use crate::machine::{Defining, Machine};
+use crate::machine::Machine;
 use crate::notice::Notice;
 use crate::outlet::Outlet;
 
@@ -111,6 +111,18 @@ fn topic_of(outlet: &Outlet, endpoint: u32) -> Box<str> {
 }
 
 impl Flow {
+    /// An event out of `waiting` is to be left to a disabled endpoint. Says whether that is new: one
+    /// that comes back would come again and again.
+    pub(crate) fn strands(&mut self, seq: u64) -> bool {
+        /// Events remembered; beyond, the lowest numbers are forgotten, and come back once more.
+        const STRANDED_MAX: usize = 16_384;
+        let new = self.stranded.insert(seq);
+        if self.stranded.len() > STRANDED_MAX {
+            self.stranded.pop_first();
+        }
+        new
+    }
+
     /// How an event of the window waits for a disabled endpoint.
     pub(crate) fn behind_endpoint(outlet: &Outlet, endpoint: u32) -> Placement {
         let attempted = attempted(0, Reason::Disabled, outlet.gone(endpoint));
@@ -128,6 +140,7 @@ impl Flow {
             }
             Origin::Waiting { attempts, late, .. } => {
                 let change = wait_for_endpoint(row, attempts, outlet, endpoint);
+                self.strands(row.seq);
                 self.change(key, !late, change, now);
                 self.spill(key, None, now);
             }
@@ -162,6 +175,7 @@ impl Machine {
         for owned in self.owned.values_mut() {
             // What was answered before is not told any more.
             if let Some(flow) = owned.flow(destination) {
+                flow.stranded.clear();
                 flow.part.disabled.retain(|endpoint| *endpoint.topic != *topic);
             }
             // Nor again, by a settlement whose answer was lost.
@@ -178,6 +192,10 @@ impl Machine {
         for (destination, outlet) in &mut self.outlets {
             let topics = named.remove(destination).unwrap_or_default();
             let (gone, back) = outlet.learn_disabled(&topics, asked);
+            let owned = self.owned.values_mut().filter(|_| !back.is_empty());
+            for flow in owned.filter_map(|owned| owned.flow(destination)) {
+                flow.stranded.clear();
+            }
             self.notices.extend(gone.into_iter().map(|topic| Notice::EndpointDisabled {
                 destination: destination.clone(),
                 topic: Arc::from(topic),
@@ -258,10 +276,7 @@ impl Machine {
         if news {
             // It may have been enabled before this answer came, and what was read meanwhile may say
             // so already: no later version would tell of it.
-            match self.defining {
-                Defining::Asked(_) => self.heard = Some(u64::MAX),
-                Defining::Known | Defining::Wanted(_) => self.defining = Defining::Wanted(self.now),
-            }
+            self.define_again();
         }
     }
 }

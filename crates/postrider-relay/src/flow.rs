@@ -45,6 +45,9 @@ pub(crate) struct Flow {
     pub(crate) trial: Option<Trial>,
     /// When each waiting event was last tried by this process.
     pub(crate) tried: BTreeMap<u64, Tick>,
+    /// Events that this process left to a disabled endpoint. One that comes back was let out: what
+    /// this relay knows of the endpoint is old.
+    pub(crate) stranded: BTreeSet<u64>,
     /// What the next settlement writes besides the cursor.
     pub(crate) part: SettlementPart,
     /// The key of each change in `part`, and whether the event held it.
@@ -102,6 +105,7 @@ impl Flow {
             careful: 0,
             trial: None,
             tried: BTreeMap::new(),
+            stranded: BTreeSet::new(),
             part: SettlementPart::new(destination),
             changed: Vec::new(),
             unsaved_since: None,

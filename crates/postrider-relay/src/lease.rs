@@ -320,6 +320,10 @@ impl Machine {
             self.tenancy.renew_at = self.tenancy.renew_at.min(sent + self.settings.heartbeat);
         }
         for granted in acquired.granted {
+            if self.definitions.paused.contains(&granted.lease.partition) {
+                // It is let go on, and we have not heard.
+                self.define_again();
+            }
             self.stats.leases_taken += 1;
             self.carrying.begin(self.now);
             let Lease { partition, token, .. } = granted.lease;

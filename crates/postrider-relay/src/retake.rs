@@ -80,8 +80,15 @@ impl Flow {
         };
         let endpoint = outlet.endpoint_of(route, &row.event);
         if outlet.is_disabled(endpoint) {
+            if follows {
+                return Retaken::Left;
+            }
+            if !self.strands(row.row.seq) {
+                // Until the definitions are read again, which is asked for every such while.
+                return self.put_back(&row, settings.carry_every, now);
+            }
             let change = wait_for_endpoint(row.row, row.attempts, outlet, endpoint);
-            return if follows { Retaken::Left } else { self.end_turn(&row, change, now) };
+            return self.end_turn(&row, change, now);
         }
         if outlet.is_down(endpoint, settings) && (follows || outlet.has_probe(endpoint)) {
             // One probe is enough. In a lane it would keep its place from those that can be sent.

@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "part of a test")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -101,6 +101,8 @@ pub(crate) struct World {
     pub(crate) settings: Settings,
     /// Where events go before they are deleted.
     pub(crate) archive: Option<MemoryArchive>,
+    /// The last commands, for whoever looks why it spins.
+    last: VecDeque<String>,
     /// How often time had to pass.
     pub(crate) wakes: u64,
 }
@@ -140,6 +142,7 @@ impl World {
             relays: Vec::new(),
             settings: Settings::default(),
             archive: None,
+            last: VecDeque::new(),
             wakes: 0,
         };
         definitions.into_iter().for_each(|definition| world.add_place(definition));
@@ -225,7 +228,13 @@ impl World {
 
     /// Performs whatever can be performed now, until nothing moves.
     pub(crate) fn settle_down(&mut self) {
-        while self.round() {}
+        /// More than anything takes that ends.
+        const ROUNDS_MAX: u32 = 50_000;
+        let mut rounds = 0;
+        while self.round() {
+            rounds += 1;
+            assert!(rounds < ROUNDS_MAX, "INV-8: it spins: {:?}", self.last);
+        }
     }
 
     /// One round: every relay steps, and every answer that is there goes in.
@@ -249,6 +258,10 @@ impl World {
         let commands: Vec<_> = relay.machine.take_commands().collect();
         let moved = !commands.is_empty();
         for (ticket, command) in commands {
+            self.last.push_back(format!("{index} {command:?}"));
+            if self.last.len() > 6 {
+                self.last.pop_front();
+            }
             let deadline = match &command {
                 Command::Publish { deadline, .. } => Some(tick + *deadline),
                 _ => None,
@@ -391,6 +404,9 @@ async fn retire(
 ) -> Result<Retired> {
     let Some(archive) = archive else { return source.retire(&request).await };
     let events = source.retirable(&request).await?;
+    if events.is_empty() {
+        return Ok(Retired::default());
+    }
     archive.append(&events).await?;
     request.only = Some(events.iter().map(|event| event.id).collect());
     let retired = source.retire(&request).await?;

@@ -52,6 +52,7 @@ pub struct FaultyBroker {
     refused: Mutex<BTreeMap<EventId, Outcome>>,
     down: Mutex<BTreeSet<Arc<str>>>,
     gone: Mutex<BTreeSet<Arc<str>>>,
+    held: Mutex<BTreeMap<Arc<str>, Gate>>,
     batches: Mutex<Vec<Vec<EventId>>>,
 }
 
@@ -65,6 +66,7 @@ impl FaultyBroker {
             refused: Mutex::default(),
             down: Mutex::default(),
             gone: Mutex::default(),
+            held: Mutex::default(),
             batches: Mutex::default(),
         }
     }
@@ -103,6 +105,16 @@ impl FaultyBroker {
             topics.insert(Arc::from(topic));
         } else {
             topics.remove(topic);
+        }
+    }
+
+    /// Holds every publish to a topic at a gate from now on, like an endpoint that is slow, or no
+    /// more.
+    pub fn hold(&self, topic: &str, gate: Option<Gate>) {
+        let mut topics = lock(&self.held);
+        match gate {
+            Some(gate) => _ = topics.insert(Arc::from(topic), gate),
+            None => _ = topics.remove(topic),
         }
     }
 
@@ -150,6 +162,10 @@ impl FaultyBroker {
     /// As the broker does, but for the ids and topics that are refused. A broker with prefix order
     /// keeps it: what follows a refused event of its key is not sent.
     async fn pass(&self, batch: &[Outgoing]) -> Result<Vec<Outcome>> {
+        let gate = batch.first().and_then(|out| lock(&self.held).get(&out.topic).cloned());
+        if let Some(gate) = gate {
+            gate.pass().await;
+        }
         if batch.iter().any(|out| lock(&self.down).contains(&out.topic)) {
             return Err(failure(ErrorKind::Unavailable));
         }

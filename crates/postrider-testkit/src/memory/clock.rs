@@ -39,6 +39,12 @@ impl MemoryClock {
         self.advanced.send_modify(|elapsed| *elapsed += span);
     }
 
+    /// Steps the clock of a database back, as a time server may; not beyond where it began. A
+    /// relay's own ticks never go back, so this is no clock for a relay afterwards.
+    pub fn step_back(&self, span: Duration) {
+        self.advanced.send_modify(|elapsed| *elapsed = elapsed.saturating_sub(span));
+    }
+
     /// The time since the clock was made.
     pub fn elapsed(&self) -> Duration {
         let real = self.real.map(|start| start.elapsed()).unwrap_or_default();
