@@ -52,16 +52,7 @@ pub(crate) async fn run(args: ReconcileArgs) -> Result<Exit, Failure> {
     let by = args.by.note()?;
     let store = args.global.open().await?;
     let names = destinations(&store, args.destination.as_ref()).await?;
-    let mut differences: Vec<(DestinationId, Difference)> = Vec::new();
-    for name in names {
-        let found = store.operator.recount(&name).await?;
-        note(&match found.len() {
-            0 => format!("{name}: the log agrees with the outbox"),
-            1 => format!("{name}: 1 bucket differs"),
-            number => format!("{name}: {number} buckets differ"),
-        });
-        differences.extend(found.into_iter().map(|difference| (name.clone(), difference)));
-    }
+    let differences = recount(&store, &names).await?;
     let rows: Vec<RowKey> = differences
         .iter()
         .flat_map(|(destination, difference)| {
@@ -92,7 +83,40 @@ pub(crate) async fn run(args: ReconcileArgs) -> Result<Exit, Failure> {
         .chunks(Submission::ROWS_MAX)
         .map(|rows| Submission { verb: Verb::Requeue(rows.to_vec()), note: by.clone() })
         .collect();
-    follow::submit(&store, &args.global, args.wait, submissions).await
+    let exit = follow::submit(&store, &args.global, args.wait, submissions).await?;
+    if exit != Exit::Success || !may_be_more(&differences) {
+        return Ok(exit);
+    }
+    if recount(&store, &names).await?.is_empty() {
+        return Ok(Exit::Success);
+    }
+    note("that was not everything: run it again");
+    Ok(Exit::Unhealthy)
+}
+
+/// Compares each, and says what was found.
+async fn recount(
+    store: &Store,
+    names: &[DestinationId],
+) -> Result<Vec<(DestinationId, Difference)>, Failure> {
+    let mut differences = Vec::new();
+    for name in names {
+        let found = store.operator.recount(name).await?;
+        note(&match found.len() {
+            0 => format!("{name}: the log agrees with the outbox"),
+            1 => format!("{name}: 1 bucket differs"),
+            number => format!("{name}: {number} buckets differ"),
+        });
+        differences.extend(found.into_iter().map(|difference| (name.clone(), difference)));
+    }
+    Ok(differences)
+}
+
+/// Whether something may differ still after these were sent again: a recount ends where it has named
+/// what one request takes, and a bucket of which nothing is left to be sent stays as it is.
+fn may_be_more(differences: &[(DestinationId, Difference)]) -> bool {
+    let named: usize = differences.iter().map(|(_, found)| found.requeue.len()).sum();
+    named > Submission::ROWS_MAX / 2 || differences.iter().any(|(_, d)| d.requeue.is_empty())
 }
 
 /// The one that was named, or all that deliver.

@@ -72,7 +72,6 @@ impl FileArchive {
             let options = FileOptions {
                 // Whatever the outbox took, the archive takes.
                 line_bytes_max: postrider_core::cloudevents::DOCUMENT_BYTES_MAX * 2,
-                ..FileOptions::default()
             };
             *present =
                 Some((name.clone(), FileBroker::open_with(self.folder.join(&name), options)?));

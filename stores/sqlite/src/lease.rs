@@ -105,7 +105,8 @@ pub(crate) fn acquire(connection: &Connection, request: &AcquireRequest) -> Resu
                 continue;
             }
         };
-        let long_enough = now.saturating_sub(free_since) >= millis(request.free_for);
+        // A clock that stepped back since then makes it free in the future: free all the same.
+        let long_enough = now.saturating_sub(free_since).max(0) >= millis(request.free_for);
         if wanted > 0 && long_enough {
             wanted -= 1;
             answer.granted.push(grant(connection, &standing, request, now)?);
@@ -207,6 +208,12 @@ pub(crate) fn release(connection: &Connection, leases: &[Lease]) -> Result<()> {
         statement
             .execute(params![lease.partition.0, lease.owner.as_str(), signed(lease.token), now])
             .during("release")?;
+    }
+    // Whoever let its last partition go is stopping, and is not to be counted on. If it is not, it
+    // announces itself again within a heartbeat.
+    let mut leave = connection.prepare_cached(sql::LEASE_LEAVE).during("release")?;
+    for lease in leases {
+        leave.execute([lease.owner.as_str()]).during("release")?;
     }
     Ok(())
 }

@@ -35,6 +35,7 @@ use self::source::{Source, Wishes};
 use self::watch::Watched;
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogFormat};
+use crate::otel::Traces;
 use crate::signals::Signals;
 use crate::{age, duration, store, terminal};
 
@@ -119,6 +120,7 @@ pub(crate) struct ConsumeArgs {
 pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let plan = Plan::of(&args)?;
     logs::start(&plan.log, plan.log_format)?;
+    let traces = Traces::start(plan.otlp.as_deref())?;
     let source = Source::parse(&plan.from)?;
     let path = store::sqlite_path(&plan.inbox)?;
     let handler = plan.handler.clone();
@@ -157,12 +159,13 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         stopping,
         tally: Arc::clone(&tally),
     };
-    let consumer =
-        Consumer::builder(subscription).receiver(Arc::new(sidecar)).options(options).start()?;
+    let receiver = traces.receiver(Arc::new(sidecar));
+    let consumer = Consumer::builder(subscription).receiver(receiver).options(options).start()?;
     let house = tokio::spawn(purge::keep_house(inbox, plan.retention));
     let watched = Watched { consumer, gate, tally, endpoint: endpoint.shown(), stop };
     let exit = watch::until_stopped(watched, signals, args.drain).await;
     house.abort();
+    traces.stop().await;
     Ok(exit)
 }
 

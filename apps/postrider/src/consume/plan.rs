@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) concurrency: usize,
     pub(crate) attempts: u32,
     pub(crate) retention: Duration,
+    /// The collector that traces go to.
+    pub(crate) otlp: Option<String>,
     pub(crate) log: String,
     pub(crate) log_format: LogFormat,
 }
@@ -51,6 +53,7 @@ impl Plan {
         };
         let group = args.group.clone().or_else(|| table.and_then(|table| table.group.clone()));
         let usual = Usual::of(table);
+        let otlp = config.observe.otlp.as_ref().and_then(|otlp| secrets.address(otlp));
         Ok(Plan {
             handler: HandlerName::new(name).map_err(|error| Failure::config(error.to_string()))?,
             group: group.unwrap_or_else(|| name.to_owned()),
@@ -61,9 +64,10 @@ impl Plan {
             lease: args.lease.unwrap_or(usual.lease),
             concurrency: args.concurrency.unwrap_or(usual.concurrency) as usize,
             attempts: args.attempts.unwrap_or(usual.attempts),
+            otlp: otlp.map(str::to_owned),
             retention: args.retention.unwrap_or(config.retention.inbox),
             log: args.log.clone().unwrap_or_else(|| logs::level(config.observe.log).to_owned()),
-            log_format: args.log_format.unwrap_or(config.observe.log_format.into()),
+            log_format: args.log_format.unwrap_or_else(|| config.observe.log_format.into()),
         })
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::otel;
 use bytes::Bytes;
 use clap::ValueEnum;
 use http::HeaderMap;
@@ -69,9 +70,11 @@ impl Writer {
                 put(&mut headers, name, "true")?;
             }
         }
+        // The call's own span comes before the event's, where spans are kept.
+        let present = otel::current_headers();
         for name in TRACE {
             // What somebody else wrote may be no header at all; the event is worth more.
-            if let Some(value) = event.headers.get(name) {
+            if let Some(value) = present.get(name).or_else(|| event.headers.get(name)) {
                 let _ = put(&mut headers, name, value);
             }
         }
@@ -247,7 +250,7 @@ mod tests {
             .iter()
             .filter_map(|(name, value)| {
                 let name = name.as_str().strip_prefix(binary::PREFIX)?;
-                Some((name.to_owned(), binary::decode_value(value.as_bytes()).unwrap().into()))
+                Some((name.to_owned(), binary::decode_value(value.as_bytes()).unwrap()))
             })
             .collect();
         let pairs = attributes.iter().map(|(name, value)| (&**name, &**value));

@@ -43,7 +43,6 @@ impl Traces {
     }
 
     /// The receiver, with spans around what it is handed.
-    #[allow(dead_code, reason = "the sidecar calls it")]
     pub(crate) fn receiver(&self, receiver: Arc<dyn Receiver>) -> Arc<dyn Receiver> {
         match &self.export {
             Some(export) => Arc::new(export.tracing().receiver(receiver)),
@@ -63,7 +62,6 @@ impl Traces {
 
 /// `traceparent` and `tracestate` of the current span, for a request that is sent from it.
 #[cfg(feature = "otel")]
-#[allow(dead_code, reason = "the sidecar calls it")]
 pub(crate) fn current_headers() -> Headers {
     postrider_otel::current_headers()
 }
@@ -84,7 +82,6 @@ impl Traces {
     #[allow(clippy::unused_self, reason = "as with the feature")]
     pub(crate) fn wrap(&self, _: &mut [(Destination, Arc<dyn Broker>)]) {}
 
-    #[allow(dead_code, reason = "the sidecar calls it")]
     pub(crate) fn receiver(&self, receiver: Arc<dyn Receiver>) -> Arc<dyn Receiver> {
         receiver
     }
@@ -94,7 +91,6 @@ impl Traces {
 }
 
 #[cfg(not(feature = "otel"))]
-#[allow(dead_code, reason = "the sidecar calls it")]
 pub(crate) fn current_headers() -> Headers {
     Headers::new()
 }

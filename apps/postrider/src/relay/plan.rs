@@ -63,7 +63,7 @@ impl Plan {
             token: token.map(|token| Arc::from(token.expose())),
             otlp: otlp.map(str::to_owned),
             log: args.log.clone().unwrap_or_else(|| logs::level(config.observe.log).to_owned()),
-            log_format: args.log_format.unwrap_or(config.observe.log_format.into()),
+            log_format: args.log_format.unwrap_or_else(|| config.observe.log_format.into()),
             reloader: args.to.is_none().then(|| Reloader {
                 path: args.config.clone(),
                 present: config,

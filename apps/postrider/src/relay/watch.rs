@@ -130,7 +130,12 @@ impl Watch {
                 if now >= *since + TROUBLE_AFTER && self.told != causes {
                     let named: Vec<String> =
                         health.blockers.iter().map(ToString::to_string).collect();
-                    self.progress.note(&format!("blocked by {}", named.join("; ")));
+                    // A relay that waits for its turn is not in trouble.
+                    let how = match health.state {
+                        State::Standby => "standing by:",
+                        _ => "blocked by",
+                    };
+                    self.progress.note(&format!("{how} {}", named.join("; ")));
                     self.told = causes;
                 }
             }

@@ -228,7 +228,12 @@ fn dead_letters(seen: &Seen<'_>, limits: Limits, found: &mut Vec<Blocker>) {
         kind: "dead_letters",
         critical: limits.strict,
         message: format!("{} {noun} at {}{keys}", count(view.waiting.dead), view.id),
-        advice: format!("postrider dead ls --destination {}", view.id),
+        advice: match view.id.as_str() {
+            Destination::UNROUTED => {
+                format!("postrider dead ls --destination {}; postrider explain PR-1202", view.id)
+            }
+            id => format!("postrider dead ls --destination {id}"),
+        },
     });
 }
 

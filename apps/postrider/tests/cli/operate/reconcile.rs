@@ -33,3 +33,24 @@ fn what_the_log_does_not_know_is_sent_again() {
         std::thread::sleep(std::time::Duration::from_millis(5)); // waits: for another process
     }
 }
+
+/// R105: more than one request takes is not said to be done by the first.
+#[test]
+fn what_one_request_cannot_take_is_not_said_to_be_sent() {
+    let shop = Shop::delivered();
+    shop.connect()
+        .execute_batch(
+            "insert into outbox (aggregate_type, aggregate_id, event_type, payload)
+            with recursive n (i) as (select 1 union all select i + 1 from n where i < 120000)
+            select 'order', i, 'order.placed', '{}' from n;
+            update outbox_cursor set position = 120006 where destination = 'default';",
+        )
+        .unwrap();
+    let reconcile =
+        || shop.operate(&["reconcile", "--destination", "default", "--yes", "--wait", "0"]);
+    let first = reconcile();
+    assert_eq!(code(&first), 6, "{}", err(&first));
+    assert!(err(&first).contains("run it again"), "{}", err(&first));
+    let second = reconcile();
+    assert_eq!(code(&second), 0, "{}", err(&second));
+}
