@@ -14,7 +14,7 @@ use crate::summary::Summary;
 use crate::{check, provision};
 
 /// Not xtask: a running program cannot be replaced everywhere.
-const BUILD: [&str; 7] =
+pub(crate) const BUILD: [&str; 7] =
     ["build", "--quiet", "--workspace", "--exclude", "xtask", "--bins", "--all-features"];
 /// Everything but the doc tests, which have a step of their own.
 const TESTS: [&str; 10] = [
