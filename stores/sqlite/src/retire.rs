@@ -1,8 +1,9 @@
 //! Retiring: deleting events that nobody needs any more, a bounded number at a time.
 //!
 //! Invariants: only what every cursor has passed, what waits nowhere, and what is old enough goes, and
-//! that is asked of each row again in the transaction that deletes it; every event from `history_start`
-//! on is there; and the next number is never given anew, also if nothing is left.
+//! that is asked of each row again in the transaction that deletes it; what is asked for again stays
+//! until it waits; every event from `history_start` on is there; and the next number is never given
+//! anew, also if nothing is left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,8 +110,16 @@ fn cutoff(connection: &Connection, request: &RetireRequest) -> Result<i64> {
     Ok(now(connection)?.saturating_sub(millis(request.older_than)))
 }
 
-/// The number that every destination has passed.
+/// The number that every destination has passed; 0 while something of the partition is to be sent again
+/// and not taken up. The recount has booked it as waiting, and would not find it a second time.
 fn floor(connection: &Connection, partition: PartitionId) -> Result<i64> {
+    let asked = connection
+        .prepare_cached(sql::RETIRE_ASKED)
+        .and_then(|mut statement| statement.exists([partition.0]))
+        .during("retire")?;
+    if asked {
+        return Ok(0);
+    }
     connection
         .prepare_cached(sql::RETIRE_FLOOR)
         .and_then(|mut statement| {

@@ -91,7 +91,7 @@ fn compare(
 pub(super) struct Correction {
     destination: DestinationId,
     bucket: u64,
-    position: u64,
+    covered: RangeInclusive<u64>,
     said: Tally,
     seen: Tally,
     other_route: u64,
@@ -145,7 +145,7 @@ fn examine(
     Ok(Some(Correction {
         destination: destination.clone(),
         bucket,
-        position: ledger.standing().position,
+        covered: ledger.covered(bucket),
         said,
         seen,
         other_route: left.other_route,
@@ -154,14 +154,15 @@ fn examine(
     }))
 }
 
-/// Writes a correction, in the transaction of the request, unless the log or the cursor has moved
-/// since it was worked out: then the next recount sees.
+/// Writes a correction, in the transaction of the request, unless the bucket's log, or what the cursor
+/// has passed of it, has changed since it was worked out: then the next recount sees. A cursor that
+/// moves elsewhere is nothing to it.
 pub(super) fn correct(connection: &Connection, correction: &Correction) -> Result<()> {
     let ledger = Ledger::read(connection, &correction.destination)?;
     let one = correction.bucket..=correction.bucket;
     let said = ledger.said(&one)?.remove(&correction.bucket).unwrap_or_default();
     let standing = ledger.standing();
-    if said != correction.said || standing.position != correction.position {
+    if said != correction.said || ledger.covered(correction.bucket) != correction.covered {
         return Ok(());
     }
     let Correction { seen, other_route, dropped, erased, .. } = correction;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider_core::source::{OutboxSource, RetireRequest, Retired};
+use postrider_core::source::{CarryOutRequest, OutboxSource, RetireRequest, Retired};
 use postrider_core::waiting::{Passed, Settlement, SettlementPart, WaitingChange};
 use postrider_core::{ErrorKind, EventId, Lease, Operator, Start};
 use postrider_sqlite::SqliteStore;
@@ -71,6 +71,14 @@ impl Play {
         events.iter().map(|event| event.id).collect()
     }
 
+    fn ids(&self, seqs: &str) -> Vec<EventId> {
+        let connection = self.fresh.connect();
+        let statement = format!("select id from outbox where seq in ({seqs})");
+        let mut statement = connection.prepare(&statement).expect("a statement");
+        let ids = statement.query_map((), |row| row.get::<_, String>(0)).expect("rows");
+        ids.map(|id| id.expect("a text").parse().expect("an id")).collect()
+    }
+
     fn number(&self, statement: &str) -> i64 {
         number(&self.fresh.connect(), statement)
     }
@@ -108,6 +116,30 @@ async fn only_what_is_passed_and_old_goes() {
     assert_eq!(play.retire(100).await, gone(1, false));
     assert_eq!((play.seqs(), play.history_start()), ("4,5".to_owned(), 4));
     assert_eq!(play.retire(100).await, gone(0, false));
+}
+
+/// INV-1: what an operator or a recount wants sent again stays until its owner has taken it up, however
+/// old: the log says already that it waits. So does the history that a rewind is to begin with.
+#[tokio::test]
+async fn what_is_asked_for_again_is_not_retired_before() {
+    for (verb, seq) in [("requeue", 2), ("rewind", 0)] {
+        let play = Play::new().await;
+        play.old(3, "-30 days");
+        play.passed(3);
+        play.run(&format!(
+            "insert into outbox_request (verb, destination, target, who, created_at, total)
+                values ('{verb}', 'a', 1, 'anna', 0, 1);
+            insert into outbox_request_row values (1, 0, 'a', {seq}, null);"
+        ));
+        assert_eq!(play.retirable(100).await, []);
+        assert_eq!(play.retire(100).await, gone(0, false), "{verb}");
+        let ids = RetireRequest { only: Some(play.ids("1, 2, 3")), ..play.request(100) };
+        assert_eq!(play.store.retire(&ids).await.unwrap().rows, 0, "not what was archived before");
+        let request = CarryOutRequest { leases: vec![play.lease.clone()], rows_max: 100 };
+        assert_eq!(play.store.carry_out(&request).await.unwrap().rows, 1);
+        let open = "select count(*) from outbox_request_row where outcome is not 'done'";
+        assert_eq!(play.number(open), 0, "{verb}");
+    }
 }
 
 /// R101: a hundred thousand rows go in writes of a bounded size, the settled log with them, and the next

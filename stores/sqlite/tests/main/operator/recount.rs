@@ -137,6 +137,27 @@ async fn what_is_sent_again_is_booked_once() {
     assert_whole(&play).await;
 }
 
+/// R105: the log of a bucket is corrected also where events flow meanwhile: a cursor that moves on in
+/// another bucket changes nothing of it. Else each recount would have the bucket sent again.
+#[tokio::test]
+async fn what_is_missing_is_sent_again_once_though_the_cursor_moves() {
+    let mut play = settled().await;
+    run(&play, "delete from outbox_settled where destination = 'b' and bucket = 0");
+    let found = differences(&play, "b").await;
+    // A settlement commits between the look at the bucket and the request.
+    run(
+        &play,
+        "create trigger settles after insert on outbox_request begin
+            update outbox_cursor set position = position + 1 where destination = 'b';
+        end",
+    );
+    let rows = found[0].requeue.iter().map(|seq| RowKey { destination: id("b"), seq: *seq });
+    let verb = Verb::Requeue(rows.collect());
+    play.store.submit(&Submission { verb, note: note() }).await.unwrap();
+    play.carry_out().await;
+    assert_eq!(differences(&play, "b").await, []);
+}
+
 /// What nobody takes is `unrouted`'s to send again, and nobody else's.
 #[tokio::test]
 async fn unrouted_misses_only_what_nobody_takes() {
