@@ -156,9 +156,8 @@ fn assert_each_once(stage: &Stage, kind: &str) {
 /// The library that gives a process a wall clock of its own, if this machine has it.
 fn faketime() -> Option<PathBuf> {
     let told = std::env::var_os("LIBFAKETIME").map(PathBuf::from);
-    let usual = ["x86_64-linux-gnu", "aarch64-linux-gnu", "."].map(|folder| {
-        Path::new("/usr/lib").join(folder).join("faketime/libfaketimeMT.so.1")
-    });
+    let usual = ["x86_64-linux-gnu", "aarch64-linux-gnu", "."]
+        .map(|folder| Path::new("/usr/lib").join(folder).join("faketime/libfaketimeMT.so.1"));
     told.into_iter().chain(usual).find(|path| path.exists())
 }
 
@@ -186,9 +185,8 @@ async fn processes_outlive_steps_of_their_wall_clock() {
     let says = stage.folder.path().join("clock");
     let step = |offset: &str| std::fs::write(&says, offset).expect("the clock");
     step("+0");
-    let start = |role: &str, args: &[&str]| {
-        with_clock(stage.command(role, args), &library, &says, role)
-    };
+    let start =
+        |role: &str, args: &[&str]| with_clock(stage.command(role, args), &library, &says, role);
     let mut relays = [start("relay", &[]), start("relay", &[])];
     let mut workers =
         ["billing", "mail"].map(|kind| start("consumer", &["--kind", kind, "--lease-ms", "2000"]));
@@ -203,6 +201,10 @@ async fn processes_outlive_steps_of_their_wall_clock() {
     }
     let all = || stage.is_consumed("billing") && stage.is_consumed("mail");
     stage.until(&mut workers[0], "everything is consumed", all).await;
+    let queue = postrider_sqlite::connect(&stage.files.queue).expect("the broker's file");
+    let steps = "select count(*) from message one join message next on next.seq = one.seq + 1
+        where next.stored_at_ms < one.stored_at_ms - 300000";
+    assert!(number(&queue, steps) >= 3, "the clock was seen to step back");
     for process in workers.into_iter().chain(relays) {
         assert_eq!(process.finish().await.code, Some(0));
     }

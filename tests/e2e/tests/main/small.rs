@@ -171,11 +171,8 @@ async fn embedded(shop: &Path, broker: Arc<dyn Broker>, target: Target) -> Relay
 async fn a_publish_that_hangs_holds_no_transaction() {
     let stage = Stage::new();
     place(&stage, 50);
-    let hanging = Arc::new(Hanging {
-        inner: stage.queue(),
-        asked: Notify::new(),
-        answer: Notify::new(),
-    });
+    let hanging =
+        Arc::new(Hanging { inner: stage.queue(), asked: Notify::new(), answer: Notify::new() });
     let broker: Arc<dyn Broker> = Arc::clone(&hanging) as Arc<dyn Broker>;
     let relay = embedded(&stage.files.shop, broker, Target::Once).await;
     hanging.asked.notified().await;
