@@ -40,7 +40,9 @@ impl Machine {
                 continue;
             };
             flow.ask();
-            let except = flow.engaged.keys().copied().collect();
+            let engaged = flow.engaged.keys();
+            let lanes = flow.lanes.keys().filter(|_| flow.crowded);
+            let except = engaged.chain(lanes).copied().collect();
             let asked = Asked::Due(partition, lease.token, destination.clone());
             let request = DueRequest { lease, destination, except, rows_max, bytes_max };
             self.command(asked, Command::Due(request));
@@ -87,14 +89,18 @@ impl Machine {
             return;
         };
         flow.asking = false;
-        flow.nothing_due = due.rows.is_empty() && due.next_in != Some(Duration::ZERO);
+        // What is late waits for nobody in the store: there may be more of one key than one answer
+        // has, and all of it in the way of itself.
+        let apart = flow.crowded;
         let full = due.rows.len() as u64 >= u64::from(settings.due_rows_max);
+        flow.crowded = full && due.rows.iter().any(|row| flow.lanes.contains_key(&row.key_hash));
+        flow.nothing_due = !apart && due.rows.is_empty() && due.next_in != Some(Duration::ZERO);
         let found = !due.rows.is_empty();
         let took = !stops && flow.take_due(due.rows, outlet, &settings, now);
         let pause = match () {
             () if took && full => Duration::ZERO,
             // What is due is in the way of itself: earlier events of its keys are under way.
-            () if found && !took => settings.poll_max,
+            () if apart || (found && !took) => settings.poll_max,
             () => due
                 .next_in
                 .unwrap_or(settings.due_every)

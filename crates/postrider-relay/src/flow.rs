@@ -65,6 +65,8 @@ pub(crate) struct Flow {
     pub(crate) due_at: Tick,
     /// They are being asked for.
     pub(crate) asking: bool,
+    /// The last answer was full of keys that have a lane: the next is to be about the others.
+    pub(crate) crowded: bool,
     /// The last answer said that nothing is due.
     pub(crate) nothing_due: bool,
     /// A drain has read everything up to its target.
@@ -115,6 +117,7 @@ impl Flow {
             woken: false,
             due_at: now,
             asking: false,
+            crowded: false,
             nothing_due: false,
             reached: false,
             replay_through: loaded.replay_through,

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use postrider_core::operate::Verb;
-use postrider_core::{ErrorKind, NewEvent, OutboxSource};
+use postrider_core::{ErrorKind, Fault, NewEvent, OutboxSource, Outcome};
 use postrider_relay::Target;
-use postrider_testkit::fault::{Gate, Operation, SourceAction};
+use postrider_testkit::fault::{BrokerAction, Gate, Operation, SourceAction};
 
 use crate::world::{World, id, now};
 
@@ -71,5 +71,34 @@ fn an_endpoint_that_is_enabled_before_its_disabling_is_answered_comes_back() {
     world.run_for(Duration::from_secs(10));
     gate.open();
     world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 1);
+    world.check("all");
+}
+
+/// INV-5: many late events of a key whose lane is busy keep back nothing of other keys.
+#[test]
+fn late_events_of_a_busy_key_keep_back_no_other_key() {
+    let mut world = World::simple();
+    world.settings.due_rows_max = 16;
+    world.start(Target::Forever);
+    world.commit((0..20).map(|n| of("hook", 1, n)).collect());
+    world.run_until(Duration::from_secs(5), |world| world.delivered("all") == 20);
+    let other = of("hook", 2, 0);
+    let fault = Fault::new(ErrorKind::Unavailable, "503");
+    let failed = Outcome::Retry { fault, after: Some(Duration::from_secs(2)) };
+    world.place("all").broker.answer([other.event().id], &failed);
+    world.commit(vec![other, of("hook", 3, 0)]);
+    world.run_until(Duration::from_secs(5), |world| !world.store.waiting(&id("all")).is_empty());
+    world.place("all").broker.relent();
+    let gate = Gate::new();
+    world.place("all").broker.script.then([BrokerAction::Hold(gate.clone())]);
+    world.commit(vec![of("hook", 1, 20)]);
+    world.run_for(Duration::from_millis(100));
+    world.ask(Verb::Requeue((1..=20).map(|seq| world.row("all", seq)).collect()));
+    world.run_for(Duration::from_secs(4));
+    assert_eq!(world.delivered("all"), 22, "the other key's event is due, and nothing holds it");
+    gate.open();
+    let done =
+        |world: &World| world.delivered("all") == 23 && world.store.waiting(&id("all")).is_empty();
+    world.run_until(Duration::from_secs(10), done);
     world.check("all");
 }
