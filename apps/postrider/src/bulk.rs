@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal as _};
 
 use clap::Args;
 use postrider_core::operate::{Note, RowKey, Submission, Verb};
-use postrider_core::{DestinationId, Timestamp};
+use postrider_core::{Destination, DestinationId, Timestamp};
 
 use crate::confirm::{self, Answer};
 use crate::failure::{Exit, Failure};
@@ -197,6 +197,9 @@ pub(crate) async fn perform(
 /// What would be changed, on standard error.
 fn preview(plan: &Plan, heading: &str) {
     note(heading);
+    if plan.count == 0 {
+        return;
+    }
     let stderr = io::stderr();
     let width = output::width(&stderr, stderr.is_terminal()).map(|width| width.saturating_sub(2));
     let now = Timestamp::now();
@@ -209,9 +212,14 @@ fn preview(plan: &Plan, heading: &str) {
     if plan.by.len() > GROUPS_SHOWN {
         note(&format!("  and {} more kinds", plan.by.len() - GROUPS_SHOWN));
     }
-    if plan.count > 0 {
-        note(if plan.first.len() as u64 == plan.count { "these:" } else { "the first of them:" });
-        note(&shown(Table::of(&plan.first, now)));
+    note(if plan.first.len() as u64 == plan.count { "these:" } else { "the first of them:" });
+    note(&shown(Table::of(&plan.first, now)));
+    let unrouted = plan.by.iter().any(|group| group.destination == Destination::UNROUTED);
+    if unrouted && plan.verb == "redrive" {
+        note(
+            "no route leads from unrouted: its dead letters would be dead again. What helps: \
+             postrider explain PR-1202",
+        );
     }
 }
 

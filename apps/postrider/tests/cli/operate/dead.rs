@@ -95,3 +95,24 @@ fn not_waiting_for_it_is_no_failure() {
     assert_eq!(code(&run), 0, "{}", err(&run));
     assert!(said(&run).contains("request 1 is written down"), "{}", err(&run));
 }
+
+/// R096: where a redrive leads nowhere, it says so before it is asked for.
+#[test]
+fn a_redrive_of_what_no_route_takes_says_what_helps() {
+    let shop = Shop::bare();
+    let configuration = "store = \"sqlite://u.db\"\n[destinations.out]\nkind = \"stdout\"\n\
+                         [[destinations.out.routes]]\nmatch = { event_type = \"order.*\" }\n\
+                         topic = \"x\"\n";
+    std::fs::write(shop.path("u.toml"), configuration).unwrap();
+    assert_eq!(code(&shop.run(&["init", "sqlite://u.db"])), 0);
+    let enqueue = ["enqueue", "--store", "sqlite://u.db", "--aggregate-type", "a"];
+    let enqueue = [&enqueue[..], &["--aggregate-id", "1", "--type", "other"]].concat();
+    assert_eq!(code(&shop.run(&enqueue)), 0);
+    assert_eq!(code(&shop.run(&["relay", "--config", "u.toml", "--once"])), 3);
+    let plan = ["dead", "redrive", "--dry-run", "--config", "u.toml", "--all"];
+    let planned = shop.run(&plan);
+    assert_eq!(out(&planned).trim(), "1");
+    assert!(said(&planned).contains("explain PR-1202"), "{}", err(&planned));
+    let none = shop.run(&[&plan[..], &["--key", "nothing"]].concat());
+    assert!(!said(&none).contains("DESTINATION"), "{}", err(&none));
+}
