@@ -47,8 +47,8 @@ pub struct Settings {
     pub due_every: Duration,
     /// Events taken out of `waiting` at once. Default 256.
     pub due_rows_max: u32,
-    /// How often the store is asked to carry out what operators want. Default 1 s: a person waits so
-    /// long, and an idle relay asks one small question a second. A store that wakes the relay is
+    /// How often the store is asked to carry out what operators want. Default 2 s: a person waits so
+    /// long, and an idle relay asks one small question every other second. A store that wakes the relay is
     /// asked at once.
     pub carry_every: Duration,
     /// Rows of requests carried out at once. Default 256: no lock is held for long.
@@ -89,7 +89,7 @@ impl Default for Settings {
             save_after: Duration::from_secs(1),
             due_every: Duration::from_secs(5),
             due_rows_max: 256,
-            carry_every: Duration::from_secs(1),
+            carry_every: Duration::from_secs(2),
             carry_rows_max: 256,
             retention: None,
             pause_min: Duration::from_millis(100),

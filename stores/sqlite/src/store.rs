@@ -76,8 +76,10 @@ impl SqliteStore {
         operation: &'static str,
         work: impl FnOnce(&Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let own = self.watch.own_write();
         self.writer
             .call(operation, move |connection| {
+                let _own = own;
                 let tx = connection
                     .transaction_with_behavior(TransactionBehavior::Immediate)
                     .during(operation)?;

@@ -6,7 +6,7 @@
 //! whether anybody was listening at that moment.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -25,6 +25,9 @@ const PACE: Duration = Duration::from_millis(2);
 /// How soon after a write the store is looked at again; twice as long each time, up to the pace. A
 /// flush of a good disk takes less than a millisecond, and the pace alone would be the latency.
 const PACE_FIRST: Duration = Duration::from_micros(250);
+
+/// How long after a write of our own the kernel's word of it may come.
+const OWN: Duration = Duration::from_millis(2);
 
 /// How long to wait after the database could not be read.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -46,6 +49,16 @@ struct Shared {
     told: AtomicU64,
     waiters: AtomicUsize,
     closed: AtomicBool,
+    own: Mutex<Own>,
+}
+
+/// Writes by this store itself: a relay's renewals and settlements, which announce nothing.
+#[derive(Default)]
+struct Own {
+    /// How many are under way.
+    busy: usize,
+    /// When the last one ended.
+    ended: Option<Instant>,
 }
 
 impl Watch {
@@ -67,6 +80,40 @@ impl Watch {
         if let Ok(now) = seen.wait_for(|seen| *seen > told).await {
             shared.told.fetch_max(*now, Ordering::AcqRel);
         }
+    }
+}
+
+impl Watch {
+    /// A write of our own begins; it ends when the answer is dropped.
+    pub(crate) fn own_write(&self) -> Option<OwnWrite> {
+        let shared = self.started.get()?.as_ref()?;
+        shared.own().busy += 1;
+        Some(OwnWrite(Arc::clone(shared)))
+    }
+}
+
+/// A write of our own, for as long as it is under way.
+pub(crate) struct OwnWrite(Arc<Shared>);
+
+impl Drop for OwnWrite {
+    fn drop(&mut self) {
+        let mut own = self.0.own();
+        own.busy -= 1;
+        own.ended = Some(Instant::now());
+    }
+}
+
+impl Shared {
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether what was written may be our own. Another's that came before it is visible by now,
+    /// because there is one writer at a time: one look is enough. Another's that came just after it
+    /// may be found by the next poll only.
+    fn wrote_itself(&self) -> bool {
+        let own = self.own();
+        own.busy > 0 || own.ended.is_some_and(|ended| ended.elapsed() < OWN)
     }
 }
 
@@ -103,6 +150,7 @@ fn start(file: &Arc<StoreFile>) -> Option<Arc<Shared>> {
         told: AtomicU64::new(0),
         waiters: AtomicUsize::new(0),
         closed: AtomicBool::new(false),
+        own: Mutex::default(),
     });
     let mut look = Look {
         file: Arc::clone(file),
@@ -141,7 +189,7 @@ fn watch(shared: &Shared, look: &mut Look) {
             Ok(false) => None,
             Err(Unreadable) => Some(PAUSE),
         };
-        if shared.signal.sleep(longest) == Stir::Written {
+        if shared.signal.sleep(longest) == Stir::Written && !shared.wrote_itself() {
             attentive_until = Instant::now() + ATTENTIVE;
             pace = PACE_FIRST;
         }
