@@ -3,6 +3,7 @@
 mod attack;
 mod bounds;
 mod careful;
+mod clocks;
 mod delivery;
 mod disabled;
 mod failure;
@@ -10,6 +11,7 @@ mod isolation;
 mod notices;
 mod ownership;
 mod pausing;
+mod perform;
 mod raced;
 mod random;
 mod replay;

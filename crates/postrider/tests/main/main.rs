@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod alerts;
+mod columns;
 mod examples;
 mod pages;
 mod walkthrough;
