@@ -8,6 +8,7 @@ mod examples;
 mod exits;
 mod help;
 mod init;
+mod offline;
 mod once;
 mod operate;
 mod running;
