@@ -82,15 +82,15 @@ async fn a_missing_file_is_refused() {
 async fn a_newer_store_is_refused() {
     let stage = Stage::new();
     stage.produce(5, &[]).await;
-    let newer = "update outbox_meta set value = '99' where key = 'schema'";
-    stage.shop().execute(newer, ()).expect("a newer store");
+    let own = texts(&stage.shop(), "select value from outbox_meta where key = 'schema'").join("");
+    let set = "update outbox_meta set value = ?1 where key = 'schema'";
+    stage.shop().execute(set, ["99"]).expect("a newer store");
     let ended = stage.start("relay", &[]).ended().await;
     assert_eq!(ended.code, Some(1));
     let refused = ended.all("refused").join("");
     assert!(refused.starts_with("PR-1002 SchemaTooNew"), "{refused}");
     assert_eq!(stage.log().await.len(), 0, "nothing was read");
-    let older = "update outbox_meta set value = '1' where key = 'schema'";
-    stage.shop().execute(older, ()).expect("a store as it was");
+    stage.shop().execute(set, [own]).expect("a store as it was");
     stage.drain().await;
     assert_eq!(stage.log().await.len(), 5);
 }
