@@ -11,7 +11,6 @@ mod isolation;
 mod notices;
 mod ownership;
 mod pausing;
-mod perform;
 mod raced;
 mod random;
 mod replay;
