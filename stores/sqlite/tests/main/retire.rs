@@ -98,6 +98,7 @@ fn gone(rows: u32, more: bool) -> Retired {
     Retired { rows, more }
 }
 
+/// R022: nothing expires before it is published, however old it is.
 /// R101, R117: what every destination has passed and is old goes; what is pending for one of them stays,
 /// however old, and so does what is young.
 #[tokio::test]
