@@ -10,8 +10,9 @@ use postrider_core::source::{CarriedOut, CarryOutRequest};
 use postrider_core::{Lease, Result, Tick};
 
 use crate::command::Command;
-use crate::machine::{Asked, Defining, FlowState, Machine};
+use crate::machine::{Asked, Defining, Machine};
 use crate::notice::{LostBecause, Notice};
+use crate::owned::FlowState;
 use crate::trouble::Work;
 
 /// The shortest time between two questions, however often the store says that something changed:

@@ -5,7 +5,8 @@ use std::time::Duration;
 use postrider_core::lease::HeldLease;
 use postrider_core::{RelayId, Tick};
 
-use crate::machine::{Defining, FlowState, Head, Machine};
+use crate::machine::{Defining, Machine};
+use crate::owned::{FlowState, Head};
 use crate::settings::Settings;
 
 /// What a relay is started for.

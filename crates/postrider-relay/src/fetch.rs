@@ -10,7 +10,8 @@ use postrider_core::{Cursor, DestinationId, ErrorKind, Invariant, PartitionId, R
 
 use crate::command::Command;
 use crate::flow::Flow;
-use crate::machine::{Asked, FlowState, Head, Machine, Owned};
+use crate::machine::{Asked, Machine};
+use crate::owned::{FlowState, Head, Owned};
 use crate::trial::CAREFUL_AFTER;
 use crate::trouble::Work;
 
@@ -220,29 +221,6 @@ impl Machine {
             }
             self.stats.fetches += 1;
             self.command(asked, Command::Fetch(request));
-        }
-    }
-
-    /// Frees windows that are full because of a few events.
-    fn relieve(&mut self, partition: PartitionId) {
-        let (now, settings, budget) = (self.now, self.settings, self.budget());
-        let Some(owned) = self.owned.get(&partition) else { return };
-        let full: Vec<_> = owned
-            .ready()
-            .filter(|(_, flow)| !flow.fetching && self.room(flow, budget).is_none())
-            .map(|(destination, _)| destination.clone())
-            .collect();
-        let Some(owned) = self.owned.get_mut(&partition) else { return };
-        for destination in full {
-            let (Some(flow), Some(outlet)) =
-                (owned.flow(&destination), self.outlets.get(&destination))
-            else {
-                continue;
-            };
-            flow.relieve(settings.pause_min, now);
-            for endpoint in outlet.hiders(&settings) {
-                flow.leave_window(endpoint, outlet.pause_left(endpoint, now), now);
-            }
         }
     }
 

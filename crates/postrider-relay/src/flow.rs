@@ -324,35 +324,6 @@ impl Flow {
         }
     }
 
-    /// Lets the events wait in the store that keep a full window from moving although most of it is
-    /// settled: those that were tried and are not under way. The cursor never waits for one event;
-    /// and without the others, nothing would show whether the event or its endpoint is to blame.
-    pub(crate) fn relieve(&mut self, delay: Duration, now: Tick) {
-        for key in self.window.holders() {
-            let Some(lane) = self.lanes.get(&key) else { continue };
-            let tried = lane.head().is_some_and(|head| {
-                head.tried.is_some() && matches!(head.origin, Origin::Stream(_))
-            });
-            if tried && lane.in_flight == 0 {
-                let attempted =
-                    attempted(0, Reason::EndpointDown, "it kept the window from moving");
-                self.spill(key, Some(Placement::Retry { delay, attempted }), now);
-            }
-        }
-    }
-
-    /// Lets the events of the window wait in the store that are to go to an endpoint and are not
-    /// under way.
-    pub(crate) fn leave_window(&mut self, endpoint: u32, delay: Duration, now: Tick) {
-        for key in self.ready_for(endpoint) {
-            let from = self.lanes.get(&key).and_then(Lane::head).map(|head| head.origin);
-            if matches!(from, Some(Origin::Stream(_))) {
-                let attempted = attempted(0, Reason::EndpointDown, "it filled the window");
-                self.spill(key, Some(Placement::Retry { delay, attempted }), now);
-            }
-        }
-    }
-
     /// A question for what is due goes out.
     pub(crate) fn ask(&mut self) {
         /// Later than anything: the answer says when to ask again.

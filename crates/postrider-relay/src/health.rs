@@ -7,7 +7,8 @@ use std::time::Duration;
 use postrider_core::{Code, DestinationId, PartitionId, RelayId, Tick};
 
 use crate::drain::Ending;
-use crate::machine::{FlowState, Machine, Owned};
+use crate::machine::Machine;
+use crate::owned::{FlowState, Owned};
 use crate::trouble::Troubles;
 use crate::violation::Violations;
 

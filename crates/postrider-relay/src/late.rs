@@ -8,7 +8,8 @@ use postrider_core::{DestinationId, Outcome, Tick};
 
 use crate::command::Ticket;
 use crate::machine::{BatchItem, Machine};
-use crate::outcome::{deliver, delivered};
+use crate::notice::delivered;
+use crate::outcome::deliver;
 
 /// Batches whose answer may still come; beyond, the oldest are forgotten and merely sent again.
 const LATE_MAX: usize = 64;

@@ -11,9 +11,12 @@ use std::time::Duration;
 
 use postrider_core::waiting::{Reason, RowRef};
 use postrider_core::{
-    Code, DestinationId, ErrorKind, Event, EventId, Invariant, Marks, PartitionId, RelayId,
-    Timestamp,
+    Code, DestinationId, ErrorKind, Event, EventId, Invariant, Marks, PartitionId, Timestamp,
 };
+
+use crate::flow::Flow;
+use crate::lane::{Entry, Origin};
+use crate::outlet::Outlet;
 
 /// Notices that wait for the shell, at most: more than one step of the machine makes.
 const NOTICES_MAX: usize = 16_384;
@@ -250,7 +253,7 @@ impl Subject {
     }
 
     /// The text of a place in a log line: the topic, or nothing.
-    fn topic(&self) -> &str {
+    pub(crate) fn endpoint(&self) -> &str {
         self.topic.as_deref().unwrap_or_default()
     }
 }
@@ -296,133 +299,29 @@ impl Notices {
     }
 }
 
-/// Writes a notice to the log, with a field for each thing that a person would search by.
-pub(crate) fn log(notice: &Notice, owner: &RelayId) {
-    match notice {
-        Notice::Delivered { .. }
-        | Notice::AttemptFailed { .. }
-        | Notice::DeadLetter { .. }
-        | Notice::Parked { .. } => log_event(notice),
-        Notice::EndpointFailed { .. }
-        | Notice::EndpointRecovered { .. }
-        | Notice::EndpointDisabled { .. }
-        | Notice::EndpointEnabled { .. } => log_endpoint(notice),
-        Notice::LeaseTaken { .. }
-        | Notice::LeaseReleased { .. }
-        | Notice::LeaseLost { .. }
-        | Notice::Fenced { .. } => log_lease(notice, owner),
-        _ => log_store(notice),
+/// Which event an entry is, and where it goes.
+pub(crate) fn subject(flow: &Flow, outlet: &Outlet, entry: &Entry) -> Subject {
+    Subject {
+        topic: Some(Arc::clone(&outlet.endpoint(entry.endpoint).topic)),
+        route: Some(entry.route),
+        ..flow.subject(entry.row, Some(Arc::clone(&entry.event)))
     }
 }
 
-fn log_event(notice: &Notice) {
-    match notice {
-        Notice::Delivered { subject, attempt, marks, took, lag, .. } => tracing::debug!(
-            event_id = %subject.id(), key = subject.key(), event_type = subject.event_type(),
-            seq = subject.row.seq, partition = subject.partition.0,
-            destination = %subject.destination, endpoint = subject.topic(), route = subject.route,
-            attempt, late = marks.late, replay = marks.replay, took_ms = millis(*took),
-            lag_ms = lag.map(millis), "delivered"
-        ),
-        Notice::AttemptFailed { subject, attempt, detail, delay } => tracing::warn!(
-            event_id = %subject.id(), key = subject.key(), event_type = subject.event_type(),
-            seq = subject.row.seq, partition = subject.partition.0,
-            destination = %subject.destination, endpoint = subject.topic(), route = subject.route,
-            attempt, detail, delay_ms = delay.map(millis), "attempt failed"
-        ),
-        Notice::DeadLetter { subject, reason, detail, attempts, holds_key } => tracing::error!(
-            event_id = %subject.id(), key = subject.key(), event_type = subject.event_type(),
-            seq = subject.row.seq, partition = subject.partition.0,
-            destination = %subject.destination, endpoint = subject.topic(), route = subject.route,
-            attempts, reason = reason.as_str(), detail, holds_key, "dead letter"
-        ),
-        Notice::Parked { subject } => tracing::info!(
-            event_id = %subject.id(), key = subject.key(), event_type = subject.event_type(),
-            seq = subject.row.seq, partition = subject.partition.0,
-            destination = %subject.destination, "key parked behind an event that waits"
-        ),
-        _ => {}
+/// Says that an event was acknowledged, by a call that took so long.
+pub(crate) fn delivered(flow: &Flow, outlet: &Outlet, entry: &Entry, took: Duration) -> Notice {
+    let (attempts, late) = match entry.origin {
+        Origin::Stream(_) => (0, false),
+        Origin::Waiting { attempts, late, .. } => (attempts, late),
+    };
+    Notice::Delivered {
+        subject: subject(flow, outlet, entry),
+        attempt: attempts + 1,
+        marks: Marks { late, replay: entry.row.seq <= flow.replay_through },
+        took,
+        created_at: entry.event.created_at,
+        lag: None,
     }
-}
-
-fn log_endpoint(notice: &Notice) {
-    match notice {
-        Notice::EndpointFailed { destination, topic, failures, detail, pause } => {
-            // An outage is said at its first failure, and ever more seldom after that.
-            if failures.is_power_of_two() {
-                tracing::warn!(
-                    %destination, endpoint = &**topic, failures, detail, delay_ms = millis(*pause),
-                    "endpoint failed"
-                );
-            } else {
-                tracing::debug!(
-                    %destination, endpoint = &**topic, failures, detail, delay_ms = millis(*pause),
-                    "endpoint failed"
-                );
-            }
-        }
-        Notice::EndpointRecovered { destination, topic, failures, away } => tracing::info!(
-            %destination, endpoint = &**topic, failures, away_ms = millis(*away),
-            "endpoint recovered"
-        ),
-        Notice::EndpointDisabled { destination, topic, detail } => tracing::warn!(
-            %destination, endpoint = &**topic, detail, code = %Code::EndpointDisabled,
-            "endpoint disabled until an operator enables it"
-        ),
-        Notice::EndpointEnabled { destination, topic } => {
-            tracing::info!(%destination, endpoint = &**topic, "endpoint in service again");
-        }
-        _ => {}
-    }
-}
-
-fn log_lease(notice: &Notice, owner: &RelayId) {
-    match notice {
-        Notice::LeaseTaken { partition, token, takeovers } => tracing::info!(
-            partition = partition.0, token, takeovers, relay = %owner, "partition taken"
-        ),
-        Notice::LeaseReleased { partition, token } => {
-            tracing::info!(partition = partition.0, token, relay = %owner, "partition released");
-        }
-        Notice::LeaseLost { partition, token, why } => tracing::warn!(
-            partition = partition.0, token, reason = why.as_str(), relay = %owner,
-            "partition lost"
-        ),
-        Notice::Fenced { partition, token, detail } => tracing::warn!(
-            partition = partition.0, token, detail, relay = %owner,
-            "settlement refused; nothing was written"
-        ),
-        _ => {}
-    }
-}
-
-fn log_store(notice: &Notice) {
-    match notice {
-        Notice::Settled { partition, rows, waiting } => {
-            tracing::debug!(partition = partition.0, rows, waiting, "settled");
-        }
-        Notice::CarriedOut { rows, freed, surrendered } => {
-            tracing::info!(rows, freed, surrendered, "requests carried out");
-        }
-        Notice::Retired { partition, rows } => {
-            tracing::info!(partition = partition.0, rows, "old events deleted");
-        }
-        Notice::StoreTrouble { operation, kind, detail, code } => tracing::warn!(
-            operation, kind = ?kind, detail, code = code.map(tracing::field::display),
-            "the store refuses"
-        ),
-        Notice::StoreRecovered { operation } => {
-            tracing::info!(operation, "the store does again what it refused");
-        }
-        Notice::Violated { invariant, what } => {
-            tracing::error!(%invariant, what, "a promise is broken: report this defect");
-        }
-        _ => {}
-    }
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

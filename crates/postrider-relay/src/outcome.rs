@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::waiting::{Attempted, Passed, Placement, Reason, WaitingChange};
-use postrider_core::{DeadKeyPolicy, DestinationId, Fault, KeyHash, Marks, Outcome, Result, Tick};
+use postrider_core::{DeadKeyPolicy, DestinationId, Fault, KeyHash, Outcome, Result, Tick};
 
 use crate::flow::{Flow, attempted, holds_key};
 use crate::judge::{Attempt, Judgement, judge, judge_unnamed};
 use crate::lane::{Entry, Lane, Origin};
-use crate::machine::{BatchItem, FlowState, Machine};
-use crate::notice::{Notice, Subject};
-use crate::outlet::Outlet;
+use crate::machine::{BatchItem, Machine};
+use crate::notice::{Notice, delivered, subject};
+use crate::owned::FlowState;
 
 /// What an endpoint is to blame for.
 enum Blame {
@@ -328,83 +328,6 @@ impl Machine {
             Some(at) => outlet.ready_at(at, endpoint, lane),
             None => outlet.ready(endpoint, lane),
         }
-    }
-
-    /// An endpoint failed: it pauses. What was tried and came from `waiting` goes back there, for a
-    /// little longer than the pause, so that the next probe is another's. If the endpoint is down, so
-    /// does all that stands ready for it and came from there; if it is down while others of its
-    /// destination are not, its events leave the windows.
-    fn endpoint_failed(
-        &mut self,
-        destination: &DestinationId,
-        endpoint: u32,
-        fault: &Fault,
-        after: Option<Duration>,
-        tried: &[BatchItem],
-    ) {
-        let (now, settings) = (self.now, self.settings);
-        let Some(outlet) = self.outlets.get_mut(destination) else {
-            return;
-        };
-        let pause = outlet.failed(endpoint, now, after, &settings, &mut self.jitter);
-        self.stats.endpoint_failures += 1;
-        self.stats.tally(destination).endpoint_failures += 1;
-        self.notices.push(Notice::EndpointFailed {
-            destination: destination.clone(),
-            topic: Arc::clone(&outlet.endpoint(endpoint).topic),
-            failures: outlet.endpoint(endpoint).failures(),
-            detail: attempted(0, Reason::EndpointDown, fault.to_string()).detail,
-            pause,
-        });
-        let probed_for = outlet.probed_for(endpoint, pause, now);
-        for item in tried {
-            let owned =
-                self.owned.get_mut(&item.partition).filter(|owned| owned.lease.token == item.token);
-            if let Some(flow) = owned.and_then(|owned| owned.flow(destination)) {
-                flow.postpone(item.key, probed_for, now);
-            }
-        }
-        let (down, alone) =
-            (outlet.is_down(endpoint, &settings), outlet.is_down_alone(endpoint, &settings));
-        for owned in self.owned.values_mut().filter(|_| down) {
-            let Some(flow) = owned.flow(destination) else {
-                continue;
-            };
-            for key in flow.ready_for(endpoint) {
-                if !flow.postpone(key, pause, now) && alone {
-                    let attempted = attempted(0, Reason::EndpointDown, fault.to_string());
-                    flow.spill(key, Some(Placement::Retry { delay: pause, attempted }), now);
-                }
-            }
-        }
-        if alone {
-            outlet.forget_ready(endpoint);
-        }
-    }
-}
-
-/// Which event an entry is, and where it goes.
-fn subject(flow: &Flow, outlet: &Outlet, entry: &Entry) -> Subject {
-    Subject {
-        topic: Some(Arc::clone(&outlet.endpoint(entry.endpoint).topic)),
-        route: Some(entry.route),
-        ..flow.subject(entry.row, Some(Arc::clone(&entry.event)))
-    }
-}
-
-/// Says that an event was acknowledged, by a call that took so long.
-pub(crate) fn delivered(flow: &Flow, outlet: &Outlet, entry: &Entry, took: Duration) -> Notice {
-    let (attempts, late) = match entry.origin {
-        Origin::Stream(_) => (0, false),
-        Origin::Waiting { attempts, late, .. } => (attempts, late),
-    };
-    Notice::Delivered {
-        subject: subject(flow, outlet, entry),
-        attempt: attempts + 1,
-        marks: Marks { late, replay: entry.row.seq <= flow.replay_through },
-        took,
-        created_at: entry.event.created_at,
-        lag: None,
     }
 }
 

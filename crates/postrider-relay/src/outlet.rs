@@ -12,6 +12,7 @@ use postrider_core::{
 };
 
 use crate::disable::Disabling;
+use crate::endpoint::Endpoint;
 use crate::settings::Settings;
 
 /// The longest pause a server may ask for: ten minutes, as a route's longest delay is by default.
@@ -55,28 +56,6 @@ pub(crate) struct Outlet {
     stranded: Vec<(u32, LaneRef)>,
     /// A buffer for rendering topics.
     topic: String,
-}
-
-/// One topic, subject, queue or URL.
-#[derive(Debug)]
-pub(crate) struct Endpoint {
-    pub(crate) topic: Arc<str>,
-    ready: VecDeque<LaneRef>,
-    /// It takes nothing until an operator enables it.
-    disabled: bool,
-    in_turn: bool,
-    in_flight: u32,
-    /// Failures since the last acknowledgement.
-    failures: u32,
-    /// Since when it fails.
-    failing_since: Tick,
-    /// Something was put back untried since the last probe.
-    crowded: bool,
-    /// Nothing is sent before.
-    paused_until: Tick,
-    /// Events of the next batch at most: halved when a batch fails without naming an event.
-    batch_rows: u32,
-    pub(crate) last_ack: Option<Tick>,
 }
 
 impl Outlet {
@@ -377,9 +356,8 @@ impl Outlet {
         self.away_for(index, now)
     }
 
-    /// How long a probe that failed stays in the store: a little longer than the pause; and if
-    /// others were put back for its sake, no less than they, so that they come before it. Else a few
-    /// poison events would be all the probes, and a living endpoint would count as down for ever.
+    /// How long a probe that failed stays in the store: a little longer than the pause, and no less
+    /// than others that were put back for its sake: else a few poison events would be all the probes.
     pub(crate) fn probed_for(&mut self, index: u32, pause: Duration, now: Tick) -> Duration {
         let crowded = std::mem::take(&mut self.endpoints[index as usize].crowded);
         let others = if crowded { self.away_for(index, now) } else { Duration::ZERO };
@@ -418,33 +396,5 @@ impl Outlet {
             .map(|endpoint| endpoint.paused_until)
             .min();
         [timer, paused].into_iter().flatten().min()
-    }
-}
-
-impl Endpoint {
-    fn new(topic: Arc<str>, batch_rows_max: u32) -> Endpoint {
-        Endpoint {
-            topic,
-            ready: VecDeque::new(),
-            disabled: false,
-            in_turn: false,
-            in_flight: 0,
-            failures: 0,
-            failing_since: Tick::default(),
-            crowded: false,
-            paused_until: Tick::default(),
-            batch_rows: batch_rows_max.max(1),
-            last_ack: None,
-        }
-    }
-
-    fn may_send(&self, now: Tick, batches_max: u32) -> bool {
-        let batches = if self.failures > 0 { 1 } else { batches_max.max(1) };
-        now >= self.paused_until && self.in_flight < batches
-    }
-
-    /// Failures since the last acknowledgement.
-    pub(crate) fn failures(&self) -> u32 {
-        self.failures
     }
 }

@@ -9,7 +9,8 @@ use postrider_core::source::{FetchRequest, Loaded, Page};
 use postrider_core::{Cursor, DestinationId, DestinationState, PartitionId, Result, Tick};
 
 use crate::command::Command;
-use crate::machine::{Asked, Machine, Owned};
+use crate::machine::{Asked, Machine};
+use crate::owned::Owned;
 
 /// What is known of a paused destination in a partition.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,9 @@ use postrider_core::{DestinationId, Invariant, Marks, Outgoing, PartitionId, Tic
 
 use crate::command::Command;
 use crate::lane::{Entry, Lane, Origin};
-use crate::machine::{Asked, BatchItem, Machine, Owned};
+use crate::machine::{Asked, BatchItem, Machine};
 use crate::outlet::Outlet;
+use crate::owned::Owned;
 use crate::violation::Broken;
 
 /// A batch that is being filled.

@@ -19,8 +19,9 @@ use tokio::time::Instant;
 
 use crate::command::{Answer, Command, Input, Ticket};
 use crate::health::Health;
+use crate::log;
 use crate::machine::Machine;
-use crate::notice::{self, Notice};
+use crate::notice::Notice;
 use crate::observe::{Observer, Point};
 use crate::presence::{self, Alive};
 use crate::relay::{Report, Stop};
@@ -128,7 +129,7 @@ impl Shell {
             if let Some(observer) = &self.observer {
                 observer.noted(&notice);
             }
-            notice::log(&notice, &self.owner);
+            log::write(&notice, &self.owner);
         }
         // A notice of each delivery is not free: without anybody to read it there is none.
         self.machine.note_deliveries(listened || tracing::enabled!(tracing::Level::DEBUG));

@@ -8,8 +8,9 @@ use postrider_core::{ErrorKind, Invariant, KeyHash, PartitionId, Result, RetryCl
 
 use crate::command::Command;
 use crate::flow::Flow;
-use crate::machine::{Asked, FlowState, Machine, Owned, Settling};
+use crate::machine::{Asked, Machine};
 use crate::notice::{LostBecause, Notice};
+use crate::owned::{FlowState, Owned, Settling};
 use crate::trouble::Work;
 use crate::violation::Broken;
 use crate::window::Advance;

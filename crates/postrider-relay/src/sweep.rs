@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use crate::lane::Lane;
-use crate::machine::{Machine, Owned};
+use crate::machine::Machine;
+use crate::owned::Owned;
 
 impl Machine {
     /// Sweeps the outlets that have grown much since they were swept last.

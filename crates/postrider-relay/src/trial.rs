@@ -11,8 +11,9 @@ use postrider_core::{PartitionId, Tick};
 
 use crate::flow::{Flow, attempted, holds_key};
 use crate::lane::{Entry, Origin};
-use crate::machine::{FlowState, Machine};
+use crate::machine::Machine;
 use crate::outlet::Outlet;
+use crate::owned::FlowState;
 use crate::settings::Settings;
 
 // Careful for an eighth of a window: so much may be settled and not saved when a process dies. If the

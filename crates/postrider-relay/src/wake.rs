@@ -7,7 +7,8 @@ use postrider_core::{DestinationId, Tick};
 
 use crate::fetch::Budget;
 use crate::flow::Flow;
-use crate::machine::{Defining, FlowState, Head, Machine, Owned};
+use crate::machine::{Defining, Machine};
+use crate::owned::{FlowState, Head, Owned};
 
 impl Machine {
     /// When to step again with [`Input::Passed`](crate::Input::Passed) if nothing else happens before.

@@ -11,6 +11,7 @@ mod isolation;
 mod notices;
 mod ownership;
 mod pausing;
+mod perform;
 mod raced;
 mod random;
 mod replay;

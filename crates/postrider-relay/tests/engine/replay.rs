@@ -118,10 +118,9 @@ fn a_replay_is_complete_whoever_dies() {
         world.kill(steps % 2);
         world.run_for(Duration::from_secs(30));
         assert_eq!(world.delivered("all"), 72, "{steps}");
-        let mut again: Vec<u64> = replays(&world, before).into_values().flatten().collect();
-        again.sort_unstable();
-        again.dedup();
-        assert_eq!(again, (0..60).collect::<Vec<_>>(), "{steps}");
+        // What was committed after the request may have been sent before it was carried out, too.
+        let again: Vec<u64> = replays(&world, before).into_values().flatten().collect();
+        assert!((0..60).all(|n| again.contains(&n)), "{steps}: {again:?}");
         world.check("all");
     }
 }

@@ -1,0 +1,67 @@
+//! Outage: what an endpoint's failure does to the events that are to go to it.
+//!
+//! Keeps INV-5: what cannot be sent goes back to the store or leaves the window, and no attempt counts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::waiting::{Placement, Reason};
+use postrider_core::{DestinationId, Fault};
+
+use crate::flow::attempted;
+use crate::machine::{BatchItem, Machine};
+use crate::notice::Notice;
+
+impl Machine {
+    /// An endpoint failed: it pauses. What was tried and came from `waiting` goes back there, for a
+    /// little longer than the pause, so that the next probe is another's. If the endpoint is down, so
+    /// does all that stands ready for it and came from there; if it is down while others of its
+    /// destination are not, its events leave the windows.
+    pub(crate) fn endpoint_failed(
+        &mut self,
+        destination: &DestinationId,
+        endpoint: u32,
+        fault: &Fault,
+        after: Option<Duration>,
+        tried: &[BatchItem],
+    ) {
+        let (now, settings) = (self.now, self.settings);
+        let Some(outlet) = self.outlets.get_mut(destination) else {
+            return;
+        };
+        let pause = outlet.failed(endpoint, now, after, &settings, &mut self.jitter);
+        self.stats.endpoint_failures += 1;
+        self.stats.tally(destination).endpoint_failures += 1;
+        self.notices.push(Notice::EndpointFailed {
+            destination: destination.clone(),
+            topic: Arc::clone(&outlet.endpoint(endpoint).topic),
+            failures: outlet.endpoint(endpoint).failures(),
+            detail: attempted(0, Reason::EndpointDown, fault.to_string()).detail,
+            pause,
+        });
+        let probed_for = outlet.probed_for(endpoint, pause, now);
+        for item in tried {
+            let owned =
+                self.owned.get_mut(&item.partition).filter(|owned| owned.lease.token == item.token);
+            if let Some(flow) = owned.and_then(|owned| owned.flow(destination)) {
+                flow.postpone(item.key, probed_for, now);
+            }
+        }
+        let (down, alone) =
+            (outlet.is_down(endpoint, &settings), outlet.is_down_alone(endpoint, &settings));
+        for owned in self.owned.values_mut().filter(|_| down) {
+            let Some(flow) = owned.flow(destination) else {
+                continue;
+            };
+            for key in flow.ready_for(endpoint) {
+                if !flow.postpone(key, pause, now) && alone {
+                    let attempted = attempted(0, Reason::EndpointDown, fault.to_string());
+                    flow.spill(key, Some(Placement::Retry { delay: pause, attempted }), now);
+                }
+            }
+        }
+        if alone {
+            outlet.forget_ready(endpoint);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Relieve: free a full window of the few events that keep it from moving.
+//!
+//! Keeps INV-5 and INV-8: the cursor never waits for one event, and what fills a window for a dead
+//! endpoint does not hide the others.
+
+use std::time::Duration;
+
+use postrider_core::waiting::{Placement, Reason};
+use postrider_core::{PartitionId, Tick};
+
+use crate::flow::{Flow, attempted};
+use crate::lane::{Lane, Origin};
+use crate::machine::Machine;
+
+impl Machine {
+    /// Frees windows that are full because of a few events.
+    pub(crate) fn relieve(&mut self, partition: PartitionId) {
+        let (now, settings, budget) = (self.now, self.settings, self.budget());
+        let Some(owned) = self.owned.get(&partition) else { return };
+        let full: Vec<_> = owned
+            .ready()
+            .filter(|(_, flow)| !flow.fetching && self.room(flow, budget).is_none())
+            .map(|(destination, _)| destination.clone())
+            .collect();
+        let Some(owned) = self.owned.get_mut(&partition) else { return };
+        for destination in full {
+            let (Some(flow), Some(outlet)) =
+                (owned.flow(&destination), self.outlets.get(&destination))
+            else {
+                continue;
+            };
+            flow.relieve(settings.pause_min, now);
+            for endpoint in outlet.hiders(&settings) {
+                flow.leave_window(endpoint, outlet.pause_left(endpoint, now), now);
+            }
+        }
+    }
+}
+
+impl Flow {
+    /// Lets the events wait in the store that keep a full window from moving although most of it is
+    /// settled: those that were tried and are not under way. The cursor never waits for one event;
+    /// and without the others, nothing would show whether the event or its endpoint is to blame.
+    fn relieve(&mut self, delay: Duration, now: Tick) {
+        for key in self.window.holders() {
+            let Some(lane) = self.lanes.get(&key) else { continue };
+            let tried = lane.head().is_some_and(|head| {
+                head.tried.is_some() && matches!(head.origin, Origin::Stream(_))
+            });
+            if tried && lane.in_flight == 0 {
+                let attempted =
+                    attempted(0, Reason::EndpointDown, "it kept the window from moving");
+                self.spill(key, Some(Placement::Retry { delay, attempted }), now);
+            }
+        }
+    }
+
+    /// Lets the events of the window wait in the store that are to go to an endpoint and are not
+    /// under way.
+    fn leave_window(&mut self, endpoint: u32, delay: Duration, now: Tick) {
+        for key in self.ready_for(endpoint) {
+            let from = self.lanes.get(&key).and_then(Lane::head).map(|head| head.origin);
+            if matches!(from, Some(Origin::Stream(_))) {
+                let attempted = attempted(0, Reason::EndpointDown, "it filled the window");
+                self.spill(key, Some(Placement::Retry { delay, attempted }), now);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Serve: which destinations this relay serves, and when their outlets open and close.
+//!
+//! Keeps INV-1: an event is judged by one definition at a time, that of the store.
+
+use postrider_core::DestinationState;
+
+use crate::machine::Machine;
+use crate::outlet::Outlet;
+use crate::owned::FlowState;
+
+impl Machine {
+    /// Works out which destinations this relay serves: those whose definition in the store is
+    /// exactly its own. `unrouted` is served beside any of them, by the store's definitions: if it fell
+    /// behind the others, an event that none of them took would be judged by later routes, and lost.
+    pub(crate) fn want_destinations(&mut self) {
+        let mut wanted = std::collections::BTreeMap::new();
+        let mut current = true;
+        for row in &self.definitions.rows {
+            let definition = &row.definition;
+            if definition.is_unrouted() {
+                continue;
+            }
+            match self.local.get(&definition.id) {
+                Some((own, can)) if **own == *definition => {
+                    if row.state == DestinationState::Active {
+                        wanted.insert(definition.id.clone(), (std::sync::Arc::clone(own), *can));
+                    }
+                }
+                _ => current = false,
+            }
+        }
+        let unrouted = self.definitions.rows.iter().find(|row| row.definition.is_unrouted());
+        if let Some(row) = unrouted.filter(|_| !wanted.is_empty()) {
+            let definition = std::sync::Arc::new(row.definition.clone());
+            let can = postrider_core::BrokerCapabilities::least();
+            wanted.insert(definition.id.clone(), (definition, can));
+        }
+        self.tenancy.current = current;
+        self.wanted = wanted;
+    }
+
+    /// Opens outlets that are wanted, and closes those that are not as soon as nothing of them is
+    /// under way. A changed definition closes first and opens afterwards.
+    pub(crate) fn open_outlets(&mut self) {
+        let wanted = &self.wanted;
+        let stale: Vec<_> = self
+            .outlets
+            .iter()
+            .filter(|(id, outlet)| {
+                wanted.get(*id).is_none_or(|(definition, _)| *definition != outlet.definition)
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in stale {
+            let busy = self.outlets.get(&id).is_some_and(|outlet| outlet.in_flight > 0)
+                || self.owned.values().any(|owned| {
+                    owned.settling.is_some()
+                        || matches!(owned.flows.get(&id), Some(FlowState::Loading(_)))
+                        || owned.ready().any(|(flow, state)| {
+                            *flow == id && (state.fetching || state.asking || state.has_outcomes())
+                        })
+                });
+            if !busy {
+                self.outlets.remove(&id);
+                self.late.retain(|_, batch| batch.destination != id);
+                for owned in self.owned.values_mut() {
+                    owned.flows.remove(&id);
+                    owned.trouble.forget(&id);
+                }
+            }
+        }
+        for (id, (definition, can)) in &self.wanted {
+            if !self.outlets.contains_key(id) {
+                let mut outlet = Outlet::new(std::sync::Arc::clone(definition), *can);
+                self.teach_disabled(id, &mut outlet);
+                self.outlets.insert(id.clone(), outlet);
+            }
+        }
+    }
+
+    /// Whether a destination may read and send: it is open, and not about to close.
+    pub(crate) fn is_open(&self, destination: &postrider_core::DestinationId) -> bool {
+        match (self.wanted.get(destination), self.outlets.get(destination)) {
+            (Some((definition, _)), Some(outlet)) => *definition == outlet.definition,
+            _ => false,
+        }
+    }
+}
