@@ -176,7 +176,7 @@ async fn select(store: &Store, args: &SelectArgs) -> Result<Selection, Failure> 
         asked.id = Some(hint::event_id(store, text).await?);
         let before = selection.len();
         take(store, &asked, &mut selection).await?;
-        if selection.len() == before {
+        if selection.len() == before && !elsewhere(store, &asked, &mut selection).await? {
             return Err(not_passed(store, text).await?);
         }
     }
@@ -215,6 +215,40 @@ async fn take(store: &Store, asked: &Filter, selection: &mut Selection) -> Resul
             None => return Ok(()),
         }
     }
+}
+
+/// Takes in one event for a destination that passed it because no route of it took the event then,
+/// if a route does now. Says whether it did.
+async fn elsewhere(
+    store: &Store,
+    asked: &Filter,
+    selection: &mut Selection,
+) -> Result<bool, Failure> {
+    let (Some(id), Some(destination)) = (asked.id, &asked.destination) else {
+        return Ok(false);
+    };
+    let Ok(detail) = store.operator.event(id).await else {
+        return Ok(false);
+    };
+    let definitions = store.source.destinations().await?;
+    let taken = definitions.rows.iter().any(|row| {
+        row.definition.id == *destination && row.definition.route(&detail.event).is_some()
+    });
+    let stands = detail.deliveries.iter().any(|delivery| delivery.destination == *destination);
+    let Some(seq) = detail.seq.filter(|_| taken && !stands) else {
+        return Ok(false);
+    };
+    let row = Affected {
+        destination: destination.to_string(),
+        seq,
+        id: Some(id),
+        event_type: Some(detail.event.event_type.to_string()),
+        key: detail.event.key(),
+        reason: Status::Elsewhere.to_string(),
+        created_at: Some(detail.event.created_at),
+    };
+    selection.add(destination, row)?;
+    Ok(true)
 }
 
 /// The failure for an event that cannot be sent again: where it stands.

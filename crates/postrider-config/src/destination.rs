@@ -28,8 +28,9 @@ section! {
         kind: Kind { required: true, example: "webhook", class: Definition },
         /// The address, for the kinds `local` and `file`.
         url: Option<Address> { example: "local:///var/lib/queue.db" },
-        /// Where a new destination begins to read: `now`, `beginning`, or a time. It has no effect
-        /// on one that the store has already.
+        /// Where a destination begins to read that `destinations apply` adds: `now`, `beginning`, or
+        /// a time. The first relay on a store without destinations begins at the beginning, whatever
+        /// stands here.
         start: Start { default: "now" },
         /// What one event may weigh. Larger ones become dead letters.
         limits: Limits {},

@@ -53,11 +53,12 @@ fn tell_waiting(report: &Report) -> bool {
         if counts.total() > 0 {
             any = true;
             note(&format!(
-                "{destination}: {} waiting ({} retrying, {} parked, {} held, {} dead)",
+                "{destination}: {} waiting ({} retrying, {} parked, {} held, {} disabled, {} dead)",
                 count(counts.total()),
                 count(counts.retrying),
                 count(counts.parked),
                 count(counts.held),
+                count(counts.disabled),
                 count(counts.dead)
             ));
         }

@@ -322,3 +322,40 @@ fn a_copy_publishes_only_after_it_was_adopted() {
     assert_eq!(code(&shop.run(&[&relay[..], &copy[..]].concat())), 0);
     assert_eq!(code(&shop.run(&relay)), 0, "the original is as it was");
 }
+
+/// R105: an event that no route took is sent to the destination whose route takes it now, and nothing
+/// else is.
+#[test]
+fn an_event_without_a_route_is_sent_once_there_is_one() {
+    let shop = Shop::new();
+    shop.configure(TWO);
+    let insert = "insert into outbox (id, aggregate_type, aggregate_id, event_type, payload)
+                  values ('00000000-0000-7000-8000-000000000001', 'mail', '7', 'mail.sent', 'null')";
+    shop.connect().execute(insert, ()).unwrap();
+    shop.place(1..3);
+    assert_eq!(code(&shop.run(&["relay", "--config", "postrider.toml", "--once"])), 3);
+    let routed = TWO.replace(
+        "topic = \"orders\"",
+        "topic = \"orders\"\n[[destinations.orders.routes]]\nmatch = { event_type = \"mail.*\" }\n\
+         topic = \"mail\"",
+    );
+    shop.configure(&routed);
+    let apply = shop.run(&["destinations", "apply", "--config", "postrider.toml", "--yes"]);
+    assert_eq!(code(&apply), 0, "{}", err(&apply));
+    let id = "00000000-0000-7000-8000-000000000001";
+    let requeue = shop.run(&[
+        "outbox",
+        "requeue",
+        id,
+        "--destination",
+        "orders",
+        "--yes",
+        "--wait",
+        "1s",
+        "--config",
+        "postrider.toml",
+    ]);
+    assert!([0, 5].contains(&code(&requeue)), "{}", err(&requeue));
+    shop.run(&["relay", "--config", "postrider.toml", "--once"]);
+    assert_eq!(shop.lines_of("orders.ndjson"), ["1", "2", "7"]);
+}
