@@ -55,8 +55,8 @@ impl Shell {
         let mut tasks = JoinSet::new();
         let mut proved: Option<Lease> = None;
         let mut health_at = Instant::now();
-        let mut wake_after = Instant::now();
-        let source = Arc::clone(&self.source);
+        // Kept from one input to the next: a store may have to be told of each one that waits anew.
+        let mut hint = std::pin::pin!(next_hint(Arc::clone(&self.source), Instant::now()));
         let (mut orphaned, mut changed) = (false, false);
         let mut input = Input::Passed;
         let ending = loop {
@@ -84,10 +84,6 @@ impl Shell {
                 // What has changed since is published soon, also if nothing else happens.
                 sleep = sleep.min(health_at - now);
             }
-            let wake_hint = async {
-                tokio::time::sleep_until(wake_after).await; // waits: to coalesce hints
-                source.wake().await;
-            };
             input = tokio::select! {
                 biased;
                 stop = next_stop(&mut self.stopping, &mut orphaned) => match stop {
@@ -106,8 +102,8 @@ impl Shell {
                     Err(_) => Input::Passed,
                 },
                 () = self.nudged.notified() => Input::Nudged,
-                () = wake_hint => {
-                    wake_after = Instant::now() + WAKE_EVERY;
+                () = &mut hint => {
+                    hint.set(next_hint(Arc::clone(&self.source), Instant::now() + WAKE_EVERY));
                     Input::Woken
                 }
                 () = tokio::time::sleep(sleep) => Input::Passed, // waits: until the machine asks
@@ -197,6 +193,12 @@ impl Shell {
             }
         }
     }
+}
+
+/// Waits for the store's next hint, and not before a time.
+async fn next_hint(source: Arc<dyn OutboxSource>, after: Instant) {
+    tokio::time::sleep_until(after).await; // waits: to coalesce hints
+    source.wake().await;
 }
 
 /// Waits until the relay is told to stop further than it was. A handle that was dropped says so

@@ -9,6 +9,7 @@ mod disabled;
 mod failure;
 mod isolation;
 mod notices;
+mod observed;
 mod ownership;
 mod pausing;
 mod perform;

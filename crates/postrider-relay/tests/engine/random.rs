@@ -1,11 +1,15 @@
-//! Random worlds: faults drawn from a seed, and what must hold whatever they are.
+//! Random worlds: faults and operators drawn from a seed, and what must hold whatever they are.
 
 #![allow(clippy::unwrap_used, reason = "part of a test")]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use postrider_core::{BrokerCapabilities, ErrorKind, Fault, Jitter, OutboxSource, Outcome};
-use postrider_relay::Target;
+use postrider_core::operate::Verb;
+use postrider_core::{
+    BrokerCapabilities, ErrorKind, Fault, Jitter, OutboxSource, Outcome, PartitionId,
+};
+use postrider_relay::{Retention, Target};
 use postrider_testkit::fault::{BrokerAction, Operation, SourceAction};
 
 use crate::world::{World, event, everything, id, now};
@@ -37,8 +41,14 @@ fn source_fault(dice: &mut Dice) -> SourceAction {
     }
 }
 
-const OPERATIONS: [Operation; 4] =
-    [Operation::Settle, Operation::Fetch, Operation::Renew, Operation::Load];
+const OPERATIONS: [Operation; 6] = [
+    Operation::Settle,
+    Operation::Fetch,
+    Operation::Renew,
+    Operation::Load,
+    Operation::CarryOut,
+    Operation::Retire,
+];
 
 /// One run: producers with overlapping transactions, relays that die and are paused, brokers and a
 /// store that fail, poison; then peace, and everything must be delivered or visibly dead.
@@ -77,6 +87,11 @@ impl Play {
         world.settings.window.rows_max = 16 + dice.below(64) as u32;
         world.settings.window.page_rows_max = 8;
         world.settings.seed = seed;
+        if dice.below(2) == 0 {
+            let retention = Retention::of(Duration::from_secs(20));
+            let every = Duration::from_secs(5);
+            world.settings.retention = Some(Retention { every, rows_max: 7, ..retention });
+        }
         world.start(Target::Forever);
         Play { dice, world, committed: 0, poison: 0 }
     }
@@ -84,7 +99,7 @@ impl Play {
     /// One thing happens.
     fn act(&mut self) {
         let relays = self.world.relays.len() as u64;
-        match self.dice.below(12) {
+        match self.dice.below(15) {
             0 if relays < 3 => _ = self.world.start(Target::Forever),
             1 if relays > 1 => self.world.kill(self.dice.below(relays) as usize),
             2 => {
@@ -96,12 +111,44 @@ impl Play {
                 self.world.place("a").broker.script.then([fault]);
             }
             4 => {
-                let operation = OPERATIONS[self.dice.below(4) as usize];
+                let operation = OPERATIONS[self.dice.below(6) as usize];
                 self.world.source.script(operation).then([source_fault(&mut self.dice)]);
             }
             5 => self.commit_poison(),
+            6 | 7 => self.operate(),
+            8 => {
+                let gone = self.dice.below(3) > 0;
+                self.world.place("a").broker.set_gone("order.changed", gone);
+            }
             _ => self.commit_overlapping(),
         }
+    }
+
+    /// An operator redrives, requeues, enables, or pauses a partition.
+    fn operate(&mut self) {
+        let world = &self.world;
+        let destination = id("a");
+        let waiting: Vec<u64> =
+            world.store.waiting(&destination).iter().map(|row| row.row.seq).collect();
+        let committed: Vec<u64> = world.store.committed().iter().map(|row| row.row.seq).collect();
+        let (choice, pick) = (self.dice.below(4), self.dice.below(1 << 20) as usize);
+        let pick = |seqs: &[u64]| vec![world.row("a", seqs[pick % seqs.len()])];
+        match choice {
+            0 if !waiting.is_empty() => _ = world.ask(Verb::Redrive(pick(&waiting))),
+            1 if !committed.is_empty() => _ = world.ask(Verb::Requeue(pick(&committed))),
+            2 => {
+                let partitions = now(world.store.open()).unwrap().partitions;
+                let partition = PartitionId((self.dice.below(u64::from(partitions))) as u16);
+                let paused = self.dice.below(2) == 0;
+                self.world.store.set_partition(partition, paused).unwrap();
+            }
+            _ => self.enable(),
+        }
+    }
+
+    fn enable(&self) {
+        let topic = "order.changed".to_owned();
+        self.world.ask(Verb::Enable { destination: id("a"), topic });
     }
 
     /// An event that is refused for good, or fails by name each time.
@@ -139,7 +186,14 @@ impl Play {
             self.world.source.script(operation).always(None);
         }
         self.world.relays.iter_mut().for_each(|relay| relay.paused = false);
+        self.world.place("a").broker.set_gone("order.changed", false);
+        for partition in 0..now(self.world.store.open()).unwrap().partitions {
+            self.world.store.set_partition(PartitionId(partition), false).unwrap();
+        }
         for n in 0..60 {
+            if n % 20 == 0 {
+                self.enable();
+            }
             self.world.commit((0..12).map(|key| event(100 + key, 1_000_000 + n)).collect());
             self.world.run_for(Duration::from_secs(20));
         }
@@ -149,9 +203,16 @@ impl Play {
         let world = &self.world;
         let counts = now(world.store.counts(&id("a"))).unwrap();
         let mut waiting = world.store.waiting(&id("a"));
-        waiting.retain(|row| row.state.as_str() == "retrying");
+        for gone in world.store.retired() {
+            assert!(waiting.iter().all(|row| row.row.id != gone), "R117: {gone} waits");
+        }
+        waiting.retain(|row| ["retrying", "disabled"].contains(&row.state.as_str()));
         assert!(waiting.is_empty(), "INV-8: {waiting:#?} at {:?}", world.clock.elapsed());
-        let visible = world.delivered("a") as u64 + counts.dead + counts.parked;
+        // What is dead and was delivered before came again, late.
+        let published = world.place("a").memory.published();
+        let acked = published.iter().filter(|p| p.is_acked()).map(|p| p.event.id);
+        let waits = world.store.waiting(&id("a")).into_iter().map(|row| row.row.id);
+        let visible = acked.chain(waits).collect::<BTreeSet<_>>().len() as u64;
         let total = world.store.committed().len() as u64;
         assert_eq!(visible, total, "INV-1, INV-8: {counts:?} {:#?}", world.healths());
         assert!(counts.dead <= self.poison, "INV-5: {counts:?} of {}", self.poison);

@@ -29,7 +29,8 @@ impl State {
         let ids: BTreeSet<EventId> = gone.iter().map(|row| row.row.id).collect();
         self.retired_at = self.retired_at.max(last);
         let log = &mut self.log[usize::from(request.lease.partition.0)];
-        log.retain(|row| !seqs.contains(&row.row.seq));
+        let gone = log.extract_if(.., |row| seqs.contains(&row.row.seq));
+        self.retired.extend(gone);
         seqs.iter().for_each(|seq| self.forget_position(*seq));
         for rows in self.waiting.values_mut() {
             rows.retain(|seq, _| !seqs.contains(seq));

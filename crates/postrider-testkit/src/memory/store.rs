@@ -9,8 +9,8 @@ use std::time::Duration;
 use postrider_core::source::{Malformed, SourceCapabilities};
 use postrider_core::waiting::{Passed, RowRef};
 use postrider_core::{
-    Clock, DestinationId, DestinationRow, Error, ErrorKind, Event, EventLimits, InboxKey, KeyHash,
-    NewEvent, RelayId, Result, Timestamp,
+    Clock, DestinationId, DestinationRow, Error, ErrorKind, Event, EventId, EventLimits, InboxKey,
+    KeyHash, NewEvent, RelayId, Result, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -60,7 +60,7 @@ pub(super) struct State {
     /// The position of each committed number.
     positions: BTreeMap<u64, u64>,
     /// Every id that was ever committed: ids are unique.
-    pub(super) ids: BTreeSet<postrider_core::EventId>,
+    pub(super) ids: BTreeSet<EventId>,
     pub(super) scheduled: BTreeMap<(Timestamp, u64), Scheduled>,
     pub(super) leases: Vec<LeaseRow>,
     pub(super) relays: BTreeMap<RelayId, RelayRow>,
@@ -77,6 +77,8 @@ pub(super) struct State {
     pub(super) replay: BTreeMap<(DestinationId, u16), u64>,
     /// What operators asked for, oldest first.
     pub(super) requests: Vec<Request>,
+    /// What retention has deleted, for checkers.
+    pub(super) retired: Vec<LogRow>,
     /// When the youngest event was created that retention has deleted.
     pub(super) retired_at: Option<Timestamp>,
     pub(super) inbox: BTreeMap<InboxKey, InboxRow>,
@@ -175,12 +177,18 @@ impl MemoryStore {
         transaction.commit()
     }
 
-    /// Every committed row, in commit order.
+    /// Every row that was ever committed, in commit order, also what retention has deleted.
     pub fn committed(&self) -> Vec<CommittedRow> {
         let state = self.state();
-        let mut rows: Vec<CommittedRow> = state.log.iter().flatten().map(LogRow::view).collect();
+        let all = state.log.iter().flatten().chain(&state.retired);
+        let mut rows: Vec<CommittedRow> = all.map(LogRow::view).collect();
         rows.sort_by_key(|row| row.position);
         rows
+    }
+
+    /// The ids of what retention has deleted, in the order in which it went.
+    pub fn retired(&self) -> Vec<EventId> {
+        self.state().retired.iter().map(|row| row.row.id).collect()
     }
 
     /// What the store's record says became of the events a destination's cursors passed, in the
@@ -205,6 +213,7 @@ impl MemoryStore {
     pub fn rewind(&self) {
         let mut state = self.state();
         state.log.iter_mut().for_each(Vec::clear);
+        state.retired.clear();
         state.positions.clear();
         state.position_last = 0;
         state.seq_last = 0;
@@ -258,7 +267,7 @@ impl State {
     }
 
     fn insert_malformed(&mut self, partitions: u16) -> RowRef {
-        let row = RowRef { seq: self.draw_seq(), id: postrider_core::EventId::mint() };
+        let row = RowRef { seq: self.draw_seq(), id: EventId::mint() };
         let malformed = Malformed {
             reason: postrider_core::waiting::Reason::Malformed,
             detail: "headers: not a JSON object".to_owned(),
