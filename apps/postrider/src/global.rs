@@ -38,6 +38,8 @@ pub(crate) struct Store {
     pub(crate) operator: Arc<dyn Operator>,
     /// The relay's side, for the definitions.
     pub(crate) source: Arc<dyn OutboxSource>,
+    /// The backlog above which nothing is enqueued, if the configuration has one.
+    pub(crate) watermark: Option<u64>,
 }
 
 impl Global {
@@ -46,10 +48,12 @@ impl Global {
     /// # Errors
     /// If no store is named, and what the store says.
     pub(crate) async fn open(&self) -> Result<Store, Failure> {
-        let path = store::sqlite_path(&self.address()?)?;
+        let (configured, watermark) = self.configured()?;
+        let path = store::sqlite_path(&self.address(configured)?)?;
         let store = Arc::new(SqliteStore::new(path)?);
         store.open().await?;
-        Ok(Store { operator: Arc::clone(&store) as Arc<dyn Operator>, source: store })
+        let operator = Arc::clone(&store) as Arc<dyn Operator>;
+        Ok(Store { operator, source: store, watermark })
     }
 
     /// Writes the answer.
@@ -57,27 +61,25 @@ impl Global {
         Out::new(self.output)
     }
 
-    /// The address in the configuration, if one is named.
-    fn configured(&self) -> Result<Option<String>, Failure> {
+    /// The store's address and the watermark in the configuration, if one is named.
+    fn configured(&self) -> Result<(Option<String>, Option<u64>), Failure> {
         let Some(path) = &self.config else {
-            return Ok(None);
+            return Ok((None, None));
         };
         let environment = Environment::of_process();
         let loaded = config::load(Some(path), &environment, Needs::NOTHING)?;
+        let watermark = loaded.config.backpressure.rows;
         let Some(address) = &loaded.config.store else {
-            return Ok(None);
+            return Ok((None, watermark));
         };
         match address.resolve(&environment) {
-            Ok((secret, _)) => Ok(Some(secret.expose().to_owned())),
+            Ok((secret, _)) => Ok((Some(secret.expose().to_owned()), watermark)),
             Err(why) => Err(Failure::config(format!("the store's address: {why}"))),
         }
     }
 
-    fn address(&self) -> Result<String, Failure> {
-        if let Some(store) = &self.store {
-            return Ok(store.clone());
-        }
-        if let Some(store) = self.configured()? {
+    fn address(&self, configured: Option<String>) -> Result<String, Failure> {
+        if let Some(store) = self.store.clone().or(configured) {
             return Ok(store);
         }
         match std::env::var(STORE_VARIABLE) {

@@ -135,8 +135,8 @@ section! {
 section! {
     /// When producers are told to slow down.
     pub struct Backpressure {
-        /// Rows of backlog above which `enqueue` refuses, for producers in this process. If absent,
-        /// it never does.
+        /// Rows of backlog above which `postrider enqueue` refuses. If absent, it never does.
+        /// Applications set their own: `Outbox::watermark`.
         rows: Option<u64> { min: "1", max: "1000000000000", example: "1000000" },
     }
 }

@@ -13,7 +13,10 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use postrider_core::cloudevents::DOCUMENT_BYTES_MAX;
-use postrider_core::{EventLimits, NewEvent, Payload, Timestamp};
+use postrider_core::operate::DestinationView;
+use postrider_core::{
+    DestinationState, Error, ErrorKind, EventLimits, NewEvent, Payload, Timestamp,
+};
 
 use crate::age;
 use crate::failure::{Exit, Failure};
@@ -110,12 +113,31 @@ pub(crate) async fn run(args: EnqueueArgs) -> Result<Exit, Failure> {
 async fn one(args: &EnqueueArgs) -> Result<Exit, Failure> {
     let event = described(args)?;
     let store = args.global.open().await?;
+    must_have_room(&store).await?;
     let ids = store.operator.stage(&[event]).await?;
     let rows = ids.into_iter().map(|id| Enqueued { id }).collect();
     let mut out = args.global.out();
     ids_only(&mut out, rows)?;
     out.end(None)?;
     Ok(Exit::Success)
+}
+
+/// Refuses while more is undelivered than the configuration allows.
+async fn must_have_room(store: &Store) -> Result<(), Failure> {
+    let Some(rows) = store.watermark else {
+        return Ok(());
+    };
+    let overview = store.operator.overview().await?;
+    let active = |view: &&DestinationView| view.state == DestinationState::Active;
+    let backlog = overview.destinations.iter().filter(active).map(|view| view.pending).max();
+    match backlog {
+        Some(backlog) if backlog > rows => {
+            Err(Failure::from(Error::new(ErrorKind::Backpressure, "enqueue").message(format!(
+                "{backlog} events are not delivered yet, the watermark is {rows}"
+            ))))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Ids, one per line where people read: to be taken up by a shell.
@@ -199,6 +221,7 @@ impl Progress {
         if self.batch.is_empty() {
             return Ok(());
         }
+        must_have_room(store).await?;
         let ids = store.operator.stage(&self.batch).await?;
         self.committed += self.batch.len() as u64;
         self.batch.clear();

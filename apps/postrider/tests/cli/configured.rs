@@ -359,3 +359,34 @@ fn an_event_without_a_route_is_sent_once_there_is_one() {
     shop.run(&["relay", "--config", "postrider.toml", "--once"]);
     assert_eq!(shop.lines_of("orders.ndjson"), ["1", "2", "7"]);
 }
+
+/// R104: above the watermark nothing is enqueued, and the message says so with its code.
+#[test]
+fn a_watermark_refuses_what_comes_too_fast() {
+    let shop = Shop::new();
+    shop.configure(&format!("{TWO}\n[backpressure]\nrows = 2\n"));
+    assert_eq!(code(&shop.run(&["relay", "--config", "postrider.toml", "--once"])), 0);
+    let enqueue = || {
+        shop.run(&[
+            "enqueue",
+            "--config",
+            "postrider.toml",
+            "--aggregate-type",
+            "order",
+            "--aggregate-id",
+            "1",
+            "--type",
+            "order.placed",
+            "--payload",
+            "1",
+        ])
+    };
+    for _ in 0..3 {
+        assert_eq!(code(&enqueue()), 0);
+    }
+    let refused = enqueue();
+    assert_eq!(code(&refused), 1, "{}", err(&refused));
+    assert!(said(&refused).contains("PR-1010"), "{}", err(&refused));
+    assert_eq!(code(&shop.run(&["relay", "--config", "postrider.toml", "--once"])), 0);
+    assert_eq!(code(&enqueue()), 0, "there is room again");
+}
