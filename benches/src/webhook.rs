@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use postrider_core::{Broker, Destination, DestinationId, NewEvent, Route, Template};
-use postrider_relay::Relay;
+use postrider_relay::{Health, Relay};
 use postrider_sqlite::SqliteStore;
 use postrider_webhook::{Endpoint, WebhookBroker, WebhookSettings};
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 
 use crate::backlog::{self, Backlog};
 use crate::bare_client::{self, Prepared};
+use crate::broker::OneByOne;
 use crate::measure::{Contender, Series, cpu_seconds, median, rate, ratio, take_turns};
 use crate::options::{BrokerKind, Options};
 use crate::outcome::{Outcome, rounded};
@@ -61,8 +62,14 @@ struct Round {
 }
 
 /// Contenders by the name that a child is given.
-const CONTENDERS: [&str; 5] =
-    ["ours", "bare_client", "ours_64_hosts", "bare_client_64_hosts", "ours_64_paths"];
+const CONTENDERS: [&str; 6] = [
+    "ours",
+    "bare_client",
+    "ours_64_hosts",
+    "bare_client_64_hosts",
+    "ours_64_paths",
+    "ours_without_http",
+];
 
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     if options.broker != BrokerKind::Noop {
@@ -73,10 +80,11 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     progress(format_args!("building two backlogs of {rows} rows"));
     // A store keeps the destination that it began with, so each has its own.
     let (to_one, by_tenant) = (Backlog::build_of(rows, event)?, Backlog::build_of(rows, event)?);
-    let found: [RefCell<Vec<Round>>; 5] = Default::default();
+    let found: [RefCell<Vec<Round>>; 6] = Default::default();
     let measure = |which: usize| {
         let name = CONTENDERS[which];
-        let backlog = if name == "ours" { &to_one } else { &by_tenant };
+        let backlog =
+            if matches!(name, "ours" | "ours_without_http") { &to_one } else { &by_tenant };
         backlog.rewind()?;
         let path = backlog.path();
         let answer = child::ask(&["webhook", name, &path.to_string_lossy(), &rows.to_string()])?;
@@ -86,13 +94,13 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         Ok(per_s)
     };
     let mut contenders =
-        [0, 1, 2, 3, 4].map(|which| Contender::new(CONTENDERS[which], move || measure(which)));
+        [0, 1, 2, 3, 4, 5].map(|which| Contender::new(CONTENDERS[which], move || measure(which)));
     let series = take_turns(rounds, &mut contenders)?;
     drop(contenders);
     Ok(describe(rows, rounds, &series, &found.map(RefCell::into_inner)))
 }
 
-fn describe(rows: u64, rounds: u32, series: &[Series], found: &[Vec<Round>; 5]) -> Outcome {
+fn describe(rows: u64, rounds: u32, series: &[Series], found: &[Vec<Round>; 6]) -> Outcome {
     let of = |which: usize, value: fn(&Round) -> f64| {
         median(&found[which].iter().map(value).collect::<Vec<_>>())
     };
@@ -132,6 +140,7 @@ fn describe(rows: u64, rounds: u32, series: &[Series], found: &[Vec<Round>; 5]) 
         .add("cpu_ratio_64_hosts", rounded(ratio(whole(3), whole(2))))
         .add("settlements", of(0, |round| round.settlements as f64))
         .add("rows_read", of(0, |round| round.rows_read as f64))
+        .add("without_http_per_s", rounded(series[5].median()))
         .note("the baseline has no store, no order, no JSON to write, no signature, no deadline")
         .note("cpu_ratio is of the processor time a delivery, client and receiver together")
         .aim_at_least("ours / bare_client, one endpoint", AIM, one)
@@ -144,6 +153,7 @@ pub(crate) fn round(name: &str, path: &Path, rows: u64) -> Result<Value> {
     let round = match name {
         "ours" => deliver(&runtime, path, rows, Variant::One)?,
         "ours_64_hosts" => deliver(&runtime, path, rows, Variant::Hosts)?,
+        "ours_without_http" => deliver_nowhere(&runtime, path, rows)?,
         "ours_64_paths" => deliver(&runtime, path, rows, Variant::Paths)?,
         "bare_client" => post(&runtime, rows, Variant::One)?,
         "bare_client_64_hosts" => post(&runtime, rows, Variant::Hosts)?,
@@ -188,6 +198,28 @@ fn deliver(runtime: &Runtime, path: &Path, rows: u64, variant: Variant) -> Resul
     let urls = urls(variant, &receiver);
     let (before, start) = (cpu_seconds(), Instant::now());
     let broker: Arc<dyn Broker> = Arc::new(broker(variant, &urls)?);
+    let health = run_through(runtime, path, rows, variant, broker)?;
+    let round = Round::of(rate(rows, start), &health);
+    finish(receiver, rows, cpu_seconds() - before, round)
+}
+
+/// The same without a request: what the engine and the store cost when events go one by one.
+fn deliver_nowhere(runtime: &Runtime, path: &Path, rows: u64) -> Result<Round> {
+    let (before, start) = (cpu_seconds(), Instant::now());
+    let broker = Arc::new(OneByOne(CONNECTIONS as u32));
+    let health = run_through(runtime, path, rows, Variant::One, broker)?;
+    let round = Round::of(rate(rows, start), &health);
+    Ok(Round { client_us: (cpu_seconds() - before) * 1e6 / rows as f64, ..round })
+}
+
+/// Delivers everything with a relay as production has it, and stops it.
+fn run_through(
+    runtime: &Runtime,
+    path: &Path,
+    rows: u64,
+    variant: Variant,
+    broker: Arc<dyn Broker>,
+) -> Result<Health> {
     let health = runtime.block_on(async {
         let relay = Relay::builder(Arc::new(SqliteStore::new(path)?))
             .destination(destination(variant)?, broker)
@@ -199,13 +231,17 @@ fn deliver(runtime: &Runtime, path: &Path, rows: u64, variant: Variant) -> Resul
         relay.drain();
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(relay.stopped().await.health)
     })?;
-    let per_s = rate(rows, start);
     if health.delivered != rows || health.dead > 0 || health.window_rows > 0 {
         return Err(format!("not everything was delivered and saved: {health:?}").into());
     }
-    let (settlements, rows_read) = (health.settlements, health.rows_read);
-    let round = Round { per_s, settlements, rows_read, ..Round::default() };
-    finish(receiver, rows, cpu_seconds() - before, round)
+    Ok(health)
+}
+
+impl Round {
+    fn of(per_s: f64, health: &Health) -> Round {
+        let (settlements, rows_read) = (health.settlements, health.rows_read);
+        Round { per_s, settlements, rows_read, ..Round::default() }
+    }
 }
 
 /// Stops the receiver, and checks that it saw each event once.
