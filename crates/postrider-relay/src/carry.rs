@@ -136,7 +136,10 @@ impl Machine {
                 self.tenancy.acquire_now(now);
             }
         }
-        self.hear_of(done.definitions);
+        if done.definitions > 0 {
+            // A store that carries out nothing says nothing of them.
+            self.hear_of(done.definitions);
+        }
         if done.rows > 0 {
             self.stats.carried += u64::from(done.rows);
             self.stats.progressed_at = now;

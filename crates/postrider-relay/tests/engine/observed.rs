@@ -25,6 +25,10 @@ impl Observer for Ear {
     }
 }
 
+fn hears(ear: &Arc<Ear>) -> Arc<dyn Observer> {
+    Arc::<Ear>::clone(ear)
+}
+
 /// Stops for ever at a point.
 struct Hang(Point, TestSignal);
 
@@ -55,7 +59,7 @@ async fn every_observer_hears_of_every_delivery() {
     let clock = MemoryClock::running();
     let (store, broker) = (MemoryStore::new(1, clock.clone()), MemoryBroker::new(clock));
     let (first, second) = (Arc::new(Ear::default()), Arc::new(Ear::default()));
-    let observers = Observers::new().and(first.clone()).and(second.clone());
+    let observers = Observers::new().and(hears(&first)).and(hears(&second));
     store.commit((0..20).map(|n| event(n, n)).collect()).unwrap();
     let relay = builder(&store, &broker).observer(Arc::new(observers)).start().await.unwrap();
     relay.health().wait_for(|health| health.retired == 20).await.unwrap();

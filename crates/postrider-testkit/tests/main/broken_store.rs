@@ -241,6 +241,7 @@ fn a_store_that_ignores_the_token_is_caught() {
     fails(source::a_late_owner_settles_nothing::<Flawed>());
     fails(source::the_same_owner_with_an_old_token_settles_nothing::<Flawed>());
     fails(source::a_late_owner_changes_nothing_that_waits::<Flawed>());
+    fails(source::a_late_owner_disables_nothing::<Flawed>());
     fails(store::a_stale_owner_admits_nothing::<Flawed>());
 }
 

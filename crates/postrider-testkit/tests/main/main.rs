@@ -5,6 +5,7 @@
 mod broken_broker;
 mod broken_inbox;
 mod broken_relays;
+mod broken_requests;
 mod broken_store;
 mod faults;
 mod harness;

@@ -191,6 +191,8 @@ pub async fn a_late_owner_disables_nothing<H: StoreHarness>() {
     let relay = Relay::start(&harness).await;
     let lease = relay.leases[0].clone();
     relay.source.release(&relay.leases).await.expect("release");
+    let mut next = Relay::idle(&harness).await;
+    next.acquire(LONG).await;
     let refused = relay.settle(&lease, disabling()).await.expect_err("a stale token");
     assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
     let after = relay.source.destinations().await.expect("destinations");

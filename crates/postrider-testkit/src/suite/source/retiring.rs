@@ -95,6 +95,7 @@ pub async fn nothing_younger_than_the_retention_is_retired<H: StoreHarness>() {
     harness.commit(vec![event("1", 2)]).await.expect("commit");
     relay.drain(&a()).await;
     relay.drain(&id(Destination::UNROUTED)).await;
+    harness.pass(harness.unit()).await;
     let request = retire(&lease, harness.unit() * 6);
     if retirable(&relay, &request).await.is_empty() {
         return skip("nothing_younger_than_the_retention_is_retired", "the store retires nothing");
