@@ -34,6 +34,7 @@ mod man;
 mod otel;
 mod outbox;
 mod output;
+mod pace;
 mod partitions;
 mod reason;
 mod reconcile;

@@ -10,14 +10,12 @@ use tokio::sync::watch;
 use super::gate::Gate;
 use super::sidecar::Tally;
 use crate::failure::Exit;
+use crate::pace::Pace;
 use crate::signals::Signals;
-use crate::terminal::{Progress, count};
+use crate::terminal::count;
 
 /// How often the line on the terminal is written: often enough to look alive.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
-
-/// How often a log file gets a line while events move.
-const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// How long a trouble lasts before it is told, so that what passes by itself stays unsaid.
 const TROUBLE_AFTER: Duration = Duration::from_secs(1);
@@ -48,12 +46,12 @@ pub(super) async fn until_stopped(watched: Watched, mut signals: Signals, drain:
                 watched.stop.send_replace(true);
                 if draining {
                     exit = Exit::Aborted;
-                    watch.progress.note("aborting the calls; their events come again");
+                    watch.pace.progress.note("aborting the calls; their events come again");
                     watched.consumer.abort();
                 } else {
                     draining = true;
                     let calls = watched.consumer.stats().in_work;
-                    watch.progress.note(&format!(
+                    watch.pace.progress.note(&format!(
                         "stopping: nothing new is taken, {calls} calls may finish within {drain:?}"
                     ));
                     watched.consumer.drain(drain);
@@ -63,22 +61,17 @@ pub(super) async fn until_stopped(watched: Watched, mut signals: Signals, drain:
         }
     }
     if !draining {
-        watch.progress.note("the engine stopped by itself; what it held comes again");
+        watch.pace.progress.note("the engine stopped by itself; what it held comes again");
         exit = Exit::Failure;
     }
     let stats = watched.consumer.stats();
-    watch.progress.note(&watch.summary(&watched, &stats));
+    watch.pace.progress.note(&watch.summary(&watched, &stats));
     exit
 }
 
 /// What was seen so far.
 struct Watch {
-    progress: Progress,
-    started: Instant,
-    /// Where the rate is measured from.
-    since: (Instant, u64),
-    rate: u64,
-    logged: (Instant, u64),
+    pace: Pace,
     /// The cause of the trouble, and when it began.
     trouble: Option<(String, Instant)>,
     /// The cause that was told, and when.
@@ -87,50 +80,23 @@ struct Watch {
 
 impl Watch {
     fn new() -> Watch {
-        let now = Instant::now();
-        Watch {
-            progress: Progress::new(),
-            started: now,
-            since: (now, 0),
-            rate: 0,
-            logged: (now, 0),
-            trouble: None,
-            told: None,
-        }
+        Watch { pace: Pace::new(), trouble: None, told: None }
     }
 
     fn look(&mut self, watched: &Watched, draining: bool) {
         let now = Instant::now();
         let stats = watched.consumer.stats();
-        self.measure(&stats, now);
+        self.pace.measure(stats.done);
         self.tell_trouble(watched, now);
         let line = self.line(watched, &stats, draining);
-        if self.progress.is_live() {
-            self.progress.show(&line);
-        } else if now >= self.logged.0 + LOG_EVERY {
-            if stats.done > self.logged.1 {
-                self.progress.note(&line);
-            }
-            self.logged = (now, stats.done);
-        }
-    }
-
-    /// The rate of about the last second.
-    fn measure(&mut self, stats: &Stats, now: Instant) {
-        let (then, done) = self.since;
-        let span = now - then;
-        if span >= Duration::from_secs(1) {
-            let more = stats.done.saturating_sub(done);
-            self.rate = (more as f64 / span.as_secs_f64()).round() as u64;
-            self.since = (now, stats.done);
-        }
+        self.pace.show(&line, stats.done);
     }
 
     fn tell_trouble(&mut self, watched: &Watched, now: Instant) {
         let Some((cause, text)) = trouble(watched) else {
             self.trouble = None;
             if self.told.take().is_some() {
-                self.progress.note("going on");
+                self.pace.progress.note("going on");
             }
             return;
         };
@@ -146,7 +112,7 @@ impl Watch {
             _ => now >= begun + TROUBLE_AFTER,
         };
         if again {
-            self.progress.note(&text);
+            self.pace.progress.note(&text);
             self.told = Some((cause, now));
         }
     }
@@ -158,11 +124,11 @@ impl Watch {
             () if stats.in_work > 0 => "working",
             () => "nothing to do",
         };
-        let seconds = self.started.elapsed().as_secs();
+        let seconds = self.pace.started.elapsed().as_secs();
         format!(
             "{state} · {} delivered · {}/s · {} duplicates · {} failed · {} dead · {seconds} s",
             count(stats.done),
-            count(self.rate),
+            count(self.pace.rate),
             count(stats.duplicates),
             count(failed(&watched.tally, stats)),
             count(stats.rejected),
@@ -173,7 +139,7 @@ impl Watch {
         let mut text = format!(
             "{} delivered in {:.1} s, {} duplicates, {} failed attempts, {} dead letters",
             count(stats.done),
-            self.started.elapsed().as_secs_f64(),
+            self.pace.started.elapsed().as_secs_f64(),
             count(stats.duplicates),
             count(failed(&watched.tally, stats)),
             count(stats.rejected),

@@ -6,7 +6,8 @@ use postrider_core::Code;
 use postrider_relay::{Ending, Report};
 
 use crate::failure::{Exit, Failure};
-use crate::relay::watch::{Ended, per_second};
+use crate::pace::per_second;
+use crate::relay::watch::Ended;
 use crate::terminal::{count, note};
 
 /// Says how it went, and which exit code that is.

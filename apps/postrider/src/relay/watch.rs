@@ -4,14 +4,12 @@ use std::time::{Duration, Instant};
 
 use postrider_relay::{Blocker, Health, RelayHandle, Report, State};
 
+use crate::pace::Pace;
 use crate::signals::{Asked, Signals};
-use crate::terminal::{Progress, count};
+use crate::terminal::count;
 
 /// How often the line on the terminal is written: often enough to look alive.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
-
-/// How often a log file gets a line while events move.
-const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// How long a trouble lasts before it is told, so that what passes by itself stays unsaid.
 const TROUBLE_AFTER: Duration = Duration::from_secs(1);
@@ -33,7 +31,7 @@ pub(crate) async fn until_stopped(
 ) -> Ended {
     let started = Instant::now();
     let mut health = handle.health();
-    let mut watch = Watch::new(started);
+    let mut watch = Watch::new();
     let mut ticks = tokio::time::interval(SHOW_EVERY);
     let mut draining = false;
     let mut aborted = false;
@@ -48,7 +46,7 @@ pub(crate) async fn until_stopped(
                 }
                 Asked::Interrupt | Asked::Terminate => {
                     draining = true;
-                    watch.progress.note("stopping: finishing what is under way");
+                    watch.pace.progress.note("stopping: finishing what is under way");
                     handle.drain();
                 }
                 Asked::Reload => reload(),
@@ -63,53 +61,22 @@ pub(crate) async fn until_stopped(
 
 /// What was seen so far.
 struct Watch {
-    progress: Progress,
-    started: Instant,
-    /// Where the rate is measured from.
-    since: (Instant, u64),
-    rate: u64,
-    logged: (Instant, u64),
+    pace: Pace,
     trouble: Option<(String, Instant)>,
     told: String,
 }
 
 impl Watch {
-    fn new(started: Instant) -> Watch {
-        Watch {
-            progress: Progress::new(),
-            started,
-            since: (started, 0),
-            rate: 0,
-            logged: (started, 0),
-            trouble: None,
-            told: String::new(),
-        }
+    fn new() -> Watch {
+        Watch { pace: Pace::new(), trouble: None, told: String::new() }
     }
 
     fn look(&mut self, health: &Health, draining: bool) {
         let now = Instant::now();
-        self.measure(health, now);
+        self.pace.measure(health.delivered);
         self.tell_trouble(health, now);
         let line = self.line(health, draining);
-        if self.progress.is_live() {
-            self.progress.show(&line);
-        } else if now >= self.logged.0 + LOG_EVERY {
-            if health.delivered > self.logged.1 {
-                self.progress.note(&line);
-            }
-            self.logged = (now, health.delivered);
-        }
-    }
-
-    /// The rate of about the last second.
-    fn measure(&mut self, health: &Health, now: Instant) {
-        let (then, delivered) = self.since;
-        let span = now - then;
-        if span >= Duration::from_secs(1) {
-            let more = health.delivered.saturating_sub(delivered);
-            self.rate = per_second(more, span);
-            self.since = (now, health.delivered);
-        }
+        self.pace.show(&line, health.delivered);
     }
 
     fn tell_trouble(&mut self, health: &Health, now: Instant) {
@@ -121,7 +88,7 @@ impl Watch {
         if causes.is_empty() {
             self.trouble = None;
             if !std::mem::take(&mut self.told).is_empty() {
-                self.progress.note("going on");
+                self.pace.progress.note("going on");
             }
             return;
         }
@@ -135,7 +102,7 @@ impl Watch {
                         State::Standby => "standing by:",
                         _ => "blocked by",
                     };
-                    self.progress.note(&format!("{how} {}", named.join("; ")));
+                    self.pace.progress.note(&format!("{how} {}", named.join("; ")));
                     self.told = causes;
                 }
             }
@@ -152,11 +119,11 @@ impl Watch {
             State::Moving => "moving",
             State::Blocked => "blocked",
         };
-        let seconds = self.started.elapsed().as_secs();
+        let seconds = self.pace.started.elapsed().as_secs();
         format!(
             "{state} · {} delivered · {}/s · {} keys waiting · {} dead · {seconds} s",
             count(health.delivered),
-            count(self.rate),
+            count(self.pace.rate),
             count(health.waiting_keys),
             count(health.dead),
         )
@@ -171,10 +138,4 @@ fn cause(blocker: &Blocker) -> String {
         }
         other => other.to_string(),
     }
-}
-
-/// So many in such a time, as a rate.
-pub(crate) fn per_second(number: u64, span: Duration) -> u64 {
-    let rate = number as f64 / span.as_secs_f64().max(0.001);
-    rate.round() as u64
 }
