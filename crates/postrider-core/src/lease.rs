@@ -56,7 +56,8 @@ pub struct AcquireRequest {
 pub struct Acquired {
     /// The leases granted now, in partition order.
     pub granted: Vec<Granted>,
-    /// The partitions that others hold.
+    /// The partitions that others hold, and those that the asker had before: it may not have heard of
+    /// them, because an answer was lost.
     pub held: Vec<HeldLease>,
     /// Who is there.
     pub census: Census,

@@ -26,6 +26,8 @@ pub(crate) struct Tenancy {
     /// When `held` was said.
     pub(crate) held_at: Tick,
     dead: Option<Lease>,
+    /// Leases that we had not heard of are being let go, to be taken anew.
+    reclaiming: bool,
     /// Leases that the store may still have as ours: when to let them go again, until when, which.
     pub(crate) releasing: Vec<(Tick, Tick, Vec<Lease>)>,
     /// Whether our definitions are the store's.
@@ -161,6 +163,22 @@ impl Machine {
         self.command(Asked::Release(leases.clone(), until), Command::Release(leases));
     }
 
+    /// Leases that the store says are ours, and that we know nothing of: the answer that granted them
+    /// was lost. They are let go, and asked for again.
+    fn let_go_unheard(&mut self, own: Vec<HeldLease>) {
+        let known = |lease: &Lease| {
+            let owned = self.owned.get(&lease.partition);
+            owned.is_some_and(|owned| owned.lease.token == lease.token)
+        };
+        let unheard: Vec<Lease> =
+            own.into_iter().map(|held| held.lease).filter(|lease| !known(lease)).collect();
+        if !unheard.is_empty() {
+            let until = self.now + self.settings.lease;
+            self.tenancy.reclaiming = true;
+            self.command(Asked::Release(unheard.clone(), until), Command::Release(unheard));
+        }
+    }
+
     /// Leases that the store may not have let go are let go once more, until they have ended by
     /// themselves: till then they would be nobody's.
     fn let_go_again(&mut self) {
@@ -172,6 +190,9 @@ impl Machine {
     }
 
     pub(crate) fn released(&mut self, leases: Vec<Lease>, until: Tick, result: Result<()>) {
+        if result.is_ok() && std::mem::take(&mut self.tenancy.reclaiming) {
+            self.tenancy.acquire_now(self.now);
+        }
         let again = self.now + self.settings.poll_max;
         if self.stats.trouble.note(Work::Release, None, result).is_none() && again < until {
             self.tenancy.releasing.push((again, until, leases));
@@ -237,8 +258,11 @@ impl Machine {
         self.stats.trouble.clear(Work::Settle, None);
         self.stats.trouble.clear(Work::Renew, None);
         self.tenancy.census = acquired.census;
-        self.tenancy.held = acquired.held;
+        let (own, held) =
+            acquired.held.into_iter().partition(|held| held.lease.owner == self.owner);
+        self.tenancy.held = held;
         self.tenancy.held_at = self.now;
+        self.let_go_unheard(own);
         if !acquired.granted.is_empty() {
             self.tenancy.renew_at = self.tenancy.renew_at.min(sent + self.settings.heartbeat);
         }

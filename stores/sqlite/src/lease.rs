@@ -70,9 +70,7 @@ enum Availability {
     Free(i64),
     /// Its owner did not let go, and its time is over since then.
     Lost(i64),
-    /// The asker's own: it has it already.
-    Own,
-    /// Somebody else's.
+    /// Somebody else's, or the asker's own: it has it already.
     Held,
 }
 
@@ -83,7 +81,6 @@ fn availability(standing: &Standing, request: &AcquireRequest, now: i64) -> Avai
             Availability::Lost(standing.expires_at.min(now))
         }
         Some(_) if standing.expires_at <= now => Availability::Lost(standing.expires_at),
-        Some(owner) if owner == request.owner.as_str() => Availability::Own,
         Some(_) => Availability::Held,
     }
 }
@@ -99,7 +96,6 @@ pub(crate) fn acquire(connection: &Connection, request: &AcquireRequest) -> Resu
     for standing in standings(connection)?.into_iter().filter(|standing| !standing.paused) {
         let free_since = match availability(&standing, request, now) {
             Availability::Free(since) | Availability::Lost(since) => since,
-            Availability::Own => continue,
             Availability::Held => {
                 answer.held.push(held(&standing, now)?);
                 continue;
@@ -143,7 +139,7 @@ fn grant(
         Availability::Lost(_) if cursors == standing.cursors => standing.takeovers + 1,
         // The one before got further before it died: this is the first at this position.
         Availability::Lost(_) => 1,
-        Availability::Free(_) | Availability::Own | Availability::Held => 0,
+        Availability::Free(_) | Availability::Held => 0,
     };
     let presence = request.presence.as_ref();
     let token: i64 = connection

@@ -107,6 +107,20 @@ fn a_release_that_failed_is_sent_again() {
     assert!(spent < world.settings.lease, "{spent:?}");
 }
 
+/// INV-8: a grant whose answer was lost is not waited for until it ends.
+#[test]
+fn a_partition_whose_grant_was_not_heard_is_taken_anew() {
+    let mut world = World::new(2, vec![everything("all")]);
+    let lost = SourceAction::FailAfter(ErrorKind::Timeout);
+    world.source.script(Operation::Acquire).then([lost.clone(), lost]);
+    world.commit((0..10).map(|key| event(key, 0)).collect());
+    world.start(Target::Forever);
+    let most = world.settings.heartbeat * 3;
+    let spent = world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 10);
+    assert!(spent <= most, "{spent:?}");
+    assert_eq!(world.duplicates("all"), 0);
+}
+
 /// INV-5: a settlement that the store refuses for good stands still, and is named: its window is not
 /// sent again every lease.
 #[test]

@@ -79,7 +79,6 @@ impl State {
                 granted.push(row.grant(partition, request, now));
             } else if row.ends > now
                 && let Some(lease) = row.lease(partition)
-                && lease.owner != request.owner
             {
                 held.push(HeldLease {
                     lease,

@@ -24,8 +24,10 @@ pub async fn a_partition_has_one_owner<H: StoreHarness>() {
     assert_eq!(held.len(), relay.leases.len());
     let mut again = Relay::idle(&harness).await;
     again.owner = relay.owner.clone();
-    let granted = again.acquire(LONG).await.granted;
-    assert_eq!(granted, [], "what it has is not free");
+    let acquired = again.acquire(LONG).await;
+    assert_eq!(acquired.granted, [], "what it has is not free");
+    let told: Vec<_> = acquired.held.into_iter().map(|held| held.lease).collect();
+    assert_eq!(told, relay.leases, "and it is told of it: the answer may have been lost");
 }
 
 /// R030: sixteen at once, and each partition goes to one.
