@@ -12,7 +12,7 @@ use postrider_core::{Lease, Result, Tick};
 use crate::command::Command;
 use crate::machine::{Asked, Defining, Machine};
 use crate::notice::{LostBecause, Notice};
-use crate::owned::FlowState;
+use crate::owned::{FlowState, Owned};
 use crate::trouble::Work;
 
 /// The shortest time between two questions, however often the store says that something changed:
@@ -59,7 +59,7 @@ impl Machine {
         }
         // Not while a flow is being loaded: whether its counts are from before or after, nobody
         // could say.
-        let leases: Vec<Lease> = self.carried();
+        let leases: Vec<Lease> = self.steady().map(|owned| owned.lease.clone()).collect();
         if leases.is_empty() {
             return;
         }
@@ -75,12 +75,12 @@ impl Machine {
         self.command(asked, Command::CarryOut(CarryOutRequest { leases, rows_max }));
     }
 
-    fn carried(&self) -> Vec<Lease> {
-        let steady = self.owned.values().filter(|owned| {
+    /// Partitions in which something may be carried out.
+    fn steady(&self) -> impl Iterator<Item = &Owned> {
+        self.owned.values().filter(|owned| {
             let loading = |state: &FlowState| matches!(state, FlowState::Loading(_));
             !owned.leaving && !owned.flows.values().any(loading)
-        });
-        steady.map(|owned| owned.lease.clone()).collect()
+        })
     }
 
     pub(crate) fn carried_out(&mut self, leases: &[Lease], result: Result<CarriedOut>) {
@@ -184,7 +184,8 @@ impl Machine {
 
     /// When the next question is, if there is one to ask.
     pub(crate) fn carry_wake_at(&self) -> Option<Tick> {
-        let idle = self.carrying.asking || self.mode.is_draining() || self.carried().is_empty();
+        let idle =
+            self.carrying.asking || self.mode.is_draining() || self.steady().next().is_none();
         (!idle).then_some(self.carrying.at)
     }
 }
