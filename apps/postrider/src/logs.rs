@@ -6,12 +6,14 @@
 
 use std::io::IsTerminal as _;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use clap::ValueEnum;
 use postrider_config::LogLevel;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Registry, reload};
 
 use crate::failure::Failure;
 
@@ -63,6 +65,7 @@ impl From<postrider_config::LogFormat> for LogFormat {
 /// A configuration failure if the levels cannot be read. Starting twice changes nothing.
 pub(crate) fn start(levels: &str, format: LogFormat) -> Result<(), Failure> {
     let levels = read(levels)?;
+    let (levels, handle) = reload::Layer::new(levels);
     let registry = tracing_subscriber::registry().with(levels);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
     let begun = match format {
@@ -73,8 +76,29 @@ pub(crate) fn start(levels: &str, format: LogFormat) -> Result<(), Failure> {
             .with(lines.with_ansi(std::io::stderr().is_terminal()).without_time())
             .try_init(),
     };
+    if begun.is_ok() {
+        // Nobody sets it before: the subscriber is ours.
+        let _ = HANDLE.set(handle);
+    }
     // Somebody else's subscriber is there, in a test that runs a command twice: it gets the lines.
     begun.or(Ok(()))
+}
+
+/// The levels that are in force, to be exchanged.
+static HANDLE: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+
+/// Logs at other levels from now on.
+///
+/// # Errors
+/// A configuration failure if the levels cannot be read; the present ones stay.
+pub(crate) fn change(levels: &str) -> Result<(), Failure> {
+    let levels = read(levels)?;
+    if let Some(handle) = HANDLE.get() {
+        handle
+            .reload(levels)
+            .map_err(|error| Failure::plain(format!("the log levels: {error}")))?;
+    }
+    Ok(())
 }
 
 /// Reads levels. A word alone must be a level: the filter itself would take it for a module.

@@ -94,9 +94,11 @@ section! {
         /// The database with the inbox.
         inbox: Address { required: true, example: "sqlite://billing.db", class: Restart },
         /// Where events are POSTed to.
-        endpoint: Address { required: true, example: "http://127.0.0.1:8000/events" },
+        endpoint: Address {
+            required: true, example: "http://127.0.0.1:8000/events", class: Restart,
+        },
         /// How long one call may take. It must end before its lease does.
-        timeout: Duration { default: "30s", min: "100ms", max: "1h" },
+        timeout: Duration { default: "30s", min: "100ms", max: "1h", class: Restart },
         /// How long an event stays claimed by a consumer that is not heard of.
         lease: Duration { default: "60s", min: "1s", max: "2h", class: Restart },
         /// Calls at once. More than most small services answer at a time, and fewer than would need
@@ -112,14 +114,14 @@ section! {
     pub struct Retention {
         /// How long events stay in the outbox after every destination has settled them. If absent,
         /// they are kept for ever.
-        outbox: Option<Duration> { min: "1m", max: "3650d", example: "7d" },
+        outbox: Option<Duration> { min: "1m", max: "3650d", example: "7d", class: Restart },
         /// How long the inbox remembers what was done. It must be longer than any broker may deliver
         /// again: 14 days for cloud queues.
-        inbox: Duration { default: "35d", min: "1m", max: "3650d" },
+        inbox: Duration { default: "35d", min: "1m", max: "3650d", class: Restart },
         /// A folder to which events are written before they are removed from the outbox.
-        archive: Option<PathBuf> { example: "/var/lib/postrider/archive" },
+        archive: Option<PathBuf> { example: "/var/lib/postrider/archive", class: Restart },
         /// How often removal runs.
-        every: Duration { default: "1h", min: "1s", max: "1d" },
+        every: Duration { default: "1h", min: "1s", max: "1d", class: Restart },
     }
 }
 
@@ -128,7 +130,7 @@ section! {
     /// sent again.
     pub struct Reconcile {
         /// How often. Events must stay in the outbox at least so long.
-        every: Duration { default: "1h", min: "1m", max: "30d" },
+        every: Duration { default: "1h", min: "1m", max: "30d", class: Restart },
     }
 }
 

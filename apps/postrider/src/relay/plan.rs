@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_config::{Config, Environment, Needs, Secrets};
+use postrider_config::{Config, Environment, Needs, Secret, Secrets};
 use postrider_core::{Archive, Broker, Destination, DestinationId, WindowLimits};
 use postrider_relay::{Retention, Settings};
 
@@ -15,6 +15,7 @@ use crate::logs::{self, LogFormat};
 use crate::relay::reload::Reloader;
 use crate::relay::switch::Switch;
 use crate::relay::{RelayArgs, brokers};
+use crate::serve::Token;
 use crate::target::Target;
 use crate::{config, store, target};
 
@@ -26,7 +27,7 @@ pub(crate) struct Plan {
     pub(crate) archive: Option<Arc<dyn Archive>>,
     pub(crate) reconcile_every: Duration,
     pub(crate) listen: Option<SocketAddr>,
-    pub(crate) token: Option<Arc<str>>,
+    pub(crate) token: Token,
     /// The collector that traces go to.
     pub(crate) otlp: Option<String>,
     pub(crate) log: String,
@@ -51,16 +52,18 @@ impl Plan {
             None => configured(&config, &secrets)?,
         };
         let token = config.observe.token.as_ref().and_then(|token| secrets.get(token));
+        let token = Token::new(token.map(Secret::expose));
         let otlp = config.observe.otlp.as_ref().and_then(|otlp| secrets.address(otlp));
         let archive = config.retention.archive.as_ref().map(archive).transpose()?;
+        let listen = args.listen.or(config.observe.listen);
         Ok(Plan {
             path,
             settings,
             destinations,
             archive,
             reconcile_every: config.reconcile.every,
-            listen: args.listen.or(config.observe.listen),
-            token: token.map(|token| Arc::from(token.expose())),
+            listen,
+            token: token.clone(),
             otlp: otlp.map(str::to_owned),
             log: args.log.clone().unwrap_or_else(|| logs::level(config.observe.log).to_owned()),
             log_format: args.log_format.unwrap_or_else(|| config.observe.log_format.into()),
@@ -69,6 +72,9 @@ impl Plan {
                 present: config,
                 secrets,
                 switches,
+                token,
+                log: args.log.is_none(),
+                listens_openly: listen.is_some_and(|address| !address.ip().is_loopback()),
             }),
         })
     }

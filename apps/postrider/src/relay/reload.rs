@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use postrider_config::{Change, Class, Config, Environment, Needs, Secrets};
+use postrider_config::{Change, Class, Config, Environment, Needs, Secret, Secrets};
 use postrider_core::DestinationId;
 
 use crate::failure::Failure;
 use crate::relay::brokers;
 use crate::relay::switch::Switch;
-use crate::{config, terminal};
+use crate::serve::Token;
+use crate::{config, logs, terminal};
 
 /// What a reload compares with, and changes.
 pub(crate) struct Reloader {
@@ -21,6 +22,12 @@ pub(crate) struct Reloader {
     pub(crate) present: Config,
     pub(crate) secrets: Secrets,
     pub(crate) switches: BTreeMap<DestinationId, Arc<Switch>>,
+    /// The listener's token.
+    pub(crate) token: Token,
+    /// Whether the configuration says how much is logged, and no flag does.
+    pub(crate) log: bool,
+    /// Whether others can reach the listener, so that it must have a token.
+    pub(crate) listens_openly: bool,
 }
 
 impl Reloader {
@@ -41,12 +48,22 @@ impl Reloader {
         let secrets = config::secrets(&loaded, &environment)?;
         let changes = Config::diff(&self.present, &loaded.config);
         refuse_definitions(&changes, self.path.as_deref())?;
+        let token = loaded.config.observe.token.as_ref().and_then(|token| secrets.get(token));
+        if self.listens_openly && token.is_none() {
+            return Err(Failure::config(
+                "the listener can be reached from outside, and needs a token",
+            ));
+        }
         // All are opened before the first is exchanged.
         let mut opened = brokers::open_all(&loaded.config, &secrets)?;
         for (id, switch) in &self.switches {
             if let Some(broker) = opened.remove(id) {
                 switch.exchange(broker);
             }
+        }
+        self.token.exchange(token.map(Secret::expose));
+        if self.log {
+            logs::change(logs::level(loaded.config.observe.log))?;
         }
         let mut said: Vec<String> = changes.iter().map(describe).collect();
         if secrets != self.secrets {

@@ -10,7 +10,7 @@ mod metrics;
 mod scrape;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::Router;
 use axum::extract::State;
@@ -30,8 +30,27 @@ use crate::failure::Failure;
 #[derive(Clone)]
 pub(crate) struct Served {
     pub(crate) view: Arc<View>,
-    /// The token of `Authorization: Bearer`; `None` lets everybody in who can reach the address.
-    pub(crate) token: Option<Arc<str>>,
+    pub(crate) token: Token,
+}
+
+/// The token of `Authorization: Bearer`, which a reload may exchange. None lets everybody in who can
+/// reach the address.
+#[derive(Clone, Default)]
+pub(crate) struct Token(Arc<RwLock<Option<Arc<str>>>>);
+
+impl Token {
+    pub(crate) fn new(token: Option<&str>) -> Token {
+        Token(Arc::new(RwLock::new(token.map(Arc::from))))
+    }
+
+    /// Puts another in its place.
+    pub(crate) fn exchange(&self, token: Option<&str>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token.map(Arc::from);
+    }
+
+    fn present(&self) -> Option<Arc<str>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// A listener that runs until it is dropped.
@@ -59,7 +78,7 @@ impl Drop for Listening {
 /// # Errors
 /// A configuration failure if the address cannot be bound, or is not loopback and has no token.
 pub(crate) async fn listen(address: SocketAddr, served: Served) -> Result<Listening, Failure> {
-    if served.token.is_none() && !address.ip().is_loopback() {
+    if served.token.present().is_none() && !address.ip().is_loopback() {
         return Err(Failure::config(format!(
             "the listener's address {address} can be reached from outside, and there is no token"
         ))
@@ -115,7 +134,7 @@ async fn metrics(State(served): State<Served>, headers: HeaderMap) -> Response {
 
 /// The answer to a request without the token.
 fn refuse(served: &Served, headers: &HeaderMap) -> Option<Response> {
-    let token = served.token.as_deref()?;
+    let token = served.token.present()?;
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
     // As long as the token is, whatever was given: the time tells nothing of how much was right.

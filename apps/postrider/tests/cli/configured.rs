@@ -390,3 +390,25 @@ fn a_watermark_refuses_what_comes_too_fast() {
     assert_eq!(code(&shop.run(&["relay", "--config", "postrider.toml", "--once"])), 0);
     assert_eq!(code(&enqueue()), 0, "there is room again");
 }
+
+/// F36: a token is rotated, and the logs become more, without a restart.
+#[test]
+fn a_reload_rotates_the_token_and_changes_the_logs() {
+    let shop = Shop::new();
+    let observe = "[observe]\ntoken = \"file:token\"\nlog = \"info\"\n";
+    shop.configure(&format!("{TWO}\n{observe}"));
+    std::fs::write(shop.path("token"), "old\n").unwrap();
+    let mut relay = shop.configured(&["--listen", "127.0.0.1:0"]);
+    let line = relay.wait_for("metrics and health on http://");
+    let address = line.rsplit("http://").next().unwrap().trim().to_owned();
+    assert!(get(&address, "/metrics", Some("old")).starts_with("HTTP/1.1 200"));
+    std::fs::write(shop.path("token"), "new\n").unwrap();
+    shop.configure(&format!("{TWO}\n{}", observe.replace("info", "debug")));
+    relay.signal(Signal::HUP);
+    relay.wait_for("reloaded: observe.log");
+    assert!(get(&address, "/metrics", Some("old")).starts_with("HTTP/1.1 401"));
+    assert!(get(&address, "/metrics", Some("new")).starts_with("HTTP/1.1 200"));
+    shop.place(1..2);
+    relay.wait_for("delivered");
+    assert!(relay.stop().success());
+}

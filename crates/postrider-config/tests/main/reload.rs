@@ -13,7 +13,7 @@ fn changes_have_classes() {
         ("OBSERVE__LISTEN", "127.0.0.1:1", "observe.listen", Class::Restart),
         ("OBSERVE__LOG", "debug", "observe.log", Class::Live),
         ("OBSERVE__TOKEN", "env:OTHER", "observe.token", Class::Live),
-        ("RETENTION__OUTBOX", "8d", "retention.outbox", Class::Live),
+        ("RETENTION__OUTBOX", "8d", "retention.outbox", Class::Restart),
         ("DESTINATIONS__QUEUE__URL", "local://b.db", "destinations.queue.url", Class::Live),
     ] {
         let new = load_with(EXAMPLE, &[(&format!("POSTRIDER_{variable}"), value)]).unwrap().config;
