@@ -41,7 +41,10 @@ fn a_dead_letter_ends_a_one_shot_run_with_3() {
     let run = shop.relay(&["--to", "stdout", "--once"]);
     assert_eq!(code(&run), 3, "{}", err(&run));
     assert_eq!(out(&run).lines().count(), 3);
-    assert!(said(&run).contains("default: 1 waiting (0 retrying, 0 parked, 0 held, 1 dead)"));
+    assert!(
+        said(&run)
+            .contains("default: 1 waiting (0 retrying, 0 parked, 0 held, 0 disabled, 1 dead)")
+    );
 }
 
 /// R038: 3 when nothing is settled for the timeout.
