@@ -180,6 +180,7 @@ fn an_event_that_was_erased_while_it_waited_is_not_published() {
     assert_eq!(world.delivered("all"), 3);
     let waiting = world.store.waiting(&id("all"));
     assert!(waiting.is_empty(), "it is gone, and its key flows: {waiting:?}");
+    assert_eq!(world.healths()[0].waiting_keys, 0, "and we know it");
     let last = world.place("all").memory.received("order.changed");
     assert_eq!(number(last.last().unwrap()), 1, "what followed it came");
     world.check("all");

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use postrider_core::operate::Verb;
-use postrider_core::{BrokerCapabilities, Destination, NewEvent, OutboxSource, RetryPolicy, Route};
+use postrider_core::{BrokerCapabilities, NewEvent, OutboxSource};
 use postrider_relay::{Blocker, State, Target};
 use postrider_testkit::fault::{BrokerAction, Gate};
 
@@ -178,23 +178,21 @@ fn what_waited_for_a_dead_endpoint_waits_for_a_gone_one() {
 /// INV-6: endpoints that are not used are forgotten, and that one is disabled is not.
 #[test]
 fn a_sweep_does_not_forget_that_an_endpoint_is_disabled() {
-    let retry = RetryPolicy { attempts_max: 3, ..RetryPolicy::default() };
-    let route = Route::all("to.{key}".parse().unwrap()).retry(retry);
-    let mut world = World::new(1, vec![Destination::new(id("all"), "memory", vec![route])]);
-    world.place("all").broker.set_gone("to.order/7", true);
+    let mut world = World::simple();
+    world.place("all").broker.set_gone("gone", true);
     world.start(Target::Forever);
-    world.commit(vec![event(7, 0)]);
+    world.commit(vec![of("gone", 7, 0)]);
     world.run_for(Duration::from_secs(2));
     for n in 0..4u64 {
-        world.commit((0..1_000).map(|key| event(100 + n * 1_000 + key, n)).collect());
+        let types = (0..1_000).map(|t| of(&format!("t{n}.{t}"), 100 + t, n));
+        world.commit(types.collect());
         world.run_for(Duration::from_secs(5));
     }
     let batches = world.place("all").broker.batches().len();
-    world.commit(vec![event(7, 1), event(7, 2)]);
+    world.commit((8..10).map(|key| of("gone", key, 0)).collect());
     world.run_for(Duration::from_secs(5));
     assert_eq!(world.place("all").broker.batches().len(), batches, "it is not tried again");
-    let counts = now(world.store.counts(&id("all"))).unwrap();
-    assert_eq!((counts.disabled, counts.parked), (1, 2));
+    assert_eq!((disabled_rows(&world), total(&world)), (3, 3));
 }
 
 /// An endpoint that is enabled and still gone is disabled again, and another relay hears of it.

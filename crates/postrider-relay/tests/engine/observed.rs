@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider_core::{BoxFuture, Broker, OutboxSource};
+use postrider_core::{Archive, BoxFuture, Broker, Event, OutboxSource, Result};
 use postrider_relay::{
     Ending, Notice, Observer, Observers, Point, Relay, RelayBuilder, Retention, Settings,
 };
@@ -114,6 +114,50 @@ async fn a_process_that_dies_after_the_archive_has_deleted_nothing() {
         archive.events().iter().map(|event| event.id).collect();
     assert!(store.retired().iter().all(|id| archived.contains(id)));
     assert!(archive.events().len() > 20, "what was archived first came again");
+}
+
+/// While it takes what is to go, more becomes as old.
+struct Slow(MemoryArchive, MemoryStore);
+
+impl Archive for Slow {
+    fn append<'a>(&'a self, events: &'a [Arc<Event>]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let first = self.0.events().is_empty();
+            self.0.append(events).await?;
+            if first {
+                self.1.commit((100..110).map(|n| event(n, n)).collect())?;
+                let settled = || {
+                    let settled = self.1.settled(&everything("all").id);
+                    let rows = self.1.committed();
+                    rows[20..].iter().all(|row| settled.iter().any(|(other, _)| *other == row.row))
+                };
+                while !settled() {
+                    tokio::time::sleep(Duration::from_millis(5)).await; // waits: for the relay
+                }
+                // Every destination has passed them by then: one settlement serves all.
+            }
+            Ok(())
+        })
+    }
+}
+
+/// R102: what became retirable while the archive took the rest is not deleted before it has been
+/// archived as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_became_old_meanwhile_is_archived_first() {
+    let clock = MemoryClock::running();
+    let (store, broker) = (MemoryStore::new(1, clock.clone()), MemoryBroker::new(clock));
+    let archive = MemoryArchive::new();
+    store.commit((0..20).map(|n| event(n, n)).collect()).unwrap();
+    let slow = Arc::new(Slow(archive.clone(), store.clone()));
+    let relay = builder(&store, &broker).archive(slow).start().await.unwrap();
+    relay.health().wait_for(|health| health.retired == 30).await.unwrap();
+    relay.drain();
+    relay.stopped().await;
+    let archived: std::collections::BTreeSet<_> =
+        archive.events().iter().map(|event| event.id).collect();
+    assert_eq!(archived.len(), 30);
+    assert!(store.retired().iter().all(|id| archived.contains(id)));
 }
 
 /// An archive that fails keeps everything, and is named.

@@ -45,6 +45,27 @@ fn a_paused_partition_stands_still_and_the_others_go_on() {
     world.check("all");
 }
 
+/// A partition that is let go on before its last owner has heard of that is taken all the same, and
+/// kept.
+#[test]
+fn a_partition_that_is_let_go_on_at_once_is_kept() {
+    let mut world = World::new(2, vec![everything("all")]);
+    world.start(Target::Forever);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(20));
+    world.store.set_partition(PartitionId(1), true).unwrap();
+    world.run_until(Duration::from_secs(10), |world| {
+        world.healths().iter().any(|health| health.partitions == 0)
+    });
+    world.store.set_partition(PartitionId(1), false).unwrap();
+    world.run_for(Duration::from_secs(15));
+    let taken = |world: &World| world.healths().iter().map(|health| health.leases_taken).sum();
+    let before: u64 = taken(&world);
+    world.run_for(Duration::from_secs(30));
+    assert!(world.healths().iter().all(|health| health.partitions == 1), "{:?}", world.healths());
+    assert_eq!(taken(&world), before, "nobody takes it and lets it go again");
+}
+
 /// A relay with nothing to own hears when that changes.
 #[test]
 fn a_relay_whose_partitions_are_all_paused_stands_by() {

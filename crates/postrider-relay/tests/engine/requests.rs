@@ -7,7 +7,7 @@ use std::time::Duration;
 use postrider_core::operate::{RowKey, Verb};
 use postrider_core::{Clock, ErrorKind, OutboxSource};
 use postrider_relay::{Command, Input, Target};
-use postrider_testkit::fault::{Operation, SourceAction};
+use postrider_testkit::fault::{Gate, Operation, SourceAction};
 
 use crate::world::{World, event, everything, id, now, number};
 
@@ -205,7 +205,13 @@ fn a_one_shot_run_carries_out_what_was_asked() {
     world.kill(0);
     world.clock.advance(world.settings.lease);
     world.ask(Verb::Redrive(in_state(&world, "dead")));
+    // The store takes its time.
+    let gate = Gate::new();
+    world.source.script(Operation::CarryOut).then([SourceAction::Hold(gate.clone())]);
     world.start(Target::Once);
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(world.ending(0), None, "it is not done yet");
+    gate.open();
     world.run_until(Duration::from_secs(30), |world| world.ending(0).is_some());
     assert_eq!(order_of(&world, "order/1"), [0, 1, 2, 3]);
 }
