@@ -1,6 +1,6 @@
 //! What every operator's command takes: which store, and how the answer is written.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -48,7 +48,7 @@ impl Global {
     /// # Errors
     /// If no store is named, and what the store says.
     pub(crate) async fn open(&self) -> Result<Store, Failure> {
-        let (configured, watermark) = self.configured()?;
+        let (configured, watermark) = configured(self.config.as_deref())?;
         let path = store::sqlite_path(&self.address(configured)?)?;
         let store = Arc::new(SqliteStore::new(path)?);
         store.open().await?;
@@ -59,23 +59,6 @@ impl Global {
     /// Writes the answer.
     pub(crate) fn out(&self) -> Out {
         Out::new(self.output)
-    }
-
-    /// The store's address and the watermark in the configuration, if one is named.
-    fn configured(&self) -> Result<(Option<String>, Option<u64>), Failure> {
-        let Some(path) = &self.config else {
-            return Ok((None, None));
-        };
-        let environment = Environment::of_process();
-        let loaded = config::load(Some(path), &environment, Needs::NOTHING)?;
-        let watermark = loaded.config.backpressure.rows;
-        let Some(address) = &loaded.config.store else {
-            return Ok((None, watermark));
-        };
-        match address.resolve(&environment) {
-            Ok((secret, _)) => Ok((Some(secret.expose().to_owned()), watermark)),
-            Err(why) => Err(Failure::config(format!("the store's address: {why}"))),
-        }
     }
 
     fn address(&self, configured: Option<String>) -> Result<String, Failure> {
@@ -89,5 +72,25 @@ impl Global {
                  {STORE_VARIABLE}."
             ))),
         }
+    }
+}
+
+/// The store's address and the watermark in a configuration, if one is named.
+///
+/// # Errors
+/// What is wrong with the configuration.
+pub(crate) fn configured(config: Option<&Path>) -> Result<(Option<String>, Option<u64>), Failure> {
+    let Some(path) = config else {
+        return Ok((None, None));
+    };
+    let environment = Environment::of_process();
+    let loaded = config::load(Some(path), &environment, Needs::NOTHING)?;
+    let watermark = loaded.config.backpressure.rows;
+    let Some(address) = &loaded.config.store else {
+        return Ok((None, watermark));
+    };
+    match address.resolve(&environment) {
+        Ok((secret, _)) => Ok((Some(secret.expose().to_owned()), watermark)),
+        Err(why) => Err(Failure::config(format!("the store's address: {why}"))),
     }
 }

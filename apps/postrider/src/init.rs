@@ -1,13 +1,13 @@
 //! `postrider init`: creates or migrates the tables, or prints the SQL that does.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use postrider_sqlite::Schema;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::failure::{Exit, Failure};
-use crate::{store, terminal};
+use crate::{global, store, terminal};
 
 /// Create or migrate the tables in your database
 ///
@@ -17,23 +17,31 @@ use crate::{store, terminal};
 #[command(after_help = "\
 Examples:
   postrider init sqlite://shop.db
+  postrider init --config postrider.toml
   postrider init --print | sqlite3 shop.db")]
 pub(crate) struct InitArgs {
     /// The database, like sqlite://shop.db
-    #[arg(value_name = "URL", required_unless_present_any = ["store", "print"])]
+    #[arg(value_name = "URL", required_unless_present_any = ["store", "config", "print"])]
     url: Option<String>,
     /// The database, the same as URL
     #[arg(long, value_name = "URL", conflicts_with = "url")]
     store: Option<String>,
+    /// The configuration that names the database; else $POSTRIDER_CONFIG
+    #[arg(long, value_name = "FILE", env = "POSTRIDER_CONFIG", hide_env = true)]
+    config: Option<PathBuf>,
     /// Write the SQL to standard output and touch nothing
     #[arg(long)]
     print: bool,
 }
 
 pub(crate) fn run(args: &InitArgs) -> Result<Exit, Failure> {
-    let url = args.url.as_deref().or(args.store.as_deref());
+    let given = args.url.clone().or_else(|| args.store.clone());
+    let url = match given {
+        Some(url) => Some(url),
+        None => global::configured(args.config.as_deref())?.0,
+    };
     // An address is checked even where only the text is wanted: it names the dialect.
-    let path = url.map(store::sqlite_path).transpose()?;
+    let path = url.as_deref().map(store::sqlite_path).transpose()?;
     if args.print {
         terminal::data(Schema::sql().trim_end()).map_err(Failure::of_stdout)?;
         return Ok(Exit::Success);

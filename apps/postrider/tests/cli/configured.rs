@@ -120,6 +120,17 @@ keys = ["KEY"]
     assert!(said(&missing).contains("NOT_THERE"), "{}", err(&missing));
 }
 
+/// One file is enough, from the first command on.
+#[test]
+fn the_tables_are_made_where_the_configuration_says() {
+    let shop = Shop::bare();
+    shop.configure(TWO);
+    let init = shop.run(&["init", "--config", "postrider.toml"]);
+    assert_eq!(code(&init), 0, "{}", err(&init));
+    assert!(shop.path("shop.db").exists());
+    assert_eq!(code(&shop.run(&["init"])), 2, "nothing names a database");
+}
+
 /// Every key has its variable.
 #[test]
 fn the_environment_overrides_the_file() {
