@@ -98,6 +98,13 @@ impl Process {
         ended
     }
 
+    /// SIGKILL, unless it has ended: for one that may be through with its work.
+    pub(crate) async fn kill_or_ended(mut self) -> Ended {
+        // It may have ended a moment ago, which is no error.
+        let _ = self.child.start_kill();
+        self.ended().await
+    }
+
     /// Asks it to stop, and waits until it has.
     pub(crate) async fn finish(mut self) -> Ended {
         self.stdin = None;
