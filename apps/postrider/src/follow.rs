@@ -5,8 +5,8 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use postrider_core::RetryClass;
 use postrider_core::operate::{RequestState, Submission};
+use postrider_core::{Code, RetryClass};
 
 use crate::duration;
 use crate::failure::{Exit, Failure};
@@ -135,9 +135,10 @@ async fn alive(store: &Store) -> Result<bool, Failure> {
 /// Says that there is no relay, and how to start one.
 fn nobody(requests: &[RequestState], wait: Duration) -> Exit {
     note(&format!(
-        "{}, and no relay is alive to carry it out. It will be, once one runs:\n  \
-         postrider relay --store URL --to URL",
-        written_down(requests)
+        "{}, and no relay is alive to carry it out [{}]. It will be, once one runs:\n  \
+         postrider relay --config FILE, or --store URL --to URL",
+        written_down(requests),
+        Code::NoRelay
     ));
     if wait.is_zero() { Exit::Success } else { Exit::Accepted }
 }

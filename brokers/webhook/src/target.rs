@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
-use postrider_core::{Error, ErrorKind, Fault, Result};
+use postrider_core::{Code, Error, ErrorKind, Fault, Result};
 
 use crate::address::refusal;
 use crate::{SigningKey, WebhookSettings};
@@ -211,7 +211,8 @@ pub(crate) fn literal(host: &str) -> Option<IpAddr> {
 
 /// What is said of an address that may not be called.
 pub(crate) fn refused(address: impl std::fmt::Display, kind: &str) -> String {
-    format!("the address {address} is refused ({kind}): set `allow_private` to call it")
+    let code = Code::AddressRefused;
+    format!("the address {address} is refused ({kind}): set `allow_private` to call it [{code}]")
 }
 
 pub(crate) fn wrong(message: impl Into<String>) -> Error {
