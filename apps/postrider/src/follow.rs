@@ -136,7 +136,7 @@ async fn alive(store: &Store) -> Result<bool, Failure> {
 fn nobody(requests: &[RequestState], wait: Duration) -> Exit {
     note(&format!(
         "{}, and no relay is alive to carry it out [{}]. It will be, once one runs:\n  \
-         postrider relay --config FILE, or --store URL --to URL",
+         postrider relay --store URL --to URL, or --config FILE",
         written_down(requests),
         Code::NoRelay
     ));

@@ -78,6 +78,7 @@ fn without_a_relay_it_is_written_down() {
     let run = shop.operate(&["dead", "redrive", "--all", "--yes"]);
     assert_eq!(code(&run), 5, "{}", err(&run));
     assert!(said(&run).contains("no relay is alive"), "{}", err(&run));
+    assert!(said(&run).contains("PR-1204"), "{}", err(&run));
     assert!(said(&run).contains("postrider relay --store"), "{}", err(&run));
     assert!(out(&run).contains("open"), "{}", out(&run));
     let status = shop.operate(&["status", "--rate", "0"]);
