@@ -1,10 +1,13 @@
 //! Time as the engines see it: who owns is decided by the database's clock, when to stop by the
 //! owner's monotonic clock, and the wall clock decides nothing.
 
+use std::future::poll_fn;
 use std::ops::{Add, Sub};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use crate::Timestamp;
+use crate::{BoxFuture, Timestamp};
 
 /// A point on the owner's monotonic clock, in nanoseconds since an arbitrary origin.
 ///
@@ -43,4 +46,20 @@ pub trait Clock: Send + Sync {
     fn tick(&self) -> Tick;
     /// The wall clock, for what people read. May jump either way, so nothing is decided by it.
     fn now(&self) -> Timestamp;
+    /// Resolves when so much of this clock's time has passed. Waiting goes through the clock, so that
+    /// a simulator's time can stand where the machine's does.
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
+}
+
+/// What a future yields within a span of a clock's time; `None` if that is over first. A future that
+/// is to go on then is passed by reference.
+pub async fn within<F: Future>(clock: &dyn Clock, span: Duration, future: F) -> Option<F::Output> {
+    let (mut future, mut sleep) = (pin!(future), clock.sleep(span));
+    poll_fn(|context| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        sleep.as_mut().poll(context).map(|()| None)
+    })
+    .await
 }

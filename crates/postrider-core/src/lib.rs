@@ -36,6 +36,7 @@ pub mod lease;
 pub mod limits;
 pub mod operate;
 pub mod payload;
+pub mod probe;
 pub mod retry;
 pub mod route;
 pub mod source;

@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use postrider_core::{Clock, Tick, Timestamp};
+use postrider_core::{BoxFuture, Clock, Tick, Timestamp};
 
 /// `CLOCK_BOOTTIME` on Linux; elsewhere the standard library's monotonic clock.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +19,11 @@ impl Clock for BootClock {
 
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        // waits: for whoever asked this clock to
+        Box::pin(tokio::time::sleep(span))
     }
 }
 

@@ -1,6 +1,8 @@
 //! The system's clocks, for the shell. The machine takes ticks as input and has no clock.
 
-use postrider_core::{Clock, Tick, Timestamp};
+use std::time::Duration;
+
+use postrider_core::{BoxFuture, Clock, Tick, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The machine's own clocks: `CLOCK_BOOTTIME` where there is one, so that a suspended machine ages
@@ -23,5 +25,10 @@ impl Clock for SystemClock {
 
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        // waits: for whoever asked this clock to
+        Box::pin(tokio::time::sleep(span))
     }
 }

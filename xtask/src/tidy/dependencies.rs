@@ -71,7 +71,7 @@ impl Role {
             "crates/postrider" => Self::Facade,
             "crates/postrider-derive" => Self::Macros,
             "crates/postrider-config" => Self::Config,
-            "tests/e2e" | "benches" => Self::Proof,
+            "tests/e2e" | "benches" | "crates/postrider-sim" => Self::Proof,
             "xtask" => Self::Xtask,
             _ => match folder.split_once('/')?.0 {
                 "stores" | "brokers" => Self::Adapter,

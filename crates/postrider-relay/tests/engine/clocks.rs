@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use postrider_core::{Broker, Clock, EventId, OutboxSource, Tick, Timestamp};
+use postrider_core::{BoxFuture, Broker, Clock, EventId, OutboxSource, Tick, Timestamp};
 use postrider_relay::{Ending, Relay, Settings, State, SystemClock, Target};
 use postrider_testkit::fault::{BrokerAction, FaultySource, Gate};
 use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore};
@@ -184,6 +184,10 @@ impl Clock for Jumping {
         let look = self.looks.fetch_add(1, Ordering::SeqCst) as usize;
         let step = STEPS_MINUTES[look % STEPS_MINUTES.len()] * 60_000_000;
         Timestamp::from_micros(SystemClock.now().as_micros() + step)
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        SystemClock.sleep(span)
     }
 }
 

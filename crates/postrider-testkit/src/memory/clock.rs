@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider_core::{Clock, Tick, Timestamp};
+use postrider_core::{BoxFuture, Clock, Tick, Timestamp};
 use tokio::sync::watch;
 
 /// 2026-01-01T00:00:00Z: every run of a test reads the same time.
@@ -69,5 +69,25 @@ impl Clock for MemoryClock {
 
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(ORIGIN_MICROS).plus(self.elapsed())
+    }
+
+    /// Resolves when the test has advanced the clock far enough.
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        let (clock, until) = (self.clone(), self.elapsed() + span);
+        Box::pin(async move {
+            let mut advanced = clock.watch();
+            while clock.elapsed() < until {
+                let left = until.saturating_sub(clock.elapsed());
+                if clock.runs() {
+                    // waits: for time that passes by itself
+                    tokio::select! {
+                        _ = advanced.changed() => {}
+                        () = tokio::time::sleep(left) => {}
+                    }
+                } else if advanced.changed().await.is_err() {
+                    return;
+                }
+            }
+        })
     }
 }

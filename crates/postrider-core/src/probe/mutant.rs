@@ -1,0 +1,71 @@
+//! The planted bugs, each with the mistake in a sentence. Every one has been made by somebody.
+
+macro_rules! mutants {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// A bug that can be planted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Mutant {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Mutant {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Mutant] = &[$(Mutant::$name),+];
+
+            /// The name in the code.
+            pub const fn name(self) -> &'static str {
+                match self { $(Mutant::$name => stringify!($name)),+ }
+            }
+
+            /// The mistake in a sentence.
+            pub const fn mistake(self) -> &'static str {
+                match self { $(Mutant::$name => concat!($($doc),+)),+ }
+            }
+        }
+    };
+}
+
+mutants! {
+    /// What is handed to the broker is settled before the broker has acknowledged it.
+    SettleBeforeAck,
+    /// The cursor is saved past an event that is neither acknowledged nor waiting.
+    CursorPastUnacknowledged,
+    /// A write checks that the partition is leased, and not under which token.
+    LeaseWithoutToken,
+    /// The floor is read from the sequence with the fetch, instead of by the last tick before it.
+    FloorAtFetch,
+    /// A fresh sequence says 1 before 1 was given, and that is taken as given.
+    FreshSequenceAsGiven,
+    /// One cursor serves two destinations.
+    OneCursorForTwo,
+    /// The token does not grow when the same owner takes its lease again.
+    TokenStandsForSameOwner,
+    /// The token is read before the write and not locked until it.
+    TokenReadNotLocked,
+    /// The lease row is locked over a round trip of the client.
+    LockOverRoundTrip,
+    /// Two relays overwrite each other's token of a crash.
+    CrashTokenOverwritten,
+    /// The owner fetches before it knows the waiting keys.
+    FetchBeforeWaitingKeys,
+    /// The failures of one dead endpoint count against its events.
+    EndpointCountsAgainstEvents,
+    /// A server crashed unnoticed, and used a transaction number twice.
+    CrashUnnoticed,
+    /// An outage of everything counts against the events.
+    OutageCountsAgainstEvents,
+    /// The inbox claims in one write and checks in another.
+    ClaimThenCheck,
+    /// A later event of a key is sent while an earlier one waits for its retry.
+    RetryOvertakes,
+    /// A dead letter is recorded apart from the cursor that passes it.
+    DeadOutsideTransaction,
+    /// A worker trusts its wall clock for how long its claim stands.
+    HeartbeatByWallClock,
+    /// An open breaker drops what it refuses.
+    BreakerDrops,
+    /// What is redriven comes out in no order of its key, unmarked.
+    RedriveOutOfOrder,
+    /// What was in the window is forgotten when the partition moves.
+    WindowForgetsOnRebalance,
+}

@@ -1,0 +1,193 @@
+//! What every actor shares: the time, the timers, and who can move.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use postrider_core::{BoxFuture, Tick};
+
+/// A process: what dies and is paused together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessNo(pub u32);
+
+/// A task of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TaskNo(pub(super) u32);
+
+/// What is to happen to a process before anything else does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Drop its tasks.
+    Kill(ProcessNo),
+    /// Drop its tasks when so many more of its steps were taken.
+    KillAfter(ProcessNo, u32),
+    /// Let none of its tasks move.
+    Pause(ProcessNo),
+    /// Let them move again.
+    Resume(ProcessNo),
+}
+
+/// A task that was born, or is being born.
+pub(super) struct Birth {
+    pub(super) task: TaskNo,
+    pub(super) process: ProcessNo,
+    pub(super) future: BoxFuture<'static, ()>,
+}
+
+/// Time, timers, and readiness of a world. Shared by its actors, on one thread.
+#[derive(Default)]
+pub struct Kernel {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    now: Tick,
+    timers: BinaryHeap<Timer>,
+    timer_last: u64,
+    ready: Vec<TaskNo>,
+    births: Vec<Birth>,
+    task_last: u32,
+    process_last: u32,
+    orders: Vec<Order>,
+}
+
+struct Timer {
+    at: Reverse<(Tick, u64)>,
+    waker: Waker,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Timer) -> bool {
+        self.at == other.at
+    }
+}
+impl Eq for Timer {}
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Timer) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Timer {
+    fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel").field("now", &self.now()).finish_non_exhaustive()
+    }
+}
+
+impl Kernel {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The world's time. No actor sees it but through a clock of its own.
+    pub fn now(&self) -> Tick {
+        self.state().now
+    }
+
+    /// A new process, without tasks yet.
+    pub fn process(&self) -> ProcessNo {
+        let mut state = self.state();
+        state.process_last += 1;
+        ProcessNo(state.process_last)
+    }
+
+    /// Starts a task of a process. A process that was killed takes none any more.
+    pub fn spawn(&self, process: ProcessNo, future: impl Future<Output = ()> + Send + 'static) {
+        let mut state = self.state();
+        state.task_last += 1;
+        let task = TaskNo(state.task_last);
+        state.births.push(Birth { task, process, future: Box::pin(future) });
+    }
+
+    /// Resolves when the world's time has come.
+    pub fn sleep_until(self: &Arc<Self>, until: Tick) -> BoxFuture<'static, ()> {
+        let kernel = Arc::clone(self);
+        let mut asked = false;
+        Box::pin(poll_fn(move |context| {
+            let mut state = kernel.state();
+            if state.now >= until {
+                return Poll::Ready(());
+            }
+            if !asked {
+                asked = true;
+                state.timer_last += 1;
+                let at = Reverse((until, state.timer_last));
+                state.timers.push(Timer { at, waker: context.waker().clone() });
+            }
+            Poll::Pending
+        }))
+    }
+
+    /// Resolves when so much of the world's time has passed.
+    pub fn sleep(self: &Arc<Self>, span: Duration) -> BoxFuture<'static, ()> {
+        self.sleep_until(self.now() + span)
+    }
+
+    /// Kills a process, wherever its tasks stand.
+    pub fn kill(&self, process: ProcessNo) {
+        self.state().orders.push(Order::Kill(process));
+    }
+
+    /// Kills a process after so many more of its steps: anywhere within what it does next.
+    pub fn kill_after(&self, process: ProcessNo, steps: u32) {
+        self.state().orders.push(Order::KillAfter(process, steps));
+    }
+
+    /// Pauses a process: time goes on, and it does not notice.
+    pub fn pause(&self, process: ProcessNo) {
+        self.state().orders.push(Order::Pause(process));
+    }
+
+    /// Lets a paused process go on.
+    pub fn resume(&self, process: ProcessNo) {
+        self.state().orders.push(Order::Resume(process));
+    }
+
+    pub(super) fn ready(&self, task: TaskNo) {
+        self.state().ready.push(task);
+    }
+
+    /// What became ready since it was last taken.
+    pub(super) fn take_ready(&self, into: &mut Vec<TaskNo>) {
+        into.append(&mut self.state().ready);
+    }
+
+    pub(super) fn take_births(&self) -> Vec<Birth> {
+        std::mem::take(&mut self.state().births)
+    }
+
+    pub(super) fn take_orders(&self) -> Vec<Order> {
+        std::mem::take(&mut self.state().orders)
+    }
+
+    /// Lets time pass to the next timer, and rings it with all others of that moment. Says whether
+    /// there was one, at or before the end.
+    pub(super) fn pass(&self, end: Tick) -> bool {
+        let mut due = Vec::new();
+        {
+            let mut state = self.state();
+            let Some(next) = state.timers.peek() else { return false };
+            let at = next.at.0.0;
+            if at > end {
+                return false;
+            }
+            state.now = state.now.max(at);
+            while let Some(timer) = state.timers.peek()
+                && timer.at.0.0 == at
+            {
+                due.extend(state.timers.pop());
+            }
+        }
+        due.into_iter().for_each(|timer| timer.waker.wake());
+        true
+    }
+}

@@ -1,0 +1,139 @@
+//! A scenario: everything that a run is made of, drawn from a seed, written down as data.
+//!
+//! The seed draws the scenario, and the scenario is the run: it can be stored as a fixture, looked
+//! at, and made smaller by leaving something out, with all other draws as they were.
+
+use postrider_testkit::memory::Kind;
+use serde::{Deserialize, Serialize};
+
+use crate::dice::Dice;
+use crate::incident::Incident;
+
+/// One world and what happens in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// What every actor's stream of chance comes from.
+    pub seed: u64,
+    /// How the store finds what is new.
+    pub store: Kind,
+    /// How many partitions.
+    pub partitions: u16,
+    /// Relays that run at once.
+    pub relays: u8,
+    /// Destinations of their own, besides `unrouted`.
+    pub destinations: u8,
+    /// Applications that write.
+    pub apps: u8,
+    /// Transactions of each application while there are faults.
+    pub transactions: u16,
+    /// Ordering keys that they share.
+    pub keys: u8,
+    /// Consumers of each destination; half of them leased, half transactional.
+    pub consumers: u8,
+    /// How often an operator does something, in ten thousand per second.
+    pub operator: u32,
+    /// Rows of a relay's window.
+    pub window_rows: u32,
+    /// Whether retention deletes what is old.
+    pub retention: bool,
+    /// How long there are faults, in milliseconds of the world's time.
+    pub span_ms: u64,
+    /// How often calls fail, and how.
+    pub rates: Rates,
+    /// Faults that strike at a time.
+    pub incidents: Vec<Incident>,
+}
+
+/// How often something goes wrong, each in ten thousand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rates {
+    /// A statement is lost before the server has seen it.
+    pub line_lost_there: u32,
+    /// The answer of a statement is lost.
+    pub line_lost_back: u32,
+    /// A statement is slow, up to seconds.
+    pub line_slow: u32,
+    /// A batch is lost before the broker has seen it.
+    pub broker_lost_there: u32,
+    /// The broker stores a batch, and the answer is lost.
+    pub broker_lost_back: u32,
+    /// The broker stores something twice.
+    pub broker_twice: u32,
+    /// The broker refuses one event of a batch, for now.
+    pub broker_refuses_one: u32,
+    /// The broker asks for patience.
+    pub broker_throttles: u32,
+    /// The broker answers late, also after the deadline.
+    pub broker_slow: u32,
+    /// An event is poison: refused for good, or fails by name each time.
+    pub poison: u32,
+    /// A transaction is rolled back.
+    pub roll_back: u32,
+    /// A transaction stays open for long.
+    pub linger: u32,
+    /// An event is of a format that only newer programs know.
+    pub newer_format: u32,
+    /// A handler fails, panics, or is slow.
+    pub handler_fails: u32,
+}
+
+impl Rates {
+    /// Each rate, by name, to be set.
+    pub fn each(&mut self) -> [(&'static str, &mut u32); 14] {
+        [
+            ("line_lost_there", &mut self.line_lost_there),
+            ("line_lost_back", &mut self.line_lost_back),
+            ("line_slow", &mut self.line_slow),
+            ("broker_lost_there", &mut self.broker_lost_there),
+            ("broker_lost_back", &mut self.broker_lost_back),
+            ("broker_twice", &mut self.broker_twice),
+            ("broker_refuses_one", &mut self.broker_refuses_one),
+            ("broker_throttles", &mut self.broker_throttles),
+            ("broker_slow", &mut self.broker_slow),
+            ("poison", &mut self.poison),
+            ("roll_back", &mut self.roll_back),
+            ("linger", &mut self.linger),
+            ("newer_format", &mut self.newer_format),
+            ("handler_fails", &mut self.handler_fails),
+        ]
+    }
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub fn of(seed: u64) -> Scenario {
+        let mut dice = Dice::new(seed, "scenario");
+        let store = *dice.pick(&Kind::ALL);
+        let span_ms = dice.between(20, 180) * 1_000;
+        let mut rates = Rates::default();
+        for (_, rate) in rates.each() {
+            // Most runs have some of the faults, few have all: each alone must be found too.
+            if dice.chance(4_500) {
+                *rate = u32::try_from(dice.between(20, 800)).unwrap_or_default();
+            }
+        }
+        let relays = u8::try_from(dice.between(1, 5)).unwrap_or(1);
+        let many = store.many_destinations();
+        let mut scenario = Scenario {
+            seed,
+            store,
+            partitions: if store.many_partitions() { 1 << dice.below(4) } else { 1 },
+            relays,
+            destinations: if many { u8::try_from(dice.between(1, 3)).unwrap_or(1) } else { 1 },
+            apps: u8::try_from(dice.between(1, 4)).unwrap_or(1),
+            transactions: u16::try_from(dice.between(5, 40)).unwrap_or(5),
+            keys: u8::try_from(dice.between(1, 12)).unwrap_or(1),
+            consumers: u8::try_from(dice.below(3)).unwrap_or(0),
+            operator: if dice.chance(5_000) { 2_000 } else { 0 },
+            window_rows: u32::try_from(dice.between(8, 120)).unwrap_or(64),
+            retention: dice.chance(3_000),
+            span_ms,
+            rates,
+            incidents: Vec::new(),
+        };
+        scenario.incidents = Incident::draw(&mut dice, &scenario);
+        scenario
+    }
+}
