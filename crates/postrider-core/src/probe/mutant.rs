@@ -68,4 +68,18 @@ mutants! {
     RedriveOutOfOrder,
     /// What was in the window is forgotten when the partition moves.
     WindowForgetsOnRebalance,
+    /// A message is acknowledged when its handler begins.
+    AckBeforeDone,
+    /// The idempotency key of a step is another one at every attempt.
+    StepKeyPerAttempt,
+    /// The result of a step is recorded before its effect is made.
+    StepRecordedFirst,
+    /// A step whose result is stored is made again.
+    StepNotResumed,
+    /// A handler runs for an event that was done before.
+    DuplicateRunsHandler,
+    /// Two deliveries of one key are in work at once in one process.
+    KeyConcurrently,
+    /// A failure of the inbox's store counts against the message.
+    StoreFailureCountsAgainstMessage,
 }
