@@ -42,7 +42,10 @@ impl Machine {
             flow.ask();
             let engaged = flow.engaged.keys();
             let lanes = flow.lanes.keys().filter(|_| flow.crowded);
-            let except = engaged.chain(lanes).copied().collect();
+            let mut except: Vec<_> = engaged.chain(lanes).copied().collect();
+            // So that the order of a map never shows.
+            except.sort_unstable();
+            except.dedup();
             let asked = Asked::Due(partition, lease.token, destination.clone());
             let request = DueRequest { lease, destination, except, rows_max, bytes_max };
             self.command(asked, Command::Due(request));

@@ -3,7 +3,7 @@
 //! Keeps INV-5: each endpoint has its own breaker and its own queue, so a dead one costs one probe
 //! of one event at a time, and the others keep their pace.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) struct Outlet {
     pub(crate) definition: Arc<Destination>,
     pub(crate) capabilities: BrokerCapabilities,
     endpoints: Vec<Endpoint>,
-    by_topic: HashMap<Arc<str>, u32>,
+    by_topic: BTreeMap<Arc<str>, u32>,
     /// Places of endpoints that were forgotten.
     free: Vec<u32>,
     /// How many endpoints there may be before unused ones are looked for.
@@ -64,7 +64,7 @@ impl Outlet {
             definition,
             capabilities,
             endpoints: Vec::new(),
-            by_topic: HashMap::new(),
+            by_topic: BTreeMap::new(),
             free: Vec::new(),
             sweep_at: ENDPOINTS_KEPT,
             turn: VecDeque::new(),
@@ -115,7 +115,7 @@ impl Outlet {
     pub(crate) fn sweep(&mut self, used: &BTreeSet<u32>) {
         let timed: BTreeSet<u32> = self.timers.values().map(|(index, _)| *index).collect();
         let mut room = ENDPOINTS_KEPT;
-        // By their places, so that the order of a map never shows.
+        // By their places: those that were there first are kept first.
         let mut all: Vec<_> = std::mem::take(&mut self.by_topic).into_iter().collect();
         all.sort_unstable_by_key(|(_, index)| *index);
         for (topic, index) in all {

@@ -12,7 +12,7 @@ use crate::command::Command;
 use crate::machine::{Asked, Machine};
 use crate::notice::Notice;
 use crate::observe::Point;
-use crate::run::Performer;
+use crate::perform::Performer;
 use crate::trouble::Work;
 
 /// What is deleted, and how often.

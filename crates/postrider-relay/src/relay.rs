@@ -16,6 +16,7 @@ use crate::drain::{Ending, Target};
 use crate::health::Health;
 use crate::machine::Machine;
 use crate::observe::Observer;
+use crate::perform::Performer;
 use crate::presence::Alive;
 use crate::run::Shell;
 use crate::settings::Settings;
@@ -158,13 +159,18 @@ impl RelayBuilder {
         let (stop, stopping) = watch::channel(Stop::No);
         let (health_sender, health) = watch::channel(machine.health());
         let nudge = Arc::new(Notify::new());
+        let performer = Arc::new(Performer {
+            clock: self.clock,
+            source: self.source,
+            archive: self.archive,
+            brokers,
+            observer: self.observer,
+            store_deadline: self.settings.store_deadline,
+            lease: self.settings.lease,
+        });
         let shell = Shell {
             machine,
-            source: self.source,
-            brokers,
-            clock: self.clock,
-            observer: self.observer,
-            archive: self.archive,
+            performer,
             owner: owner.clone(),
             stopping,
             nudged: Arc::clone(&nudge),

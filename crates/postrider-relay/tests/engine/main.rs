@@ -12,7 +12,6 @@ mod notices;
 mod observed;
 mod ownership;
 mod pausing;
-mod perform;
 mod raced;
 mod random;
 mod replay;

@@ -7,81 +7,78 @@
 #![allow(clippy::unwrap_used, reason = "part of a test")]
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use postrider_core::operate::{Note, RequestId, RowKey, Submission, Verb};
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Clock, Destination, DestinationId, Error, ErrorKind,
-    Event, NewEvent, OutboxSource, RelayId, RetryPolicy, Route, Tick,
+    Archive, BoxFuture, Broker, BrokerCapabilities, Clock, Destination, DestinationId, Event,
+    NewEvent, OutboxSource, RelayId, RetryPolicy, Route, Tick,
 };
-use postrider_relay::{Answer, Command, Ending, Input, Machine, Notice, Settings, Target, Ticket};
+use postrider_relay::{
+    Command, Ending, Input, Machine, Notice, Performer, Settings, Target, Ticket,
+};
 use postrider_testkit::fault::{FaultyBroker, FaultySource};
 use postrider_testkit::memory::{MemoryArchive, MemoryBroker, MemoryClock, MemoryStore};
-
-use crate::perform::perform;
 
 /// One relay: the machine, and what it has under way.
 pub(crate) struct Relay {
     pub(crate) machine: Machine,
+    performer: Arc<Performer>,
     under_way: Vec<Call>,
-    /// Publishes whose deadline has passed and whose answer may still come.
-    overdue: Vec<Call>,
     /// A paused process: nothing of it moves, while time passes.
     pub(crate) paused: bool,
-    /// The definitions it was started with.
-    pub(crate) brokers: BTreeMap<DestinationId, Arc<FaultyBroker>>,
     /// What it had to say.
     pub(crate) notices: Vec<Notice>,
 }
 
 /// A command under way.
 struct Call {
-    ticket: Ticket,
-    /// When its outcome counts as unknown, if it is a publish.
-    deadline: Option<Tick>,
-    answer: BoxFuture<'static, Answer>,
+    performed: BoxFuture<'static, ()>,
+    /// What it has to say to the machine.
+    given: Arc<Mutex<Vec<Input>>>,
+    /// When its outcome counts as unknown and when it is dropped, if it is a publish.
+    times: Vec<Tick>,
+}
+
+impl Call {
+    fn new(performer: Arc<Performer>, tick: Tick, ticket: Ticket, command: Command) -> Call {
+        let times = match &command {
+            Command::Publish { deadline, drop_by, .. } => vec![tick + *deadline, *drop_by],
+            _ => Vec::new(),
+        };
+        let given = Arc::new(Mutex::new(Vec::new()));
+        let giving = Arc::clone(&given);
+        let performed = Box::pin(async move {
+            performer.perform(ticket, command, |input| giving.lock().unwrap().push(input)).await;
+        });
+        Call { performed, given, times }
+    }
 }
 
 impl Relay {
-    /// Gives the machine every answer that is there, and says which publishes took too long.
+    /// Gives the machine every answer that is there.
     fn answer(&mut self, tick: Tick) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         let mut moved = false;
         for mut call in std::mem::take(&mut self.under_way) {
-            let input = match call.answer.as_mut().poll(&mut context) {
-                Poll::Ready(answer) => Input::Answered(call.ticket, answer),
-                Poll::Pending if call.deadline.is_some_and(|deadline| tick >= deadline) => {
-                    let error = Error::new(ErrorKind::Timeout, "publish");
-                    let input = Input::Answered(call.ticket, Answer::Published(Err(error)));
-                    self.overdue.push(call);
-                    input
-                }
-                Poll::Pending => {
-                    self.under_way.push(call);
-                    continue;
-                }
-            };
-            moved = true;
-            self.machine.step(tick, input);
-        }
-        for mut call in std::mem::take(&mut self.overdue) {
-            match call.answer.as_mut().poll(&mut context) {
-                Poll::Ready(Answer::Published(result)) => {
-                    moved = true;
-                    self.machine.step(tick, Input::Late(call.ticket, result.unwrap_or_default()));
-                }
-                Poll::Ready(_) => {}
-                Poll::Pending => self.overdue.push(call),
+            let is_over = call.performed.as_mut().poll(&mut context).is_ready();
+            for input in std::mem::take(&mut *call.given.lock().unwrap()) {
+                moved = true;
+                self.machine.step(tick, input);
+            }
+            call.times.retain(|at| *at > tick);
+            if !is_over {
+                self.under_way.push(call);
             }
         }
         moved
     }
 
-    /// When the next deadline of a publish is.
+    /// When the next time of a publish is over.
     fn deadline(&self) -> Option<Tick> {
-        self.under_way.iter().filter_map(|call| call.deadline).min()
+        self.under_way.iter().flat_map(|call| &call.times).min().copied()
     }
 }
 
@@ -183,21 +180,30 @@ impl World {
 
     /// Starts a relay with definitions of its own.
     pub(crate) fn start_with(&mut self, definitions: Vec<Destination>, target: Target) -> usize {
-        let mut brokers = BTreeMap::new();
+        let mut brokers = BTreeMap::<_, Arc<dyn Broker>>::new();
         let mut local = Vec::new();
         for definition in definitions {
             let place = self.place(definition.id.as_str());
-            brokers.insert(definition.id.clone(), Arc::clone(&place.broker));
+            brokers.insert(definition.id.clone(), Arc::<FaultyBroker>::clone(&place.broker) as _);
             local.push((definition, place.broker.capabilities()));
         }
         let partitions = now(self.store.open()).unwrap().partitions;
         let machine = Machine::new(RelayId::mint(), partitions, None, local, self.settings, target);
+        let archive = self.archive.clone().map(|archive| Arc::new(archive) as Arc<dyn Archive>);
+        let performer = Arc::new(Performer {
+            clock: Arc::new(self.clock.clone()),
+            source: Arc::<FaultySource>::clone(&self.source),
+            archive,
+            brokers,
+            observer: None,
+            store_deadline: self.settings.store_deadline,
+            lease: self.settings.lease,
+        });
         self.relays.push(Relay {
             machine,
+            performer,
             under_way: Vec::new(),
-            overdue: Vec::new(),
             paused: false,
-            brokers,
             notices: Vec::new(),
         });
         self.relays.len() - 1
@@ -263,13 +269,8 @@ impl World {
             if self.last.len() > 6 {
                 self.last.pop_front();
             }
-            let deadline = match &command {
-                Command::Publish { deadline, .. } => Some(tick + *deadline),
-                _ => None,
-            };
-            let (source, archive) = (Arc::clone(&self.source), self.archive.clone());
-            let answer = perform(source, archive, &relay.brokers, tick, command);
-            relay.under_way.push(Call { ticket, deadline, answer });
+            let performer = Arc::clone(&relay.performer);
+            relay.under_way.push(Call::new(performer, tick, ticket, command));
         }
         let moved = moved | relay.answer(tick);
         relay.notices.extend(relay.machine.take_notices());
