@@ -2,7 +2,7 @@
 //!
 //! Invariant: while it is open at most one handler, the probe, is started.
 
-use postrider_core::{Jitter, Tick};
+use postrider_core::{Jitter, Tick, reach};
 
 use crate::command::DeliveryNo;
 use crate::options::ConsumerOptions;
@@ -53,12 +53,16 @@ impl Breaker {
     /// A handler was started.
     pub(crate) fn started(&mut self, no: DeliveryNo) {
         if matches!(self.state, State::Open { .. }) {
+            reach!(StoreBreakerProbed);
             self.state = State::Probing { no };
         }
     }
 
     /// The store answered something.
     pub(crate) fn succeeded(&mut self) {
+        if !self.is_closed() {
+            reach!(StoreBreakerClosed);
+        }
         self.failures = 0;
         self.state = State::Closed;
     }
@@ -86,6 +90,7 @@ impl Breaker {
         if opens {
             let tries = self.failures - options.store_failures_max + 1;
             let until = now + pause(tries, options, jitter);
+            reach!(StoreBreakerOpened);
             self.state = State::Open { until };
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use postrider_core::Tick;
+use postrider_core::{Tick, planted};
 
 use crate::command::DeliveryNo;
 
@@ -101,13 +101,16 @@ impl Lane {
     /// The delivery that may start now.
     pub(crate) fn startable(&self) -> Option<DeliveryNo> {
         let in_work = |entry: &Entry| matches!(entry.place, Place::InWork(_));
-        if self.entries.iter().any(in_work) {
+        // The bug: what is in work does not hold what comes after it.
+        let held = !planted!(KeyConcurrently);
+        if held && self.entries.iter().any(in_work) {
             return None;
         }
         for entry in &self.entries {
             match entry.place {
                 Place::Waiting(no) => return Some(no),
                 Place::Away { .. } if entry.late => {}
+                Place::InWork(_) if !held => {}
                 Place::Away { .. } | Place::InWork(_) => return None,
             }
         }

@@ -3,6 +3,9 @@
 //! Invariants: the handler runs only under a claim; a result is recorded only under the claim's
 //! token; a handler whose lease may have run out is told to stop before that moment, by the owner's
 //! own clock.
+//!
+//! All waiting goes through the [`Clock`], so nothing here needs Tokio's time, and a simulator's can
+//! stand in its place.
 
 mod claimed;
 mod context;
@@ -15,8 +18,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use postrider_core::inbox::Receiver;
 use postrider_core::{
-    BoxFuture, Claim, ClaimRequest, Clock, Code, Delivery, ErrorKind, Event, Fault, HandlerName,
-    InboxStore, PayloadCodec, Result, codec, inbox::Verdict,
+    BoxFuture, Claim, ClaimLease, ClaimRequest, Clock, Code, Delivery, ErrorKind, Event, Fault,
+    HandlerName, InboxStore, PayloadCodec, Result, codec, inbox::Verdict, planted, reach,
 };
 
 pub use context::{Context, RESULT_BYTES_MAX};
@@ -32,6 +35,20 @@ pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 
 /// The shortest lease: below, heartbeats at a third of it would race the network.
 const LEASE_MIN: Duration = Duration::from_millis(30);
+
+/// Where the heartbeat of a claim runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Heartbeat {
+    /// In a task of its own, on the Tokio runtime in which the handler runs. On a runtime with
+    /// several threads, a handler that blocks its thread keeps its claim.
+    #[default]
+    Beside,
+    /// In the handler's own task: it needs no runtime, and ends with the handler at the same await
+    /// point. A handler that blocks its thread blocks its heartbeat, and loses its claim when it
+    /// blocks for longer than the lease: blocking work belongs in a thread of its own
+    /// (`spawn_blocking`), which the handler awaits.
+    Within,
+}
 
 /// How a handler ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +128,7 @@ pub struct Leased {
     handler: Arc<dyn LeasedHandler>,
     codecs: Vec<Arc<dyn PayloadCodec>>,
     lease: Duration,
+    heartbeat: Heartbeat,
     clock: Arc<dyn Clock>,
 }
 
@@ -132,6 +150,7 @@ impl Leased {
             handler: Arc::new(handler),
             codecs: Vec::new(),
             lease: LEASE_DEFAULT,
+            heartbeat: Heartbeat::default(),
             clock: Arc::new(BootClock),
         })
     }
@@ -143,12 +162,33 @@ impl Leased {
     /// the stored steps.
     pub async fn perform(&self, event: &Event) -> Result<Performed> {
         let request = ClaimRequest::new(event, &self.name, self.lease)?;
-        let sent = self.clock.tick();
-        match heartbeat::in_time("claim", self.lease, self.store.claim(&request)).await? {
-            Claim::Claimed(lease) => self.act(event, lease, sent).await,
-            Claim::Leased { remaining } => Ok(Performed::Busy(remaining)),
-            Claim::Processed { result } => Ok(Performed::Before(result)),
-            Claim::Mismatch => Ok(Performed::Mismatch),
+        let sent = heartbeat::time(&*self.clock);
+        let call = self.store.claim(&request);
+        match heartbeat::in_time(&*self.clock, "claim", self.lease, call).await? {
+            Claim::Claimed(lease) => {
+                reach!(ClaimGranted);
+                if lease.token > 1 {
+                    reach!(ClaimTakenOver);
+                }
+                self.act(event, lease, sent).await
+            }
+            Claim::Leased { remaining } => {
+                reach!(ClaimHeldByAnother);
+                Ok(Performed::Busy(remaining))
+            }
+            Claim::Processed { result } => {
+                reach!(ClaimProcessed);
+                if planted!(DuplicateRunsHandler) {
+                    // The bug: what was done is done again.
+                    let lease = ClaimLease { key: request.key, token: 0 };
+                    return self.act(event, lease, sent).await;
+                }
+                Ok(Performed::Before(result))
+            }
+            Claim::Mismatch => {
+                reach!(ClaimMismatch);
+                Ok(Performed::Mismatch)
+            }
         }
     }
 
@@ -209,6 +249,12 @@ impl LeasedBuilder {
     /// Adds a codec that decodes payloads before the handler sees them.
     pub fn codec(mut self, codec: Arc<dyn PayloadCodec>) -> LeasedBuilder {
         self.0.codecs.push(codec);
+        self
+    }
+
+    /// Sets where the heartbeat runs; in a task of its own by default.
+    pub fn heartbeat(mut self, heartbeat: Heartbeat) -> LeasedBuilder {
+        self.0.heartbeat = heartbeat;
         self
     }
 

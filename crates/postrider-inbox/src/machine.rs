@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::subscription::SubscriptionCapabilities;
-use postrider_core::{Delivery, Error, ErrorKind, Fault, Jitter, KeyHash, Result, Tick};
+use postrider_core::{Delivery, Error, ErrorKind, Fault, Jitter, KeyHash, Result, Tick, reach};
 
 use crate::away::Away;
 use crate::breaker::Breaker;
@@ -117,6 +117,9 @@ impl Machine {
         if let Some(wake) = self.wake(now) {
             self.commands.push(Command::WaitUntil(wake));
         }
+        if self.is_stopped() {
+            reach!(DrainEnded);
+        }
         std::mem::take(&mut self.commands)
     }
 
@@ -180,9 +183,18 @@ impl Machine {
             self.give_back(now, no, Duration::ZERO);
         } else {
             match arrival {
-                Arrival::Stays => self.refresh(key),
-                Arrival::Full => self.give_back(now, no, self.options.return_delay),
+                Arrival::Stays => {
+                    self.refresh(key);
+                    if self.ready_of.get(&key) != Some(&no) {
+                        reach!(DeliveryBlocked);
+                    }
+                }
+                Arrival::Full => {
+                    reach!(DeliveryFull);
+                    self.give_back(now, no, self.options.return_delay);
+                }
                 Arrival::Behind { until } => {
+                    reach!(DeliveryBehind);
                     let delay = self.delay_behind(now, until);
                     self.give_back(now, no, delay);
                 }
@@ -201,6 +213,7 @@ impl Machine {
             return Some(Fault::new(ErrorKind::Invalid, detail));
         }
         if delivery.count > self.options.deliveries_max {
+            reach!(DeliveredTooOften);
             let detail = format!(
                 "delivered {} times without a verdict: it may stop the consumer's process",
                 delivery.count - 1
@@ -223,6 +236,7 @@ impl Machine {
     }
 
     fn receive_failed(&mut self, now: Tick, error: &Error) {
+        reach!(ReceiveFailed);
         self.receiving = false;
         self.stats.receive_failed += 1;
         self.receive_failures = self.receive_failures.saturating_add(1);
@@ -239,7 +253,13 @@ impl Machine {
         if let Some(held) = self.held.remove(&no) {
             self.held_bytes -= held.bytes;
         }
-        self.stats.settle_failed += u64::from(result.is_err());
+        if let Err(error) = result {
+            reach!(SettlementFailed);
+            if error.kind() == ErrorKind::Fenced {
+                reach!(SettlementStale);
+            }
+            self.stats.settle_failed += 1;
+        }
     }
 
     fn extended(&mut self, now: Tick, no: DeliveryNo, result: &Result<()>) {
@@ -247,6 +267,9 @@ impl Machine {
             return;
         };
         let granted = result.is_ok().then_some(self.visibility);
+        if granted.is_some() {
+            reach!(DeliveryExtended);
+        }
         held.visibility.answered(granted);
         let refused = matches!(result, Err(error) if error.kind() == ErrorKind::Fenced);
         if refused && held.stage == Stage::Waiting {
@@ -255,6 +278,7 @@ impl Machine {
     }
 
     fn drain(&mut self, deadline: Tick) {
+        reach!(DrainBegun);
         self.draining = Some(self.draining.map_or(deadline, |before| before.min(deadline)));
         if self.receiving {
             self.receiving = false;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use postrider_core::inbox::Verdict;
-use postrider_core::{ErrorKind, Fault, Jitter};
+use postrider_core::{ErrorKind, Fault, Jitter, planted};
 
 use crate::command::{Answer, Blame, blame};
 use crate::options::ConsumerOptions;
@@ -43,7 +43,8 @@ pub(crate) fn settle(
             fault: Fault::new(ErrorKind::Internal, format!("the handler panicked: {text}")),
         },
         Answer::Failed(error) => match blame(error.kind()) {
-            Blame::Event => {
+            // The bug: an outage of the store is taken for a failure of each event.
+            whose if whose == Blame::Event || planted!(StoreFailureCountsAgainstMessage) => {
                 Verdict::Retry { after: None, fault: Fault::new(error.kind(), error.to_string()) }
             }
             whose => {

@@ -59,8 +59,10 @@ tokio::task_local! {
     static STOP: Listener;
 }
 
-/// Runs a handler with the engine's signal in reach.
-pub(crate) fn within<F: Future>(stop: Listener, handler: F) -> impl Future<Output = F::Output> {
+/// Runs a handler with the engine's signal in reach, as a loop of one's own around a
+/// [`Machine`](crate::Machine) must: [`Context::cancelled`](crate::Context::cancelled) then sees it.
+/// It needs no runtime.
+pub fn within<F: Future>(stop: Listener, handler: F) -> impl Future<Output = F::Output> {
     STOP.scope(stop, handler)
 }
 

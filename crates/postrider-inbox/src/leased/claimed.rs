@@ -3,17 +3,17 @@
 //! Invariant: however this ends, by return, panic, or being dropped, the heartbeat ends with it, and
 //! a claim that is not completed is let go.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::{ClaimLease, Error, ErrorKind, Event, Fault, Result, RetryClass, Tick};
+use postrider_core::{ClaimLease, Error, ErrorKind, Event, Fault, Result, RetryClass, Tick, reach};
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 
 use crate::leased::context::{Context, check_size};
 use crate::leased::heartbeat::{Standing, beat, in_time};
-use crate::leased::{Leased, Outcome, Performed};
+use crate::leased::{Heartbeat, Leased, Outcome, Performed};
 use crate::signal::current;
 
 /// How long letting go may take; what is not let go expires by itself.
@@ -29,11 +29,23 @@ impl Leased {
     ) -> Result<Performed> {
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let standing = Arc::new(Standing::new(lease, store, clock, self.lease, sent));
-        let mut hold = Hold {
-            heartbeat: tokio::spawn(beat(Arc::clone(&standing))).abort_handle(),
-            standing: Arc::clone(&standing),
-            lets_go: true,
-        };
+        let hold = Hold { standing: Arc::clone(&standing), lets_go: true };
+        match self.heartbeat {
+            Heartbeat::Beside => {
+                tokio::spawn(beat(standing));
+                self.work(event, hold).await
+            }
+            Heartbeat::Within => tokio::select! {
+                biased;
+                performed = self.work(event, hold) => performed,
+                never = beat_only(standing) => match never {},
+            },
+        }
+    }
+
+    /// Runs the handler, and ends the claim by its answer.
+    async fn work(&self, event: &Event, mut hold: Hold) -> Result<Performed> {
+        let standing = Arc::clone(&hold.standing);
         let event = match self.decoded(event) {
             Ok(event) => event,
             Err(error) => {
@@ -43,6 +55,7 @@ impl Leased {
         };
         let context = Context { standing: Arc::clone(&standing), stop: current() };
         let ended = tokio::select! {
+            biased;
             ended = self.handler.act(event, context) => ended,
             () = overstayed(&standing) => Err(lease_lost()),
         };
@@ -80,8 +93,14 @@ async fn complete(hold: &mut Hold, result: Bytes) -> Result<Performed> {
     let standing = Arc::clone(&hold.standing);
     let (store, lease) = (&standing.store, &standing.lease);
     match standing.ask("complete", || store.complete(lease, &result)).await {
-        Ok(()) => Ok(Performed::Now(result)),
-        Err(error) if error.kind() == ErrorKind::Fenced => failed(&standing, error),
+        Ok(()) => {
+            reach!(ClaimCompleted);
+            Ok(Performed::Now(result))
+        }
+        Err(error) if error.kind() == ErrorKind::Fenced => {
+            reach!(ClaimRefusedStale);
+            failed(&standing, error)
+        }
         Err(error) => Err(error),
     }
 }
@@ -108,7 +127,14 @@ fn undecodable(error: &Error) -> Performed {
 async fn overstayed(standing: &Standing) {
     standing.lost.listener().given().await;
     // waits: the grace that a handler has after its lease was lost
-    tokio::time::sleep(standing.third()).await;
+    standing.clock.sleep(standing.third()).await;
+    reach!(ClaimOverstayed);
+}
+
+/// Beats as long as it is polled.
+async fn beat_only(standing: Arc<Standing>) -> Infallible {
+    beat(standing).await;
+    std::future::pending().await
 }
 
 fn lease_lost() -> Error {
@@ -119,14 +145,13 @@ fn lease_lost() -> Error {
 /// The claim in hand.
 struct Hold {
     standing: Arc<Standing>,
-    heartbeat: AbortHandle,
     lets_go: bool,
 }
 
 impl Hold {
     /// Lets the claim go, so that the next try need not wait for it to expire.
     async fn let_go(&mut self) {
-        self.heartbeat.abort();
+        self.standing.ended.give();
         self.lets_go = false;
         release(&self.standing).await;
     }
@@ -134,15 +159,19 @@ impl Hold {
 
 async fn release(standing: &Standing) {
     let call = standing.store.release(&standing.lease);
-    if let Err(error) = in_time("release", RELEASE_TIMEOUT, call).await {
-        tracing::debug!(%error, "the claim was not let go; it expires");
+    match in_time(&*standing.clock, "release", RELEASE_TIMEOUT, call).await {
+        Ok(()) => {
+            reach!(ClaimReleased);
+        }
+        Err(error) => tracing::debug!(%error, "the claim was not let go; it expires"),
     }
 }
 
 impl Drop for Hold {
-    /// The handler panicked, or was dropped by the engine.
+    /// The handler panicked, or was dropped by the engine. Where there is no runtime to let the claim
+    /// go on, it expires.
     fn drop(&mut self) {
-        self.heartbeat.abort();
+        self.standing.ended.give();
         if !self.lets_go {
             return;
         }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use postrider_core::{ClaimLease, Error, ErrorKind, Result};
+use postrider_core::{ClaimLease, Error, ErrorKind, Result, planted, reach};
 
 use crate::leased::heartbeat::Standing;
 use crate::signal::Listener;
@@ -31,6 +31,7 @@ impl Context {
         match self.stop.clone() {
             None => lost.given().await,
             Some(mut stop) => tokio::select! {
+                biased;
                 () = lost.given() => {}
                 () = stop.given() => {}
             },
@@ -79,15 +80,26 @@ impl Context {
         standing.check("step")?;
         let (store, lease) = (&standing.store, &standing.lease);
         let stored = standing.ask("step", || store.step(lease, name)).await?;
-        if let Some(result) = stored {
+        if let Some(result) = stored.filter(|_| !planted!(StepNotResumed)) {
+            reach!(StepResumed);
             return Ok(result);
         }
         standing.check("step")?;
-        let key = lease.key.step_key(name);
+        let mut key = lease.key.step_key(name);
+        if planted!(StepKeyPerAttempt) {
+            // The bug: another key at every attempt makes another effect at every attempt.
+            key = format!("{key}:{}", lease.token);
+        }
+        if planted!(StepRecordedFirst) {
+            // The bug: what is recorded before it was done is not done after a crash.
+            standing.ask("complete step", || store.complete_step(lease, name, &[])).await?;
+        }
+        reach!(StepBegun);
         let result = effect(key).await.map_err(|e| failed(name, e.into()))?;
         let result: Bytes = result.into();
         check_size("step", result.len())?;
         standing.ask("complete step", || store.complete_step(lease, name, &result)).await?;
+        reach!(StepDone);
         Ok(result)
     }
 }

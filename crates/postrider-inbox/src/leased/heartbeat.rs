@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use postrider_core::{
-    BoxFuture, ClaimLease, Clock, Error, ErrorKind, InboxStore, Result, RetryClass, Tick,
+    BoxFuture, ClaimLease, Clock, Error, ErrorKind, InboxStore, Result, RetryClass, Tick, clock,
+    planted, reach,
 };
 
 use crate::signal::Signal;
@@ -22,7 +23,9 @@ pub(crate) struct Standing {
     pub(crate) lease: ClaimLease,
     pub(crate) store: Arc<dyn InboxStore>,
     pub(crate) lost: Signal,
-    clock: Arc<dyn Clock>,
+    /// The claim is being let go, or its handler is gone: no more heartbeats.
+    pub(crate) ended: Signal,
+    pub(crate) clock: Arc<dyn Clock>,
     duration: Duration,
     until: AtomicU64,
     /// The last heartbeat was not answered.
@@ -44,6 +47,7 @@ impl Standing {
             lease,
             store,
             lost: Signal::new(),
+            ended: Signal::new(),
             clock,
             duration,
             until: AtomicU64::new(0),
@@ -66,7 +70,7 @@ impl Standing {
 
     /// How long it stands without another heartbeat.
     pub(crate) fn remaining(&self) -> Duration {
-        Tick(self.until.load(Ordering::Acquire)).since(self.clock.tick())
+        Tick(self.until.load(Ordering::Acquire)).since(time(&*self.clock))
     }
 
     /// A third of the lease: two heartbeats may be lost.
@@ -85,6 +89,9 @@ impl Standing {
         if self.stands() {
             return Ok(());
         }
+        if operation == "step" {
+            reach!(StepRefused);
+        }
         self.lost.give();
         Err(Error::new(ErrorKind::Fenced, operation)
             .message("the lease ran out or was lost while the handler worked")
@@ -101,18 +108,18 @@ impl Standing {
     ) -> Result<T> {
         let mut pause = self.duration / 100;
         for _ in 0..2 {
-            let result = in_time(operation, self.remaining(), question()).await;
+            let result = in_time(&*self.clock, operation, self.remaining(), question()).await;
             match result {
                 Err(error) if error.retry_class() == RetryClass::Transient => {
-                    // waits: the beat itself, and the pause after a failed one
-                    tokio::time::sleep(pause).await;
+                    // waits: the pause after a failed question
+                    self.clock.sleep(pause).await;
                     pause *= 4;
                     self.check(operation)?;
                 }
                 result => return self.noted(result),
             }
         }
-        let result = in_time(operation, self.remaining(), question()).await;
+        let result = in_time(&*self.clock, operation, self.remaining(), question()).await;
         self.noted(result)
     }
 
@@ -128,30 +135,44 @@ impl Standing {
     }
 }
 
-/// Prolongs the claim at every third of the lease, until it is lost or this is dropped.
+/// Prolongs the claim at every third of the lease, until it is lost or ended.
 pub(crate) async fn beat(standing: Arc<Standing>) {
+    let mut ended = standing.ended.listener();
+    tokio::select! {
+        biased;
+        () = ended.given() => {}
+        () = prolong(&standing) => {}
+    }
+}
+
+async fn prolong(standing: &Standing) {
     let mut pause = standing.third();
     loop {
         // waits: the beat itself, and the pause after a failed one
-        tokio::time::sleep(pause.min(standing.remaining())).await;
+        standing.clock.sleep(pause.min(standing.remaining())).await;
         let remaining = standing.remaining();
         if remaining.is_zero() {
+            reach!(HeartbeatLost);
             standing.lost.give();
             return;
         }
-        let sent = standing.clock.tick();
+        let sent = time(&*standing.clock);
         let call = standing.store.heartbeat(&standing.lease, standing.duration);
-        match in_time("heartbeat", remaining, call).await {
+        reach!(HeartbeatSent);
+        match in_time(&*standing.clock, "heartbeat", remaining, call).await {
             Ok(()) => {
+                reach!(HeartbeatProlonged);
                 standing.prolong(sent);
                 standing.unanswered.store(false, Ordering::Release);
                 pause = standing.third();
             }
             Err(error) if error.kind() == ErrorKind::Fenced => {
+                reach!(HeartbeatRefused);
                 standing.lost.give();
                 return;
             }
             Err(error) => {
+                reach!(HeartbeatFailed);
                 standing.unanswered.store(true, Ordering::Release);
                 tracing::warn!(%error, "a heartbeat failed; will try again while the lease stands");
                 pause = standing.duration / 12;
@@ -160,15 +181,25 @@ pub(crate) async fn beat(standing: Arc<Standing>) {
     }
 }
 
+/// The owner's monotonic clock.
+pub(crate) fn time(clock: &dyn Clock) -> Tick {
+    if planted!(HeartbeatByWallClock) {
+        // The bug: a wall clock may be set back, and the claim then seems to stand for longer.
+        let micros = u64::try_from(clock.now().as_micros()).unwrap_or_default();
+        return Tick(micros.saturating_mul(1_000));
+    }
+    clock.tick()
+}
+
 /// Waits for the store no longer than the given time.
 pub(crate) async fn in_time<T>(
+    clock: &dyn Clock,
     operation: &'static str,
     limit: Duration,
     call: BoxFuture<'_, Result<T>>,
 ) -> Result<T> {
-    match tokio::time::timeout(limit, call).await {
-        Ok(result) => result,
-        Err(_) => Err(Error::new(ErrorKind::Timeout, operation)
-            .message(format!("the inbox's store did not answer within {limit:?}"))),
-    }
+    clock::within(clock, limit, call).await.unwrap_or_else(|| {
+        Err(Error::new(ErrorKind::Timeout, operation)
+            .message(format!("the inbox's store did not answer within {limit:?}")))
+    })
 }

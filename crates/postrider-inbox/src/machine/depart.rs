@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{ErrorKind, Fault, KeyHash, Tick, inbox::Verdict};
+use postrider_core::{ErrorKind, Fault, KeyHash, Tick, inbox::Verdict, reach};
 
 use super::{AWAY_GRACE_MAX, Machine};
 use crate::command::{Answer, Blame, Command, DeliveryNo, blame};
@@ -68,6 +68,7 @@ impl Machine {
             }
             Answer::Verdict(_) | Answer::Failed(_) => self.breaker.succeeded(),
             Answer::Panicked(_) => {
+                reach!(HandlerPanicked);
                 self.stats.panicked += 1;
                 self.breaker.abandoned(no, now);
             }
@@ -75,6 +76,7 @@ impl Machine {
     }
 
     pub(super) fn kill(&mut self, now: Tick, no: DeliveryNo, why: Why) {
+        reach!(HandlerKilled);
         self.commands.push(Command::Kill { no });
         self.breaker.abandoned(no, now);
         match why {
@@ -92,6 +94,7 @@ impl Machine {
 
     /// Its visibility ended before a handler was free: starting it now might overtake whoever has it.
     pub(super) fn lose(&mut self, now: Tick, no: DeliveryNo) {
+        reach!(DeliveryLost);
         self.stats.lost += 1;
         self.send_away(now, no, self.options.return_delay_min, false);
     }
@@ -162,9 +165,22 @@ impl Machine {
         held.stage = Stage::Settling;
         let delivery = Arc::clone(&held.delivery);
         self.commands.push(match settlement {
-            Settlement::Ack => Command::Ack { no, delivery },
-            Settlement::Reject(fault) => Command::Reject { no, delivery, fault },
-            Settlement::Nack { delay, counted } => Command::Nack { no, delivery, delay, counted },
+            Settlement::Ack => {
+                reach!(SettledAck);
+                Command::Ack { no, delivery }
+            }
+            Settlement::Reject(fault) => {
+                reach!(SettledReject);
+                Command::Reject { no, delivery, fault }
+            }
+            Settlement::Nack { delay, counted } => {
+                if counted {
+                    reach!(SettledNackCounted);
+                } else {
+                    reach!(SettledNackUncounted);
+                }
+                Command::Nack { no, delivery, delay, counted }
+            }
         });
     }
 

@@ -4,15 +4,17 @@
 
 use std::sync::Arc;
 
-use postrider_core::Tick;
+use postrider_core::{Tick, planted, reach};
 
 use super::Machine;
 use crate::command::Command;
 use crate::held::{Held, Stage, Why};
+use crate::settle::Settlement;
 
 impl Machine {
     pub(super) fn forget_expired(&mut self, now: Tick) {
         while let Some((key, message)) = self.away.take_expired(now) {
+            reach!(AwayForgotten);
             if let Some(lane) = self.lanes.get_mut(&key) {
                 lane.expire(message, now);
             }
@@ -29,6 +31,10 @@ impl Machine {
             match held.stage {
                 Stage::InWork { limit } if over || now >= limit => {
                     let why = if over { Why::Shutdown } else { Why::Overtime };
+                    if !over {
+                        reach!(HandlerOvertime);
+                    }
+                    reach!(HandlerTold);
                     self.stats.overtime += u64::from(!over);
                     held.stage = Stage::Stopping { kill_at, why };
                     self.commands.push(Command::Cancel { no });
@@ -75,7 +81,12 @@ impl Machine {
             self.stats.dispatched += 1;
             self.breaker.started(no);
             self.refresh(key);
+            reach!(HandlerStarted);
             self.commands.push(Command::Dispatch { no, delivery });
+            if planted!(AckBeforeDone) {
+                // The bug: what dies with the process after this is never done.
+                self.finish(no, Settlement::Ack);
+            }
         }
     }
 
