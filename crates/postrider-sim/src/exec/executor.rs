@@ -80,6 +80,11 @@ impl Executor {
         self.steps
     }
 
+    /// Whether a process was started and not killed.
+    pub fn is_alive(&self, process: ProcessNo) -> bool {
+        self.processes.get(&process).is_some_and(|process| !process.dead)
+    }
+
     /// Runs until a time.
     pub fn run_until(&mut self, end: Tick) -> Stop {
         let mut at_once = 0;
@@ -100,8 +105,11 @@ impl Executor {
             if at_once > STEPS_AT_ONCE_MAX {
                 return Stop::Spins;
             }
+            // Who became ready first is not known to the scheduler: libraries ring bells in an order
+            // of their own, which may be a matter of chance.
+            self.ready.sort_unstable();
             let pick = self.dice.below(self.ready.len() as u64);
-            let task = self.ready.swap_remove(usize::try_from(pick).unwrap_or_default());
+            let task = self.ready.remove(usize::try_from(pick).unwrap_or_default());
             self.step(task);
         }
     }
@@ -153,6 +161,9 @@ impl Executor {
                     let process = self.processes.entry(process).or_default();
                     process.steps_left = Some(steps.max(1));
                 }
+                Order::Spare(process) => {
+                    self.processes.entry(process).or_default().steps_left = None;
+                }
                 Order::Pause(process) => {
                     self.processes.entry(process).or_default().held.get_or_insert_default();
                 }
@@ -178,6 +189,7 @@ impl Executor {
 impl Drop for Executor {
     /// What a task drops may be what another one waits for: in the order of their births.
     fn drop(&mut self) {
+        drop(self.kernel.take_births());
         while let Some((_, task)) = self.tasks.pop_first() {
             drop(task);
         }

@@ -8,6 +8,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use postrider_core::{BoxFuture, Tick};
+use postrider_testkit::memory::MemoryClock;
 
 /// A process: what dies and is paused together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,6 +29,8 @@ pub(super) enum Order {
     Pause(ProcessNo),
     /// Let them move again.
     Resume(ProcessNo),
+    /// Take back that it is to be killed after some steps.
+    Spare(ProcessNo),
 }
 
 /// A task that was born, or is being born.
@@ -53,6 +56,8 @@ struct State {
     task_last: u32,
     process_last: u32,
     orders: Vec<Order>,
+    /// Clocks of others that show the world's time.
+    followers: Vec<MemoryClock>,
 }
 
 struct Timer {
@@ -74,6 +79,15 @@ impl PartialOrd for Timer {
 impl Ord for Timer {
     fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
         self.at.cmp(&other.at)
+    }
+}
+
+impl State {
+    fn lead(&self) {
+        for clock in &self.followers {
+            let shown = Duration::from_nanos(self.now.0);
+            clock.advance(shown.saturating_sub(clock.elapsed()));
+        }
     }
 }
 
@@ -152,6 +166,23 @@ impl Kernel {
         self.state().orders.push(Order::Resume(process));
     }
 
+    /// Takes back that a process is to be killed after some more steps.
+    pub fn spare(&self, process: ProcessNo) {
+        self.state().orders.push(Order::Spare(process));
+    }
+
+    /// Lets a clock show the world's time from now on.
+    pub fn follow(&self, clock: MemoryClock) {
+        self.state().followers.push(clock);
+    }
+
+    /// Lets time pass to a moment for which nobody waits.
+    pub fn reach(&self, at: Tick) {
+        let mut state = self.state();
+        state.now = state.now.max(at);
+        state.lead();
+    }
+
     pub(super) fn ready(&self, task: TaskNo) {
         self.state().ready.push(task);
     }
@@ -181,6 +212,7 @@ impl Kernel {
                 return false;
             }
             state.now = state.now.max(at);
+            state.lead();
             while let Some(timer) = state.timers.peek()
                 && timer.at.0.0 == at
             {

@@ -1,0 +1,183 @@
+//! An application: transactions that overlap with others, and end in every way a transaction can.
+//!
+//! A writer owns the row of a key before it enqueues an event of that key, as the design asks, except
+//! where the seed says that it forgets to: those events are exempt from INV-3, and nothing else is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use postrider_core::{ErrorKind, EventId, NewEvent, Result};
+use postrider_testkit::memory::{Access, Line, MemoryTransaction};
+
+use crate::broker::Poison;
+use crate::dice::Dice;
+use crate::line::SimLine;
+use crate::shared::Shared;
+
+/// Event types, and with them topics: the endpoints of a destination.
+pub const TYPES: [&str; 3] = ["order.placed", "order.paid", "order.sent"];
+
+/// How often a transaction is tried again.
+const TRIES_MAX: u32 = 200;
+
+/// An application and its process.
+#[derive(Debug)]
+pub struct App {
+    shared: Arc<Shared>,
+    name: String,
+    number: u8,
+    line: SimLine,
+    dice: Dice,
+    events: u64,
+}
+
+/// The rows that a transaction owns; they are free when it ends, however it ends.
+struct Rows<'a>(&'a Shared, Vec<u64>);
+
+impl Drop for Rows<'_> {
+    fn drop(&mut self) {
+        self.1.iter().for_each(|key| self.0.unlock(*key));
+    }
+}
+
+/// What a transaction writes: the same again when it is tried again.
+struct Plan {
+    events: Vec<(u64, EventId)>,
+    roll_back: bool,
+    linger: Option<Duration>,
+    forgets_rows: bool,
+}
+
+impl App {
+    /// Starts an application.
+    pub fn start(shared: &Arc<Shared>, number: u8) {
+        let name = format!("app-{number}");
+        let app = App {
+            line: shared.line(&name, Arc::new(AtomicU64::new(0))),
+            dice: shared.dice(&name),
+            shared: Arc::clone(shared),
+            name,
+            number,
+            events: 0,
+        };
+        shared.writing.fetch_add(1, Ordering::Relaxed);
+        shared.kernel.spawn(shared.process(), app.run());
+    }
+
+    async fn run(mut self) {
+        let scenario = &self.shared.scenario;
+        let (count, span_ms) = (scenario.transactions, scenario.span_ms);
+        let pause_ms = 2 * span_ms / (u64::from(count) + 1);
+        for _ in 0..count {
+            let pause = Duration::from_micros(self.dice.below(pause_ms * 1_000));
+            self.shared.kernel.sleep(pause).await;
+            let plan = self.plan();
+            self.carry_through(&plan).await;
+        }
+        self.shared.writing.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn plan(&mut self) -> Plan {
+        let (keys, weather) = (u64::from(self.shared.scenario.keys), &self.shared.weather);
+        let dice = &mut self.dice;
+        let roll_back = weather.strikes(dice, "roll_back", |rates| rates.roll_back);
+        let linger = weather
+            .strikes(dice, "linger", |rates| rates.linger)
+            .then(|| Duration::from_millis(dice.between(1_000, 40_000)));
+        let forgets_rows = !weather.is_calm() && dice.chance(300);
+        let count = dice.between(1, 6);
+        let mut events = Vec::new();
+        for _ in 0..count {
+            self.events += 1;
+            let id =
+                EventId::from_u128((u128::from(self.number) + 1) << 32 | u128::from(self.events));
+            events.push((dice.below(keys), id));
+        }
+        for (_, id) in &events {
+            if weather.strikes(dice, "poison", |rates| rates.poison) {
+                let how = if dice.chance(5_000) { Poison::Refused } else { Poison::Fails };
+                let places = self.shared.all_places();
+                dice.pick(&places).poison(*id, how);
+            }
+            if forgets_rows {
+                self.shared.note_unserialised(*id);
+            }
+        }
+        Plan { events, roll_back, linger, forgets_rows }
+    }
+
+    /// Tries a transaction until it is known to be committed, or rolled back on purpose.
+    async fn carry_through(&mut self, plan: &Plan) {
+        for _ in 0..TRIES_MAX {
+            let mut keys: Vec<u64> = plan.events.iter().map(|(key, _)| *key).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let shared = Arc::clone(&self.shared);
+            let mut rows = Rows(&shared, Vec::new());
+            for key in keys.into_iter().filter(|_| !plan.forgets_rows) {
+                while !shared.try_lock(key) {
+                    shared.kernel.sleep(Duration::from_millis(5)).await;
+                }
+                rows.1.push(key);
+            }
+            match self.write(plan).await {
+                Ok(()) => return,
+                // It was committed before, and the answer was lost.
+                Err(error) if error.kind() == ErrorKind::Conflict && self.is_committed(plan) => {
+                    self.tell(|| "finds that it was committed".to_owned());
+                    return;
+                }
+                Err(error) => self.tell(|| format!("tries again: {error}")),
+            }
+            drop(rows);
+            let pause = Duration::from_millis(self.dice.between(5, 500));
+            self.shared.kernel.sleep(pause).await;
+        }
+    }
+
+    /// What an application can look up in its own tables.
+    fn is_committed(&self, plan: &Plan) -> bool {
+        let committed = self.shared.store.committed();
+        plan.events.iter().all(|(_, id)| committed.iter().any(|row| row.row.id == *id))
+    }
+
+    async fn write(&mut self, plan: &Plan) -> Result<()> {
+        let mut transaction = self.shared.store.begin();
+        for (key, id) in &plan.events {
+            let kind = TYPES[usize::try_from(id.as_u128() % 3).unwrap_or_default()];
+            let event = NewEvent::new("order", key.to_string(), kind).id(*id).json(key)?;
+            self.enqueue(&mut transaction, event).await?;
+        }
+        if let Some(linger) = plan.linger {
+            self.tell(|| format!("keeps its transaction open for {linger:?}"));
+            self.shared.kernel.sleep(linger).await;
+        }
+        if plan.roll_back {
+            self.tell(|| format!("rolls back {}", list(plan)));
+            transaction.roll_back();
+            plan.events.iter().for_each(|(_, id)| self.shared.note_rolled_back(*id));
+            return Ok(());
+        }
+        self.line.there("commit", Access::Write).await?;
+        transaction.commit()?;
+        self.tell(|| format!("commits {}", list(plan)));
+        self.line.back("commit").await
+    }
+
+    async fn enqueue(&self, transaction: &mut MemoryTransaction, event: NewEvent) -> Result<()> {
+        self.line.there("enqueue", Access::Write).await?;
+        transaction.enqueue(event)?;
+        self.line.back("enqueue").await
+    }
+
+    fn tell(&self, what: impl FnOnce() -> String) {
+        self.shared.story.tell(&self.name, what);
+    }
+}
+
+fn list(plan: &Plan) -> String {
+    let events: Vec<String> =
+        plan.events.iter().map(|(key, id)| format!("#{} of order/{key}", id.as_u128())).collect();
+    events.join(", ")
+}

@@ -1,0 +1,292 @@
+//! A destination's broker behind a network that misbehaves.
+//!
+//! What is sent travels on its own: it arrives also when its sender has died or has given up waiting,
+//! as a packet does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use postrider_core::{
+    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, EventId, Fault, KeyHash, Outcome,
+    Outgoing, Result, Tick,
+};
+use postrider_testkit::memory::MemoryBroker;
+
+use crate::dice::Dice;
+use crate::exec::{Kernel, ProcessNo};
+use crate::story::Story;
+use crate::weather::Weather;
+
+/// How an event fails that can never be delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poison {
+    /// It is refused for good.
+    Refused,
+    /// It is refused by name, each time.
+    Fails,
+}
+
+/// A destination's broker, as the world sees it.
+#[derive(Debug)]
+pub struct Place {
+    /// The destination's name.
+    pub name: String,
+    /// What it holds.
+    pub memory: MemoryBroker,
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) weather: Arc<Weather>,
+    pub(crate) story: Arc<Story>,
+    /// The process whose tasks carry what is on its way.
+    pub(crate) network: ProcessNo,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    dice: Dice,
+    /// Not reachable at all until then.
+    down_until: Tick,
+    /// Topics that take nothing until then.
+    dead_topics: BTreeMap<Box<str>, Tick>,
+    poison: BTreeMap<EventId, Poison>,
+    /// Events that it holds: what may be recorded as published.
+    acked: BTreeSet<EventId>,
+}
+
+/// What becomes of a batch.
+struct Fate {
+    there: Duration,
+    back: Duration,
+    lost_there: bool,
+    lost_back: bool,
+    twice: bool,
+    refused: Option<usize>,
+    throttled: bool,
+}
+
+impl Place {
+    /// A broker with nothing in it.
+    pub fn new(
+        name: String,
+        memory: MemoryBroker,
+        kernel: Arc<Kernel>,
+        weather: Arc<Weather>,
+        story: Arc<Story>,
+        dice: Dice,
+    ) -> Place {
+        let network = kernel.process();
+        let state = Mutex::new(State {
+            dice,
+            down_until: Tick(0),
+            dead_topics: BTreeMap::new(),
+            poison: BTreeMap::new(),
+            acked: BTreeSet::new(),
+        });
+        Place { name, memory, kernel, weather, story, network, state }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes away until a time.
+    pub fn down_until(&self, until: Tick) {
+        self.state().down_until = until;
+    }
+
+    /// One topic takes nothing until a time.
+    pub fn topic_down_until(&self, topic: &str, until: Tick) {
+        self.state().dead_topics.insert(Box::from(topic), until);
+    }
+
+    /// Makes an event poison here.
+    pub fn poison(&self, id: EventId, how: Poison) {
+        self.state().poison.insert(id, how);
+    }
+
+    /// Whether it has an event and said so, or would have.
+    pub fn has(&self, id: EventId) -> bool {
+        self.state().acked.contains(&id)
+    }
+
+    /// How many events it holds.
+    pub fn count(&self) -> u64 {
+        self.state().acked.len() as u64
+    }
+
+    fn fate(&self, rows: usize) -> Fate {
+        let (mut state, weather) = (self.state(), &self.weather);
+        let dice = &mut state.dice;
+        let slow = weather.strikes(dice, "broker_slow", |rates| rates.broker_slow);
+        let most = if slow { 9_000_000 } else { 5_000 };
+        Fate {
+            there: Duration::from_micros(dice.between(200, most)),
+            back: Duration::from_micros(dice.between(200, most)),
+            lost_there: weather.strikes(dice, "broker_lost_there", |rates| rates.broker_lost_there),
+            lost_back: weather.strikes(dice, "broker_lost_back", |rates| rates.broker_lost_back),
+            twice: weather.strikes(dice, "broker_twice", |rates| rates.broker_twice),
+            refused: weather
+                .strikes(dice, "broker_refuses_one", |rates| rates.broker_refuses_one)
+                .then(|| usize::try_from(dice.below(rows as u64)).unwrap_or_default()),
+            throttled: weather.strikes(dice, "broker_throttles", |rates| rates.broker_throttles),
+        }
+    }
+
+    /// The broker's own act, at one moment.
+    fn take(&self, batch: &[Outgoing], fate: &Fate) -> Result<Vec<Outcome>> {
+        let now = self.kernel.now();
+        if now < self.state().down_until {
+            self.weather.count("broker_down_felt");
+            return Err(Error::new(ErrorKind::Unavailable, "publish").message("connection refused"));
+        }
+        let prefix = self.memory.capabilities().prefix_order;
+        let mut stopped: BTreeSet<KeyHash> = BTreeSet::new();
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for (index, out) in batch.iter().enumerate() {
+            let key = out.event.key_hash();
+            let outcome = if stopped.contains(&key) {
+                Outcome::Skipped
+            } else {
+                self.take_one(out, index, fate, now)
+            };
+            if prefix && outcome != Outcome::Acked {
+                stopped.insert(key);
+            }
+            self.tell(out, &outcome);
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    }
+
+    fn take_one(&self, out: &Outgoing, index: usize, fate: &Fate, now: Tick) -> Outcome {
+        let mut state = self.state();
+        if state.dead_topics.get(&*out.topic).is_some_and(|until| now < *until) {
+            drop(state);
+            self.weather.count("topic_down_felt");
+            return Outcome::Unroutable(Fault::new(ErrorKind::NotFound, "no such topic"));
+        }
+        match state.poison.get(&out.event.id) {
+            Some(Poison::Refused) => {
+                return Outcome::Rejected(Fault::new(ErrorKind::Rejected, "schema"));
+            }
+            Some(Poison::Fails) => {
+                let fault = Fault::new(ErrorKind::Unavailable, "500");
+                return Outcome::Retry { fault, after: None };
+            }
+            None => {}
+        }
+        if fate.throttled {
+            let after = Some(Duration::from_millis(state.dice.between(100, 3_000)));
+            return Outcome::Retry { fault: Fault::new(ErrorKind::Busy, "429"), after };
+        }
+        if fate.refused == Some(index) {
+            let fault = Fault::new(ErrorKind::Unavailable, "503");
+            return Outcome::Retry { fault, after: None };
+        }
+        state.acked.insert(out.event.id);
+        drop(state);
+        let times = if fate.twice { 2 } else { 1 };
+        for _ in 0..times {
+            store(&self.memory, out);
+        }
+        Outcome::Acked
+    }
+
+    fn tell(&self, out: &Outgoing, outcome: &Outcome) {
+        self.story.tell(&self.name, || {
+            let marks = match (out.marks.late, out.marks.replay) {
+                (true, _) => " late",
+                (_, true) => " replay",
+                _ => "",
+            };
+            let (event, topic) = (&out.event, &out.topic);
+            let n = event.id.as_u128();
+            format!(
+                "{outcome:?} #{n} of {} on {topic}, attempt {}{marks}",
+                event.key(),
+                out.attempt
+            )
+        });
+    }
+}
+
+/// The memory broker takes one at once.
+fn store(memory: &MemoryBroker, out: &Outgoing) {
+    let batch = std::slice::from_ref(out);
+    let mut publish = memory.publish(batch);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let done = publish.as_mut().poll(&mut context);
+    debug_assert!(matches!(done, Poll::Ready(Ok(_))), "the memory broker answers at once");
+}
+
+/// A relay's connection to a place.
+#[derive(Debug)]
+pub struct Connection {
+    place: Arc<Place>,
+    capabilities: BrokerCapabilities,
+}
+
+impl Connection {
+    /// A connection.
+    pub fn new(place: Arc<Place>) -> Connection {
+        let capabilities = place.memory.capabilities();
+        Connection { place, capabilities }
+    }
+}
+
+/// An answer that comes, or does not.
+type Slot = Arc<Mutex<(Option<Result<Vec<Outcome>>>, Option<std::task::Waker>)>>;
+
+impl Broker for Connection {
+    fn capabilities(&self) -> BrokerCapabilities {
+        self.capabilities
+    }
+
+    fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
+        let (place, batch) = (Arc::clone(&self.place), batch.to_vec());
+        let slot: Slot = Arc::default();
+        let answer = Arc::clone(&slot);
+        let kernel = Arc::clone(&self.place.kernel);
+        kernel.spawn(self.place.network, async move {
+            let fate = place.fate(batch.len());
+            place.kernel.sleep(fate.there).await;
+            let result = if fate.lost_there {
+                Err(Error::new(ErrorKind::Unavailable, "publish").message("the connection broke"))
+            } else {
+                place.take(&batch, &fate)
+            };
+            place.kernel.sleep(fate.back).await;
+            if fate.lost_back && result.is_ok() {
+                place.story.tell(&place.name, || "loses the answer".to_owned());
+                if place.state().dice.chance(5_000) {
+                    // The sender waits until its deadline.
+                    return;
+                }
+                let error = Error::new(ErrorKind::Unavailable, "publish");
+                give(&slot, Err(error.message("the connection broke before the answer")));
+                return;
+            }
+            give(&slot, result);
+        });
+        Box::pin(std::future::poll_fn(move |context| {
+            let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+            match answer.0.take() {
+                Some(result) => Poll::Ready(result),
+                None => {
+                    answer.1 = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        }))
+    }
+}
+
+fn give(slot: &Slot, result: Result<Vec<Outcome>>) {
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    slot.0 = Some(result);
+    if let Some(waker) = slot.1.take() {
+        waker.wake();
+    }
+}

@@ -1,0 +1,119 @@
+//! The checkers: what the store and the brokers hold, written down as a history, and judged by the
+//! same rules as every other test.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use postrider_core::waiting::{Passed, WaitingState};
+use postrider_core::{DestinationId, EventId, Invariant};
+use postrider_history::{Commit, Delivery, History, Record, Standing, check};
+
+use crate::shared::Shared;
+
+/// Whether everything that was committed is delivered, or visibly dead, or was never to come: what
+/// must be so at last.
+pub fn at_rest(shared: &Shared) -> Result<(), String> {
+    let committed = shared.store.committed();
+    for place in shared.all_places() {
+        let Ok(id) = DestinationId::new(&place.name) else { continue };
+        let mut visible: BTreeSet<_> = BTreeSet::new();
+        let mut dead_keys: BTreeSet<_> = BTreeSet::new();
+        for row in shared.store.waiting(&id) {
+            match row.state {
+                WaitingState::Dead if row.holds_key => _ = dead_keys.insert(row.key_hash),
+                WaitingState::Dead | WaitingState::Discarded => {}
+                WaitingState::Parked if dead_keys.contains(&row.key_hash) => {}
+                state => {
+                    return Err(format!(
+                        "#{} is {state:?} at {}: {row:?}",
+                        row.row.id.as_u128(),
+                        place.name
+                    ));
+                }
+            }
+            visible.insert(row.row.id);
+        }
+        for (row, passed) in shared.store.settled(&id) {
+            if passed != Passed::Waiting {
+                visible.insert(row.id);
+            }
+        }
+        for row in &committed {
+            if !visible.contains(&row.row.id) && !place.has(row.row.id) {
+                return Err(format!("#{} is not at {} yet", row.row.id.as_u128(), place.name));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The history of a world, as its store and its brokers have it.
+pub fn history(shared: &Shared) -> History {
+    let mut history = History::new();
+    let committed = shared.store.committed();
+    let places = shared.all_places();
+    let mut passed: BTreeMap<&str, BTreeMap<_, Passed>> = BTreeMap::new();
+    for place in &places {
+        if let Ok(id) = DestinationId::new(&place.name) {
+            let settled = shared.store.settled(&id);
+            passed
+                .insert(&place.name, settled.into_iter().map(|(row, how)| (row.id, how)).collect());
+        }
+    }
+    for row in &committed {
+        let elsewhere = |name: &str| {
+            let how = passed.get(name).and_then(|rows| rows.get(&row.row.id));
+            matches!(how, Some(Passed::OtherRoute | Passed::Dropped | Passed::Erased))
+        };
+        let names = places.iter().map(|place| &place.name).filter(|name| !elsewhere(name));
+        history.push(Record::Commit(Commit {
+            id: row.row.id,
+            source: String::new(),
+            key: row.key.to_string(),
+            order: row.position,
+            destinations: Some(names.cloned().collect()),
+            unserialised: shared.is_unserialised(row.row.id),
+        }));
+    }
+    for id in shared.rolled_back() {
+        history.push(Record::Rollback { id });
+    }
+    for place in &places {
+        let moved_on = moved_on(shared, &place.name);
+        for (order, published) in (1..).zip(place.memory.published()) {
+            if !published.is_acked() {
+                continue;
+            }
+            history.push(Record::Delivery(Delivery {
+                destination: place.name.clone(),
+                id: published.event.id,
+                order,
+                late: published.marks.late
+                    || published.marks.replay
+                    || moved_on.contains(&published.event.id),
+                at_ms: None,
+            }));
+        }
+        let Ok(id) = DestinationId::new(&place.name) else { continue };
+        for row in shared.store.waiting(&id) {
+            history.wait(&place.name, row.row.id, Standing::from(row.state), row.holds_key);
+        }
+    }
+    history
+}
+
+/// Events that gave up without holding their key: those behind them flow. What was sent of such an
+/// event and never answered may still arrive, after them.
+fn moved_on(shared: &Shared, place: &str) -> BTreeSet<EventId> {
+    let Ok(id) = DestinationId::new(place) else { return BTreeSet::new() };
+    let gave_up = |state| matches!(state, WaitingState::Dead | WaitingState::Discarded);
+    let rows = shared.store.waiting(&id).into_iter();
+    rows.filter(|row| gave_up(row.state) && !row.holds_key).map(|row| row.row.id).collect()
+}
+
+/// Judges a world at its end.
+pub fn judge(shared: &Shared) {
+    let verdict = check(&history(shared));
+    if let Some(violation) = verdict.violations.first() {
+        shared.broke(violation.invariant, violation.to_string());
+    }
+}

@@ -1,0 +1,172 @@
+//! What every actor of a world has in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use postrider_core::{EventId, Invariant, RelayId};
+use postrider_testkit::memory::MemoryStore;
+
+use crate::broker::Place;
+use crate::dice::Dice;
+use crate::exec::{Kernel, ProcessNo};
+use crate::line::{Server, SimLine};
+use crate::outcome::Failure;
+use crate::scenario::Scenario;
+use crate::story::Story;
+use crate::weather::Weather;
+
+/// The world, as its actors see it.
+#[derive(Debug)]
+pub struct Shared {
+    /// What it is made of.
+    pub scenario: Scenario,
+    /// Time and tasks.
+    pub kernel: Arc<Kernel>,
+    /// What goes wrong.
+    pub weather: Arc<Weather>,
+    /// What is told.
+    pub story: Arc<Story>,
+    /// The store, without a line: how the checkers see it.
+    pub store: MemoryStore,
+    /// The store's server.
+    pub server: Arc<Server>,
+    /// The brokers, by destination.
+    pub places: Mutex<BTreeMap<String, Arc<Place>>>,
+    notes: Mutex<Notes>,
+    /// Applications that are not done yet.
+    pub writing: AtomicU64,
+    /// The first promise that was seen broken.
+    failure: Mutex<Option<Failure>>,
+    broken: AtomicBool,
+}
+
+/// What the actors remember for the checkers.
+#[derive(Debug, Default)]
+struct Notes {
+    /// Events whose writer did not own their key when it enqueued them.
+    unserialised: BTreeSet<EventId>,
+    /// Events of transactions that were rolled back for certain.
+    rolled_back: BTreeSet<EventId>,
+    /// Rows that other transactions wait for: the business rows of the keys.
+    locked: BTreeSet<u64>,
+    /// Owners of the relays that run now.
+    owners: BTreeMap<u8, RelayId>,
+}
+
+impl Shared {
+    /// A world in which nothing has happened.
+    pub fn new(
+        scenario: Scenario,
+        kernel: Arc<Kernel>,
+        story: Arc<Story>,
+        store: MemoryStore,
+    ) -> Shared {
+        let weather = Arc::new(Weather::new(scenario.rates));
+        Shared {
+            scenario,
+            kernel,
+            weather,
+            story,
+            store,
+            server: Arc::default(),
+            places: Mutex::default(),
+            notes: Mutex::default(),
+            writing: AtomicU64::new(0),
+            failure: Mutex::default(),
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    /// A stream of chance of an actor's own.
+    pub fn dice(&self, name: &str) -> Dice {
+        Dice::new(self.scenario.seed, name)
+    }
+
+    /// A connection of a process to the store.
+    pub fn line(&self, name: &str, cut_until: Arc<AtomicU64>) -> SimLine {
+        let (kernel, weather) = (Arc::clone(&self.kernel), Arc::clone(&self.weather));
+        let dice = self.dice(&format!("line of {name}"));
+        SimLine::new(kernel, weather, Arc::clone(&self.server), cut_until, dice)
+    }
+
+    /// A new process.
+    pub fn process(&self) -> ProcessNo {
+        self.kernel.process()
+    }
+
+    /// The broker of a destination.
+    pub fn place(&self, name: &str) -> Option<Arc<Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// A broker is there.
+    pub fn add_place(&self, name: String, place: Arc<Place>) {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(name, place);
+    }
+
+    /// All brokers, by name.
+    pub fn all_places(&self) -> Vec<Arc<Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// A promise was seen broken. The first counts.
+    pub fn broke(&self, invariant: Invariant, what: impl Into<String>) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.is_none() {
+            let found = Failure::new(invariant, what);
+            self.story.tell("CHECKER", || format!("{invariant}: {}", found.what));
+            *failure = Some(found);
+            self.broken.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a promise was seen broken.
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// What was seen broken first.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The order of an event within its key is not promised.
+    pub fn note_unserialised(&self, id: EventId) {
+        self.notes().unserialised.insert(id);
+    }
+
+    /// Whether the order of an event within its key is not promised.
+    pub fn is_unserialised(&self, id: EventId) -> bool {
+        self.notes().unserialised.contains(&id)
+    }
+
+    /// An event was rolled back for certain.
+    pub fn note_rolled_back(&self, id: EventId) {
+        self.notes().rolled_back.insert(id);
+    }
+
+    /// Events that were rolled back for certain.
+    pub fn rolled_back(&self) -> Vec<EventId> {
+        self.notes().rolled_back.iter().copied().collect()
+    }
+
+    /// Takes the business row of a key, if nobody has it.
+    pub fn try_lock(&self, key: u64) -> bool {
+        self.notes().locked.insert(key)
+    }
+
+    /// Lets the business row of a key go.
+    pub fn unlock(&self, key: u64) {
+        self.notes().locked.remove(&key);
+    }
+
+    /// A relay runs under this name now.
+    pub fn note_owner(&self, slot: u8, owner: RelayId) {
+        self.notes().owners.insert(slot, owner);
+    }
+}

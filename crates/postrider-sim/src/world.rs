@@ -1,0 +1,340 @@
+//! A world: what a scenario says, made and run, and judged at its end.
+//!
+//! Three times follow each other. While there are faults, safety is looked at as things happen. Then
+//! the weather is calm, whoever died or stands still comes back, and an operator puts right what only
+//! an operator can; a trickle of events goes on, because without any a poison cannot be told from an
+//! outage. In the end everything committed must be delivered or visibly dead: liveness.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use postrider_core::operate::{Note, Submission, Verb};
+use postrider_core::{
+    BrokerCapabilities, DeadKeyPolicy, Destination, DestinationId, EventId, Invariant, NewEvent,
+    PartitionId, RetryPolicy, Route, Tick,
+};
+use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore};
+
+use crate::app::{App, TYPES};
+use crate::broker::Place;
+use crate::exec::{Executor, Stop};
+use crate::incident::What;
+use crate::judge;
+use crate::outcome::{Outcome, Tally};
+use crate::relay::{self, RelayProcess};
+use crate::scenario::Scenario;
+use crate::shared::Shared;
+use crate::story::Story;
+
+/// The longest a world may need to come to rest when the faults are over: lease, longest pause of an
+/// endpoint, and backlog together are far below.
+const REST_WITHIN: Duration = Duration::from_secs(1_800);
+/// How often it is looked whether it has.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Keys of the trickle: so many that every partition has some.
+const TRICKLE_KEYS: u64 = 12;
+
+/// How to run a scenario.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Whether the story is told.
+    pub trace: bool,
+    /// Which bug is planted; none without the probes.
+    pub mutant: Option<&'static str>,
+}
+
+/// Runs a scenario.
+pub fn run(scenario: &Scenario, options: &Options) -> Outcome {
+    plant(options.mutant);
+    let mut world = World::new(scenario, options.trace);
+    world.play();
+    let outcome = world.end();
+    plant(None);
+    outcome
+}
+
+#[cfg(postrider_sim)]
+fn plant(name: Option<&'static str>) {
+    use postrider_core::probe::{Mutant, plant, take_reached};
+    let mutant = name.and_then(|name| Mutant::ALL.iter().find(|mutant| mutant.name() == name));
+    plant(mutant.copied());
+    if name.is_some() {
+        _ = take_reached();
+    }
+}
+
+#[cfg(not(postrider_sim))]
+fn plant(_: Option<&'static str>) {}
+
+#[cfg(postrider_sim)]
+fn reached() -> Vec<u64> {
+    postrider_core::probe::take_reached().to_vec()
+}
+
+#[cfg(not(postrider_sim))]
+fn reached() -> Vec<u64> {
+    Vec::new()
+}
+
+struct World {
+    executor: Executor,
+    shared: Arc<Shared>,
+    clock: MemoryClock,
+    definitions: Vec<Destination>,
+    relays: BTreeMap<u8, (RelayProcess, u32)>,
+    tally: Tally,
+    trickled: u64,
+}
+
+/// What the world does at a time, besides its actors.
+#[derive(Clone, Debug)]
+enum Act {
+    Incident(usize),
+    StartRelay(u8),
+    ResumeRelay(u8),
+}
+
+impl World {
+    fn new(scenario: &Scenario, trace: bool) -> World {
+        let executor = Executor::new(crate::dice::Dice::new(scenario.seed, "scheduler"));
+        let kernel = Arc::clone(executor.kernel());
+        let clock = MemoryClock::new();
+        let store = MemoryStore::new(scenario.partitions, clock.clone());
+        let story = Arc::new(Story::new(Arc::clone(&kernel), trace));
+        let shared = Arc::new(Shared::new(scenario.clone(), kernel, story, store));
+        shared.kernel.follow(clock.clone());
+        let mut world = World {
+            executor,
+            shared,
+            clock,
+            definitions: Vec::new(),
+            relays: BTreeMap::new(),
+            tally: Tally::default(),
+            trickled: 0,
+        };
+        world.shared.story.tell("world", || format!("{scenario:?}"));
+        world.build_places();
+        for number in 0..scenario.apps {
+            App::start(&world.shared, number);
+        }
+        for slot in 0..scenario.relays {
+            world.start_relay(slot);
+        }
+        world
+    }
+
+    fn build_places(&mut self) {
+        let scenario = self.shared.scenario.clone();
+        for number in 0..scenario.destinations {
+            let name = format!("dest-{number}");
+            let mut dice = self.shared.dice(&name);
+            let mut can = BrokerCapabilities::least();
+            can.durable = true;
+            can.prefix_order = dice.chance(5_000);
+            can.keeps_key_order = true;
+            can.batch_rows_max = u32::try_from(dice.between(1, 30)).unwrap_or(1);
+            can.batches_in_flight_max = u32::try_from(dice.between(1, 6)).unwrap_or(1);
+            can.deduplicates_for = dice.chance(3_000).then_some(Duration::from_secs(120));
+            let memory = MemoryBroker::with(self.clock.clone(), can, 1 << 20);
+            let definition = definition(&name, &mut dice);
+            let place = Place::new(
+                name.clone(),
+                memory,
+                Arc::clone(&self.shared.kernel),
+                Arc::clone(&self.shared.weather),
+                Arc::clone(&self.shared.story),
+                dice,
+            );
+            self.shared.add_place(name, Arc::new(place));
+            self.definitions.push(definition);
+        }
+    }
+
+    fn start_relay(&mut self, slot: u8) {
+        let life = self.relays.get(&slot).map_or(0, |(_, life)| life + 1);
+        let relay = relay::start(&self.shared, slot, life, self.definitions.clone());
+        self.relays.insert(slot, (relay, life));
+    }
+
+    /// Everything that happens, in three times.
+    fn play(&mut self) {
+        let span = Duration::from_millis(self.shared.scenario.span_ms);
+        let mut acts: BTreeMap<(Tick, usize), Act> = BTreeMap::new();
+        for (index, incident) in self.shared.scenario.incidents.iter().enumerate() {
+            let at = Tick(0) + Duration::from_millis(incident.at_ms);
+            acts.insert((at, index), Act::Incident(index));
+        }
+        let end = Tick(0) + span;
+        while let Some((&(at, index), _)) = acts.first_key_value() {
+            if at > end || !self.run_until(at) {
+                break;
+            }
+            if let Some(act) = acts.remove(&(at, index)) {
+                self.act(&act, at, &mut acts);
+            }
+        }
+        if self.shared.is_broken() || !self.run_until(end) {
+            return;
+        }
+        self.make_peace();
+        self.come_to_rest(end);
+    }
+
+    /// Runs, and says whether it may go on.
+    fn run_until(&mut self, at: Tick) -> bool {
+        if self.executor.run_until(at) == Stop::Spins {
+            self.shared.broke(Invariant::Progress, "something moves and no time passes");
+        }
+        self.shared.kernel.reach(at);
+        !self.shared.is_broken()
+    }
+
+    fn act(&mut self, act: &Act, now: Tick, acts: &mut BTreeMap<(Tick, usize), Act>) {
+        let index = 1_000 + acts.len();
+        match act {
+            Act::Incident(number) => {
+                let incident = self.shared.scenario.incidents[*number].clone();
+                self.shared.story.tell("world", || format!("strikes: {:?}", incident.what));
+                match incident.what {
+                    What::KillRelay { relay, steps, again_ms } => {
+                        self.shared.weather.count("relay_killed");
+                        if let Some((process, _)) = self.relays.get(&relay) {
+                            self.shared.kernel.kill_after(process.process, steps);
+                        }
+                        let again = now + Duration::from_millis(1_000 + again_ms);
+                        acts.insert((again, index), Act::StartRelay(relay));
+                    }
+                    What::PauseRelay { relay, for_ms } => {
+                        self.shared.weather.count("relay_paused");
+                        if let Some((process, _)) = self.relays.get(&relay) {
+                            self.shared.kernel.pause(process.process);
+                        }
+                        let until = now + Duration::from_millis(for_ms);
+                        acts.insert((until, index), Act::ResumeRelay(relay));
+                    }
+                }
+            }
+            Act::StartRelay(slot) => {
+                if let Some((process, _)) = self.relays.get(slot) {
+                    self.shared.kernel.kill(process.process);
+                }
+                self.start_relay(*slot);
+            }
+            Act::ResumeRelay(slot) => {
+                if let Some((process, _)) = self.relays.get(slot) {
+                    self.shared.kernel.resume(process.process);
+                }
+            }
+        }
+    }
+
+    /// The faults are over: who died starts again, who stands still goes on.
+    fn make_peace(&mut self) {
+        self.shared.story.tell("world", || "the faults are over".to_owned());
+        self.shared.weather.calm();
+        self.shared.server.start();
+        for place in self.shared.all_places() {
+            place.down_until(Tick(0));
+            TYPES.iter().for_each(|topic| place.topic_down_until(topic, Tick(0)));
+        }
+        let slots: Vec<u8> = self.relays.keys().copied().collect();
+        for slot in slots {
+            let Some((relay, _)) = self.relays.get(&slot) else { continue };
+            let (process, alive) = (relay.process, self.executor.is_alive(relay.process));
+            relay::cut(relay, 0);
+            self.shared.kernel.resume(process);
+            self.shared.kernel.spare(process);
+            if !alive {
+                self.start_relay(slot);
+            }
+        }
+        self.operate();
+    }
+
+    /// What only an operator can put right.
+    fn operate(&self) {
+        let store = &self.shared.store;
+        for partition in 0..self.shared.scenario.partitions {
+            _ = store.set_partition(PartitionId(partition), false);
+        }
+        for definition in &self.definitions {
+            for topic in TYPES {
+                let destination = definition.id.clone();
+                let verb = Verb::Enable { destination, topic: topic.to_owned() };
+                if let Ok(note) = Note::new("operator", "peace") {
+                    _ = store.submit(&Submission { verb, note });
+                }
+            }
+        }
+    }
+
+    fn come_to_rest(&mut self, from: Tick) {
+        let mut now = from;
+        let mut why = String::new();
+        while now < from + REST_WITHIN {
+            self.trickle();
+            now = now + LOOK_EVERY;
+            if !self.run_until(now) {
+                return;
+            }
+            if self.shared.writing.load(Ordering::Relaxed) > 0 {
+                "an application still writes".clone_into(&mut why);
+                continue;
+            }
+            match judge::at_rest(&self.shared) {
+                Ok(()) => return,
+                Err(reason) => why = reason,
+            }
+        }
+        let healths: Vec<_> = self.relays.values().map(|(relay, _)| relay.health()).collect();
+        let what = format!("not at rest {REST_WITHIN:?} after the last fault: {why} {healths:?}");
+        self.shared.broke(Invariant::Progress, what);
+    }
+
+    fn trickle(&mut self) {
+        for key in 0..TRICKLE_KEYS {
+            self.trickled += 1;
+            let id = EventId::from_u128(1 << 64 | u128::from(self.trickled));
+            // Each key has each type in turn: every endpoint of every partition takes something.
+            let round = self.trickled / TRICKLE_KEYS + self.trickled;
+            let kind = TYPES[usize::try_from(round % 3).unwrap_or_default()];
+            let event = NewEvent::new("order", (1_000 + key).to_string(), kind).id(id);
+            if self.shared.store.commit(vec![event]).is_err() {
+                // Somebody else writes: another time.
+                self.trickled -= 1;
+            }
+        }
+    }
+
+    fn end(mut self) -> Outcome {
+        if !self.shared.is_broken() {
+            judge::judge(&self.shared);
+        }
+        let shared = &self.shared;
+        self.tally.committed = shared.store.committed().len() as u64;
+        self.tally.delivered = shared.all_places().iter().map(|place| place.count()).sum();
+        self.tally.faults = shared.weather.struck();
+        self.tally.virtual_ms = shared.kernel.now().0 / 1_000_000;
+        self.tally.steps = self.executor.steps();
+        Outcome {
+            failure: shared.failure(),
+            fingerprint: self.executor.fingerprint(),
+            story: shared.story.take(),
+            tally: self.tally,
+            reached: reached(),
+        }
+    }
+}
+
+/// A destination's routes: every event, to a topic of its type.
+fn definition(name: &str, dice: &mut crate::dice::Dice) -> Destination {
+    let id = DestinationId::new(name).expect("invariant: a valid name");
+    let attempts_max = u32::try_from(dice.between(1, 5)).unwrap_or(3);
+    let retry = RetryPolicy { attempts_max, ..RetryPolicy::default() };
+    let policies = [DeadKeyPolicy::Park, DeadKeyPolicy::Skip];
+    let topic = "{event_type}".parse().expect("invariant: a valid template");
+    let route = Route::all(topic).retry(retry).dead_key(*dice.pick(&policies));
+    Destination::new(id, "memory", vec![route])
+}
