@@ -60,7 +60,9 @@ impl RetryPolicy {
             return None;
         }
         let step = self.step(attempts);
-        let spread = step.mul_f64(1.0 - 0.5 * jitter.unit());
+        let share = 1.0 - 0.5 * jitter.unit();
+        // The longest duration of all is rounded up as a float, and no duration any more.
+        let spread = Duration::try_from_secs_f64(step.as_secs_f64() * share).unwrap_or(step);
         let wished = retry_after.unwrap_or_default();
         Some(spread.max(wished).min(self.delay_max))
     }
@@ -68,7 +70,9 @@ impl RetryPolicy {
     /// The longest delay after so many attempts, before jitter.
     fn step(&self, attempts: u32) -> Duration {
         let exponent = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);
-        let seconds = self.delay_min.as_secs_f64() * self.factor.max(1.0).powi(exponent);
+        // Finite, so that no delay times any growth stays no delay.
+        let growth = self.factor.max(1.0).powi(exponent).min(f64::MAX);
+        let seconds = self.delay_min.as_secs_f64() * growth;
         if seconds.is_finite() && seconds < self.delay_max.as_secs_f64() {
             Duration::from_secs_f64(seconds)
         } else {
