@@ -8,10 +8,10 @@ use std::time::Duration;
 use postrider_core::operate::Verb;
 use postrider_core::source::{CarriedOut, CarryOutRequest};
 use postrider_core::waiting::{Reason, WaitingState};
-use postrider_core::{DestinationId, Event, Lease, PartitionId, Payload};
+use postrider_core::{DestinationId, Event, KeyHash, Lease, PartitionId, Payload};
 
 use super::request::{Carried, RequestRow};
-use super::store::State;
+use super::state::State;
 use super::waiting::{Stored, promote};
 
 impl State {
@@ -58,17 +58,17 @@ impl State {
         }
         let id = &row.destination;
         let carried = match verb {
-            Verb::Redrive(_) => self.redrive(id, row.seq, now),
+            Verb::Redrive(_) => self.redrive(&row, now),
             Verb::Discard(_) => {
-                let key = self.discard(id, row.seq, now);
+                let key = self.discard(&row, now);
                 let freed = key.iter().flatten();
                 done.freed.extend(freed.map(|key| (lease.partition, id.clone(), *key)));
                 key.is_some()
             }
-            Verb::Requeue(_) => self.requeue(id, &row, now),
+            Verb::Requeue(_) => self.requeue(&row, now),
             Verb::Enable { topic, .. } => self.enable(id, &topic, first, lease, now, done),
             Verb::Rewind { .. } => {
-                let went = self.rewind_cursor(id, &row);
+                let went = self.set_back(id, row.partition, &row.target);
                 if went {
                     self.release(std::slice::from_ref(lease), now);
                     done.surrendered.push(lease.clone());
@@ -85,9 +85,9 @@ impl State {
     }
 
     /// Sends a dead letter again: its attempts start anew. Says whether it was one.
-    fn redrive(&mut self, id: &DestinationId, seq: u64, now: Duration) -> bool {
-        let Some(rows) = self.waiting.get_mut(id) else { return false };
-        let Some(row) = rows.get_mut(&seq).filter(|row| row.is_dead()) else { return false };
+    fn redrive(&mut self, asked: &RequestRow, now: Duration) -> bool {
+        let Some(rows) = self.waiting.get_mut(&asked.place()) else { return false };
+        let Some(row) = rows.get_mut(&asked.seq).filter(|row| row.is_dead()) else { return false };
         if row.event.is_none() {
             // Nobody could send what is no event.
             return false;
@@ -105,15 +105,10 @@ impl State {
     /// Lets a dead letter or an event of a disabled endpoint go, and says whether it was one, with
     /// its key if it held that.
     #[expect(clippy::option_option, reason = "whether it was done, and then whether a key is free")]
-    fn discard(
-        &mut self,
-        id: &DestinationId,
-        seq: u64,
-        now: Duration,
-    ) -> Option<Option<postrider_core::KeyHash>> {
-        let rows = self.waiting.get_mut(id)?;
+    fn discard(&mut self, asked: &RequestRow, now: Duration) -> Option<Option<KeyHash>> {
+        let rows = self.waiting.get_mut(&asked.place())?;
         let discardable = |row: &&mut Stored| row.is_dead() || row.state == WaitingState::Disabled;
-        let row = rows.get_mut(&seq).filter(discardable)?;
+        let row = rows.get_mut(&asked.seq).filter(discardable)?;
         let freed = row.holds().then_some(row.key_hash);
         row.state = WaitingState::Discarded;
         row.event = None;
@@ -123,18 +118,16 @@ impl State {
     }
 
     /// Sends an event again that the cursor has passed and that does not wait, late.
-    fn requeue(&mut self, id: &DestinationId, asked: &RequestRow, now: Duration) -> bool {
-        let cursor = self.cursors.get(&(id.clone(), asked.partition)).copied().unwrap_or_default();
+    fn requeue(&mut self, asked: &RequestRow, now: Duration) -> bool {
         let Some(row) = self.row_of(asked.partition, asked.seq) else { return false };
         let Ok(event) = &row.event else { return false };
-        let waits = self.waiting.get(id).is_some_and(|rows| rows.contains_key(&asked.seq));
-        if row.position > cursor || waits {
+        let place = asked.place();
+        let waits = self.waiting.get(&place).is_some_and(|rows| rows.contains_key(&asked.seq));
+        if !self.has_passed(&asked.destination, asked.partition, row) || waits {
             return false;
         }
         let stored = Stored {
             row: row.row,
-            partition: asked.partition,
-            position: row.position,
             key: Arc::clone(&row.key),
             key_hash: row.key_hash,
             event: Some(Arc::clone(event)),
@@ -147,7 +140,7 @@ impl State {
             late: true,
             endpoint: None,
         };
-        self.waiting.entry(id.clone()).or_default().insert(asked.seq, stored);
+        self.waiting.entry(place).or_default().insert(asked.seq, stored);
         true
     }
 
@@ -169,11 +162,11 @@ impl State {
         if self.endpoints.contains_key(&name) {
             return false;
         }
-        let rows = self.waiting.entry(id.clone()).or_default();
+        let rows = self.waiting.entry((id.clone(), lease.partition.0)).or_default();
         let mut keys = BTreeSet::new();
         for row in rows.values_mut() {
-            let here = row.partition == lease.partition.0 && row.state == WaitingState::Disabled;
-            if here && row.endpoint.as_deref() == Some(topic) {
+            let disabled = row.state == WaitingState::Disabled;
+            if disabled && row.endpoint.as_deref() == Some(topic) {
                 row.come_out(now);
                 keys.insert(Arc::clone(&row.key));
             }
@@ -183,36 +176,6 @@ impl State {
             done.enabled.push(name);
         }
         true
-    }
-
-    /// Sets a cursor back. Says whether it moved.
-    fn rewind_cursor(&mut self, id: &DestinationId, row: &RequestRow) -> bool {
-        let place = (id.clone(), row.partition);
-        let Some(cursor) = self.cursors.get(&place).copied().filter(|at| *at > row.target) else {
-            return false;
-        };
-        let through = self.sent_through(row.partition, cursor);
-        let replay = self.replay.entry(place.clone()).or_default();
-        *replay = through.max(*replay);
-        self.cursors.insert(place, row.target);
-        let log = &self.log[usize::from(row.partition)];
-        let again: BTreeSet<u64> =
-            log.iter().filter(|r| r.position > row.target).map(|r| r.row.seq).collect();
-        if let Some(settled) = self.settled.get_mut(id) {
-            settled.retain(|(row, _)| !again.contains(&row.seq));
-        }
-        true
-    }
-
-    /// The greatest number up to which every event of a partition was passed by a cursor: a number
-    /// that is drawn and not committed, or stands behind the cursor, is sent for the first time.
-    fn sent_through(&self, partition: u16, cursor: u64) -> u64 {
-        let log = &self.log[usize::from(partition)];
-        let (passed, ahead) = log.split_at(log.partition_point(|row| row.position <= cursor));
-        let ahead = ahead.iter().map(|row| row.row.seq).min().unwrap_or(u64::MAX);
-        let open = self.open.first().copied().unwrap_or(u64::MAX);
-        let passed = passed.iter().map(|row| row.row.seq);
-        passed.filter(|seq| *seq < ahead.min(open)).max().unwrap_or_default()
     }
 
     pub(super) fn erase(&mut self, key: &str) {

@@ -7,7 +7,7 @@ use postrider_core::{
 };
 
 use super::MemoryStore;
-use super::store::State;
+use super::state::State;
 
 impl MemoryStore {
     /// Lets a destination's events flow, or pauses them.
@@ -73,8 +73,8 @@ impl State {
         }
         for id in &change.remove {
             changed |= self.destinations.remove(id).is_some();
-            self.cursors.retain(|(destination, _), _| destination != id);
-            self.waiting.remove(id);
+            self.drop_cursors(id);
+            self.waiting.retain(|(destination, _), _| destination != id);
             self.settled.remove(id);
             self.endpoints.retain(|(destination, _), _| destination != id);
             self.replay.retain(|(destination, _), _| destination != id);
@@ -124,26 +124,11 @@ impl State {
 
     fn add(&mut self, definition: Destination, start: Start) {
         let id = definition.id.clone();
-        for partition in 0..self.log.len() {
-            let position = self.start_position(partition, start);
-            let partition = u16::try_from(partition).expect("invariant: P is a u16");
-            self.cursors.insert((id.clone(), partition), position);
-        }
+        self.add_cursors(&id, start);
         self.destinations.entry(id).or_insert(DestinationRow {
             definition,
             version: 1,
             state: DestinationState::Active,
         });
-    }
-
-    pub(super) fn start_position(&self, partition: usize, start: Start) -> u64 {
-        match start {
-            Start::Now => self.position_last,
-            Start::Beginning => 0,
-            Start::At(time) => self.log[partition]
-                .iter()
-                .find(|row| row.event.as_ref().is_ok_and(|event| event.created_at >= time))
-                .map_or(self.position_last, |row| row.position - 1),
-        }
     }
 }

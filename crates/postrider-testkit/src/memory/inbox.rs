@@ -10,7 +10,8 @@ use postrider_core::{
 };
 
 use super::MemoryStore;
-use super::store::State;
+use super::server::Needs;
+use super::state::State;
 
 #[derive(Clone, Debug)]
 pub(super) struct InboxRow {
@@ -135,7 +136,9 @@ impl State {
 
 impl InboxStore for MemoryStore {
     fn claim<'a>(&'a self, request: &'a ClaimRequest) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(async { Ok(self.state().claim(request, self.elapsed())) })
+        Box::pin(
+            self.statement("claim", Needs::Room, |state| Ok(state.claim(request, self.elapsed()))),
+        )
     }
 
     fn heartbeat<'a>(
@@ -143,11 +146,11 @@ impl InboxStore for MemoryStore {
         lease: &'a ClaimLease,
         duration: Duration,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        Box::pin(self.statement("heartbeat", Needs::Writing, move |state| {
             let ends = self.elapsed() + duration;
-            self.state().claimed("heartbeat", lease)?.status = Status::Claimed { ends };
+            state.claimed("heartbeat", lease)?.status = Status::Claimed { ends };
             Ok(())
-        })
+        }))
     }
 
     fn complete<'a>(
@@ -155,19 +158,20 @@ impl InboxStore for MemoryStore {
         lease: &'a ClaimLease,
         result: &'a [u8],
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { self.state().complete(lease, result, self.elapsed()) })
+        Box::pin(self.statement("complete", Needs::Room, |state| {
+            state.complete(lease, result, self.elapsed())
+        }))
     }
 
     fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async {
+        Box::pin(self.statement("release claim", Needs::Writing, |state| {
             let ends = self.elapsed();
-            let mut state = self.state();
             let row = state.claimed("release", lease)?;
             row.status = Status::Claimed { ends };
             // Whoever let go must not complete later.
             row.token += 1;
             Ok(())
-        })
+        }))
     }
 
     fn step<'a>(
@@ -175,10 +179,9 @@ impl InboxStore for MemoryStore {
         lease: &'a ClaimLease,
         step: &'a str,
     ) -> BoxFuture<'a, Result<Option<Bytes>>> {
-        Box::pin(async {
-            let mut state = self.state();
+        Box::pin(self.statement("step", Needs::Nothing, |state| {
             Ok(state.claimed("step", lease)?.steps.get(step).cloned())
-        })
+        }))
     }
 
     fn complete_step<'a>(
@@ -187,18 +190,16 @@ impl InboxStore for MemoryStore {
         step: &'a str,
         result: &'a [u8],
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async {
-            let mut state = self.state();
+        Box::pin(self.statement("complete step", Needs::Room, |state| {
             let row = state.claimed("complete step", lease)?;
             row.steps.insert(step.to_owned(), Bytes::copy_from_slice(result));
             Ok(())
-        })
+        }))
     }
 
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(async move {
-            let now = self.elapsed();
-            Ok(self.state().purge(older_than, rows_max, now))
-        })
+        Box::pin(self.statement("purge", Needs::Writing, move |state| {
+            Ok(state.purge(older_than, rows_max, self.elapsed()))
+        }))
     }
 }

@@ -7,7 +7,7 @@ use postrider_core::lease::{AcquireRequest, Acquired, Census, Granted, Renewed};
 use postrider_core::source::RenewRequest;
 use postrider_core::{Error, ErrorKind, HeldLease, Lease, PartitionId, Presence, RelayId, Result};
 
-use super::store::State;
+use super::state::State;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct LeaseRow {
@@ -30,6 +30,17 @@ pub(super) struct RelayRow {
 impl LeaseRow {
     fn matches(&self, lease: &Lease) -> bool {
         self.owner.as_ref() == Some(&lease.owner) && self.token == lease.token
+    }
+
+    /// Ends for good whatever was granted: the server is another one.
+    pub(super) fn void(&mut self) {
+        /// More grants than a standby can lag behind.
+        const UNHEARD_OF: u64 = 1_000_000;
+        self.owner = None;
+        self.token += UNHEARD_OF;
+        self.ends = Duration::ZERO;
+        self.presence = None;
+        self.takeovers = 0;
     }
 
     fn is_free(&self, now: Duration, free_for: Duration) -> bool {

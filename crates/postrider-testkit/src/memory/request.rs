@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use postrider_core::operate::{RequestId, RequestState, RowKey, Submission, Verb};
-use postrider_core::{DestinationId, Error, ErrorKind, Result, Start};
+use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Result, Start};
 
 use super::MemoryStore;
 use super::destinations::not_found;
-use super::store::State;
+use super::state::State;
 
 /// A request, with its rows.
 #[derive(Clone, Debug)]
@@ -23,8 +23,8 @@ pub(super) struct RequestRow {
     pub(super) partition: u16,
     pub(super) destination: DestinationId,
     pub(super) seq: u64,
-    /// Of a rewind: the position that the cursor goes back to.
-    pub(super) target: u64,
+    /// Of a rewind: where the destination goes back to.
+    pub(super) target: Cursor,
     pub(super) outcome: Option<Carried>,
 }
 
@@ -33,6 +33,13 @@ pub(super) struct RequestRow {
 pub(super) enum Carried {
     Done,
     Skipped,
+}
+
+impl RequestRow {
+    /// Where what waits of it stands.
+    pub(super) fn place(&self) -> (DestinationId, u16) {
+        (self.destination.clone(), self.partition)
+    }
 }
 
 impl Request {
@@ -95,7 +102,9 @@ impl State {
             Verb::Redrive(rows) | Verb::Discard(rows) | Verb::Requeue(rows) => {
                 self.event_rows(rows)?
             }
-            Verb::Enable { destination, .. } => self.partition_rows(destination, |_| Ok(0))?,
+            Verb::Enable { destination, .. } => {
+                self.partition_rows(destination, |_| Ok(Cursor::number(0)))?
+            }
             Verb::Rewind { destination, to } => {
                 if *to == Start::Now {
                     return Err(Error::new(ErrorKind::Invalid, "rewind")
@@ -119,15 +128,17 @@ impl State {
         rows.into_iter()
             .map(|row| {
                 self.check_exists(&row.destination)?;
-                let waiting = self.waiting.get(&row.destination);
-                let waits = waiting.and_then(|rows| rows.get(&row.seq)).map(|row| row.partition);
-                let partitions = 0..u16::try_from(self.log.len()).unwrap_or(u16::MAX);
-                let stands = || partitions.clone().find(|p| self.row_of(*p, row.seq).is_some());
+                let waits = |p: &u16| {
+                    let rows = self.waiting.get(&(row.destination.clone(), *p));
+                    rows.is_some_and(|rows| rows.contains_key(&row.seq))
+                };
+                let stands = |p: &u16| self.row_of(*p, row.seq).is_some();
+                let home = self.partitions().find(waits).or_else(|| self.partitions().find(stands));
                 Ok(RequestRow {
-                    partition: waits.or_else(stands).unwrap_or_default(),
+                    partition: home.unwrap_or_default(),
                     destination: row.destination.clone(),
                     seq: row.seq,
-                    target: 0,
+                    target: Cursor::number(0),
                     outcome: None,
                 })
             })
@@ -137,13 +148,13 @@ impl State {
     fn partition_rows(
         &self,
         destination: &DestinationId,
-        target: impl Fn(usize) -> Result<u64>,
+        target: impl Fn(u16) -> Result<Cursor>,
     ) -> Result<Vec<RequestRow>> {
         self.check_exists(destination)?;
-        (0..self.log.len())
+        self.partitions()
             .map(|partition| {
                 Ok(RequestRow {
-                    partition: u16::try_from(partition).unwrap_or(u16::MAX),
+                    partition,
                     destination: destination.clone(),
                     seq: 0,
                     target: target(partition)?,
@@ -153,14 +164,14 @@ impl State {
             .collect()
     }
 
-    fn rewind_target(&self, partition: usize, to: Start) -> Result<u64> {
+    fn rewind_target(&self, partition: u16, to: Start) -> Result<Cursor> {
         if let (Start::At(time), Some(retired)) = (to, self.retired_at)
             && time <= retired
         {
             return Err(Error::new(ErrorKind::NotFound, "rewind")
                 .message("retention has deleted events of that time; nothing was written"));
         }
-        Ok(self.start_position(partition, to))
+        Ok(self.start(partition, to))
     }
 
     fn check_exists(&self, destination: &DestinationId) -> Result<()> {

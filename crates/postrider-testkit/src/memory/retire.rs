@@ -7,7 +7,7 @@ use postrider_core::source::{RetireRequest, Retired};
 use postrider_core::waiting::WaitingState;
 use postrider_core::{Event, EventId, Result, Timestamp};
 
-use super::store::{LogRow, State};
+use super::state::{LogRow, State};
 
 impl State {
     pub(super) fn retirable(&self, request: &RetireRequest, now: Timestamp) -> Vec<Arc<Event>> {
@@ -28,11 +28,14 @@ impl State {
         let seqs: BTreeSet<u64> = gone.iter().map(|row| row.row.seq).collect();
         let ids: BTreeSet<EventId> = gone.iter().map(|row| row.row.id).collect();
         self.retired_at = self.retired_at.max(last);
-        let log = &mut self.log[usize::from(request.lease.partition.0)];
+        let partition = request.lease.partition.0;
+        let log = &mut self.log[usize::from(partition)];
         let gone = log.extract_if(.., |row| seqs.contains(&row.row.seq));
         self.retired.extend(gone);
-        seqs.iter().for_each(|seq| self.forget_position(*seq));
-        for rows in self.waiting.values_mut() {
+        let by_seq = &mut self.by_seq[usize::from(partition)];
+        seqs.iter().for_each(|seq| _ = by_seq.remove(seq));
+        let waiting = self.waiting.iter_mut().filter(|((_, p), _)| *p == partition);
+        for (_, rows) in waiting {
             rows.retain(|seq, _| !seqs.contains(seq));
         }
         for settled in self.settled.values_mut() {
@@ -46,17 +49,21 @@ impl State {
     fn retirable_rows(&self, request: &RetireRequest, now: Timestamp) -> Vec<&LogRow> {
         let partition = request.lease.partition.0;
         let Some(log) = self.log.get(usize::from(partition)) else { return Vec::new() };
-        let cursors = self.cursors.iter().filter(|((_, p), _)| *p == partition);
-        let passed = cursors.map(|(_, position)| *position).min().unwrap_or_default();
+        let waiting = self.waiting.iter().filter(|((_, p), _)| *p == partition);
+        let waiting: Vec<_> = waiting.map(|(_, rows)| rows).collect();
         let waits = |row: &LogRow| {
-            let mut waiting = self.waiting.values().filter_map(|rows| rows.get(&row.row.seq));
-            waiting.any(|stored| stored.state != WaitingState::Discarded)
+            let mut stored = waiting.iter().filter_map(|rows| rows.get(&row.row.seq));
+            stored.any(|stored| stored.state != WaitingState::Discarded)
+        };
+        let passed = |row: &LogRow| {
+            let mut ids = self.destinations.keys();
+            ids.len() > 0 && ids.all(|id| self.has_passed(id, partition, row))
         };
         let old = |row: &LogRow| {
             let event = row.event.as_ref().ok();
             event.is_some_and(|event| event.created_at.plus(request.older_than) < now)
         };
-        let free = |row: &&LogRow| row.position <= passed && old(row) && !waits(row);
+        let free = |row: &&LogRow| old(row) && passed(row) && !waits(row);
         let mut rows: Vec<&LogRow> = log.iter().filter(free).collect();
         rows.sort_by_key(|row| row.row.seq);
         rows

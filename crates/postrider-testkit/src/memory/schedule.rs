@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use postrider_core::source::Admitted;
-use postrider_core::{Event, Lease, Result, Timestamp};
+use postrider_core::{Error, ErrorKind, Event, Lease, Result, Timestamp};
 
-use super::store::{State, partition_of};
+use super::kind::Kind;
+use super::state::{NewRow, State};
 
 #[derive(Clone, Debug)]
 pub(super) struct Scheduled {
     pub(super) event: Event,
+    pub(super) format: u16,
 }
 
 impl State {
@@ -18,27 +20,42 @@ impl State {
         lease: &Lease,
         rows_max: u32,
         now: Timestamp,
-        partitions: u16,
+        elapsed: Duration,
     ) -> Result<Admitted> {
         self.fence("admit", lease)?;
-        let own = |event: &Event| partition_of(event.key_hash(), partitions) == lease.partition.0;
+        let own = |state: &State, event: &Event| state.home(event.key_hash()) == lease.partition.0;
         let due: Vec<(Timestamp, u64)> = self
             .scheduled
             .range(..=(now, u64::MAX))
-            .filter(|(_, scheduled)| own(&scheduled.event))
+            .filter(|(_, scheduled)| own(self, &scheduled.event))
             .map(|(place, _)| *place)
             .take(rows_max as usize)
             .collect();
-        for place in &due {
-            let scheduled = self.scheduled.remove(place).expect("invariant: just read");
-            // A new number: its place in its key's order is the moment of entry.
-            let seq = self.draw_seq();
-            self.append(seq, scheduled.event, partitions);
+        if !due.is_empty() {
+            self.take_turn("admit")?;
+            let xid = self.xids.begin();
+            for place in &due {
+                let Scheduled { event, format } =
+                    self.scheduled.remove(place).expect("invariant: just read");
+                // A new number: its place in its key's order is the moment of entry.
+                let seq = self.draw_seq();
+                self.append(NewRow { seq, xid, format, event }, elapsed);
+            }
+            self.xids.end(xid, true);
         }
-        let next = self.scheduled.iter().find(|(_, scheduled)| own(&scheduled.event));
+        let next = self.scheduled.iter().find(|(_, scheduled)| own(self, &scheduled.event));
         Ok(Admitted {
             moved: u32::try_from(due.len()).unwrap_or(u32::MAX),
             next_in: next.map(|((due, _), _)| -> Duration { due.since(now) }),
         })
+    }
+
+    /// Where there is one writer at a time, a number drawn beside it would be passed before its own.
+    pub(super) fn take_turn(&self, statement: &'static str) -> Result<()> {
+        if self.kind == Kind::Number && self.server.writer.is_some() {
+            return Err(Error::new(ErrorKind::Busy, statement)
+                .message("another transaction is writing; nothing was written"));
+        }
+        Ok(())
     }
 }

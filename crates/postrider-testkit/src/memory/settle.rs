@@ -8,9 +8,9 @@ use postrider_core::waiting::{
     Attempted, DETAIL_BYTES_MAX, NewWaiting, Placement, Reason, Settlement, SettlementPart,
     WaitingChange, WaitingState,
 };
-use postrider_core::{DestinationId, Error, ErrorKind, Result};
+use postrider_core::{DestinationId, Result};
 
-use super::store::State;
+use super::state::State;
 use super::waiting::{Stored, promote};
 
 impl State {
@@ -19,7 +19,7 @@ impl State {
         let partition = settlement.lease.partition.0;
         // Look before writing, so that a refusal leaves nothing behind.
         for part in &settlement.parts {
-            self.check_cursor(part, partition)?;
+            self.check_advance(part, partition)?;
         }
         for part in &settlement.parts {
             // A destination that was removed meanwhile has nothing left to settle.
@@ -30,20 +30,6 @@ impl State {
         Ok(())
     }
 
-    fn check_cursor(&self, part: &SettlementPart, partition: u16) -> Result<()> {
-        let stands = self.cursors.get(&(part.destination.clone(), partition));
-        let (Some(stands), Some((from, to))) = (stands, &part.cursor) else {
-            return Ok(());
-        };
-        if [from.position(), to.position()].contains(stands) {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Conflict, "settle")
-            .message("the cursor was moved by somebody else; nothing was written")
-            .context("destination", &part.destination)
-            .context("partition", partition))
-    }
-
     fn settle_part(&mut self, part: &SettlementPart, partition: u16, now: Duration) {
         for endpoint in &part.disabled {
             let name = (part.destination.clone(), endpoint.topic.clone());
@@ -52,7 +38,8 @@ impl State {
                 self.definitions += 1;
             }
         }
-        let mut waiting = self.waiting.remove(&part.destination).unwrap_or_default();
+        let place = (part.destination.clone(), partition);
+        let mut waiting = self.waiting.remove(&place).unwrap_or_default();
         for new in &part.waiting {
             self.insert_waiting(&mut waiting, new, &part.destination, partition, now);
         }
@@ -61,18 +48,11 @@ impl State {
                 self.is_disabled(&part.destination, endpoint)
             });
         }
-        self.waiting.insert(part.destination.clone(), waiting);
-        if let Some((from, to)) = &part.cursor {
-            let cursor = self.cursors.entry((part.destination.clone(), partition)).or_default();
-            // The same write again finds the cursor at its end, and counts nothing twice.
-            if *cursor == from.position() && from != to {
-                *cursor = to.position();
-                let settled = self.settled.entry(part.destination.clone()).or_default();
-                settled.extend_from_slice(&part.passed);
-                if let Some(lease) = self.leases.get_mut(usize::from(partition)) {
-                    lease.takeovers = 0;
-                }
-            }
+        self.waiting.insert(place, waiting);
+        if self.advance(part, partition)
+            && let Some(lease) = self.leases.get_mut(usize::from(partition))
+        {
+            lease.takeovers = 0;
         }
     }
 
@@ -101,8 +81,6 @@ impl State {
             .unwrap_or_default();
         let mut stored = Stored {
             row: new.row,
-            partition,
-            position: committed.map_or(0, |row| row.position),
             key_hash: new.key_hash,
             event,
             state: WaitingState::Retrying,

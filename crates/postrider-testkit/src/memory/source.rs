@@ -1,4 +1,4 @@
-//! The memory store as the relay sees it. Each call takes the lock once, so each is atomic.
+//! The memory store as the relay sees it. Each statement takes the lock once, so each is atomic.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,10 +10,12 @@ use postrider_core::source::{
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{
-    BoxFuture, Clock, Cursor, Destination, DestinationId, Event, Lease, OutboxSource, Result,
+    BoxFuture, Cursor, Destination, DestinationId, Event, Lease, OutboxSource, Result,
 };
 
 use super::MemoryStore;
+use super::server::Needs;
+use super::state::State;
 
 impl OutboxSource for MemoryStore {
     fn capabilities(&self) -> SourceCapabilities {
@@ -21,43 +23,47 @@ impl OutboxSource for MemoryStore {
     }
 
     fn open(&self) -> BoxFuture<'_, Result<StoreFacts>> {
-        Box::pin(async {
-            Ok(StoreFacts {
-                name: "memory".to_owned(),
-                partitions: self.shared.partitions,
-                schema: 1,
-            })
-        })
+        let facts =
+            StoreFacts { name: "memory".to_owned(), partitions: self.shared.partitions, schema: 1 };
+        // It checks that the store can be written to.
+        Box::pin(self.statement("open", Needs::Writing, |_| Ok(facts)))
     }
 
     fn register<'a>(&'a self, definitions: &'a [Destination]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async {
-            self.state().register(definitions);
+        Box::pin(self.statement("register", Needs::Room, |state| {
+            state.register(definitions);
             Ok(())
-        })
+        }))
     }
 
     fn apply<'a>(&'a self, change: &'a DefinitionChange) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(async { self.state().apply(change) })
+        Box::pin(self.statement("apply", Needs::Room, |state| state.apply(change)))
     }
 
     fn destinations(&self) -> BoxFuture<'_, Result<Definitions>> {
-        Box::pin(async { Ok(self.state().definitions()) })
+        let read = |state: &mut State| Ok(state.definitions());
+        Box::pin(self.statement("destinations", Needs::Nothing, read))
     }
 
     fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {
-        Box::pin(async { Ok(self.state().acquire(request, self.elapsed())) })
+        Box::pin(self.statement("acquire", Needs::Writing, |state| {
+            Ok(state.acquire(request, self.elapsed()))
+        }))
     }
 
     fn renew<'a>(&'a self, request: &'a RenewRequest) -> BoxFuture<'a, Result<Renewed>> {
-        Box::pin(async { Ok(self.state().renew(request, self.elapsed())) })
+        Box::pin(
+            self.statement("renew", Needs::Writing, |state| {
+                Ok(state.renew(request, self.elapsed()))
+            }),
+        )
     }
 
     fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async {
-            self.state().release(leases, self.elapsed());
+        Box::pin(self.statement("release", Needs::Writing, |state| {
+            state.release(leases, self.elapsed());
             Ok(())
-        })
+        }))
     }
 
     fn load<'a>(
@@ -65,49 +71,60 @@ impl OutboxSource for MemoryStore {
         lease: &'a Lease,
         destination: &'a DestinationId,
     ) -> BoxFuture<'a, Result<Loaded>> {
-        Box::pin(async { self.state().load(lease.partition, destination) })
+        Box::pin(self.load_cursor(lease, destination))
     }
 
-    fn head<'a>(&'a self, _lease: &'a Lease) -> BoxFuture<'a, Result<Cursor>> {
-        Box::pin(async { Ok(self.state().head()) })
+    fn head<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<Cursor>> {
+        Box::pin(self.read_head(lease))
     }
 
     fn fetch<'a>(&'a self, request: &'a FetchRequest) -> BoxFuture<'a, Result<Page>> {
-        Box::pin(async { self.state().fetch(request) })
+        Box::pin(self.read_page(request))
     }
 
     fn settle<'a>(&'a self, settlement: &'a Settlement) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { self.state().settle(settlement, self.elapsed()) })
+        let grows = settlement.parts.iter().any(|part| !part.waiting.is_empty());
+        let needs = if grows { Needs::Room } else { Needs::Writing };
+        Box::pin(self.statement("settle", needs, |state| state.settle(settlement, self.elapsed())))
     }
 
     fn due<'a>(&'a self, request: &'a DueRequest) -> BoxFuture<'a, Result<Due>> {
-        Box::pin(async { Ok(self.state().due(request, self.elapsed())) })
+        Box::pin(
+            self.statement("due", Needs::Nothing, |state| Ok(state.due(request, self.elapsed()))),
+        )
     }
 
     fn admit<'a>(&'a self, lease: &'a Lease, rows_max: u32) -> BoxFuture<'a, Result<Admitted>> {
-        Box::pin(async move {
-            let now = self.shared.clock.now();
-            self.state().admit(lease, rows_max, now, self.shared.partitions)
-        })
+        Box::pin(self.statement("admit", Needs::Room, move |state| {
+            state.admit(lease, rows_max, self.shared.now(), self.elapsed())
+        }))
     }
 
     fn carry_out<'a>(&'a self, request: &'a CarryOutRequest) -> BoxFuture<'a, Result<CarriedOut>> {
-        Box::pin(async { Ok(self.state().carry_out(request, self.elapsed())) })
+        Box::pin(self.statement("carry out", Needs::Room, |state| {
+            Ok(state.carry_out(request, self.elapsed()))
+        }))
     }
 
     fn retirable<'a>(
         &'a self,
         request: &'a RetireRequest,
     ) -> BoxFuture<'a, Result<Vec<Arc<Event>>>> {
-        Box::pin(async { Ok(self.state().retirable(request, self.shared.clock.now())) })
+        Box::pin(self.statement("retirable", Needs::Nothing, |state| {
+            Ok(state.retirable(request, self.shared.now()))
+        }))
     }
 
     fn retire<'a>(&'a self, request: &'a RetireRequest) -> BoxFuture<'a, Result<Retired>> {
-        Box::pin(async { self.state().retire(request, self.shared.clock.now()) })
+        Box::pin(
+            self.statement("retire", Needs::Writing, |state| {
+                state.retire(request, self.shared.now())
+            }),
+        )
     }
 
     fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>> {
-        Box::pin(async { Ok(self.state().counts(destination)) })
+        Box::pin(self.statement("counts", Needs::Nothing, |state| Ok(state.counts(destination))))
     }
 
     fn wake(&self) -> BoxFuture<'_, ()> {

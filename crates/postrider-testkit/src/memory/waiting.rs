@@ -10,15 +10,12 @@ use postrider_core::waiting::{Counts, Due, Reason, RowRef, WaitingRow, WaitingSt
 use postrider_core::{DestinationId, Event, KeyHash};
 
 use super::MemoryStore;
-use super::store::State;
+use super::state::State;
 
 /// A row of `waiting`.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) row: RowRef,
-    pub(super) partition: u16,
-    /// Its place in the commit order; a row the store does not know has none.
-    pub(super) position: u64,
     pub(super) key: Arc<str>,
     pub(super) key_hash: KeyHash,
     pub(super) event: Option<Arc<Event>>,
@@ -112,35 +109,41 @@ impl MemoryStore {
     /// What waits of a destination, discarded rows included, by number.
     pub fn waiting(&self, destination: &DestinationId) -> Vec<WaitingView> {
         let state = self.state();
-        state.rows_of(destination).map(Stored::view).collect()
+        let mut rows: Vec<WaitingView> = state.rows_of(destination).map(Stored::view).collect();
+        rows.sort_by_key(|row| row.row.seq);
+        rows
     }
 }
 
 impl State {
-    fn rows_of(&self, destination: &DestinationId) -> impl Iterator<Item = &Stored> {
-        self.waiting.get(destination).into_iter().flat_map(BTreeMap::values)
+    /// What waits of a destination, partition by partition.
+    fn rows_of(&self, id: &DestinationId) -> impl Iterator<Item = &Stored> {
+        let places = self.waiting.range((id.clone(), 0)..=(id.clone(), u16::MAX));
+        places.flat_map(|(_, rows)| rows.values())
+    }
+
+    /// What waits of a destination in a partition, by number.
+    fn rows_in(&self, id: &DestinationId, partition: u16) -> impl Iterator<Item = &Stored> {
+        self.waiting.get(&(id.clone(), partition)).into_iter().flat_map(BTreeMap::values)
     }
 
     pub(super) fn waiting_keys(&self, id: &DestinationId, partition: u16) -> Vec<(KeyHash, u32)> {
         let mut keys: BTreeMap<KeyHash, u32> = BTreeMap::new();
-        for row in self.rows_of(id) {
-            if row.partition == partition && row.holds() {
+        for row in self.rows_in(id, partition) {
+            if row.holds() {
                 *keys.entry(row.key_hash).or_default() += 1;
             }
         }
         keys.into_iter().collect()
     }
 
-    pub(super) fn waiting_ahead(
-        &self,
-        id: &DestinationId,
-        partition: u16,
-        cursor: u64,
-    ) -> Vec<u64> {
-        self.rows_of(id)
-            .filter(|row| row.partition == partition && row.position > cursor)
-            .map(|row| row.row.seq)
-            .collect()
+    /// What waits though the destination has not passed it.
+    pub(super) fn waiting_ahead(&self, id: &DestinationId, partition: u16) -> Vec<u64> {
+        let ahead = |row: &&Stored| {
+            let committed = self.row_of(partition, row.row.seq);
+            committed.is_some_and(|committed| !self.has_passed(id, partition, committed))
+        };
+        self.rows_in(id, partition).filter(ahead).map(|row| row.row.seq).collect()
     }
 
     pub(super) fn counts(&self, id: &DestinationId) -> Counts {
@@ -163,8 +166,8 @@ impl State {
         let mut runs: Vec<Vec<&Stored>> = Vec::new();
         let mut open: BTreeMap<&str, usize> = BTreeMap::new();
         let rows = self
-            .rows_of(&request.destination)
-            .filter(|row| row.partition == partition && !request.except.contains(&row.key_hash));
+            .rows_in(&request.destination, partition)
+            .filter(|row| !request.except.contains(&row.key_hash));
         for row in rows {
             match (row.state, open.get(&*row.key)) {
                 (WaitingState::Retrying, _) if row.late => {
