@@ -4,7 +4,7 @@
 //! where the seed says that it forgets to: those events are exempt from INV-3, and nothing else is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use postrider_core::{ErrorKind, EventId, NewEvent, Result};
@@ -18,6 +18,8 @@ use crate::shared::Shared;
 /// Event types, and with them topics: the endpoints of a destination.
 pub const TYPES: [&str; 3] = ["order.placed", "order.paid", "order.sent"];
 
+/// How long an application waits for an answer.
+const SILENCE: Duration = Duration::from_secs(8);
 /// How often a transaction is tried again.
 const TRIES_MAX: u32 = 200;
 
@@ -54,7 +56,7 @@ impl App {
     pub fn start(shared: &Arc<Shared>, number: u8) {
         let name = format!("app-{number}");
         let app = App {
-            line: shared.line(&name, Arc::new(AtomicU64::new(0))),
+            line: shared.line(&name, Arc::default(), SILENCE),
             dice: shared.dice(&name),
             shared: Arc::clone(shared),
             name,

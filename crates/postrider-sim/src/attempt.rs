@@ -10,15 +10,7 @@ use std::sync::{Arc, Once};
 
 use crate::outcome::{Failure, Outcome};
 use crate::scenario::Scenario;
-
-/// How a scenario is run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Whether the story is written down.
-    pub trace: bool,
-    /// The planted bug, by its name.
-    pub mutant: Option<&'static str>,
-}
+pub use crate::world::Options;
 
 /// What runs a scenario: the world, or a fake of it in the tests of what stands around it.
 pub type Runner = Arc<dyn Fn(&Scenario, &Options) -> Outcome + Send + Sync>;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use postrider_core::waiting::{Passed, WaitingState};
-use postrider_core::{DestinationId, EventId, Invariant};
+use postrider_core::{DestinationId, EventId};
 use postrider_history::{Commit, Delivery, History, Record, Standing, check};
 
 use crate::shared::Shared;

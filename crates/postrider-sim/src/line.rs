@@ -12,8 +12,6 @@ use crate::dice::Dice;
 use crate::exec::Kernel;
 use crate::weather::Weather;
 
-/// How long a connection hangs that nobody closes: beyond every deadline.
-const SILENCE: Duration = Duration::from_secs(600);
 
 /// Whether the server answers, and how often it went away.
 #[derive(Debug, Default)]
@@ -48,6 +46,8 @@ pub struct SimLine {
     server: Arc<Server>,
     /// The network between this process and the server is cut until then.
     cut_until: Arc<AtomicU64>,
+    /// How long a connection hangs that nobody closes.
+    silence: Duration,
     dice: Mutex<Dice>,
 }
 
@@ -58,9 +58,10 @@ impl SimLine {
         weather: Arc<Weather>,
         server: Arc<Server>,
         cut_until: Arc<AtomicU64>,
+        silence: Duration,
         dice: Dice,
     ) -> SimLine {
-        SimLine { kernel, weather, server, cut_until, dice: Mutex::new(dice) }
+        SimLine { kernel, weather, server, cut_until, silence, dice: Mutex::new(dice) }
     }
 
     fn draw<T>(&self, from: impl FnOnce(&mut Dice) -> T) -> T {
@@ -80,7 +81,7 @@ impl SimLine {
     /// An error at once, or nothing at all for a long time: both happen when a connection is lost.
     async fn lose(&self, statement: &'static str) -> Error {
         if self.draw(|dice| dice.chance(2_000)) {
-            self.kernel.sleep(SILENCE).await;
+            self.kernel.sleep(self.silence).await;
         }
         Error::new(ErrorKind::Unavailable, statement).message("the connection was lost")
     }

@@ -20,6 +20,8 @@ use crate::exec::ProcessNo;
 use crate::mailbox::Mailbox;
 use crate::shared::Shared;
 
+/// How long a lost call hangs: beyond every deadline.
+const SILENCE: Duration = Duration::from_secs(70);
 /// The store's hints are coalesced, as in the shell.
 const WAKE_EVERY: Duration = Duration::from_millis(1);
 /// The shortest sleep, as in the shell.
@@ -56,6 +58,8 @@ pub fn settings(shared: &Shared, seed: u64) -> Settings {
     let mut settings = Settings { seed, ..Settings::default() };
     settings.window.rows_max = scenario.window_rows;
     settings.window.page_rows_max = (scenario.window_rows / 4).max(2);
+    // The slowest poll is what an idle world costs most.
+    settings.poll_max = Duration::from_millis([500, 1_000, 2_000, 5_000][(seed % 4) as usize]);
     if scenario.retention {
         let retention = postrider_relay::Retention::of(Duration::from_secs(30));
         settings.retention = Some(postrider_relay::Retention {
@@ -96,7 +100,7 @@ struct Body {
 
 impl Body {
     async fn run(self, seed: u64) {
-        let line = self.shared.line(&self.name, Arc::clone(&self.relay.cut_until));
+        let line = self.shared.line(&self.name, Arc::clone(&self.relay.cut_until), SILENCE);
         let source: Arc<dyn OutboxSource> = Arc::new({
             drop(line);
             self.shared.store.clone()

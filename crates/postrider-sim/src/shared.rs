@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use postrider_core::{EventId, Invariant, RelayId};
 use postrider_testkit::memory::MemoryStore;
@@ -83,11 +84,11 @@ impl Shared {
         Dice::new(self.scenario.seed, name)
     }
 
-    /// A connection of a process to the store.
-    pub fn line(&self, name: &str, cut_until: Arc<AtomicU64>) -> SimLine {
+    /// A connection of a process to the store. One that nobody closes hangs for a while.
+    pub fn line(&self, name: &str, cut_until: Arc<AtomicU64>, silence: Duration) -> SimLine {
         let (kernel, weather) = (Arc::clone(&self.kernel), Arc::clone(&self.weather));
         let dice = self.dice(&format!("line of {name}"));
-        SimLine::new(kernel, weather, Arc::clone(&self.server), cut_until, dice)
+        SimLine::new(kernel, weather, Arc::clone(&self.server), cut_until, silence, dice)
     }
 
     /// A new process.

@@ -32,7 +32,7 @@ use crate::story::Story;
 /// endpoint, and backlog together are far below.
 const REST_WITHIN: Duration = Duration::from_secs(1_800);
 /// How often it is looked whether it has.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// Keys of the trickle: so many that every partition has some.
 const TRICKLE_KEYS: u64 = 12;
 
@@ -332,7 +332,8 @@ impl World {
 fn definition(name: &str, dice: &mut crate::dice::Dice) -> Destination {
     let id = DestinationId::new(name).expect("invariant: a valid name");
     let attempts_max = u32::try_from(dice.between(1, 5)).unwrap_or(3);
-    let retry = RetryPolicy { attempts_max, ..RetryPolicy::default() };
+    let delay_max = Duration::from_millis(dice.between(200, 8_000));
+    let retry = RetryPolicy { attempts_max, delay_max, ..RetryPolicy::default() };
     let policies = [DeadKeyPolicy::Park, DeadKeyPolicy::Skip];
     let topic = "{event_type}".parse().expect("invariant: a valid template");
     let route = Route::all(topic).retry(retry).dead_key(*dice.pick(&policies));
