@@ -124,7 +124,8 @@ fn named(name: &str, planted: &[Planted]) -> Result<&'static str, String> {
     let found = planted.iter().find(|planted| planted.name.eq_ignore_ascii_case(name));
     found.map(|planted| planted.name).ok_or_else(|| {
         if planted.is_empty() {
-            return "no bugs are planted in this build; `cargo x sim` builds it with them".to_owned();
+            return "no bugs are planted in this build; `cargo x sim` builds it with them"
+                .to_owned();
         }
         let names: Vec<&str> = planted.iter().map(|planted| planted.name).collect();
         format!("there is no planted bug `{name}`; there are {}", names.join(", "))

@@ -63,8 +63,7 @@ fn kept(
 ) -> io::Result<()> {
     let options = Options { trace: false, mutant };
     let small = smaller(&context.runner, &Scenario::of(seed), defect, &options);
-    let folder =
-        if keep { context.fixtures() } else { context.root().join("target/sim-failures") };
+    let folder = if keep { context.fixtures() } else { context.root().join("target/sim-failures") };
     let name = Fixture::name(defect, mutant, seed);
     match store(&folder, &name, &small, mutant) {
         Ok(path) => {

@@ -83,11 +83,7 @@ fn replay_fixtures(context: &mut Context<'_>, count: &mut Count) -> io::Result<(
     Ok(())
 }
 
-fn compare(
-    context: &mut Context<'_>,
-    arguments: &Arguments,
-    count: &mut Count,
-) -> io::Result<()> {
+fn compare(context: &mut Context<'_>, arguments: &Arguments, count: &mut Count) -> io::Result<()> {
     let plan = Plan { seeds: TWICE, ..context.plan(arguments) };
     let differing = twice::differing(&plan);
     for (seed, how) in &differing {
@@ -216,7 +212,8 @@ mod tests {
         assert!(text.contains("test sim::seeds::0_to_99 ... ok"), "{text}");
         assert!(text.contains("test sim::seeds::100_to_199 ... FAILED"), "{text}");
         assert!(text.contains("again: cargo x sim --seed 117 --trace"), "{text}");
-        let fixture = "again: cargo x sim --fixture target/sim-failures/inv-1-seed-117.json --trace";
+        let fixture =
+            "again: cargo x sim --fixture target/sim-failures/inv-1-seed-117.json --trace";
         assert!(text.contains(fixture), "{text}");
         assert!(text.contains("test result: FAILED. 4 passed; 1 failed"), "{text}");
     }

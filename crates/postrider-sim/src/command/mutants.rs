@@ -54,7 +54,8 @@ pub(super) fn run(context: &mut Context<'_>, arguments: &Arguments) -> io::Resul
         writeln!(context.out, "SURVIVED {} seeds: {names}", arguments.seeds)?;
     }
     if arguments.bless && arguments.mutant.is_none() {
-        let page: Vec<Vec<String>> = rows.iter().map(|(planted, found)| on_page(planted, found)).collect();
+        let page: Vec<Vec<String>> =
+            rows.iter().map(|(planted, found)| on_page(planted, found)).collect();
         return Ok(context.bless("mutants", &table::markdown(&HEAD, page))? && survivors.is_empty());
     }
     Ok(survivors.is_empty())
@@ -95,11 +96,9 @@ pub(super) fn told(found: Option<&Found>) -> String {
 fn row(planted: &Planted, found: &Option<Found>) -> Vec<String> {
     let mut cells = vec![planted.name.to_owned(), planted.mistake.to_owned()];
     match found {
-        Some(found) => cells.extend([
-            found.defect.kind(),
-            found.seed.to_string(),
-            found.needed.to_string(),
-        ]),
+        Some(found) => {
+            cells.extend([found.defect.kind(), found.seed.to_string(), found.needed.to_string()])
+        }
         None => cells.extend(["not found".to_owned(), String::new(), String::new()]),
     }
     cells

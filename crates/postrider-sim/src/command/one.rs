@@ -89,5 +89,9 @@ fn show(
 }
 
 fn never(unfired: &[String]) -> String {
-    if unfired.is_empty() { String::new() } else { format!("; never struck: {}", unfired.join(", ")) }
+    if unfired.is_empty() {
+        String::new()
+    } else {
+        format!("; never struck: {}", unfired.join(", "))
+    }
 }
