@@ -155,6 +155,11 @@ impl MemoryBroker {
         self.shared.changed();
     }
 
+    /// Forgets which events it has seen: from now on each would be taken once more.
+    pub fn forget_seen(&self) {
+        lock(&self.shared.state).topics.values_mut().for_each(|topic| topic.seen.clear());
+    }
+
     fn take(&self, state: &mut State, out: &Outgoing) -> Outcome {
         let shared = &self.shared;
         let bytes = out.event.payload.len() as u64;
