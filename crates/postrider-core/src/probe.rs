@@ -33,20 +33,28 @@ macro_rules! planted {
     };
 }
 
-/// Counts that a state or a transition was reached. Nothing outside the simulator.
+/// Counts that a state or a transition was reached, always or if something holds. Nothing outside
+/// the simulator.
 #[cfg(postrider_sim)]
 #[macro_export]
 macro_rules! reach {
     ($spot:ident) => {
         $crate::probe::reached($crate::probe::Spot::$spot)
     };
+    ($spot:ident, if $reached:expr) => {
+        if $reached {
+            $crate::probe::reached($crate::probe::Spot::$spot)
+        }
+    };
 }
 
-/// Counts that a state or a transition was reached. Nothing outside the simulator.
+/// Counts that a state or a transition was reached, always or if something holds. Nothing outside
+/// the simulator.
 #[cfg(not(postrider_sim))]
 #[macro_export]
 macro_rules! reach {
     ($spot:ident) => {};
+    ($spot:ident, if $reached:expr) => {};
 }
 
 #[cfg(postrider_sim)]

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use postrider_core::source::{CarriedOut, CarryOutRequest};
-use postrider_core::{Lease, Result, Tick};
+use postrider_core::{Lease, Result, Tick, reach};
 
 use crate::command::Command;
 use crate::machine::{Asked, Defining, Machine};
@@ -68,6 +68,7 @@ impl Machine {
                 owned.carrying = true;
             }
         }
+        reach!(RequestsAsked);
         self.carrying.asking = true;
         self.carrying.asked_at = Some(self.now);
         let rows_max = self.settings.carry_rows_max;
@@ -92,6 +93,7 @@ impl Machine {
             }
         }
         let Some(done) = self.stats.trouble.note(Work::CarryOut, None, result) else {
+            reach!(RequestsInDoubt);
             // Something of it may be done: which keys are free, we do not know.
             for lease in leases {
                 if let Some(owned) = self.owned_under(lease.partition, lease.token) {
@@ -104,6 +106,8 @@ impl Machine {
         };
         let all = self.owned.values().all(|owned| leases.contains(&owned.lease));
         self.carrying.caught_up = all && !done.more;
+        reach!(RequestsMore, if done.more);
+        reach!(RequestsDone, if done.rows > 0);
         self.carrying.at = if done.more { now } else { now + self.settings.carry_every };
         self.act_on(leases, &done);
         self.count_again(leases);
@@ -116,21 +120,26 @@ impl Machine {
         for (partition, destination, key) in &done.freed {
             let owned = ours(*partition).and_then(|l| self.owned_under(*partition, l.token));
             if let Some(flow) = owned.and_then(|owned| owned.flow(destination)) {
+                reach!(RequestFreedKey);
                 flow.unwait(*key);
             }
         }
         for (partition, destination) in &done.touched {
             let owned = ours(*partition).and_then(|l| self.owned_under(*partition, l.token));
             if let Some(flow) = owned.and_then(|owned| owned.flow(destination)) {
+                reach!(RequestTouched);
+                reach!(RequestTouchedWhileAsking, if flow.asking);
                 // An answer that is on its way may be from before: it is asked for again.
                 flow.look_for_due(now);
             }
         }
         for (destination, topic) in &done.enabled {
+            reach!(RequestEnabled);
             self.enable(destination, topic);
         }
         for lease in &done.surrendered {
             if self.owned_under(lease.partition, lease.token).is_some() {
+                reach!(RequestSurrendered);
                 // The store let it go with the write: it is free, and nobody is to come before us.
                 self.drop_partition(lease.partition, LostBecause::Surrendered);
                 self.tenancy.acquire_now(now);
@@ -161,6 +170,7 @@ impl Machine {
             }
             let counts = owned.ready().any(|(_, flow)| flow.waiting_keys() > 0);
             if counts && !owned.leaving {
+                reach!(CountsDoubted);
                 owned.leaving = true;
                 owned.reload = true;
             }
@@ -170,7 +180,10 @@ impl Machine {
     /// The version of the definitions, as the store said it beside something else.
     pub(crate) fn hear_of(&mut self, version: u64) {
         match self.defining {
-            Defining::Asked(_) => self.heard = Some(version),
+            Defining::Asked(_) => {
+                reach!(DefinitionsHeardWhileReading);
+                self.heard = Some(version);
+            }
             _ if version == self.definitions.version => {}
             Defining::Known => self.defining = Defining::Wanted(self.now),
             Defining::Wanted(at) => self.defining = Defining::Wanted(at.min(self.now)),

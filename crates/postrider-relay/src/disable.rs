@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use postrider_core::source::Definitions;
 use postrider_core::waiting::{DisabledEndpoint, Placement, Reason, RowRef, WaitingChange};
-use postrider_core::{DestinationId, Fault, KeyHash, PartitionId, Tick};
+use postrider_core::{DestinationId, Fault, KeyHash, PartitionId, Tick, reach};
 
-use crate::flow::{Flow, attempted};
+use crate::attempt::attempted;
+use crate::flow::Flow;
 use crate::lane::Origin;
 use crate::machine::Machine;
 use crate::notice::Notice;
@@ -192,6 +193,8 @@ impl Machine {
         for (destination, outlet) in &mut self.outlets {
             let topics = named.remove(destination).unwrap_or_default();
             let (gone, back) = outlet.learn_disabled(&topics, asked);
+            reach!(DisabledHeard, if !gone.is_empty());
+            reach!(EnabledHeard, if !back.is_empty());
             let owned = self.owned.values_mut().filter(|_| !back.is_empty());
             for flow in owned.filter_map(|owned| owned.flow(destination)) {
                 flow.stranded.clear();
@@ -270,6 +273,7 @@ impl Machine {
             if let Some(disabling) = outlet.disabled.get_mut(topic)
                 && outlet.untold.remove(topic)
             {
+                reach!(DisabledTold);
                 (disabling.known, news) = (Known::Since(next), true);
             }
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider_core::lease::HeldLease;
-use postrider_core::{RelayId, Tick};
+use postrider_core::{RelayId, Tick, reach};
 
 use crate::machine::{Defining, Machine};
 use crate::owned::{FlowState, Head};
@@ -45,6 +45,7 @@ impl Mode {
     }
 
     pub(crate) fn drain(&mut self, now: Tick) {
+        reach!(RelayDrains, if self.draining_since.is_none());
         self.draining_since.get_or_insert(now);
     }
 
@@ -85,6 +86,8 @@ impl Machine {
                 && self.tenancy.releasing.is_empty()
                 && !self.is_waiting_for_answers();
             if idle || late {
+                reach!(RelayDrained, if idle);
+                reach!(RelayDrainedLate, if !idle);
                 let reached = self.stats.once.take();
                 self.mode.ending = Some(reached.unwrap_or(Ending::Drained));
             }
@@ -107,6 +110,9 @@ impl Machine {
             None
         };
         if let Some(ending) = ending {
+            reach!(OnceDone, if ending == Ending::Done);
+            reach!(OnceStalled, if ending == Ending::Stalled);
+            reach!(OnceHeld, if matches!(ending, Ending::HeldBy(_)));
             if ending == Ending::Stalled {
                 self.stats.at_end = self.health().blockers;
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postrider_core::source::{Admitted, DueRequest};
 use postrider_core::waiting::Due;
-use postrider_core::{DestinationId, PartitionId, Result};
+use postrider_core::{DestinationId, PartitionId, Result, reach};
 
 use crate::command::Command;
 use crate::flow::Flow;
@@ -40,6 +40,8 @@ impl Machine {
                 continue;
             };
             flow.ask();
+            reach!(WaitingAsked);
+            reach!(WaitingAskedApart, if flow.crowded);
             let engaged = flow.engaged.keys();
             let lanes = flow.lanes.keys().filter(|_| flow.crowded);
             let mut except: Vec<_> = engaged.chain(lanes).copied().collect();
@@ -83,6 +85,7 @@ impl Machine {
         let Some(due) = owned.trouble.note(Work::Due, Some(destination), result) else {
             if let Some(flow) = owned.flow(destination) {
                 flow.asking = false;
+                reach!(WaitingNotAnswered);
                 flow.due_at = flow.due_at.min(now + settings.poll_max);
             }
             return;
@@ -99,6 +102,8 @@ impl Machine {
         flow.crowded = full && due.rows.iter().any(|row| flow.lanes.contains_key(&row.key_hash));
         flow.nothing_due = !apart && due.rows.is_empty() && due.next_in != Some(Duration::ZERO);
         let found = !due.rows.is_empty();
+        reach!(WaitingAnswered, if found);
+        reach!(WaitingAnsweredFull, if full);
         let took = !stops && flow.take_due(due.rows, outlet, &settings, now);
         let pause = match () {
             () if took && full => Duration::ZERO,
@@ -136,6 +141,7 @@ impl Machine {
         let Some(owned) = self.owned_under(partition, token) else {
             return;
         };
+        reach!(ScheduledAdmitted, if result.as_ref().is_ok_and(|admitted| admitted.moved > 0));
         let pause = match owned.trouble.note(Work::Admit, None, result) {
             Some(admitted) if admitted.moved >= ADMIT_ROWS_MAX => Duration::ZERO,
             Some(admitted) => admitted

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use postrider_core::source::{FetchRequest, Loaded, Page};
-use postrider_core::{Cursor, DestinationId, ErrorKind, Invariant, PartitionId, Result, Tick};
+use postrider_core::{
+    Cursor, DestinationId, ErrorKind, Invariant, PartitionId, Result, Tick, reach,
+};
 
 use crate::command::Command;
 use crate::flow::Flow;
@@ -62,6 +64,7 @@ impl Machine {
                 if let FlowState::Ready(flow) = state {
                     flow.poll_at = flow.poll_at.min(now);
                     flow.woken = flow.fetching;
+                    reach!(WokenWhileFetching, if flow.fetching);
                 }
             }
         }
@@ -69,6 +72,7 @@ impl Machine {
 
     /// The application is about to commit: poll fast for a while.
     pub(crate) fn nudge(&mut self) {
+        reach!(RelayNudged);
         let until = self.now + self.settings.nudge;
         for owned in self.owned.values_mut() {
             for state in owned.flows.values_mut() {
@@ -144,9 +148,14 @@ impl Machine {
             Some(loaded) => {
                 let mut flow = Flow::new(partition, destination, loaded, now);
                 flow.careful = careful;
+                reach!(FlowLoaded);
+                reach!(FlowCareful, if careful > 0);
                 *state = FlowState::Ready(Box::new(flow));
             }
-            None => *state = FlowState::Wanted(retry),
+            None => {
+                reach!(LoadFailed);
+                *state = FlowState::Wanted(retry);
+            }
         }
     }
 
@@ -176,6 +185,7 @@ impl Machine {
         let Some(owned) = self.owned_under(partition, token) else {
             return;
         };
+        reach!(HeadRead);
         owned.head = match owned.trouble.note(Work::Head, None, result) {
             Some(head) => Head::Known(head),
             None => Head::Wanted(retry),
@@ -192,6 +202,7 @@ impl Machine {
             };
             if owned.loading_until().is_some_and(|until| self.now < until) {
                 // A moment later all flows begin together, and share their pages.
+                reach!(FetchHeldByLoading);
                 return;
             }
             let until = match &owned.head {
@@ -220,6 +231,8 @@ impl Machine {
                 }
             }
             self.stats.fetches += 1;
+            reach!(FetchSent);
+            reach!(FetchShared, if destinations.len() > 1);
             self.command(asked, Command::Fetch(request));
         }
     }
@@ -244,13 +257,15 @@ impl Machine {
         let mut group: Option<(Cursor, Vec<DestinationId>, u32, u64)> = None;
         for (destination, flow) in owned.ready() {
             let wants = !flow.fetching && !flow.reached && flow.poll_at <= self.now;
-            if !wants
-                || !self.is_open(destination)
-                || self.has_slower_companion(owned, flow, budget)
-            {
+            if !wants || !self.is_open(destination) {
+                continue;
+            }
+            if self.has_slower_companion(owned, flow, budget) {
+                reach!(FetchWaitsForCompanion);
                 continue;
             }
             let Some((rows, bytes)) = self.room(flow, budget) else {
+                reach!(WindowFull);
                 continue;
             };
             match &mut group {
@@ -326,6 +341,8 @@ impl Machine {
             Ok(page) => page,
             Err(error) => {
                 let slow = error.kind() == ErrorKind::Rewound;
+                reach!(FetchFailed, if !slow);
+                reach!(FetchRewound, if slow);
                 let pause = if slow { settings.heartbeat } else { settings.poll_max };
                 for destination in destinations {
                     if let Some(flow) = owned.flow(destination) {
@@ -341,6 +358,8 @@ impl Machine {
             owned.trouble.clear(Work::Fetch, Some(destination));
         }
         self.stats.rows_read += page.rows.len() as u64;
+        reach!(FetchEmpty, if page.rows.is_empty());
+        reach!(FetchMore, if page.more);
         for destination in destinations {
             let Some(outlet) = self.outlets.get_mut(destination) else {
                 continue;

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use postrider_core::source::Loaded;
 use postrider_core::waiting::{
-    Attempted, DETAIL_BYTES_MAX, NewWaiting, Passed, Placement, Reason, RowRef, SettlementPart,
-    WaitingChange,
+    Attempted, NewWaiting, Passed, Placement, Reason, RowRef, SettlementPart, WaitingChange,
 };
-use postrider_core::{DeadKeyPolicy, DestinationId, Event, KeyHash, PartitionId, Tick};
+use postrider_core::{DestinationId, Event, KeyHash, PartitionId, Tick, planted, reach};
 
+use crate::attempt::attempted;
 use crate::lane::{Entry, KeyMap, Lane, Origin};
 use crate::notice::{Notice, Subject};
 use crate::trial::Trial;
@@ -94,11 +94,18 @@ impl Flow {
         loaded: Loaded,
         now: Tick,
     ) -> Flow {
+        let mut waiting: KeyMap<u32> = loaded.waiting_keys.into_iter().collect();
+        if planted!(FetchBeforeWaitingKeys) {
+            waiting.clear();
+        }
+        reach!(FlowLoadedWithWaiting, if !waiting.is_empty());
+        reach!(FlowLoadedWithAhead, if !loaded.waiting_ahead.is_empty());
+        reach!(FlowReplays, if loaded.replay_through > 0);
         Flow {
             partition,
             window: Window::new(loaded.cursor),
             lanes: KeyMap::default(),
-            waiting: loaded.waiting_keys.into_iter().collect(),
+            waiting,
             ahead: loaded.waiting_ahead.into_iter().collect(),
             engaged: BTreeMap::new(),
             taken_bytes: 0,
@@ -141,7 +148,9 @@ impl Flow {
             self.remember(row.seq, now);
             self.due_at = self.due_at.min(now + *delay);
         }
-        if !matches!(placement, Placement::Dead { holds_key: false, .. }) {
+        reach!(WaitingEntered);
+        let flows = matches!(placement, Placement::Dead { .. }) && planted!(DeadKeyFlows);
+        if !flows && !matches!(placement, Placement::Dead { holds_key: false, .. }) {
             let count = self.waiting.entry(key_hash).or_default();
             *count += 1;
             if *count == 2 && matches!(placement, Placement::Behind(_)) {
@@ -152,6 +161,7 @@ impl Flow {
         *self.entering.entry(key_hash).or_default() += 1;
         if self.asking {
             self.stale.insert(key_hash);
+            reach!(EnteredWhileAsking);
         }
         self.part.waiting.push(NewWaiting { row, key_hash, event, placement });
         self.window.settle(ordinal, Passed::Waiting);
@@ -164,10 +174,15 @@ impl Flow {
             return;
         };
         let mut placement = head;
+        reach!(LaneSpilled);
         for (index, entry) in lane.drain().enumerate() {
             self.let_go(&entry);
             match entry.origin {
+                Origin::Stream(ordinal) if index > 0 && planted!(SpillForgetsRest) => {
+                    self.window.settle(ordinal, Passed::Waiting);
+                }
                 Origin::Stream(ordinal) => {
+                    reach!(LaneSpilledRest, if index > 0);
                     let placement = placement.take().unwrap_or(Placement::Behind(Reason::Behind));
                     self.enter_waiting(ordinal, entry.row, key, Some(entry.event), placement, now);
                 }
@@ -251,6 +266,7 @@ impl Flow {
     pub(crate) fn change(&mut self, key: KeyHash, held: bool, change: WaitingChange, now: Tick) {
         let seq = change.row().seq;
         if self.trial.as_ref().is_some_and(|trial| trial.is_over(seq)) {
+            reach!(TrialOver);
             self.trial = None;
         }
         match &change {
@@ -297,6 +313,7 @@ impl Flow {
                     | WaitingChange::Dead { holds_key: false, .. }
             );
             promotes |= leaves;
+            reach!(KeyFreed, if leaves && *held);
             if leaves && *held {
                 self.unwait(*key);
             }
@@ -337,11 +354,15 @@ impl Flow {
     /// way, or on its way into `waiting`; and not while the fetch has not passed it: earlier events
     /// of its key may stand between the cursor and it, unless a crash came between.
     pub(crate) fn may_try(&self, seq: u64, key: KeyHash) -> bool {
-        !self.engaged.contains_key(&key)
-            && !self.lanes.contains_key(&key)
-            && !self.entering.contains_key(&key)
-            && !self.stale.contains(&key)
-            && !self.ahead.contains(&seq)
+        let busy = self.engaged.contains_key(&key) || self.lanes.contains_key(&key);
+        let entering = self.entering.contains_key(&key) || self.stale.contains(&key);
+        let ahead = self.ahead.contains(&seq);
+        reach!(WaitingLeftBusy, if busy);
+        reach!(WaitingLeftEntering, if !busy && entering);
+        reach!(WaitingLeftAhead, if !busy && !entering && ahead);
+        !busy
+            && (!entering || planted!(EnteringForgotten))
+            && (!ahead || planted!(WaitingAheadTriedEarly))
     }
 
     /// Something in `waiting` may be due at once.
@@ -374,24 +395,5 @@ impl Flow {
     /// How many keys wait.
     pub(crate) fn waiting_keys(&self) -> usize {
         self.waiting.len()
-    }
-}
-
-/// The outcome of an attempt, with its detail cut to what is kept.
-pub(crate) fn attempted(attempts: u32, reason: Reason, detail: impl Into<String>) -> Attempted {
-    // No store's text takes a zero byte: the settlement that carries one would be refused for ever.
-    let mut detail: String = detail.into().replace('\0', "\u{fffd}");
-    if detail.len() > DETAIL_BYTES_MAX {
-        let end = (0..=DETAIL_BYTES_MAX).rev().find(|at| detail.is_char_boundary(*at));
-        detail.truncate(end.unwrap_or_default());
-    }
-    Attempted { attempts, reason, detail }
-}
-
-/// Whether a dead letter holds its key under a policy.
-pub(crate) fn holds_key(policy: DeadKeyPolicy) -> bool {
-    match policy {
-        DeadKeyPolicy::Park | DeadKeyPolicy::Halt => true,
-        DeadKeyPolicy::Skip => false,
     }
 }

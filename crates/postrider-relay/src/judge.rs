@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postrider_core::{Error, ErrorKind, Fault, Outcome, RetryClass, Tick};
+use postrider_core::{Error, ErrorKind, Fault, Outcome, RetryClass, Tick, planted, reach};
 
 /// What the attempt looked like.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +43,15 @@ pub(crate) enum Judgement {
 pub(crate) fn judge(outcome: Outcome, attempt: Attempt) -> Judgement {
     match outcome {
         Outcome::Acked => Judgement::Delivered,
+        Outcome::Skipped if planted!(SkippedCountsAsAcked) => Judgement::Delivered,
         Outcome::Skipped => Judgement::Untried,
         Outcome::Rejected(fault) => Judgement::Refused { fault },
         Outcome::Unroutable(fault) => Judgement::Endpoint { fault, after: None },
         Outcome::Gone(fault) => Judgement::Gone { fault },
         Outcome::Retry { fault, after } => {
             let since = attempt.before.unwrap_or(attempt.sent);
-            if attempt.last_ack.is_some_and(|ack| ack >= since) {
+            let passes = attempt.last_ack.is_some_and(|ack| ack >= since);
+            if passes || planted!(OutageCountsAgainstEvents) {
                 Judgement::Counts { fault, after }
             } else {
                 Judgement::Endpoint { fault, after }
@@ -60,6 +62,10 @@ pub(crate) fn judge(outcome: Outcome, attempt: Attempt) -> Judgement {
 
 /// Judges one event of a batch that failed as a whole.
 pub(crate) fn judge_unnamed(error: &Error, attempt: Attempt) -> Judgement {
+    if error.kind() == ErrorKind::Timeout && planted!(TimeoutCountsAsAcked) {
+        return Judgement::Delivered;
+    }
+    reach!(BatchFailedWhole, if !attempt.alone);
     let fault = Fault::new(error.kind(), error.to_string());
     // What a person must mend, and what the client itself refuses to go on with, is never the
     // event's doing, however often it comes back.

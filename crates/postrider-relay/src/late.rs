@@ -4,7 +4,7 @@
 //! after all, before the next try began, there is no reason for that try.
 
 use postrider_core::waiting::RowRef;
-use postrider_core::{DestinationId, Outcome, Tick};
+use postrider_core::{DestinationId, Outcome, Tick, planted, reach};
 
 use crate::command::Ticket;
 use crate::machine::{BatchItem, Machine};
@@ -52,6 +52,7 @@ impl Machine {
     /// The answer has come after all: what it acknowledges, and is not under way again, is delivered.
     pub(crate) fn settle_late(&mut self, ticket: Ticket, outcomes: &[Outcome]) {
         let Some(batch) = self.late.remove(&ticket) else { return };
+        reach!(LateAnswered, if !outcomes.is_empty());
         if batch.items.iter().map(|(item, _)| item.entries as usize).sum::<usize>()
             != outcomes.len()
         {
@@ -82,10 +83,13 @@ impl Machine {
         let owned = owned.filter(|owned| owned.lease.token == item.token);
         let Some(flow) = owned.and_then(|owned| owned.flow(destination)) else { return false };
         let Some(lane) = flow.lanes.get_mut(&item.key) else { return false };
-        if lane.in_flight > 0 || lane.head().is_none_or(|head| head.row != row) {
+        let other = lane.head().is_none_or(|head| head.row != row);
+        if lane.in_flight > 0 || (other && !planted!(LateAckForNext)) {
+            reach!(LateAckTooLate);
             return false;
         }
         let Some(entry) = lane.pop() else { return false };
+        reach!(LateAckTaken);
         if !self.notices.no_deliveries
             && let Some(outlet) = self.outlets.get(destination)
         {

@@ -6,7 +6,7 @@
 
 use postrider_core::lease::{AcquireRequest, Acquired, Census, HeldLease, Lease, Renewed};
 use postrider_core::source::RenewRequest;
-use postrider_core::{PartitionId, Result, Tick};
+use postrider_core::{PartitionId, Result, Tick, planted, reach};
 
 use crate::command::Command;
 use crate::machine::{Asked, Defining, Machine};
@@ -42,6 +42,7 @@ impl Tenancy {
 
     /// The holder of a lease is proved dead: ask again, with the proof.
     pub(crate) fn proved_dead(&mut self, lease: Lease) {
+        reach!(LeaseProvedDead);
         self.dead = Some(lease);
         self.acquire_at = Tick::default();
     }
@@ -91,6 +92,7 @@ impl Machine {
             .map(|(id, _)| *id)
             .collect();
         for partition in expired {
+            reach!(LeaseExpired);
             self.lose(partition, LostBecause::Expired);
         }
     }
@@ -128,6 +130,9 @@ impl Machine {
         for (partition, owned) in self.owned.iter_mut().rev() {
             let paused = self.definitions.paused.contains(partition);
             if paused || surplus > 0 {
+                reach!(LeaseSurplus, if !owned.leaving && !paused && !stale);
+                reach!(LeaseGivenToCurrent, if !owned.leaving && stale);
+                reach!(LeaseOfPausedPartition, if !owned.leaving && paused);
                 (owned.leaving, owned.reload) = (true, false);
                 surplus -= usize::from(!paused);
             }
@@ -142,6 +147,7 @@ impl Machine {
         for partition in idle {
             if let Some(owned) = self.owned.get_mut(&partition).filter(|owned| owned.reload) {
                 // It stays ours: only what we counted is read again.
+                reach!(PartitionReloaded);
                 (owned.leaving, owned.reload) = (false, false);
                 owned.flows.clear();
                 continue;
@@ -149,6 +155,7 @@ impl Machine {
             released.extend(self.owned.remove(&partition).map(|owned| owned.lease));
         }
         if !released.is_empty() {
+            reach!(LeaseReleased);
             self.let_go(released);
         }
     }
@@ -175,6 +182,7 @@ impl Machine {
         if !unheard.is_empty() {
             let until = self.now + self.settings.lease;
             self.tenancy.reclaiming = true;
+            reach!(LeaseUnheard);
             self.command(Asked::Release(unheard.clone(), until), Command::Release(unheard));
         }
     }
@@ -185,6 +193,7 @@ impl Machine {
         let now = self.now;
         let again: Vec<_> = self.tenancy.releasing.extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, until, leases) in again {
+            reach!(LeaseReleasedAgain);
             self.command(Asked::Release(leases.clone(), until), Command::Release(leases));
         }
     }
@@ -246,12 +255,16 @@ impl Machine {
             current: self.tenancy.current,
             dead: self.tenancy.dead.take(),
         };
+        reach!(LeaseAsked);
         self.command(Asked::Acquire { sent: self.now }, Command::Acquire(request));
     }
 
     pub(crate) fn acquired(&mut self, sent: Tick, result: Result<Acquired>) {
+        // What is counted from here may end later than the store thinks.
+        let sent = if planted!(LeaseCountedFromAnswer) { self.now } else { sent };
         self.tenancy.asking = false;
         let Some(acquired) = self.stats.trouble.note(Work::Acquire, None, result) else {
+            reach!(LeaseNotAnswered);
             return;
         };
         // A partition that was lost is asked for again, and what is renewed is another lease.
@@ -262,6 +275,7 @@ impl Machine {
             acquired.held.into_iter().partition(|held| held.lease.owner == self.owner);
         self.tenancy.held = held;
         self.tenancy.held_at = self.now;
+        reach!(LeaseHeldByAnother, if !self.tenancy.held.is_empty());
         self.let_go_unheard(own);
         if !acquired.granted.is_empty() {
             self.tenancy.renew_at = self.tenancy.renew_at.min(sent + self.settings.heartbeat);
@@ -275,6 +289,8 @@ impl Machine {
             self.carrying.begin(self.now);
             let Lease { partition, token, .. } = granted.lease;
             let takeovers = granted.takeovers;
+            reach!(LeaseGranted);
+            reach!(LeaseTakenFromDead, if takeovers > 0);
             self.notices.push(Notice::LeaseTaken { partition, token, takeovers });
             self.owned.insert(
                 granted.lease.partition,
@@ -294,8 +310,10 @@ impl Machine {
     }
 
     pub(crate) fn renewed(&mut self, sent: Tick, leases: &[Lease], result: Result<Renewed>) {
+        let sent = if planted!(LeaseCountedFromAnswer) { self.now } else { sent };
         self.tenancy.renewing = false;
         let Some(renewed) = self.stats.trouble.note(Work::Renew, None, result) else {
+            reach!(LeaseRenewalFailed);
             // Try again soon: publishing stops by our own clock if nothing helps.
             self.tenancy.renew_at = self.now + self.settings.heartbeat / 3;
             return;
@@ -317,9 +335,11 @@ impl Machine {
         for lease in &renewed.kept {
             if let Some(owned) = self.owned_under(lease.partition, lease.token) {
                 owned.sent = owned.sent.max(sent);
+                reach!(LeaseRenewed);
             }
         }
         for partition in lost {
+            reach!(LeaseLost);
             self.lose(partition, LostBecause::NotRenewed);
         }
         self.hear_of(renewed.definitions);

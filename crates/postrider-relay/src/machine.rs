@@ -12,7 +12,7 @@ use std::sync::Arc;
 use postrider_core::source::Definitions;
 use postrider_core::{
     BrokerCapabilities, Destination, DestinationId, ErrorKind, Event, Jitter, KeyHash, Lease,
-    PartitionId, Presence, RelayId, Tick,
+    PartitionId, Presence, RelayId, Tick, reach,
 };
 
 use crate::carry::Carrying;
@@ -320,13 +320,18 @@ impl Machine {
                     true => Defining::Wanted(self.now),
                     false => Defining::Known,
                 };
+                reach!(DefinitionsRead);
+                reach!(DefinitionsReadStale, if stale);
                 let rows = definitions.rows.iter().map(|row| row.definition.clone());
                 self.routes = Routes(rows.filter(|row| !row.is_unrouted()).collect());
                 self.definitions = definitions;
                 self.want_destinations();
                 self.learn_disabled(asked);
             }
-            None => self.defining = Defining::Wanted(self.now + self.settings.heartbeat),
+            None => {
+                reach!(DefinitionsNotRead);
+                self.defining = Defining::Wanted(self.now + self.settings.heartbeat);
+            }
         }
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::waiting::{Placement, Reason};
-use postrider_core::{DestinationId, Fault};
+use postrider_core::{DestinationId, Fault, reach};
 
-use crate::flow::attempted;
+use crate::attempt::attempted;
 use crate::machine::{BatchItem, Machine};
 use crate::notice::Notice;
 
@@ -49,12 +49,15 @@ impl Machine {
         }
         let (down, alone) =
             (outlet.is_down(endpoint, &settings), outlet.is_down_alone(endpoint, &settings));
+        reach!(EndpointDownAlone, if alone);
+        reach!(DestinationDown, if down && !alone);
         for owned in self.owned.values_mut().filter(|_| down) {
             let Some(flow) = owned.flow(destination) else {
                 continue;
             };
             for key in flow.ready_for(endpoint) {
                 if !flow.postpone(key, pause, now) && alone {
+                    reach!(LaneLeftWindow);
                     let attempted = attempted(0, Reason::EndpointDown, fault.to_string());
                     flow.spill(key, Some(Placement::Retry { delay: pause, attempted }), now);
                 }

@@ -7,9 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::waiting::{Attempted, Passed, Placement, Reason, WaitingChange};
-use postrider_core::{DeadKeyPolicy, DestinationId, Fault, KeyHash, Outcome, Result, Tick};
+use postrider_core::{
+    DeadKeyPolicy, DestinationId, Error, ErrorKind, Fault, KeyHash, Outcome, Result, Tick, planted,
+    reach,
+};
 
-use crate::flow::{Flow, attempted, holds_key};
+use crate::attempt::{attempted, holds_key};
+use crate::flow::Flow;
 use crate::judge::{Attempt, Judgement, judge, judge_unnamed};
 use crate::lane::{Entry, Lane, Origin};
 use crate::machine::{BatchItem, Machine};
@@ -22,6 +26,22 @@ enum Blame {
     Failed(Fault, Option<Duration>),
     /// It wants nothing any more.
     Gone(Fault),
+}
+
+/// What a broker said, if it is about each event; otherwise that it failed as a whole.
+fn counted(result: Result<Vec<Outcome>>, rows: usize) -> (Vec<Outcome>, Option<Error>) {
+    match result {
+        Ok(outcomes) if planted!(OneAckForBatch) && outcomes.contains(&Outcome::Acked) => {
+            (vec![Outcome::Acked; rows], None)
+        }
+        Ok(outcomes) if outcomes.len() == rows => (outcomes, None),
+        Ok(outcomes) => {
+            reach!(OutcomesMiscounted);
+            let message = format!("{} outcomes for {rows} events", outcomes.len());
+            (Vec::new(), Some(Error::new(ErrorKind::Internal, "publish").message(message)))
+        }
+        Err(error) => (Vec::new(), Some(error)),
+    }
 }
 
 impl Machine {
@@ -39,15 +59,7 @@ impl Machine {
         };
         outlet.answered(endpoint);
         let rows: u32 = items.iter().map(|item| item.entries).sum();
-        let (outcomes, error) = match result {
-            Ok(outcomes) if outcomes.len() == rows as usize => (outcomes, None),
-            Ok(outcomes) => {
-                let message = format!("{} outcomes for {rows} events", outcomes.len());
-                let kind = postrider_core::ErrorKind::Internal;
-                (Vec::new(), Some(postrider_core::Error::new(kind, "publish").message(message)))
-            }
-            Err(error) => (Vec::new(), Some(error)),
-        };
+        let (outcomes, error) = counted(result, rows as usize);
         if outcomes.contains(&Outcome::Acked)
             && let Some((failures, away)) = outlet.acked(endpoint, self.now)
         {
@@ -59,7 +71,10 @@ impl Machine {
         if error.is_some() {
             outlet.halve(endpoint, rows);
         }
-        let last_ack = outlet.endpoint(endpoint).last_ack;
+        let last_ack = match planted!(EndpointCountsAgainstEvents) {
+            true => outlet.last_ack,
+            false => outlet.endpoint(endpoint).last_ack,
+        };
         let before = self.stats.delivered;
         let mut outcomes = outcomes.into_iter();
         let (mut endpoint_fault, mut gone) = (None, None);
@@ -113,6 +128,7 @@ impl Machine {
         });
         let Some(flow) = ours else {
             // Not ours any more. The outcomes are still consumed, one per entry.
+            reach!(AnswerForLostLane);
             for _ in 0..item.entries {
                 let _ = judged(None);
             }
@@ -140,6 +156,7 @@ impl Machine {
                 }
                 deliver(flow, item.key, &entry, now);
             } else {
+                reach!(OutcomeUntried, if judgement == Judgement::Untried);
                 kept.push((entry, judgement));
             }
         }
@@ -148,6 +165,7 @@ impl Machine {
         }
         let mut kept = kept.into_iter();
         let Some((head, judgement)) = kept.next() else {
+            reach!(LaneDelivered);
             self.requeue(destination, item, None);
             return None;
         };
@@ -183,6 +201,7 @@ impl Machine {
                 None
             }
             Judgement::Counts { fault, after } => {
+                reach!(FailureCounted);
                 self.stats.count_failure(destination);
                 let attempts = attempts + 1;
                 let delay = match route.retry.delay(attempts, after, &mut self.jitter) {
@@ -196,6 +215,7 @@ impl Machine {
                 None
             }
             Judgement::Refused { fault } => {
+                reach!(EventRefused);
                 self.stats.count_failure(destination);
                 let attempted = attempted(attempts + 1, Reason::Rejected, fault.to_string());
                 let halts = policy == DeadKeyPolicy::Halt;
@@ -204,6 +224,7 @@ impl Machine {
                 None
             }
             Judgement::Endpoint { fault, after } => {
+                reach!(FailureOfEndpoint);
                 // What came from `waiting` goes back there, once the pause is known.
                 if matches!(head.origin, Origin::Stream(_)) {
                     let at = self.now + route.retry.delay_min.min(self.settings.pause_min);
@@ -211,7 +232,10 @@ impl Machine {
                 }
                 Some(Blame::Failed(fault, after))
             }
-            Judgement::Gone { fault } => Some(Blame::Gone(fault)),
+            Judgement::Gone { fault } => {
+                reach!(EndpointGone);
+                Some(Blame::Gone(fault))
+            }
         }
     }
 
@@ -241,7 +265,9 @@ impl Machine {
             detail: attempted.detail.clone(),
             delay,
         });
+        reach!(RetryHalts, if delay.is_some() && policy == DeadKeyPolicy::Halt);
         if delay.is_none() {
+            reach!(EventGaveUp, if holds_key);
             let late = matches!(origin, Origin::Waiting { late: true, .. });
             flow.note_dead(subject, &attempted, holds_key && !late);
         }
@@ -251,7 +277,8 @@ impl Machine {
                     Some(delay) => Placement::Retry { delay, attempted },
                     None => Placement::Dead { attempted, holds_key },
                 };
-                let skips = matches!(placement, Placement::Dead { holds_key: false, .. });
+                let skips = matches!(placement, Placement::Dead { holds_key: false, .. })
+                    || (delay.is_some() && planted!(RetryOvertakes));
                 if skips {
                     self.skip_head(destination, item, placement);
                 } else {
@@ -285,6 +312,7 @@ impl Machine {
             return;
         };
         let Some(head) = lane.pop() else { return };
+        reach!(DeadHeadSkipped);
         let rest: Vec<Entry> = lane.drain().collect();
         let mut alone = Lane::default();
         alone.push(head);
@@ -316,6 +344,7 @@ impl Machine {
             return;
         };
         let Some(endpoint) = lane.head().map(|head| head.endpoint) else {
+            reach!(LaneClosed);
             flow.lanes.remove(&item.key);
             if flow.waits(item.key) && !flow.engaged.contains_key(&item.key) {
                 flow.look_for_due(now);
@@ -323,6 +352,7 @@ impl Machine {
             return;
         };
         lane.queued = true;
+        reach!(LaneRetries, if at.is_some());
         let lane = (item.partition, item.key);
         match at {
             Some(at) => outlet.ready_at(at, endpoint, lane),
@@ -340,6 +370,8 @@ pub(crate) fn deliver(flow: &mut Flow, key: KeyHash, entry: &Entry, now: Tick) {
             flow.window.settle(ordinal, Passed::Acked);
         }
         Origin::Waiting { late, .. } => {
+            reach!(WaitingDelivered);
+            reach!(WaitingDeliveredLate, if late);
             flow.change(key, !late, WaitingChange::Delivered(entry.row), now);
         }
     }

@@ -8,19 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::{
-    BrokerCapabilities, Destination, Event, Jitter, KeyHash, PartitionId, Route, Tick,
+    BrokerCapabilities, Destination, Event, Jitter, KeyHash, PartitionId, Route, Tick, reach,
 };
 
 use crate::disable::Disabling;
 use crate::endpoint::Endpoint;
 use crate::settings::Settings;
+use crate::sweep::ENDPOINTS_KEPT;
 
 /// The longest pause a server may ask for: ten minutes, as a route's longest delay is by default.
 const WISH_MAX: Duration = Duration::from_secs(600);
-
-/// Endpoints that are remembered though nothing is to go to them: enough for every topic a person
-/// would name; those named by keys are soon found again.
-const ENDPOINTS_KEPT: usize = 1_024;
 
 /// A lane, by its name.
 pub(crate) type LaneRef = (PartitionId, KeyHash);
@@ -30,23 +27,23 @@ pub(crate) type LaneRef = (PartitionId, KeyHash);
 pub(crate) struct Outlet {
     pub(crate) definition: Arc<Destination>,
     pub(crate) capabilities: BrokerCapabilities,
-    endpoints: Vec<Endpoint>,
-    by_topic: BTreeMap<Arc<str>, u32>,
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) by_topic: BTreeMap<Arc<str>, u32>,
     /// Places of endpoints that were forgotten.
-    free: Vec<u32>,
+    pub(crate) free: Vec<u32>,
     /// How many endpoints there may be before unused ones are looked for.
-    sweep_at: usize,
+    pub(crate) sweep_at: usize,
     /// Endpoints with ready lanes, each once, in turn.
     turn: VecDeque<u32>,
     /// Lanes that are ready at a time.
-    timers: BTreeMap<(Tick, u64), (u32, LaneRef)>,
+    pub(crate) timers: BTreeMap<(Tick, u64), (u32, LaneRef)>,
     timer_next: u64,
     /// Batches under way.
     pub(crate) in_flight: u32,
     /// Endpoints with failures since their last acknowledgement.
-    failing: u32,
+    pub(crate) failing: u32,
     /// The last acknowledgement by any endpoint.
-    last_ack: Option<Tick>,
+    pub(crate) last_ack: Option<Tick>,
     /// Endpoints that are disabled, by topic. Kept apart from the endpoints, so that a sweep of those
     /// that are not used does not forget it.
     pub(crate) disabled: BTreeMap<Box<str>, Disabling>,
@@ -88,6 +85,7 @@ impl Outlet {
             return *index;
         }
         let topic: Arc<str> = Arc::from(self.topic.as_str());
+        reach!(EndpointFound);
         let mut endpoint = Endpoint::new(Arc::clone(&topic), self.capabilities.batch_rows_max);
         endpoint.disabled = self.disabled.contains_key(&*topic);
         let index = match self.free.pop() {
@@ -102,38 +100,6 @@ impl Outlet {
         };
         self.by_topic.insert(topic, index);
         index
-    }
-
-    /// Whether there are many endpoints, and more than at the last sweep.
-    pub(crate) fn wants_sweep(&self) -> bool {
-        self.by_topic.len() >= self.sweep_at
-    }
-
-    /// Forgets endpoints that nothing refers to. Those that fail are kept for their pause, as far as
-    /// there is room; one that acknowledged something last is kept as the witness that not all are
-    /// down.
-    pub(crate) fn sweep(&mut self, used: &BTreeSet<u32>) {
-        let timed: BTreeSet<u32> = self.timers.values().map(|(index, _)| *index).collect();
-        let mut room = ENDPOINTS_KEPT;
-        // By their places: those that were there first are kept first.
-        let mut all: Vec<_> = std::mem::take(&mut self.by_topic).into_iter().collect();
-        all.sort_unstable_by_key(|(_, index)| *index);
-        for (topic, index) in all {
-            let endpoint = &self.endpoints[index as usize];
-            let busy = endpoint.in_flight > 0 || endpoint.in_turn || !endpoint.ready.is_empty();
-            let witness = endpoint.last_ack.is_some() && endpoint.last_ack == self.last_ack;
-            let failing = endpoint.failures > 0 && room > 0;
-            if busy || witness || failing || used.contains(&index) || timed.contains(&index) {
-                room -= usize::from(failing);
-                self.by_topic.insert(topic, index);
-                continue;
-            }
-            self.failing -= u32::from(endpoint.failures > 0);
-            self.endpoints[index as usize] = Endpoint::new(Arc::from(""), 1);
-            self.free.push(index);
-        }
-        self.free.sort_unstable_by(|a, b| b.cmp(a));
-        self.sweep_at = (self.by_topic.len() * 2).max(ENDPOINTS_KEPT);
     }
 
     /// The index of the first route that matches.
@@ -240,6 +206,7 @@ impl Outlet {
         let failures = std::mem::take(&mut endpoint.failures);
         endpoint.paused_until = Tick::default();
         endpoint.batch_rows = endpoint.batch_rows.saturating_mul(2).clamp(1, rows_max);
+        reach!(EndpointRecovered, if failures > 0);
         (failures > 0).then(|| (failures, now.since(endpoint.failing_since)))
     }
 
@@ -255,9 +222,12 @@ impl Outlet {
         let endpoint = &mut self.endpoints[index as usize];
         if endpoint.failures == 0 {
             endpoint.failing_since = now;
+            reach!(EndpointSuspected);
             self.failing += 1;
         }
         endpoint.failures = endpoint.failures.saturating_add(1);
+        reach!(EndpointDown, if endpoint.failures == settings.down_after);
+        reach!(EndpointAskedForPause, if after.is_some());
         let doublings = (endpoint.failures - 1).min(20);
         let step = settings.pause_min.saturating_mul(1 << doublings).min(settings.pause_max);
         // The server's wish is granted within reason.
@@ -269,6 +239,7 @@ impl Outlet {
 
     /// A batch failed without naming an event: the next has half as many.
     pub(crate) fn halve(&mut self, index: u32, rows: u32) {
+        reach!(BatchHalved, if rows > 1);
         self.endpoints[index as usize].batch_rows = (rows / 2).max(1);
     }
 
@@ -285,6 +256,8 @@ impl Outlet {
         endpoint.failures = 0;
         endpoint.paused_until = Tick::default();
         endpoint.disabled = disabled;
+        reach!(EndpointDisabled, if disabled);
+        reach!(EndpointEnabled, if !disabled);
         let ready = std::mem::take(&mut endpoint.ready);
         ready.into_iter().for_each(|lane| self.ready(index, lane));
     }

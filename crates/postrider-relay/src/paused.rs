@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use postrider_core::source::{FetchRequest, Loaded, Page};
-use postrider_core::{Cursor, DestinationId, DestinationState, PartitionId, Result, Tick};
+use postrider_core::{Cursor, DestinationId, DestinationState, PartitionId, Result, Tick, reach};
 
 use crate::command::Command;
 use crate::machine::{Asked, Machine};
@@ -85,6 +85,7 @@ impl Machine {
         probe.at = Some(later);
         if let Ok(page) = result {
             probe.backlog = !page.rows.is_empty();
+            reach!(PausedWithBacklog, if probe.backlog);
         }
     }
 

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use postrider_core::clock::within;
 use postrider_core::{
     Archive, Broker, Clock, DestinationId, Error, ErrorKind, OutboxSource, Outcome, Outgoing,
-    Result, Tick,
+    Result, Tick, planted, reach,
 };
 
 use crate::command::{Answer, Command, Input, Ticket};
@@ -149,7 +149,8 @@ impl Performer {
             return give(answer(Err(error)));
         };
         self.reached(Point::BeforePublish).await;
-        if self.clock.tick() > times.start_by {
+        if self.clock.tick() > times.start_by && !planted!(PublishAfterLease) {
+            reach!(PublishTooLate);
             // The process was held up between the decision and here, and its lease may be gone.
             return give(answer(Ok(vec![Outcome::Skipped; batch.len()])));
         }
@@ -159,6 +160,7 @@ impl Performer {
         if let Some(result) = sent {
             return give(answer(result));
         }
+        reach!(PublishTimedOut);
         let message = format!("no answer within {:?}; it may have been stored", times.deadline);
         give(answer(Err(Error::new(ErrorKind::Timeout, "publish").message(message))));
         // For so long and no longer: then the call is dropped, and what it sent may still arrive.

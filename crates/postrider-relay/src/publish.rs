@@ -7,7 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use postrider_core::{DestinationId, Invariant, Marks, Outgoing, PartitionId, Tick};
+use postrider_core::waiting::Passed;
+use postrider_core::{
+    DestinationId, Invariant, Marks, Outgoing, PartitionId, Tick, planted, reach,
+};
 
 use crate::command::Command;
 use crate::lane::{Entry, Lane, Origin};
@@ -91,6 +94,7 @@ impl Machine {
                     // Nothing of this endpoint may go now; another turn finds the others.
                     continue;
                 }
+                reach!(EndpointProbed, if outlet.endpoint(endpoint).failures() > 0);
                 outlet.sent(endpoint);
                 sent.push((endpoint, batch));
             }
@@ -181,6 +185,7 @@ fn fill(
         let Some(lane) = flow.lanes.get_mut(&key) else { continue };
         // A lane that was forgotten and began anew stands in a queue twice: the first one counts.
         if !lane.queued || lane.in_flight > 0 || lane.head().is_none() {
+            reach!(LaneNamedTwice);
             continue;
         }
         if lane.head().is_some_and(|head| head.endpoint != endpoint) {
@@ -188,16 +193,28 @@ fn fill(
         }
         let Some(token) = may_publish.get(&partition) else {
             // The lease is too old to start anything: it is renewed, or lost and the lane with it.
+            reach!(LaneHeldByOldLease);
             outlet.ready_at(now + std::time::Duration::from_millis(50), endpoint, (partition, key));
             continue;
         };
-        let prefix = if capabilities.prefix_order { batch.rows_max } else { 1 };
+        let in_order = capabilities.prefix_order || planted!(PrefixAssumed);
+        let prefix = if in_order { batch.rows_max } else { 1 };
         let entries = batch.push_prefix(lane, endpoint, prefix, outlet, replay_through);
         if entries == 0 {
+            reach!(BatchFull);
             outlet.put_back(endpoint, (partition, key));
             break;
         }
         batch.broken = batch.broken.or_else(|| out_of_order(lane, entries, &flow.ahead));
+        if planted!(SettleBeforeAck) {
+            for entry in lane.iter().take(entries as usize) {
+                if let Origin::Stream(ordinal) = entry.origin {
+                    flow.window.settle(ordinal, Passed::Acked);
+                }
+            }
+        }
+        reach!(LaneSent);
+        reach!(LaneSentPrefix, if entries > 1);
         lane.queued = false;
         lane.in_flight = entries;
         batch.items.push(BatchItem { partition, token: *token, key, entries });

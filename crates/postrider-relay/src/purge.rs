@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use postrider_core::source::{RetireRequest, Retired};
-use postrider_core::{PartitionId, Result, Tick};
+use postrider_core::{PartitionId, Result, Tick, reach};
 
 use crate::command::Command;
 use crate::machine::{Asked, Machine};
@@ -49,6 +49,7 @@ impl Machine {
         else {
             return;
         };
+        reach!(PurgeAsked);
         self.purging = true;
         let Retention { older_than, rows_max, .. } = retention;
         let asked = Asked::Retire(partition, lease.token);
@@ -66,11 +67,15 @@ impl Machine {
                 // One that deletes nothing is not asked again at once, whatever it says.
                 owned.retire_at = if more && rows > 0 { now } else { now + retention.every };
                 if rows > 0 {
+                    reach!(PurgeDeleted);
                     self.stats.retired += u64::from(rows);
                     self.notices.push(Notice::Retired { partition, rows });
                 }
             }
-            None => owned.retire_at = now + retention.every,
+            None => {
+                reach!(PurgeFailed);
+                owned.retire_at = now + retention.every;
+            }
         }
     }
 
@@ -96,6 +101,7 @@ impl Performer {
             return Ok(Retired::default());
         }
         self.ask("archive", deadline, archive.append(&events)).await?;
+        reach!(PurgeArchived);
         self.reached(Point::AfterArchive).await;
         request.only = Some(events.iter().map(|event| event.id).collect());
         let retired = self.ask("retire", deadline, source.retire(&request)).await?;

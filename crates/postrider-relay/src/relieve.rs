@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use postrider_core::waiting::{Placement, Reason};
-use postrider_core::{PartitionId, Tick};
+use postrider_core::{PartitionId, Tick, reach};
 
-use crate::flow::{Flow, attempted};
+use crate::attempt::attempted;
+use crate::flow::Flow;
 use crate::lane::{Lane, Origin};
 use crate::machine::Machine;
 
@@ -48,6 +49,7 @@ impl Flow {
                 head.tried.is_some() && matches!(head.origin, Origin::Stream(_))
             });
             if tried && lane.in_flight == 0 {
+                reach!(WindowRelieved);
                 let attempted =
                     attempted(0, Reason::EndpointDown, "it kept the window from moving");
                 self.spill(key, Some(Placement::Retry { delay, attempted }), now);
@@ -61,6 +63,7 @@ impl Flow {
         for key in self.ready_for(endpoint) {
             let from = self.lanes.get(&key).and_then(Lane::head).map(|head| head.origin);
             if matches!(from, Some(Origin::Stream(_))) {
+                reach!(WindowLeftByHider);
                 let attempted = attempted(0, Reason::EndpointDown, "it filled the window");
                 self.spill(key, Some(Placement::Retry { delay, attempted }), now);
             }

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::Payload;
-use postrider_core::Tick;
 use postrider_core::waiting::{Reason, WaitingChange, WaitingRow};
+use postrider_core::{Payload, Tick, reach};
 
+use crate::attempt::attempted;
 use crate::disable::wait_for_endpoint;
-use crate::flow::{Flow, attempted};
+use crate::flow::Flow;
 use crate::lane::{Entry, Origin};
 use crate::outlet::Outlet;
 use crate::settings::Settings;
@@ -70,6 +70,7 @@ impl Flow {
         let route = outlet.route_of(&row.event).filter(|at| !outlet.definition.routes[*at].drop);
         if row.event.payload == Payload::Erased {
             // There is nothing to deliver any more: it goes, and its key flows.
+            reach!(WaitingErased);
             return match follows {
                 true => Retaken::Left,
                 false => self.end_turn(&row, WaitingChange::Erased(row.row), now),
@@ -84,14 +85,17 @@ impl Flow {
                 return Retaken::Left;
             }
             if !self.strands(row.row.seq) {
+                reach!(WaitingCameBackDisabled);
                 // Until the definitions are read again, which is asked for every such while.
                 return self.put_back(&row, settings.carry_every, now);
             }
+            reach!(WaitingDisabled);
             let change = wait_for_endpoint(row.row, row.attempts, outlet, endpoint);
             return self.end_turn(&row, change, now);
         }
         if outlet.is_down(endpoint, settings) && (follows || outlet.has_probe(endpoint)) {
             // One probe is enough. In a lane it would keep its place from those that can be sent.
+            reach!(WaitingPutBack, if !follows);
             return match follows {
                 true => Retaken::Left,
                 false => self.put_back(&row, outlet.put_back_for(endpoint, now), now),
@@ -113,6 +117,8 @@ impl Flow {
             route: u16::try_from(route).unwrap_or(u16::MAX),
             tried,
         };
+        reach!(WaitingTaken);
+        reach!(WaitingTakenWithHead, if follows);
         *self.engaged.entry(key).or_default() += 1;
         self.taken_bytes += entry.bytes;
         let lane = self.lanes.entry(key).or_default();
@@ -133,6 +139,7 @@ impl Flow {
     /// Nothing can deliver an event any more, because the definition has changed. It is dead, where a
     /// person sees it, and does not hold its key.
     fn give_up(&mut self, row: &WaitingRow, now: Tick) -> Retaken {
+        reach!(WaitingLostItsRoute);
         let detail = "no route of the destination takes it any more";
         let attempted = attempted(row.attempts, Reason::NoRoute, detail);
         let subject = self.subject(row.row, Some(Arc::clone(&row.event)));

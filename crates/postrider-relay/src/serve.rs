@@ -2,7 +2,7 @@
 //!
 //! Keeps INV-1: an event is judged by one definition at a time, that of the store.
 
-use postrider_core::DestinationState;
+use postrider_core::{DestinationState, reach};
 
 use crate::machine::Machine;
 use crate::outlet::Outlet;
@@ -35,6 +35,7 @@ impl Machine {
             let can = postrider_core::BrokerCapabilities::least();
             wanted.insert(definition.id.clone(), (definition, can));
         }
+        reach!(DefinitionsOfAnother, if !current);
         self.tenancy.current = current;
         self.wanted = wanted;
     }
@@ -60,7 +61,9 @@ impl Machine {
                             *flow == id && (state.fetching || state.asking || state.has_outcomes())
                         })
                 });
+            reach!(OutletCloses, if busy);
             if !busy {
+                reach!(OutletClosed);
                 self.outlets.remove(&id);
                 self.late.retain(|_, batch| batch.destination != id);
                 for owned in self.owned.values_mut() {
@@ -71,6 +74,7 @@ impl Machine {
         }
         for (id, (definition, can)) in &self.wanted {
             if !self.outlets.contains_key(id) {
+                reach!(OutletOpened);
                 let mut outlet = Outlet::new(std::sync::Arc::clone(definition), *can);
                 self.teach_disabled(id, &mut outlet);
                 self.outlets.insert(id.clone(), outlet);

@@ -4,10 +4,13 @@
 //! write. A settlement that the store did not answer for is sent again as it was.
 
 use postrider_core::waiting::{Passed, Placement, Settlement, SettlementPart, WaitingChange};
-use postrider_core::{ErrorKind, Invariant, KeyHash, PartitionId, Result, RetryClass};
+use postrider_core::{
+    Error, ErrorKind, Invariant, KeyHash, PartitionId, Result, RetryClass, planted, reach,
+};
 
 use crate::command::Command;
 use crate::flow::Flow;
+use crate::lane::{Lane, Origin};
 use crate::machine::{Asked, Machine};
 use crate::notice::{LostBecause, Notice};
 use crate::owned::{FlowState, Owned, Settling};
@@ -30,6 +33,7 @@ impl Machine {
             };
             match &mut owned.settling {
                 Some(settling) if settling.retry_at.is_some_and(|at| at <= now) => {
+                    reach!(SettleSentAgain);
                     settling.retry_at = None;
                 }
                 Some(_) => continue,
@@ -39,6 +43,8 @@ impl Machine {
                         continue;
                     }
                     let (parts, broken) = collect(owned);
+                    reach!(SettleSent);
+                    reach!(SettleSentOfMany, if parts.len() > 1);
                     owned.settling = Some(Settling { retry_at: None, attempts: 0, parts });
                     broken.into_iter().for_each(|broken| self.violated(broken));
                 }
@@ -77,51 +83,19 @@ impl Machine {
             return;
         };
         let error = match result {
-            Ok(()) => {
-                owned.trouble.clear(Work::Settle, None);
-                for (part, changed) in &settling.parts {
-                    if let Some(flow) = owned.flow(&part.destination) {
-                        flow.settled(part, changed, now);
-                    }
-                }
-                let endpoints = |part: &SettlementPart| !part.disabled.is_empty();
-                for (part, _) in settling.parts.iter().filter(|(part, _)| endpoints(part)) {
-                    self.told(&part.destination, &part.disabled);
-                }
-                let cursor_moved = settling.parts.iter().any(|(part, _)| part.cursor.is_some());
-                if cursor_moved {
-                    self.stats.progressed_at = now;
-                }
-                let (mut rows, mut waiting) = (0, 0);
-                for (part, _) in &settling.parts {
-                    let dead = dead_letters(part) as u64;
-                    self.stats.dead += dead;
-                    self.stats.tally(&part.destination).dead += dead;
-                    rows += part.passed.len() as u64;
-                    waiting += (part.waiting.len() + part.changes.len()) as u64;
-                }
-                self.notices.push(Notice::Settled { partition, rows, waiting });
-                return;
-            }
+            Ok(()) => return self.saved(partition, token, &settling),
             Err(error) => error,
         };
         if matches!(error.kind(), ErrorKind::Fenced | ErrorKind::Conflict) {
-            // Somebody else owns the partition, or it is not as we remember it: nothing was
-            // written. Whoever owns it loads it anew, and so do we if it is still ours.
-            let lease = owned.lease.clone();
-            let moved = error.kind() == ErrorKind::Conflict;
-            self.stats.fenced += 1;
-            let detail = error.to_string();
-            self.notices.push(Notice::Fenced { partition, token, detail });
-            self.stats.trouble.add(Work::Settle, None, error);
-            self.lose(partition, LostBecause::Refused);
-            if moved {
-                // It may still be ours, and would be nobody's until the lease ends.
-                self.let_go(vec![lease]);
-            }
+            return self.refused(partition, token, error);
+        }
+        if planted!(SettleNotResent) {
+            // What it carried is forgotten.
             return;
         }
         settling.attempts = settling.attempts.saturating_add(1);
+        reach!(SettleInDoubt, if error.retry_class() != RetryClass::Permanent);
+        reach!(SettleRefused, if error.retry_class() == RetryClass::Permanent);
         let doublings = settling.attempts.min(6);
         let pause = match error.retry_class() {
             // Given up, the same window would be sent again, and refused again, every lease: it is
@@ -134,6 +108,57 @@ impl Machine {
         owned.trouble.add(Work::Settle, None, error);
     }
 
+    /// A settlement is written.
+    fn saved(&mut self, partition: PartitionId, token: u64, settling: &Settling) {
+        let now = self.now;
+        let Some(owned) = self.owned_under(partition, token) else { return };
+        reach!(SettleAnswered);
+        reach!(SettleAnsweredAgain, if settling.attempts > 0);
+        owned.trouble.clear(Work::Settle, None);
+        for (part, changed) in &settling.parts {
+            if let Some(flow) = owned.flow(&part.destination) {
+                flow.settled(part, changed, now);
+            }
+        }
+        let endpoints = |part: &SettlementPart| !part.disabled.is_empty();
+        for (part, _) in settling.parts.iter().filter(|(part, _)| endpoints(part)) {
+            self.told(&part.destination, &part.disabled);
+        }
+        let cursor_moved = settling.parts.iter().any(|(part, _)| part.cursor.is_some());
+        reach!(SettleMovedNoCursor, if !cursor_moved);
+        if cursor_moved {
+            self.stats.progressed_at = now;
+        }
+        let (mut rows, mut waiting) = (0, 0);
+        for (part, _) in &settling.parts {
+            let dead = dead_letters(part) as u64;
+            self.stats.dead += dead;
+            self.stats.tally(&part.destination).dead += dead;
+            rows += part.passed.len() as u64;
+            waiting += (part.waiting.len() + part.changes.len()) as u64;
+        }
+        self.notices.push(Notice::Settled { partition, rows, waiting });
+    }
+
+    /// Somebody else owns the partition, or it is not as we remember it: nothing was written.
+    /// Whoever owns it loads it anew, and so do we if it is still ours.
+    fn refused(&mut self, partition: PartitionId, token: u64, error: Error) {
+        let Some(owned) = self.owned_under(partition, token) else { return };
+        let lease = owned.lease.clone();
+        let moved = error.kind() == ErrorKind::Conflict;
+        reach!(SettleConflict, if moved);
+        reach!(SettleFenced, if !moved);
+        self.stats.fenced += 1;
+        let detail = error.to_string();
+        self.notices.push(Notice::Fenced { partition, token, detail });
+        self.stats.trouble.add(Work::Settle, None, error);
+        self.lose(partition, LostBecause::Refused);
+        if moved {
+            // It may still be ours, and would be nobody's until the lease ends.
+            self.let_go(vec![lease]);
+        }
+    }
+
     /// Whether nothing of a partition is under way and everything is saved.
     pub(crate) fn is_partition_idle(&self, partition: PartitionId, owned: &Owned) -> bool {
         let in_flight = owned.ready().any(|(_, flow)| {
@@ -143,7 +168,7 @@ impl Machine {
                 || flow.lanes.values().any(|lane| lane.in_flight > 0)
         });
         debug_assert_eq!(owned.lease.partition, partition);
-        owned.settling.is_none() && !in_flight
+        (owned.settling.is_none() && !in_flight) || planted!(DrainLetsGoUnsaved)
     }
 }
 
@@ -169,6 +194,10 @@ fn wants_settlement(
         let eighth = flow.window.settled() as u64 >= u64::from(settings.window.rows_max / 8).max(1);
         let heavy = flow.window.bytes() >= settings.window.bytes_max / 2;
         let old = flow.unsaved_since.is_some_and(|since| now >= since + settings.save_after);
+        reach!(SettleForcedByRows, if dirty && eighth);
+        reach!(SettleForcedByBytes, if dirty && heavy);
+        reach!(SettleForcedByAge, if dirty && old);
+        reach!(SettleForcedByEnd, if dirty && hurry);
         !flow.part.is_empty() || (dirty && (hurry || eighth || heavy || old))
     })
 }
@@ -182,6 +211,13 @@ fn collect(owned: &mut Owned) -> (Vec<Written>, Vec<Broken>) {
         let FlowState::Ready(flow) = state else {
             continue;
         };
+        if owned.leaving && planted!(WindowForgetsOnRebalance) {
+            for entry in flow.lanes.values().flat_map(Lane::iter) {
+                if let Origin::Stream(ordinal) = entry.origin {
+                    flow.window.settle(ordinal, Passed::OtherRoute);
+                }
+            }
+        }
         let empty = SettlementPart::new(destination.clone());
         let mut part = std::mem::replace(&mut flow.part, empty);
         if let Some(advance) = flow.window.advance() {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use postrider_core::source::{FetchedRow, Malformed};
 use postrider_core::waiting::{Passed, Placement, Reason};
-use postrider_core::{Event, Payload, Tick};
+use postrider_core::{Event, Payload, Tick, planted, reach};
 
-use crate::flow::{Flow, Routed, attempted, holds_key};
+use crate::attempt::{attempted, holds_key};
+use crate::flow::{Flow, Routed};
 use crate::lane::{Entry, Origin};
 use crate::outlet::Outlet;
 use crate::settings::Settings;
@@ -26,6 +27,7 @@ impl Flow {
     ) {
         let ordinal = self.window.push(row.row, row.key_hash, row.cursor.clone(), row.bytes);
         if self.ahead.remove(&row.row.seq) {
+            reach!(RowFoundAgain);
             self.window.settle(ordinal, Passed::Waiting);
             self.look_for_due(now);
             return;
@@ -38,21 +40,27 @@ impl Flow {
             return self.take_unrouted(ordinal, row, event, routed, now);
         }
         let Some(route) = outlet.route_of(event) else {
+            reach!(RowOfOtherRoute);
             return self.window.settle(ordinal, Passed::OtherRoute);
         };
         if outlet.definition.routes[route].drop {
+            reach!(RowDropped);
             return self.window.settle(ordinal, Passed::Dropped);
         }
         if let Some(placement) = self.suspicion() {
+            reach!(SuspectEntered);
             return self.wait(ordinal, row, Some(event), placement, now);
         }
         if self.waits(row.key_hash) {
+            reach!(RowBehindWaitingKey);
             return self.wait(ordinal, row, Some(event), Placement::Behind(Reason::Behind), now);
         }
         if event.payload == Payload::Erased {
+            reach!(RowErased);
             return self.window.settle(ordinal, Passed::Erased);
         }
         if let Err(error) = outlet.definition.limits.check_size(event) {
+            reach!(RowTooLarge);
             let attempted = attempted(0, Reason::TooLarge, error.to_string());
             let holds_key = holds_key(outlet.definition.routes[route].dead_key);
             let placement = Placement::Dead { attempted, holds_key };
@@ -75,10 +83,15 @@ impl Flow {
     ) {
         let endpoint = outlet.endpoint_of(route, event);
         if outlet.is_disabled(endpoint) {
+            reach!(RowForDisabled);
             let placement = Flow::behind_endpoint(outlet, endpoint);
             return self.wait(ordinal, row, Some(event), placement, now);
         }
         if outlet.is_down_alone(endpoint, settings) {
+            reach!(RowForEndpointDown);
+            if planted!(BreakerDrops) {
+                return self.window.settle(ordinal, Passed::Dropped);
+            }
             let attempted = attempted(0, Reason::EndpointDown, String::new());
             let placement = Placement::Retry { delay: outlet.pause_left(endpoint, now), attempted };
             return self.wait(ordinal, row, Some(event), placement, now);
@@ -86,6 +99,7 @@ impl Flow {
         let lane = self.lanes.entry(row.key_hash).or_default();
         if lane.len() as u64 >= u64::from(settings.window.rows_max / 4).max(1) {
             // A hot key must not fill the window: the rest of it waits in the store.
+            reach!(HotKeyParked);
             return self.wait(ordinal, row, Some(event), Placement::Behind(Reason::Behind), now);
         }
         let entry = Entry {
@@ -97,6 +111,8 @@ impl Flow {
             bytes: row.bytes,
             tried: None,
         };
+        reach!(LaneOpened, if lane.head().is_none());
+        reach!(LaneGrew, if lane.head().is_some());
         lane.push(entry);
         self.open += 1;
         if !lane.queued && lane.in_flight == 0 {
@@ -119,6 +135,7 @@ impl Flow {
             return self.window.settle(ordinal, Passed::OtherRoute);
         }
         let attempted = attempted(0, malformed.reason, malformed.detail.clone());
+        reach!(RowMalformed);
         self.wait(ordinal, row, None, Placement::Dead { attempted, holds_key: true }, now);
     }
 
@@ -133,6 +150,7 @@ impl Flow {
         if routed.is_routed(event) {
             return self.window.settle(ordinal, Passed::OtherRoute);
         }
+        reach!(RowUnrouted);
         let detail = format!("no route matches the type `{}`", event.event_type.escape_debug());
         let attempted = attempted(0, Reason::NoRoute, detail);
         let placement = Placement::Dead { attempted, holds_key: false };

@@ -7,9 +7,10 @@
 //! poison too (INV-1, INV-5).
 
 use postrider_core::waiting::{Placement, Reason, WaitingChange, WaitingRow};
-use postrider_core::{PartitionId, Tick};
+use postrider_core::{PartitionId, Tick, reach};
 
-use crate::flow::{Flow, attempted, holds_key};
+use crate::attempt::{attempted, holds_key};
+use crate::flow::Flow;
 use crate::lane::{Entry, Origin};
 use crate::machine::Machine;
 use crate::outlet::Outlet;
@@ -78,6 +79,7 @@ impl Flow {
         let policy = outlet.route(index).dead_key;
         let held = !row.late;
         if row.attempts >= outlet.route(index).retry.attempts_max {
+            reach!(TrialGaveUp);
             *self.engaged.entry(row.key_hash).or_default() += 1;
             let attempted = attempted(row.attempts, Reason::GaveUp, DETAIL);
             let holds_key = holds_key(policy) && held;
@@ -91,6 +93,7 @@ impl Flow {
             return false;
         }
         let tried = self.tried.get(&row.row.seq).copied();
+        reach!(TrialBegun);
         // Two changes follow: the attempt, and its outcome.
         *self.engaged.entry(row.key_hash).or_default() += 2;
         let attempted = attempted(row.attempts + 1, Reason::Suspect, DETAIL);
@@ -123,6 +126,7 @@ impl Machine {
                 };
                 let Some(entry) = trial.entry.take() else { continue };
                 let Origin::Waiting { attempts, late, .. } = entry.origin else { continue };
+                reach!(TrialTakenBack);
                 let attempted = attempted(attempts, Reason::Suspect, DETAIL);
                 let delay = std::time::Duration::ZERO;
                 let change = WaitingChange::Retry { row: entry.row, delay, attempted };
@@ -140,6 +144,7 @@ impl Machine {
             let Some(trial) = flow.trial.as_mut().filter(|trial| trial.is_saved) else { continue };
             let Some(entry) = trial.entry.take() else { continue };
             let (key, endpoint) = (entry.event.key_hash(), entry.endpoint);
+            reach!(TrialSent);
             flow.taken_bytes += entry.bytes;
             let lane = flow.lanes.entry(key).or_default();
             lane.push(entry);

@@ -82,4 +82,34 @@ mutants! {
     KeyConcurrently,
     /// A failure of the inbox's store counts against the message.
     StoreFailureCountsAgainstMessage,
+    /// What waits ahead of the cursor is tried before the fetch has passed it (INV-3).
+    WaitingAheadTriedEarly,
+    /// An old answer of what is due is believed about a key of which something entered waiting since
+    /// (INV-3).
+    EnteringForgotten,
+    /// An acknowledgement that comes late counts for whatever stands at the head of its key by then
+    /// (INV-1, INV-7).
+    LateAckForNext,
+    /// A lease is counted from when its answer came, rather than from when it was asked for (a
+    /// publish may begin when the lease is over).
+    LeaseCountedFromAnswer,
+    /// A publish that was held up begins although its lease may be over.
+    PublishAfterLease,
+    /// An event of a batch that was not tried counts as acknowledged (INV-1, INV-7).
+    SkippedCountsAsAcked,
+    /// Several events of a key are in one batch, though the broker promises no order in it (INV-3).
+    PrefixAssumed,
+    /// A settlement whose answer was lost is not sent again (INV-1: what it let wait is forgotten).
+    SettleNotResent,
+    /// A partition is let go before what is under way in it has an outcome that is saved (events come
+    /// twice without a crash).
+    DrainLetsGoUnsaved,
+    /// A publish without an answer counts as acknowledged (INV-1, INV-7).
+    TimeoutCountsAsAcked,
+    /// When the head of a lane goes to wait, what stands behind it is not written (INV-1).
+    SpillForgetsRest,
+    /// What follows a dead letter that holds its key is sent (INV-3).
+    DeadKeyFlows,
+    /// One acknowledgement counts for the whole batch (INV-1, INV-7).
+    OneAckForBatch,
 }
