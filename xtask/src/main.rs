@@ -10,6 +10,7 @@ mod docs;
 mod lexed;
 mod provision;
 mod requirements;
+mod sim;
 mod step;
 mod suggestion;
 mod summary;
@@ -20,9 +21,12 @@ mod tree;
 use std::process::ExitCode;
 
 /// Commands with what they do, in the order in which `help` shows them.
-const COMMANDS: [(&str, &str); 7] = [
+const COMMANDS: [(&str, &str); 8] = [
     ("check", "the quick part: format, clippy, tidy, generated pages, unit tests"),
-    ("test", "everything a change must pass, with the integration tests, doc tests, and docs"),
+    (
+        "test",
+        "everything a change must pass, with integration tests, the simulator, doc tests, docs",
+    ),
     ("tidy", "the project's own rules; --bless records the present lengths in xtask/ratchet.txt"),
     ("requirements", "write docs/requirements.md; --check only says whether it is up to date"),
     (
@@ -30,6 +34,10 @@ const COMMANDS: [(&str, &str); 7] = [
         "write the generated pages of docs/reference; --check only says whether they are up to date",
     ),
     ("bench", "NAME [--store S] [--broker B] [--json] …: run a benchmark in release mode"),
+    (
+        "sim",
+        "worlds in simulated time: --seed N [--trace], --seeds N, …; without arguments, the list",
+    ),
     ("help", "this list"),
 ];
 
@@ -48,6 +56,7 @@ fn main() -> ExitCode {
         Some("docs") => accept(&rest, &["--check"])
             .unwrap_or_else(|| docs::run(&root, rest.iter().any(|flag| flag == "--check"))),
         Some("bench") => bench::run(&root, &rest),
+        Some("sim") => sim::run(&root, &rest),
         Some("help" | "--help" | "-h") => {
             print!("{}", help());
             ExitCode::SUCCESS

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::step::{self, Verdict};
 use crate::summary::Summary;
-use crate::{check, provision};
+use crate::{check, provision, sim};
 
 /// Not xtask: a running program cannot be replaced everywhere.
 pub(crate) const BUILD: [&str; 7] =
@@ -57,6 +57,12 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         let counted = summary.failed > before;
         note(name, verdict, counted, &mut summary);
     }
+    let lint = step::run("clippy with probes", || sim::lint(root));
+    note("clippy with probes", lint, false, &mut summary);
+    let before = summary.failed;
+    let verdict = step::run("simulator", || sim::gate(root, &mut summary));
+    let counted = summary.failed > before;
+    note("simulator", verdict, counted, &mut summary);
     let docs = step::run("docs", || {
         step::complete(step::cargo(root, &DOCS).env("RUSTDOCFLAGS", "-D warnings"))
     });
@@ -79,21 +85,21 @@ fn report(failed: &[String], summary: &Summary, duration: &str) -> ExitCode {
     if failed.is_empty() && summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs a `cargo test` and reads its results as they come.
-fn count(command: &mut Command, summary: &mut Summary) -> Verdict {
+/// Runs a test program, or many of them, and reads its results as they come.
+pub(crate) fn count(command: &mut Command, summary: &mut Summary) -> Verdict {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("cargo did not start: {error}"))?;
+        .map_err(|error| format!("`{}` did not start: {error}", step::shown(command)))?;
     let output = child.stdout.take().expect("invariant: the output is piped");
     for line in BufReader::new(output).split(b'\n') {
-        let line = line.map_err(|error| format!("cargo's output broke off: {error}"))?;
+        let line = line.map_err(|error| format!("the output broke off: {error}"))?;
         let line = String::from_utf8_lossy(&line);
         if summary.take(line.trim_end_matches('\r')) {
             println!("{line}");
         }
     }
-    let status = child.wait().map_err(|error| format!("cargo's end was lost: {error}"))?;
+    let status = child.wait().map_err(|error| format!("the end was lost: {error}"))?;
     if status.success() {
         Ok(())
     } else {
