@@ -25,8 +25,11 @@ impl State {
                     done.more = true;
                     break;
                 }
+                self.ledger.wrote("carry out", lease);
                 let carried = self.carry(index, row, lease, now, &mut done);
-                self.requests[index].record(row, carried, lease.owner.as_str());
+                if self.requests[index].record(row, carried, lease.owner.as_str()) {
+                    self.unfinished.remove(&index);
+                }
                 done.rows += 1;
             }
         }
@@ -36,9 +39,10 @@ impl State {
 
     /// The oldest row of a partition that is not done.
     fn next_row(&self, partition: PartitionId) -> Option<(usize, usize)> {
-        self.requests.iter().enumerate().find_map(|(index, request)| {
+        self.unfinished.iter().find_map(|index| {
+            let request = self.requests.get(*index)?;
             let open = |row: &RequestRow| row.partition == partition.0 && row.outcome.is_none();
-            request.rows.iter().position(open).map(|row| (index, row))
+            request.rows.iter().position(open).map(|row| (*index, row))
         })
     }
 
@@ -92,7 +96,8 @@ impl State {
             // Nobody could send what is no event.
             return false;
         }
-        row.late |= !row.holds_key;
+        // Planted: it stands in no order of its key any more, and is not said to.
+        row.late |= !row.holds_key || postrider_core::planted!(RedriveOutOfOrder);
         row.attempts = 0;
         row.due = now;
         row.reason = Reason::Redriven;

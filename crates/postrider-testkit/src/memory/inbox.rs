@@ -67,10 +67,39 @@ impl MemoryStore {
     pub fn effects(&self) -> Vec<InboxKey> {
         self.state().effects.clone()
     }
+
+    /// What was forgotten, in the order in which that happened: a handler acts on it once more.
+    pub fn forgotten(&self) -> Vec<InboxKey> {
+        self.state().forgotten.clone()
+    }
+
+    /// Forgets that an event was handled, through the handle's line, as an operator does.
+    ///
+    /// # Errors
+    /// `Busy` while somebody is at it, `NotFound` if there is no record of it, and what the line says.
+    pub async fn forget_on(&self, key: &InboxKey) -> Result<()> {
+        self.statement("forget", Needs::Writing, |state| state.forget(key, self.elapsed())).await
+    }
 }
 
 impl State {
-    fn claim(&mut self, request: &ClaimRequest, now: Duration) -> Claim {
+    /// Why an event cannot be claimed; none if it can.
+    fn taken(&self, request: &ClaimRequest, now: Duration) -> Option<Claim> {
+        let row = self.inbox.get(&request.key)?;
+        if row.payload_hash != request.payload_hash {
+            return Some(Claim::Mismatch);
+        }
+        match &row.status {
+            Status::Processed { result, .. } => Some(Claim::Processed { result: result.clone() }),
+            Status::Claimed { ends } if *ends > now => {
+                Some(Claim::Leased { remaining: *ends - now })
+            }
+            Status::Claimed { .. } => None,
+        }
+    }
+
+    /// Claims an event, whoever had it.
+    fn take(&mut self, request: &ClaimRequest, now: Duration) -> Claim {
         let row = self.inbox.entry(request.key.clone()).or_insert_with(|| InboxRow {
             payload_hash: request.payload_hash,
             event_type: request.event_type.clone(),
@@ -78,18 +107,12 @@ impl State {
             status: Status::Claimed { ends: now },
             steps: BTreeMap::new(),
         });
-        if row.payload_hash != request.payload_hash {
-            return Claim::Mismatch;
-        }
-        match &row.status {
-            Status::Processed { result, .. } => Claim::Processed { result: result.clone() },
-            Status::Claimed { ends } if *ends > now => Claim::Leased { remaining: *ends - now },
-            Status::Claimed { .. } => {
-                row.token += 1;
-                row.status = Status::Claimed { ends: now + request.duration };
-                Claim::Claimed(ClaimLease { key: request.key.clone(), token: row.token })
-            }
-        }
+        let ends = now + request.duration;
+        row.token += 1;
+        row.status = Status::Claimed { ends };
+        let lease = ClaimLease { key: request.key.clone(), token: row.token };
+        self.ledger.claimed(&lease, ends, now);
+        Claim::Claimed(lease)
     }
 
     /// The row, if the lease still stands: the fence of everything that follows a claim.
@@ -113,6 +136,23 @@ impl State {
         }
         self.claimed("complete", lease)?.status =
             Status::Processed { result: Bytes::copy_from_slice(result), at: now };
+        self.ledger.wrote_claim("complete", lease, None);
+        Ok(())
+    }
+
+    fn forget(&mut self, key: &InboxKey, now: Duration) -> Result<()> {
+        let Some(row) = self.inbox.get(key) else {
+            return Err(Error::new(ErrorKind::NotFound, "forget").context("event", key.event_id));
+        };
+        let leased = matches!(row.status, Status::Claimed { ends } if ends > now);
+        if leased || self.accepting.contains(key) {
+            return Err(Error::new(ErrorKind::Busy, "forget")
+                .message("somebody is at it; nothing was forgotten")
+                .context("event", key.event_id));
+        }
+        self.inbox.remove(key);
+        self.ledger.forget_claim(key);
+        self.forgotten.push(key.clone());
         Ok(())
     }
 
@@ -129,6 +169,7 @@ impl State {
             .collect();
         for key in &old {
             self.inbox.remove(key);
+            self.ledger.forget_claim(key);
         }
         old.len() as u64
     }
@@ -136,9 +177,22 @@ impl State {
 
 impl InboxStore for MemoryStore {
     fn claim<'a>(&'a self, request: &'a ClaimRequest) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(
-            self.statement("claim", Needs::Room, |state| Ok(state.claim(request, self.elapsed()))),
-        )
+        Box::pin(async {
+            if postrider_core::planted!(ClaimThenCheck) {
+                // It was free when it was looked at.
+                let look = |state: &mut State| Ok(state.taken(request, self.elapsed()));
+                if let Some(taken) = self.statement("read claim", Needs::Nothing, look).await? {
+                    return Ok(taken);
+                }
+                let take = |state: &mut State| Ok(state.take(request, self.elapsed()));
+                return self.statement("claim", Needs::Room, take).await;
+            }
+            let claim = |state: &mut State| {
+                let taken = state.taken(request, self.elapsed());
+                Ok(taken.unwrap_or_else(|| state.take(request, self.elapsed())))
+            };
+            self.statement("claim", Needs::Room, claim).await
+        })
     }
 
     fn heartbeat<'a>(
@@ -149,6 +203,7 @@ impl InboxStore for MemoryStore {
         Box::pin(self.statement("heartbeat", Needs::Writing, move |state| {
             let ends = self.elapsed() + duration;
             state.claimed("heartbeat", lease)?.status = Status::Claimed { ends };
+            state.ledger.wrote_claim("heartbeat", lease, Some(ends));
             Ok(())
         }))
     }
@@ -170,6 +225,7 @@ impl InboxStore for MemoryStore {
             row.status = Status::Claimed { ends };
             // Whoever let go must not complete later.
             row.token += 1;
+            state.ledger.wrote_claim("release", lease, None);
             Ok(())
         }))
     }
@@ -193,6 +249,7 @@ impl InboxStore for MemoryStore {
         Box::pin(self.statement("complete step", Needs::Room, |state| {
             let row = state.claimed("complete step", lease)?;
             row.steps.insert(step.to_owned(), Bytes::copy_from_slice(result));
+            state.ledger.wrote_step(lease);
             Ok(())
         }))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postrider_core::lease::{AcquireRequest, Acquired, Census, Granted, Renewed};
 use postrider_core::source::RenewRequest;
-use postrider_core::{Error, ErrorKind, HeldLease, Lease, PartitionId, Presence, RelayId, Result};
+use postrider_core::{HeldLease, Lease, PartitionId, Presence, RelayId};
 
 use super::state::State;
 
@@ -13,6 +13,8 @@ use super::state::State;
 pub(super) struct LeaseRow {
     /// The last owner, unless it let go.
     owner: Option<RelayId>,
+    /// The last owner, also if it let go.
+    last: Option<RelayId>,
     token: u64,
     /// When the lease ends; for a partition that nobody owns, since when it is free.
     ends: Duration,
@@ -28,7 +30,7 @@ pub(super) struct RelayRow {
 }
 
 impl LeaseRow {
-    fn matches(&self, lease: &Lease) -> bool {
+    pub(super) fn matches(&self, lease: &Lease) -> bool {
         self.owner.as_ref() == Some(&lease.owner) && self.token == lease.token
     }
 
@@ -43,6 +45,10 @@ impl LeaseRow {
         self.takeovers = 0;
     }
 
+    pub(super) fn is_leased(&self) -> bool {
+        self.owner.is_some()
+    }
+
     fn is_free(&self, now: Duration, free_for: Duration) -> bool {
         let ended = self.owner.is_none() || self.ends <= now;
         ended && now.saturating_sub(self.ends) >= free_for
@@ -54,8 +60,12 @@ impl LeaseRow {
             Some(_) => self.takeovers.saturating_add(1),
             None => 0,
         };
+        let same = self.last.as_ref() == Some(&request.owner);
+        if !(postrider_core::planted!(TokenStandsForSameOwner) && same) {
+            self.token += 1;
+        }
         self.owner = Some(request.owner.clone());
-        self.token += 1;
+        self.last.clone_from(&self.owner);
         self.ends = now + request.lease_duration;
         self.presence.clone_from(&request.presence);
         Granted {
@@ -81,13 +91,18 @@ impl State {
             && row.matches(dead)
         {
             row.ends = row.ends.min(now);
+            self.ledger.ended(dead);
         }
         let mut granted = Vec::new();
         let mut held = Vec::new();
-        for (partition, row) in (0..).zip(&mut self.leases) {
+        for partition in self.partitions() {
+            let locked = self.is_locked(partition, &request.owner, now);
+            let row = &mut self.leases[usize::from(partition)];
             let free = row.is_free(now, request.free_for) && !self.paused.contains(&partition);
-            if free && granted.len() < usize::from(request.wanted) {
-                granted.push(row.grant(partition, request, now));
+            if free && !locked && granted.len() < usize::from(request.wanted) {
+                let taken = row.grant(partition, request, now);
+                self.ledger.granted(&taken.lease, row.ends, now);
+                granted.push(taken);
             } else if row.ends > now
                 && let Some(lease) = row.lease(partition)
             {
@@ -111,6 +126,7 @@ impl State {
                 && row.matches(lease)
             {
                 row.ends = ends;
+                self.ledger.renewed(lease, ends);
                 kept.push(lease.clone());
             }
         }
@@ -122,24 +138,13 @@ impl State {
             if let Some(row) = self.leases.get_mut(usize::from(lease.partition.0))
                 && row.matches(lease)
             {
+                self.ledger.ended(lease);
                 row.owner = None;
                 row.ends = row.ends.min(now);
                 row.presence = None;
                 row.takeovers = 0;
             }
         }
-    }
-
-    /// Refuses whoever does not own the partition any more: the fence of every write.
-    pub(super) fn fence(&self, operation: &'static str, lease: &Lease) -> Result<()> {
-        let row = self.leases.get(usize::from(lease.partition.0));
-        if row.is_some_and(|row| row.matches(lease)) {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Fenced, operation)
-            .message("the lease was lost; nothing was written")
-            .context("partition", lease.partition)
-            .context("token", lease.token))
     }
 
     fn announce(&mut self, relay: &RelayId, ends: Duration, current: bool) {

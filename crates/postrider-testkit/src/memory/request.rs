@@ -7,6 +7,7 @@ use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Result, Start};
 
 use super::MemoryStore;
 use super::destinations::not_found;
+use super::server::Needs;
 use super::state::State;
 
 /// A request, with its rows.
@@ -58,12 +59,13 @@ impl Request {
         }
     }
 
-    /// Records what became of a row, and who did it.
-    pub(super) fn record(&mut self, row: usize, carried: Carried, relay: &str) {
+    /// Records what became of a row, and who did it. Says whether it was the last.
+    pub(super) fn record(&mut self, row: usize, carried: Carried, relay: &str) -> bool {
         if let Some(row) = self.rows.get_mut(row) {
             row.outcome = Some(carried);
         }
         self.relay = Some(relay.to_owned());
+        self.rows.iter().all(|row| row.outcome.is_some())
     }
 }
 
@@ -75,6 +77,14 @@ impl MemoryStore {
     /// exist or a rewind would go before the history that is kept.
     pub fn submit(&self, submission: &Submission) -> Result<RequestId> {
         self.state().submit(submission)
+    }
+
+    /// [`MemoryStore::submit`] through the handle's line.
+    ///
+    /// # Errors
+    /// The same, and what the line says.
+    pub async fn submit_on(&self, submission: &Submission) -> Result<RequestId> {
+        self.statement("submit", Needs::Room, |state| state.submit(submission)).await
     }
 
     /// How far a request is carried out.
@@ -118,6 +128,7 @@ impl State {
             return Err(Error::new(ErrorKind::Invalid, "submit")
                 .message(format!("{} rows; nothing was written", rows.len())));
         }
+        self.unfinished.insert(self.requests.len());
         self.requests.push(Request { submission: submission.clone(), rows, relay: None });
         Ok(RequestId(self.requests.len() as u64))
     }

@@ -28,6 +28,9 @@ impl State {
         let seqs: BTreeSet<u64> = gone.iter().map(|row| row.row.seq).collect();
         let ids: BTreeSet<EventId> = gone.iter().map(|row| row.row.id).collect();
         self.retired_at = self.retired_at.max(last);
+        if !seqs.is_empty() {
+            self.ledger.wrote("retire", &request.lease);
+        }
         let partition = request.lease.partition.0;
         let log = &mut self.log[usize::from(partition)];
         let gone = log.extract_if(.., |row| seqs.contains(&row.row.seq));

@@ -42,6 +42,7 @@ impl State {
                 self.append(NewRow { seq, xid, format, event }, elapsed);
             }
             self.xids.end(xid, true);
+            self.ledger.wrote("admit", lease);
         }
         let next = self.scheduled.iter().find(|(_, scheduled)| own(self, &scheduled.event));
         Ok(Admitted {

@@ -120,19 +120,25 @@ impl State {
         }
         self.open.clear();
         self.accepting.clear();
+        self.locks.clear();
         self.xids.crash();
     }
 
     fn fail_over(&mut self, standby: State) -> Vec<EventId> {
-        let epoch = self.server.epoch;
         let lost = self.ids.difference(&standby.ids).copied().collect();
-        *self = standby;
-        self.server = Server { epoch, watermark: self.server.watermark, ..Server::default() };
+        let before = std::mem::replace(self, standby);
+        self.ledger.remember(before.ledger);
+        self.server = Server {
+            epoch: before.server.epoch,
+            watermark: before.server.watermark,
+            ..Server::default()
+        };
         self.crash();
         if self.kind != Kind::Snapshot {
             // Such a store knows by its log that it is another server now: what anybody remembers of
             // the one before is void. The kind with snapshots has to notice it.
             self.leases.iter_mut().for_each(super::lease::LeaseRow::void);
+            self.ledger.forget_grants();
         }
         lost
     }

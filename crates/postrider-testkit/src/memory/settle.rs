@@ -10,17 +10,23 @@ use postrider_core::waiting::{
 };
 use postrider_core::{DestinationId, Result};
 
-use super::state::State;
+use super::state::{LogRow, State};
 use super::waiting::{Stored, promote};
 
 impl State {
     pub(super) fn settle(&mut self, settlement: &Settlement, now: Duration) -> Result<()> {
         self.fence("settle", &settlement.lease)?;
+        self.settle_unfenced(settlement, now)
+    }
+
+    /// What a settlement writes. Who calls it has checked the fence in the same statement.
+    pub(super) fn settle_unfenced(&mut self, settlement: &Settlement, now: Duration) -> Result<()> {
         let partition = settlement.lease.partition.0;
         // Look before writing, so that a refusal leaves nothing behind.
         for part in &settlement.parts {
             self.check_advance(part, partition)?;
         }
+        self.ledger.wrote("settle", &settlement.lease);
         for part in &settlement.parts {
             // A destination that was removed meanwhile has nothing left to settle.
             if self.destinations.contains_key(&part.destination) {
@@ -72,7 +78,10 @@ impl State {
             return;
         }
         let committed = self.row_of(partition, new.row.seq);
+        // What the writer could not read is kept, and nobody is told that it could be sent.
+        let read = |row: &&LogRow| row.format <= 1 || new.event.is_some();
         let event = committed
+            .filter(read)
             .and_then(|row| row.event.as_ref().ok().cloned())
             .or_else(|| new.event.clone());
         let key = committed

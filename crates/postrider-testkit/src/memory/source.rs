@@ -83,9 +83,7 @@ impl OutboxSource for MemoryStore {
     }
 
     fn settle<'a>(&'a self, settlement: &'a Settlement) -> BoxFuture<'a, Result<()>> {
-        let grows = settlement.parts.iter().any(|part| !part.waiting.is_empty());
-        let needs = if grows { Needs::Room } else { Needs::Writing };
-        Box::pin(self.statement("settle", needs, |state| state.settle(settlement, self.elapsed())))
+        Box::pin(self.write_settlement(settlement))
     }
 
     fn due<'a>(&'a self, request: &'a DueRequest) -> BoxFuture<'a, Result<Due>> {

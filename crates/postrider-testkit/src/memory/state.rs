@@ -11,9 +11,12 @@ use postrider_core::{
     RelayId, Result, Timestamp,
 };
 
+use super::fence::Lock;
 use super::inbox::InboxRow;
 use super::kind::Kind;
+use super::lag::Lag;
 use super::lease::{LeaseRow, RelayRow};
+use super::ledger::Ledger;
 use super::request::Request;
 use super::schedule::Scheduled;
 use super::server::Server;
@@ -26,6 +29,10 @@ use super::xid::Xids;
 pub(super) struct State {
     pub(super) kind: Kind,
     pub(super) server: Server,
+    pub(super) lag: Lag,
+    pub(super) ledger: Ledger,
+    /// Lease rows that are locked over round trips, which only somebody who is wrong does.
+    pub(super) locks: BTreeMap<u16, Lock>,
     pub(super) xids: Xids,
     /// The last number drawn. Goes back only where one writer at a time gives its numbers back.
     pub(super) seq_last: u64,
@@ -62,6 +69,8 @@ pub(super) struct State {
     pub(super) replay: BTreeMap<(DestinationId, u16), u64>,
     /// What operators asked for, oldest first.
     pub(super) requests: Vec<Request>,
+    /// Those of them that are not done.
+    pub(super) unfinished: BTreeSet<usize>,
     /// What retention has deleted, for checkers.
     pub(super) retired: Vec<LogRow>,
     /// When the youngest event was created that retention has deleted.
@@ -70,6 +79,8 @@ pub(super) struct State {
     /// Markers of transactions that are open: whoever wants the same one has to wait.
     pub(super) accepting: BTreeSet<InboxKey>,
     pub(super) effects: Vec<InboxKey>,
+    /// What an operator had forgotten, so that it happens again.
+    pub(super) forgotten: Vec<InboxKey>,
     /// Rows that are no events, so far.
     malformed: u64,
 }
@@ -85,7 +96,6 @@ pub(super) struct LogRow {
     /// The version of its columns.
     pub(super) format: u16,
     /// When an index or a stream names it that lags, by the store's clock.
-    #[expect(dead_code, reason = "read by the kind with keys of their own")]
     pub(super) found_at: Duration,
     pub(super) key_hash: KeyHash,
     pub(super) key: Arc<str>,
@@ -196,6 +206,9 @@ impl State {
     fn push(&mut self, mut row: LogRow) {
         self.position_last += 1;
         row.position = self.position_last;
+        if self.kind == Kind::Keyed {
+            row.found_at += self.lag.of(self.position_last);
+        }
         let partition = usize::from(self.home(row.key_hash));
         self.by_seq[partition].insert(row.row.seq, row.position);
         *self.heads.entry(Arc::clone(&row.key)).or_default() += 1;

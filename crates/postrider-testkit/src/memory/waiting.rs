@@ -99,7 +99,9 @@ impl Stored {
             key_hash: self.key_hash,
             event: Arc::clone(self.event.as_ref()?),
             attempts: self.attempts,
-            late: self.late,
+            late: self.late
+                && !(postrider_core::planted!(RedriveOutOfOrder)
+                    && self.reason == Reason::Redriven),
             suspect: self.reason == Reason::Suspect,
         })
     }

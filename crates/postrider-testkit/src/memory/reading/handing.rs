@@ -9,9 +9,10 @@ use postrider_core::source::{FetchRequest, Page};
 use postrider_core::waiting::SettlementPart;
 use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Result};
 
+use super::super::kind::Kind;
 use super::super::state::State;
 use super::page::Rows;
-use super::{ByPlace, change_log};
+use super::{ByPlace, change_log, keyed};
 
 /// The readings of one handle.
 #[derive(Debug, Default)]
@@ -80,7 +81,7 @@ impl Reading {
         id: &DestinationId,
         request: &FetchRequest,
         format_max: u16,
-        _now: Duration,
+        now: Duration,
     ) -> Page {
         let partition = request.lease.partition.0;
         let pending = state.pending_of(state.place(id), partition);
@@ -101,10 +102,9 @@ impl Reading {
                 break;
             }
         }
-        for seq in pending.iter().filter(|_| !full) {
-            let Some(row) = known(*seq).filter(|_| !self.under_way.contains(seq)) else {
-                continue;
-            };
+        let fresh = if full { Vec::new() } else { self.fresh(state, pending, request, now) };
+        for seq in &fresh {
+            let Some(row) = known(*seq) else { continue };
             let place = self.first + self.handed.len() as u64;
             if !page.add(row, request.after.at(place), request, format_max) {
                 full = true;
@@ -114,6 +114,22 @@ impl Reading {
             self.under_way.insert(*seq);
         }
         Page { more: full, end: page.end(request), rows: page.rows }
+    }
+
+    /// What is pending and was not handed out, in the order in which it goes out.
+    fn fresh(
+        &self,
+        state: &State,
+        pending: &BTreeSet<u64>,
+        request: &FetchRequest,
+        now: Duration,
+    ) -> Vec<u64> {
+        if state.kind == Kind::Keyed {
+            // A drain looks for its keys where nothing lags.
+            let now = if request.until.is_some() { Duration::MAX } else { now };
+            return keyed::fresh(state, pending, &self.under_way, request.lease.partition.0, now);
+        }
+        pending.iter().filter(|seq| !self.under_way.contains(seq)).copied().collect()
     }
 
     /// Forgets what is settled: nobody asks for it again. What lies behind the place that is asked
@@ -128,16 +144,6 @@ impl Reading {
             self.first += 1;
         }
     }
-}
-
-/// A row may be marked whatever its place; the mark is conditional.
-pub(super) fn check(
-    _state: &State,
-    _id: &DestinationId,
-    _part: &SettlementPart,
-    _partition: u16,
-) -> Result<()> {
-    Ok(())
 }
 
 /// Marks each row that is passed. One that is marked already is not counted again.

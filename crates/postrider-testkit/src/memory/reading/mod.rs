@@ -11,6 +11,7 @@
 
 mod change_log;
 mod handing;
+mod keyed;
 mod number;
 mod page;
 mod snapshot;
@@ -164,8 +165,11 @@ impl State {
     /// Whether a settlement fits to where the destination stands: a refusal leaves nothing behind.
     pub(super) fn check_advance(&self, part: &SettlementPart, partition: u16) -> Result<()> {
         let id = self.place(&part.destination);
-        if self.kind.marks_rows() {
-            return handing::check(self, id, part, partition);
+        match self.kind {
+            Kind::Keyed => return keyed::check(self, id, part, partition),
+            // A row may be marked whatever its place.
+            Kind::RowState => return Ok(()),
+            Kind::ChangeLog | Kind::Snapshot | Kind::Number => {}
         }
         let (Some(stands), Some((from, to))) = (self.cursor_of(id, partition), &part.cursor) else {
             return Ok(());
