@@ -103,3 +103,6 @@ impl Hasher for KeyHasher {
         self.0 = (self.0 ^ bits).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
     }
 }
+
+#[cfg(test)]
+mod model;

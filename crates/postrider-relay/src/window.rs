@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use postrider_core::waiting::{Passed, RowRef};
-use postrider_core::{Cursor, KeyHash};
+use postrider_core::{Cursor, KeyHash, planted};
 
 /// Names a row of the window. Grows by one with each row read; never used twice in a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +92,9 @@ impl Window {
         let mut passed = Vec::with_capacity(self.settled.min(self.slots.len()));
         let mut to = None;
         for slot in &self.slots {
+            if planted!(CursorPastUnacknowledged) {
+                to = Some(&slot.cursor);
+            }
             let Some(outcome) = slot.outcome else { break };
             passed.push((slot.row, outcome));
             to = Some(&slot.cursor);
@@ -100,7 +103,8 @@ impl Window {
             // Nothing is unsettled: the end of the last page is safe too, rows or not.
             to = Some(&self.read);
         }
-        let to = to.filter(|to| **to != self.saved)?.clone();
+        let past = planted!(CursorPastUnacknowledged) && !passed.is_empty();
+        let to = to.filter(|to| past || **to != self.saved)?.clone();
         Some(Advance { from: self.saved.clone(), to, passed })
     }
 
@@ -153,6 +157,9 @@ impl Window {
         &self.read
     }
 }
+
+#[cfg(test)]
+mod model;
 
 #[cfg(test)]
 mod tests {
