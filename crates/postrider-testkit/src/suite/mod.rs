@@ -18,6 +18,7 @@ mod store_harness;
 
 pub mod broker;
 pub mod inbox;
+pub mod model;
 pub mod source;
 pub mod store;
 

@@ -9,6 +9,7 @@ mod broken_requests;
 mod broken_store;
 mod faults;
 mod harness;
+mod model;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
