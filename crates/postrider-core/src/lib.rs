@@ -39,6 +39,7 @@ pub mod payload;
 pub mod probe;
 pub mod retry;
 pub mod route;
+pub mod snapshot;
 pub mod source;
 pub mod subscription;
 pub mod template;
