@@ -139,6 +139,16 @@ impl MemoryBroker {
             .collect()
     }
 
+    /// How many messages of a topic the group has neither done nor refused.
+    pub fn unsettled(&self, topic: &str, group: &str) -> usize {
+        let state = lock(&self.shared.state);
+        let Some(topic) = state.topics.get(topic) else {
+            return 0;
+        };
+        let settled = topic.groups.get(group).map_or(0, Group::settled);
+        topic.log.len() - settled
+    }
+
     /// Crashes and starts again: deliveries under way come again, and a broker that is not durable
     /// forgets what it held.
     pub fn restart(&self) {

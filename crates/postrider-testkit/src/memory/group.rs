@@ -88,6 +88,11 @@ impl Group {
         .min()
     }
 
+    /// How many messages are done, or dead.
+    pub(super) fn settled(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.status == Status::Done).count()
+    }
+
     pub(super) fn ack(&mut self, index: usize, token: u64, now: Duration) -> Result<()> {
         self.out(index, token, now)?.status = Status::Done;
         while self.slots.get(self.first_open).is_some_and(|slot| slot.status == Status::Done) {
