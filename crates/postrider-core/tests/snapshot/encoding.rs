@@ -26,6 +26,8 @@ fn cursors() -> impl Strategy<Value = SnapshotCursor> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// A cursor is what it was encoded from, in one way only.
     #[test]
     fn a_cursor_comes_back(cursor in cursors()) {

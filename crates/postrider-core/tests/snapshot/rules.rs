@@ -9,7 +9,7 @@ use crate::server::Server;
 use crate::trial::{Fault, Step, run, steps};
 
 proptest! {
-    #![proptest_config(Config { cases: 4_000, ..Config::default() })]
+    #![proptest_config(Config { cases: 4_000, failure_persistence: None, ..Config::default() })]
 
     /// INV-1, INV-3: with early numbers, rollbacks, commits in any order, long transactions, two
     /// readers that fall back to what they saved, and small pages: nothing is lost, nothing comes
