@@ -4,15 +4,15 @@
 //! where the seed says that it forgets to: those events are exempt from INV-3, and nothing else is.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use postrider_core::{ErrorKind, EventId, NewEvent, Result};
-use postrider_testkit::memory::{Access, Line, MemoryTransaction};
+use postrider_testkit::memory::MemoryStore;
 
 use crate::broker::Poison;
 use crate::dice::Dice;
-use crate::line::SimLine;
+use crate::exec::ProcessNo;
 use crate::shared::Shared;
 
 /// Event types, and with them topics: the endpoints of a destination.
@@ -23,13 +23,38 @@ const SILENCE: Duration = Duration::from_secs(8);
 /// How often a transaction is tried again.
 const TRIES_MAX: u32 = 200;
 
-/// An application and its process.
+/// An application that runs, or ran.
+#[derive(Clone, Debug)]
+pub struct AppProcess {
+    /// Its process.
+    pub process: ProcessNo,
+    life: Life,
+    done: Arc<AtomicU64>,
+}
+
+/// How far an application has come in its lives before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    number: u64,
+    /// Transactions that it has ended.
+    done: u64,
+}
+
+impl AppProcess {
+    /// What it begins with when it starts again.
+    pub fn next_life(&self) -> Life {
+        Life { number: self.life.number + 1, done: self.done.load(Ordering::Relaxed) }
+    }
+}
+
+/// An application.
 #[derive(Debug)]
 pub struct App {
     shared: Arc<Shared>,
     name: String,
     number: u8,
-    line: SimLine,
+    life: Life,
+    store: MemoryStore,
     dice: Dice,
     events: u64,
 }
@@ -45,39 +70,46 @@ impl Drop for Rows<'_> {
 
 /// What a transaction writes: the same again when it is tried again.
 struct Plan {
-    events: Vec<(u64, EventId)>,
+    /// Key, id, and format of each.
+    events: Vec<(u64, EventId, u16)>,
     roll_back: bool,
     linger: Option<Duration>,
     forgets_rows: bool,
 }
 
 impl App {
-    /// Starts an application.
-    pub fn start(shared: &Arc<Shared>, number: u8) {
-        let name = format!("app-{number}");
+    /// Starts an application, or starts it again.
+    pub fn start(shared: &Arc<Shared>, number: u8, life: Life) -> AppProcess {
+        let name = format!("app-{number}.{}", life.number);
+        let line = shared.line(&name, Arc::default(), SILENCE);
         let app = App {
-            line: shared.line(&name, Arc::default(), SILENCE),
+            store: shared.store.on(Arc::new(line)),
             dice: shared.dice(&name),
             shared: Arc::clone(shared),
             name,
             number,
+            life,
             events: 0,
         };
-        shared.writing.fetch_add(1, Ordering::Relaxed);
-        shared.kernel.spawn(shared.process(), app.run());
+        shared.note_writing(number, true);
+        let done = Arc::new(AtomicU64::new(life.done));
+        let process = AppProcess { process: shared.process(), life, done: Arc::clone(&done) };
+        shared.kernel.spawn(process.process, app.run(done));
+        process
     }
 
-    async fn run(mut self) {
+    async fn run(mut self, done: Arc<AtomicU64>) {
         let scenario = &self.shared.scenario;
-        let (count, span_ms) = (scenario.transactions, scenario.span_ms);
-        let pause_ms = 2 * span_ms / (u64::from(count) + 1);
-        for _ in 0..count {
+        let (count, span_ms) = (u64::from(scenario.transactions), scenario.span_ms);
+        let pause_ms = 2 * span_ms / (count + 1);
+        for _ in self.life.done..count {
             let pause = Duration::from_micros(self.dice.below(pause_ms * 1_000));
             self.shared.kernel.sleep(pause).await;
             let plan = self.plan();
             self.carry_through(&plan).await;
+            done.fetch_add(1, Ordering::Relaxed);
         }
-        self.shared.writing.fetch_sub(1, Ordering::Relaxed);
+        self.shared.note_writing(self.number, false);
     }
 
     fn plan(&mut self) -> Plan {
@@ -92,11 +124,12 @@ impl App {
         let mut events = Vec::new();
         for _ in 0..count {
             self.events += 1;
-            let id =
-                EventId::from_u128((u128::from(self.number) + 1) << 32 | u128::from(self.events));
-            events.push((dice.below(keys), id));
+            let writer = (u128::from(self.number) + 1) << 16 | u128::from(self.life.number);
+            let id = EventId::from_u128(writer << 32 | u128::from(self.events));
+            let newer = weather.strikes(dice, "newer_format", |rates| rates.newer_format);
+            events.push((dice.below(keys), id, if newer { 2 } else { 1 }));
         }
-        for (_, id) in &events {
+        for (_, id, _) in &events {
             if weather.strikes(dice, "poison", |rates| rates.poison) {
                 let how = if dice.chance(5_000) { Poison::Refused } else { Poison::Fails };
                 let places = self.shared.all_places();
@@ -112,7 +145,7 @@ impl App {
     /// Tries a transaction until it is known to be committed, or rolled back on purpose.
     async fn carry_through(&mut self, plan: &Plan) {
         for _ in 0..TRIES_MAX {
-            let mut keys: Vec<u64> = plan.events.iter().map(|(key, _)| *key).collect();
+            let mut keys: Vec<u64> = plan.events.iter().map(|(key, ..)| *key).collect();
             keys.sort_unstable();
             keys.dedup();
             let shared = Arc::clone(&self.shared);
@@ -140,16 +173,15 @@ impl App {
 
     /// What an application can look up in its own tables.
     fn is_committed(&self, plan: &Plan) -> bool {
-        let committed = self.shared.store.committed();
-        plan.events.iter().all(|(_, id)| committed.iter().any(|row| row.row.id == *id))
+        plan.events.iter().all(|(_, id, _)| self.shared.store.is_committed(*id))
     }
 
     async fn write(&mut self, plan: &Plan) -> Result<()> {
-        let mut transaction = self.shared.store.begin();
-        for (key, id) in &plan.events {
+        let mut transaction = self.store.begin_on().await?;
+        for (key, id, format) in &plan.events {
             let kind = TYPES[usize::try_from(id.as_u128() % 3).unwrap_or_default()];
             let event = NewEvent::new("order", key.to_string(), kind).id(*id).json(key)?;
-            self.enqueue(&mut transaction, event).await?;
+            transaction.enqueue_on(event, *format).await?;
         }
         if let Some(linger) = plan.linger {
             self.tell(|| format!("keeps its transaction open for {linger:?}"));
@@ -158,19 +190,13 @@ impl App {
         if plan.roll_back {
             self.tell(|| format!("rolls back {}", list(plan)));
             transaction.roll_back();
-            plan.events.iter().for_each(|(_, id)| self.shared.note_rolled_back(*id));
+            plan.events.iter().for_each(|(_, id, _)| self.shared.note_rolled_back(*id));
             return Ok(());
         }
-        self.line.there("commit", Access::Write).await?;
-        transaction.commit()?;
-        self.tell(|| format!("commits {}", list(plan)));
-        self.line.back("commit").await
-    }
-
-    async fn enqueue(&self, transaction: &mut MemoryTransaction, event: NewEvent) -> Result<()> {
-        self.line.there("enqueue", Access::Write).await?;
-        transaction.enqueue(event)?;
-        self.line.back("enqueue").await
+        self.tell(|| format!("asks to commit {}", list(plan)));
+        transaction.commit_on().await?;
+        self.tell(|| "has committed".to_owned());
+        Ok(())
     }
 
     fn tell(&self, what: impl FnOnce() -> String) {
@@ -178,8 +204,19 @@ impl App {
     }
 }
 
+/// An event as the story names it: who wrote it, in which life, and which it was.
+pub fn short(id: EventId) -> String {
+    let bits = id.as_u128();
+    match bits >> 48 {
+        writer @ 1..=0xff => {
+            format!("#{}.{}.{}", writer - 1, bits >> 32 & 0xffff, bits & 0xffff_ffff)
+        }
+        _ => format!("#t{}", bits & 0xffff_ffff),
+    }
+}
+
 fn list(plan: &Plan) -> String {
     let events: Vec<String> =
-        plan.events.iter().map(|(key, id)| format!("#{} of order/{key}", id.as_u128())).collect();
+        plan.events.iter().map(|(key, id, _)| format!("{} of order/{key}", short(*id))).collect();
     events.join(", ")
 }

@@ -14,6 +14,7 @@ use postrider_core::{
 };
 use postrider_testkit::memory::MemoryBroker;
 
+use crate::app::{TYPES, short};
 use crate::dice::Dice;
 use crate::exec::{Kernel, ProcessNo};
 use crate::story::Story;
@@ -43,13 +44,26 @@ pub struct Place {
     state: Mutex<State>,
 }
 
+/// Which events a destination is owed.
+#[derive(Clone, Debug)]
+pub struct Owed {
+    /// Those committed after so many others.
+    pub after: u64,
+    /// Those of these types.
+    pub types: Vec<&'static str>,
+    /// None at all, because it was removed.
+    pub removed: bool,
+}
+
 #[derive(Debug)]
 struct State {
+    owed: Owed,
     dice: Dice,
     /// Not reachable at all until then.
     down_until: Tick,
     /// Topics that take nothing until then.
     dead_topics: BTreeMap<Box<str>, Tick>,
+    gone_topics: BTreeSet<Box<str>>,
     poison: BTreeMap<EventId, Poison>,
     /// Events that it holds: what may be recorded as published.
     acked: BTreeSet<EventId>,
@@ -78,9 +92,11 @@ impl Place {
     ) -> Place {
         let network = kernel.process();
         let state = Mutex::new(State {
+            owed: Owed { after: 0, types: TYPES.to_vec(), removed: false },
             dice,
             down_until: Tick(0),
             dead_topics: BTreeMap::new(),
+            gone_topics: BTreeSet::new(),
             poison: BTreeMap::new(),
             acked: BTreeSet::new(),
         });
@@ -101,6 +117,19 @@ impl Place {
         self.state().dead_topics.insert(Box::from(topic), until);
     }
 
+    /// One topic says that it is gone, for good until [`Place::recover`].
+    pub fn topic_gone(&self, topic: &str) {
+        self.state().gone_topics.insert(Box::from(topic));
+    }
+
+    /// From now on it takes everything but poison again.
+    pub fn recover(&self) {
+        let mut state = self.state();
+        state.down_until = Tick(0);
+        state.dead_topics.clear();
+        state.gone_topics.clear();
+    }
+
     /// Makes an event poison here.
     pub fn poison(&self, id: EventId, how: Poison) {
         self.state().poison.insert(id, how);
@@ -109,6 +138,26 @@ impl Place {
     /// Whether it has an event and said so, or would have.
     pub fn has(&self, id: EventId) -> bool {
         self.state().acked.contains(&id)
+    }
+
+    /// Which events it is owed.
+    pub fn owed(&self) -> Owed {
+        self.state().owed.clone()
+    }
+
+    /// It is owed only what is committed after so many others.
+    pub fn begins_after(&self, committed: u64) {
+        self.state().owed.after = committed;
+    }
+
+    /// From now on it is owed these types only; what it was not owed before it is not owed now.
+    pub fn takes_only(&self, types: &[&'static str]) {
+        self.state().owed.types.retain(|kind| types.contains(kind));
+    }
+
+    /// It is owed nothing any more.
+    pub fn remove(&self) {
+        self.state().owed.removed = true;
     }
 
     /// How many events it holds.
@@ -167,6 +216,11 @@ impl Place {
             self.weather.count("topic_down_felt");
             return Outcome::Unroutable(Fault::new(ErrorKind::NotFound, "no such topic"));
         }
+        if state.gone_topics.contains(&*out.topic) {
+            drop(state);
+            self.weather.count("topic_gone_felt");
+            return Outcome::Gone(Fault::new(ErrorKind::NotFound, "410"));
+        }
         match state.poison.get(&out.event.id) {
             Some(Poison::Refused) => {
                 return Outcome::Rejected(Fault::new(ErrorKind::Rejected, "schema"));
@@ -202,12 +256,8 @@ impl Place {
                 _ => "",
             };
             let (event, topic) = (&out.event, &out.topic);
-            let n = event.id.as_u128();
-            format!(
-                "{outcome:?} #{n} of {} on {topic}, attempt {}{marks}",
-                event.key(),
-                out.attempt
-            )
+            let n = short(event.id);
+            format!("{outcome:?} {n} of {} on {topic}, attempt {}{marks}", event.key(), out.attempt)
         });
     }
 }

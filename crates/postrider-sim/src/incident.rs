@@ -1,7 +1,9 @@
-//! Faults that strike at a time: somebody dies, is paused, or loses what it relied on.
+//! Faults that strike at a time: somebody dies, stands still, or loses what it relied on.
 
+use postrider_testkit::memory::Kind;
 use serde::{Deserialize, Serialize};
 
+use crate::app::TYPES;
 use crate::dice::Dice;
 use crate::scenario::Scenario;
 
@@ -19,13 +21,20 @@ pub struct Incident {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum What {
-    /// A relay dies after so many more of its steps, and a new one starts after a while.
+    /// A relay dies after so many more of its steps, and another takes its place after a while.
     KillRelay {
         /// Which.
         relay: u8,
         /// After how many more of its steps.
         steps: u32,
-        /// When another one takes its place, in milliseconds.
+        /// When another one starts, in milliseconds.
+        again_ms: u64,
+    },
+    /// A relay is told to stop, as a deployment does, and another takes its place.
+    DrainRelay {
+        /// Which.
+        relay: u8,
+        /// When another one starts, in milliseconds.
         again_ms: u64,
     },
     /// A relay stands still while time goes on.
@@ -35,27 +44,177 @@ pub enum What {
         /// For how long, in milliseconds.
         for_ms: u64,
     },
+    /// A relay's network to the store is cut.
+    CutRelay {
+        /// Which.
+        relay: u8,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// A relay's wall clock jumps.
+    JumpClock {
+        /// Which.
+        relay: u8,
+        /// By how much, in milliseconds.
+        by_ms: i64,
+    },
+    /// An application dies after so many more of its steps, and starts again.
+    KillApp {
+        /// Which.
+        app: u8,
+        /// After how many more of its steps.
+        steps: u32,
+        /// When it starts again, in milliseconds.
+        again_ms: u64,
+    },
+    /// A broker is not reachable.
+    BrokerDown {
+        /// Of which destination.
+        place: u8,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// One endpoint takes nothing.
+    TopicDown {
+        /// Of which destination.
+        place: u8,
+        /// Which of the event types' topics.
+        topic: u8,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// One endpoint says that it is gone, until an operator enables it.
+    TopicGone {
+        /// Of which destination.
+        place: u8,
+        /// Which of the event types' topics.
+        topic: u8,
+    },
+    /// A broker forgets which events it has seen.
+    ForgetDedup {
+        /// Of which destination.
+        place: u8,
+    },
+    /// The server of the store crashes: what is under way is lost, open transactions are rolled back.
+    CrashServer {
+        /// For how long it is away, in milliseconds.
+        for_ms: u64,
+    },
+    /// The server is lost, and a standby that lags behind takes its place.
+    FailOver {
+        /// How far it lags, in milliseconds.
+        lag_ms: u64,
+        /// For how long no server answers, in milliseconds.
+        for_ms: u64,
+    },
+    /// The server's disk is full: what grows is refused.
+    DiskFull {
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// The server refuses every write.
+    ReadOnly {
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// The destinations change, and the relays follow one by one.
+    Deploy {
+        /// How.
+        change: Change,
+        /// How long each relay takes, in milliseconds.
+        each_ms: u64,
+    },
+}
+
+/// How destinations change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// One more.
+    Add,
+    /// The last one goes.
+    Remove,
+    /// The last one has another name.
+    Rename,
+    /// One takes some types only.
+    Routes,
 }
 
 impl Incident {
     /// The incidents of a scenario.
     pub fn draw(dice: &mut Dice, scenario: &Scenario) -> Vec<Incident> {
-        let count = dice.below(8);
+        let count = dice.below(9);
         let mut incidents: Vec<Incident> = (0..count)
-            .map(|_| {
-                let relay = u8::try_from(dice.below(u64::from(scenario.relays))).unwrap_or(0);
-                let what = match dice.below(2) {
-                    0 => What::KillRelay {
-                        relay,
-                        steps: u32::try_from(dice.between(1, 60)).unwrap_or(1),
-                        again_ms: dice.between(0, 5_000),
-                    },
-                    _ => What::PauseRelay { relay, for_ms: dice.between(1_000, 60_000) },
-                };
-                Incident { at_ms: dice.below(scenario.span_ms), what }
+            .map(|_| Incident {
+                at_ms: dice.below(scenario.span_ms),
+                what: What::draw(dice, scenario),
             })
             .collect();
         incidents.sort_by_key(|incident| incident.at_ms);
         incidents
     }
+}
+
+impl What {
+    /// The name under which it is counted.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            What::KillRelay { .. } => "relay_killed",
+            What::DrainRelay { .. } => "relay_drained",
+            What::PauseRelay { .. } => "relay_paused",
+            What::CutRelay { .. } => "relay_cut_off",
+            What::JumpClock { .. } => "clock_jumped",
+            What::KillApp { .. } => "app_killed",
+            What::BrokerDown { .. } => "broker_down",
+            What::TopicDown { .. } => "topic_down",
+            What::TopicGone { .. } => "topic_gone",
+            What::ForgetDedup { .. } => "dedup_forgotten",
+            What::CrashServer { .. } => "server_crashed",
+            What::FailOver { .. } => "server_failed_over",
+            What::DiskFull { .. } => "disk_full",
+            What::ReadOnly { .. } => "read_only",
+            What::Deploy { .. } => "deployed",
+        }
+    }
+
+    fn draw(dice: &mut Dice, scenario: &Scenario) -> What {
+        let one_of = |dice: &mut Dice, of: u8| u8::try_from(dice.below(u64::from(of))).unwrap_or(0);
+        let relay = one_of(dice, scenario.relays);
+        let place = one_of(dice, scenario.destinations);
+        let topic = one_of(dice, u8::try_from(TYPES.len()).unwrap_or(1));
+        let for_ms = dice.between(500, 60_000);
+        let again_ms = dice.between(0, 20_000);
+        match dice.below(24) {
+            0..=3 => What::KillRelay { relay, steps: steps(dice), again_ms },
+            4 => What::DrainRelay { relay, again_ms },
+            5..=7 => What::PauseRelay { relay, for_ms },
+            8..=9 => What::CutRelay { relay, for_ms },
+            10 => {
+                let by_ms = i64::try_from(dice.below(7_200_000)).unwrap_or(0) - 3_600_000;
+                What::JumpClock { relay, by_ms }
+            }
+            11 => What::KillApp { app: one_of(dice, scenario.apps), steps: steps(dice), again_ms },
+            // A few are away for hours.
+            12..=13 if dice.chance(300) => What::BrokerDown { place, for_ms: 60 * for_ms },
+            12..=13 => What::BrokerDown { place, for_ms },
+            14..=15 => What::TopicDown { place, topic, for_ms },
+            16 => What::TopicGone { place, topic },
+            17 => What::ForgetDedup { place },
+            18..=19 => What::CrashServer { for_ms: for_ms / 4 },
+            20 if matches!(scenario.store, Kind::Snapshot | Kind::ChangeLog | Kind::RowState) => {
+                What::FailOver { lag_ms: dice.between(0, 5_000), for_ms: for_ms / 2 }
+            }
+            20 => What::CrashServer { for_ms: for_ms / 4 },
+            21 => What::DiskFull { for_ms },
+            22 => What::ReadOnly { for_ms },
+            _ => {
+                let changes = [Change::Add, Change::Remove, Change::Rename, Change::Routes];
+                What::Deploy { change: *dice.pick(&changes), each_ms: dice.between(0, 30_000) }
+            }
+        }
+    }
+}
+
+fn steps(dice: &mut Dice) -> u32 {
+    u32::try_from(dice.between(1, 80)).unwrap_or(1)
 }

@@ -1,12 +1,15 @@
 //! The checkers: what the store and the brokers hold, written down as a history, and judged by the
 //! same rules as every other test.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use postrider_core::waiting::{Passed, WaitingState};
+use postrider_core::waiting::WaitingState;
 use postrider_core::{DestinationId, EventId};
 use postrider_history::{Commit, Delivery, History, Record, Standing, check};
+use postrider_testkit::memory::CommittedRow;
 
+use crate::app::short;
+use crate::broker::Owed;
 use crate::shared::Shared;
 
 /// Whether everything that was committed is delivered, or visibly dead, or was never to come: what
@@ -14,7 +17,10 @@ use crate::shared::Shared;
 pub fn at_rest(shared: &Shared) -> Result<(), String> {
     let committed = shared.store.committed();
     for place in shared.all_places() {
-        let Ok(id) = DestinationId::new(&place.name) else { continue };
+        let (Ok(id), owed) = (DestinationId::new(&place.name), place.owed()) else { continue };
+        if owed.removed {
+            continue;
+        }
         let mut visible: BTreeSet<_> = BTreeSet::new();
         let mut dead_keys: BTreeSet<_> = BTreeSet::new();
         for row in shared.store.waiting(&id) {
@@ -23,61 +29,58 @@ pub fn at_rest(shared: &Shared) -> Result<(), String> {
                 WaitingState::Dead | WaitingState::Discarded => {}
                 WaitingState::Parked if dead_keys.contains(&row.key_hash) => {}
                 state => {
-                    return Err(format!(
-                        "#{} is {state:?} at {}: {row:?}",
-                        row.row.id.as_u128(),
-                        place.name
-                    ));
+                    let event = short(row.row.id);
+                    return Err(format!("{event} is {state:?} at {}: {row:?}", place.name));
                 }
             }
             visible.insert(row.row.id);
         }
-        for (row, passed) in shared.store.settled(&id) {
-            if passed != Passed::Waiting {
-                visible.insert(row.id);
-            }
-        }
-        for row in &committed {
+        for row in committed.iter().filter(|row| is_owed(&owed, row)) {
             if !visible.contains(&row.row.id) && !place.has(row.row.id) {
-                return Err(format!("#{} is not at {} yet", row.row.id.as_u128(), place.name));
+                return Err(format!("{} is not at {} yet", short(row.row.id), place.name));
             }
         }
     }
     Ok(())
 }
 
+/// Whether a destination is owed an event.
+fn is_owed(owed: &Owed, row: &CommittedRow) -> bool {
+    let kind = row.event.as_ref().map(|event| &*event.event_type);
+    let takes = |kind: &str| owed.types.contains(&kind);
+    !owed.removed && row.position > owed.after && kind.is_none_or(takes)
+}
+
 /// The history of a world, as its store and its brokers have it.
 pub fn history(shared: &Shared) -> History {
     let mut history = History::new();
-    let committed = shared.store.committed();
-    let places = shared.all_places();
-    let mut passed: BTreeMap<&str, BTreeMap<_, Passed>> = BTreeMap::new();
-    for place in &places {
-        if let Ok(id) = DestinationId::new(&place.name) {
-            let settled = shared.store.settled(&id);
-            passed
-                .insert(&place.name, settled.into_iter().map(|(row, how)| (row.id, how)).collect());
-        }
-    }
-    for row in &committed {
-        let elsewhere = |name: &str| {
-            let how = passed.get(name).and_then(|rows| rows.get(&row.row.id));
-            matches!(how, Some(Passed::OtherRoute | Passed::Dropped | Passed::Erased))
-        };
-        let names = places.iter().map(|place| &place.name).filter(|name| !elsewhere(name));
+    let places: Vec<_> =
+        shared.all_places().into_iter().map(|place| (place.owed(), place)).collect();
+    for row in &shared.store.committed() {
+        let owing = places.iter().filter(|(owed, _)| is_owed(owed, row));
         history.push(Record::Commit(Commit {
             id: row.row.id,
             source: String::new(),
             key: row.key.to_string(),
             order: row.position,
-            destinations: Some(names.cloned().collect()),
+            destinations: Some(owing.map(|(_, place)| place.name.clone()).collect()),
             unserialised: shared.is_unserialised(row.row.id),
+        }));
+    }
+    for id in shared.lost() {
+        history.push(Record::Commit(Commit {
+            id,
+            source: String::new(),
+            key: "lost".to_owned(),
+            order: 0,
+            destinations: Some(BTreeSet::new()),
+            unserialised: true,
         }));
     }
     for id in shared.rolled_back() {
         history.push(Record::Rollback { id });
     }
-    for place in &places {
+    for (_, place) in &places {
         let moved_on = moved_on(shared, &place.name);
         for (order, published) in (1..).zip(place.memory.published()) {
             if !published.is_acked() {

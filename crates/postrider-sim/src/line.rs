@@ -12,7 +12,6 @@ use crate::dice::Dice;
 use crate::exec::Kernel;
 use crate::weather::Weather;
 
-
 /// Whether the server answers, and how often it went away.
 #[derive(Debug, Default)]
 pub struct Server {

@@ -14,6 +14,7 @@ use postrider_core::waiting::{Passed, Settlement, WaitingChange};
 use postrider_core::{Broker, Clock, Destination, DestinationId, Invariant, OutboxSource, RelayId};
 use postrider_relay::{Command, Health, Input, Machine, Performer, Settings, Target};
 
+use crate::app::short;
 use crate::broker::Connection;
 use crate::clock::ProcessClock;
 use crate::exec::ProcessNo;
@@ -40,11 +41,19 @@ pub struct RelayProcess {
     pub owner: RelayId,
     /// Its machine, once it has started.
     pub machine: Arc<Mutex<Option<Machine>>>,
+    /// Which version of the destinations it was started with.
+    pub version: u32,
     /// What it is told from outside.
     pub orders: Mailbox<Input>,
 }
 
 impl RelayProcess {
+    /// Whether it was told to stop, and did.
+    pub fn has_ended(&self) -> bool {
+        let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        machine.as_ref().is_some_and(|machine| machine.ending().is_some())
+    }
+
     /// Its health, if it has started.
     pub fn health(&self) -> Option<Health> {
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,6 +93,7 @@ pub fn start(shared: &Arc<Shared>, slot: u8, life: u32, local: Vec<Destination>)
         cut_until: Arc::default(),
         owner: RelayId::new(&name).expect("invariant: a valid name"),
         machine: Arc::default(),
+        version: 0,
         orders: Mailbox::default(),
     };
     let body = Body { shared: Arc::clone(shared), name, relay: relay.clone(), local };
@@ -101,10 +111,7 @@ struct Body {
 impl Body {
     async fn run(self, seed: u64) {
         let line = self.shared.line(&self.name, Arc::clone(&self.relay.cut_until), SILENCE);
-        let source: Arc<dyn OutboxSource> = Arc::new({
-            drop(line);
-            self.shared.store.clone()
-        });
+        let source: Arc<dyn OutboxSource> = Arc::new(self.shared.store.on(Arc::new(line)));
         let settings = settings(&self.shared, seed);
         let Some(partitions) = self.open(&*source).await else { return };
         let mut brokers: BTreeMap<DestinationId, Arc<dyn Broker>> = BTreeMap::new();
@@ -224,9 +231,9 @@ impl Body {
             for row in acked.map(|(row, _)| *row).chain(delivered) {
                 if !place.has(row.id) {
                     let what = format!(
-                        "{} records #{} as published to {name}, which never acknowledged it",
+                        "{} records {} as published to {name}, which never acknowledged it",
                         self.name,
-                        row.id.as_u128()
+                        short(row.id)
                     );
                     self.shared.broke(Invariant::Truth, what);
                 }
@@ -235,7 +242,7 @@ impl Body {
                 let (passed, waiting) = (part.passed.len(), &part.waiting);
                 let new: Vec<String> = waiting
                     .iter()
-                    .map(|new| format!("#{} {:?}", new.row.id.as_u128(), new.placement))
+                    .map(|new| format!("{} {:?}", short(new.row.id), new.placement))
                     .collect();
                 format!(
                     "settles {name} in {}: cursor {:?}, {passed} passed, into waiting {new:?}, {:?}",

@@ -35,6 +35,8 @@ pub struct Scenario {
     pub operator: u32,
     /// Rows of a relay's window.
     pub window_rows: u32,
+    /// So many events may be behind before enqueueing is refused; 0 for no such bound.
+    pub outbox_max: u32,
     /// Whether retention deletes what is old.
     pub retention: bool,
     /// How long there are faults, in milliseconds of the world's time.
@@ -128,6 +130,7 @@ impl Scenario {
             consumers: u8::try_from(dice.below(3)).unwrap_or(0),
             operator: if dice.chance(5_000) { 2_000 } else { 0 },
             window_rows: u32::try_from(dice.between(8, 120)).unwrap_or(64),
+            outbox_max: if dice.chance(1_000) { 40 } else { 0 },
             retention: dice.chance(3_000),
             span_ms,
             rates,

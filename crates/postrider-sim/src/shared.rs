@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use postrider_core::{EventId, Invariant, RelayId};
+use postrider_core::{EventId, Invariant};
 use postrider_testkit::memory::MemoryStore;
 
 use crate::broker::Place;
@@ -35,8 +35,6 @@ pub struct Shared {
     /// The brokers, by destination.
     pub places: Mutex<BTreeMap<String, Arc<Place>>>,
     notes: Mutex<Notes>,
-    /// Applications that are not done yet.
-    pub writing: AtomicU64,
     /// The first promise that was seen broken.
     failure: Mutex<Option<Failure>>,
     broken: AtomicBool,
@@ -51,8 +49,10 @@ struct Notes {
     rolled_back: BTreeSet<EventId>,
     /// Rows that other transactions wait for: the business rows of the keys.
     locked: BTreeSet<u64>,
-    /// Owners of the relays that run now.
-    owners: BTreeMap<u8, RelayId>,
+    /// Applications that are not done yet.
+    writing: BTreeSet<u8>,
+    /// Committed events that went with a server.
+    lost: BTreeSet<EventId>,
 }
 
 impl Shared {
@@ -73,7 +73,6 @@ impl Shared {
             server: Arc::default(),
             places: Mutex::default(),
             notes: Mutex::default(),
-            writing: AtomicU64::new(0),
             failure: Mutex::default(),
             broken: AtomicBool::new(false),
         }
@@ -104,6 +103,13 @@ impl Shared {
     /// A broker is there.
     pub fn add_place(&self, name: String, place: Arc<Place>) {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(name, place);
+    }
+
+    /// A destination is no more: nobody owes it anything.
+    pub fn remove_place(&self, name: &str) {
+        if let Some(place) = self.place(name) {
+            place.remove();
+        }
     }
 
     /// All brokers, by name.
@@ -166,8 +172,27 @@ impl Shared {
         self.notes().locked.remove(&key);
     }
 
-    /// A relay runs under this name now.
-    pub fn note_owner(&self, slot: u8, owner: RelayId) {
-        self.notes().owners.insert(slot, owner);
+    /// An application is not done yet, or is.
+    pub fn note_writing(&self, app: u8, writes: bool) {
+        let mut notes = self.notes();
+        match writes {
+            true => _ = notes.writing.insert(app),
+            false => _ = notes.writing.remove(&app),
+        }
+    }
+
+    /// Whether any application is not done yet.
+    pub fn is_writing(&self) -> bool {
+        !self.notes().writing.is_empty()
+    }
+
+    /// Committed events went with a server: nobody owes their delivery, and nobody may be blamed for it.
+    pub fn note_lost(&self, events: Vec<EventId>) {
+        self.notes().lost.extend(events);
+    }
+
+    /// Committed events that went with a server.
+    pub fn lost(&self) -> Vec<EventId> {
+        self.notes().lost.iter().copied().collect()
     }
 }

@@ -7,20 +7,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use postrider_core::operate::{Note, Submission, Verb};
 use postrider_core::{
     BrokerCapabilities, DeadKeyPolicy, Destination, DestinationId, EventId, Invariant, NewEvent,
-    PartitionId, RetryPolicy, Route, Tick,
+    OutboxSource, PartitionId, RetryPolicy, Route, Tick,
 };
-use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore};
+use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore, Standby};
 
-use crate::app::{App, TYPES};
+use crate::agenda::Agenda;
+use crate::app::{App, AppProcess, Life, TYPES};
 use crate::broker::Place;
 use crate::exec::{Executor, Stop};
-use crate::incident::What;
 use crate::judge;
 use crate::outcome::{Outcome, Tally};
 use crate::relay::{self, RelayProcess};
@@ -78,22 +77,22 @@ fn reached() -> Vec<u64> {
     Vec::new()
 }
 
-struct World {
+/// What runs, and what it runs on.
+pub(crate) struct World {
     executor: Executor,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     clock: MemoryClock,
-    definitions: Vec<Destination>,
-    relays: BTreeMap<u8, (RelayProcess, u32)>,
+    /// What relays are started with now, and how often it has changed.
+    pub(crate) definitions: Vec<Destination>,
+    pub(crate) version: u32,
+    pub(crate) relays: BTreeMap<u8, (RelayProcess, u32)>,
+    pub(crate) apps: BTreeMap<u8, AppProcess>,
+    /// Destinations that there ever were.
+    pub(crate) places_made: u8,
     tally: Tally,
     trickled: u64,
-}
-
-/// What the world does at a time, besides its actors.
-#[derive(Clone, Debug)]
-enum Act {
-    Incident(usize),
-    StartRelay(u8),
-    ResumeRelay(u8),
+    /// What the server's standby had at a moment, by incident.
+    pub(crate) standbys: BTreeMap<usize, Standby>,
 }
 
 impl World {
@@ -101,7 +100,7 @@ impl World {
         let executor = Executor::new(crate::dice::Dice::new(scenario.seed, "scheduler"));
         let kernel = Arc::clone(executor.kernel());
         let clock = MemoryClock::new();
-        let store = MemoryStore::new(scenario.partitions, clock.clone());
+        let store = MemoryStore::of(scenario.store, scenario.partitions, clock.clone());
         let story = Arc::new(Story::new(Arc::clone(&kernel), trace));
         let shared = Arc::new(Shared::new(scenario.clone(), kernel, story, store));
         shared.kernel.follow(clock.clone());
@@ -110,14 +109,22 @@ impl World {
             shared,
             clock,
             definitions: Vec::new(),
+            version: 0,
             relays: BTreeMap::new(),
+            apps: BTreeMap::new(),
+            places_made: 0,
             tally: Tally::default(),
             trickled: 0,
+            standbys: BTreeMap::new(),
         };
         world.shared.story.tell("world", || format!("{scenario:?}"));
         world.build_places();
+        _ = crate::now(world.shared.store.register(&world.definitions));
+        let outbox_max = u64::from(scenario.outbox_max);
+        world.shared.store.set_watermark((outbox_max > 0).then_some(outbox_max));
         for number in 0..scenario.apps {
-            App::start(&world.shared, number);
+            let app = App::start(&world.shared, number, Life::default());
+            world.apps.insert(number, app);
         }
         for slot in 0..scenario.relays {
             world.start_relay(slot);
@@ -126,56 +133,56 @@ impl World {
     }
 
     fn build_places(&mut self) {
-        let scenario = self.shared.scenario.clone();
-        for number in 0..scenario.destinations {
-            let name = format!("dest-{number}");
-            let mut dice = self.shared.dice(&name);
-            let mut can = BrokerCapabilities::least();
-            can.durable = true;
-            can.prefix_order = dice.chance(5_000);
-            can.keeps_key_order = true;
-            can.batch_rows_max = u32::try_from(dice.between(1, 30)).unwrap_or(1);
-            can.batches_in_flight_max = u32::try_from(dice.between(1, 6)).unwrap_or(1);
-            can.deduplicates_for = dice.chance(3_000).then_some(Duration::from_secs(120));
-            let memory = MemoryBroker::with(self.clock.clone(), can, 1 << 20);
-            let definition = definition(&name, &mut dice);
-            let place = Place::new(
-                name.clone(),
-                memory,
-                Arc::clone(&self.shared.kernel),
-                Arc::clone(&self.shared.weather),
-                Arc::clone(&self.shared.story),
-                dice,
-            );
-            self.shared.add_place(name, Arc::new(place));
+        for _ in 0..self.shared.scenario.destinations {
+            let definition = self.build_place();
             self.definitions.push(definition);
         }
     }
 
-    fn start_relay(&mut self, slot: u8) {
+    /// A broker that was not there before, and how to reach it.
+    pub(crate) fn build_place(&mut self) -> Destination {
+        let name = format!("dest-{}", self.places_made);
+        self.places_made += 1;
+        let mut dice = self.shared.dice(&name);
+        let mut can = BrokerCapabilities::least();
+        can.durable = true;
+        can.prefix_order = dice.chance(5_000);
+        can.keeps_key_order = true;
+        can.batch_rows_max = u32::try_from(dice.between(1, 30)).unwrap_or(1);
+        can.batches_in_flight_max = u32::try_from(dice.between(1, 6)).unwrap_or(1);
+        can.deduplicates_for = dice.chance(3_000).then_some(Duration::from_secs(120));
+        let memory = MemoryBroker::with(self.clock.clone(), can, 1 << 20);
+        let definition = definition(&name, &mut dice);
+        let place = Place::new(
+            name.clone(),
+            memory,
+            Arc::clone(&self.shared.kernel),
+            Arc::clone(&self.shared.weather),
+            Arc::clone(&self.shared.story),
+            dice,
+        );
+        self.shared.add_place(name, Arc::new(place));
+        definition
+    }
+
+    pub(crate) fn start_relay(&mut self, slot: u8) {
         let life = self.relays.get(&slot).map_or(0, |(_, life)| life + 1);
-        let relay = relay::start(&self.shared, slot, life, self.definitions.clone());
+        let mut relay = relay::start(&self.shared, slot, life, self.definitions.clone());
+        relay.version = self.version;
         self.relays.insert(slot, (relay, life));
     }
 
     /// Everything that happens, in three times.
     fn play(&mut self) {
-        let span = Duration::from_millis(self.shared.scenario.span_ms);
-        let mut acts: BTreeMap<(Tick, usize), Act> = BTreeMap::new();
-        for (index, incident) in self.shared.scenario.incidents.iter().enumerate() {
-            let at = Tick(0) + Duration::from_millis(incident.at_ms);
-            acts.insert((at, index), Act::Incident(index));
-        }
-        let end = Tick(0) + span;
-        while let Some((&(at, index), _)) = acts.first_key_value() {
-            if at > end || !self.run_until(at) {
-                break;
+        let end = Tick(0) + Duration::from_millis(self.shared.scenario.span_ms);
+        let mut agenda = Agenda::of(&self.shared.scenario);
+        while let Some((at, act)) = agenda.next(end) {
+            if !self.run_until(at) {
+                return;
             }
-            if let Some(act) = acts.remove(&(at, index)) {
-                self.act(&act, at, &mut acts);
-            }
+            self.strike(&act, at, &mut agenda);
         }
-        if self.shared.is_broken() || !self.run_until(end) {
+        if !self.run_until(end) {
             return;
         }
         self.make_peace();
@@ -191,53 +198,16 @@ impl World {
         !self.shared.is_broken()
     }
 
-    fn act(&mut self, act: &Act, now: Tick, acts: &mut BTreeMap<(Tick, usize), Act>) {
-        let index = 1_000 + acts.len();
-        match act {
-            Act::Incident(number) => {
-                let incident = self.shared.scenario.incidents[*number].clone();
-                self.shared.story.tell("world", || format!("strikes: {:?}", incident.what));
-                match incident.what {
-                    What::KillRelay { relay, steps, again_ms } => {
-                        self.shared.weather.count("relay_killed");
-                        if let Some((process, _)) = self.relays.get(&relay) {
-                            self.shared.kernel.kill_after(process.process, steps);
-                        }
-                        let again = now + Duration::from_millis(1_000 + again_ms);
-                        acts.insert((again, index), Act::StartRelay(relay));
-                    }
-                    What::PauseRelay { relay, for_ms } => {
-                        self.shared.weather.count("relay_paused");
-                        if let Some((process, _)) = self.relays.get(&relay) {
-                            self.shared.kernel.pause(process.process);
-                        }
-                        let until = now + Duration::from_millis(for_ms);
-                        acts.insert((until, index), Act::ResumeRelay(relay));
-                    }
-                }
-            }
-            Act::StartRelay(slot) => {
-                if let Some((process, _)) = self.relays.get(slot) {
-                    self.shared.kernel.kill(process.process);
-                }
-                self.start_relay(*slot);
-            }
-            Act::ResumeRelay(slot) => {
-                if let Some((process, _)) = self.relays.get(slot) {
-                    self.shared.kernel.resume(process.process);
-                }
-            }
-        }
-    }
-
     /// The faults are over: who died starts again, who stands still goes on.
     fn make_peace(&mut self) {
         self.shared.story.tell("world", || "the faults are over".to_owned());
         self.shared.weather.calm();
         self.shared.server.start();
+        self.shared.store.set_read_only(false);
+        self.shared.store.set_full(false);
+        self.shared.store.set_watermark(None);
         for place in self.shared.all_places() {
-            place.down_until(Tick(0));
-            TYPES.iter().for_each(|topic| place.topic_down_until(topic, Tick(0)));
+            place.recover();
         }
         let slots: Vec<u8> = self.relays.keys().copied().collect();
         for slot in slots {
@@ -246,8 +216,16 @@ impl World {
             relay::cut(relay, 0);
             self.shared.kernel.resume(process);
             self.shared.kernel.spare(process);
-            if !alive {
+            if !alive || relay.has_ended() || relay.version != self.version {
+                self.shared.kernel.kill(process);
                 self.start_relay(slot);
+            }
+        }
+        let apps: Vec<(u8, AppProcess)> = self.apps.iter().map(|(n, a)| (*n, a.clone())).collect();
+        for (number, app) in apps {
+            self.shared.kernel.spare(app.process);
+            if !self.executor.is_alive(app.process) {
+                self.apps.insert(number, App::start(&self.shared, number, app.next_life()));
             }
         }
         self.operate();
@@ -279,7 +257,7 @@ impl World {
             if !self.run_until(now) {
                 return;
             }
-            if self.shared.writing.load(Ordering::Relaxed) > 0 {
+            if self.shared.is_writing() {
                 "an application still writes".clone_into(&mut why);
                 continue;
             }
@@ -296,7 +274,7 @@ impl World {
     fn trickle(&mut self) {
         for key in 0..TRICKLE_KEYS {
             self.trickled += 1;
-            let id = EventId::from_u128(1 << 64 | u128::from(self.trickled));
+            let id = EventId::from_u128(1 << 80 | u128::from(self.trickled));
             // Each key has each type in turn: every endpoint of every partition takes something.
             let round = self.trickled / TRICKLE_KEYS + self.trickled;
             let kind = TYPES[usize::try_from(round % 3).unwrap_or_default()];

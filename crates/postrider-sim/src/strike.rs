@@ -1,0 +1,212 @@
+//! Strike: what an incident does to the world.
+
+use std::time::Duration;
+
+use postrider_core::source::DefinitionChange;
+use postrider_core::{Destination, Invariant, Match, OutboxSource, Start, Tick};
+use postrider_relay::Input;
+
+use crate::agenda::{Act, Agenda};
+use crate::app::{App, TYPES};
+use crate::incident::{Change, What};
+use crate::now;
+use crate::relay;
+use crate::world::World;
+
+impl World {
+    /// Does what is on the agenda.
+    pub(crate) fn strike(&mut self, act: &Act, at: Tick, agenda: &mut Agenda) {
+        match act {
+            Act::Incident(number) => {
+                let what = self.shared.scenario.incidents[*number].what.clone();
+                self.shared.story.tell("world", || format!("strikes: {what:?}"));
+                self.befall(&what, *number, at, agenda);
+            }
+            Act::Checkpoint(number) => {
+                self.standbys.insert(*number, self.shared.store.checkpoint());
+            }
+            Act::StartRelay(slot) => {
+                self.end_relay(*slot);
+                self.start_relay(*slot);
+            }
+            Act::Replace(slot) => {
+                self.drain_relay(*slot);
+                agenda.add(at + Duration::from_secs(12), Act::StartRelay(*slot));
+            }
+            Act::ResumeRelay(slot) => {
+                if let Some((process, _)) = self.relays.get(slot) {
+                    self.shared.kernel.resume(process.process);
+                }
+            }
+            Act::StartApp(number) => {
+                if let Some(app) = self.apps.get(number) {
+                    self.shared.kernel.kill(app.process);
+                    let app = App::start(&self.shared, *number, app.next_life());
+                    self.apps.insert(*number, app);
+                }
+            }
+            Act::StartServer => self.shared.server.start(),
+            Act::FreeDisk => self.shared.store.set_full(false),
+            Act::AllowWrites => self.shared.store.set_read_only(false),
+        }
+    }
+
+    fn befall(&mut self, what: &What, number: usize, at: Tick, agenda: &mut Agenda) {
+        let after = |ms: u64| at + Duration::from_millis(ms);
+        let kernel = &self.shared.kernel;
+        self.shared.weather.count(what.name());
+        match *what {
+            What::KillRelay { relay, steps, again_ms } => {
+                if let Some((process, _)) = self.relays.get(&relay) {
+                    kernel.kill_after(process.process, steps);
+                }
+                agenda.add(after(1_000 + again_ms), Act::StartRelay(relay));
+            }
+            What::DrainRelay { relay, again_ms } => {
+                self.drain_relay(relay);
+                agenda.add(after(again_ms), Act::StartRelay(relay));
+            }
+            What::PauseRelay { relay, for_ms } => {
+                if let Some((process, _)) = self.relays.get(&relay) {
+                    kernel.pause(process.process);
+                }
+                agenda.add(after(for_ms), Act::ResumeRelay(relay));
+            }
+            What::CutRelay { relay, for_ms } => {
+                if let Some((process, _)) = self.relays.get(&relay) {
+                    relay::cut(process, after(for_ms).0);
+                }
+            }
+            What::JumpClock { relay, by_ms } => {
+                if let Some((process, _)) = self.relays.get(&relay) {
+                    process.clock.jump(by_ms * 1_000);
+                }
+            }
+            What::KillApp { app, steps, again_ms } => {
+                if let Some(process) = self.apps.get(&app) {
+                    kernel.kill_after(process.process, steps);
+                }
+                agenda.add(after(1_000 + again_ms), Act::StartApp(app));
+            }
+            What::BrokerDown { place, for_ms } => {
+                self.at(place, |place| place.down_until(after(for_ms)));
+            }
+            What::TopicDown { place, topic, for_ms } => {
+                let topic = TYPES[usize::from(topic) % TYPES.len()];
+                self.at(place, |place| place.topic_down_until(topic, after(for_ms)));
+            }
+            What::TopicGone { place, topic } => {
+                let topic = TYPES[usize::from(topic) % TYPES.len()];
+                self.at(place, |place| place.topic_gone(topic));
+            }
+            What::ForgetDedup { place } => self.at(place, |place| place.memory.forget_seen()),
+            _ => self.befall_server(what, number, at, agenda),
+        }
+    }
+
+    fn befall_server(&mut self, what: &What, number: usize, at: Tick, agenda: &mut Agenda) {
+        let after = |ms: u64| at + Duration::from_millis(ms);
+        let (server, store) = (&self.shared.server, &self.shared.store);
+        match *what {
+            What::CrashServer { for_ms } => {
+                server.stop();
+                store.crash();
+                agenda.add(after(for_ms), Act::StartServer);
+            }
+            What::FailOver { for_ms, .. } => {
+                server.stop();
+                if let Some(standby) = self.standbys.remove(&number) {
+                    let lost = store.fail_over(standby);
+                    self.shared.story.tell("world", || format!("lost with the server: {lost:?}"));
+                    self.shared.note_lost(lost);
+                }
+                agenda.add(after(for_ms), Act::StartServer);
+            }
+            What::DiskFull { for_ms } => {
+                store.set_full(true);
+                agenda.add(after(for_ms), Act::FreeDisk);
+            }
+            What::ReadOnly { for_ms } => {
+                store.set_read_only(true);
+                agenda.add(after(for_ms), Act::AllowWrites);
+            }
+            What::Deploy { .. } if self.cannot_apply() => {
+                // An operator tries again when the server takes it.
+                agenda.add(after(2_000), Act::Incident(number));
+            }
+            What::Deploy { change, each_ms } => self.deploy(change, each_ms, at, agenda),
+            _ => {}
+        }
+    }
+
+    /// Whether the server refuses what changes the destinations.
+    fn cannot_apply(&self) -> bool {
+        now(self.shared.store.apply(&DefinitionChange::default())).is_none_or(|done| done.is_err())
+    }
+
+    fn at(&self, place: u8, act: impl FnOnce(&crate::broker::Place)) {
+        let places = self.shared.all_places();
+        if let Some(place) = places.get(usize::from(place) % places.len().max(1)) {
+            act(place);
+        }
+    }
+
+    fn drain_relay(&self, slot: u8) {
+        if let Some((relay, _)) = self.relays.get(&slot) {
+            relay.orders.put(Input::Drain);
+        }
+    }
+
+    fn end_relay(&self, slot: u8) {
+        if let Some((relay, _)) = self.relays.get(&slot) {
+            self.shared.kernel.kill(relay.process);
+        }
+    }
+
+    /// The operator applies other definitions, and the relays are replaced one by one.
+    fn deploy(&mut self, change: Change, each_ms: u64, at: Tick, agenda: &mut Agenda) {
+        let mut definitions = DefinitionChange::default();
+        match change {
+            Change::Add | Change::Rename => {
+                let definition = self.build_place();
+                if let Some(place) = self.shared.place(definition.id.as_str()) {
+                    place.begins_after(self.shared.store.committed().len() as u64);
+                }
+                definitions.put.push((definition.clone(), Start::Now));
+                self.definitions.push(definition);
+            }
+            Change::Remove if self.definitions.len() > 1 => {
+                if let Some(gone) = self.definitions.pop() {
+                    self.shared.remove_place(gone.id.as_str());
+                    definitions.remove.push(gone.id);
+                }
+            }
+            Change::Remove => {}
+            Change::Routes => {
+                if let Some(last) = self.definitions.last_mut() {
+                    *last = narrowed(last);
+                    if let Some(place) = self.shared.place(last.id.as_str()) {
+                        place.takes_only(&TYPES[..2]);
+                    }
+                    definitions.put.push((last.clone(), Start::Now));
+                }
+            }
+        }
+        if let Some(Err(error)) = now(self.shared.store.apply(&definitions)) {
+            self.shared.broke(Invariant::Progress, format!("cannot apply: {error}"));
+        }
+        self.version += 1;
+        let slots: Vec<u8> = self.relays.keys().copied().collect();
+        for (index, slot) in (1..).zip(slots) {
+            agenda.add(at + Duration::from_millis(each_ms * index), Act::Replace(slot));
+        }
+    }
+}
+
+/// The same destination for two of the types.
+fn narrowed(definition: &Destination) -> Destination {
+    let Some(route) = definition.routes.first() else { return definition.clone() };
+    let only = |kind: &str| route.clone().only(Match::event_type(kind));
+    let routes = TYPES[..2].iter().map(|kind| only(kind)).collect();
+    Destination::new(definition.id.clone(), definition.kind.clone(), routes)
+}
