@@ -4,8 +4,10 @@
 
 mod broken_broker;
 mod broken_inbox;
+mod broken_leases;
 mod broken_relays;
 mod broken_requests;
+mod broken_rows;
 mod broken_store;
 mod faults;
 mod harness;

@@ -6,7 +6,7 @@ use crate::harness::{Inbox, ManyPartitions, OnePartition};
 
 mod one_partition {
     use super::{Effort, OnePartition};
-    postrider_testkit::lease_model!(OnePartition, Effort::of(256, 60));
+    postrider_testkit::lease_model!(OnePartition, Effort::of(160, 60));
 }
 
 mod many_partitions {
@@ -14,4 +14,4 @@ mod many_partitions {
     postrider_testkit::lease_model!(ManyPartitions, Effort::of(64, 60));
 }
 
-postrider_testkit::inbox_model!(Inbox, Effort::of(256, 80), Mixed::No);
+postrider_testkit::inbox_model!(Inbox, Effort::of(160, 80), Mixed::No);
