@@ -15,6 +15,7 @@ pub mod judge;
 pub mod line;
 pub mod mailbox;
 pub mod many;
+pub mod operator;
 pub mod outcome;
 pub mod planted;
 pub mod relay;

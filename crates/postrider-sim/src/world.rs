@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::operate::{Note, Submission, Verb};
+use postrider_core::operate::Verb;
 use postrider_core::{
-    BrokerCapabilities, DeadKeyPolicy, Destination, DestinationId, EventId, Invariant, NewEvent,
+    BrokerCapabilities, DeadKeyPolicy, Destination, DestinationId, DestinationState, EventId, Invariant, NewEvent,
     OutboxSource, PartitionId, RetryPolicy, Route, Tick,
 };
 use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore, Standby};
@@ -21,6 +21,7 @@ use crate::app::{App, AppProcess, Life, TYPES};
 use crate::broker::Place;
 use crate::exec::{Executor, Stop};
 use crate::judge;
+use crate::operator::{self, Asked, Operator};
 use crate::outcome::{Outcome, Tally};
 use crate::relay::{self, RelayProcess};
 use crate::scenario::Scenario;
@@ -87,6 +88,8 @@ pub(crate) struct World {
     pub(crate) version: u32,
     pub(crate) relays: BTreeMap<u8, (RelayProcess, u32)>,
     pub(crate) apps: BTreeMap<u8, AppProcess>,
+    /// What an operator asked for.
+    asked: Asked,
     /// Destinations that there ever were.
     pub(crate) places_made: u8,
     tally: Tally,
@@ -112,6 +115,7 @@ impl World {
             version: 0,
             relays: BTreeMap::new(),
             apps: BTreeMap::new(),
+            asked: Asked::default(),
             places_made: 0,
             tally: Tally::default(),
             trickled: 0,
@@ -125,6 +129,9 @@ impl World {
         for number in 0..scenario.apps {
             let app = App::start(&world.shared, number, Life::default());
             world.apps.insert(number, app);
+        }
+        if scenario.operator > 0 {
+            Operator::start(&world.shared, &world.asked);
         }
         for slot in 0..scenario.relays {
             world.start_relay(slot);
@@ -238,12 +245,11 @@ impl World {
             _ = store.set_partition(PartitionId(partition), false);
         }
         for definition in &self.definitions {
+            let id = &definition.id;
+            _ = store.set_state(id, DestinationState::Active);
             for topic in TYPES {
-                let destination = definition.id.clone();
-                let verb = Verb::Enable { destination, topic: topic.to_owned() };
-                if let Ok(note) = Note::new("operator", "peace") {
-                    _ = store.submit(&Submission { verb, note });
-                }
+                let (destination, topic) = (id.clone(), topic.to_owned());
+                operator::submit(&self.shared, &self.asked, Verb::Enable { destination, topic });
             }
         }
     }
@@ -259,6 +265,10 @@ impl World {
             }
             if self.shared.is_writing() {
                 "an application still writes".clone_into(&mut why);
+                continue;
+            }
+            if let Some(request) = operator::open_request(&self.shared, &self.asked) {
+                why = format!("request {request} is not carried out");
                 continue;
             }
             match judge::at_rest(&self.shared) {

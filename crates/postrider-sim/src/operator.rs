@@ -1,0 +1,140 @@
+//! An operator: redrives, discards, requeues, rewinds, pauses; at bad moments, as people do.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use postrider_core::operate::{Note, RequestId, RowKey, Submission, Verb};
+use postrider_core::waiting::WaitingState;
+use postrider_core::{DestinationId, DestinationState, PartitionId, Start};
+
+use crate::app::TYPES;
+use crate::dice::Dice;
+use crate::shared::Shared;
+
+/// What was asked for, so that it can be seen whether it was done.
+pub type Asked = Arc<Mutex<Vec<RequestId>>>;
+
+/// How often the operator looks whether there is something to do.
+const EVERY: Duration = Duration::from_secs(1);
+/// Rows of one request.
+const ROWS_MAX: usize = 5;
+
+/// Somebody who operates the world.
+pub struct Operator {
+    shared: Arc<Shared>,
+    dice: Dice,
+    asked: Asked,
+}
+
+impl std::fmt::Debug for Operator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operator").finish_non_exhaustive()
+    }
+}
+
+impl Operator {
+    /// Starts an operator, who works until the weather is calm.
+    pub fn start(shared: &Arc<Shared>, asked: &Asked) {
+        let (dice, asked) = (shared.dice("operator"), Arc::clone(asked));
+        let operator = Operator { shared: Arc::clone(shared), dice, asked };
+        shared.kernel.spawn(shared.process(), operator.work());
+    }
+
+    async fn work(mut self) {
+        loop {
+            self.shared.kernel.sleep(EVERY).await;
+            if self.shared.weather.is_calm() {
+                return;
+            }
+            if self.dice.chance(self.shared.scenario.operator) {
+                self.act();
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        let places: Vec<_> = self.shared.all_places();
+        let place = Arc::clone(self.dice.pick(&places));
+        let Ok(id) = DestinationId::new(&place.name) else { return };
+        match self.dice.below(12) {
+            0..=2 => {
+                let rows = self.pick(&id, |state| state == WaitingState::Dead);
+                self.ask_for(&id, rows, Verb::Redrive);
+            }
+            3 => {
+                let let_go = |state| matches!(state, WaitingState::Dead | WaitingState::Disabled);
+                let rows = self.pick(&id, let_go);
+                self.ask_for(&id, rows, Verb::Discard);
+            }
+            4 => {
+                let committed = self.shared.store.committed();
+                let count = committed.len() as u64;
+                let rows = (0..self.dice.below(ROWS_MAX as u64 + 1).min(count))
+                    .map(|_| self.dice.pick(&committed).row.seq)
+                    .collect();
+                self.ask_for(&id, rows, Verb::Requeue);
+            }
+            5 if self.dice.chance(3_000) => {
+                self.submit(Verb::Rewind { destination: id, to: Start::Beginning });
+            }
+            5..=6 => {
+                let topic = (*self.dice.pick(&TYPES)).to_owned();
+                self.submit(Verb::Enable { destination: id, topic });
+            }
+            7..=9 => {
+                let partitions = u64::from(self.shared.scenario.partitions);
+                let partition = u16::try_from(self.dice.below(partitions)).unwrap_or_default();
+                let paused = self.dice.chance(4_000);
+                self.tell(|| format!("partition {partition} paused: {paused}"));
+                _ = self.shared.store.set_partition(PartitionId(partition), paused);
+            }
+            _ => {
+                let paused = self.dice.chance(4_000);
+                let to = if paused { DestinationState::Paused } else { DestinationState::Active };
+                self.tell(|| format!("{id} is {to:?}"));
+                _ = self.shared.store.set_state(&id, to);
+            }
+        }
+    }
+
+    /// Some of what waits in a state.
+    fn pick(&mut self, id: &DestinationId, of: impl Fn(WaitingState) -> bool) -> Vec<u64> {
+        let waiting = self.shared.store.waiting(id).into_iter();
+        let rows: Vec<u64> = waiting.filter(|row| of(row.state)).map(|row| row.row.seq).collect();
+        let chance = u32::try_from(self.dice.below(10_000)).unwrap_or_default();
+        rows.into_iter().filter(|_| self.dice.chance(chance)).take(ROWS_MAX).collect()
+    }
+
+    fn ask_for(&self, id: &DestinationId, seqs: Vec<u64>, verb: impl Fn(Vec<RowKey>) -> Verb) {
+        if seqs.is_empty() {
+            return;
+        }
+        let key = |seq| RowKey { destination: id.clone(), seq };
+        self.submit(verb(seqs.into_iter().map(key).collect()));
+    }
+
+    fn submit(&self, verb: Verb) {
+        self.tell(|| format!("asks: {verb:?}"));
+        submit(&self.shared, &self.asked, verb);
+    }
+
+    fn tell(&self, what: impl FnOnce() -> String) {
+        self.shared.weather.count("operator_acted");
+        self.shared.story.tell("operator", what);
+    }
+}
+
+/// Writes a request down, if the server takes it.
+pub fn submit(shared: &Shared, asked: &Asked, verb: Verb) {
+    let Ok(note) = Note::new("operator", "a simulation") else { return };
+    if let Ok(id) = shared.store.submit(&Submission { verb, note }) {
+        asked.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+    }
+}
+
+/// The first request that is not carried out yet.
+pub fn open_request(shared: &Shared, asked: &Asked) -> Option<RequestId> {
+    let asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+    let open = |id: &&RequestId| shared.store.request(**id).is_ok_and(|state| !state.finished);
+    asked.iter().find(open).copied()
+}
