@@ -28,9 +28,9 @@ impl fmt::Display for Incarnation {
 ///
 /// ```
 /// use postrider_core::snapshot::{CrashToken, Incarnation, Verdict};
-/// let mut token = CrashToken::default();
-/// assert_eq!(token.judge(Some(Incarnation(7))), Verdict::Forget);
+/// let token = CrashToken::knowing(Incarnation(7));
 /// assert_eq!(token.judge(Some(Incarnation(7))), Verdict::Keep);
+/// assert_eq!(token.judge(Some(Incarnation(8))), Verdict::Forget);
 /// assert_eq!(token.judge(None), Verdict::Plant);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,13 +43,13 @@ pub struct CrashToken {
 pub enum Verdict {
     /// The same life: memory and answer belong together.
     Keep,
-    /// Another life, which is adopted: forget cursors, ticks, and the answer, and load anew.
+    /// Another life: forget memory and answer, adopt the token that was seen, and load anew.
     Forget,
     /// The table is empty, so nobody has met this life yet: forget as well; insert a fresh random token
     /// unless one stands meanwhile, and read again. The token that is *read* is adopted, never the one
     /// that was inserted: of two relays that insert at once one succeeds. A token that stands is never
     /// overwritten, and one that was planted before a crash is never planted again; either would hide
-    /// the crash from the other relays.
+    /// the crash from the other relays, or drive them in a circle.
     Plant,
 }
 
@@ -64,16 +64,20 @@ impl CrashToken {
         self.known
     }
 
-    /// Compares what a statement read with what memory belongs to, and adopts it.
+    /// Compares what a statement read with what memory belongs to. Changes nothing: as long as anything
+    /// of the old life is remembered, every answer of the new one must be refused.
     ///
     /// Nothing known counts as another life: what was read before the first token may be of any.
-    pub fn judge(&mut self, seen: Option<Incarnation>) -> Verdict {
-        let verdict = match seen {
+    pub fn judge(&self, seen: Option<Incarnation>) -> Verdict {
+        match seen {
             None => Verdict::Plant,
             Some(_) if seen == self.known => Verdict::Keep,
             Some(_) => Verdict::Forget,
-        };
-        self.known = seen;
-        verdict
+        }
+    }
+
+    /// Everything of the old life is forgotten: what is remembered from now on belongs to this one.
+    pub fn adopt(&mut self, seen: Incarnation) {
+        self.known = Some(seen);
     }
 }

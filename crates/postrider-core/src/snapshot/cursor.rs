@@ -1,6 +1,6 @@
 //! How far a destination is, and what is new to it.
 
-use super::{Incarnation, Snapshot};
+use super::Snapshot;
 use crate::{Error, ErrorKind, Result};
 
 /// The numbers a row carries.
@@ -55,7 +55,6 @@ pub(super) struct Target {
 /// a snapshot that sees the later one as finished sees the earlier one too. ∎
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SnapshotCursor {
-    pub(super) incarnation: Option<Incarnation>,
     pub(super) xmax: u64,
     pub(super) floor: u64,
     /// Ascending by number.
@@ -68,14 +67,13 @@ pub struct SnapshotCursor {
 impl SnapshotCursor {
     /// Before everything.
     pub fn beginning() -> SnapshotCursor {
-        SnapshotCursor {
-            incarnation: None,
-            xmax: 0,
-            floor: 0,
-            pending: Vec::new(),
-            target: None,
-            position: 0,
-        }
+        SnapshotCursor { xmax: 0, floor: 0, pending: Vec::new(), target: None, position: 0 }
+    }
+
+    /// Before everything above a number of the sequence, whoever wrote it: where a replay begins. At or
+    /// below it nothing may be on its way that is to be read.
+    pub fn above(floor: u64) -> SnapshotCursor {
+        SnapshotCursor { floor, ..SnapshotCursor::beginning() }
     }
 
     /// Behind everything that a snapshot sees. `floor` is that of a tick that serves it, or 0;
@@ -98,6 +96,11 @@ impl SnapshotCursor {
     /// No transaction from `xmax` on has written, or will write, at or below it.
     pub fn floor(&self) -> u64 {
         self.floor
+    }
+
+    /// The base as a snapshot.
+    pub fn base(&self) -> Snapshot {
+        Snapshot::with_running(self.xmax, self.pending.iter().map(|pending| pending.xid))
     }
 
     /// The transactions that were running at the base, ascending.
@@ -210,7 +213,6 @@ impl SnapshotCursor {
             Pending { xid: *xid, floor }
         };
         SnapshotCursor {
-            incarnation: self.incarnation,
             xmax: target.snapshot.xmax(),
             floor: target.floor,
             pending: target.snapshot.xip().iter().map(pending).collect(),
@@ -246,18 +248,6 @@ impl SnapshotCursor {
     #[must_use]
     pub fn rebased(&self) -> SnapshotCursor {
         SnapshotCursor { xmax: 0, target: None, position: 0, ..self.clone() }
-    }
-
-    /// The life of the server it was read in; `None` in what is saved.
-    pub fn incarnation(&self) -> Option<Incarnation> {
-        self.incarnation
-    }
-
-    /// The same, read in this life; or in none, for saving.
-    #[must_use]
-    pub fn stamped(mut self, incarnation: Option<Incarnation>) -> SnapshotCursor {
-        self.incarnation = incarnation;
-        self
     }
 
     /// Numbers below may be of another count: the base sees nothing.

@@ -5,7 +5,7 @@
 //! never allocated before it is there.
 //!
 //! ```text
-//! version  flags  [incarnation, 16 bytes]  xmax  floor  n  n × (xid, floor)
+//! version  flags  xmax  floor  n  n × (xid, floor)
 //!                 [target: xmin  xmax−xmin  n  n × xid  floor−base's floor]
 //! ```
 //! Numbers are LEB128. Ascending numbers are the distance to the one before; floors of pending
@@ -14,12 +14,11 @@
 use std::sync::Arc;
 
 use super::cursor::Target;
-use super::{Incarnation, Pending, Snapshot, SnapshotCursor};
+use super::{Pending, Snapshot, SnapshotCursor};
 use crate::{Cursor, Error, ErrorKind, Result};
 
 const VERSION: u8 = 1;
-const STAMPED: u8 = 1;
-const WITH_TARGET: u8 = 2;
+const WITH_TARGET: u8 = 1;
 
 /// So many running transactions fit in a cursor: more than servers have connections.
 pub const RUNNING_MAX: usize = 16_384;
@@ -40,12 +39,8 @@ impl SnapshotCursor {
                 .context("most", RUNNING_MAX));
         }
         let mut bytes = Vec::with_capacity(64 + self.pending.len() * 6 + running * 3);
-        let stamped = if self.incarnation.is_some() { STAMPED } else { 0 };
-        let with_target = if self.target.is_some() { WITH_TARGET } else { 0 };
-        bytes.extend([VERSION, stamped | with_target]);
-        if let Some(Incarnation(token)) = self.incarnation {
-            bytes.extend(token.to_be_bytes());
-        }
+        let flags = if self.target.is_some() { WITH_TARGET } else { 0 };
+        bytes.extend([VERSION, flags]);
         put(&mut bytes, self.xmax);
         put(&mut bytes, self.floor);
         put(&mut bytes, self.pending.len() as u64);
@@ -91,17 +86,9 @@ impl SnapshotCursor {
 
 fn read(rest: &mut &[u8], position: u64) -> Option<SnapshotCursor> {
     let flags = byte(rest)?;
-    if flags & !(STAMPED | WITH_TARGET) != 0 {
+    if flags & !WITH_TARGET != 0 {
         return None;
     }
-    let incarnation = match flags & STAMPED {
-        0 => None,
-        _ => {
-            let (token, behind) = rest.split_first_chunk::<16>()?;
-            *rest = behind;
-            Some(Incarnation(u128::from_be_bytes(*token)))
-        }
-    };
     let xmax = take(rest)?;
     let floor = take(rest)?;
     let running = count(rest)?;
@@ -122,7 +109,7 @@ fn read(rest: &mut &[u8], position: u64) -> Option<SnapshotCursor> {
     if target.is_none() && position != 0 {
         return None;
     }
-    let cursor = SnapshotCursor { incarnation, xmax, floor, pending, target: None, position };
+    let cursor = SnapshotCursor { xmax, floor, pending, target: None, position };
     match target {
         None => Some(cursor),
         Some(Target { snapshot, floor }) => {

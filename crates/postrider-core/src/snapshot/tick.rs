@@ -99,13 +99,10 @@ impl SequenceTicks {
         self.ticks.iter().rev().find(serves).map(|tick| tick.floor)
     }
 
-    /// The highest floor that was read in this life: a sequence that says less has been set back.
-    pub fn highest(&self) -> Option<u64> {
-        self.ticks.back().map(|tick| tick.floor)
-    }
-
-    /// Forgets everything: the server has another life.
-    pub fn forget(&mut self) {
-        *self = SequenceTicks::default();
+    /// The highest floor that was read in a life of the server: a sequence that says less has been set
+    /// back, and one that says no more needs no tick.
+    pub fn highest(&self, incarnation: Incarnation) -> Option<u64> {
+        let last = self.ticks.back().filter(|tick| tick.incarnation == incarnation);
+        last.map(|tick| tick.floor)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postrider_core::snapshot::{Incarnation, Snapshot, SnapshotCursor};
+use postrider_core::snapshot::{Snapshot, SnapshotCursor};
 use postrider_core::{Cursor, ErrorKind};
 use proptest::prelude::*;
 
@@ -15,12 +15,12 @@ fn snapshots() -> impl Strategy<Value = Snapshot> {
 
 fn cursors() -> impl Strategy<Value = SnapshotCursor> {
     let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
-    (snapshots(), snapshots(), numbers, any::<Option<u128>>(), any::<bool>()).prop_map(
-        |(base, target, (floor, pending_floor, ahead, position), token, rebased)| {
+    (snapshots(), snapshots(), numbers, any::<bool>()).prop_map(
+        |(base, target, (floor, pending_floor, ahead, position), rebased)| {
             let cursor = SnapshotCursor::at(&base, floor, pending_floor);
             let cursor = if rebased { cursor.rebased() } else { cursor };
             let cursor = cursor.toward(target, Some(ahead)).unwrap_or(cursor);
-            cursor.at_position(position).stamped(token.map(Incarnation))
+            cursor.at_position(position)
         },
     )
 }

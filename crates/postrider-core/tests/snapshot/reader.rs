@@ -137,7 +137,7 @@ impl Reader {
         for row in &self.read {
             assert!(self.saved.has_passed(row.drawn), "the saved cursor has not passed {row:?}");
         }
-        self.ticks.forget();
+        self.ticks = SequenceTicks::default();
         self.reading = None;
     }
 }

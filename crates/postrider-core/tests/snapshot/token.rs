@@ -25,7 +25,7 @@ fn a_tick_serves_what_is_behind_it() {
     ticks.note(SequenceTick { floor: 7, xid: 15, incarnation: A });
     let floors = [10, 11, 20, 21].map(|xmax| ticks.floor_for(&seen(xmax), A));
     assert_eq!(floors, [None, Some(5), Some(5), Some(9)]);
-    assert_eq!((ticks.floor_for(&seen(21), B), ticks.highest()), (None, Some(9)));
+    assert_eq!((ticks.floor_for(&seen(21), B), ticks.highest(A)), (None, Some(9)));
     ticks.note(SequenceTick { floor: 3, xid: 12, incarnation: B });
     assert_eq!((ticks.floor_for(&seen(99), A), ticks.floor_for(&seen(99), B)), (None, Some(3)));
 }
@@ -71,6 +71,9 @@ fn a_crash_is_noticed_once_by_each() {
         table.get_or_insert(planted);
     }
     assert_eq!([one.judge(table), other.judge(table)], [Verdict::Forget; 2]);
+    one.adopt(B);
+    assert_eq!([one.judge(table), other.judge(table)], [Verdict::Keep, Verdict::Forget]);
+    other.adopt(B);
     assert_eq!([one.judge(table), other.judge(table)], [Verdict::Keep; 2]);
-    assert_eq!(one.known(), Some(B));
+    assert_eq!((CrashToken::default().judge(table), one.known()), (Verdict::Forget, Some(B)));
 }
