@@ -8,6 +8,7 @@ mod enqueue;
 mod faults;
 mod inbox;
 mod migrate;
+mod model;
 mod operator;
 mod page;
 mod plans;
