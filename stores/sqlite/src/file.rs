@@ -16,12 +16,20 @@ use postrider_core::{Code, Error, ErrorKind, Result};
 pub(crate) struct StoreFile {
     path: PathBuf,
     name: String,
-    /// Which file was open first; `None` before the first connection.
-    identity: Mutex<Option<Identity>>,
-    /// Grows when the store is opened anew, so that every thread lets its old connection go.
+    known: Mutex<Known>,
+    /// Grows when the store is opened anew, so that every thread lets its old connection go. Changes
+    /// only under the lock, with what is known.
     generation: AtomicU64,
+}
+
+/// What is known of the file that was open first. All of it is forgotten at once: what was flushed of
+/// one file says nothing of another.
+#[derive(Debug, Default)]
+struct Known {
+    /// Which file it is; `None` before the first connection.
+    identity: Option<Identity>,
     /// Every row up to this number is known to be on the disk.
-    durable: AtomicU64,
+    durable: u64,
 }
 
 /// What tells one file from another that took its place.
@@ -44,9 +52,8 @@ impl StoreFile {
         Ok(StoreFile {
             name: path.display().to_string(),
             path,
-            identity: Mutex::new(None),
+            known: Mutex::default(),
             generation: AtomicU64::new(0),
-            durable: AtomicU64::new(0),
         })
     }
 
@@ -65,8 +72,8 @@ impl StoreFile {
 
     /// Accepts whatever file is at the path now as the store.
     pub(crate) fn adopt(&self) {
-        *self.lock() = None;
-        self.durable.store(0, Ordering::Release);
+        let mut known = self.lock();
+        *known = Known::default();
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -79,8 +86,8 @@ impl StoreFile {
     pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
         let mut known = self.lock();
         let found = fs::metadata(&self.path).map(|meta| identity(&meta));
-        match (&*known, found) {
-            (None, Ok(found)) => *known = Some(found),
+        match (&known.identity, found) {
+            (None, Ok(found)) => known.identity = Some(found),
             (Some(known), Ok(found)) if *known == found => {}
             (None, Err(e)) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::new(ErrorKind::NotFound, operation)
@@ -112,7 +119,10 @@ impl StoreFile {
     /// log is flushed before a page leaves the store, unless a flush made after a read of
     /// `sequence` covers all of it.
     pub(crate) fn make_durable(&self, last: u64, sequence: u64) -> Result<()> {
-        let durable = self.durable.load(Ordering::Acquire);
+        let (durable, generation) = {
+            let known = self.lock();
+            (known.durable, self.generation())
+        };
         if last <= durable && sequence >= durable {
             return Ok(());
         }
@@ -129,8 +139,16 @@ impl StoreFile {
                     .source(e));
             }
         }
-        self.durable.store(sequence, Ordering::Release);
+        self.flushed(sequence, generation);
         Ok(())
+    }
+
+    /// Remembers a flush, unless another file was adopted since it was asked for.
+    fn flushed(&self, sequence: u64, generation: u64) {
+        let mut known = self.lock();
+        if self.generation() == generation {
+            known.durable = sequence;
+        }
     }
 
     /// Where SQLite keeps the log: beside the file that a link leads to.
@@ -143,8 +161,8 @@ impl StoreFile {
         fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Identity>> {
-        self.identity.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -165,4 +183,25 @@ fn identity(meta: &fs::Metadata) -> Identity {
 #[cfg(not(unix))]
 fn identity(_: &fs::Metadata) -> Identity {
     Identity { device: 0, inode: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A flush of the file that was there before says nothing of the one that is there now.
+    #[test]
+    fn a_flush_of_another_file_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = StoreFile::new(&folder.path().join("shop.db")).unwrap();
+        let before = file.generation();
+        file.flushed(10, before);
+        assert_eq!(file.lock().durable, 10);
+        file.adopt();
+        assert_eq!(file.lock().durable, 0);
+        file.flushed(12, before);
+        assert_eq!(file.lock().durable, 0, "a flush that was under way when the file changed");
+        file.flushed(3, file.generation());
+        assert_eq!(file.lock().durable, 3);
+    }
 }
