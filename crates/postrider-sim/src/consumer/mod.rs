@@ -193,7 +193,7 @@ fn options() -> ConsumerOptions {
             delay_max: Duration::from_secs(8),
             factor: 2.0,
         },
-        deliveries_max: 10,
+        deliveries_max: 6,
         handler_time_max: Duration::from_secs(45),
         cancel_grace: Duration::from_secs(2),
         pause_max: Duration::from_secs(5),

@@ -43,7 +43,12 @@ impl Moods {
     }
 
     /// A mood for an event, and how long it works on each half, if its lease is so long.
-    pub(super) fn next(&self, event: &Event, weather: &Weather, lease: Duration) -> (Mood, Duration) {
+    pub(super) fn next(
+        &self,
+        event: &Event,
+        weather: &Weather,
+        lease: Duration,
+    ) -> (Mood, Duration) {
         self.draw(|dice| {
             let bad = weather.strikes(dice, "handler_fails", |rates| rates.handler_fails);
             let mood = match dice.below(16) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{BoxFuture, Clock, Event, HandlerName, InboxStore, Result};
+use postrider_core::{BoxFuture, Clock, Event, HandlerName, InboxStore, Result, clock};
 use postrider_inbox::{Context, Heartbeat, Leased, LeasedHandler, Outcome};
 
 use super::engine::throw;
@@ -82,12 +82,8 @@ impl Outside {
                 return true;
             }
             let slice = left.min(SLICE);
-            tokio::select! {
-                biased;
-                () = context.cancelled() => return false,
-                () = tools.clock.sleep(slice) => {}
-            }
-            if context.is_cancelled() {
+            let told = clock::within(&*tools.clock, slice, context.cancelled()).await;
+            if told.is_some() || context.is_cancelled() {
                 return false;
             }
             tools.shop.goes_on(&tools.worker, context.lease());

@@ -166,9 +166,8 @@ impl Shop {
             self.tell("service", || format!("makes {step} of #{id} for {idempotency}"));
         }
         if count > 1 {
-            let what = format!(
-                "{step} of #{id} was made {count} times, the last time for {idempotency}"
-            );
+            let what =
+                format!("{step} of #{id} was made {count} times, the last time for {idempotency}");
             self.broke(Invariant::OneEffect, what);
         }
     }

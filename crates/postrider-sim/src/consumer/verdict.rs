@@ -68,11 +68,15 @@ impl Group<'_> {
         counts
     }
 
-    /// Whether everything is done or dead; else, what is not.
+    /// Whether every message is settled, and every event done or dead.
     ///
     /// # Errors
-    /// The first event that is neither.
+    /// What is not.
     pub fn at_rest(&self) -> Result<(), String> {
+        let open = self.broker.unsettled(self.topic, self.handler.as_str());
+        if open > 0 {
+            return Err(format!("{open} messages of {} are open for {}", self.topic, self.handler));
+        }
         let (dead, committed) = (self.dead(), self.committed());
         for message in self.messages() {
             let done = match self.kind {
@@ -153,7 +157,8 @@ impl Group<'_> {
         let mut last: BTreeMap<&str, (usize, &InboxKey)> = BTreeMap::new();
         for message in messages {
             // One that gave up holds nobody, and may still be at work elsewhere.
-            let free = message.marks.late || message.marks.replay || dead.contains_key(&message.key);
+            let free =
+                message.marks.late || message.marks.replay || dead.contains_key(&message.key);
             let Some(&at) = place.get(&message.key).filter(|_| !free) else { continue };
             if let Some((before, earlier)) = last.insert(&message.lane, (at, &message.key))
                 && before > at

@@ -1,5 +1,5 @@
 //! A consumer's connection to its broker: it takes time, loses questions and answers, and brings a
-//! delivery twice.
+//! delivery twice, the second time perhaps to another consumer of the group.
 //!
 //! A settlement travels on its own: it arrives also when its sender has died or has given up waiting.
 
@@ -7,6 +7,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use postrider_core::subscription::SubscriptionCapabilities;
@@ -32,13 +33,45 @@ pub struct Wire {
     network: ProcessNo,
     /// The network between this consumer and the broker is cut until then, in nanoseconds.
     cut_until: Arc<AtomicU64>,
-    state: Mutex<State>,
+    echo: Echo,
+    dice: Mutex<Dice>,
 }
 
-struct State {
-    dice: Dice,
-    /// Deliveries that come once more.
-    again: Vec<Delivery>,
+/// What the broker brings once more, to whoever of a group asks next. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Echo(Arc<Mutex<(Vec<Delivery>, Vec<Waker>)>>);
+
+impl Echo {
+    fn state(&self) -> MutexGuard<'_, (Vec<Delivery>, Vec<Waker>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, delivery: Delivery) {
+        let mut state = self.state();
+        state.0.push(delivery);
+        let wakers = std::mem::take(&mut state.1);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn take(&self) -> Option<Delivery> {
+        self.state().0.pop()
+    }
+
+    /// Returns when there is something, or when the pause is over.
+    async fn within(&self, mut pause: BoxFuture<'_, ()>) {
+        poll_fn(|context| {
+            let mut state = self.state();
+            if !state.0.is_empty() {
+                return Poll::Ready(());
+            }
+            state.1.retain(|waker| !waker.will_wake(context.waker()));
+            state.1.push(context.waker().clone());
+            drop(state);
+            pause.as_mut().poll(context)
+        })
+        .await;
+    }
 }
 
 /// What a settlement says.
@@ -58,26 +91,27 @@ struct Fate {
 }
 
 impl Wire {
-    /// A connection. Who holds `cut_until` can cut it.
+    /// A connection. Who holds `cut_until` can cut it; all of a group have one echo.
     pub fn new(
         memory: MemorySubscription,
         kernel: Arc<Kernel>,
         weather: Arc<Weather>,
         network: ProcessNo,
         cut_until: Arc<AtomicU64>,
+        echo: Echo,
         dice: Dice,
     ) -> Wire {
-        let state = Mutex::new(State { dice, again: Vec::new() });
-        Wire { memory: Arc::new(memory), kernel, weather, network, cut_until, state }
+        let (memory, dice) = (Arc::new(memory), Mutex::new(dice));
+        Wire { memory, kernel, weather, network, cut_until, echo, dice }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn dice(&self) -> MutexGuard<'_, Dice> {
+        self.dice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn fate(&self) -> Fate {
-        let (mut state, weather) = (self.state(), &self.weather);
-        let dice = &mut state.dice;
+        let (mut dice, weather) = (self.dice(), &self.weather);
+        let dice = &mut *dice;
         let slow = weather.strikes(dice, "wire_slow", |rates| rates.broker_slow);
         let most = if slow { 9_000_000 } else { 5_000 };
         Fate {
@@ -99,13 +133,13 @@ impl Wire {
     /// What there is to deliver now, and what the broker brings once more.
     fn take(&self, max: usize) -> Vec<Delivery> {
         let mut deliveries = self.memory.poll(max);
-        let mut state = self.state();
-        deliveries.append(&mut state.again);
-        if !deliveries.is_empty()
-            && self.weather.strikes(&mut state.dice, "wire_twice", |rates| rates.broker_twice)
-        {
-            let again = state.dice.pick(&deliveries).clone();
-            state.again.push(again);
+        let fresh = !deliveries.is_empty();
+        if deliveries.len() < max {
+            deliveries.extend(self.echo.take());
+        }
+        let mut dice = self.dice();
+        if fresh && self.weather.strikes(&mut dice, "wire_twice", |rates| rates.broker_twice) {
+            self.echo.put(dice.pick(&deliveries).clone());
         }
         deliveries
     }
@@ -165,7 +199,7 @@ impl Subscription for Wire {
                     }
                     return Ok(deliveries);
                 }
-                self.kernel.sleep(pause).await;
+                self.echo.within(self.kernel.sleep(pause)).await;
                 pause = (pause * 2).min(LOOK_MAX);
             }
         })
