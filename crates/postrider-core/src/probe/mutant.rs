@@ -112,4 +112,9 @@ mutants! {
     DeadKeyFlows,
     /// One acknowledgement counts for the whole batch (INV-1, INV-7).
     OneAckForBatch,
+    /// A settlement whose answer was lost is sent again over what operators asked for meanwhile (a
+    /// redriven event is dead again).
+    SettleUndoesRequest,
+    /// A tick reads the sequence in a transaction that has its number already.
+    TickInsideTransaction,
 }
