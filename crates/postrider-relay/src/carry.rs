@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use postrider_core::source::{CarriedOut, CarryOutRequest};
-use postrider_core::{Lease, Result, Tick, reach};
+use postrider_core::{Lease, Result, Tick, planted, reach};
 
 use crate::command::Command;
 use crate::machine::{Asked, Defining, Machine};
@@ -80,18 +80,17 @@ impl Machine {
     fn steady(&self) -> impl Iterator<Item = &Owned> {
         self.owned.values().filter(|owned| {
             let loading = |state: &FlowState| matches!(state, FlowState::Loading(_));
-            !owned.leaving && !owned.flows.values().any(loading)
+            // Nor while a settlement may be written or not: sent again, it would undo a request.
+            let doubt = owned.settling.as_ref().is_some_and(|settling| settling.in_doubt);
+            let doubt = doubt && !planted!(SettleUndoesRequest);
+            !owned.leaving && !doubt && !owned.flows.values().any(loading)
         })
     }
 
     pub(crate) fn carried_out(&mut self, leases: &[Lease], result: Result<CarriedOut>) {
         let now = self.now;
         self.carrying.asking = false;
-        for lease in leases {
-            if let Some(owned) = self.owned_under(lease.partition, lease.token) {
-                owned.carrying = false;
-            }
-        }
+        self.cross_settlements(leases, &result);
         let Some(done) = self.stats.trouble.note(Work::CarryOut, None, result) else {
             reach!(RequestsInDoubt);
             // Something of it may be done: which keys are free, we do not know.
@@ -111,6 +110,23 @@ impl Machine {
         self.carrying.at = if done.more { now } else { now + self.settings.carry_every };
         self.act_on(leases, &done);
         self.count_again(leases);
+    }
+
+    /// Requests are no longer being carried out. What was done in a partition, or may have been, a
+    /// settlement that was sent before must not undo.
+    fn cross_settlements(&mut self, leases: &[Lease], result: &Result<CarriedOut>) {
+        for lease in leases {
+            let Some(owned) = self.owned_under(lease.partition, lease.token) else { continue };
+            owned.carrying = false;
+            let touched = result.as_ref().map_or(true, |done| {
+                done.touched.iter().any(|(partition, _)| *partition == lease.partition)
+            });
+            if let Some(settling) = owned.settling.as_mut().filter(|_| touched) {
+                reach!(SettleCrossed);
+                settling.crossed = true;
+            }
+            self.give_up_crossed(lease.partition);
+        }
     }
 
     /// Takes over what the store has done.

@@ -205,6 +205,9 @@ pub enum LostBecause {
     Refused,
     /// The store let it go, because an operator set a cursor back.
     Surrendered,
+    /// A settlement may be written or not, and operators' requests were carried out meanwhile: what
+    /// became of both is read anew.
+    InDoubt,
 }
 
 impl LostBecause {
@@ -215,6 +218,7 @@ impl LostBecause {
             LostBecause::NotRenewed => "not_renewed",
             LostBecause::Refused => "refused",
             LostBecause::Surrendered => "surrendered",
+            LostBecause::InDoubt => "in_doubt",
         }
     }
 }

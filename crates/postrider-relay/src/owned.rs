@@ -62,7 +62,19 @@ pub(crate) struct Settling {
     /// When to send it (again); `None` while it is under way.
     pub(crate) retry_at: Option<Tick>,
     pub(crate) attempts: u32,
+    /// An attempt failed in a way that does not say whether it is written.
+    pub(crate) in_doubt: bool,
+    /// Requests were carried out in the partition since it was first sent: sent again, it could undo
+    /// them.
+    pub(crate) crossed: bool,
     pub(crate) parts: Vec<(SettlementPart, Vec<(KeyHash, bool)>)>,
+}
+
+impl Settling {
+    /// One that is sent now.
+    pub(crate) fn new(parts: Vec<(SettlementPart, Vec<(KeyHash, bool)>)>) -> Settling {
+        Settling { retry_at: None, attempts: 0, in_doubt: false, crossed: false, parts }
+    }
 }
 
 impl Owned {

@@ -1,7 +1,8 @@
 //! Settle: write outcomes, one fenced write at a time per partition.
 //!
 //! Keeps INV-7: a cursor moves only over what was acknowledged or enters `waiting` in the same
-//! write. A settlement that the store did not answer for is sent again as it was.
+//! write. A settlement that the store did not answer for is sent again as it was, unless requests of
+//! operators were carried out meanwhile.
 
 use postrider_core::waiting::{Passed, Placement, Settlement, SettlementPart, WaitingChange};
 use postrider_core::{
@@ -32,7 +33,10 @@ impl Machine {
                 continue;
             };
             match &mut owned.settling {
-                Some(settling) if settling.retry_at.is_some_and(|at| at <= now) => {
+                // Not while requests are being carried out: the answer says whether it still may.
+                Some(settling)
+                    if !owned.carrying && settling.retry_at.is_some_and(|at| at <= now) =>
+                {
                     reach!(SettleSentAgain);
                     settling.retry_at = None;
                 }
@@ -45,7 +49,7 @@ impl Machine {
                     let (parts, broken) = collect(owned);
                     reach!(SettleSent);
                     reach!(SettleSentOfMany, if parts.len() > 1);
-                    owned.settling = Some(Settling { retry_at: None, attempts: 0, parts });
+                    owned.settling = Some(Settling::new(parts));
                     broken.into_iter().for_each(|broken| self.violated(broken));
                 }
             }
@@ -94,7 +98,8 @@ impl Machine {
             return;
         }
         settling.attempts = settling.attempts.saturating_add(1);
-        reach!(SettleInDoubt, if error.retry_class() != RetryClass::Permanent);
+        settling.in_doubt |= leaves_doubt(error.kind());
+        reach!(SettleInDoubt, if leaves_doubt(error.kind()));
         reach!(SettleRefused, if error.retry_class() == RetryClass::Permanent);
         let doublings = settling.attempts.min(6);
         let pause = match error.retry_class() {
@@ -106,6 +111,20 @@ impl Machine {
         settling.retry_at = Some(now + pause);
         owned.settling = Some(settling);
         owned.trouble.add(Work::Settle, None, error);
+        self.give_up_crossed(partition);
+    }
+
+    /// A settlement that may be written or not, and would undo requests if it was sent again, is
+    /// given up: what became of the partition is read anew, under another lease.
+    pub(crate) fn give_up_crossed(&mut self, partition: PartitionId) {
+        let Some(owned) = self.owned.get(&partition) else { return };
+        let crossed = |settling: &Settling| settling.in_doubt && settling.crossed;
+        if owned.settling.as_ref().is_some_and(crossed) && !planted!(SettleUndoesRequest) {
+            reach!(SettleGivenUp);
+            let lease = owned.lease.clone();
+            self.lose(partition, LostBecause::InDoubt);
+            self.let_go(vec![lease]);
+        }
     }
 
     /// A settlement is written.
@@ -142,7 +161,7 @@ impl Machine {
 
     /// Somebody else owns the partition, or it is not as we remember it: nothing was written.
     /// Whoever owns it loads it anew, and so do we if it is still ours.
-    fn refused(&mut self, partition: PartitionId, token: u64, error: Error) {
+    pub(crate) fn refused(&mut self, partition: PartitionId, token: u64, error: Error) {
         let Some(owned) = self.owned_under(partition, token) else { return };
         let lease = owned.lease.clone();
         let moved = error.kind() == ErrorKind::Conflict;
@@ -170,6 +189,12 @@ impl Machine {
         debug_assert_eq!(owned.lease.partition, partition);
         (owned.settling.is_none() && !in_flight) || planted!(DrainLetsGoUnsaved)
     }
+}
+
+/// Whether what failed so may be written all the same: who did not answer, or went away, did not say.
+fn leaves_doubt(kind: ErrorKind) -> bool {
+    use ErrorKind::{Closed, Corrupt, Internal, Timeout, Unavailable};
+    matches!(kind, Timeout | Unavailable | Closed | Internal | Corrupt)
 }
 
 /// How many dead letters a settlement writes.

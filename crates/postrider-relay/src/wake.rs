@@ -39,6 +39,7 @@ impl Machine {
     /// When a partition wants to be looked at again.
     fn owned_wake_at(&self, owned: &Owned, budget: Budget) -> Option<Tick> {
         let retry = owned.settling.as_ref().and_then(|settling| settling.retry_at);
+        let retry = retry.filter(|_| !owned.carrying);
         if self.mode.is_draining() || owned.leaving {
             // Nothing new is begun; what is settled is saved at once.
             return retry;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use postrider_core::operate::Verb;
 use postrider_core::{Clock, DeadKeyPolicy, Destination, Match, Route};
 use postrider_relay::{Ending, Input, Target};
 
@@ -79,7 +80,7 @@ fn a_one_shot_run_names_who_holds_the_lease() {
 
 /// F39: a drained relay has saved what it delivered and let its leases go.
 #[test]
-fn a_drained_relay_leaves_no_duplicates_behind() {
+pub(crate) fn a_drained_relay_leaves_no_duplicates_behind() {
     let mut world = World::simple();
     world.commit((0..3_000).map(|key| event(key % 70, key)).collect());
     world.start(Target::Forever);
@@ -178,7 +179,7 @@ fn a_hot_key_does_not_hold_the_others() {
 
 /// R122: the three policies of a key with a dead letter.
 #[test]
-fn dead_letters_park_skip_or_halt_their_key() {
+pub(crate) fn dead_letters_park_skip_or_halt_their_key() {
     for (policy, arrive, dead) in [
         (DeadKeyPolicy::Park, vec![1], 1),
         (DeadKeyPolicy::Skip, vec![1, 3, 4], 1),
@@ -208,4 +209,22 @@ fn dead_letters_park_skip_or_halt_their_key() {
         // The cursor has passed them all: INV-8.
         assert_eq!(world.store.settled(&id("all")).len(), 5, "{policy:?}");
     }
+}
+
+/// INV-3: what is committed after a dead letter that holds its key waits for it, and comes after it.
+#[test]
+pub(crate) fn what_follows_a_dead_letter_comes_after_it() {
+    let mut world = World::simple();
+    let poison = event(1, 0);
+    world.place("all").broker.refuse([poison.event().id]);
+    world.commit(vec![poison]);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(2));
+    world.commit(vec![event(1, 1), event(2, 0)]);
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(world.delivered("all"), 1, "the other key flows");
+    world.place("all").broker.relent();
+    world.ask(Verb::Redrive(vec![world.row("all", 1)]));
+    world.run_until(Duration::from_secs(10), |world| world.delivered("all") == 3);
+    world.check("all");
 }

@@ -78,7 +78,7 @@ fn one_poison_in_ten_thousand_leaves_the_rest_alone() {
 
 /// F5: an outage, however long, counts against no event and kills nothing.
 #[test]
-fn an_outage_of_hours_kills_nothing() {
+pub(crate) fn an_outage_of_hours_kills_nothing() {
     let mut world = World::simple();
     world.commit((0..500).map(|n| event(n % 20, n)).collect());
     let ids: Vec<_> = world.store.committed().iter().map(|row| row.row.id).collect();
@@ -120,6 +120,28 @@ fn a_late_acknowledgement_settles_still() {
     world.run_for(Duration::from_secs(2));
     assert_eq!(world.store.settled(&id("all")).len(), 5);
     assert_eq!(world.duplicates("all"), 0);
+}
+
+/// INV-1: an acknowledgement that comes when its event was delivered by the next try settles nothing
+/// of what follows that event.
+#[test]
+pub(crate) fn a_late_acknowledgement_settles_nothing_else() {
+    let mut world = World::simple();
+    let gate = Gate::new();
+    let broker = std::sync::Arc::clone(&world.place("all").broker);
+    broker.script.then([BrokerAction::HoldAnswer(gate.clone())]);
+    world.commit(vec![event(1, 0)]);
+    world.start(Target::Forever);
+    world.run_until(Duration::from_secs(10), |world| world.healths()[0].delivered == 1);
+    broker.script.always(Some(BrokerAction::FailBefore(ErrorKind::Unavailable)));
+    world.commit(vec![event(1, 1)]);
+    world.run_for(Duration::from_millis(500));
+    gate.open();
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.healths()[0].delivered, 1);
+    broker.script.always(None);
+    world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 2);
+    world.check("all");
 }
 
 /// R095: a batch that dies of one event is halved until that event stands alone.

@@ -38,7 +38,7 @@ fn a_destination_that_is_down_for_an_hour_does_not_hold_the_other() {
 /// INV-5: one dead endpoint of many leaves the window, so that it holds neither the others nor the
 /// cursor, and comes back in order.
 #[test]
-fn a_dead_endpoint_does_not_hold_the_cursor() {
+pub(crate) fn a_dead_endpoint_does_not_hold_the_cursor() {
     let mut world = World::simple();
     world.settings.window.rows_max = 400;
     world.settings.window.page_rows_max = 100;

@@ -12,6 +12,8 @@ mod notices;
 mod observed;
 mod ownership;
 mod pausing;
+#[cfg(postrider_sim)]
+mod planted;
 mod raced;
 mod random;
 mod replay;

@@ -44,7 +44,7 @@ fn a_standby_takes_over_within_a_lease() {
 /// F11, R114: an owner that is paused beyond its lease publishes nothing when it wakes, and its
 /// writes are refused.
 #[test]
-fn an_owner_that_wakes_late_is_refused() {
+pub(crate) fn an_owner_that_wakes_late_is_refused() {
     let mut world = World::simple();
     world.commit((0..200).map(|n| event(n % 5, n)).collect());
     world.start(Target::Forever);
@@ -89,6 +89,32 @@ fn publishing_stops_in_time_when_renewals_fail() {
     world.source.script(Operation::Acquire).always(None);
     world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 300);
     world.check("all");
+}
+
+/// The lease's formula counts from when a renewal was sent: one whose answer comes late is older than
+/// it looks, and nothing starts that could end after the lease.
+#[test]
+pub(crate) fn a_lease_counts_from_when_its_renewal_was_sent() {
+    let mut world = World::simple();
+    world.start(Target::Forever);
+    world.run_for(Duration::from_millis(3_100));
+    let start = world.clock.elapsed();
+    let gate = Gate::new();
+    let never = SourceAction::Hold(Gate::new());
+    let renew = world.source.script(Operation::Renew);
+    renew.then([SourceAction::HoldAnswer(gate.clone())]);
+    renew.always(Some(never.clone()));
+    world.source.script(Operation::Acquire).always(Some(never));
+    world.run_for(Duration::from_secs(8));
+    gate.open();
+    for n in 0..200 {
+        world.commit(vec![event(n, n)]);
+        world.run_for(Duration::from_millis(100));
+    }
+    let last = world.place("all").memory.published().last().unwrap().at - start;
+    let (settings, heartbeat) = (world.settings, world.settings.heartbeat);
+    let latest = settings.lease - settings.publish_deadline - settings.margin + heartbeat;
+    assert!(last > Duration::from_secs(8) && last <= latest, "{last:?} of {latest:?}");
 }
 
 /// R030, R071: several relays share the partitions, none delivers what another owns, also when they

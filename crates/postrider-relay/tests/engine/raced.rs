@@ -42,7 +42,8 @@ fn a_settlement_that_is_sent_again_does_not_disable_what_was_enabled() {
     let request = world.ask(enable("hook"));
     let done = |world: &World| world.store.request(request).unwrap().finished;
     world.run_until(Duration::from_secs(5), done);
-    assert!(world.source.script(Operation::Settle).left() > 0, "the settlement is on its way");
+    // Not before the settlement was answered: until then nobody knows what it has done.
+    assert_eq!(world.source.script(Operation::Settle).left(), 0);
     world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 1);
     assert!(!disabled(&world), "the operator's word stands");
     world.check("all");
@@ -100,5 +101,55 @@ fn late_events_of_a_busy_key_keep_back_no_other_key() {
     let done =
         |world: &World| world.delivered("all") == 23 && world.store.waiting(&id("all")).is_empty();
     world.run_until(Duration::from_secs(10), done);
+    world.check("all");
+}
+
+/// A world with one event that is dead after its second attempt, in a settlement to which something
+/// happens.
+fn with_a_dead_letter(settlement: SourceAction) -> World {
+    let mut world = World::simple();
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(1));
+    let poison = of("hook", 1, 0);
+    let fault = || Fault::new(ErrorKind::Unavailable, "503");
+    let failed = Outcome::Retry { fault: fault(), after: Some(Duration::from_secs(2)) };
+    let poison_id = poison.event().id;
+    world.place("all").broker.answer([poison_id], &failed);
+    world.commit(vec![of("hook", 2, 0), poison]);
+    let waits = |state: &'static str| {
+        let all = id("all");
+        move |world: &World| world.store.waiting(&all).iter().any(|row| row.state.as_str() == state)
+    };
+    world.run_until(Duration::from_secs(5), waits("retrying"));
+    world.place("all").broker.answer([poison_id], &Outcome::Rejected(fault()));
+    world.source.script(Operation::Settle).then([settlement]);
+    world.run_until(Duration::from_secs(20), waits("dead"));
+    world.place("all").broker.relent();
+    world
+}
+
+/// R096: a dead letter is redriven while the settlement that said it is dead is sent again, because
+/// its answer was lost. It is delivered.
+#[test]
+pub(crate) fn a_settlement_that_is_sent_again_does_not_undo_a_redrive() {
+    let mut world = with_a_dead_letter(SourceAction::FailAfter(ErrorKind::Timeout));
+    world.source.script(Operation::Settle).then((0..12).map(|_| SourceAction::busy()));
+    world.ask(Verb::Redrive(vec![world.row("all", 2)]));
+    world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 2);
+    assert!(world.store.waiting(&id("all")).is_empty());
+    world.check("all");
+}
+
+/// R096: the same, but the redrive is carried out before anybody knows that the answer is lost.
+#[test]
+pub(crate) fn a_settlement_that_was_crossed_by_a_redrive_is_not_sent_again() {
+    let gate = Gate::new();
+    let mut world = with_a_dead_letter(SourceAction::HoldAnswer(gate));
+    let request = world.ask(Verb::Redrive(vec![world.row("all", 2)]));
+    let done = |world: &World| world.store.request(request).unwrap().finished;
+    world.run_until(Duration::from_secs(5), done);
+    world.run_until(Duration::from_secs(120), |world| world.delivered("all") == 2);
+    world.run_for(Duration::from_secs(60));
+    assert!(world.store.waiting(&id("all")).is_empty());
     world.check("all");
 }

@@ -52,7 +52,7 @@ const OPERATIONS: [Operation; 6] = [
 
 /// One run: producers with overlapping transactions, relays that die and are paused, brokers and a
 /// store that fail, poison; then peace, and everything must be delivered or visibly dead.
-fn run(seed: u64) {
+pub(crate) fn run(seed: u64) {
     let mut play = Play::new(seed);
     for _ in 0..60 {
         play.act();

@@ -300,7 +300,7 @@ impl Play {
     }
 }
 
-fn run(seed: u64) {
+pub(crate) fn run(seed: u64) {
     let mut play = Play::new(seed);
     for _ in 0..60 {
         play.act();
