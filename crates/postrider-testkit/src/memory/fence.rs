@@ -26,11 +26,15 @@ impl MemoryStore {
     /// Writes a settlement: fence and write are one statement.
     pub(super) async fn write_settlement(&self, settlement: &Settlement) -> Result<()> {
         let lease = &settlement.lease;
+        let life = self.life_of(lease);
         if postrider_core::planted!(TokenReadNotLocked) {
             // The token is as it was when it was read.
             let read = |state: &mut State| state.fence("settle", lease);
             self.statement("read token", Needs::Nothing, read).await?;
-            let write = |state: &mut State| state.settle_unfenced(settlement, self.elapsed());
+            let write = |state: &mut State| {
+                state.check_life(life)?;
+                state.settle_unfenced(settlement, self.elapsed())
+            };
             return self.statement("settle", needs(settlement), write).await;
         }
         if postrider_core::planted!(LockOverRoundTrip) {
@@ -38,7 +42,8 @@ impl MemoryStore {
             let lock = |state: &mut State| state.lock_lease(lease, self.elapsed());
             self.statement("lock lease", Needs::Writing, lock).await?;
             let write = |state: &mut State| {
-                let written = state.settle(settlement, self.elapsed());
+                let same = state.check_life(life);
+                let written = same.and_then(|()| state.settle(settlement, self.elapsed()));
                 state.locks.remove(&lease.partition.0);
                 written
             };
@@ -54,7 +59,11 @@ impl MemoryStore {
     }
 
     async fn settle_at_once(&self, settlement: &Settlement) -> Result<()> {
-        let write = |state: &mut State| state.settle(settlement, self.elapsed());
+        let life = self.life_of(&settlement.lease);
+        let write = |state: &mut State| {
+            state.check_life(life)?;
+            state.settle(settlement, self.elapsed())
+        };
         self.statement("settle", needs(settlement), write).await
     }
 }

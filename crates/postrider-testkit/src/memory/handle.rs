@@ -49,13 +49,13 @@ impl MemoryStore {
         let Some(line) = &self.line else {
             let mut state = self.state();
             state.admits(name, needs)?;
-            return act(&mut state);
+            return state.written(needs, act);
         };
         line.there(name, needs.access()).await?;
         let answer = {
             let mut state = self.state();
             let admitted = state.admits(name, needs).and_then(|()| state.is_free(name, needs));
-            admitted.and_then(|()| act(&mut state))
+            admitted.and_then(|()| state.written(needs, act))
         };
         line.back(name).await?;
         answer
@@ -63,6 +63,15 @@ impl MemoryStore {
 }
 
 impl State {
+    /// What a statement writes is durable, and all that ended before it.
+    fn written<T>(&mut self, needs: Needs, act: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let done = act(self)?;
+        if needs != Needs::Nothing {
+            self.xids.flush();
+        }
+        Ok(done)
+    }
+
     /// Where there is one writer at a time, everybody else's write waits for it, and gives up.
     fn is_free(&self, statement: &'static str, needs: Needs) -> Result<()> {
         if needs == Needs::Nothing { Ok(()) } else { self.take_turn(statement) }

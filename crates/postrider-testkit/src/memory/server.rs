@@ -1,11 +1,11 @@
 //! What may happen to the server: it crashes, fails over to a standby that lags, takes no writes, or
 //! has no room.
 
+use postrider_core::snapshot::Snapshot;
 use postrider_core::{Error, ErrorKind, EventId, Result};
 
 use super::kind::Kind;
 use super::state::State;
-use super::xid::ServerSnapshot;
 use super::{Access, MemoryStore};
 
 /// The server's own condition.
@@ -144,31 +144,26 @@ impl State {
     }
 
     /// What a statement sees now.
-    #[expect(dead_code, reason = "read by the kind with snapshots")]
-    pub(super) fn snapshot(&self) -> ServerSnapshot {
+    pub(super) fn snapshot(&self) -> Snapshot {
         self.xids.snapshot()
     }
 
     /// What the sequence says of itself: its last value, and whether it was given. A fresh one says 1.
-    #[expect(dead_code, reason = "read by the kind with snapshots")]
     pub(super) fn sequence(&self) -> (u64, bool) {
         (self.seq_last.max(1), self.seq_last > 0)
     }
 
     /// The token that a crash takes away, if there is one.
-    #[expect(dead_code, reason = "read by the kind with snapshots")]
     pub(super) fn crash_token(&self) -> Option<u64> {
         self.server.crash_token
     }
 
     /// Writes a token if there is none, and says which one stands.
-    #[expect(dead_code, reason = "written by the kind with snapshots")]
     pub(super) fn offer_crash_token(&mut self, token: u64) -> u64 {
         *self.server.crash_token.get_or_insert(token)
     }
 
     /// Writes a token over whatever stands: only somebody who is wrong does.
-    #[expect(dead_code, reason = "written by the kind with snapshots")]
     pub(super) fn overwrite_crash_token(&mut self, token: u64) {
         self.server.crash_token = Some(token);
     }

@@ -47,6 +47,7 @@ impl OutboxSource for MemoryStore {
 
     fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {
         Box::pin(self.statement("acquire", Needs::Writing, |state| {
+            self.leave_token(state);
             Ok(state.acquire(request, self.elapsed()))
         }))
     }

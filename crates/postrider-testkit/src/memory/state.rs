@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider_core::snapshot::SnapshotCursor;
 use postrider_core::source::Malformed;
 use postrider_core::waiting::{Passed, Reason, RowRef};
 use postrider_core::{
@@ -56,6 +57,8 @@ pub(super) struct State {
     /// The saved cursors of each destination, by partition. Of no meaning where rows say themselves
     /// whether they are pending.
     pub(super) cursors: BTreeMap<DestinationId, Vec<Cursor>>,
+    /// The same as what they mean, where a cursor is a snapshot.
+    pub(super) snapshots: BTreeMap<DestinationId, Vec<SnapshotCursor>>,
     /// The numbers of each destination's pending rows, by partition, where rows say so.
     pub(super) pending: BTreeMap<DestinationId, Vec<BTreeSet<u64>>>,
     /// What waits, by destination and partition, by number.
@@ -91,7 +94,6 @@ pub(super) struct LogRow {
     pub(super) position: u64,
     pub(super) row: RowRef,
     /// The transaction that wrote it.
-    #[expect(dead_code, reason = "read by the kind with snapshots")]
     pub(super) xid: u64,
     /// The version of its columns.
     pub(super) format: u16,

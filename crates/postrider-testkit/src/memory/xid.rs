@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use postrider_core::snapshot::Snapshot;
+
 /// The number before the first one that is given.
 const BEFORE_FIRST: u64 = 700;
 
@@ -15,18 +17,6 @@ pub(super) struct Xids {
     /// The greatest that a crash cannot take back: a commit makes all before it durable.
     durable: u64,
     running: BTreeSet<u64>,
-}
-
-/// Which transactions a statement sees.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ServerSnapshot {
-    /// All below are completed.
-    pub(super) xmin: u64,
-    /// One past the last *completed* transaction: one with a number from here on may have begun
-    /// before the snapshot, and have drawn numbers.
-    pub(super) xmax: u64,
-    /// Those that run below `xmax`, ascending.
-    pub(super) xip: Vec<u64>,
 }
 
 impl Default for Xids {
@@ -57,11 +47,14 @@ impl Xids {
         }
     }
 
+    /// Something is written and durable, and with it the end of every transaction that ended before.
+    pub(super) fn flush(&mut self) {
+        self.durable = self.durable.max(self.completed);
+    }
+
     /// What a statement sees now.
-    pub(super) fn snapshot(&self) -> ServerSnapshot {
-        let xmax = self.completed + 1;
-        let xip: Vec<u64> = self.running.range(..xmax).copied().collect();
-        ServerSnapshot { xmin: xip.first().copied().unwrap_or(xmax), xmax, xip }
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot::with_running(self.completed + 1, self.running.iter().copied())
     }
 
     /// The server crashed: whoever ran has failed, and numbers that were not durable are given again.
@@ -80,11 +73,11 @@ mod tests {
     fn a_snapshot_ends_behind_the_last_completed() {
         let mut xids = Xids::default();
         let (a, b, c) = (xids.begin(), xids.begin(), xids.begin());
-        assert_eq!(xids.snapshot(), ServerSnapshot { xmin: a, xmax: a, xip: vec![] });
+        assert_eq!(xids.snapshot(), Snapshot::with_running(a, []));
         xids.end(b, true);
-        assert_eq!(xids.snapshot(), ServerSnapshot { xmin: a, xmax: b + 1, xip: vec![a] });
+        assert_eq!(xids.snapshot(), Snapshot::with_running(b + 1, [a]));
         xids.end(a, false);
-        assert_eq!(xids.snapshot(), ServerSnapshot { xmin: c, xmax: c, xip: vec![] });
+        assert_eq!(xids.snapshot(), Snapshot::with_running(c, []));
     }
 
     #[test]

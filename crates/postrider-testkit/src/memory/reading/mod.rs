@@ -14,10 +14,12 @@ mod handing;
 mod keyed;
 mod number;
 mod page;
+mod remembered;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use postrider_core::snapshot::SnapshotCursor;
 use postrider_core::source::{FetchRequest, Loaded, Page};
 use postrider_core::waiting::SettlementPart;
 use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Lease, Result, Start};
@@ -28,11 +30,16 @@ use super::server::Needs;
 use super::state::{LogRow, State};
 use super::{MemoryStore, lock};
 
+/// A memory store has fewer transactions than a cursor can name.
+const FEW: &str = "invariant: few transactions";
+
 /// What a handle remembers of its readings: the memory of a process.
 #[derive(Debug, Default)]
 pub(super) struct Local {
     /// What was handed out since each load, where rows say themselves whether they are pending.
     handed: handing::Readings,
+    /// Ticks, and lives of the server, where a cursor is a snapshot.
+    snapshot: remembered::Remembered,
 }
 
 impl MemoryStore {
@@ -97,7 +104,7 @@ impl State {
     /// Where a reading of a partition begins.
     pub(super) fn start(&self, partition: u16, start: Start) -> Cursor {
         match self.kind {
-            Kind::Snapshot => snapshot::start(self, partition, start),
+            Kind::Snapshot => snapshot::start(self, partition, start).encode().expect(FEW),
             Kind::Number => number::start(self, partition, start),
             Kind::ChangeLog | Kind::RowState | Kind::Keyed => {
                 change_log::start(self, partition, start)
@@ -119,9 +126,12 @@ impl State {
         if self.kind.marks_rows() {
             return !self.pending_of(id, partition).contains(&row.row.seq);
         }
+        if self.kind == Kind::Snapshot {
+            let cursor = self.snapshot_of(id, partition);
+            return cursor.is_some_and(|cursor| snapshot::has_passed(cursor, row));
+        }
         let Some(cursor) = self.cursor_of(id, partition) else { return false };
         match self.kind {
-            Kind::Snapshot => snapshot::has_passed(cursor, row),
             Kind::Number => number::has_passed(cursor, row),
             _ => change_log::has_passed(cursor, row),
         }
@@ -153,12 +163,17 @@ impl State {
             let pending = self.log.iter().zip(&cursors).map(behind).collect();
             self.pending.insert(id.clone(), pending);
         }
+        if self.kind == Kind::Snapshot {
+            let snapshots = self.partitions().map(|p| snapshot::start(self, p, start)).collect();
+            self.snapshots.insert(id.clone(), snapshots);
+        }
         self.cursors.insert(id.clone(), cursors);
     }
 
     /// Forgets where a destination stood.
     pub(super) fn drop_cursors(&mut self, id: &DestinationId) {
         self.cursors.remove(id);
+        self.snapshots.remove(id);
         self.pending.remove(id);
     }
 
@@ -175,6 +190,9 @@ impl State {
             return Ok(());
         };
         if [from, to].contains(&stands) {
+            if self.kind == Kind::Snapshot {
+                SnapshotCursor::decode(to)?;
+            }
             return Ok(());
         }
         Err(Error::new(ErrorKind::Conflict, "settle")
@@ -187,18 +205,25 @@ impl State {
     /// again counts nothing twice.
     pub(super) fn advance(&mut self, part: &SettlementPart, partition: u16) -> bool {
         let id = self.place(&part.destination).clone();
+        let place = usize::from(partition);
         if self.kind.marks_rows() {
             return handing::mark(self, &id, part, partition);
         }
         let Some((from, to)) = &part.cursor else { return false };
         let cursors = self.cursors.get_mut(&id);
-        let Some(cursor) = cursors.and_then(|all| all.get_mut(usize::from(partition))) else {
+        let Some(cursor) = cursors.and_then(|all| all.get_mut(place)) else {
             return false;
         };
         if cursor != from || from == to {
             return false;
         }
         *cursor = to.clone();
+        if self.kind == Kind::Snapshot
+            && let Some(all) = self.snapshots.get_mut(&id)
+            && let Ok(decoded) = SnapshotCursor::decode(to)
+        {
+            all[place] = decoded;
+        }
         let settled = self.settled.entry(part.destination.clone()).or_default();
         settled.extend_from_slice(&part.passed);
         true
@@ -210,7 +235,7 @@ impl State {
         let through = self.sent_through(id, partition);
         let moved = match self.kind {
             Kind::RowState | Kind::Keyed => handing::set_back(self, id, partition, to),
-            Kind::Snapshot => snapshot::set_back(self, id, partition, to),
+            Kind::Snapshot => self.set_back_snapshot(id, partition, to),
             Kind::ChangeLog | Kind::Number => change_log::set_back(self, id, partition, to),
         };
         if !moved {
@@ -224,6 +249,23 @@ impl State {
         if let Some(settled) = self.settled.get_mut(id) {
             settled.retain(|(row, _)| !again.contains(&row.seq));
         }
+        true
+    }
+
+    fn set_back_snapshot(&mut self, id: &DestinationId, partition: u16, to: &Cursor) -> bool {
+        let place = usize::from(partition);
+        let back = SnapshotCursor::decode(to).ok().and_then(|to| {
+            let stands = self.snapshot_of(id, partition)?;
+            let back = snapshot::set_back(self, partition, stands, &to)?;
+            Some((back.encode().ok()?, back))
+        });
+        let (Some((encoded, back)), Some(cursors), Some(snapshots)) =
+            (back, self.cursors.get_mut(id), self.snapshots.get_mut(id))
+        else {
+            return false;
+        };
+        cursors[place] = encoded;
+        snapshots[place] = back;
         true
     }
 
@@ -262,6 +304,10 @@ impl State {
 
     fn cursor_of(&self, id: &DestinationId, partition: u16) -> Option<&Cursor> {
         self.cursors.get(id)?.get(usize::from(partition))
+    }
+
+    fn snapshot_of(&self, id: &DestinationId, partition: u16) -> Option<&SnapshotCursor> {
+        self.snapshots.get(id)?.get(usize::from(partition))
     }
 
     fn pending_of(&self, id: &DestinationId, partition: u16) -> &BTreeSet<u64> {
