@@ -19,6 +19,17 @@ pub(super) struct Ledger {
     done: BTreeMap<InboxKey, Option<u64>>,
     /// Steps whose result is stored.
     stored: BTreeSet<(InboxKey, &'static str)>,
+    /// Events whose claims and results were lost with the store: nothing is said of these any more.
+    forgotten: BTreeSet<InboxKey>,
+}
+
+impl Ledger {
+    /// The store has lost what it had.
+    pub(super) fn forget(&mut self) {
+        self.forgotten.extend(std::mem::take(&mut self.grants).into_keys());
+        self.forgotten.extend(std::mem::take(&mut self.done).into_keys());
+        self.stored.clear();
+    }
 }
 
 /// A claim that was granted.
@@ -47,7 +58,9 @@ impl Shop {
             let done = done.is_some_and(|recorded| token > recorded);
             let grants = ledger.grants.entry(lease.key.clone()).or_default();
             let before = grants.range(..=token).next_back();
+            let forgotten = ledger.forgotten.contains(&lease.key);
             let what = match before {
+                _ if forgotten => None,
                 _ if done => Some("although its result was recorded".to_owned()),
                 Some((same, grant)) if *same == token => {
                     Some(format!("under the token {token} that {} has", grant.owner))
@@ -88,6 +101,9 @@ impl Shop {
         let now = self.kernel.now();
         let what = {
             let mut state = self.state();
+            if state.ledger.forgotten.contains(&lease.key) {
+                return;
+            }
             let grants = state.ledger.grants.entry(lease.key.clone()).or_default();
             let newer = grants.last_key_value().filter(|(token, _)| **token > lease.token);
             match (newer, grants.get(&lease.token)) {
@@ -109,6 +125,9 @@ impl Shop {
         let (stored, done) = {
             let state = self.state();
             let ledger = &state.ledger;
+            if ledger.forgotten.contains(key) {
+                return;
+            }
             (ledger.stored.contains(&(key.clone(), step)), ledger.done.contains_key(key))
         };
         if stored || done {
@@ -141,8 +160,10 @@ impl Shop {
             let mut state = self.state();
             let ledger = &mut state.ledger;
             ledger.done.insert(lease.key.clone(), Some(lease.token));
+            let known = !ledger.forgotten.contains(&lease.key);
             let newest = ledger.grants.get(&lease.key).and_then(|grants| grants.last_key_value());
-            newest.filter(|(token, _)| **token > lease.token).map(|(_, grant)| grant.owner.clone())
+            let newest = newest.filter(|(token, _)| known && **token > lease.token);
+            newest.map(|(_, grant)| grant.owner.clone())
         };
         if let Some(owner) = newer {
             let id = lease.key.event_id.as_u128();

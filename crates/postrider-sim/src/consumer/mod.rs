@@ -19,6 +19,8 @@ mod watched;
 pub mod wire;
 
 #[cfg(test)]
+mod checks;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

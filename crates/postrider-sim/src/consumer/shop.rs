@@ -41,6 +41,10 @@ pub(super) struct State {
     failed: BTreeMap<InboxKey, u32>,
     /// What handlers refused.
     refused: BTreeSet<InboxKey>,
+    /// Events whose handler said that it is done with them.
+    answered_done: BTreeSet<InboxKey>,
+    /// The store lost something.
+    forgets: bool,
     failure: Option<Failure>,
 }
 
@@ -91,11 +95,19 @@ impl Shop {
         }
     }
 
-    /// The store lost what it had: after a failover within the stated loss, or because an operator
-    /// forgot something, earlier claims and results prove nothing any more.
+    /// The store lost what it had, within the stated loss, or an operator made it forget: what it said
+    /// of claims and results before proves nothing any more. What was acted on before is not done
+    /// again where the broker was told so.
     pub fn store_forgot(&self) {
         let mut state = self.state();
-        state.ledger = Ledger::default();
+        state.ledger.forget();
+        state.forgets = true;
+    }
+
+    /// Whether a handler is done with an event, as far as anybody knows who remembers.
+    pub(super) fn was_done_before_it_was_forgotten(&self, key: &InboxKey) -> bool {
+        let state = self.state();
+        state.forgets && state.answered_done.contains(key)
     }
 
     /// A handler begins.
@@ -124,6 +136,9 @@ impl Shop {
             Answer::Verdict(Verdict::Retry { .. }) | Answer::Panicked(_) => self.note_failed(key),
             Answer::Failed(error) if blames_event(error) => self.note_failed(key),
             Answer::Verdict(Verdict::Reject(_)) => _ = self.state().refused.insert(key),
+            Answer::Verdict(Verdict::Done | Verdict::Duplicate) => {
+                self.state().answered_done.insert(key);
+            }
             Answer::Verdict(_) | Answer::Failed(_) => {}
         }
     }

@@ -83,6 +83,7 @@ impl Group<'_> {
                 Kind::Transactional => committed.contains_key(&message.key),
                 Kind::Leased => self.shop.is_done(&message.key),
             };
+            let done = done || self.shop.was_done_before_it_was_forgotten(&message.key);
             if !done && !dead.contains_key(&message.key) {
                 let (id, handler) = (message.key.event_id.as_u128(), self.handler);
                 return Err(format!("#{id} of {} is not done by {handler}", message.lane));
