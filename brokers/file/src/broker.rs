@@ -58,7 +58,8 @@ impl std::fmt::Debug for FileBroker {
 
 /// Lines on their way to the thread, and who waits for them.
 struct Batch {
-    lines: Vec<u8>,
+    /// None: the end. What comes behind it is not written, however early it was asked for.
+    lines: Option<Vec<u8>>,
     answer: oneshot::Sender<Result<(), Fault>>,
 }
 
@@ -130,11 +131,18 @@ impl FileBroker {
         std::thread::Builder::new()
             .name("postrider-file".to_owned())
             .spawn(move || {
+                let mut closed = false;
                 while let Some(batch) = batches.blocking_recv() {
                     if batch.answer.is_closed() {
                         continue;
                     }
-                    let written = sink.append(&batch.lines).map_err(|e| fault(&e));
+                    closed |= batch.lines.is_none();
+                    let written = match &batch.lines {
+                        Some(_) if closed => Err(was_closed()),
+                        lines => {
+                            sink.append(lines.as_deref().unwrap_or_default()).map_err(|e| fault(&e))
+                        }
+                    };
                     // A caller that went away does not want to know.
                     let _ = batch.answer.send(written);
                 }
@@ -149,9 +157,9 @@ impl FileBroker {
         })
     }
 
-    /// Gives lines to the thread, and waits for what became of them. No lines are a question whether
-    /// all before them are done.
-    async fn append(&self, operation: &'static str, lines: Vec<u8>) -> Result<()> {
+    /// Gives lines to the thread, and waits for what became of them; or the end, which is there when
+    /// all lines before it are done.
+    async fn append(&self, operation: &'static str, lines: Option<Vec<u8>>) -> Result<()> {
         let gone = || {
             let fault = Fault::new(ErrorKind::Closed, "the broker has ended");
             tell(operation, &self.name, fault)
@@ -167,15 +175,18 @@ impl FileBroker {
 
     async fn publish_batch(&self, batch: &[Outgoing]) -> Result<Vec<Outcome>> {
         if self.closed.load(Ordering::Acquire) {
-            let fault = Fault::new(ErrorKind::Closed, "the broker was closed");
-            return Err(tell("publish", &self.name, fault));
+            return Err(tell("publish", &self.name, was_closed()));
         }
         let (lines, outcomes) = encode(batch, self.options.line_bytes_max);
         if !lines.is_empty() {
-            self.append("publish", lines).await?;
+            self.append("publish", Some(lines)).await?;
         }
         Ok(outcomes)
     }
+}
+
+fn was_closed() -> Fault {
+    Fault::new(ErrorKind::Closed, "the broker was closed")
 }
 
 fn tell(operation: &'static str, name: &str, fault: Fault) -> Error {
@@ -203,7 +214,27 @@ impl Broker for FileBroker {
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             self.closed.store(true, Ordering::Release);
-            self.append("close", Vec::new()).await
+            self.append("close", None).await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A publish that looked before the broker was closed, and came behind the end, writes
+    /// nothing: `close` said that nothing more is sent.
+    #[tokio::test]
+    async fn a_publish_that_is_overtaken_by_the_end_writes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events");
+        let broker = FileBroker::open(&path).unwrap();
+        broker.append("publish", Some(b"1\n".to_vec())).await.unwrap();
+        broker.close().await.unwrap();
+        let refused = broker.append("publish", Some(b"2\n".to_vec())).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Closed, "{refused}");
+        broker.close().await.unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"1\n");
     }
 }

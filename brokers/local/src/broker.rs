@@ -9,12 +9,13 @@ use postrider_core::{
     cloudevents,
 };
 
-use crate::database::{Access, Database};
+use crate::database::{Access, Database, Scope};
 use crate::dead_letter::{self, DeadLetter};
 use crate::encode::encode;
 use crate::options::{LocalOptions, PurgeOptions, SubscribeOptions, Topics};
 use crate::read::{self, StoredMessage};
 use crate::subscription::LocalSubscription;
+use crate::trouble::Trouble;
 use crate::worker::Worker;
 use crate::{group, purge, store};
 
@@ -32,7 +33,10 @@ const PAGE_ROWS: usize = 1_000;
 pub struct LocalBroker {
     worker: Worker,
     options: LocalOptions,
+    /// Publishing is refused.
     closed: Arc<AtomicBool>,
+    /// The same, as the thread knows it.
+    ended: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for LocalBroker {
@@ -67,6 +71,7 @@ impl LocalBroker {
                 ..options
             },
             closed: Arc::default(),
+            ended: Arc::default(),
         })
     }
 
@@ -237,9 +242,15 @@ impl LocalBroker {
             return Ok(encoded.outcomes);
         }
         let topics_max = self.options.topics_max;
-        self.worker
-            .call("publish", Access::Durable, move |scope| store::store(scope, encoded, topics_max))
-            .await
+        let ended = Arc::clone(&self.ended);
+        let store = move |scope: &Scope<'_>| {
+            // Closed between the look above and this job.
+            if ended.load(Ordering::Relaxed) {
+                return Err(Trouble::Said(ErrorKind::Closed, "the broker was closed".to_owned()));
+            }
+            store::store(scope, encoded, topics_max)
+        };
+        self.worker.call("publish", Access::Durable, store).await
     }
 }
 
@@ -266,8 +277,40 @@ impl Broker for LocalBroker {
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             self.closed.store(true, Ordering::Release);
-            // Jobs are done in order: when this one is, all publishes before it are.
-            self.worker.call("close", Access::Read, |_| Ok(())).await
+            // Jobs are done in order: when this one is, all publishes before it are, and none
+            // behind it is.
+            let ended = Arc::clone(&self.ended);
+            let end = move |_: &Scope<'_>| {
+                ended.store(true, Ordering::Relaxed);
+                Ok(())
+            };
+            self.worker.call("close", Access::Read, end).await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postrider_core::{Event, EventId, Format, Marks};
+
+    /// A publish that looked before the broker was closed, and came behind the end, stores
+    /// nothing: `close` said that nothing more is sent.
+    #[tokio::test]
+    async fn a_publish_that_is_overtaken_by_the_end_stores_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let broker = LocalBroker::open(folder.path().join("broker.db")).unwrap();
+        broker.close().await.unwrap();
+        broker.closed.store(false, Ordering::Release);
+        let event = Event::new(EventId::from_u128(1), "order", "42", "order.placed");
+        let outgoing = Outgoing {
+            event: Arc::new(event),
+            topic: Arc::from("orders"),
+            format: Format::default(),
+            marks: Marks::default(),
+            attempt: 1,
+        };
+        let refused = broker.publish(&[outgoing]).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Closed, "{refused}");
     }
 }
