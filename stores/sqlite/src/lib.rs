@@ -61,6 +61,7 @@ mod sql;
 pub mod sqlx;
 mod store;
 mod transactional;
+mod turnstile;
 mod waiting;
 mod wake;
 mod worker;

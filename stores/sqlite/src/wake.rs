@@ -5,7 +5,6 @@
 //! no edge is lost. What counts is whether the sequences grew since the last waiter was woken, not
 //! whether anybody was listening at that moment.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use crate::connection;
 use crate::file::StoreFile;
 use crate::signal::{Signal, Stir};
 use crate::sql;
+use crate::turnstile::{Bell, Found, Turnstile};
 
 /// How long after a write to the log the store is looked at, at this pace: from the write to the
 /// commit's visibility lies one flush of the disk.
@@ -42,14 +42,20 @@ pub(crate) struct Watch {
 }
 
 struct Shared {
-    signal: Signal,
+    turnstile: Turnstile<Signal>,
     /// How often growth was seen.
     seen: watch::Sender<u64>,
-    /// Up to which of these somebody was woken.
-    told: AtomicU64,
-    waiters: AtomicUsize,
-    closed: AtomicBool,
     own: Mutex<Own>,
+}
+
+impl Bell for Signal {
+    fn ring(&self) {
+        Signal::ring(self);
+    }
+
+    fn sleep_until_rung(&self) {
+        Signal::sleep_until_rung(self);
+    }
 }
 
 /// Writes by this store itself: a relay's renewals and settlements, which announce nothing.
@@ -75,10 +81,9 @@ impl Watch {
             return std::future::pending().await;
         };
         let mut seen = shared.seen.subscribe();
-        let told = shared.told.load(Ordering::Acquire);
-        let _waiter = Waiter::announce(shared);
-        if let Ok(now) = seen.wait_for(|seen| *seen > told).await {
-            shared.told.fetch_max(*now, Ordering::AcqRel);
+        let entered = shared.turnstile.enter();
+        if let Ok(now) = seen.wait_for(|seen| entered.is_news(*seen)).await {
+            entered.tell(*now);
         }
     }
 }
@@ -120,36 +125,15 @@ impl Shared {
 impl Drop for Watch {
     fn drop(&mut self) {
         if let Some(Some(shared)) = self.started.get() {
-            shared.closed.store(true, Ordering::Release);
-            shared.signal.ring();
+            shared.turnstile.close();
         }
-    }
-}
-
-/// One that waits, for as long as it does, however it ends.
-struct Waiter<'a>(&'a Shared);
-
-impl Waiter<'_> {
-    fn announce(shared: &Shared) -> Waiter<'_> {
-        shared.waiters.fetch_add(1, Ordering::AcqRel);
-        shared.signal.ring();
-        Waiter(shared)
-    }
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        self.0.waiters.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 fn start(file: &Arc<StoreFile>) -> Option<Arc<Shared>> {
     let shared = Arc::new(Shared {
-        signal: Signal::new(&file.real_path()).ok()?,
+        turnstile: Turnstile::new(Signal::new(&file.real_path()).ok()?),
         seen: watch::Sender::new(0),
-        told: AtomicU64::new(0),
-        waiters: AtomicUsize::new(0),
-        closed: AtomicBool::new(false),
         own: Mutex::default(),
     });
     let mut look = Look {
@@ -169,12 +153,12 @@ fn start(file: &Arc<StoreFile>) -> Option<Arc<Shared>> {
 fn watch(shared: &Shared, look: &mut Look) {
     let mut attentive_until = Instant::now();
     let mut pace = PACE;
-    while !shared.closed.load(Ordering::Acquire) {
-        if shared.waiters.load(Ordering::Acquire) == 0 {
-            shared.signal.sleep_until_rung();
+    loop {
+        match shared.turnstile.somebody() {
+            Found::Waiting => {}
             // What was written meanwhile may become visible only now.
-            attentive_until = Instant::now() + ATTENTIVE;
-            continue;
+            Found::AfterSleep => attentive_until = Instant::now() + ATTENTIVE,
+            Found::Closed => return,
         }
         let longest = match look.has_grown() {
             Ok(true) => {
@@ -189,7 +173,7 @@ fn watch(shared: &Shared, look: &mut Look) {
             Ok(false) => None,
             Err(Unreadable) => Some(PAUSE),
         };
-        if shared.signal.sleep(longest) == Stir::Written && !shared.wrote_itself() {
+        if shared.turnstile.bell.sleep(longest) == Stir::Written && !shared.wrote_itself() {
             attentive_until = Instant::now() + ATTENTIVE;
             pace = PACE_FIRST;
         }
