@@ -79,9 +79,9 @@ impl Clock for MemoryClock {
             while clock.elapsed() < until {
                 let left = until.saturating_sub(clock.elapsed());
                 if clock.runs() {
-                    // waits: for time that passes by itself
                     tokio::select! {
                         _ = advanced.changed() => {}
+                        // waits: for time that passes by itself
                         () = tokio::time::sleep(left) => {}
                     }
                 } else if advanced.changed().await.is_err() {
