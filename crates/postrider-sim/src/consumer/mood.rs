@@ -59,7 +59,7 @@ impl Moods {
                 11..=13 => Mood::Deaf,
                 14 => Mood::Hangs,
                 // Some events and not others: whoever refuses one refuses it again.
-                _ if event.id.as_u128() % 5 == 0 => Mood::Refuses,
+                _ if event.id.as_u128().is_multiple_of(5) => Mood::Refuses,
                 _ => Mood::Fails,
             };
             let lease = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);

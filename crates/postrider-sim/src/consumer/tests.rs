@@ -32,6 +32,9 @@ struct Run {
     steps: u64,
 }
 
+/// A consumer, its machine's clocks, and what cuts it off.
+type Running = (Consumer, ProcessClock, Arc<AtomicU64>);
+
 struct World {
     kernel: Arc<Kernel>,
     weather: Arc<Weather>,
@@ -43,7 +46,7 @@ struct World {
     shop: Arc<Shop>,
     groups: Vec<(HandlerName, Kind)>,
     echoes: BTreeMap<HandlerName, Echo>,
-    consumers: Mutex<BTreeMap<String, (Consumer, ProcessClock, Arc<AtomicU64>)>>,
+    consumers: Mutex<BTreeMap<String, Running>>,
     lives: AtomicU64,
     published: AtomicBool,
     seed: u64,
@@ -135,7 +138,7 @@ impl World {
         self.consumers.lock().unwrap().insert(slot.to_owned(), (consumer, clock, cut));
     }
 
-    fn running(&self, slot: &str) -> (Consumer, ProcessClock, Arc<AtomicU64>) {
+    fn running(&self, slot: &str) -> Running {
         self.consumers.lock().unwrap()[slot].clone()
     }
 
