@@ -1,12 +1,13 @@
 //! Random calls of several relays on the lease table of any source.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::lease::AcquireRequest;
 use postrider_core::source::{FetchedRow, RenewRequest};
 use postrider_core::waiting::{Passed, Settlement, SettlementPart};
-use postrider_core::{Cursor, ErrorKind, Lease, OutboxSource, RelayId};
+use postrider_core::{Cursor, ErrorKind, EventId, Lease, OutboxSource, RelayId};
 use proptest::prelude::*;
 
 use super::lease::Table;
@@ -259,10 +260,22 @@ impl<'a> Play<'a> {
             self.met.note("settled");
             self.table.cursor_moved(lease.partition);
         }
-        let cursor = answered(player.source.load(&lease, &a()).await, "load")?.cursor;
-        let expected = &self.streams[usize::from(lease.partition.0)];
-        holds(Rule::StaleIsRefused, cursor == expected.cursors[expected.settled], || {
-            format!("the cursor is {cursor:?} after {} settlements", expected.settled)
+        self.compare_unsettled(relay, &lease).await
+    }
+
+    /// A new reading hands out what is not settled, and nothing else.
+    async fn compare_unsettled(&self, relay: u8, lease: &Lease) -> Result<(), Broken> {
+        let player = &self.players[usize::from(relay)];
+        let (source, owner) = (Arc::clone(&player.source), player.owner.clone());
+        let reader = Relay { source, owner, leases: Vec::new() };
+        let start = answered(reader.source.load(lease, &a()).await, "load")?.cursor;
+        let read = reader.read_from(lease, &a(), start, EVENTS).await;
+        let read: BTreeSet<EventId> = read.iter().map(|row| row.row.id).collect();
+        let stream = &self.streams[usize::from(lease.partition.0)];
+        let open = stream.rows[stream.settled..].iter();
+        let open: BTreeSet<EventId> = open.map(|row| row.row.id).collect();
+        holds(Rule::StaleIsRefused, read == open, || {
+            format!("{} events are open after {} settlements", read.len(), stream.settled)
         })
     }
 }
