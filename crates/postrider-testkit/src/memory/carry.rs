@@ -190,6 +190,7 @@ impl State {
             event.headers.clear();
             event
         };
+        self.version += 1;
         for row in self.log.iter_mut().flatten().filter(|row| &*row.key == key) {
             if let Ok(event) = &mut row.event {
                 *event = Arc::new(erased(event));

@@ -4,6 +4,10 @@
 //! unless the test says so, and everything that happened can be looked at afterwards. They pass
 //! the same suites as every other backend.
 //!
+//! The store is one of five [kinds](Kind), by how a reader finds what is new. Its
+//! [handles](MemoryStore::on) may have a [line](Line) between them and the server, and the server
+//! crashes, fails over, or refuses writes when it is told to.
+//!
 //! ```
 //! use std::time::Duration;
 //! use postrider_core::NewEvent;

@@ -127,6 +127,7 @@ impl State {
     fn fail_over(&mut self, standby: State) -> Vec<EventId> {
         let lost = self.ids.difference(&standby.ids).copied().collect();
         let before = std::mem::replace(self, standby);
+        self.version = before.version + 1;
         self.ledger.remember(before.ledger);
         self.server = Server {
             epoch: before.server.epoch,

@@ -86,6 +86,8 @@ pub(super) struct State {
     pub(super) forgotten: Vec<InboxKey>,
     /// Rows that are no events, so far.
     malformed: u64,
+    /// Grows when what was committed reads otherwise than before.
+    pub(super) version: u64,
 }
 
 /// A committed row.
@@ -207,6 +209,7 @@ impl State {
 
     fn push(&mut self, mut row: LogRow) {
         self.position_last += 1;
+        self.version += 1;
         row.position = self.position_last;
         if self.kind == Kind::Keyed {
             row.found_at += self.lag.of(self.position_last);
@@ -244,6 +247,7 @@ impl State {
         self.pending.values_mut().flatten().for_each(BTreeSet::clear);
         self.retired.clear();
         self.heads.clear();
+        self.version += 1;
         self.position_last = 0;
         self.seq_last = 0;
     }

@@ -51,6 +51,8 @@ pub(super) struct Shared {
     pub(super) partitions: u16,
     pub(super) source: Arc<str>,
     pub(super) limits: EventLimits,
+    /// What was committed, as of a version of that.
+    pub(super) listed: Mutex<(u64, Arc<[CommittedRow]>)>,
 }
 
 /// A committed event, as the store's own record shows it to a checker.
@@ -99,6 +101,7 @@ impl MemoryStore {
                 partitions,
                 source: Arc::from(source),
                 limits: EventLimits::default(),
+                listed: Mutex::new((0, Arc::from([]))),
             }),
             number: 0,
             woken: AtomicU64::new(0),
@@ -149,12 +152,23 @@ impl MemoryStore {
 
     /// Every row that was ever committed, in commit order, also what retention has deleted.
     pub fn committed(&self) -> Vec<CommittedRow> {
+        self.committed_rows().to_vec()
+    }
+
+    /// The same without copying them: for whoever asks often.
+    pub fn committed_rows(&self) -> Arc<[CommittedRow]> {
         let state = self.state();
-        let all = state.log.iter().flatten().chain(&state.retired);
-        let mut rows: Vec<CommittedRow> =
-            all.map(|row| row.view(state.home(row.key_hash))).collect();
-        rows.sort_by_key(|row| row.position);
-        rows
+        let mut listed = lock(&self.shared.listed);
+        if listed.0 != state.version {
+            *listed = (state.version, state.list().into());
+        }
+        Arc::clone(&listed.1)
+    }
+
+    /// How many rows were ever committed.
+    pub fn committed_len(&self) -> usize {
+        let state = self.state();
+        state.log.iter().map(Vec::len).sum::<usize>() + state.retired.len()
     }
 
     /// Whether an event was committed, or scheduled.
@@ -199,5 +213,16 @@ impl MemoryStore {
 impl Shared {
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+}
+
+impl State {
+    /// What was ever committed, in commit order.
+    fn list(&self) -> Vec<CommittedRow> {
+        let all = self.log.iter().flatten().chain(&self.retired);
+        let mut rows: Vec<CommittedRow> =
+            all.map(|row| row.view(self.home(row.key_hash))).collect();
+        rows.sort_by_key(|row| row.position);
+        rows
     }
 }
