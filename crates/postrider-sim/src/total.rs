@@ -1,6 +1,6 @@
 //! What many runs were made of, summed: also what they did not show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -10,6 +10,9 @@ use crate::attempt::Defect;
 use crate::many::Ended;
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
+
+/// In so many runs a fault that was planned must strike somewhere.
+const MANY: u64 = 20;
 
 /// The sum over runs.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +27,8 @@ pub struct Total {
     pub vacuous_runs: u64,
     /// Faults that struck, by name.
     pub faults: BTreeMap<&'static str, u64>,
+    /// In how many runs a fault was planned, or had a rate, by name.
+    pub planned: BTreeMap<&'static str, u64>,
     /// Runs by kind of store.
     pub stores: BTreeMap<Kind, u64>,
     /// Events that were committed.
@@ -47,7 +52,7 @@ impl Total {
         if let Some(defect) = &ended.attempt.defect {
             self.failures.push((ended.seed, defect.clone()));
         }
-        *self.stores.entry(Scenario::of(ended.seed).store).or_default() += 1;
+        self.plan(&mut Scenario::of(ended.seed));
         let Some(outcome) = &ended.attempt.outcome else { return };
         let reasons = vacuous(outcome);
         self.vacuous_runs += u64::from(!reasons.is_empty());
@@ -67,6 +72,23 @@ impl Total {
         for (sum, count) in self.reached.iter_mut().zip(&outcome.reached) {
             *sum += count;
         }
+    }
+
+    fn plan(&mut self, scenario: &mut Scenario) {
+        *self.stores.entry(scenario.store).or_default() += 1;
+        let mut names: BTreeSet<&'static str> =
+            scenario.incidents.iter().map(|incident| incident.what.name()).collect();
+        let rates = scenario.rates.each().into_iter().filter(|(_, rate)| **rate > 0);
+        names.extend(rates.map(|(name, _)| name));
+        for name in names {
+            *self.planned.entry(name).or_default() += 1;
+        }
+    }
+
+    /// Faults that were planned in many of these runs, and struck in none.
+    pub fn never_struck(&self) -> Vec<&'static str> {
+        let planned = self.planned.iter().filter(|(_, runs)| **runs >= MANY);
+        planned.map(|(name, _)| *name).filter(|name| !self.faults.contains_key(name)).collect()
     }
 
     /// Runs per second, and hours of the worlds' time per second.
@@ -99,6 +121,10 @@ impl Total {
             listed(&self.faults, |name| (*name).to_owned())
         };
         let _ = writeln!(text, "faults that struck: {faults}");
+        let never = self.never_struck();
+        if !never.is_empty() {
+            let _ = writeln!(text, "planned, and never struck: {}", never.join(", "));
+        }
         let _ = match self.vacuous_runs {
             0 => writeln!(text, "vacuous: none"),
             some => {
@@ -154,6 +180,18 @@ mod tests {
     use crate::attempt::Attempt;
     use crate::outcome::{Failure, Tally};
 
+    #[test]
+    fn a_fault_that_is_planned_again_and_again_and_never_strikes_is_named() {
+        let mut total = Total::default();
+        for seed in 0..200 {
+            total.add(&ended(seed, 1, &[]));
+        }
+        let never = total.never_struck();
+        assert!(never.contains(&"poison") && never.contains(&"relay_killed"), "{never:?}");
+        assert!(!never.contains(&"line_lost_back"), "{never:?}");
+        assert!(total.report(Duration::from_secs(1)).contains("planned, and never struck: "));
+    }
+
     fn ended(seed: u64, delivered: u64, unfired: &[&str]) -> Ended {
         let tally = Tally {
             committed: 2,
@@ -179,6 +217,7 @@ mod tests {
         total.add(&Ended { seed: 4, attempt: Attempt::hung() });
         assert_eq!((total.seeds, total.vacuous_runs, total.failures.len()), (4, 2, 2));
         assert_eq!(total.reached, [3, 6]);
+        assert!(total.never_struck().is_empty(), "four runs are not many");
         let report = total.report(Duration::from_secs(2));
         assert!(report.contains("4 seeds in 2.0 s: 2 seeds/s, 0.75 simulated hours/s"), "{report}");
         assert!(report.contains("faults that struck: line_lost_back 9"), "{report}");

@@ -1,7 +1,7 @@
 //! What is said of a seed that failed: the promise, what happened, and how to see it again.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use postrider_sim::attempt::{Attempt, Defect, Options, Runner};
@@ -15,6 +15,9 @@ use super::Context;
 const SHRUNK_MAX: usize = 5;
 /// Failures that are told of one by one.
 const TOLD_MAX: usize = 20;
+
+/// Letters of a failure that is told a second time.
+const BRIEF: usize = 200;
 
 /// Tells of failures, in order of their seeds. Keeps what was made smaller in a folder.
 pub(super) fn report(
@@ -65,10 +68,12 @@ fn kept(
     let small = smaller(&context.runner, &Scenario::of(seed), defect, &options);
     let folder = if keep { context.fixtures() } else { context.root().join("target/sim-failures") };
     let name = Fixture::name(defect, mutant, seed);
-    match store(&folder, &name, &small, mutant) {
+    let planted = context.planted.iter().find(|planted| Some(planted.name) == mutant);
+    let bug = planted.map_or_else(|| brief(&small.defect), |planted| planted.mistake.to_owned());
+    match store(&folder, &name, &small, mutant, bug) {
         Ok(path) => {
             let (path, runs) = (context.shown(&path), small.runs);
-            writeln!(context.out, "    made smaller in {runs} runs: {}", small.defect)?;
+            writeln!(context.out, "    made smaller in {runs} runs: {}", brief(&small.defect))?;
             writeln!(context.out, "    again: cargo x sim --fixture {path} --trace")
         }
         Err(reason) => writeln!(context.out, "    what was made smaller is lost: {reason}"),
@@ -87,9 +92,20 @@ fn store(
     name: &str,
     small: &Shrunk,
     mutant: Option<&str>,
-) -> Result<std::path::PathBuf, String> {
+    bug: String,
+) -> Result<PathBuf, String> {
     let fails = mutant.map(|mutant| Fails { mutant: mutant.to_owned() });
-    let fixture =
-        Fixture { bug: small.defect.to_string(), fails, scenario: small.scenario.clone() };
-    fixture.write(folder, name)
+    Fixture { bug, fails, scenario: small.scenario.clone() }.write(folder, name)
+}
+
+/// What happened, without the state of everything at the end.
+fn brief(defect: &Defect) -> String {
+    let text = match defect {
+        Defect::Broken(failure) => format!("{}: {}", failure.invariant, failure.what),
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(BRIEF) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
 }

@@ -1,5 +1,6 @@
 //! Each planted bug, and the first seed that finds it: a checker that never failed proves nothing.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -85,6 +86,16 @@ fn passes(runner: &Runner, seed: u64) -> bool {
     Attempt::at(&Arc::clone(runner), &Scenario::of(seed), &Options::default()).defect.is_none()
 }
 
+/// The seeds that the page names, by planted bug.
+pub(super) fn on_record(page: &str) -> BTreeMap<String, u64> {
+    let rows = page.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split(" | ").collect();
+        let name = cells.first()?.strip_prefix("| `")?.strip_suffix('`')?;
+        Some((name.to_owned(), cells.get(cells.len().checked_sub(2)?)?.parse().ok()?))
+    });
+    rows.collect()
+}
+
 /// In a few words.
 pub(super) fn told(found: Option<&Found>) -> String {
     found.map_or_else(
@@ -108,4 +119,23 @@ fn on_page(planted: &Planted, found: &Option<Found>) -> Vec<String> {
     let mut cells = row(planted, found);
     cells[0] = format!("`{}`", cells[0]);
     cells
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::Invariant;
+    use postrider_sim::outcome::Failure;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_on_the_page_is_read_again() {
+        let planted = Planted { name: "BreakerDrops", mistake: "An open breaker drops a | b." };
+        let defect = Defect::Broken(Failure::new(Invariant::NoLoss, "gone"));
+        let found = Some(Found { seed: 17, needed: 18, defect });
+        let lost = Planted { name: "NobodyFindsIt", mistake: "It is not found." };
+        let rows = [on_page(&planted, &found), on_page(&lost, &None)];
+        let page = table::markdown(&HEAD, rows);
+        assert_eq!(on_record(&page), [("BreakerDrops".to_owned(), 17)].into(), "{page}");
+    }
 }
