@@ -25,7 +25,7 @@ fn main() {
         }
         if let Some(f) = o.failure {
             bad += 1;
-            println!("seed {seed}: {:?}: {}", f.invariant, &f.what[..f.what.len().min(600)]);
+            println!("seed {seed}: {:?}: {}", f.invariant, &f.what[..f.what.len().min(330)]);
         }
     }
     let t = start.elapsed().as_secs_f64();

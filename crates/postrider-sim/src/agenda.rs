@@ -23,6 +23,10 @@ pub enum Act {
     ResumeRelay(u8),
     /// An application starts again.
     StartApp(u8),
+    /// A consumer starts again.
+    StartConsumer(u8),
+    /// A consumer that stands still goes on.
+    ResumeConsumer(u8),
     /// The server answers again.
     StartServer,
     /// The server has room again.

@@ -15,6 +15,7 @@ use postrider_core::{
 use postrider_testkit::memory::MemoryBroker;
 
 use crate::app::{TYPES, short};
+use crate::consumer::DERIVED;
 use crate::dice::Dice;
 use crate::exec::{Kernel, ProcessNo};
 use crate::story::Story;
@@ -92,7 +93,7 @@ impl Place {
     ) -> Place {
         let network = kernel.process();
         let state = Mutex::new(State {
-            owed: Owed { after: 0, types: TYPES.to_vec(), removed: false },
+            owed: Owed { after: 0, types: [&TYPES[..], &[DERIVED]].concat(), removed: false },
             dice,
             down_until: Tick(0),
             dead_topics: BTreeMap::new(),

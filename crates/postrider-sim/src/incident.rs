@@ -67,6 +67,29 @@ pub enum What {
         /// When it starts again, in milliseconds.
         again_ms: u64,
     },
+    /// A consumer dies after so many more of its steps, and starts again.
+    KillConsumer {
+        /// Which.
+        consumer: u8,
+        /// After how many more of its steps.
+        steps: u32,
+        /// When it starts again, in milliseconds.
+        again_ms: u64,
+    },
+    /// A consumer stands still while time goes on.
+    PauseConsumer {
+        /// Which.
+        consumer: u8,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// A consumer's wall clock jumps.
+    JumpConsumer {
+        /// Which.
+        consumer: u8,
+        /// By how much, in milliseconds.
+        by_ms: i64,
+    },
     /// A broker is not reachable.
     BrokerDown {
         /// Of which destination.
@@ -165,6 +188,9 @@ impl What {
             What::CutRelay { .. } => "relay_cut_off",
             What::JumpClock { .. } => "clock_jumped",
             What::KillApp { .. } => "app_killed",
+            What::KillConsumer { .. } => "consumer_killed",
+            What::PauseConsumer { .. } => "consumer_paused",
+            What::JumpConsumer { .. } => "consumer_clock_jumped",
             What::BrokerDown { .. } => "broker_down",
             What::TopicDown { .. } => "topic_down",
             What::TopicGone { .. } => "topic_gone",
@@ -184,15 +210,14 @@ impl What {
         let topic = one_of(dice, u8::try_from(TYPES.len()).unwrap_or(1));
         let for_ms = dice.between(500, 60_000);
         let again_ms = dice.between(0, 20_000);
-        match dice.below(24) {
+        let by_ms = i64::try_from(dice.below(7_200_000)).unwrap_or(0) - 3_600_000;
+        let consumer = one_of(dice, 2 * scenario.consumers.max(1));
+        match dice.below(if scenario.consumers > 0 { 29 } else { 24 }) {
             0..=3 => What::KillRelay { relay, steps: steps(dice), again_ms },
             4 => What::DrainRelay { relay, again_ms },
             5..=7 => What::PauseRelay { relay, for_ms },
             8..=9 => What::CutRelay { relay, for_ms },
-            10 => {
-                let by_ms = i64::try_from(dice.below(7_200_000)).unwrap_or(0) - 3_600_000;
-                What::JumpClock { relay, by_ms }
-            }
+            10 => What::JumpClock { relay, by_ms },
             11 => What::KillApp { app: one_of(dice, scenario.apps), steps: steps(dice), again_ms },
             // A few are away for hours.
             12..=13 if dice.chance(300) => What::BrokerDown { place, for_ms: 60 * for_ms },
@@ -201,12 +226,18 @@ impl What {
             16 => What::TopicGone { place, topic },
             17 => What::ForgetDedup { place },
             18..=19 => What::CrashServer { for_ms: for_ms / 4 },
-            20 if matches!(scenario.store, Kind::Snapshot | Kind::ChangeLog | Kind::RowState) => {
+            // What a consumer did for a message that the store then lost is judged by nobody.
+            20 if matches!(scenario.store, Kind::Snapshot | Kind::ChangeLog | Kind::RowState)
+                && scenario.consumers == 0 =>
+            {
                 What::FailOver { lag_ms: dice.between(0, 5_000), for_ms: for_ms / 2 }
             }
             20 => What::CrashServer { for_ms: for_ms / 4 },
             21 => What::DiskFull { for_ms },
             22 => What::ReadOnly { for_ms },
+            24..=25 => What::KillConsumer { consumer, steps: steps(dice), again_ms },
+            26..=27 => What::PauseConsumer { consumer, for_ms },
+            28 => What::JumpConsumer { consumer, by_ms },
             _ => {
                 let changes = [Change::Add, Change::Remove, Change::Rename, Change::Routes];
                 What::Deploy { change: *dice.pick(&changes), each_ms: dice.between(0, 30_000) }

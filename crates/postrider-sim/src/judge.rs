@@ -3,18 +3,28 @@
 
 use std::collections::BTreeSet;
 
-use postrider_core::waiting::WaitingState;
-use postrider_core::{DestinationId, EventId};
+use postrider_core::{DestinationId, OutboxSource};
+use postrider_core::waiting::{Counts, WaitingState};
 use postrider_history::{Commit, Delivery, History, Record, Standing, check};
 use postrider_testkit::memory::CommittedRow;
 
 use crate::app::short;
 use crate::broker::Owed;
+use crate::now;
 use crate::shared::Shared;
 
 /// Whether everything that was committed is delivered, or visibly dead, or was never to come: what
 /// must be so at last.
 pub fn at_rest(shared: &Shared) -> Result<(), String> {
+    for place in shared.all_places() {
+        if let (Ok(id), false) = (DestinationId::new(&place.name), place.owed().removed)
+            && let Ok(counts) =
+                now(shared.store.counts(&id)).unwrap_or_else(|| Ok(Counts::default()))
+            && counts.retrying + counts.held + counts.disabled > 0
+        {
+            return Err(format!("{counts:?} at {}", place.name));
+        }
+    }
     let committed = shared.store.committed();
     for place in shared.all_places() {
         let (Ok(id), owed) = (DestinationId::new(&place.name), place.owed()) else { continue };
@@ -36,7 +46,8 @@ pub fn at_rest(shared: &Shared) -> Result<(), String> {
             visible.insert(row.row.id);
         }
         for row in committed.iter().filter(|row| is_owed(&owed, row)) {
-            if !visible.contains(&row.row.id) && !place.has(row.row.id) {
+            let let_go = shared.is_discarded(&place.name, row.row.id);
+            if !let_go && !visible.contains(&row.row.id) && !place.has(row.row.id) {
                 return Err(format!("{} is not at {} yet", short(row.row.id), place.name));
             }
         }
@@ -57,7 +68,9 @@ pub fn history(shared: &Shared) -> History {
     let places: Vec<_> =
         shared.all_places().into_iter().map(|place| (place.owed(), place)).collect();
     for row in &shared.store.committed() {
-        let owing = places.iter().filter(|(owed, _)| is_owed(owed, row));
+        let owing = places.iter().filter(|(owed, place)| {
+            is_owed(owed, row) && !shared.is_discarded(&place.name, row.row.id)
+        });
         history.push(Record::Commit(Commit {
             id: row.row.id,
             source: String::new(),
@@ -81,7 +94,6 @@ pub fn history(shared: &Shared) -> History {
         history.push(Record::Rollback { id });
     }
     for (_, place) in &places {
-        let moved_on = moved_on(shared, &place.name);
         for (order, published) in (1..).zip(place.memory.published()) {
             if !published.is_acked() {
                 continue;
@@ -92,7 +104,7 @@ pub fn history(shared: &Shared) -> History {
                 order,
                 late: published.marks.late
                     || published.marks.replay
-                    || moved_on.contains(&published.event.id),
+                    || shared.has_moved_on(&place.name, published.event.id),
                 at_ms: None,
             }));
         }
@@ -102,15 +114,6 @@ pub fn history(shared: &Shared) -> History {
         }
     }
     history
-}
-
-/// Events that gave up without holding their key: those behind them flow. What was sent of such an
-/// event and never answered may still arrive, after them.
-fn moved_on(shared: &Shared, place: &str) -> BTreeSet<EventId> {
-    let Ok(id) = DestinationId::new(place) else { return BTreeSet::new() };
-    let gave_up = |state| matches!(state, WaitingState::Dead | WaitingState::Discarded);
-    let rows = shared.store.waiting(&id).into_iter();
-    rows.filter(|row| gave_up(row.state) && !row.holds_key).map(|row| row.row.id).collect()
 }
 
 /// Judges a world at its end.

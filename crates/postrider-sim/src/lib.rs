@@ -7,6 +7,7 @@ pub mod broker;
 pub mod clock;
 pub mod consumer;
 pub mod coverage;
+pub mod customers;
 pub mod dice;
 pub mod exec;
 pub mod fixture;

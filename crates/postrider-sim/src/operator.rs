@@ -64,6 +64,10 @@ impl Operator {
             3 => {
                 let let_go = |state| matches!(state, WaitingState::Dead | WaitingState::Disabled);
                 let rows = self.pick(&id, let_go);
+                let waiting = self.shared.store.waiting(&id);
+                for row in waiting.iter().filter(|row| rows.contains(&row.row.seq)) {
+                    self.shared.note_discarded(id.as_str(), row.row.id);
+                }
                 self.ask_for(&id, rows, Verb::Discard);
             }
             4 => {

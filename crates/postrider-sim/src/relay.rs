@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use postrider_core::waiting::{Passed, Settlement, WaitingChange};
+use postrider_core::waiting::{Passed, Placement, Settlement, WaitingChange};
 use postrider_core::{Broker, Clock, Destination, DestinationId, Invariant, OutboxSource, RelayId};
 use postrider_relay::{Command, Health, Input, Machine, Performer, Settings, Target};
 
@@ -236,6 +236,16 @@ impl Body {
                         short(row.id)
                     );
                     self.shared.broke(Invariant::Truth, what);
+                }
+            }
+            for new in &part.waiting {
+                if let Placement::Dead { holds_key: false, .. } = new.placement {
+                    self.shared.note_moved_on(name, new.row.id);
+                }
+            }
+            for change in &part.changes {
+                if let WaitingChange::Dead { row, holds_key: false, .. } = change {
+                    self.shared.note_moved_on(name, row.id);
                 }
             }
             self.tell(|| {

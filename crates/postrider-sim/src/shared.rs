@@ -53,6 +53,10 @@ struct Notes {
     writing: BTreeSet<u8>,
     /// Committed events that went with a server.
     lost: BTreeSet<EventId>,
+    /// By destination: events whose key moved on past them, because they gave up or were let go.
+    moved_on: BTreeSet<(String, EventId)>,
+    /// By destination: events that an operator asked to be let go.
+    discarded: BTreeSet<(String, EventId)>,
 }
 
 impl Shared {
@@ -170,6 +174,28 @@ impl Shared {
     /// Lets the business row of a key go.
     pub fn unlock(&self, key: u64) {
         self.notes().locked.remove(&key);
+    }
+
+    /// An event gave up without holding its key: those behind it flow. What was sent of it and never
+    /// answered may still arrive, after them.
+    pub fn note_moved_on(&self, place: &str, id: EventId) {
+        self.notes().moved_on.insert((place.to_owned(), id));
+    }
+
+    /// Whether those behind an event flow without it.
+    pub fn has_moved_on(&self, place: &str, id: EventId) -> bool {
+        let (notes, at) = (self.notes(), (place.to_owned(), id));
+        notes.moved_on.contains(&at) || notes.discarded.contains(&at)
+    }
+
+    /// An operator asked to let an event go: nobody owes its delivery any more.
+    pub fn note_discarded(&self, place: &str, id: EventId) {
+        self.notes().discarded.insert((place.to_owned(), id));
+    }
+
+    /// Whether an operator asked to let an event go.
+    pub fn is_discarded(&self, place: &str, id: EventId) -> bool {
+        self.notes().discarded.contains(&(place.to_owned(), id))
     }
 
     /// An application is not done yet, or is.

@@ -45,6 +45,16 @@ impl World {
                     self.apps.insert(*number, app);
                 }
             }
+            Act::StartConsumer(slot) => {
+                if let Some(customers) = &mut self.customers {
+                    customers.replace(*slot);
+                }
+            }
+            Act::ResumeConsumer(slot) => {
+                if let Some(customers) = &self.customers {
+                    customers.pause(*slot, false);
+                }
+            }
             Act::StartServer => self.shared.server.start(),
             Act::FreeDisk => self.shared.store.set_full(false),
             Act::AllowWrites => self.shared.store.set_read_only(false),
@@ -100,8 +110,30 @@ impl World {
                 self.at(place, |place| place.topic_gone(topic));
             }
             What::ForgetDedup { place } => self.at(place, |place| place.memory.forget_seen()),
+            _ if self.befall_consumer(what, at, agenda) => {}
             _ => self.befall_server(what, number, at, agenda),
         }
+    }
+
+    /// What happens to a consumer. Says whether it was that.
+    fn befall_consumer(&self, what: &What, at: Tick, agenda: &mut Agenda) -> bool {
+        let after = |ms: u64| at + Duration::from_millis(ms);
+        let customers = self.customers.as_ref();
+        match *what {
+            What::KillConsumer { consumer, steps, again_ms } => {
+                customers.inspect(|customers| customers.kill(consumer, steps));
+                agenda.add(after(1_000 + again_ms), Act::StartConsumer(consumer));
+            }
+            What::PauseConsumer { consumer, for_ms } => {
+                customers.inspect(|customers| customers.pause(consumer, true));
+                agenda.add(after(for_ms), Act::ResumeConsumer(consumer));
+            }
+            What::JumpConsumer { consumer, by_ms } => {
+                customers.inspect(|customers| customers.jump(consumer, by_ms * 1_000));
+            }
+            _ => return false,
+        }
+        true
     }
 
     fn befall_server(&mut self, what: &What, number: usize, at: Tick, agenda: &mut Agenda) {

@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use postrider_core::operate::Verb;
 use postrider_core::{
-    BrokerCapabilities, DeadKeyPolicy, Destination, DestinationId, DestinationState, EventId, Invariant, NewEvent,
-    OutboxSource, PartitionId, RetryPolicy, Route, Tick,
+    BrokerCapabilities, DeadKeyPolicy, Destination, DestinationId, DestinationState, EventId,
+    Invariant, NewEvent, OutboxSource, PartitionId, RetryPolicy, Route, Tick,
 };
 use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore, Standby};
 
 use crate::agenda::Agenda;
 use crate::app::{App, AppProcess, Life, TYPES};
 use crate::broker::Place;
+use crate::customers::Customers;
 use crate::exec::{Executor, Stop};
 use crate::judge;
 use crate::operator::{self, Asked, Operator};
@@ -30,9 +31,11 @@ use crate::story::Story;
 
 /// The longest a world may need to come to rest when the faults are over: lease, longest pause of an
 /// endpoint, and backlog together are far below.
-const REST_WITHIN: Duration = Duration::from_secs(1_800);
+const REST_WITHIN: Duration = Duration::from_secs(900);
 /// How often it is looked whether it has.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The trickle comes every so many looks.
+const TRICKLE_LOOKS: u32 = 4;
 /// Keys of the trickle: so many that every partition has some.
 const TRICKLE_KEYS: u64 = 12;
 
@@ -88,6 +91,7 @@ pub(crate) struct World {
     pub(crate) version: u32,
     pub(crate) relays: BTreeMap<u8, (RelayProcess, u32)>,
     pub(crate) apps: BTreeMap<u8, AppProcess>,
+    pub(crate) customers: Option<Customers>,
     /// What an operator asked for.
     asked: Asked,
     /// Destinations that there ever were.
@@ -115,6 +119,7 @@ impl World {
             version: 0,
             relays: BTreeMap::new(),
             apps: BTreeMap::new(),
+            customers: None,
             asked: Asked::default(),
             places_made: 0,
             tally: Tally::default(),
@@ -129,6 +134,11 @@ impl World {
         for number in 0..scenario.apps {
             let app = App::start(&world.shared, number, Life::default());
             world.apps.insert(number, app);
+        }
+        if scenario.consumers > 0
+            && let Some(place) = world.shared.all_places().first()
+        {
+            world.customers = Some(Customers::start(&world.shared, place));
         }
         if scenario.operator > 0 {
             Operator::start(&world.shared, &world.asked);
@@ -202,6 +212,9 @@ impl World {
             self.shared.broke(Invariant::Progress, "something moves and no time passes");
         }
         self.shared.kernel.reach(at);
+        if let Some(customers) = &self.customers {
+            customers.pass_on();
+        }
         !self.shared.is_broken()
     }
 
@@ -235,6 +248,10 @@ impl World {
                 self.apps.insert(number, App::start(&self.shared, number, app.next_life()));
             }
         }
+        let executor = &self.executor;
+        if let Some(customers) = &mut self.customers {
+            customers.recover(|process| executor.is_alive(process));
+        }
         self.operate();
     }
 
@@ -255,23 +272,19 @@ impl World {
     }
 
     fn come_to_rest(&mut self, from: Tick) {
-        let mut now = from;
+        let (mut now, mut look) = (from, 0);
         let mut why = String::new();
         while now < from + REST_WITHIN {
-            self.trickle();
+            // Only what a relay still has to tell from an outage needs company.
+            if look % TRICKLE_LOOKS == 1 && judge::at_rest(&self.shared).is_err() {
+                self.trickle();
+            }
+            look += 1;
             now = now + LOOK_EVERY;
             if !self.run_until(now) {
                 return;
             }
-            if self.shared.is_writing() {
-                "an application still writes".clone_into(&mut why);
-                continue;
-            }
-            if let Some(request) = operator::open_request(&self.shared, &self.asked) {
-                why = format!("request {request} is not carried out");
-                continue;
-            }
-            match judge::at_rest(&self.shared) {
+            match self.is_at_rest() {
                 Ok(()) => return,
                 Err(reason) => why = reason,
             }
@@ -279,6 +292,17 @@ impl World {
         let healths: Vec<_> = self.relays.values().map(|(relay, _)| relay.health()).collect();
         let what = format!("not at rest {REST_WITHIN:?} after the last fault: {why} {healths:?}");
         self.shared.broke(Invariant::Progress, what);
+    }
+
+    fn is_at_rest(&self) -> Result<(), String> {
+        if self.shared.is_writing() {
+            return Err("an application still writes".to_owned());
+        }
+        if let Some(request) = operator::open_request(&self.shared, &self.asked) {
+            return Err(format!("request {request} is not carried out"));
+        }
+        judge::at_rest(&self.shared)?;
+        self.customers.as_ref().map_or(Ok(()), Customers::at_rest)
     }
 
     fn trickle(&mut self) {
@@ -299,7 +323,11 @@ impl World {
     fn end(mut self) -> Outcome {
         if !self.shared.is_broken() {
             judge::judge(&self.shared);
+            if let Some(customers) = &self.customers {
+                customers.judge();
+            }
         }
+        self.tally.effects = self.customers.as_ref().map_or(0, Customers::effects);
         let shared = &self.shared;
         self.tally.committed = shared.store.committed().len() as u64;
         self.tally.delivered = shared.all_places().iter().map(|place| place.count()).sum();
