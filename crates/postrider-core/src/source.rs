@@ -82,7 +82,9 @@ pub trait OutboxSource: Send + Sync {
     /// up to the limits; at least one event if there is any.
     ///
     /// # Errors
-    /// `Rewound` if the store's numbers lie behind the cursor.
+    /// `Rewound` if the store's numbers lie behind the cursor. `Conflict` if what the cursor was read
+    /// from is void: another reading has begun since, or the server lost its memory. The engine gives
+    /// the partition up then, and loads it anew under another token.
     fn fetch<'a>(&'a self, request: &'a FetchRequest) -> BoxFuture<'a, Result<Page>>;
 
     /// Records outcomes, in one atomic fenced write. The part of a destination that was removed
