@@ -176,3 +176,56 @@ impl Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::PartitionId;
+
+    use super::*;
+
+    fn lease(owner: &str, token: u64) -> Lease {
+        let owner = RelayId::new(owner).expect("invariant: a valid name");
+        Lease { partition: PartitionId(0), owner, token }
+    }
+
+    const LONG: Duration = Duration::from_secs(15);
+
+    #[test]
+    fn what_is_in_order_is_not_told() {
+        let mut ledger = Ledger::default();
+        ledger.granted(&lease("a", 1), LONG, Duration::ZERO);
+        ledger.wrote("settle", &lease("a", 1));
+        ledger.renewed(&lease("a", 1), LONG * 2);
+        ledger.granted(&lease("b", 2), LONG * 3, LONG * 2);
+        ledger.ended(&lease("b", 2));
+        ledger.granted(&lease("a", 3), LONG * 4, LONG * 2);
+        ledger.wrote("settle", &lease("a", 3));
+        assert_eq!(ledger.told, [] as [String; 0]);
+    }
+
+    #[test]
+    fn each_misdeed_is_told() {
+        let told = |deed: &dyn Fn(&mut Ledger)| {
+            let mut ledger = Ledger::default();
+            ledger.granted(&lease("a", 1), LONG, Duration::ZERO);
+            deed(&mut ledger);
+            ledger.told.join("; ")
+        };
+        let twice = told(&|ledger| ledger.granted(&lease("a", 1), LONG * 2, LONG));
+        assert!(twice.contains("granted twice"), "{twice}");
+        let both = told(&|ledger| ledger.granted(&lease("b", 2), LONG, Duration::ZERO));
+        assert!(both.contains("while a had it"), "{both}");
+        let old = told(&|ledger| {
+            ledger.granted(&lease("b", 2), LONG * 2, LONG);
+            ledger.wrote("settle", &lease("a", 1));
+        });
+        assert!(old.contains("the newest is token 2 of b"), "{old}");
+        let late = told(&|ledger| {
+            ledger.ended(&lease("a", 1));
+            ledger.wrote("settle", &lease("a", 1));
+        });
+        assert!(late.contains("had ended"), "{late}");
+        let unknown = told(&|ledger| ledger.renewed(&lease("b", 9), LONG));
+        assert!(unknown.contains("newest is token 1"), "{unknown}");
+    }
+}

@@ -13,12 +13,17 @@ mod relay;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use postrider_core::operate::{Note, RowKey, Submission, Verb};
 use postrider_core::probe::{Mutant, plant};
-use postrider_core::{Claim, ClaimRequest, HandlerName, InboxStore, OutboxSource};
+use postrider_core::source::{CarryOutRequest, DueRequest, FetchRequest, FetchedRow};
+use postrider_core::waiting::{Attempted, NewWaiting, Placement, Reason, Settlement};
+use postrider_core::{
+    Claim, ClaimRequest, Cursor, Destination, HandlerName, InboxStore, Lease, OutboxSource,
+};
 use postrider_testkit::memory::{Kind, MemoryStore};
 
 use line::Plain;
-use relay::{LEASE, Relay, acquire, event, settlement, store};
+use relay::{LEASE, Relay, a, acquire, event, settlement, store};
 
 /// Runs a test on this thread with a bug planted.
 fn with<F: Future>(mutant: Mutant, test: F) -> F::Output {
@@ -121,4 +126,96 @@ fn a_claim_that_is_only_looked_at_is_told() {
         store.misdeeds()
     });
     assert!(told.iter().any(|what| what.contains("claimed while")), "{told:?}");
+}
+
+/// A settlement that passes rows and leaves the last of them as a dead letter.
+fn leaves_dead(lease: &Lease, from: &Cursor, rows: &[FetchedRow], holds_key: bool) -> Settlement {
+    let mut settlement = settlement(lease, from, rows);
+    let row = rows.last().unwrap();
+    let attempted = Attempted { attempts: 9, reason: Reason::GaveUp, detail: String::new() };
+    settlement.parts[0].waiting.push(NewWaiting {
+        row: row.row,
+        key_hash: row.key_hash,
+        event: row.event.clone().ok(),
+        placement: Placement::Dead { attempted, holds_key },
+    });
+    settlement
+}
+
+#[test]
+fn a_dead_letter_that_is_written_apart_can_be_lost() {
+    for kind in Kind::ALL {
+        with(Mutant::DeadOutsideTransaction, async {
+            let store = store(kind).await;
+            let dies = Relay::take(store.on(Arc::new(Plain)), "dies").await;
+            store.commit(vec![event("1", 1)]).unwrap();
+            let start = dies.load().await;
+            let page = dies.fetch(&start, 100).await.unwrap();
+            let settlement = leaves_dead(&dies.lease, &start, &page.rows, true);
+            {
+                let mut settle = dies.source.settle(&settlement);
+                let mut context = Context::from_waker(Waker::noop());
+                for _ in 0..3 {
+                    assert!(settle.as_mut().poll(&mut context).is_pending());
+                }
+            }
+            assert_eq!(dies.drain().await, [], "{kind:?}: it is passed");
+            assert_eq!(store.waiting(&a()), [], "{kind:?}: and stands nowhere");
+        });
+    }
+}
+
+#[test]
+fn what_is_redriven_in_no_order_does_not_say_so() {
+    let late = |mutant| async move {
+        plant(mutant);
+        let store = store(Kind::ChangeLog).await;
+        let relay = Relay::take(store.clone(), "relay").await;
+        store.commit(vec![event("1", 1)]).unwrap();
+        let start = relay.load().await;
+        let page = relay.fetch(&start, 100).await.unwrap();
+        let settlement = leaves_dead(&relay.lease, &start, &page.rows, false);
+        store.settle(&settlement).await.unwrap();
+        let rows = vec![RowKey { destination: a(), seq: page.rows[0].row.seq }];
+        let note = Note::new("tests", "to see it come out").unwrap();
+        store.submit(&Submission { verb: Verb::Redrive(rows), note }).unwrap();
+        let leases = vec![relay.lease.clone()];
+        let request = CarryOutRequest { leases, rows_max: 10 };
+        assert_eq!(store.carry_out(&request).await.unwrap().rows, 1);
+        let request = DueRequest {
+            lease: relay.lease.clone(),
+            destination: a(),
+            except: Vec::new(),
+            rows_max: 10,
+            bytes_max: u64::MAX,
+        };
+        store.due(&request).await.unwrap().rows[0].late
+    };
+    let planted = Mutant::RedriveOutOfOrder;
+    assert!(with(planted, late(None)));
+    assert!(!with(planted, late(Some(planted))));
+}
+
+#[test]
+fn one_cursor_for_two_moves_both() {
+    for kind in Kind::ALL {
+        with(Mutant::OneCursorForTwo, async {
+            let store = store(kind).await;
+            let relay = Relay::take(store.clone(), "relay").await;
+            store.commit(vec![event("1", 1), event("1", 2)]).unwrap();
+            assert_eq!(relay.drain().await.len(), 2);
+            let other = Destination::unrouted().id;
+            let after = store.load(&relay.lease, &other).await.unwrap().cursor;
+            let request = FetchRequest {
+                lease: relay.lease.clone(),
+                destinations: vec![other],
+                after,
+                until: None,
+                rows_max: 10,
+                bytes_max: u64::MAX,
+            };
+            let read = store.fetch(&request).await.unwrap().rows;
+            assert_eq!(read, [], "{kind:?}: it was another's to pass");
+        });
+    }
 }
