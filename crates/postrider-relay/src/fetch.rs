@@ -1,19 +1,20 @@
 //! Fetch: load where a flow stands, read ahead within the window, and pace the polling.
 //!
-//! Destinations of a partition that stand at the same cursor share a page. Keeps INV-6: a flow reads
-//! no further than its window and the relay's budget allow, but every flow is sure of one page.
+//! Destinations of a partition that stand at the same cursor share a page. How much room each has
+//! is in [`room`](crate::room).
 
 use std::time::Duration;
 
 use postrider_core::source::{FetchRequest, Loaded, Page};
 use postrider_core::{
-    Cursor, DestinationId, ErrorKind, Invariant, PartitionId, Result, Tick, reach,
+    Cursor, DestinationId, Error, ErrorKind, Invariant, PartitionId, Result, Tick, reach,
 };
 
 use crate::command::Command;
 use crate::flow::Flow;
 use crate::machine::{Asked, Machine};
 use crate::owned::{FlowState, Head, Owned};
+use crate::room::Budget;
 use crate::trial::CAREFUL_AFTER;
 use crate::trouble::Work;
 
@@ -44,13 +45,9 @@ impl Pace {
     }
 }
 
-/// Bytes that may still be read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
-    /// By all flows together.
-    pub(crate) left: u64,
-    /// By each, if all of them read at once.
-    pub(crate) share: u64,
+/// Whether what was read so far is void: the reading was replaced, or the server is another one.
+fn is_void(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Fenced | ErrorKind::Conflict)
 }
 
 impl Machine {
@@ -104,6 +101,7 @@ impl Machine {
     }
 
     fn load(&mut self, partition: PartitionId) {
+        let now = self.now;
         let Some(owned) = self.owned.get_mut(&partition) else {
             return;
         };
@@ -111,17 +109,22 @@ impl Machine {
             // Counts that are read now might be from before what is being carried out, or after.
             return;
         }
-        let mut wanted = Vec::new();
-        for (destination, outlet) in &self.outlets {
-            let open = self.wanted.get(destination).is_some_and(|(d, _)| *d == outlet.definition);
-            let state =
-                owned.flows.entry(destination.clone()).or_insert(FlowState::Wanted(self.now));
-            if open && matches!(state, FlowState::Wanted(at) if *at <= self.now) {
-                *state = FlowState::Loading(self.now);
-                wanted.push(destination.clone());
+        for destination in self.outlets.keys() {
+            if !owned.flows.contains_key(destination) {
+                owned.flows.insert(destination.clone(), FlowState::Wanted(now));
             }
         }
+        let due = |state: &FlowState| matches!(state, FlowState::Wanted(at) if *at <= now);
+        let wanted = owned.flows.iter().filter(|(_, state)| due(state));
+        let mut wanted: Vec<DestinationId> = wanted.map(|(id, _)| id.clone()).collect();
+        wanted.retain(|id| self.is_open(id));
+        let Some(owned) = self.owned.get_mut(&partition).filter(|_| !wanted.is_empty()) else {
+            return;
+        };
         let lease = owned.lease.clone();
+        for destination in &wanted {
+            owned.flows.insert(destination.clone(), FlowState::Loading(now));
+        }
         for destination in wanted {
             let asked = Asked::Load(partition, lease.token, destination.clone());
             self.command(asked, Command::Load(lease.clone(), destination));
@@ -137,6 +140,10 @@ impl Machine {
     ) {
         let (now, retry) = (self.now, self.now + self.settings.heartbeat);
         let rows_max = self.settings.window.rows_max;
+        let result = match result {
+            Err(error) if is_void(&error) => return self.refused(partition, token, error),
+            result => result,
+        };
         let Some(owned) = self.owned_under(partition, token) else {
             return;
         };
@@ -182,6 +189,10 @@ impl Machine {
         result: Result<Cursor>,
     ) {
         let retry = self.now + self.settings.poll_max;
+        let result = match result {
+            Err(error) if is_void(&error) => return self.refused(partition, token, error),
+            result => result,
+        };
         let Some(owned) = self.owned_under(partition, token) else {
             return;
         };
@@ -196,10 +207,12 @@ impl Machine {
     fn fetch(&mut self, partition: PartitionId) {
         let has_target = self.mode.has_target();
         loop {
-            let budget = self.budget();
             let Some(owned) = self.owned.get(&partition) else {
                 return;
             };
+            if !owned.ready().any(|(_, flow)| self.wants_page(flow)) {
+                return;
+            }
             if owned.loading_until().is_some_and(|until| self.now < until) {
                 // A moment later all flows begin together, and share their pages.
                 reach!(FetchHeldByLoading);
@@ -210,7 +223,8 @@ impl Machine {
                 _ if has_target => return,
                 _ => None,
             };
-            let Some((after, destinations, rows_max, bytes_max)) = self.group(owned, budget) else {
+            let group = self.group(owned, self.budget());
+            let Some((after, destinations, rows_max, bytes_max)) = group else {
                 return;
             };
             let request = FetchRequest {
@@ -237,15 +251,9 @@ impl Machine {
         }
     }
 
-    /// Bytes that the relay may still read, over all windows and all that came out of `waiting`.
-    pub(crate) fn budget(&self) -> Budget {
-        let (mut held, mut flows) = (0, 0);
-        for (_, flow) in self.owned.values().flat_map(Owned::ready) {
-            held += flow.window.bytes() + flow.taken_bytes;
-            flows += 1;
-        }
-        let left = self.settings.window.total_bytes_max.saturating_sub(held);
-        Budget { left, share: left / flows.max(1) }
+    /// Whether a flow would read now, if it may.
+    fn wants_page(&self, flow: &Flow) -> bool {
+        !flow.fetching && !flow.reached && flow.poll_at <= self.now
     }
 
     /// The next group of flows that want to read, with the room that all of them have.
@@ -256,8 +264,7 @@ impl Machine {
     ) -> Option<(Cursor, Vec<DestinationId>, u32, u64)> {
         let mut group: Option<(Cursor, Vec<DestinationId>, u32, u64)> = None;
         for (destination, flow) in owned.ready() {
-            let wants = !flow.fetching && !flow.reached && flow.poll_at <= self.now;
-            if !wants || !self.is_open(destination) {
+            if !self.wants_page(flow) || !self.is_open(destination) {
                 continue;
             }
             if self.has_slower_companion(owned, flow, budget) {
@@ -284,37 +291,6 @@ impl Machine {
         group
     }
 
-    /// Whether another flow stands at the same cursor and gets room as soon as a settlement is
-    /// answered. Waiting so long keeps both together: apart, each page is read for each of them. What
-    /// a broker holds up is not waited for.
-    pub(crate) fn has_slower_companion(&self, owned: &Owned, flow: &Flow, budget: Budget) -> bool {
-        owned.ready().any(|(destination, other)| {
-            !other.fetching
-                && other.window.read() == flow.window.read()
-                && self.is_open(destination)
-                && (owned.settling.is_some() || other.has_outcomes())
-                && self.room(other, budget).is_none()
-        })
-    }
-
-    /// Room of a flow for a page, in rows and bytes; none if it is too little to be worth a query.
-    pub(crate) fn room(&self, flow: &Flow, budget: Budget) -> Option<(u32, u64)> {
-        let limits = &self.settings.window;
-        let used = u32::try_from(flow.window.len()).unwrap_or(u32::MAX);
-        let rows = limits.rows_max.saturating_sub(used).min(limits.page_rows_max);
-        if used > 0 && rows < limits.page_rows_max.min(limits.rows_max / 8).max(1) {
-            return None;
-        }
-        let least = limits.page_bytes_max / 8;
-        let bytes = limits.bytes_max.saturating_sub(flow.window.bytes()).min(budget.left);
-        if used > 0 && bytes < least {
-            return None;
-        }
-        // Every flow is sure of one page, whatever the others hold. All may read at once.
-        let bytes = bytes.min(limits.page_bytes_max).min(budget.share).max(least).max(1);
-        Some((rows, bytes))
-    }
-
     /// Compares a page with what was asked for.
     pub(crate) fn check_page(&mut self, rows_max: u32, result: &Result<Page>) {
         if result.as_ref().is_ok_and(|page| page.rows.len() > rows_max as usize) {
@@ -339,6 +315,10 @@ impl Machine {
         }
         let page = match result {
             Ok(page) => page,
+            Err(error) if is_void(&error) => {
+                reach!(FetchVoid);
+                return self.refused(partition, token, error);
+            }
             Err(error) => {
                 let slow = error.kind() == ErrorKind::Rewound;
                 reach!(FetchFailed, if !slow);

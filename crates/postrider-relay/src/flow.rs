@@ -1,8 +1,7 @@
 //! Flows: one (partition, destination), from its cursor to its lanes.
 //!
-//! A flow owns what its pair needs: the window, the lanes, the keys that wait, and what is to be
-//! written with the next settlement. It decides where each fetched row goes, and keeps INV-3 there:
-//! what follows an event that waits goes behind it.
+//! A flow owns its pair's window, lanes, waiting keys, and what the next settlement writes. It decides
+//! where each fetched row goes, and keeps INV-3 there: what follows an event that waits goes behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use postrider_core::{DestinationId, Event, KeyHash, PartitionId, Tick, planted, 
 use crate::attempt::attempted;
 use crate::lane::{Entry, KeyMap, Lane, Origin};
 use crate::notice::{Notice, Subject};
+use crate::skip::Skipping;
 use crate::trial::Trial;
 use crate::window::{Ordinal, Window};
 
@@ -30,14 +30,15 @@ pub(crate) struct Flow {
     waiting: KeyMap<u32>,
     /// Events that wait though the cursor has not passed them: found again by the fetch.
     pub(crate) ahead: BTreeSet<u64>,
-    /// Keys with events taken out of `waiting` whose outcome is not saved yet, with how many.
+    /// Keys with events out of `waiting` whose outcome is not saved yet, with how many.
     pub(crate) engaged: BTreeMap<KeyHash, u32>,
-    /// Bytes of the events that came out of `waiting` and stand in lanes.
+    /// Bytes of events out of `waiting` that stand in lanes.
     pub(crate) taken_bytes: u64,
     /// Keys with events on their way into `waiting`, not saved yet, with how many.
     entering: KeyMap<u32>,
-    /// Keys for which an answer to the question under way could be too old: something of them was
-    /// on its way into `waiting` when the question was asked, or since.
+    /// Keys whose followers wait until a dead letter is recorded.
+    pub(crate) skipping: Skipping,
+    /// Keys of which something was on its way into `waiting` while the question under way was asked.
     stale: BTreeSet<KeyHash>,
     /// So many rows yet are sent one at a time: the relay died here more than once.
     pub(crate) careful: u32,
@@ -45,8 +46,7 @@ pub(crate) struct Flow {
     pub(crate) trial: Option<Trial>,
     /// When each waiting event was last tried by this process.
     pub(crate) tried: BTreeMap<u64, Tick>,
-    /// Events that this process left to a disabled endpoint. One that comes back was let out: what
-    /// this relay knows of the endpoint is old.
+    /// Events that this process left to a disabled endpoint. One that comes back was let out.
     pub(crate) stranded: BTreeSet<u64>,
     /// What the next settlement writes besides the cursor.
     pub(crate) part: SettlementPart,
@@ -110,6 +110,7 @@ impl Flow {
             engaged: BTreeMap::new(),
             taken_bytes: 0,
             entering: KeyMap::default(),
+            skipping: Skipping::default(),
             stale: BTreeSet::new(),
             careful: 0,
             trial: None,
@@ -159,6 +160,7 @@ impl Flow {
             }
         }
         *self.entering.entry(key_hash).or_default() += 1;
+        self.skipping.enter(key_hash, &placement);
         if self.asking {
             self.stale.insert(key_hash);
             reach!(EnteredWhileAsking);
@@ -284,8 +286,7 @@ impl Flow {
     }
 
     fn remember(&mut self, seq: u64, now: Tick) {
-        /// Attempts remembered; beyond, the lowest numbers are forgotten, and a forgotten attempt
-        /// counts one time less.
+        /// Beyond, the lowest are forgotten, and a forgotten attempt counts one time less.
         const TRIED_MAX: usize = 16_384;
         self.tried.insert(seq, now);
         if self.tried.len() > TRIED_MAX {
@@ -329,6 +330,7 @@ impl Flow {
                     self.entering.remove(&new.key_hash);
                 }
             }
+            self.skipping.entered(new.key_hash, &new.placement);
         }
         // Whatever left or entered may have made a head due.
         let at_once = written.waiting.iter().any(|new| match new.placement {
@@ -350,9 +352,8 @@ impl Flow {
         self.stale = self.entering.keys().copied().collect();
     }
 
-    /// Whether an event out of `waiting` may be tried now. Not while something of its key is under
-    /// way, or on its way into `waiting`; and not while the fetch has not passed it: earlier events
-    /// of its key may stand between the cursor and it, unless a crash came between.
+    /// Whether an event out of `waiting` may be tried now. Not while something of its key is under way,
+    /// or on its way into `waiting`, nor before the fetch has passed it: earlier events may come.
     pub(crate) fn may_try(&self, seq: u64, key: KeyHash) -> bool {
         let busy = self.engaged.contains_key(&key) || self.lanes.contains_key(&key);
         let entering = self.entering.contains_key(&key) || self.stale.contains(&key);

@@ -145,6 +145,11 @@ impl Outlet {
         }
     }
 
+    /// Whether something stands ready for some endpoint.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.turn.is_empty()
+    }
+
     /// The next endpoint, in turn, to which a batch may go now.
     pub(crate) fn next_endpoint(&mut self, now: Tick) -> Option<u32> {
         if self.in_flight >= self.capabilities.batches_in_flight_max.max(1) {

@@ -2,7 +2,9 @@
 //!
 //! Keeps INV-1: an event is judged by one definition at a time, that of the store.
 
-use postrider_core::{DestinationState, reach};
+use std::sync::Arc;
+
+use postrider_core::{Destination, DestinationState, reach};
 
 use crate::machine::Machine;
 use crate::outlet::Outlet;
@@ -23,7 +25,7 @@ impl Machine {
             match self.local.get(&definition.id) {
                 Some((own, can)) if **own == *definition => {
                     if row.state == DestinationState::Active {
-                        wanted.insert(definition.id.clone(), (std::sync::Arc::clone(own), *can));
+                        wanted.insert(definition.id.clone(), (Arc::clone(own), *can));
                     }
                 }
                 _ => current = false,
@@ -31,7 +33,7 @@ impl Machine {
         }
         let unrouted = self.definitions.rows.iter().find(|row| row.definition.is_unrouted());
         if let Some(row) = unrouted.filter(|_| !wanted.is_empty()) {
-            let definition = std::sync::Arc::new(row.definition.clone());
+            let definition = Arc::new(row.definition.clone());
             let can = postrider_core::BrokerCapabilities::least();
             wanted.insert(definition.id.clone(), (definition, can));
         }
@@ -48,7 +50,9 @@ impl Machine {
             .outlets
             .iter()
             .filter(|(id, outlet)| {
-                wanted.get(*id).is_none_or(|(definition, _)| *definition != outlet.definition)
+                wanted
+                    .get(*id)
+                    .is_none_or(|(definition, _)| !is_same(definition, &outlet.definition))
             })
             .map(|(id, _)| id.clone())
             .collect();
@@ -75,7 +79,7 @@ impl Machine {
         for (id, (definition, can)) in &self.wanted {
             if !self.outlets.contains_key(id) {
                 reach!(OutletOpened);
-                let mut outlet = Outlet::new(std::sync::Arc::clone(definition), *can);
+                let mut outlet = Outlet::new(Arc::clone(definition), *can);
                 self.teach_disabled(id, &mut outlet);
                 self.outlets.insert(id.clone(), outlet);
             }
@@ -85,8 +89,14 @@ impl Machine {
     /// Whether a destination may read and send: it is open, and not about to close.
     pub(crate) fn is_open(&self, destination: &postrider_core::DestinationId) -> bool {
         match (self.wanted.get(destination), self.outlets.get(destination)) {
-            (Some((definition, _)), Some(outlet)) => *definition == outlet.definition,
+            (Some((definition, _)), Some(outlet)) => is_same(definition, &outlet.definition),
             _ => false,
         }
     }
+}
+
+/// Whether two definitions are the same. Asked with every step: that they most often stand at the
+/// same place says it without a look inside.
+fn is_same(one: &Arc<Destination>, other: &Arc<Destination>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
 }

@@ -5,10 +5,10 @@
 
 use postrider_core::{DestinationId, Tick};
 
-use crate::fetch::Budget;
 use crate::flow::Flow;
 use crate::machine::{Defining, Machine};
 use crate::owned::{FlowState, Head, Owned};
+use crate::room::Budget;
 
 impl Machine {
     /// When to step again with [`Input::Passed`](crate::Input::Passed) if nothing else happens before.

@@ -117,4 +117,6 @@ mutants! {
     SettleUndoesRequest,
     /// A tick reads the sequence in a transaction that has its number already.
     TickInsideTransaction,
+    /// What follows a dead letter that does not hold its key is sent before that is recorded (INV-3).
+    SkipNotRecorded,
 }

@@ -54,6 +54,7 @@ spots! {
     LaneDelivered = "all that was sent of a lane was acknowledged",
     LaneClosed = "a lane was empty, and forgotten",
     LaneRetries = "a lane was put off",
+    LaneHeldBySkip = "a key waited until the dead letter before it was recorded",
     LaneNamedTwice = "a lane stood in a queue twice",
     LaneSpilled = "a lane went to wait in the store",
     LaneSpilledRest = "what stood behind the head of a lane went to wait as well",
