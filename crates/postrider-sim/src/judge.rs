@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use postrider_core::{DestinationId, OutboxSource};
 use postrider_core::waiting::{Counts, WaitingState};
+use postrider_core::{DestinationId, Invariant, OutboxSource};
 use postrider_history::{Commit, Delivery, History, Record, Standing, check};
 use postrider_testkit::memory::CommittedRow;
 
@@ -25,7 +25,7 @@ pub fn at_rest(shared: &Shared) -> Result<(), String> {
             return Err(format!("{counts:?} at {}", place.name));
         }
     }
-    let committed = shared.store.committed();
+    let committed = shared.store.committed_rows();
     for place in shared.all_places() {
         let (Ok(id), owed) = (DestinationId::new(&place.name), place.owed()) else { continue };
         if owed.removed {
@@ -67,7 +67,7 @@ pub fn history(shared: &Shared) -> History {
     let mut history = History::new();
     let places: Vec<_> =
         shared.all_places().into_iter().map(|place| (place.owed(), place)).collect();
-    for row in &shared.store.committed() {
+    for row in shared.store.committed_rows().iter() {
         let owing = places.iter().filter(|(owed, place)| {
             is_owed(owed, row) && !shared.is_discarded(&place.name, row.row.id)
         });
@@ -121,5 +121,13 @@ pub fn judge(shared: &Shared) {
     let verdict = check(&history(shared));
     if let Some(violation) = verdict.violations.first() {
         shared.broke(violation.invariant, violation.to_string());
+    }
+    look_for_misdeeds(shared);
+}
+
+/// What the store's own ledger of grants says: a write under an old token, two owners, a token twice.
+pub fn look_for_misdeeds(shared: &Shared) {
+    for misdeed in shared.store.misdeeds() {
+        shared.broke(Invariant::KeyOrder, misdeed);
     }
 }

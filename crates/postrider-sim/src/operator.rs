@@ -71,7 +71,7 @@ impl Operator {
                 self.ask_for(&id, rows, Verb::Discard);
             }
             4 => {
-                let committed = self.shared.store.committed();
+                let committed = self.shared.store.committed_rows();
                 let count = committed.len() as u64;
                 let rows = (0..self.dice.below(ROWS_MAX as u64 + 1).min(count))
                     .map(|_| self.dice.pick(&committed).row.seq)

@@ -35,6 +35,9 @@ pub struct Scenario {
     pub operator: u32,
     /// Rows of a relay's window.
     pub window_rows: u32,
+    /// How far index and stream of a keyed store lag at most, in milliseconds.
+    #[serde(default)]
+    pub lag_ms: u64,
     /// So many events may be behind before enqueueing is refused; 0 for no such bound.
     pub outbox_max: u32,
     /// Whether retention deletes what is old.
@@ -130,6 +133,7 @@ impl Scenario {
             consumers: u8::try_from(dice.below(3)).unwrap_or(0),
             operator: if dice.chance(5_000) { 2_000 } else { 0 },
             window_rows: u32::try_from(dice.between(8, 120)).unwrap_or(64),
+            lag_ms: dice.between(0, 3_000),
             outbox_max: if dice.chance(1_000) { 40 } else { 0 },
             retention: dice.chance(3_000),
             span_ms,

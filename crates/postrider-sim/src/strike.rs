@@ -202,7 +202,7 @@ impl World {
             Change::Add | Change::Rename => {
                 let definition = self.build_place();
                 if let Some(place) = self.shared.place(definition.id.as_str()) {
-                    place.begins_after(self.shared.store.committed().len() as u64);
+                    place.begins_after(self.shared.store.committed_len() as u64);
                 }
                 definitions.put.push((definition.clone(), Start::Now));
                 self.definitions.push(definition);

@@ -14,7 +14,7 @@ use postrider_core::{
     BrokerCapabilities, DeadKeyPolicy, Destination, DestinationId, DestinationState, EventId,
     Invariant, NewEvent, OutboxSource, PartitionId, RetryPolicy, Route, Tick,
 };
-use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore, Standby};
+use postrider_testkit::memory::{Lag, MemoryBroker, MemoryClock, MemoryStore, Standby};
 
 use crate::agenda::Agenda;
 use crate::app::{App, AppProcess, Life, TYPES};
@@ -129,6 +129,13 @@ impl World {
         world.shared.story.tell("world", || format!("{scenario:?}"));
         world.build_places();
         _ = crate::now(world.shared.store.register(&world.definitions));
+        let lag = Lag {
+            seed: scenario.seed,
+            index_max: Duration::from_millis(scenario.lag_ms),
+            stream_max: Duration::from_millis(scenario.lag_ms / 3),
+            trimmed: 500,
+        };
+        world.shared.store.set_lag(lag);
         let outbox_max = u64::from(scenario.outbox_max);
         world.shared.store.set_watermark((outbox_max > 0).then_some(outbox_max));
         for number in 0..scenario.apps {
@@ -215,6 +222,7 @@ impl World {
         if let Some(customers) = &self.customers {
             customers.pass_on();
         }
+        judge::look_for_misdeeds(&self.shared);
         !self.shared.is_broken()
     }
 
@@ -284,6 +292,7 @@ impl World {
             if !self.run_until(now) {
                 return;
             }
+            self.revive();
             match self.is_at_rest() {
                 Ok(()) => return,
                 Err(reason) => why = reason,
@@ -292,6 +301,13 @@ impl World {
         let healths: Vec<_> = self.relays.values().map(|(relay, _)| relay.health()).collect();
         let what = format!("not at rest {REST_WITHIN:?} after the last fault: {why} {healths:?}");
         self.shared.broke(Invariant::Progress, what);
+    }
+
+    /// A relay that was told to stop before the faults were over is followed by another.
+    fn revive(&mut self) {
+        let ended = self.relays.iter().filter(|(_, (relay, _))| relay.has_ended());
+        let ended: Vec<u8> = ended.map(|(slot, _)| *slot).collect();
+        ended.into_iter().for_each(|slot| self.start_relay(slot));
     }
 
     fn is_at_rest(&self) -> Result<(), String> {
@@ -329,7 +345,7 @@ impl World {
         }
         self.tally.effects = self.customers.as_ref().map_or(0, Customers::effects);
         let shared = &self.shared;
-        self.tally.committed = shared.store.committed().len() as u64;
+        self.tally.committed = shared.store.committed_len() as u64;
         self.tally.delivered = shared.all_places().iter().map(|place| place.count()).sum();
         self.tally.faults = shared.weather.struck();
         self.tally.virtual_ms = shared.kernel.now().0 / 1_000_000;

@@ -113,6 +113,7 @@ impl Consumer {
     pub fn start(setup: Setup) -> Result<Consumer> {
         let Setup { kernel, process, clock, mut dice, subscription, shop, .. } = setup;
         let worker = Worker { process, name: setup.name };
+        let (clock_itself, weather) = (clock.clone(), Arc::clone(&setup.weather));
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let (options, seed) = (options(), dice.bits());
         options.check()?;
@@ -145,6 +146,12 @@ impl Consumer {
                 Arc::new(Outside::receiver(tools, setup.handler, Arc::new(setup.store))?)
             }
         };
+        if dice.chance(5_000) {
+            kernel.spawn(
+                process,
+                restless(Arc::clone(&kernel), clock_itself, weather, dice.fork("clock")),
+            );
+        }
         let heard = Mailbox::default();
         let engine = Engine {
             kernel: Arc::clone(&kernel),
@@ -178,6 +185,15 @@ impl Consumer {
     /// Tells its handlers to stop now, and lets it end.
     pub fn abort(&self) {
         self.heard.put(Heard::Abort);
+    }
+}
+
+/// A machine whose wall clock is set again and again, forward and back, as long as there are faults.
+async fn restless(kernel: Arc<Kernel>, clock: ProcessClock, weather: Arc<Weather>, mut dice: Dice) {
+    while !weather.is_calm() {
+        kernel.sleep(Duration::from_millis(dice.between(500, 10_000))).await;
+        let micros = i64::try_from(dice.below(120_000_000)).unwrap_or_default();
+        clock.jump(micros - 60_000_000);
     }
 }
 

@@ -63,7 +63,10 @@ impl Moods {
                 _ => Mood::Fails,
             };
             let lease = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+            // Some work takes long, and nothing is wrong.
+            let long = mood == Mood::Good && !weather.is_calm() && dice.chance(1_500);
             let most = match mood {
+                _ if long => lease * 3 / 2,
                 Mood::Slow | Mood::Deaf => lease * 2,
                 _ => 500,
             };

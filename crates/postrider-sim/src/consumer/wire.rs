@@ -58,19 +58,19 @@ impl Echo {
         self.state().0.pop()
     }
 
-    /// Returns when there is something, or when the pause is over.
-    async fn within(&self, mut pause: BoxFuture<'_, ()>) {
+    /// Returns when there is something, or when the pause is over; says whether there is something.
+    async fn within(&self, mut pause: BoxFuture<'_, ()>) -> bool {
         poll_fn(|context| {
             let mut state = self.state();
             if !state.0.is_empty() {
-                return Poll::Ready(());
+                return Poll::Ready(true);
             }
             state.1.retain(|waker| !waker.will_wake(context.waker()));
             state.1.push(context.waker().clone());
             drop(state);
-            pause.as_mut().poll(context)
+            pause.as_mut().poll(context).map(|()| false)
         })
-        .await;
+        .await
     }
 }
 
@@ -183,10 +183,13 @@ impl Subscription for Wire {
 
     fn receive(&self, max: usize) -> BoxFuture<'_, Result<Vec<Delivery>>> {
         Box::pin(async move {
-            let mut pause = LOOK_MIN;
+            let (mut pause, mut asked) = (LOOK_MIN, false);
             loop {
                 let fate = self.fate();
-                self.kernel.sleep(fate.there).await;
+                // What comes while a question is open answers it at once.
+                if !asked {
+                    self.kernel.sleep(fate.there).await;
+                }
                 if self.is_cut() || fate.lost_there {
                     return Err(broken("receive"));
                 }
@@ -199,7 +202,7 @@ impl Subscription for Wire {
                     }
                     return Ok(deliveries);
                 }
-                self.echo.within(self.kernel.sleep(pause)).await;
+                asked = self.echo.within(self.kernel.sleep(pause)).await;
                 pause = (pause * 2).min(LOOK_MAX);
             }
         })
