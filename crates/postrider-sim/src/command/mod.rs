@@ -96,7 +96,7 @@ pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
     };
     let mut out = io::stdout().lock();
     let context = Context {
-        runner: Arc::new(|scenario, options| world::run(scenario, options)),
+        runner: Arc::new(world::run),
         planted,
         home: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
         out: &mut out,

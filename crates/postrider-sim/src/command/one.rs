@@ -39,7 +39,7 @@ pub(super) fn fixture(
     let mut mutant = arguments.mutant;
     if let Some(fails) = &fixture.fails {
         let planted = context.planted.iter().find(|planted| planted.name == fails.mutant);
-        mutant = mutant.or(planted.map(|planted| planted.name));
+        mutant = mutant.or_else(|| planted.map(|planted| planted.name));
         match mutant {
             Some(name) => writeln!(context.out, "planted: {name}")?,
             None => writeln!(context.out, "{} cannot be planted in this build", fails.mutant)?,

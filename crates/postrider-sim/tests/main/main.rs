@@ -17,5 +17,5 @@ use postrider_sim::world;
 
 /// The real world.
 fn runner() -> Runner {
-    Arc::new(|scenario, options| world::run(scenario, options))
+    Arc::new(world::run)
 }
