@@ -350,7 +350,6 @@ mod planted {
             Mutant::ClaimThenCheck,
         ];
         let found = bugs.map(|bug| (bug, found(bug, 300)));
-        eprintln!("{found:?}");
         let missed = found.iter().filter(|(_, found)| found.is_none());
         assert_eq!(missed.count(), 0, "{found:#?}");
     }
