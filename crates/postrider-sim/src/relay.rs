@@ -68,7 +68,7 @@ pub fn settings(shared: &Shared, seed: u64) -> Settings {
     settings.window.rows_max = scenario.window_rows;
     settings.window.page_rows_max = (scenario.window_rows / 4).max(2);
     // The slowest poll is what an idle world costs most.
-    settings.poll_max = Duration::from_millis([500, 1_000, 2_000, 5_000][(seed % 4) as usize]);
+    settings.poll_max = Duration::from_millis([500, 2_000, 2_000, 5_000][(seed % 4) as usize]);
     if scenario.retention {
         let retention = postrider_relay::Retention::of(Duration::from_secs(30));
         settings.retention = Some(postrider_relay::Retention {

@@ -20,6 +20,7 @@ impl World {
             Act::Incident(number) => {
                 let what = self.shared.scenario.incidents[*number].what.clone();
                 self.shared.story.tell("world", || format!("strikes: {what:?}"));
+                self.struck.insert(*number);
                 self.befall(&what, *number, at, agenda);
             }
             Act::Checkpoint(number) => {
@@ -164,6 +165,7 @@ impl World {
             }
             What::Deploy { .. } if self.cannot_apply() => {
                 // An operator tries again when the server takes it.
+                self.struck.remove(&number);
                 agenda.add(after(2_000), Act::Incident(number));
             }
             What::Deploy { change, each_ms } => self.deploy(change, each_ms, at, agenda),

@@ -5,7 +5,7 @@
 //! an operator can; a trickle of events goes on, because without any a poison cannot be told from an
 //! outage. In the end everything committed must be delivered or visibly dead: liveness.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,6 +94,8 @@ pub(crate) struct World {
     pub(crate) customers: Option<Customers>,
     /// What an operator asked for.
     asked: Asked,
+    /// Incidents that have struck.
+    pub(crate) struck: BTreeSet<usize>,
     /// Destinations that there ever were.
     pub(crate) places_made: u8,
     tally: Tally,
@@ -121,6 +123,7 @@ impl World {
             apps: BTreeMap::new(),
             customers: None,
             asked: Asked::default(),
+            struck: BTreeSet::new(),
             places_made: 0,
             tally: Tally::default(),
             trickled: 0,
@@ -347,6 +350,9 @@ impl World {
         let shared = &self.shared;
         self.tally.committed = shared.store.committed_len() as u64;
         self.tally.delivered = shared.all_places().iter().map(|place| place.count()).sum();
+        let planned = shared.scenario.incidents.iter().enumerate();
+        let unfired = planned.filter(|(number, _)| !self.struck.contains(number));
+        self.tally.unfired = unfired.map(|(_, incident)| incident.what.name().to_owned()).collect();
         self.tally.faults = shared.weather.struck();
         self.tally.virtual_ms = shared.kernel.now().0 / 1_000_000;
         self.tally.steps = self.executor.steps();

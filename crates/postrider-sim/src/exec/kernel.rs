@@ -1,10 +1,9 @@
 //! What every actor shares: the time, the timers, and who can move.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::future::poll_fn;
+use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use postrider_core::{BoxFuture, Tick};
@@ -49,7 +48,8 @@ pub struct Kernel {
 #[derive(Default)]
 struct State {
     now: Tick,
-    timers: BinaryHeap<Timer>,
+    /// By time, and by the order in which they were set. One that nobody waits for is not kept.
+    timers: BTreeMap<(Tick, u64), Waker>,
     timer_last: u64,
     ready: Vec<TaskNo>,
     births: Vec<Birth>,
@@ -60,25 +60,39 @@ struct State {
     followers: Vec<MemoryClock>,
 }
 
-struct Timer {
-    at: Reverse<(Tick, u64)>,
-    waker: Waker,
+/// Waits for a moment. Dropped before it has come, it is as if it never was.
+struct Sleep {
+    kernel: Arc<Kernel>,
+    until: Tick,
+    /// Its number, once somebody waits.
+    set: Option<u64>,
 }
 
-impl PartialEq for Timer {
-    fn eq(&self, other: &Timer) -> bool {
-        self.at == other.at
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let (until, set) = (self.until, self.set);
+        let mut state = self.kernel.state();
+        if state.now >= until {
+            return Poll::Ready(());
+        }
+        if set.is_none() {
+            state.timer_last += 1;
+            let number = state.timer_last;
+            state.timers.insert((until, number), context.waker().clone());
+            drop(state);
+            self.set = Some(number);
+        }
+        Poll::Pending
     }
 }
-impl Eq for Timer {}
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Timer) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Timer {
-    fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
-        self.at.cmp(&other.at)
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(number) = self.set {
+            drop(self.kernel.state().timers.remove(&(self.until, number)));
+        }
     }
 }
 
@@ -122,23 +136,9 @@ impl Kernel {
         state.births.push(Birth { task, process, future: Box::pin(future) });
     }
 
-    /// Resolves when the world's time has come.
+    /// Resolves when the world's time has come. Waits for the task that polls it first.
     pub fn sleep_until(self: &Arc<Self>, until: Tick) -> BoxFuture<'static, ()> {
-        let kernel = Arc::clone(self);
-        let mut asked = false;
-        Box::pin(poll_fn(move |context| {
-            let mut state = kernel.state();
-            if state.now >= until {
-                return Poll::Ready(());
-            }
-            if !asked {
-                asked = true;
-                state.timer_last += 1;
-                let at = Reverse((until, state.timer_last));
-                state.timers.push(Timer { at, waker: context.waker().clone() });
-            }
-            Poll::Pending
-        }))
+        Box::pin(Sleep { kernel: Arc::clone(self), until, set: None })
     }
 
     /// Resolves when so much of the world's time has passed.
@@ -206,20 +206,19 @@ impl Kernel {
         let mut due = Vec::new();
         {
             let mut state = self.state();
-            let Some(next) = state.timers.peek() else { return false };
-            let at = next.at.0.0;
+            let Some((&(at, _), _)) = state.timers.first_key_value() else { return false };
             if at > end {
                 return false;
             }
             state.now = state.now.max(at);
             state.lead();
-            while let Some(timer) = state.timers.peek()
-                && timer.at.0.0 == at
+            while let Some(timer) = state.timers.first_entry()
+                && timer.key().0 == at
             {
-                due.extend(state.timers.pop());
+                due.push(timer.remove());
             }
         }
-        due.into_iter().for_each(|timer| timer.waker.wake());
+        due.into_iter().for_each(Waker::wake);
         true
     }
 }
