@@ -69,6 +69,10 @@ pub trait OutboxSource: Send + Sync {
 
     /// Where a destination stands in a partition, and what waits there. Begins a new reading: rows
     /// handed out before and not settled are handed out again.
+    ///
+    /// # Errors
+    /// `Conflict` if what was loaded under this lease before is void, because the server lost its
+    /// memory since: the engine gives the partition up, and loads it anew under another token.
     fn load<'a>(
         &'a self,
         lease: &'a Lease,

@@ -185,3 +185,19 @@ fn a_fenced_settlement_loses_the_partition() {
     assert_eq!((health.fenced, health.leases_lost), (1, 1), "{health:?}");
     assert_eq!(world.store.settled(&id("all")).len(), 1);
 }
+
+/// INV-8: a store that says that what is remembered of a partition is void is believed, whatever it was
+/// asked: the partition is given up, and loaded anew at the next heartbeat.
+#[test]
+fn a_void_memory_costs_its_partition_a_heartbeat() {
+    for operation in [Operation::Load, Operation::Fetch] {
+        let mut world = World::simple();
+        world.commit(vec![event(1, 0)]);
+        let void = SourceAction::FailBefore(ErrorKind::Conflict);
+        world.source.script(operation).then([void]);
+        world.start(Target::Forever);
+        let spent = world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 1);
+        assert!(spent <= Duration::from_secs(5), "{operation:?}: {spent:?}");
+        world.check("all");
+    }
+}

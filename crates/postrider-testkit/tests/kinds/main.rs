@@ -11,6 +11,7 @@ mod lines;
 mod marks;
 mod relay;
 mod servers;
+mod snapshots;
 mod writers;
 
 /// The kinds besides the change log, which passes in `tests/main`. Each with several partitions.
