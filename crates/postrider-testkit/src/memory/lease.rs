@@ -7,6 +7,7 @@ use postrider_core::lease::{AcquireRequest, Acquired, Census, Granted, Renewed};
 use postrider_core::source::RenewRequest;
 use postrider_core::{HeldLease, Lease, PartitionId, Presence, RelayId};
 
+use super::MemoryStore;
 use super::state::State;
 
 #[derive(Clone, Debug, Default)]
@@ -80,6 +81,15 @@ impl LeaseRow {
             owner: self.owner.clone()?,
             token: self.token,
         })
+    }
+}
+
+impl MemoryStore {
+    /// Who holds a partition at this moment, by the store's clock: for checkers.
+    pub fn holder(&self, partition: PartitionId) -> Option<RelayId> {
+        let (state, now) = (self.state(), self.elapsed());
+        let row = state.leases.get(usize::from(partition.0))?;
+        row.owner.clone().filter(|_| row.ends > now)
     }
 }
 
