@@ -9,8 +9,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, EventId, Fault, KeyHash, Outcome,
-    Outgoing, Result, Tick,
+    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, EventId, Fault, Invariant, KeyHash,
+    Outcome, Outgoing, PartitionId, RelayId, Result, Tick,
 };
 use postrider_testkit::memory::MemoryBroker;
 
@@ -18,6 +18,7 @@ use crate::app::{TYPES, short};
 use crate::consumer::DERIVED;
 use crate::dice::Dice;
 use crate::exec::{Kernel, ProcessNo};
+use crate::shared::Shared;
 use crate::story::Story;
 use crate::weather::Weather;
 
@@ -68,10 +69,19 @@ struct State {
     poison: BTreeMap<EventId, Poison>,
     /// Events that it holds: what may be recorded as published.
     acked: BTreeSet<EventId>,
+    /// When each delivery that it holds was sent, in the order in which they arrived.
+    sent: Vec<Tick>,
+    /// Topics that answer each event with a failure of its own until then.
+    sick_topics: BTreeMap<Box<str>, Tick>,
+    /// When each event was first sent.
+    tried: BTreeMap<EventId, Tick>,
+    /// When a sender last heard that a topic took something.
+    heard: BTreeMap<Arc<str>, Tick>,
 }
 
 /// What becomes of a batch.
 struct Fate {
+    sent: Tick,
     there: Duration,
     back: Duration,
     lost_there: bool,
@@ -100,6 +110,10 @@ impl Place {
             gone_topics: BTreeSet::new(),
             poison: BTreeMap::new(),
             acked: BTreeSet::new(),
+            sent: Vec::new(),
+            sick_topics: BTreeMap::new(),
+            tried: BTreeMap::new(),
+            heard: BTreeMap::new(),
         });
         Place { name, memory, kernel, weather, story, network, state }
     }
@@ -118,6 +132,43 @@ impl Place {
         self.state().dead_topics.insert(Box::from(topic), until);
     }
 
+    /// One topic answers each event with a failure of its own until a time.
+    pub fn topic_sick_until(&self, topic: &str, until: Tick) {
+        self.state().sick_topics.insert(Box::from(topic), until);
+    }
+
+    /// When each delivery that it holds was sent, in the order of [`MemoryBroker::published`].
+    pub fn sent(&self) -> Vec<Tick> {
+        self.state().sent.clone()
+    }
+
+    /// Whether an event may be given up: since it was first sent, its topic took something. Otherwise
+    /// its endpoint is to blame, and not the event.
+    pub fn may_give_up(&self, id: EventId, topic: &str) -> bool {
+        let state = self.state();
+        let poison = state.poison.contains_key(&id);
+        let heard = state.heard.get(topic).copied();
+        poison || state.tried.get(&id).is_some_and(|sent| heard.is_some_and(|at| at >= *sent))
+    }
+
+    /// Each attempt may fail, also by never being answered.
+    fn note_tries(&self, batch: &[Outgoing], sent: Tick) {
+        let mut state = self.state();
+        for out in batch {
+            state.tried.entry(out.event.id).or_insert(sent);
+        }
+    }
+
+    fn note_heard(&self, batch: &[Outgoing], result: &Result<Vec<Outcome>>) {
+        let now = self.kernel.now();
+        if let Ok(outcomes) = result
+            && outcomes.contains(&Outcome::Acked)
+            && let Some(out) = batch.first()
+        {
+            self.state().heard.insert(Arc::clone(&out.topic), now);
+        }
+    }
+
     /// One topic says that it is gone, for good until [`Place::recover`].
     pub fn topic_gone(&self, topic: &str) {
         self.state().gone_topics.insert(Box::from(topic));
@@ -128,6 +179,7 @@ impl Place {
         let mut state = self.state();
         state.down_until = Tick(0);
         state.dead_topics.clear();
+        state.sick_topics.clear();
         state.gone_topics.clear();
     }
 
@@ -172,6 +224,7 @@ impl Place {
         let slow = weather.strikes(dice, "broker_slow", |rates| rates.broker_slow);
         let most = if slow { 9_000_000 } else { 5_000 };
         Fate {
+            sent: self.kernel.now(),
             there: Duration::from_micros(dice.between(200, most)),
             back: Duration::from_micros(dice.between(200, most)),
             lost_there: weather.strikes(dice, "broker_lost_there", |rates| rates.broker_lost_there),
@@ -217,6 +270,12 @@ impl Place {
             self.weather.count("topic_down_felt");
             return Outcome::Unroutable(Fault::new(ErrorKind::NotFound, "no such topic"));
         }
+        if state.sick_topics.get(&*out.topic).is_some_and(|until| now < *until) {
+            drop(state);
+            self.weather.count("topic_sick_felt");
+            let fault = Fault::new(ErrorKind::Unavailable, "502");
+            return Outcome::Retry { fault, after: None };
+        }
         if state.gone_topics.contains(&*out.topic) {
             drop(state);
             self.weather.count("topic_gone_felt");
@@ -241,8 +300,9 @@ impl Place {
             return Outcome::Retry { fault, after: None };
         }
         state.acked.insert(out.event.id);
-        drop(state);
         let times = if fate.twice { 2 } else { 1 };
+        state.sent.extend(std::iter::repeat_n(fate.sent, times));
+        drop(state);
         for _ in 0..times {
             store(&self.memory, out);
         }
@@ -277,13 +337,31 @@ fn store(memory: &MemoryBroker, out: &Outgoing) {
 pub struct Connection {
     place: Arc<Place>,
     capabilities: BrokerCapabilities,
+    shared: Arc<Shared>,
+    owner: RelayId,
 }
 
 impl Connection {
-    /// A connection.
-    pub fn new(place: Arc<Place>) -> Connection {
+    /// A connection of a relay.
+    pub fn new(place: Arc<Place>, shared: Arc<Shared>, owner: RelayId) -> Connection {
         let capabilities = place.memory.capabilities();
-        Connection { place, capabilities }
+        Connection { place, capabilities, shared, owner }
+    }
+
+    /// Nobody starts to send what it has no lease for, by the store's clock.
+    fn look_at_leases(&self, batch: &[Outgoing]) {
+        let partitions = u64::from(self.shared.scenario.partitions);
+        for out in batch.iter().filter(|_| self.shared.leases_stand()) {
+            let partition = u16::try_from(out.event.key_hash().0 % partitions).unwrap_or_default();
+            let holder = self.shared.store.holder(PartitionId(partition));
+            if holder.as_ref() != Some(&self.owner) {
+                let (event, owner) = (short(out.event.id), &self.owner);
+                let what = format!(
+                    "{owner} sends {event} of partition {partition}, which is {holder:?}'s"
+                );
+                self.shared.broke(Invariant::KeyOrder, what);
+            }
+        }
     }
 }
 
@@ -296,12 +374,14 @@ impl Broker for Connection {
     }
 
     fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
+        self.look_at_leases(batch);
         let (place, batch) = (Arc::clone(&self.place), batch.to_vec());
         let slot: Slot = Arc::default();
         let answer = Arc::clone(&slot);
         let kernel = Arc::clone(&self.place.kernel);
         kernel.spawn(self.place.network, async move {
             let fate = place.fate(batch.len());
+            place.note_tries(&batch, fate.sent);
             place.kernel.sleep(fate.there).await;
             let result = if fate.lost_there {
                 Err(Error::new(ErrorKind::Unavailable, "publish").message("the connection broke"))
@@ -319,6 +399,7 @@ impl Broker for Connection {
                 give(&slot, Err(error.message("the connection broke before the answer")));
                 return;
             }
+            place.note_heard(&batch, &result);
             give(&slot, result);
         });
         Box::pin(std::future::poll_fn(move |context| {

@@ -106,6 +106,15 @@ pub enum What {
         /// For how long, in milliseconds.
         for_ms: u64,
     },
+    /// One endpoint answers each event with a failure of its own.
+    TopicSick {
+        /// Of which destination.
+        place: u8,
+        /// Which of the event types' topics.
+        topic: u8,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
     /// One endpoint says that it is gone, until an operator enables it.
     TopicGone {
         /// Of which destination.
@@ -193,6 +202,7 @@ impl What {
             What::JumpConsumer { .. } => "consumer_clock_jumped",
             What::BrokerDown { .. } => "broker_down",
             What::TopicDown { .. } => "topic_down",
+            What::TopicSick { .. } => "topic_sick",
             What::TopicGone { .. } => "topic_gone",
             What::ForgetDedup { .. } => "dedup_forgotten",
             What::CrashServer { .. } => "server_crashed",
@@ -222,7 +232,8 @@ impl What {
             // A few are away for hours.
             12..=13 if dice.chance(300) => What::BrokerDown { place, for_ms: 60 * for_ms },
             12..=13 => What::BrokerDown { place, for_ms },
-            14..=15 => What::TopicDown { place, topic, for_ms },
+            14 => What::TopicDown { place, topic, for_ms },
+            15 => What::TopicSick { place, topic, for_ms },
             16 => What::TopicGone { place, topic },
             17 => What::ForgetDedup { place },
             18..=19 => What::CrashServer { for_ms: for_ms / 4 },

@@ -94,17 +94,15 @@ pub fn history(shared: &Shared) -> History {
         history.push(Record::Rollback { id });
     }
     for (_, place) in &places {
-        for (order, published) in (1..).zip(place.memory.published()) {
-            if !published.is_acked() {
-                continue;
-            }
+        let deliveries = place.memory.published().into_iter().zip(place.sent());
+        for (order, (published, sent)) in (1..).zip(deliveries) {
             history.push(Record::Delivery(Delivery {
                 destination: place.name.clone(),
                 id: published.event.id,
                 order,
                 late: published.marks.late
                     || published.marks.replay
-                    || shared.has_moved_on(&place.name, published.event.id),
+                    || shared.had_moved_on(&place.name, published.event.id, sent),
                 at_ms: None,
             }));
         }

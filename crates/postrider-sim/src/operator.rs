@@ -79,6 +79,7 @@ impl Operator {
                 self.ask_for(&id, rows, Verb::Requeue);
             }
             5 if self.dice.chance(3_000) => {
+                self.shared.note_leases_void();
                 self.submit(Verb::Rewind { destination: id, to: Start::Beginning });
             }
             5..=6 => {

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use postrider_core::waiting::{Passed, Placement, Settlement, WaitingChange};
+use postrider_core::waiting::{Passed, Placement, Reason, Settlement, WaitingChange};
 use postrider_core::{Broker, Clock, Destination, DestinationId, Invariant, OutboxSource, RelayId};
-use postrider_relay::{Command, Health, Input, Machine, Performer, Settings, Target};
+use postrider_relay::{Command, Health, Input, Machine, Notice, Performer, Settings, Target};
 
 use crate::app::short;
 use crate::broker::Connection;
@@ -119,7 +119,14 @@ impl Body {
         for definition in &self.local {
             if let Some(place) = self.shared.place(definition.id.as_str()) {
                 local.push((definition.clone(), place.memory.capabilities()));
-                brokers.insert(definition.id.clone(), Arc::new(Connection::new(place)));
+                brokers.insert(
+                    definition.id.clone(),
+                    Arc::new(Connection::new(
+                        place,
+                        Arc::clone(&self.shared),
+                        self.relay.owner.clone(),
+                    )),
+                );
             }
         }
         let owner = self.relay.owner.clone();
@@ -203,9 +210,22 @@ impl Body {
     fn look_at(&self, machine: &mut Machine) {
         for notice in machine.take_notices() {
             self.tell(|| format!("{notice:?}"));
-            if let postrider_relay::Notice::Violated { invariant, what } = notice {
+            self.look_at_death(&notice);
+            if let Notice::Violated { invariant, what } = notice {
                 self.shared.broke(invariant, format!("{} saw: {what}", self.name));
             }
+        }
+    }
+
+    /// INV-5: what is dead failed itself, and not only its endpoint.
+    fn look_at_death(&self, notice: &Notice) {
+        let Notice::DeadLetter { subject, reason: Reason::GaveUp, .. } = notice else { return };
+        let (name, topic) = (subject.destination.as_str(), subject.topic.as_deref());
+        let Some((place, topic)) = self.shared.place(name).zip(topic) else { return };
+        if !place.may_give_up(subject.row.id, topic) {
+            let event = short(subject.row.id);
+            let what = format!("{event} is dead at {name}, and only its endpoint ever failed");
+            self.shared.broke(Invariant::Isolation, what);
         }
     }
 

@@ -111,7 +111,7 @@ impl Scenario {
     pub fn of(seed: u64) -> Scenario {
         let mut dice = Dice::new(seed, "scenario");
         let store = *dice.pick(&Kind::ALL);
-        let span_ms = dice.between(20, 180) * 1_000;
+        let span_ms = dice.between(10, 100) * 1_000;
         let mut rates = Rates::default();
         for (_, rate) in rates.each() {
             // Most runs have some of the faults, few have all: each alone must be found too.
@@ -128,7 +128,7 @@ impl Scenario {
             relays,
             destinations: if many { u8::try_from(dice.between(1, 3)).unwrap_or(1) } else { 1 },
             apps: u8::try_from(dice.between(1, 4)).unwrap_or(1),
-            transactions: u16::try_from(dice.between(5, 40)).unwrap_or(5),
+            transactions: u16::try_from(dice.between(4, 24)).unwrap_or(4),
             keys: u8::try_from(dice.between(1, 12)).unwrap_or(1),
             consumers: u8::try_from(dice.below(3)).unwrap_or(0),
             operator: if dice.chance(5_000) { 2_000 } else { 0 },

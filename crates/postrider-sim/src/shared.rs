@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use postrider_core::{EventId, Invariant};
+use postrider_core::{EventId, Invariant, Tick};
 use postrider_testkit::memory::MemoryStore;
 
 use crate::broker::Place;
@@ -54,9 +54,11 @@ struct Notes {
     /// Committed events that went with a server.
     lost: BTreeSet<EventId>,
     /// By destination: events whose key moved on past them, because they gave up or were let go.
-    moved_on: BTreeSet<(String, EventId)>,
+    moved_on: BTreeMap<(String, EventId), Tick>,
     /// By destination: events that an operator asked to be let go.
     discarded: BTreeSet<(String, EventId)>,
+    /// Leases were taken from their owners without their knowledge.
+    leases_void: bool,
 }
 
 impl Shared {
@@ -176,16 +178,27 @@ impl Shared {
         self.notes().locked.remove(&key);
     }
 
-    /// An event gave up without holding its key: those behind it flow. What was sent of it and never
-    /// answered may still arrive, after them.
-    pub fn note_moved_on(&self, place: &str, id: EventId) {
-        self.notes().moved_on.insert((place.to_owned(), id));
+    /// Leases are taken from their owners, who hear of it later: by a rewind, or by another server.
+    pub fn note_leases_void(&self) {
+        self.notes().leases_void = true;
     }
 
-    /// Whether those behind an event flow without it.
-    pub fn has_moved_on(&self, place: &str, id: EventId) -> bool {
+    /// Whether no lease was ever taken from its owner without its knowledge.
+    pub fn leases_stand(&self) -> bool {
+        !self.notes().leases_void
+    }
+
+    /// An event gave up without holding its key: those behind it flow. What was sent of it before and
+    /// never answered may still arrive, after them.
+    pub fn note_moved_on(&self, place: &str, id: EventId) {
+        let now = self.kernel.now();
+        self.notes().moved_on.entry((place.to_owned(), id)).or_insert(now);
+    }
+
+    /// Whether those behind an event flow without it, and this delivery of it was sent before.
+    pub fn had_moved_on(&self, place: &str, id: EventId, sent: Tick) -> bool {
         let (notes, at) = (self.notes(), (place.to_owned(), id));
-        notes.moved_on.contains(&at) || notes.discarded.contains(&at)
+        notes.discarded.contains(&at) || notes.moved_on.get(&at).is_some_and(|when| sent <= *when)
     }
 
     /// An operator asked to let an event go: nobody owes its delivery any more.

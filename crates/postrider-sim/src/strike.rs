@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider_core::source::DefinitionChange;
-use postrider_core::{Destination, Invariant, Match, OutboxSource, Start, Tick};
+use postrider_core::{Destination, DestinationId, Invariant, Match, OutboxSource, Start, Tick};
 use postrider_relay::Input;
 
 use crate::agenda::{Act, Agenda};
@@ -56,7 +56,10 @@ impl World {
                     customers.pause(*slot, false);
                 }
             }
-            Act::StartServer => self.shared.server.start(),
+            Act::StartServer => {
+                self.shared.server.start();
+                self.apply_again();
+            }
             Act::FreeDisk => self.shared.store.set_full(false),
             Act::AllowWrites => self.shared.store.set_read_only(false),
         }
@@ -106,6 +109,10 @@ impl World {
                 let topic = TYPES[usize::from(topic) % TYPES.len()];
                 self.at(place, |place| place.topic_down_until(topic, after(for_ms)));
             }
+            What::TopicSick { place, topic, for_ms } => {
+                let topic = TYPES[usize::from(topic) % TYPES.len()];
+                self.at(place, |place| place.topic_sick_until(topic, after(for_ms)));
+            }
             What::TopicGone { place, topic } => {
                 let topic = TYPES[usize::from(topic) % TYPES.len()];
                 self.at(place, |place| place.topic_gone(topic));
@@ -152,6 +159,7 @@ impl World {
                     let lost = store.fail_over(standby);
                     self.shared.story.tell("world", || format!("lost with the server: {lost:?}"));
                     self.shared.note_lost(lost);
+                    self.shared.note_leases_void();
                 }
                 agenda.add(after(for_ms), Act::StartServer);
             }
@@ -195,6 +203,25 @@ impl World {
         if let Some((relay, _)) = self.relays.get(&slot) {
             self.shared.kernel.kill(relay.process);
         }
+    }
+
+    /// What a server had lost of the definitions is applied again.
+    fn apply_again(&mut self) {
+        let Some(Ok(there)) = now(self.shared.store.destinations()) else { return };
+        let ours = |id: &DestinationId| self.definitions.iter().any(|ours| ours.id == *id);
+        let gone = there.rows.iter().map(|row| &row.definition.id);
+        let gone = gone.filter(|id| id.as_str() != Destination::UNROUTED && !ours(id));
+        let mut change = DefinitionChange { remove: gone.cloned().collect(), ..Default::default() };
+        for definition in &self.definitions {
+            let row = there.rows.iter().find(|row| row.definition.id == definition.id);
+            if row.is_none_or(|row| row.definition != *definition) {
+                change.put.push((definition.clone(), Start::Now));
+            }
+            if let (None, Some(place)) = (row, self.shared.place(definition.id.as_str())) {
+                place.begins_after(self.shared.store.committed_len() as u64);
+            }
+        }
+        _ = now(self.shared.store.apply(&change));
     }
 
     /// The operator applies other definitions, and the relays are replaced one by one.

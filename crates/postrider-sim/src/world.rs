@@ -34,6 +34,8 @@ use crate::story::Story;
 const REST_WITHIN: Duration = Duration::from_secs(900);
 /// How often it is looked whether it has.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// An operator looks again every so many looks.
+const OPERATE_LOOKS: u32 = 30;
 /// The trickle comes every so many looks.
 const TRICKLE_LOOKS: u32 = 4;
 /// Keys of the trickle: so many that every partition has some.
@@ -291,6 +293,10 @@ impl World {
                 self.trickle();
             }
             look += 1;
+            if look % OPERATE_LOOKS == 0 {
+                // What was under way may disable an endpoint after the operator enabled it.
+                self.operate();
+            }
             now = now + LOOK_EVERY;
             if !self.run_until(now) {
                 return;
