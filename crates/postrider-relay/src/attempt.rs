@@ -5,6 +5,9 @@
 use postrider_core::DeadKeyPolicy;
 use postrider_core::waiting::{Attempted, DETAIL_BYTES_MAX, Reason};
 
+use crate::flow::Flow;
+use crate::notice::{Notice, Subject};
+
 /// The outcome of an attempt, with its detail cut to what is kept.
 pub(crate) fn attempted(attempts: u32, reason: Reason, detail: impl Into<String>) -> Attempted {
     // No store's text takes a zero byte: the settlement that carries one would be refused for ever.
@@ -21,5 +24,18 @@ pub(crate) fn holds_key(policy: DeadKeyPolicy) -> bool {
     match policy {
         DeadKeyPolicy::Park | DeadKeyPolicy::Halt => true,
         DeadKeyPolicy::Skip => false,
+    }
+}
+
+impl Flow {
+    /// Says that an event was given up.
+    pub(crate) fn note_dead(&mut self, subject: Subject, attempted: &Attempted, holds_key: bool) {
+        self.notices.push(Notice::DeadLetter {
+            subject,
+            reason: attempted.reason,
+            detail: attempted.detail.clone(),
+            attempts: attempted.attempts,
+            holds_key,
+        });
     }
 }

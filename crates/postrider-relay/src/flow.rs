@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use postrider_core::source::Loaded;
 use postrider_core::waiting::{
-    Attempted, NewWaiting, Passed, Placement, Reason, RowRef, SettlementPart, WaitingChange,
+    NewWaiting, Passed, Placement, Reason, RowRef, SettlementPart, WaitingChange,
 };
 use postrider_core::{DestinationId, Event, KeyHash, PartitionId, Tick, planted, reach};
 
@@ -146,7 +146,6 @@ impl Flow {
         now: Tick,
     ) {
         if let Placement::Retry { delay, .. } = &placement {
-            self.remember(row.seq, now);
             self.due_at = self.due_at.min(now + *delay);
         }
         reach!(WaitingEntered);
@@ -186,6 +185,10 @@ impl Flow {
                 Origin::Stream(ordinal) => {
                     reach!(LaneSpilledRest, if index > 0);
                     let placement = placement.take().unwrap_or(Placement::Behind(Reason::Behind));
+                    // One that was never tried has no attempt before the next.
+                    if let (Some(tried), Placement::Retry { .. }) = (entry.tried, &placement) {
+                        self.remember(entry.row.seq, tried);
+                    }
                     self.enter_waiting(ordinal, entry.row, key, Some(entry.event), placement, now);
                 }
                 // The head's own change is on its way; nothing is recorded of the others.
@@ -209,17 +212,6 @@ impl Flow {
     pub(crate) fn subject(&self, row: RowRef, event: Option<Arc<Event>>) -> Subject {
         let (partition, destination) = (self.partition, self.part.destination.clone());
         Subject { row, partition, destination, topic: None, route: None, event }
-    }
-
-    /// Says that an event was given up.
-    pub(crate) fn note_dead(&mut self, subject: Subject, attempted: &Attempted, holds_key: bool) {
-        self.notices.push(Notice::DeadLetter {
-            subject,
-            reason: attempted.reason,
-            detail: attempted.detail.clone(),
-            attempts: attempted.attempts,
-            holds_key,
-        });
     }
 
     /// Lets the head of a lane wait in the store for a while, uncounted, if it came from there; what
@@ -278,17 +270,17 @@ impl Flow {
             | WaitingChange::Dead { .. } => _ = self.tried.remove(&seq),
             WaitingChange::Retry { delay, .. } | WaitingChange::Postpone { delay, .. } => {
                 self.due_at = self.due_at.min(now + *delay);
-                self.remember(seq, now);
             }
         }
         self.part.changes.push(change);
         self.changed.push((key, held));
     }
 
-    fn remember(&mut self, seq: u64, now: Tick) {
+    /// An event was tried at a time. What is only put off was not.
+    pub(crate) fn remember(&mut self, seq: u64, tried: Tick) {
         /// Beyond, the lowest are forgotten, and a forgotten attempt counts one time less.
         const TRIED_MAX: usize = 16_384;
-        self.tried.insert(seq, now);
+        self.tried.insert(seq, tried);
         if self.tried.len() > TRIED_MAX {
             self.tried.pop_first();
         }

@@ -145,6 +145,9 @@ impl Machine {
             let judgement = judged(entry.tried);
             if judgement != Judgement::Untried {
                 entry.tried = Some(sent);
+                if matches!(entry.origin, Origin::Waiting { .. }) {
+                    flow.remember(entry.row.seq, sent);
+                }
             }
             if judgement == Judgement::Delivered {
                 self.stats.delivered += 1;
