@@ -36,6 +36,7 @@ mod lease;
 mod ledger;
 mod line;
 mod reading;
+mod rename;
 mod request;
 mod retire;
 mod schedule;

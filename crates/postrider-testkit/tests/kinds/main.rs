@@ -10,6 +10,7 @@ mod line;
 mod lines;
 mod marks;
 mod relay;
+mod renames;
 mod servers;
 mod snapshots;
 mod writers;
