@@ -4,12 +4,13 @@
 //! as a packet does.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, EventId, Fault, Invariant, KeyHash,
+    BoxFuture, Broker, BrokerCapabilities, DeadKeyPolicy, Error, ErrorKind, EventId, Fault, Invariant, KeyHash,
     Outcome, Outgoing, PartitionId, RelayId, Result, Tick,
 };
 use postrider_testkit::memory::MemoryBroker;
@@ -34,8 +35,8 @@ pub enum Poison {
 /// A destination's broker, as the world sees it.
 #[derive(Debug)]
 pub struct Place {
-    /// The destination's name.
-    pub name: String,
+    /// The destination's first name, which stands for it in the notes whatever it is called now.
+    pub born: String,
     /// What it holds.
     pub memory: MemoryBroker,
     pub(crate) kernel: Arc<Kernel>,
@@ -59,6 +60,9 @@ pub struct Owed {
 
 #[derive(Debug)]
 struct State {
+    /// The destination's name now, and how often it had another.
+    name: Arc<str>,
+    renames: u32,
     owed: Owed,
     dice: Dice,
     /// Not reachable at all until then.
@@ -73,6 +77,12 @@ struct State {
     sent: Vec<Tick>,
     /// Topics that answer each event with a failure of its own until then.
     sick_topics: BTreeMap<Box<str>, Tick>,
+    /// Who heard of which event that it was taken: what that relay may record as published.
+    told: BTreeSet<(RelayId, EventId)>,
+    /// Topics that ever said that they are gone.
+    ever_gone: BTreeSet<Box<str>>,
+    /// What a dead letter does to its key here.
+    policy: DeadKeyPolicy,
     /// When each event was first sent.
     tried: BTreeMap<EventId, Tick>,
     /// When a sender last heard that a topic took something.
@@ -103,6 +113,8 @@ impl Place {
     ) -> Place {
         let network = kernel.process();
         let state = Mutex::new(State {
+            name: Arc::from(name.as_str()),
+            renames: 0,
             owed: Owed { after: 0, types: [&TYPES[..], &[DERIVED]].concat(), removed: false },
             dice,
             down_until: Tick(0),
@@ -112,14 +124,34 @@ impl Place {
             acked: BTreeSet::new(),
             sent: Vec::new(),
             sick_topics: BTreeMap::new(),
+            told: BTreeSet::new(),
+            ever_gone: BTreeSet::new(),
+            policy: DeadKeyPolicy::default(),
             tried: BTreeMap::new(),
             heard: BTreeMap::new(),
         });
-        Place { name, memory, kernel, weather, story, network, state }
+        Place { born: name, memory, kernel, weather, story, network, state }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the destination is called now.
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.state().name)
+    }
+
+    /// A name that the destination never had.
+    pub fn next_name(&self) -> String {
+        format!("{}-as-{}", self.born, self.state().renames + 1)
+    }
+
+    /// The destination is called otherwise from now on. It is the same broker.
+    pub fn rename(&self, name: &str) {
+        let mut state = self.state();
+        state.name = Arc::from(name);
+        state.renames += 1;
     }
 
     /// Goes away until a time.
@@ -159,6 +191,14 @@ impl Place {
         }
     }
 
+    fn note_told(&self, owner: &RelayId, batch: &[Outgoing], result: &Result<Vec<Outcome>>) {
+        let Ok(outcomes) = result else { return };
+        let mut state = self.state();
+        for (out, _) in batch.iter().zip(outcomes).filter(|(_, o)| **o == Outcome::Acked) {
+            state.told.insert((owner.clone(), out.event.id));
+        }
+    }
+
     fn note_heard(&self, batch: &[Outgoing], result: &Result<Vec<Outcome>>) {
         let now = self.kernel.now();
         if let Ok(outcomes) = result
@@ -171,7 +211,9 @@ impl Place {
 
     /// One topic says that it is gone, for good until [`Place::recover`].
     pub fn topic_gone(&self, topic: &str) {
-        self.state().gone_topics.insert(Box::from(topic));
+        let mut state = self.state();
+        state.gone_topics.insert(Box::from(topic));
+        state.ever_gone.insert(Box::from(topic));
     }
 
     /// From now on it takes everything but poison again.
@@ -181,6 +223,35 @@ impl Place {
         state.dead_topics.clear();
         state.sick_topics.clear();
         state.gone_topics.clear();
+        if state.policy == DeadKeyPolicy::Halt {
+            // What is tried for ever comes right some day.
+            state.poison.clear();
+        }
+    }
+
+    /// What a dead letter does to its key here.
+    pub fn set_policy(&self, policy: DeadKeyPolicy) {
+        self.state().policy = policy;
+    }
+
+    /// Whether a dead letter holds its key here.
+    pub fn parks(&self) -> bool {
+        self.state().policy == DeadKeyPolicy::Park
+    }
+
+    /// Whether a topic ever said that it is gone.
+    pub fn was_gone(&self, topic: &str) -> bool {
+        self.state().ever_gone.contains(topic)
+    }
+
+    /// Whether a relay heard that an event was taken.
+    pub fn has_told(&self, owner: &RelayId, id: EventId) -> bool {
+        self.state().told.contains(&(owner.clone(), id))
+    }
+
+    /// Whether an event is refused here for good.
+    pub fn refuses(&self, id: EventId) -> bool {
+        self.state().poison.get(&id) == Some(&Poison::Refused)
     }
 
     /// Makes an event poison here.
@@ -310,7 +381,7 @@ impl Place {
     }
 
     fn tell(&self, out: &Outgoing, outcome: &Outcome) {
-        self.story.tell(&self.name, || {
+        self.story.tell(&self.name(), || {
             let marks = match (out.marks.late, out.marks.replay) {
                 (true, _) => " late",
                 (_, true) => " replay",
@@ -339,13 +410,34 @@ pub struct Connection {
     capabilities: BrokerCapabilities,
     shared: Arc<Shared>,
     owner: RelayId,
+    under_way: Arc<AtomicU32>,
+}
+
+/// A call under way, until it is answered or dropped.
+struct Flight(Arc<AtomicU32>);
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Connection {
     /// A connection of a relay.
     pub fn new(place: Arc<Place>, shared: Arc<Shared>, owner: RelayId) -> Connection {
         let capabilities = place.memory.capabilities();
-        Connection { place, capabilities, shared, owner }
+        Connection { place, capabilities, shared, owner, under_way: Arc::default() }
+    }
+
+    /// INV-6: neither a batch nor what is under way is larger than the broker takes.
+    fn take_off(&self, rows: usize) -> Flight {
+        let flights = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+        let can = &self.capabilities;
+        if rows > can.batch_rows_max as usize || flights > can.batches_in_flight_max {
+            let what = format!("{} has {flights} batches under way, one of {rows}", self.owner);
+            self.shared.broke(Invariant::Bounded, format!("{what}, where {can:?} is the limit"));
+        }
+        Flight(Arc::clone(&self.under_way))
     }
 
     /// Nobody starts to send what it has no lease for, by the store's clock.
@@ -378,7 +470,8 @@ impl Broker for Connection {
         let (place, batch) = (Arc::clone(&self.place), batch.to_vec());
         let slot: Slot = Arc::default();
         let answer = Arc::clone(&slot);
-        let kernel = Arc::clone(&self.place.kernel);
+        let (kernel, owner) = (Arc::clone(&self.place.kernel), self.owner.clone());
+        let flight = self.take_off(batch.len());
         kernel.spawn(self.place.network, async move {
             let fate = place.fate(batch.len());
             place.note_tries(&batch, fate.sent);
@@ -390,7 +483,7 @@ impl Broker for Connection {
             };
             place.kernel.sleep(fate.back).await;
             if fate.lost_back && result.is_ok() {
-                place.story.tell(&place.name, || "loses the answer".to_owned());
+                place.story.tell(&place.name(), || "loses the answer".to_owned());
                 if place.state().dice.chance(5_000) {
                     // The sender waits until its deadline.
                     return;
@@ -400,9 +493,11 @@ impl Broker for Connection {
                 return;
             }
             place.note_heard(&batch, &result);
+            place.note_told(&owner, &batch, &result);
             give(&slot, result);
         });
         Box::pin(std::future::poll_fn(move |context| {
+            let _flight = &flight;
             let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
             match answer.0.take() {
                 Some(result) => Poll::Ready(result),

@@ -41,6 +41,8 @@ pub enum What {
     PauseRelay {
         /// Which.
         relay: u8,
+        /// After how many more of its steps.
+        steps: u32,
         /// For how long, in milliseconds.
         for_ms: u64,
     },
@@ -166,7 +168,7 @@ pub enum Change {
     Add,
     /// The last one goes.
     Remove,
-    /// The last one has another name.
+    /// The last one has another name, and the same broker.
     Rename,
     /// One takes some types only.
     Routes,
@@ -175,7 +177,7 @@ pub enum Change {
 impl Incident {
     /// The incidents of a scenario.
     pub fn draw(dice: &mut Dice, scenario: &Scenario) -> Vec<Incident> {
-        let count = dice.below(9);
+        let count = dice.below(if scenario.store == Kind::Snapshot { 14 } else { 9 });
         let mut incidents: Vec<Incident> = (0..count)
             .map(|_| Incident {
                 at_ms: dice.below(scenario.span_ms),
@@ -225,7 +227,7 @@ impl What {
         match dice.below(if scenario.consumers > 0 { 29 } else { 24 }) {
             0..=3 => What::KillRelay { relay, steps: steps(dice), again_ms },
             4 => What::DrainRelay { relay, again_ms },
-            5..=7 => What::PauseRelay { relay, for_ms },
+            5..=7 => What::PauseRelay { relay, steps: steps(dice), for_ms },
             8..=9 => What::CutRelay { relay, for_ms },
             10 => What::JumpClock { relay, by_ms },
             11 => What::KillApp { app: one_of(dice, scenario.apps), steps: steps(dice), again_ms },
@@ -236,14 +238,15 @@ impl What {
             15 => What::TopicSick { place, topic, for_ms },
             16 => What::TopicGone { place, topic },
             17 => What::ForgetDedup { place },
-            18..=19 => What::CrashServer { for_ms: for_ms / 4 },
+            // Mostly back before anybody's lease has run out: what was remembered must be noticed as void.
+            18..=19 => What::CrashServer { for_ms: for_ms / 30 },
             // What a consumer did for a message that the store then lost is judged by nobody.
             20 if matches!(scenario.store, Kind::Snapshot | Kind::ChangeLog | Kind::RowState)
                 && scenario.consumers == 0 =>
             {
                 What::FailOver { lag_ms: dice.between(0, 5_000), for_ms: for_ms / 2 }
             }
-            20 => What::CrashServer { for_ms: for_ms / 4 },
+            20 => What::CrashServer { for_ms: for_ms / 3 },
             21 => What::DiskFull { for_ms },
             22 => What::ReadOnly { for_ms },
             24..=25 => What::KillConsumer { consumer, steps: steps(dice), again_ms },

@@ -17,17 +17,17 @@ use crate::shared::Shared;
 /// must be so at last.
 pub fn at_rest(shared: &Shared) -> Result<(), String> {
     for place in shared.all_places() {
-        if let (Ok(id), false) = (DestinationId::new(&place.name), place.owed().removed)
+        if let (Ok(id), false) = (DestinationId::new(place.name()), place.owed().removed)
             && let Ok(counts) =
                 now(shared.store.counts(&id)).unwrap_or_else(|| Ok(Counts::default()))
             && counts.retrying + counts.held + counts.disabled > 0
         {
-            return Err(format!("{counts:?} at {}", place.name));
+            return Err(format!("{counts:?} at {}", place.name()));
         }
     }
     let committed = shared.store.committed_rows();
     for place in shared.all_places() {
-        let (Ok(id), owed) = (DestinationId::new(&place.name), place.owed()) else { continue };
+        let (Ok(id), owed) = (DestinationId::new(place.name()), place.owed()) else { continue };
         if owed.removed {
             continue;
         }
@@ -40,15 +40,15 @@ pub fn at_rest(shared: &Shared) -> Result<(), String> {
                 WaitingState::Parked if dead_keys.contains(&row.key_hash) => {}
                 state => {
                     let event = short(row.row.id);
-                    return Err(format!("{event} is {state:?} at {}: {row:?}", place.name));
+                    return Err(format!("{event} is {state:?} at {}: {row:?}", place.name()));
                 }
             }
             visible.insert(row.row.id);
         }
         for row in committed.iter().filter(|row| is_owed(&owed, row)) {
-            let let_go = shared.is_discarded(&place.name, row.row.id);
+            let let_go = shared.is_discarded(&place.born, row.row.id);
             if !let_go && !visible.contains(&row.row.id) && !place.has(row.row.id) {
-                return Err(format!("{} is not at {} yet", short(row.row.id), place.name));
+                return Err(format!("{} is not at {} yet", short(row.row.id), place.name()));
             }
         }
     }
@@ -69,14 +69,14 @@ pub fn history(shared: &Shared) -> History {
         shared.all_places().into_iter().map(|place| (place.owed(), place)).collect();
     for row in shared.store.committed_rows().iter() {
         let owing = places.iter().filter(|(owed, place)| {
-            is_owed(owed, row) && !shared.is_discarded(&place.name, row.row.id)
+            is_owed(owed, row) && !shared.is_discarded(&place.born, row.row.id)
         });
         history.push(Record::Commit(Commit {
             id: row.row.id,
             source: String::new(),
             key: row.key.to_string(),
             order: row.position,
-            destinations: Some(owing.map(|(_, place)| place.name.clone()).collect()),
+            destinations: Some(owing.map(|(_, place)| place.name().to_string()).collect()),
             unserialised: shared.is_unserialised(row.row.id),
         }));
     }
@@ -97,18 +97,18 @@ pub fn history(shared: &Shared) -> History {
         let deliveries = place.memory.published().into_iter().zip(place.sent());
         for (order, (published, sent)) in (1..).zip(deliveries) {
             history.push(Record::Delivery(Delivery {
-                destination: place.name.clone(),
+                destination: place.name().to_string(),
                 id: published.event.id,
                 order,
                 late: published.marks.late
                     || published.marks.replay
-                    || shared.had_moved_on(&place.name, published.event.id, sent),
+                    || shared.had_moved_on(&place.born, published.event.id, sent),
                 at_ms: None,
             }));
         }
-        let Ok(id) = DestinationId::new(&place.name) else { continue };
+        let Ok(id) = DestinationId::new(place.name()) else { continue };
         for row in shared.store.waiting(&id) {
-            history.wait(&place.name, row.row.id, Standing::from(row.state), row.holds_key);
+            history.wait(&place.name(), row.row.id, Standing::from(row.state), row.holds_key);
         }
     }
     history

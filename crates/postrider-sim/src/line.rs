@@ -32,7 +32,8 @@ impl Server {
         self.down.store(false, Ordering::Relaxed);
     }
 
-    fn is_down(&self) -> bool {
+    /// Whether it does not answer.
+    pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
     }
 }

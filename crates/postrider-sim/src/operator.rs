@@ -55,7 +55,7 @@ impl Operator {
     fn act(&mut self) {
         let places: Vec<_> = self.shared.all_places();
         let place = Arc::clone(self.dice.pick(&places));
-        let Ok(id) = DestinationId::new(&place.name) else { return };
+        let Ok(id) = DestinationId::new(place.name()) else { return };
         match self.dice.below(12) {
             0..=2 => {
                 let rows = self.pick(&id, |state| state == WaitingState::Dead);

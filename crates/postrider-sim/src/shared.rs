@@ -32,8 +32,10 @@ pub struct Shared {
     pub store: MemoryStore,
     /// The store's server.
     pub server: Arc<Server>,
-    /// The brokers, by destination.
-    pub places: Mutex<BTreeMap<String, Arc<Place>>>,
+    /// The brokers, by their destination's first name.
+    places: Mutex<BTreeMap<String, Arc<Place>>>,
+    /// The first names of destinations by their others, of now and of before.
+    names: Mutex<BTreeMap<String, String>>,
     notes: Mutex<Notes>,
     /// The first promise that was seen broken.
     failure: Mutex<Option<Failure>>,
@@ -53,10 +55,14 @@ struct Notes {
     writing: BTreeSet<u8>,
     /// Committed events that went with a server.
     lost: BTreeSet<EventId>,
-    /// By destination: events whose key moved on past them, because they gave up or were let go.
+    /// By destination's first name: events whose key moved on past them, because they gave up or were let go.
     moved_on: BTreeMap<(String, EventId), Tick>,
-    /// By destination: events that an operator asked to be let go.
+    /// By destination's first name: events that an operator asked to be let go.
     discarded: BTreeSet<(String, EventId)>,
+    /// By destination: events that an operator had sent again, out of their order.
+    asked_again: BTreeSet<(String, EventId)>,
+    /// Destinations that an operator rewound.
+    rewound: BTreeSet<String>,
     /// Leases were taken from their owners without their knowledge.
     leases_void: bool,
 }
@@ -78,6 +84,7 @@ impl Shared {
             store,
             server: Arc::default(),
             places: Mutex::default(),
+            names: Mutex::default(),
             notes: Mutex::default(),
             failure: Mutex::default(),
             broken: AtomicBool::new(false),
@@ -101,9 +108,25 @@ impl Shared {
         self.kernel.process()
     }
 
-    /// The broker of a destination.
+    /// The broker of a destination, by any name that it ever had.
     pub fn place(&self, name: &str) -> Option<Arc<Place>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        let born = self.born(name);
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).get(&born).cloned()
+    }
+
+    /// A destination has another name. Who knows the old one still finds the same broker.
+    pub fn rename_place(&self, from: &str, to: &str) {
+        let born = self.born(from);
+        if let Some(place) = self.place(from) {
+            place.rename(to);
+        }
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(to.to_owned(), born);
+    }
+
+    /// The first name of a destination: what is noted of it is noted under that.
+    fn born(&self, name: &str) -> String {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.get(name).map_or(name, String::as_str).to_owned()
     }
 
     /// A broker is there.
@@ -178,6 +201,27 @@ impl Shared {
         self.notes().locked.remove(&key);
     }
 
+    /// An operator asked to send an event again: it may be marked as late.
+    pub fn note_asked_again(&self, place: &str, id: EventId) {
+        self.notes().asked_again.insert((place.to_owned(), id));
+    }
+
+    /// Whether an event has a reason to be marked as late.
+    pub fn may_be_late(&self, place: &str, id: EventId) -> bool {
+        let (notes, at) = (self.notes(), (place.to_owned(), id));
+        notes.asked_again.contains(&at)
+    }
+
+    /// An operator asked to send a destination's history again.
+    pub fn note_rewound(&self, place: &str) {
+        self.notes().rewound.insert(place.to_owned());
+    }
+
+    /// Whether a destination's events have a reason to be marked as a replay.
+    pub fn is_rewound(&self, place: &str) -> bool {
+        self.notes().rewound.contains(place)
+    }
+
     /// Leases are taken from their owners, who hear of it later: by a rewind, or by another server.
     pub fn note_leases_void(&self) {
         self.notes().leases_void = true;
@@ -191,24 +235,26 @@ impl Shared {
     /// An event gave up without holding its key: those behind it flow. What was sent of it before and
     /// never answered may still arrive, after them.
     pub fn note_moved_on(&self, place: &str, id: EventId) {
-        let now = self.kernel.now();
-        self.notes().moved_on.entry((place.to_owned(), id)).or_insert(now);
+        let (now, at) = (self.kernel.now(), (self.born(place), id));
+        self.notes().moved_on.entry(at).or_insert(now);
     }
 
     /// Whether those behind an event flow without it, and this delivery of it was sent before.
     pub fn had_moved_on(&self, place: &str, id: EventId, sent: Tick) -> bool {
-        let (notes, at) = (self.notes(), (place.to_owned(), id));
+        let (at, notes) = ((self.born(place), id), self.notes());
         notes.discarded.contains(&at) || notes.moved_on.get(&at).is_some_and(|when| sent <= *when)
     }
 
     /// An operator asked to let an event go: nobody owes its delivery any more.
     pub fn note_discarded(&self, place: &str, id: EventId) {
-        self.notes().discarded.insert((place.to_owned(), id));
+        let at = (self.born(place), id);
+        self.notes().discarded.insert(at);
     }
 
     /// Whether an operator asked to let an event go.
     pub fn is_discarded(&self, place: &str, id: EventId) -> bool {
-        self.notes().discarded.contains(&(place.to_owned(), id))
+        let at = (self.born(place), id);
+        self.notes().discarded.contains(&at)
     }
 
     /// An application is not done yet, or is.

@@ -60,8 +60,14 @@ impl World {
                 self.shared.server.start();
                 self.apply_again();
             }
-            Act::FreeDisk => self.shared.store.set_full(false),
-            Act::AllowWrites => self.shared.store.set_read_only(false),
+            Act::FreeDisk => {
+                self.shared.store.set_full(false);
+                self.apply_again();
+            }
+            Act::AllowWrites => {
+                self.shared.store.set_read_only(false);
+                self.apply_again();
+            }
         }
     }
 
@@ -80,9 +86,9 @@ impl World {
                 self.drain_relay(relay);
                 agenda.add(after(again_ms), Act::StartRelay(relay));
             }
-            What::PauseRelay { relay, for_ms } => {
+            What::PauseRelay { relay, steps, for_ms } => {
                 if let Some((process, _)) = self.relays.get(&relay) {
-                    kernel.pause(process.process);
+                    kernel.pause_after(process.process, steps);
                 }
                 agenda.add(after(for_ms), Act::ResumeRelay(relay));
             }
@@ -183,7 +189,8 @@ impl World {
 
     /// Whether the server refuses what changes the destinations.
     fn cannot_apply(&self) -> bool {
-        now(self.shared.store.apply(&DefinitionChange::default())).is_none_or(|done| done.is_err())
+        let nothing = now(self.shared.store.apply(&DefinitionChange::default()));
+        self.shared.server.is_down() || nothing.is_none_or(|done| done.is_err())
     }
 
     fn at(&self, place: u8, act: impl FnOnce(&crate::broker::Place)) {
@@ -205,8 +212,13 @@ impl World {
         }
     }
 
-    /// What a server had lost of the definitions is applied again.
-    fn apply_again(&mut self) {
+    /// What a server had lost of the definitions is applied again. A destination that is back under an
+    /// old name is renamed again, so that it goes on where it stood.
+    pub(crate) fn apply_again(&mut self) {
+        if self.cannot_apply() {
+            return;
+        }
+        self.rename_again();
         let Some(Ok(there)) = now(self.shared.store.destinations()) else { return };
         let ours = |id: &DestinationId| self.definitions.iter().any(|ours| ours.id == *id);
         let gone = there.rows.iter().map(|row| &row.definition.id);
@@ -224,11 +236,46 @@ impl World {
         _ = now(self.shared.store.apply(&change));
     }
 
+    fn rename_again(&self) {
+        let Some(Ok(there)) = now(self.shared.store.destinations()) else { return };
+        let ids = || there.rows.iter().map(|row| &row.definition.id);
+        for ours in self.definitions.iter().map(|definition| &definition.id) {
+            let place = self.shared.place(ours.as_str()).map(|place| place.born.clone());
+            let same = |id: &&DestinationId| {
+                let other = self.shared.place(id.as_str());
+                other.is_some_and(|other| Some(&other.born) == place.as_ref())
+            };
+            if let Some(old) = ids().find(same).filter(|old| *old != ours) {
+                self.shared.weather.count("renamed_again");
+                self.shared.story.tell("world", || format!("renames {old} to {ours} again"));
+                _ = self.shared.store.rename(old, ours);
+            }
+        }
+    }
+
+    /// The last destination has another name, in the store and for relays that start from now on. Its
+    /// broker is the same.
+    fn rename_last(&mut self) {
+        let Some(last) = self.definitions.last_mut() else { return };
+        let Some(place) = self.shared.place(last.id.as_str()) else { return };
+        let from = last.id.clone();
+        let to = DestinationId::new(place.next_name()).expect("invariant: a valid name");
+        self.shared.weather.count("renamed");
+        self.shared.story.tell("world", || format!("renames {from} to {to}"));
+        if let Err(error) = self.shared.store.rename(&from, &to) {
+            self.shared.broke(Invariant::Progress, format!("cannot rename: {error}"));
+        }
+        self.shared.rename_place(from.as_str(), to.as_str());
+        last.id = to;
+    }
+
     /// The operator applies other definitions, and the relays are replaced one by one.
     fn deploy(&mut self, change: Change, each_ms: u64, at: Tick, agenda: &mut Agenda) {
+        self.apply_again();
         let mut definitions = DefinitionChange::default();
         match change {
-            Change::Add | Change::Rename => {
+            Change::Rename => self.rename_last(),
+            Change::Add => {
                 let definition = self.build_place();
                 if let Some(place) = self.shared.place(definition.id.as_str()) {
                     place.begins_after(self.shared.store.committed_len() as u64);

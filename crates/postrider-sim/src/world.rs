@@ -239,6 +239,7 @@ impl World {
         self.shared.store.set_read_only(false);
         self.shared.store.set_full(false);
         self.shared.store.set_watermark(None);
+        self.apply_again();
         for place in self.shared.all_places() {
             place.recover();
         }

@@ -68,10 +68,10 @@ impl Request {
                 let ours = rows.iter_mut().filter(|row| row.destination == *from);
                 ours.for_each(|row: &mut RowKey| row.destination = to.clone());
             }
-            Verb::Enable { destination, .. } | Verb::Rewind { destination, .. } => {
-                if destination == from {
-                    *destination = to.clone();
-                }
+            Verb::Enable { destination, .. } | Verb::Rewind { destination, .. }
+                if destination == from =>
+            {
+                *destination = to.clone();
             }
             _ => {}
         }
