@@ -15,7 +15,9 @@ use crate::{BoxFuture, ErrorKind, Event, Format, Result};
 /// **Order.** Events of one key are sent one at a time, unless the broker declares *prefix order*: a
 /// refused event also stops those of its key behind it in the batch.
 /// **Duplicates.** May be made by any retry. A broker that absorbs them does so by the event's id.
-/// **Concurrency.** At most `batches_in_flight_max` calls at once.
+/// **Concurrency.** At most `batches_in_flight_max` calls at once, besides those whose deadline has
+/// passed: the engine goes on listening to them, because a late answer still counts, and drops each
+/// before its lease can end. With the default times that is at most three times as many more.
 /// **Cancellation.** The engine drops the future at its deadline; what was sent may still arrive.
 /// What a dropped call may leave in a client's queue is bounded, and said in the broker's
 /// documentation.

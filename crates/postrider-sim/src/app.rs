@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use postrider_core::{ErrorKind, EventId, NewEvent, Result};
+use postrider_core::{ErrorKind, EventId, NewEvent, Result, Tick};
 use postrider_testkit::memory::MemoryStore;
 
 use crate::broker::Poison;
@@ -103,7 +103,9 @@ impl App {
         let (count, span_ms) = (u64::from(scenario.transactions), scenario.span_ms);
         let pause_ms = 2 * span_ms / (count + 1);
         for _ in self.life.done..count {
-            let pause = Duration::from_micros(self.dice.below(pause_ms * 1_000));
+            // What was to come after the faults comes at once.
+            let left = (Tick(0) + Duration::from_millis(span_ms)).since(self.shared.kernel.now());
+            let pause = Duration::from_micros(self.dice.below(pause_ms * 1_000)).min(left);
             self.shared.kernel.sleep(pause).await;
             let plan = self.plan();
             self.carry_through(&plan).await;

@@ -10,8 +10,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, DeadKeyPolicy, Error, ErrorKind, EventId, Fault, Invariant, KeyHash,
-    Outcome, Outgoing, PartitionId, RelayId, Result, Tick,
+    BoxFuture, Broker, BrokerCapabilities, DeadKeyPolicy, Error, ErrorKind, EventId, Fault,
+    Invariant, KeyHash, Outcome, Outgoing, PartitionId, RelayId, Result, Tick,
 };
 use postrider_testkit::memory::MemoryBroker;
 
@@ -22,6 +22,9 @@ use crate::exec::{Kernel, ProcessNo};
 use crate::shared::Shared;
 use crate::story::Story;
 use crate::weather::Weather;
+
+/// Calls whose deadline has passed go on for as long as the lease lasts: so many times a deadline.
+const OVERDUE: u32 = 4;
 
 /// How an event fails that can never be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -433,7 +436,7 @@ impl Connection {
     fn take_off(&self, rows: usize) -> Flight {
         let flights = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
         let can = &self.capabilities;
-        if rows > can.batch_rows_max as usize || flights > can.batches_in_flight_max {
+        if rows > can.batch_rows_max as usize || flights > OVERDUE * can.batches_in_flight_max {
             let what = format!("{} has {flights} batches under way, one of {rows}", self.owner);
             self.shared.broke(Invariant::Bounded, format!("{what}, where {can:?} is the limit"));
         }

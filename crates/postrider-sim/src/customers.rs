@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use postrider_core::HandlerName;
+use postrider_core::{HandlerName, InboxKey};
 
 use crate::app::TYPES;
 use crate::broker::Place;
@@ -14,7 +14,9 @@ use crate::clock::ProcessClock;
 use crate::consumer::verdict::Group;
 use crate::consumer::wire::{Echo, Wire};
 use crate::consumer::{Consumer, Kind, Setup, Shop, VISIBILITY};
+use crate::dice::Dice;
 use crate::exec::ProcessNo;
+use crate::now;
 use crate::shared::Shared;
 
 /// What consumers listen to.
@@ -61,6 +63,16 @@ impl Customers {
         };
         for slot in 0..2 * shared.scenario.consumers {
             customers.replace(slot);
+        }
+        if shared.scenario.operator > 0 {
+            let forgetful = Forgetful {
+                shared: Arc::clone(shared),
+                place: Arc::clone(place),
+                shop: Arc::clone(&customers.shop),
+                handlers: customers.groups.iter().map(|(name, ..)| name.clone()).collect(),
+                dice: shared.dice("forgetful operator"),
+            };
+            shared.kernel.spawn(shared.process(), forgetful.work());
         }
         customers
     }
@@ -185,5 +197,54 @@ impl Customers {
     /// Effects that were made.
     pub fn effects(&self) -> u64 {
         self.shop.effects() + self.shared.store.effects().len() as u64
+    }
+}
+
+/// An operator who makes the inbox forget that something was done: mostly what came of late, so that it
+/// may come again.
+struct Forgetful {
+    shared: Arc<Shared>,
+    place: Arc<Place>,
+    shop: Arc<Shop>,
+    handlers: Vec<HandlerName>,
+    dice: Dice,
+}
+
+impl Forgetful {
+    /// How often it is looked whether there is something to forget.
+    const EVERY: Duration = Duration::from_secs(2);
+    /// Among so many of the last messages.
+    const LAST: usize = 12;
+
+    async fn work(mut self) {
+        loop {
+            self.shared.kernel.sleep(Forgetful::EVERY).await;
+            if self.shared.weather.is_calm() {
+                return;
+            }
+            if self.dice.chance(self.shared.scenario.operator) && !self.shared.server.is_down() {
+                self.forget();
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        let published = self.place.memory.published();
+        let last: Vec<_> = published
+            .iter()
+            .rev()
+            .filter(|published| *published.topic == *TOPIC && published.is_acked())
+            .take(Forgetful::LAST)
+            .collect();
+        if last.is_empty() {
+            return;
+        }
+        let event = &self.dice.pick(&last).event;
+        let Ok(key) = InboxKey::of(event, self.dice.pick(&self.handlers)) else { return };
+        // Refused while somebody is at it, and where there is nothing to forget.
+        if let Some(Ok(void_through)) = now(self.shared.store.forget_on(&key)) {
+            self.shared.weather.count("inbox_forgotten");
+            self.shop.operator_forgot(&key, void_through);
+        }
     }
 }

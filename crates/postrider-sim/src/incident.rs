@@ -220,7 +220,8 @@ impl What {
         let relay = one_of(dice, scenario.relays);
         let place = one_of(dice, scenario.destinations);
         let topic = one_of(dice, u8::try_from(TYPES.len()).unwrap_or(1));
-        let for_ms = dice.between(500, 60_000);
+        let long = scenario.span_ms > 3_600_000;
+        let for_ms = dice.between(500, 60_000) * if long { 60 } else { 1 };
         let again_ms = dice.between(0, 20_000);
         let by_ms = i64::try_from(dice.below(7_200_000)).unwrap_or(0) - 3_600_000;
         let consumer = one_of(dice, 2 * scenario.consumers.max(1));
@@ -231,8 +232,6 @@ impl What {
             8..=9 => What::CutRelay { relay, for_ms },
             10 => What::JumpClock { relay, by_ms },
             11 => What::KillApp { app: one_of(dice, scenario.apps), steps: steps(dice), again_ms },
-            // A few are away for hours.
-            12..=13 if dice.chance(300) => What::BrokerDown { place, for_ms: 60 * for_ms },
             12..=13 => What::BrokerDown { place, for_ms },
             14 => What::TopicDown { place, topic, for_ms },
             15 => What::TopicSick { place, topic, for_ms },

@@ -36,7 +36,8 @@ pub fn at_rest(shared: &Shared) -> Result<(), String> {
         for row in shared.store.waiting(&id) {
             match row.state {
                 WaitingState::Dead if row.holds_key => _ = dead_keys.insert(row.key_hash),
-                WaitingState::Dead | WaitingState::Discarded => {}
+                WaitingState::Dead => {}
+                WaitingState::Discarded if shared.is_discarded(&place.born, row.row.id) => {}
                 WaitingState::Parked if dead_keys.contains(&row.key_hash) => {}
                 state => {
                     let event = short(row.row.id);
@@ -100,8 +101,9 @@ pub fn history(shared: &Shared) -> History {
                 destination: place.name().to_string(),
                 id: published.event.id,
                 order,
-                late: published.marks.late
-                    || published.marks.replay
+                // A mark excuses only what somebody asked for.
+                late: (published.marks.late && shared.may_be_late(&place.born, published.event.id))
+                    || (published.marks.replay && shared.is_rewound(&place.born))
                     || shared.had_moved_on(&place.born, published.event.id, sent),
                 at_ms: None,
             }));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postrider_core::operate::{Note, RequestId, RowKey, Submission, Verb};
 use postrider_core::waiting::WaitingState;
-use postrider_core::{DestinationId, DestinationState, PartitionId, Start};
+use postrider_core::{DestinationId, DestinationState, EventId, PartitionId, Start};
 
 use crate::app::TYPES;
 use crate::dice::Dice;
@@ -64,10 +64,6 @@ impl Operator {
             3 => {
                 let let_go = |state| matches!(state, WaitingState::Dead | WaitingState::Disabled);
                 let rows = self.pick(&id, let_go);
-                let waiting = self.shared.store.waiting(&id);
-                for row in waiting.iter().filter(|row| rows.contains(&row.row.seq)) {
-                    self.shared.note_discarded(id.as_str(), row.row.id);
-                }
                 self.ask_for(&id, rows, Verb::Discard);
             }
             4 => {
@@ -79,7 +75,6 @@ impl Operator {
                 self.ask_for(&id, rows, Verb::Requeue);
             }
             5 if self.dice.chance(3_000) => {
-                self.shared.note_leases_void();
                 self.submit(Verb::Rewind { destination: id, to: Start::Beginning });
             }
             5..=6 => {
@@ -120,7 +115,33 @@ impl Operator {
 
     fn submit(&self, verb: Verb) {
         self.tell(|| format!("asks: {verb:?}"));
-        submit(&self.shared, &self.asked, verb);
+        if submit(&self.shared, &self.asked, verb.clone()) {
+            self.note(&verb);
+        }
+    }
+
+    /// What was asked for excuses what follows from it, and nothing else.
+    fn note(&self, verb: &Verb) {
+        let shared = &self.shared;
+        match verb {
+            Verb::Redrive(rows) | Verb::Requeue(rows) => {
+                self.events(rows, |place, id| shared.note_asked_again(place, id));
+            }
+            Verb::Discard(rows) => self.events(rows, |place, id| shared.note_discarded(place, id)),
+            Verb::Rewind { destination, .. } => {
+                shared.note_rewound(destination.as_str());
+                shared.note_leases_void();
+            }
+            _ => {}
+        }
+    }
+
+    fn events(&self, rows: &[RowKey], note: impl Fn(&str, EventId)) {
+        let committed = self.shared.store.committed_rows();
+        for key in rows {
+            let row = committed.iter().find(|row| row.row.seq == key.seq);
+            row.inspect(|row| note(key.destination.as_str(), row.row.id));
+        }
     }
 
     fn tell(&self, what: impl FnOnce() -> String) {
@@ -129,12 +150,12 @@ impl Operator {
     }
 }
 
-/// Writes a request down, if the server takes it.
-pub fn submit(shared: &Shared, asked: &Asked, verb: Verb) {
-    let Ok(note) = Note::new("operator", "a simulation") else { return };
-    if let Ok(id) = shared.store.submit(&Submission { verb, note }) {
-        asked.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-    }
+/// Writes a request down, if the server takes it. Says whether it did.
+pub fn submit(shared: &Shared, asked: &Asked, verb: Verb) -> bool {
+    let Ok(note) = Note::new("operator", "a simulation") else { return false };
+    let id = shared.store.submit(&Submission { verb, note });
+    asked.lock().unwrap_or_else(PoisonError::into_inner).extend(id.as_ref().ok());
+    id.is_ok()
 }
 
 /// The first request that is not carried out yet.

@@ -69,6 +69,9 @@ pub fn settings(shared: &Shared, seed: u64) -> Settings {
     settings.window.page_rows_max = (scenario.window_rows / 4).max(2);
     // The slowest poll is what an idle world costs most.
     settings.poll_max = Duration::from_millis([500, 2_000, 2_000, 5_000][(seed % 4) as usize]);
+    if scenario.span_ms > 3_600_000 {
+        settings.poll_max = Duration::from_secs(5);
+    }
     if scenario.retention {
         let retention = postrider_relay::Retention::of(Duration::from_secs(30));
         settings.retention = Some(postrider_relay::Retention {
@@ -84,6 +87,8 @@ pub fn settings(shared: &Shared, seed: u64) -> Settings {
 pub fn start(shared: &Arc<Shared>, slot: u8, life: u32, local: Vec<Destination>) -> RelayProcess {
     let name = format!("relay-{slot}.{life}");
     let mut dice = shared.dice(&name);
+    // Of two relays one is of the version before, which does not know the newer rows.
+    let knows_all = slot.is_multiple_of(2);
     let origin = Duration::from_secs(dice.below(1_000_000));
     let drift = i64::try_from(dice.below(401)).unwrap_or_default() - 200;
     let clock = ProcessClock::new(Arc::clone(&shared.kernel), origin, drift);
@@ -96,7 +101,7 @@ pub fn start(shared: &Arc<Shared>, slot: u8, life: u32, local: Vec<Destination>)
         version: 0,
         orders: Mailbox::default(),
     };
-    let body = Body { shared: Arc::clone(shared), name, relay: relay.clone(), local };
+    let body = Body { shared: Arc::clone(shared), name, relay: relay.clone(), local, knows_all };
     shared.kernel.spawn(relay.process, body.run(dice.bits()));
     relay
 }
@@ -106,12 +111,16 @@ struct Body {
     name: String,
     relay: RelayProcess,
     local: Vec<Destination>,
+    /// Whether it reads rows of format 2.
+    knows_all: bool,
 }
 
 impl Body {
     async fn run(self, seed: u64) {
         let line = self.shared.line(&self.name, Arc::clone(&self.relay.cut_until), SILENCE);
-        let source: Arc<dyn OutboxSource> = Arc::new(self.shared.store.on(Arc::new(line)));
+        let store = self.shared.store.on(Arc::new(line));
+        let store = if self.knows_all { store } else { store.knows_format(1) };
+        let source: Arc<dyn OutboxSource> = Arc::new(store);
         let settings = settings(&self.shared, seed);
         let Some(partitions) = self.open(&*source).await else { return };
         let mut brokers: BTreeMap<DestinationId, Arc<dyn Broker>> = BTreeMap::new();
@@ -217,12 +226,34 @@ impl Body {
         }
     }
 
-    /// INV-5: what is dead failed itself, and not only its endpoint.
+    /// INV-5: what is dead failed itself, and not only its endpoint; it holds its key where the route
+    /// says so; and what is out of service has said that it is gone.
     fn look_at_death(&self, notice: &Notice) {
-        let Notice::DeadLetter { subject, reason: Reason::GaveUp, .. } = notice else { return };
+        if let Notice::EndpointDisabled { destination, topic, .. } = notice
+            && let Some(place) = self.shared.place(destination.as_str())
+            && !place.was_gone(topic)
+        {
+            let what =
+                format!("{topic} of {destination} is disabled, and never said that it is gone");
+            self.shared.broke(Invariant::Isolation, what);
+        }
+        let Notice::DeadLetter { subject, reason, holds_key, .. } = notice else { return };
+        if !matches!(reason, Reason::GaveUp | Reason::Rejected) {
+            return;
+        }
         let (name, topic) = (subject.destination.as_str(), subject.topic.as_deref());
         let Some((place, topic)) = self.shared.place(name).zip(topic) else { return };
-        if !place.may_give_up(subject.row.id, topic) {
+        let late = self.shared.may_be_late(name, subject.row.id);
+        if !late && *holds_key != place.parks() {
+            let event = short(subject.row.id);
+            let what = format!("{event} is dead at {name}, and holds its key: {holds_key}");
+            self.shared.broke(Invariant::KeyOrder, what);
+        }
+        let may_die = match reason {
+            Reason::Rejected => place.refuses(subject.row.id),
+            _ => place.may_give_up(subject.row.id, topic),
+        };
+        if !may_die {
             let event = short(subject.row.id);
             let what = format!("{event} is dead at {name}, and only its endpoint ever failed");
             self.shared.broke(Invariant::Isolation, what);
@@ -249,9 +280,9 @@ impl Body {
             });
             let Some(place) = self.shared.place(name) else { continue };
             for row in acked.map(|(row, _)| *row).chain(delivered) {
-                if !place.has(row.id) {
+                if !place.has_told(&self.relay.owner, row.id) {
                     let what = format!(
-                        "{} records {} as published to {name}, which never acknowledged it",
+                        "{} records {} as published to {name}, which never told it so",
                         self.name,
                         short(row.id)
                     );

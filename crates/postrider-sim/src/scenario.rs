@@ -111,7 +111,10 @@ impl Scenario {
     pub fn of(seed: u64) -> Scenario {
         let mut dice = Dice::new(seed, "scenario");
         let store = *dice.pick(&Kind::ALL);
-        let span_ms = dice.between(10, 100) * 1_000;
+        // A few last for hours, with little to do: what is down for long is down as a whole.
+        let hours = dice.chance(100);
+        let seconds = if hours { dice.between(3_700, 9_000) } else { dice.between(10, 100) };
+        let span_ms = seconds * 1_000;
         let mut rates = Rates::default();
         for (_, rate) in rates.each() {
             // Most runs have some of the faults, few have all: each alone must be found too.
@@ -119,12 +122,12 @@ impl Scenario {
                 *rate = u32::try_from(dice.between(20, 800)).unwrap_or_default();
             }
         }
-        let relays = u8::try_from(dice.between(1, 5)).unwrap_or(1);
+        let relays = u8::try_from(dice.between(1, if hours { 2 } else { 5 })).unwrap_or(1);
         let many = store.many_destinations();
         let mut scenario = Scenario {
             seed,
             store,
-            partitions: if store.many_partitions() { 1 << dice.below(4) } else { 1 },
+            partitions: if store.many_partitions() && !hours { 1 << dice.below(4) } else { 1 },
             relays,
             destinations: if many { u8::try_from(dice.between(1, 3)).unwrap_or(1) } else { 1 },
             apps: u8::try_from(dice.between(1, 4)).unwrap_or(1),
@@ -134,7 +137,11 @@ impl Scenario {
             operator: if dice.chance(5_000) { 2_000 } else { 0 },
             window_rows: u32::try_from(dice.between(8, 120)).unwrap_or(64),
             lag_ms: dice.between(0, 3_000),
-            outbox_max: if dice.chance(1_000) { 40 } else { 0 },
+            outbox_max: if dice.chance(1_000) {
+                u32::try_from(dice.between(3, 12)).unwrap_or(3)
+            } else {
+                0
+            },
             retention: dice.chance(3_000),
             span_ms,
             rates,

@@ -203,23 +203,26 @@ impl Shared {
 
     /// An operator asked to send an event again: it may be marked as late.
     pub fn note_asked_again(&self, place: &str, id: EventId) {
-        self.notes().asked_again.insert((place.to_owned(), id));
+        let at = (self.born(place), id);
+        self.notes().asked_again.insert(at);
     }
 
     /// Whether an event has a reason to be marked as late.
     pub fn may_be_late(&self, place: &str, id: EventId) -> bool {
-        let (notes, at) = (self.notes(), (place.to_owned(), id));
-        notes.asked_again.contains(&at)
+        let at = (self.born(place), id);
+        self.notes().asked_again.contains(&at)
     }
 
     /// An operator asked to send a destination's history again.
     pub fn note_rewound(&self, place: &str) {
-        self.notes().rewound.insert(place.to_owned());
+        let born = self.born(place);
+        self.notes().rewound.insert(born);
     }
 
     /// Whether a destination's events have a reason to be marked as a replay.
     pub fn is_rewound(&self, place: &str) -> bool {
-        self.notes().rewound.contains(place)
+        let born = self.born(place);
+        self.notes().rewound.contains(&born)
     }
 
     /// Leases are taken from their owners, who hear of it later: by a rewind, or by another server.

@@ -234,7 +234,7 @@ mod tests {
     }
 
     fn pause(relay: u8) -> Incident {
-        Incident { at_ms: 7_000, what: What::PauseRelay { relay, for_ms: 2_000 } }
+        Incident { at_ms: 7_000, what: What::PauseRelay { relay, steps: 1, for_ms: 2_000 } }
     }
 
     /// A scenario with everything in it.

@@ -318,3 +318,49 @@ fn narrowed(definition: &Destination) -> Destination {
     let routes = TYPES[..2].iter().map(|kind| only(kind)).collect();
     Destination::new(definition.id.clone(), definition.kind.clone(), routes)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::incident::{Change, Incident, What};
+    use crate::scenario::Scenario;
+    use crate::world::{Options, run};
+
+    /// A busy world in which nothing happens but this.
+    fn world(seed: u64, incidents: Vec<Incident>) -> crate::outcome::Outcome {
+        let mut scenario = Scenario::of(seed);
+        scenario.consumers = 0;
+        scenario.span_ms = 60_000;
+        scenario.incidents = incidents;
+        run(&scenario, &Options::default())
+    }
+
+    fn rename(at_ms: u64, each_ms: u64) -> Incident {
+        Incident { at_ms, what: What::Deploy { change: Change::Rename, each_ms } }
+    }
+
+    #[test]
+    fn hunt() {
+        let mut again = 0;
+        let n: u64 = std::env::var("HUNT").ok().and_then(|n| n.parse().ok()).unwrap_or(60);
+        for seed in 0..n {
+            let fail_over =
+                Incident { at_ms: 12_500, what: What::FailOver { lag_ms: 4_000, for_ms: 6_000 } };
+            let incidents = if std::env::var("NOFAIL").is_ok() {
+                vec![
+                    rename(4_000, 7_000),
+                    rename(10_000, 20_000),
+                    rename(16_000, 3_000),
+                    rename(30_000, 15_000),
+                ]
+            } else {
+                vec![rename(10_000, 9_000), rename(11_500, 9_000), fail_over, rename(30_000, 4_000)]
+            };
+            let outcome = world(seed, incidents);
+            if let Some(failure) = &outcome.failure {
+                eprintln!("seed {seed}: {failure:?}");
+            }
+            again += outcome.tally.faults.get("renamed_again").copied().unwrap_or_default();
+        }
+        eprintln!("again {again}");
+    }
+}

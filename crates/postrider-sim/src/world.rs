@@ -190,6 +190,8 @@ impl World {
             Arc::clone(&self.shared.story),
             dice,
         );
+        let policy = definition.routes.first().map(|route| route.dead_key);
+        place.set_policy(policy.unwrap_or_default());
         self.shared.add_place(name, Arc::new(place));
         definition
     }
@@ -379,7 +381,7 @@ fn definition(name: &str, dice: &mut crate::dice::Dice) -> Destination {
     let attempts_max = u32::try_from(dice.between(1, 5)).unwrap_or(3);
     let delay_max = Duration::from_millis(dice.between(200, 8_000));
     let retry = RetryPolicy { attempts_max, delay_max, ..RetryPolicy::default() };
-    let policies = [DeadKeyPolicy::Park, DeadKeyPolicy::Skip];
+    let policies = [DeadKeyPolicy::Park, DeadKeyPolicy::Skip, DeadKeyPolicy::Halt];
     let topic = "{event_type}".parse().expect("invariant: a valid template");
     let route = Route::all(topic).retry(retry).dead_key(*dice.pick(&policies));
     Destination::new(id, "memory", vec![route])

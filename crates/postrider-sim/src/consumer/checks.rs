@@ -195,6 +195,43 @@ fn a_step_is_made_once_and_before_it_is_recorded() {
     assert_eq!(never.broken(), Some(Invariant::Truth), "done, and its steps were not made");
 }
 
+/// What an operator made the inbox forget may be done once more, and nothing else is excused.
+#[test]
+fn what_was_forgotten_is_done_once_more() {
+    let done = || {
+        let bench = bench();
+        STEPS.iter().for_each(|step| bench.shop.effect(&key(1), step, step));
+        bench.grant(1, 1);
+        STEPS.iter().for_each(|step| bench.shop.step_recorded(&lease(1), step));
+        bench.shop.completed(&worker(1), &lease(1));
+        bench
+    };
+    let again = done();
+    again.grant(2, 2);
+    assert_eq!(again.broken(), Some(Invariant::OneEffect), "nobody forgot it");
+
+    let forgotten = done();
+    forgotten.shop.operator_forgot(&key(1), 2);
+    forgotten.shop.was_done(&key(1));
+    forgotten.grant(2, 3);
+    forgotten.shop.completed(&worker(1), &lease(1));
+    forgotten.shop.completed(&worker(2), &lease(3));
+    assert_eq!(forgotten.broken(), None, "answers of before may come late");
+    forgotten.grant(3, 4);
+    assert_eq!(forgotten.broken(), Some(Invariant::OneEffect), "it was forgotten once");
+
+    let same = done();
+    same.shop.operator_forgot(&key(1), 2);
+    same.grant(2, 1);
+    assert_eq!(same.broken(), Some(Invariant::OneEffect), "a token twice");
+
+    let step = done();
+    step.shop.operator_forgot(&key(1), 2);
+    step.grant(2, 3);
+    step.shop.step_begins(&worker(2), &lease(3), STEPS[0]);
+    assert_eq!(step.broken(), Some(Invariant::OneEffect), "its result is stored");
+}
+
 #[test]
 fn a_process_works_on_one_delivery_of_a_key() {
     let bench = bench();
@@ -230,6 +267,14 @@ fn every_message_is_done_once_in_order_or_dead_for_a_reason() {
     twice.two_messages(None);
     [1, 2, 1].into_iter().for_each(|id| twice.commit_effect(id));
     assert_eq!(twice.judge(), Some(Invariant::OneEffect));
+
+    let forgotten = bench();
+    forgotten.two_messages(None);
+    forgotten.shop.operator_forgot(&key(1), 2);
+    [1, 2, 1].into_iter().for_each(|id| forgotten.commit_effect(id));
+    assert_eq!(forgotten.judge(), None, "an operator wanted it");
+    forgotten.commit_effect(1);
+    assert_eq!(forgotten.judge(), Some(Invariant::OneEffect), "and only once");
 
     let swapped = bench();
     swapped.two_messages(None);

@@ -21,6 +21,8 @@ pub(super) struct Ledger {
     stored: BTreeSet<(InboxKey, &'static str)>,
     /// Events whose claims and results were lost with the store: nothing is said of these any more.
     forgotten: BTreeSet<InboxKey>,
+    /// Events that an operator made the inbox forget, with the token up to which claims are void.
+    void: BTreeMap<InboxKey, u64>,
 }
 
 impl Ledger {
@@ -29,6 +31,21 @@ impl Ledger {
         self.forgotten.extend(std::mem::take(&mut self.grants).into_keys());
         self.forgotten.extend(std::mem::take(&mut self.done).into_keys());
         self.stored.clear();
+    }
+
+    /// One event is not done any more, and nobody has its claim: it is not forgotten while a lease
+    /// runs. Steps that are stored stay so.
+    pub(super) fn forget_one(&mut self, key: &InboxKey, void_through: u64) {
+        self.done.remove(key);
+        let grants = self.grants.get_mut(key).into_iter().flat_map(BTreeMap::values_mut);
+        grants.for_each(|grant| grant.released = true);
+        self.void.insert(key.clone(), void_through);
+    }
+
+    /// Whether what is said under a token was true before the event was forgotten, and is not now: the
+    /// answer was on its way.
+    fn is_void(&self, lease: &ClaimLease) -> bool {
+        self.void.get(&lease.key).is_some_and(|through| lease.token <= *through)
     }
 }
 
@@ -159,8 +176,11 @@ impl Shop {
         let newer = {
             let mut state = self.state();
             let ledger = &mut state.ledger;
-            ledger.done.insert(lease.key.clone(), Some(lease.token));
-            let known = !ledger.forgotten.contains(&lease.key);
+            let void = ledger.is_void(lease);
+            if !void {
+                ledger.done.insert(lease.key.clone(), Some(lease.token));
+            }
+            let known = !void && !ledger.forgotten.contains(&lease.key);
             let newest = ledger.grants.get(&lease.key).and_then(|grants| grants.last_key_value());
             let newest = newest.filter(|(token, _)| known && **token > lease.token);
             newest.map(|(_, grant)| grant.owner.clone())
@@ -175,7 +195,12 @@ impl Shop {
 
     /// The store says that it was done.
     pub(super) fn was_done(&self, key: &InboxKey) {
-        self.state().ledger.done.entry(key.clone()).or_insert(None);
+        let mut state = self.state();
+        // Of what was ever forgotten, the answer may be older than that.
+        if !state.ledger.void.contains_key(key) {
+            state.ledger.done.entry(key.clone()).or_insert(None);
+        }
+        drop(state);
         self.was_made(key);
     }
 

@@ -45,6 +45,8 @@ pub(super) struct State {
     answered_done: BTreeSet<InboxKey>,
     /// The store lost something.
     forgets: bool,
+    /// How often an operator made the inbox forget an event.
+    forgotten: BTreeMap<InboxKey, u32>,
     failure: Option<Failure>,
 }
 
@@ -95,19 +97,37 @@ impl Shop {
         }
     }
 
-    /// The store lost what it had, within the stated loss, or an operator made it forget: what it said
-    /// of claims and results before proves nothing any more. What was acted on before is not done
-    /// again where the broker was told so.
+    /// The store lost what it had, within the stated loss: what it said of claims and results before
+    /// proves nothing any more. What was acted on before is not done again where the broker was told
+    /// so.
     pub fn store_forgot(&self) {
         let mut state = self.state();
         state.ledger.forget();
         state.forgets = true;
     }
 
+    /// An operator made the inbox forget one event, whose claims up to a token are void by that: it may
+    /// be claimed and done once more. Nothing else is excused: its claims have one owner at a time, no
+    /// token is given twice, and a step whose result is stored is not made again.
+    pub fn operator_forgot(&self, key: &InboxKey, void_through: u64) {
+        let id = key.event_id.as_u128();
+        self.tell("operator", || format!("forgets #{id} of {}", key.handler));
+        let mut state = self.state();
+        state.ledger.forget_one(key, void_through);
+        *state.forgotten.entry(key.clone()).or_default() += 1;
+    }
+
+    /// How often an effect in the database may have been made: once, and once more for each time that
+    /// it was forgotten.
+    pub(super) fn effects_max(&self, key: &InboxKey) -> u32 {
+        1 + self.state().forgotten.get(key).copied().unwrap_or_default()
+    }
+
     /// Whether a handler is done with an event, as far as anybody knows who remembers.
     pub(super) fn was_done_before_it_was_forgotten(&self, key: &InboxKey) -> bool {
         let state = self.state();
-        state.forgets && state.answered_done.contains(key)
+        let forgotten = state.forgets || state.forgotten.contains_key(key);
+        forgotten && state.answered_done.contains(key)
     }
 
     /// A handler begins.

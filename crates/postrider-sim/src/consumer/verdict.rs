@@ -100,7 +100,7 @@ impl Group<'_> {
         }
         let (messages, dead, committed) = (self.messages(), self.dead(), self.committed());
         for (key, count) in &committed {
-            if *count > 1 {
+            if *count > self.shop.effects_max(key) {
                 let (id, handler) = (key.event_id.as_u128(), self.handler);
                 let what = format!("the effect of #{id} for {handler} was committed {count} times");
                 self.shop.broke(Invariant::OneEffect, what);
@@ -139,7 +139,8 @@ impl Group<'_> {
         for message in messages {
             let derived = self.shop.derived(&message.key);
             let count = derived.iter().filter(|id| there.contains(id)).count();
-            let most = usize::from(committed.contains_key(&message.key));
+            // One for each effect; how many of those there may be is judged elsewhere.
+            let most = committed.get(&message.key).map_or(0, |count| *count as usize);
             if count > most {
                 let id = message.key.event_id.as_u128();
                 let what = format!("#{id} has {most} effects and {count} events of its handler");
@@ -154,7 +155,11 @@ impl Group<'_> {
             Kind::Transactional => self.store.effects(),
             Kind::Leased => self.shop.order(self.handler),
         };
-        let place: BTreeMap<&InboxKey, usize> = order.iter().zip(0..).collect();
+        // What was forgotten and is done again has its first effect in order, and no other.
+        let mut place: BTreeMap<&InboxKey, usize> = BTreeMap::new();
+        for (key, at) in order.iter().zip(0..) {
+            place.entry(key).or_insert(at);
+        }
         let mut last: BTreeMap<&str, (usize, &InboxKey)> = BTreeMap::new();
         for message in messages {
             // One that gave up holds nobody, and may still be at work elsewhere.

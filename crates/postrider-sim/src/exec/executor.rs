@@ -47,7 +47,10 @@ struct Process {
     tasks: BTreeSet<TaskNo>,
     /// Ready tasks of a paused process.
     held: Option<Vec<TaskNo>>,
+    /// After how many more of its steps it ends.
     steps_left: Option<u32>,
+    /// After how many more of its steps it stands still.
+    steps_to_pause: Option<u32>,
     dead: bool,
 }
 
@@ -132,6 +135,13 @@ impl Executor {
             process.tasks.remove(&number);
             self.tasks.remove(&number);
         }
+        if let Some(left) = &mut process.steps_to_pause {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                process.steps_to_pause = None;
+                process.held.get_or_insert_default();
+            }
+        }
         if let Some(left) = &mut process.steps_left {
             *left = left.saturating_sub(1);
             if *left == 0 {
@@ -162,13 +172,19 @@ impl Executor {
                     process.steps_left = Some(steps.max(1));
                 }
                 Order::Spare(process) => {
-                    self.processes.entry(process).or_default().steps_left = None;
+                    let process = self.processes.entry(process).or_default();
+                    (process.steps_left, process.steps_to_pause) = (None, None);
+                }
+                Order::PauseAfter(process, steps) => {
+                    let process = self.processes.entry(process).or_default();
+                    process.steps_to_pause = Some(steps.max(1));
                 }
                 Order::Pause(process) => {
                     self.processes.entry(process).or_default().held.get_or_insert_default();
                 }
                 Order::Resume(process) => {
                     let process = self.processes.entry(process).or_default();
+                    process.steps_to_pause = None;
                     self.ready.extend(process.held.take().unwrap_or_default());
                 }
             }

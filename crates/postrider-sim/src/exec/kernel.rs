@@ -26,9 +26,11 @@ pub(super) enum Order {
     KillAfter(ProcessNo, u32),
     /// Let none of its tasks move.
     Pause(ProcessNo),
+    /// Let none of its tasks move when so many more of its steps were taken.
+    PauseAfter(ProcessNo, u32),
     /// Let them move again.
     Resume(ProcessNo),
-    /// Take back that it is to be killed after some steps.
+    /// Take back that something is to happen to it after some steps.
     Spare(ProcessNo),
 }
 
@@ -161,12 +163,17 @@ impl Kernel {
         self.state().orders.push(Order::Pause(process));
     }
 
-    /// Lets a paused process go on.
+    /// Pauses a process after so many more of its steps: between any two things that it does.
+    pub fn pause_after(&self, process: ProcessNo, steps: u32) {
+        self.state().orders.push(Order::PauseAfter(process, steps));
+    }
+
+    /// Lets a paused process go on, and one that was to be paused.
     pub fn resume(&self, process: ProcessNo) {
         self.state().orders.push(Order::Resume(process));
     }
 
-    /// Takes back that a process is to be killed after some more steps.
+    /// Takes back that a process is to be killed or paused after some more steps.
     pub fn spare(&self, process: ProcessNo) {
         self.state().orders.push(Order::Spare(process));
     }

@@ -26,8 +26,16 @@ pub(super) struct InboxRow {
 
 #[derive(Clone, Debug)]
 enum Status {
-    Claimed { ends: Duration },
-    Processed { result: Bytes, at: Duration },
+    Claimed {
+        ends: Duration,
+    },
+    Processed {
+        result: Bytes,
+        at: Duration,
+    },
+    /// As if there were no row; but steps are effects that have happened, and stay, and no token is
+    /// given twice.
+    Forgotten,
 }
 
 impl InboxRow {
@@ -51,8 +59,12 @@ impl InboxRow {
         matches!(self.status, Status::Processed { .. })
     }
 
+    fn is_forgotten(&self) -> bool {
+        matches!(self.status, Status::Forgotten)
+    }
+
     pub(super) fn check_hash(&self, key: &InboxKey, hash: &[u8; 32]) -> Result<()> {
-        if self.payload_hash == *hash {
+        if self.payload_hash == *hash || self.is_forgotten() {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Conflict, "accept")
@@ -73,11 +85,12 @@ impl MemoryStore {
         self.state().forgotten.clone()
     }
 
-    /// Forgets that an event was handled, through the handle's line, as an operator does.
+    /// Forgets that an event was handled, through the handle's line, as an operator does. The results
+    /// of its steps stay. Returns the token up to which its claims are void.
     ///
     /// # Errors
     /// `Busy` while somebody is at it, `NotFound` if there is no record of it, and what the line says.
-    pub async fn forget_on(&self, key: &InboxKey) -> Result<()> {
+    pub async fn forget_on(&self, key: &InboxKey) -> Result<u64> {
         self.statement("forget", Needs::Writing, |state| state.forget(key, self.elapsed())).await
     }
 }
@@ -85,7 +98,7 @@ impl MemoryStore {
 impl State {
     /// Why an event cannot be claimed; none if it can.
     fn taken(&self, request: &ClaimRequest, now: Duration) -> Option<Claim> {
-        let row = self.inbox.get(&request.key)?;
+        let row = self.inbox.get(&request.key).filter(|row| !row.is_forgotten())?;
         if row.payload_hash != request.payload_hash {
             return Some(Claim::Mismatch);
         }
@@ -94,7 +107,7 @@ impl State {
             Status::Claimed { ends } if *ends > now => {
                 Some(Claim::Leased { remaining: *ends - now })
             }
-            Status::Claimed { .. } => None,
+            Status::Claimed { .. } | Status::Forgotten => None,
         }
     }
 
@@ -109,6 +122,7 @@ impl State {
         });
         let ends = now + request.duration;
         row.token += 1;
+        row.payload_hash = request.payload_hash;
         row.status = Status::Claimed { ends };
         let lease = ClaimLease { key: request.key.clone(), token: row.token };
         self.ledger.claimed(&lease, ends, now);
@@ -118,7 +132,11 @@ impl State {
     /// The row, if the lease still stands: the fence of everything that follows a claim.
     fn claimed(&mut self, operation: &'static str, lease: &ClaimLease) -> Result<&mut InboxRow> {
         match self.inbox.get_mut(&lease.key) {
-            Some(row) if row.token == lease.token && !row.is_processed() => Ok(row),
+            Some(row)
+                if row.token == lease.token && matches!(row.status, Status::Claimed { .. }) =>
+            {
+                Ok(row)
+            }
             _ => Err(Error::new(ErrorKind::Fenced, operation)
                 .message("the claim was lost; nothing was written")
                 .context("event", lease.key.event_id)
@@ -140,8 +158,8 @@ impl State {
         Ok(())
     }
 
-    fn forget(&mut self, key: &InboxKey, now: Duration) -> Result<()> {
-        let Some(row) = self.inbox.get(key) else {
+    fn forget(&mut self, key: &InboxKey, now: Duration) -> Result<u64> {
+        let Some(row) = self.inbox.get_mut(key).filter(|row| !row.is_forgotten()) else {
             return Err(Error::new(ErrorKind::NotFound, "forget").context("event", key.event_id));
         };
         let leased = matches!(row.status, Status::Claimed { ends } if ends > now);
@@ -150,10 +168,10 @@ impl State {
                 .message("somebody is at it; nothing was forgotten")
                 .context("event", key.event_id));
         }
-        self.inbox.remove(key);
-        self.ledger.forget_claim(key);
+        row.status = Status::Forgotten;
+        row.token += 1;
         self.forgotten.push(key.clone());
-        Ok(())
+        Ok(row.token)
     }
 
     fn purge(&mut self, older_than: Duration, rows_max: u32, now: Duration) -> u64 {
@@ -162,7 +180,7 @@ impl State {
             .iter()
             .filter(|(_, row)| match row.status {
                 Status::Processed { at, .. } => now.saturating_sub(at) > older_than,
-                Status::Claimed { .. } => false,
+                Status::Claimed { .. } | Status::Forgotten => false,
             })
             .map(|(key, _)| key.clone())
             .take(rows_max as usize)

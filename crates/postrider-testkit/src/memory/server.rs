@@ -13,6 +13,8 @@ use super::{Access, MemoryStore};
 pub(super) struct Server {
     /// How often it went away: what was under way then is lost.
     pub(super) epoch: u64,
+    /// Which server's history this is: grows when a standby takes over.
+    pub(super) history: u64,
     read_only: bool,
     full: bool,
     /// So many events may be behind the slowest destination.
@@ -131,6 +133,7 @@ impl State {
         self.ledger.remember(before.ledger);
         self.server = Server {
             epoch: before.server.epoch,
+            history: before.server.history + 1,
             watermark: before.server.watermark,
             ..Server::default()
         };

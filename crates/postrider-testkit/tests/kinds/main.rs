@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod forgets;
 mod formats;
 mod harness;
 mod keyed_numbers;

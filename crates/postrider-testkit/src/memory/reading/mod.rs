@@ -40,6 +40,27 @@ pub(super) struct Local {
     handed: handing::Readings,
     /// Ticks, and lives of the server, where a cursor is a snapshot.
     snapshot: remembered::Remembered,
+    /// On which server's history each destination was loaded, where the log itself tells.
+    histories: ByPlace<u64>,
+}
+
+impl Local {
+    fn loaded(&mut self, id: &DestinationId, partition: u16, state: &State) {
+        self.histories.insert((id.clone(), partition), state.server.history);
+    }
+
+    /// Another server took over since: what was read of the one before is void.
+    fn check_history(&self, request: &FetchRequest, state: &State) -> Result<()> {
+        let partition = request.lease.partition.0;
+        let known = |id: &DestinationId| self.histories.get(&(id.clone(), partition));
+        let same = |id| known(id).is_none_or(|history| *history == state.server.history);
+        if request.destinations.iter().all(same) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Conflict, "fetch")
+            .message("another server took over since the partition was loaded; nothing was read")
+            .context("partition", partition))
+    }
 }
 
 impl MemoryStore {
@@ -47,7 +68,10 @@ impl MemoryStore {
         match self.shared.kind {
             Kind::Snapshot => snapshot::load(self, lease, id).await,
             Kind::ChangeLog | Kind::Number => {
-                let load = |state: &mut State| state.load(id, lease.partition.0);
+                let load = |state: &mut State| {
+                    lock(&self.local).loaded(id, lease.partition.0, state);
+                    state.load(id, lease.partition.0)
+                };
                 self.statement("load", Needs::Nothing, load).await
             }
             Kind::RowState | Kind::Keyed => {
@@ -55,6 +79,7 @@ impl MemoryStore {
                 let load = |state: &mut State| {
                     let loaded = state.load(id, lease.partition.0)?;
                     let mut local = lock(&self.local);
+                    local.loaded(id, lease.partition.0, state);
                     let cursor = local.handed.begin(number, id, lease.partition.0);
                     Ok(Loaded { cursor, ..loaded })
                 };
@@ -75,16 +100,23 @@ impl MemoryStore {
         match self.shared.kind {
             Kind::Snapshot => snapshot::fetch(self, request).await,
             Kind::ChangeLog => {
-                let fetch = |state: &mut State| change_log::fetch(state, request, format);
+                let fetch = |state: &mut State| {
+                    lock(&self.local).check_history(request, state)?;
+                    change_log::fetch(state, request, format)
+                };
                 self.statement("fetch", Needs::Nothing, fetch).await
             }
             Kind::Number => {
-                let fetch = |state: &mut State| number::fetch(state, request, format);
+                let fetch = |state: &mut State| {
+                    lock(&self.local).check_history(request, state)?;
+                    number::fetch(state, request, format)
+                };
                 self.statement("fetch", Needs::Nothing, fetch).await
             }
             Kind::RowState | Kind::Keyed => {
                 let fetch = |state: &mut State| {
                     let mut local = lock(&self.local);
+                    local.check_history(request, state)?;
                     local.handed.fetch(state, request, format, now)
                 };
                 self.statement("fetch", Needs::Nothing, fetch).await
