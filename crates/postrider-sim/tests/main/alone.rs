@@ -77,7 +77,7 @@ fn relays_die_at_any_await_point() {
 #[test]
 fn a_relay_stands_still_beyond_its_lease() {
     for store in Kind::ALL {
-        strikes(store, &What::PauseRelay { relay: 0, for_ms: 31_000 });
+        strikes(store, &What::PauseRelay { relay: 0, steps: 1, for_ms: 31_000 });
     }
 }
 
