@@ -4,14 +4,13 @@
 //! as a packet does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, DeadKeyPolicy, Error, ErrorKind, EventId, Fault,
-    Invariant, KeyHash, Outcome, Outgoing, PartitionId, RelayId, Result, Tick,
+    Broker, DeadKeyPolicy, Error, ErrorKind, EventId, Fault, KeyHash, Outcome, Outgoing, RelayId,
+    Result, Tick,
 };
 use postrider_testkit::memory::MemoryBroker;
 
@@ -19,12 +18,9 @@ use crate::app::{TYPES, short};
 use crate::consumer::DERIVED;
 use crate::dice::Dice;
 use crate::exec::{Kernel, ProcessNo};
-use crate::shared::Shared;
+use crate::owed::Owed;
 use crate::story::Story;
 use crate::weather::Weather;
-
-/// Calls whose deadline has passed go on for as long as the lease lasts: so many times a deadline.
-const OVERDUE: u32 = 4;
 
 /// How an event fails that can never be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,25 +46,14 @@ pub struct Place {
     state: Mutex<State>,
 }
 
-/// Which events a destination is owed.
-#[derive(Clone, Debug)]
-pub struct Owed {
-    /// Those committed after so many others.
-    pub after: u64,
-    /// Those of these types.
-    pub types: Vec<&'static str>,
-    /// None at all, because it was removed.
-    pub removed: bool,
-}
-
 #[derive(Debug)]
-struct State {
+pub(crate) struct State {
     /// The destination's name now, and how often it had another.
     name: Arc<str>,
     renames: u32,
     owed: Owed,
-    dice: Dice,
-    /// Not reachable at all until then.
+    pub(crate) dice: Dice,
+    /// Not reachable until then.
     down_until: Tick,
     /// Topics that take nothing until then.
     dead_topics: BTreeMap<Box<str>, Tick>,
@@ -88,20 +73,22 @@ struct State {
     policy: DeadKeyPolicy,
     /// When each event was first sent.
     tried: BTreeMap<EventId, Tick>,
+    /// When each event was last sent.
+    tried_last: BTreeMap<EventId, Tick>,
     /// When a sender last heard that a topic took something.
     heard: BTreeMap<Arc<str>, Tick>,
 }
 
 /// What becomes of a batch.
-struct Fate {
-    sent: Tick,
-    there: Duration,
-    back: Duration,
-    lost_there: bool,
-    lost_back: bool,
-    twice: bool,
-    refused: Option<usize>,
-    throttled: bool,
+pub(crate) struct Fate {
+    pub(crate) sent: Tick,
+    pub(crate) there: Duration,
+    pub(crate) back: Duration,
+    pub(crate) lost_there: bool,
+    pub(crate) lost_back: bool,
+    pub(crate) twice: bool,
+    pub(crate) refused: Option<usize>,
+    pub(crate) throttled: bool,
 }
 
 impl Place {
@@ -131,12 +118,13 @@ impl Place {
             ever_gone: BTreeSet::new(),
             policy: DeadKeyPolicy::default(),
             tried: BTreeMap::new(),
+            tried_last: BTreeMap::new(),
             heard: BTreeMap::new(),
         });
         Place { born: name, memory, kernel, weather, story, network, state }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,14 +175,20 @@ impl Place {
     }
 
     /// Each attempt may fail, also by never being answered.
-    fn note_tries(&self, batch: &[Outgoing], sent: Tick) {
+    pub(crate) fn note_tries(&self, batch: &[Outgoing], sent: Tick) {
         let mut state = self.state();
         for out in batch {
             state.tried.entry(out.event.id).or_insert(sent);
+            state.tried_last.insert(out.event.id, sent);
         }
     }
 
-    fn note_told(&self, owner: &RelayId, batch: &[Outgoing], result: &Result<Vec<Outcome>>) {
+    pub(crate) fn note_told(
+        &self,
+        owner: &RelayId,
+        batch: &[Outgoing],
+        result: &Result<Vec<Outcome>>,
+    ) {
         let Ok(outcomes) = result else { return };
         let mut state = self.state();
         for (out, _) in batch.iter().zip(outcomes).filter(|(_, o)| **o == Outcome::Acked) {
@@ -202,7 +196,7 @@ impl Place {
         }
     }
 
-    fn note_heard(&self, batch: &[Outgoing], result: &Result<Vec<Outcome>>) {
+    pub(crate) fn note_heard(&self, batch: &[Outgoing], result: &Result<Vec<Outcome>>) {
         let now = self.kernel.now();
         if let Ok(outcomes) = result
             && outcomes.contains(&Outcome::Acked)
@@ -242,6 +236,11 @@ impl Place {
         self.state().policy == DeadKeyPolicy::Park
     }
 
+    /// When an event was last sent, whatever became of it.
+    pub fn tried_last(&self, id: EventId) -> Option<Tick> {
+        self.state().tried_last.get(&id).copied()
+    }
+
     /// Whether a topic ever said that it is gone.
     pub fn was_gone(&self, topic: &str) -> bool {
         self.state().ever_gone.contains(topic)
@@ -267,32 +266,12 @@ impl Place {
         self.state().acked.contains(&id)
     }
 
-    /// Which events it is owed.
-    pub fn owed(&self) -> Owed {
-        self.state().owed.clone()
-    }
-
-    /// It is owed only what is committed after so many others.
-    pub fn begins_after(&self, committed: u64) {
-        self.state().owed.after = committed;
-    }
-
-    /// From now on it is owed these types only; what it was not owed before it is not owed now.
-    pub fn takes_only(&self, types: &[&'static str]) {
-        self.state().owed.types.retain(|kind| types.contains(kind));
-    }
-
-    /// It is owed nothing any more.
-    pub fn remove(&self) {
-        self.state().owed.removed = true;
-    }
-
     /// How many events it holds.
     pub fn count(&self) -> u64 {
         self.state().acked.len() as u64
     }
 
-    fn fate(&self, rows: usize) -> Fate {
+    pub(crate) fn fate(&self, rows: usize) -> Fate {
         let (mut state, weather) = (self.state(), &self.weather);
         let dice = &mut state.dice;
         let slow = weather.strikes(dice, "broker_slow", |rates| rates.broker_slow);
@@ -312,7 +291,7 @@ impl Place {
     }
 
     /// The broker's own act, at one moment.
-    fn take(&self, batch: &[Outgoing], fate: &Fate) -> Result<Vec<Outcome>> {
+    pub(crate) fn take(&self, batch: &[Outgoing], fate: &Fate) -> Result<Vec<Outcome>> {
         let now = self.kernel.now();
         if now < self.state().down_until {
             self.weather.count("broker_down_felt");
@@ -404,119 +383,4 @@ fn store(memory: &MemoryBroker, out: &Outgoing) {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let done = publish.as_mut().poll(&mut context);
     debug_assert!(matches!(done, Poll::Ready(Ok(_))), "the memory broker answers at once");
-}
-
-/// A relay's connection to a place.
-#[derive(Debug)]
-pub struct Connection {
-    place: Arc<Place>,
-    capabilities: BrokerCapabilities,
-    shared: Arc<Shared>,
-    owner: RelayId,
-    under_way: Arc<AtomicU32>,
-}
-
-/// A call under way, until it is answered or dropped.
-struct Flight(Arc<AtomicU32>);
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Connection {
-    /// A connection of a relay.
-    pub fn new(place: Arc<Place>, shared: Arc<Shared>, owner: RelayId) -> Connection {
-        let capabilities = place.memory.capabilities();
-        Connection { place, capabilities, shared, owner, under_way: Arc::default() }
-    }
-
-    /// INV-6: neither a batch nor what is under way is larger than the broker takes.
-    fn take_off(&self, rows: usize) -> Flight {
-        let flights = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
-        let can = &self.capabilities;
-        if rows > can.batch_rows_max as usize || flights > OVERDUE * can.batches_in_flight_max {
-            let what = format!("{} has {flights} batches under way, one of {rows}", self.owner);
-            self.shared.broke(Invariant::Bounded, format!("{what}, where {can:?} is the limit"));
-        }
-        Flight(Arc::clone(&self.under_way))
-    }
-
-    /// Nobody starts to send what it has no lease for, by the store's clock.
-    fn look_at_leases(&self, batch: &[Outgoing]) {
-        let partitions = u64::from(self.shared.scenario.partitions);
-        for out in batch.iter().filter(|_| self.shared.leases_stand()) {
-            let partition = u16::try_from(out.event.key_hash().0 % partitions).unwrap_or_default();
-            let holder = self.shared.store.holder(PartitionId(partition));
-            if holder.as_ref() != Some(&self.owner) {
-                let (event, owner) = (short(out.event.id), &self.owner);
-                let what = format!(
-                    "{owner} sends {event} of partition {partition}, which is {holder:?}'s"
-                );
-                self.shared.broke(Invariant::KeyOrder, what);
-            }
-        }
-    }
-}
-
-/// An answer that comes, or does not.
-type Slot = Arc<Mutex<(Option<Result<Vec<Outcome>>>, Option<std::task::Waker>)>>;
-
-impl Broker for Connection {
-    fn capabilities(&self) -> BrokerCapabilities {
-        self.capabilities
-    }
-
-    fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
-        self.look_at_leases(batch);
-        let (place, batch) = (Arc::clone(&self.place), batch.to_vec());
-        let slot: Slot = Arc::default();
-        let answer = Arc::clone(&slot);
-        let (kernel, owner) = (Arc::clone(&self.place.kernel), self.owner.clone());
-        let flight = self.take_off(batch.len());
-        kernel.spawn(self.place.network, async move {
-            let fate = place.fate(batch.len());
-            place.note_tries(&batch, fate.sent);
-            place.kernel.sleep(fate.there).await;
-            let result = if fate.lost_there {
-                Err(Error::new(ErrorKind::Unavailable, "publish").message("the connection broke"))
-            } else {
-                place.take(&batch, &fate)
-            };
-            place.kernel.sleep(fate.back).await;
-            if fate.lost_back && result.is_ok() {
-                place.story.tell(&place.name(), || "loses the answer".to_owned());
-                if place.state().dice.chance(5_000) {
-                    // The sender waits until its deadline.
-                    return;
-                }
-                let error = Error::new(ErrorKind::Unavailable, "publish");
-                give(&slot, Err(error.message("the connection broke before the answer")));
-                return;
-            }
-            place.note_heard(&batch, &result);
-            place.note_told(&owner, &batch, &result);
-            give(&slot, result);
-        });
-        Box::pin(std::future::poll_fn(move |context| {
-            let _flight = &flight;
-            let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
-            match answer.0.take() {
-                Some(result) => Poll::Ready(result),
-                None => {
-                    answer.1 = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        }))
-    }
-}
-
-fn give(slot: &Slot, result: Result<Vec<Outcome>>) {
-    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-    slot.0 = Some(result);
-    if let Some(waker) = slot.1.take() {
-        waker.wake();
-    }
 }

@@ -225,6 +225,10 @@ impl What {
         let again_ms = dice.between(0, 20_000);
         let by_ms = i64::try_from(dice.below(7_200_000)).unwrap_or(0) - 3_600_000;
         let consumer = one_of(dice, 2 * scenario.consumers.max(1));
+        if scenario.store == Kind::Snapshot && dice.chance(4_000) {
+            // Where a crash has to be noticed by a token: several, short, with relays that live on.
+            return What::CrashServer { for_ms: dice.between(20, 1_500) };
+        }
         match dice.below(if scenario.consumers > 0 { 29 } else { 24 }) {
             0..=3 => What::KillRelay { relay, steps: steps(dice), again_ms },
             4 => What::DrainRelay { relay, again_ms },

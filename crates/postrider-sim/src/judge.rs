@@ -9,8 +9,8 @@ use postrider_history::{Commit, Delivery, History, Record, Standing, check};
 use postrider_testkit::memory::CommittedRow;
 
 use crate::app::short;
-use crate::broker::Owed;
 use crate::now;
+use crate::owed::Owed;
 use crate::shared::Shared;
 
 /// Whether everything that was committed is delivered, or visibly dead, or was never to come: what
@@ -123,6 +123,25 @@ pub fn judge(shared: &Shared) {
         shared.broke(violation.invariant, violation.to_string());
     }
     look_for_misdeeds(shared);
+    judge_requests(shared);
+}
+
+/// INV-7: what a request says was redriven was sent again.
+fn judge_requests(shared: &Shared) {
+    for (request, born, id, asked) in shared.redriven() {
+        let Ok(state) = shared.store.request(request) else { continue };
+        let Some(place) = shared.place(&born) else { continue };
+        // After another server took over, numbers name other events.
+        let undone = !shared.lost().is_empty() || place.owed().removed;
+        let done = state.finished && state.skipped == 0;
+        if !done || undone || shared.is_discarded(&born, id) {
+            continue;
+        }
+        if place.tried_last(id).is_none_or(|sent| sent < asked) {
+            let what = format!("request {request} says that {} was redriven at {born}", short(id));
+            shared.broke(Invariant::Truth, format!("{what}, and it was not sent since"));
+        }
+    }
 }
 
 /// What the store's own ledger of grants says: a write under an old token, two owners, a token twice.

@@ -68,9 +68,14 @@ impl SimLine {
         from(&mut self.dice.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn latency(&self) -> Duration {
+    fn latency(&self, statement: &'static str) -> Duration {
         self.draw(|dice| {
-            if self.weather.strikes(dice, "line_slow", |rates| rates.line_slow) {
+            // A heartbeat is where slowness hurts: its answer may come when the lease is over.
+            if statement == "renew"
+                && self.weather.strikes(dice, "renew_slow", |rates| 6 * rates.line_slow)
+            {
+                Duration::from_millis(dice.between(3_000, 13_000))
+            } else if self.weather.strikes(dice, "line_slow", |rates| rates.line_slow) {
                 Duration::from_millis(dice.between(10, 8_000))
             } else {
                 Duration::from_micros(dice.between(100, 1_500))
@@ -98,7 +103,7 @@ impl SimLine {
 impl Line for SimLine {
     fn there(&self, statement: &'static str, _access: Access) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            self.kernel.sleep(self.latency()).await;
+            self.kernel.sleep(self.latency(statement)).await;
             self.cut(statement).await?;
             let lost = |dice: &mut Dice| {
                 self.weather.strikes(dice, "line_lost_there", |rates| rates.line_lost_there)
@@ -117,7 +122,7 @@ impl Line for SimLine {
     fn back(&self, statement: &'static str) -> BoxFuture<'_, Result<()>> {
         let lives = self.server.lives.load(Ordering::Relaxed);
         Box::pin(async move {
-            self.kernel.sleep(self.latency()).await;
+            self.kernel.sleep(self.latency(statement)).await;
             self.cut(statement).await?;
             let lost = |dice: &mut Dice| {
                 self.weather.strikes(dice, "line_lost_back", |rates| rates.line_lost_back)

@@ -14,7 +14,7 @@ use crate::shared::Shared;
 /// What was asked for, so that it can be seen whether it was done.
 pub type Asked = Arc<Mutex<Vec<RequestId>>>;
 
-/// How often the operator looks whether there is something to do.
+/// How often the operator looks whether there is something to do; one in a hurry, more often.
 const EVERY: Duration = Duration::from_secs(1);
 /// Rows of one request.
 const ROWS_MAX: usize = 5;
@@ -41,8 +41,9 @@ impl Operator {
     }
 
     async fn work(mut self) {
+        let every = if self.dice.chance(4_000) { EVERY / 8 } else { EVERY };
         loop {
-            self.shared.kernel.sleep(EVERY).await;
+            self.shared.kernel.sleep(every).await;
             if self.shared.weather.is_calm() {
                 return;
             }
@@ -115,14 +116,17 @@ impl Operator {
 
     fn submit(&self, verb: Verb) {
         self.tell(|| format!("asks: {verb:?}"));
-        if submit(&self.shared, &self.asked, verb.clone()) {
-            self.note(&verb);
+        if let Some(request) = submit(&self.shared, &self.asked, verb.clone()) {
+            self.note(request, &verb);
         }
     }
 
     /// What was asked for excuses what follows from it, and nothing else.
-    fn note(&self, verb: &Verb) {
+    fn note(&self, request: RequestId, verb: &Verb) {
         let shared = &self.shared;
+        if let Verb::Redrive(rows) = verb {
+            self.events(rows, |place, id| shared.note_redriven(request, place, id));
+        }
         match verb {
             Verb::Redrive(rows) | Verb::Requeue(rows) => {
                 self.events(rows, |place, id| shared.note_asked_again(place, id));
@@ -150,12 +154,12 @@ impl Operator {
     }
 }
 
-/// Writes a request down, if the server takes it. Says whether it did.
-pub fn submit(shared: &Shared, asked: &Asked, verb: Verb) -> bool {
-    let Ok(note) = Note::new("operator", "a simulation") else { return false };
-    let id = shared.store.submit(&Submission { verb, note });
-    asked.lock().unwrap_or_else(PoisonError::into_inner).extend(id.as_ref().ok());
-    id.is_ok()
+/// Writes a request down, if the server takes it.
+pub fn submit(shared: &Shared, asked: &Asked, verb: Verb) -> Option<RequestId> {
+    let note = Note::new("operator", "a simulation").ok()?;
+    let id = shared.store.submit(&Submission { verb, note }).ok()?;
+    asked.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+    Some(id)
 }
 
 /// The first request that is not carried out yet.

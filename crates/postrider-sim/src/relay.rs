@@ -15,8 +15,8 @@ use postrider_core::{Broker, Clock, Destination, DestinationId, Invariant, Outbo
 use postrider_relay::{Command, Health, Input, Machine, Notice, Performer, Settings, Target};
 
 use crate::app::short;
-use crate::broker::Connection;
 use crate::clock::ProcessClock;
+use crate::connection::Connection;
 use crate::exec::ProcessNo;
 use crate::mailbox::Mailbox;
 use crate::shared::Shared;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use postrider_core::operate::RequestId;
 use postrider_core::{EventId, Invariant, Tick};
 use postrider_testkit::memory::MemoryStore;
 
@@ -61,6 +62,8 @@ struct Notes {
     discarded: BTreeSet<(String, EventId)>,
     /// By destination: events that an operator had sent again, out of their order.
     asked_again: BTreeSet<(String, EventId)>,
+    /// What an operator asked to be sent again out of the dead letters: by which request, and when.
+    redriven: Vec<(RequestId, String, EventId, Tick)>,
     /// Destinations that an operator rewound.
     rewound: BTreeSet<String>,
     /// Leases were taken from their owners without their knowledge.
@@ -205,6 +208,17 @@ impl Shared {
     pub fn note_asked_again(&self, place: &str, id: EventId) {
         let at = (self.born(place), id);
         self.notes().asked_again.insert(at);
+    }
+
+    /// A request asks for a dead letter to be sent again.
+    pub fn note_redriven(&self, request: RequestId, place: &str, id: EventId) {
+        let (born, now) = (self.born(place), self.kernel.now());
+        self.notes().redriven.push((request, born, id, now));
+    }
+
+    /// Dead letters that a request asked to be sent again: by which, where, which, and when.
+    pub fn redriven(&self) -> Vec<(RequestId, String, EventId, Tick)> {
+        self.notes().redriven.clone()
     }
 
     /// Whether an event has a reason to be marked as late.
