@@ -51,7 +51,7 @@ pub(crate) struct State {
     /// The destination's name now, and how often it had another.
     name: Arc<str>,
     renames: u32,
-    owed: Owed,
+    pub(crate) owed: Owed,
     pub(crate) dice: Dice,
     /// Not reachable until then.
     down_until: Tick,

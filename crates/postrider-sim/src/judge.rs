@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use postrider_core::operate::RequestState;
 use postrider_core::waiting::{Counts, WaitingState};
-use postrider_core::{DestinationId, Invariant, OutboxSource};
+use postrider_core::{DestinationId, EventId, Invariant, OutboxSource};
 use postrider_history::{Commit, Delivery, History, Record, Standing, check};
 use postrider_testkit::memory::CommittedRow;
 
@@ -124,6 +125,23 @@ pub fn judge(shared: &Shared) {
     }
     look_for_misdeeds(shared);
     judge_requests(shared);
+}
+
+/// INV-7: nobody writes that an event is dead by an attempt from before it was redriven.
+pub fn look_at_undoing(shared: &Shared, name: &str, id: EventId) {
+    let Some(place) = shared.place(name) else { return };
+    for (request, born, _, asked) in shared.redriven().into_iter().filter(|(_, _, of, _)| *of == id)
+    {
+        let done = |state: RequestState| state.finished && state.skipped == 0;
+        if born == place.born
+            && shared.lost().is_empty()
+            && shared.store.request(request).is_ok_and(done)
+            && place.tried_last(id).is_none_or(|sent| sent < asked)
+        {
+            let what = format!("{} was redriven at {born} by request {request}", short(id));
+            shared.broke(Invariant::Truth, format!("{what}, and is dead again by an old attempt"));
+        }
+    }
 }
 
 /// INV-7: what a request says was redriven was sent again.

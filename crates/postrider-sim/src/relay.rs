@@ -18,6 +18,7 @@ use crate::app::short;
 use crate::clock::ProcessClock;
 use crate::connection::Connection;
 use crate::exec::ProcessNo;
+use crate::judge;
 use crate::mailbox::Mailbox;
 use crate::shared::Shared;
 
@@ -295,8 +296,13 @@ impl Body {
                 }
             }
             for change in &part.changes {
-                if let WaitingChange::Dead { row, holds_key: false, .. } = change {
-                    self.shared.note_moved_on(name, row.id);
+                if let WaitingChange::Dead { row, holds_key, attempted } = change {
+                    if attempted.reason != Reason::NoRoute {
+                        judge::look_at_undoing(&self.shared, name, row.id);
+                    }
+                    if !holds_key {
+                        self.shared.note_moved_on(name, row.id);
+                    }
                 }
             }
             self.tell(|| {
