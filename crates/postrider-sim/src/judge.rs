@@ -9,7 +9,7 @@ use postrider_core::{DestinationId, EventId, Invariant, OutboxSource};
 use postrider_history::{Commit, Delivery, History, Record, Standing, check};
 use postrider_testkit::memory::CommittedRow;
 
-use crate::app::short;
+use crate::app::{TYPES, short};
 use crate::now;
 use crate::owed::Owed;
 use crate::shared::Shared;
@@ -150,7 +150,10 @@ fn judge_requests(shared: &Shared) {
         let Ok(state) = shared.store.request(request) else { continue };
         let Some(place) = shared.place(&born) else { continue };
         // After another server took over, numbers name other events.
-        let undone = !shared.lost().is_empty() || place.owed().removed;
+        let owed = place.owed();
+        // Nor is what no route takes any more sent by anybody.
+        let rerouted = TYPES.iter().any(|kind| !owed.types.contains(kind));
+        let undone = !shared.lost().is_empty() || owed.removed || rerouted;
         let done = state.finished && state.skipped == 0;
         if !done || undone || shared.is_discarded(&born, id) {
             continue;
