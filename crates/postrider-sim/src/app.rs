@@ -206,14 +206,16 @@ impl App {
     }
 }
 
-/// An event as the story names it: who wrote it, in which life, and which it was.
+/// An event as the story names it: who wrote it, in which life, and which it was. `#t` is of the
+/// trickle when the faults are over, `#x` a handler's own.
 pub fn short(id: EventId) -> String {
     let bits = id.as_u128();
     match bits >> 48 {
         writer @ 1..=0xff => {
             format!("#{}.{}.{}", writer - 1, bits >> 32 & 0xffff, bits & 0xffff_ffff)
         }
-        _ => format!("#t{}", bits & 0xffff_ffff),
+        _ if bits >> 80 == 1 => format!("#t{}", bits & 0xffff_ffff),
+        _ => format!("#x{:08x}", bits & 0xffff_ffff),
     }
 }
 

@@ -28,6 +28,7 @@ pub mod shrink;
 pub mod story;
 mod strike;
 pub mod table;
+mod telling;
 pub mod total;
 pub mod weather;
 pub mod world;

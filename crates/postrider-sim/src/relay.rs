@@ -21,6 +21,7 @@ use crate::exec::ProcessNo;
 use crate::judge;
 use crate::mailbox::Mailbox;
 use crate::shared::Shared;
+use crate::telling;
 
 /// How long a lost call hangs: beyond every deadline.
 const SILENCE: Duration = Duration::from_secs(70);
@@ -219,7 +220,7 @@ impl Body {
     /// What the machine said, and whether it keeps its bounds.
     fn look_at(&self, machine: &mut Machine) {
         for notice in machine.take_notices() {
-            self.tell(|| format!("{notice:?}"));
+            self.tell(|| telling::notice(&notice));
             self.look_at_death(&notice);
             if let Notice::Violated { invariant, what } = notice {
                 self.shared.broke(invariant, format!("{} saw: {what}", self.name));
@@ -266,8 +267,12 @@ impl Body {
     fn look_at_command(&self, command: &Command) {
         match command {
             Command::Settle(settlement) => self.look_at_settlement(settlement),
-            Command::Publish { .. } | Command::Due(_) => {}
-            command => self.tell(|| format!("{command:?}")),
+            _ if !self.shared.story.is_wanted() => {}
+            command => {
+                if let Some(line) = telling::command(command) {
+                    self.tell(|| line);
+                }
+            }
         }
     }
 
@@ -305,17 +310,7 @@ impl Body {
                     }
                 }
             }
-            self.tell(|| {
-                let (passed, waiting) = (part.passed.len(), &part.waiting);
-                let new: Vec<String> = waiting
-                    .iter()
-                    .map(|new| format!("{} {:?}", short(new.row.id), new.placement))
-                    .collect();
-                format!(
-                    "settles {name} in {}: cursor {:?}, {passed} passed, into waiting {new:?}, {:?}",
-                    settlement.lease.partition, part.cursor, part.changes
-                )
-            });
+            self.tell(|| telling::part(part, settlement.lease.partition));
         }
     }
 

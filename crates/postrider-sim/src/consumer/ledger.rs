@@ -10,6 +10,7 @@ use postrider_core::{ClaimLease, InboxKey, Invariant, Tick};
 
 use super::Worker;
 use super::shop::{STEPS, Shop};
+use crate::app::short;
 
 /// What is known of the claims.
 #[derive(Debug, Default)]
@@ -65,8 +66,8 @@ impl Shop {
     /// A claim was granted: asked for at `sent`, and known to its worker now.
     pub(super) fn granted(&self, by: &Worker, lease: &ClaimLease, sent: Tick, span: Duration) {
         let now = self.kernel.now();
-        let (id, token) = (lease.key.event_id.as_u128(), lease.token);
-        self.tell(&by.name, || format!("is granted the claim of #{id} as {token}"));
+        let (id, token) = (short(lease.key.event_id), lease.token);
+        self.tell(&by.name, || format!("is granted the claim of {id} as {token}"));
         let what = {
             let mut state = self.state();
             let ledger = &mut state.ledger;
@@ -93,7 +94,7 @@ impl Shop {
             what
         };
         if let Some(what) = what {
-            self.broke(Invariant::OneEffect, format!("{} was granted #{id} {what}", by.name));
+            self.broke(Invariant::OneEffect, format!("{} was granted {id} {what}", by.name));
         }
     }
 
@@ -131,14 +132,14 @@ impl Shop {
                 _ => return,
             }
         };
-        let id = lease.key.event_id.as_u128();
-        self.broke(Invariant::OneEffect, format!("{} works on #{id} {what}", by.name));
+        let id = short(lease.key.event_id);
+        self.broke(Invariant::OneEffect, format!("{} works on {id} {what}", by.name));
     }
 
     /// A step asks the service for its effect.
     pub(super) fn step_begins(&self, by: &Worker, lease: &ClaimLease, step: &'static str) {
         self.goes_on(by, lease);
-        let (key, id) = (&lease.key, lease.key.event_id.as_u128());
+        let (key, id) = (&lease.key, short(lease.key.event_id));
         let (stored, done) = {
             let state = self.state();
             let ledger = &state.ledger;
@@ -148,7 +149,7 @@ impl Shop {
             (ledger.stored.contains(&(key.clone(), step)), ledger.done.contains_key(key))
         };
         if stored || done {
-            let what = format!("{} makes {step} of #{id}, whose result is stored", by.name);
+            let what = format!("{} makes {step} of {id}, whose result is stored", by.name);
             self.broke(Invariant::OneEffect, what);
         }
     }
@@ -158,8 +159,8 @@ impl Shop {
         if let Some(step) = STEPS.into_iter().find(|known| *known == step)
             && !self.has_effect(&lease.key, step)
         {
-            let id = lease.key.event_id.as_u128();
-            let what = format!("{} records {step} of #{id}, which was not made", by.name);
+            let id = short(lease.key.event_id);
+            let what = format!("{} records {step} of {id}, which was not made", by.name);
             self.broke(Invariant::Truth, what);
         }
     }
@@ -186,8 +187,8 @@ impl Shop {
             newest.map(|(_, grant)| grant.owner.clone())
         };
         if let Some(owner) = newer {
-            let id = lease.key.event_id.as_u128();
-            let what = format!("{} recorded #{id}, whose claim is {owner}'s", by.name);
+            let id = short(lease.key.event_id);
+            let what = format!("{} recorded {id}, whose claim is {owner}'s", by.name);
             self.broke(Invariant::OneEffect, what);
         }
         self.was_made(&lease.key);
@@ -208,8 +209,8 @@ impl Shop {
     fn was_made(&self, key: &InboxKey) {
         let missing = STEPS.into_iter().find(|step| !self.has_effect(key, step));
         if let Some(step) = missing {
-            let id = key.event_id.as_u128();
-            self.broke(Invariant::Truth, format!("#{id} is recorded, and {step} was not made"));
+            let id = short(key.event_id);
+            self.broke(Invariant::Truth, format!("{id} is recorded, and {step} was not made"));
         }
     }
 

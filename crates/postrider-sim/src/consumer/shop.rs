@@ -14,6 +14,7 @@ use postrider_inbox::command::Answer;
 
 use super::Worker;
 use super::ledger::Ledger;
+use crate::app::short;
 use crate::exec::{Kernel, ProcessNo};
 use crate::outcome::Failure;
 use crate::story::Story;
@@ -110,8 +111,8 @@ impl Shop {
     /// be claimed and done once more. Nothing else is excused: its claims have one owner at a time, no
     /// token is given twice, and a step whose result is stored is not made again.
     pub fn operator_forgot(&self, key: &InboxKey, void_through: u64) {
-        let id = key.event_id.as_u128();
-        self.tell("operator", || format!("forgets #{id} of {}", key.handler));
+        let id = short(key.event_id);
+        self.tell("operator", || format!("forgets {id} of {}", key.handler));
         let mut state = self.state();
         state.ledger.forget_one(key, void_through);
         *state.forgotten.entry(key.clone()).or_default() += 1;
@@ -139,8 +140,8 @@ impl Shop {
         }
         self.tell(&worker.name, || match &delivery.event {
             Ok(event) => {
-                let (id, key) = (event.id.as_u128(), event.key());
-                format!("begins #{id} of {key}, delivery {}", delivery.count)
+                let (id, key) = (short(event.id), event.key());
+                format!("begins {id} of {key}, delivery {}", delivery.count)
             }
             Err(fault) => format!("begins what is no event: {fault}"),
         });
@@ -151,7 +152,7 @@ impl Shop {
     pub(super) fn answered(&self, handler: &HandlerName, delivery: &Delivery, answer: &Answer) {
         let Ok(event) = &delivery.event else { return };
         let Ok(key) = InboxKey::of(event, handler) else { return };
-        self.tell(handler.as_str(), || format!("ends #{} with {answer:?}", event.id.as_u128()));
+        self.tell(handler.as_str(), || format!("ends {} with {answer:?}", short(event.id)));
         match answer {
             Answer::Verdict(Verdict::Retry { .. }) | Answer::Panicked(_) => self.note_failed(key),
             Answer::Failed(error) if blames_event(error) => self.note_failed(key),
@@ -166,7 +167,7 @@ impl Shop {
     /// A handler was dropped, because it did not stop when it was told to.
     pub(super) fn killed(&self, worker: &Worker, handler: &HandlerName, delivery: &Delivery) {
         let Ok(event) = &delivery.event else { return };
-        self.tell(&worker.name, || format!("drops the handler of #{}", event.id.as_u128()));
+        self.tell(&worker.name, || format!("drops the handler of {}", short(event.id)));
         if let Ok(key) = InboxKey::of(event, handler) {
             self.note_failed(key);
         }
@@ -196,13 +197,13 @@ impl Shop {
             state.order.push(key.clone());
         }
         drop(state);
-        let id = key.event_id.as_u128();
+        let id = short(key.event_id);
         if fresh {
-            self.tell("service", || format!("makes {step} of #{id} for {idempotency}"));
+            self.tell("service", || format!("makes {step} of {id} for {idempotency}"));
         }
         if count > 1 {
             let what =
-                format!("{step} of #{id} was made {count} times, the last time for {idempotency}");
+                format!("{step} of {id} was made {count} times, the last time for {idempotency}");
             self.broke(Invariant::OneEffect, what);
         }
     }

@@ -7,6 +7,7 @@ use postrider_testkit::memory::{MemoryBroker, MemoryStore};
 
 use super::shop::STEPS;
 use super::{Kind, Shop};
+use crate::app::short;
 
 /// One group of consumers: all that act on a topic under one handler's name.
 #[derive(Debug)]
@@ -85,8 +86,8 @@ impl Group<'_> {
             };
             let done = done || self.shop.was_done_before_it_was_forgotten(&message.key);
             if !done && !dead.contains_key(&message.key) {
-                let (id, handler) = (message.key.event_id.as_u128(), self.handler);
-                return Err(format!("#{id} of {} is not done by {handler}", message.lane));
+                let (id, handler) = (short(message.key.event_id), self.handler);
+                return Err(format!("{id} of {} is not done by {handler}", message.lane));
             }
         }
         Ok(())
@@ -101,8 +102,8 @@ impl Group<'_> {
         let (messages, dead, committed) = (self.messages(), self.dead(), self.committed());
         for (key, count) in &committed {
             if *count > self.shop.effects_max(key) {
-                let (id, handler) = (key.event_id.as_u128(), self.handler);
-                let what = format!("the effect of #{id} for {handler} was committed {count} times");
+                let (id, handler) = (short(key.event_id), self.handler);
+                let what = format!("the effect of {id} for {handler} was committed {count} times");
                 self.shop.broke(Invariant::OneEffect, what);
             }
         }
@@ -126,8 +127,8 @@ impl Group<'_> {
             _ => self.shop.has_refused(key),
         };
         if !reason {
-            let id = key.event_id.as_u128();
-            let what = format!("#{id} is dead, and its handler never failed: {fault}");
+            let id = short(key.event_id);
+            let what = format!("{id} is dead, and its handler never failed: {fault}");
             self.shop.broke(Invariant::NoLoss, what);
         }
     }
@@ -142,8 +143,8 @@ impl Group<'_> {
             // One for each effect; how many of those there may be is judged elsewhere.
             let most = committed.get(&message.key).map_or(0, |count| *count as usize);
             if count > most {
-                let id = message.key.event_id.as_u128();
-                let what = format!("#{id} has {most} effects and {count} events of its handler");
+                let id = short(message.key.event_id);
+                let what = format!("{id} has {most} effects and {count} events of its handler");
                 self.shop.broke(Invariant::OneEffect, what);
             }
         }
@@ -169,8 +170,8 @@ impl Group<'_> {
             if let Some((before, earlier)) = last.insert(&message.lane, (at, &message.key))
                 && before > at
             {
-                let (id, earlier) = (message.key.event_id.as_u128(), earlier.event_id.as_u128());
-                let what = format!("#{id} of {} had its effect before #{earlier}", message.lane);
+                let (id, earlier) = (short(message.key.event_id), short(earlier.event_id));
+                let what = format!("{id} of {} had its effect before {earlier}", message.lane);
                 self.shop.broke(Invariant::KeyOrder, what);
             }
         }
@@ -181,8 +182,8 @@ impl Group<'_> {
         for message in messages.iter().filter(|message| self.shop.is_done(&message.key)) {
             for step in STEPS {
                 if !self.shop.has_effect(&message.key, step) {
-                    let id = message.key.event_id.as_u128();
-                    let what = format!("#{id} is done, and {step} was not made");
+                    let id = short(message.key.event_id);
+                    let what = format!("{id} is done, and {step} was not made");
                     self.shop.broke(Invariant::NoLoss, what);
                 }
             }
