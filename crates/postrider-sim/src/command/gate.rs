@@ -17,6 +17,8 @@ const BATCH: u64 = 100;
 const TWICE: u64 = 50;
 /// How long the seeds may take: on a machine that is slower than that, fewer are run, and it says so.
 const SEEDS_WITHIN: Duration = Duration::from_secs(180);
+/// So many it must be on any machine: fewer say little.
+const SEEDS_LEAST: u64 = 500;
 /// How long the search for planted bugs may take.
 const MUTANTS_WITHIN: Duration = Duration::from_secs(120);
 
@@ -118,7 +120,7 @@ fn run_seeds(
         first = last + 1;
     }
     context.out.write_all(total.report(took).as_bytes())?;
-    let shown = shows_something(&total);
+    let shown = shows_something(&total, plan.seeds.min(SEEDS_LEAST));
     if let Err(reason) = &shown {
         writeln!(context.out, "{reason}")?;
     }
@@ -126,7 +128,13 @@ fn run_seeds(
 }
 
 /// Runs in which nothing happened prove nothing.
-fn shows_something(total: &Total) -> Result<(), String> {
+fn shows_something(total: &Total, least: u64) -> Result<(), String> {
+    if total.seeds < least {
+        return Err(format!(
+            "only {} worlds were run in the time, of {least} at least",
+            total.seeds
+        ));
+    }
     if total.vacuous_runs * 10 > total.seeds {
         return Err(format!("{} of {} runs are vacuous", total.vacuous_runs, total.seeds));
     }
