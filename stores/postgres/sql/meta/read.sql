@@ -1,0 +1,1 @@
+select value from {outbox_meta} where key = $1;

@@ -1,0 +1,1 @@
+select key, value from {outbox_meta};

@@ -1,0 +1,36 @@
+-- Postrider's tables, version 1. {schema}, the outbox's and the inbox's names are put in place of the
+-- placeholders. Reasons for each column stand in docs/reference/postgres.md. Times are of the
+-- database's clock.
+
+create schema if not exists {schema};
+
+-- Facts about the store as a whole: schema (the version of these tables), store (a random id), source
+-- (the default of outbox.source), partitions (P), hash (of a known string), cluster and database (where
+-- this store was adopted), layout (partitioned or plain), definitions_version, history_start.
+create table {outbox_meta} (
+    key text primary key,
+    value text not null
+);
+
+-- The unit of ownership between relays. P is written into the function, so that nothing has to be read
+-- to insert a row, and never changes.
+create function {outbox_partition_of}(key text) returns smallint
+language sql immutable strict parallel safe
+return ((hashtextextended(key, 0) & 9223372036854775807) % $partitions$)::smallint;
+
+-- Header names have 1 to 128 characters out of a-z 0-9 . _ - and do not begin with postrider-; values are
+-- strings without control characters. At most 64 of them.
+create function {outbox_headers_are_plain}(headers jsonb) returns boolean
+language sql immutable strict parallel safe
+return jsonb_typeof(headers) = 'object' and (
+    select count(*) <= 64 and coalesce(bool_and(
+        header.key ~ '^[a-z0-9._-]{1,128}$' and header.key !~ '^postrider-'
+        and jsonb_typeof(header.value) = 'string'
+        and (header.value #>> '{}') !~ '[\u0001-\u001f\u007f-\u009f]'), true)
+    from jsonb_each(case when jsonb_typeof(headers) = 'object' then headers else '{}' end) as header);
+
+-- Addition that wraps around at 64 bits, which bigint's own refuses.
+create function {outbox_wrapping_add}(a bigint, b bigint) returns bigint
+language sql immutable strict parallel safe
+return (mod(a::numeric + b::numeric + 27670116110564327424, 18446744073709551616)
+    - 9223372036854775808)::bigint;

@@ -1,0 +1,2 @@
+-- Only where the outbox is partitioned. What no partition was made for stands here: rows are never refused.
+create table {outbox_default} partition of {outbox} default;

@@ -1,0 +1,66 @@
+-- Which (source, event id, handler) was done, or is being done. A narrow ledger, never partitioned, kept for
+-- the dedup horizon; results and steps may expire sooner. token grows at every claim, also after a row was
+-- forgotten.
+create table {inbox} (
+    source text not null,
+    event_id uuid not null,
+    handler text not null,
+    event_type text not null,
+    status text not null check (status in ('claimed', 'processed')),
+    payload_hash bytea not null check (octet_length(payload_hash) = 32),
+    token bigint not null default 0,
+    received_at timestamptz not null default clock_timestamp(),
+    expires_at timestamptz,
+    processed_at timestamptz,
+    attempts integer not null default 1,
+    primary key (source, event_id, handler),
+    constraint a_claim_expires check ((status = 'claimed') = (expires_at is not null)),
+    constraint a_processed_row_says_when
+        check ((status = 'processed') = (processed_at is not null))
+) with (fillfactor = 70);
+
+create index {name:inbox_processed} on {inbox} (processed_at) where status = 'processed';
+
+create index {name:inbox_claimed} on {inbox} (received_at) where status = 'claimed';
+
+-- What a handler answered, for whoever asks again.
+create table {inbox_result} (
+    source text not null,
+    event_id uuid not null,
+    handler text not null,
+    result bytea not null check (octet_length(result) <= 1048576),
+    completed_at timestamptz not null default clock_timestamp(),
+    primary key (source, event_id, handler)
+);
+
+create index {name:inbox_result_completed} on {inbox_result} (completed_at);
+
+-- Results of external steps, so that a takeover resumes instead of repeating.
+create table {inbox_step} (
+    source text not null,
+    event_id uuid not null,
+    handler text not null,
+    step text not null,
+    result bytea not null check (octet_length(result) <= 1048576),
+    completed_at timestamptz not null default clock_timestamp(),
+    primary key (source, event_id, handler, step)
+);
+
+-- Rows of the inbox that an operator forgot. token: where the next claim goes on counting.
+create table {inbox_tombstone} (
+    number bigint primary key generated always as identity,
+    source text not null,
+    event_id uuid not null,
+    handler text not null,
+    event_type text not null,
+    was text not null check (was in ('claimed', 'processed')),
+    token bigint not null,
+    attempts integer not null,
+    received_at timestamptz not null,
+    processed_at timestamptz,
+    forgotten_at timestamptz not null default clock_timestamp(),
+    who text not null,
+    why text not null
+);
+
+create index {name:inbox_tombstone_event} on {inbox_tombstone} (source, event_id, handler);

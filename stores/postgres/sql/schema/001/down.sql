@@ -1,0 +1,10 @@
+-- Takes version 1 back: everything of Postrider's in this schema goes, events included.
+drop view if exists {outbox_status};
+drop table if exists {inbox_tombstone}, {inbox_step}, {inbox_result}, {inbox}, {outbox_audit},
+    {outbox_request_row}, {outbox_request}, {outbox_settled}, {outbox_endpoint}, {outbox_waiting},
+    {outbox_flush}, {outbox_life}, {outbox_relay}, {outbox_lease}, {outbox_destination},
+    {outbox_scheduled}, {outbox};
+drop function if exists {outbox_passed}({outbox_cursor}, bigint, bigint);
+drop table if exists {outbox_cursor}, {outbox_meta};
+drop function if exists {outbox_append_only}(), {outbox_headers_are_plain}(jsonb),
+    {outbox_wrapping_add}(bigint, bigint), {outbox_partition_of}(text);

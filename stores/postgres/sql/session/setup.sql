@@ -1,0 +1,8 @@
+-- A client that stops between two statements of a transaction must not hold its locks for long.
+set idle_in_transaction_session_timeout = '5s';
+-- Longer than the program waits for anything: what it gave up must not go on for ever.
+set statement_timeout = '120s';
+-- Names are written with their schema; nothing else is to be found by accident.
+set search_path = pg_catalog;
+-- An index scan of a few hundred rows gains nothing from being compiled.
+set jit = off;

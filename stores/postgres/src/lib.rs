@@ -1,0 +1,50 @@
+//! Postrider's PostgreSQL store: an append-only outbox read by snapshot cursors, and the inbox, in the
+//! application's own database.
+
+mod names;
+pub use names::Names;
+
+#[cfg(feature = "store")]
+mod carry_out;
+#[cfg(feature = "store")]
+mod connect;
+#[cfg(feature = "store")]
+mod destination;
+#[cfg(feature = "store")]
+mod due;
+#[cfg(feature = "tokio-postgres")]
+mod error;
+#[cfg(feature = "store")]
+mod fetch;
+#[cfg(feature = "store")]
+mod lease;
+#[cfg(feature = "store")]
+mod load;
+#[cfg(feature = "store")]
+mod open;
+#[cfg(feature = "store")]
+mod remembered;
+#[cfg(feature = "store")]
+mod retire;
+#[cfg(feature = "store")]
+mod schedule;
+#[cfg(feature = "store")]
+mod schema;
+#[cfg(feature = "store")]
+mod session;
+#[cfg(feature = "store")]
+mod sessions;
+#[cfg(feature = "store")]
+mod settle;
+mod sql;
+#[cfg(feature = "store")]
+mod store;
+#[cfg(feature = "tokio-postgres")]
+mod typed;
+#[cfg(feature = "store")]
+mod wake;
+
+#[cfg(feature = "store")]
+pub use schema::{Layout, PARTITIONS_MAX, Setup, init};
+#[cfg(feature = "store")]
+pub use store::{Options, PostgresStore};

@@ -1,0 +1,41 @@
+//! What a process remembers of the database: its ticks, and to which life of the server what it holds of
+//! each partition belongs.
+
+use std::collections::BTreeMap;
+
+use postrider_core::Lease;
+use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTicks};
+
+/// The memory of a store's handle.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    pub(crate) ticks: SequenceTicks,
+    /// What the sequence had given, as the last fetch read it.
+    pub(crate) given: Option<(u64, Incarnation)>,
+    /// By partition: under which token of the lease it was loaded, and in which life.
+    lives: BTreeMap<u16, (u64, CrashToken)>,
+}
+
+impl Remembered {
+    /// Something is loaded under a lease. Returns the life that everything loaded under it belongs to:
+    /// with the first load under a lease, what was loaded before is forgotten.
+    pub(crate) fn begin(&mut self, lease: &Lease, seen: Incarnation) -> Option<Incarnation> {
+        let entry = self.lives.entry(lease.partition.0).or_default();
+        if entry.0 != lease.token || entry.1.known().is_none() {
+            entry.0 = lease.token;
+            entry.1.adopt(seen);
+        }
+        entry.1.known()
+    }
+
+    /// The life that what was loaded under a lease belongs to.
+    pub(crate) fn life_of(&self, lease: &Lease) -> Option<Incarnation> {
+        let entry = self.lives.get(&lease.partition.0);
+        entry.filter(|(token, _)| *token == lease.token).and_then(|(_, token)| token.known())
+    }
+
+    /// Whether a tick may say something new.
+    pub(crate) fn wants_tick(&self) -> bool {
+        !self.given.is_some_and(|(given, life)| self.ticks.highest(life) == Some(given))
+    }
+}

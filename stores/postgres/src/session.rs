@@ -1,0 +1,181 @@
+//! One session with the database: named statements, prepared once, each with a deadline.
+//!
+//! What is shared by tasks is pipelined: a statement is on its way before the one before it is answered.
+//! So a shared session runs single statements only, each a transaction of its own; whoever needs a
+//! transaction over several has a session to himself ([`Tx`](crate::sessions::Tx)).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use postrider_core::{Error, ErrorKind, Result};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, RowStream, Statement};
+
+use crate::error::of_postgres;
+use crate::sql::{Sql, Texts};
+use crate::typed::Param;
+
+/// A session.
+pub(crate) struct Session {
+    client: Client,
+    texts: Arc<Texts>,
+    prepared: Mutex<HashMap<&'static str, Statement>>,
+    /// Whether statements may be prepared: not behind a pooler that hands every transaction to
+    /// another session.
+    prepares: bool,
+    /// How long a statement may take.
+    deadline: Duration,
+    /// Nothing more is to be sent: an answer was given up, or a transaction was.
+    broken: AtomicBool,
+}
+
+impl Session {
+    pub(crate) fn new(
+        client: Client,
+        texts: Arc<Texts>,
+        prepares: bool,
+        deadline: Duration,
+    ) -> Session {
+        let (prepared, broken) = (Mutex::default(), AtomicBool::new(false));
+        Session { client, texts, prepared, prepares, deadline, broken }
+    }
+
+    /// Whether it is of no use any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.broken.load(Ordering::Relaxed) || self.client.is_closed()
+    }
+
+    /// Ends its use: the server rolls back what is open when the connection goes.
+    pub(crate) fn give_up(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn texts(&self) -> &Arc<Texts> {
+        &self.texts
+    }
+
+    /// All rows of a statement.
+    pub(crate) async fn rows(
+        &self,
+        operation: &'static str,
+        statement: &Sql,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>> {
+        let all = async { self.stream(statement, params).await?.try_collect().await };
+        self.within(operation, all).await
+    }
+
+    /// The one row of a statement that has one.
+    pub(crate) async fn row(
+        &self,
+        operation: &'static str,
+        statement: &Sql,
+        params: &[Param<'_>],
+    ) -> Result<Row> {
+        self.optional(operation, statement, params).await?.ok_or_else(|| {
+            Error::new(ErrorKind::Internal, operation)
+                .message("a statement that has a row had none")
+                .context("statement", statement.name)
+        })
+    }
+
+    /// The row of a statement that has at most one.
+    pub(crate) async fn optional(
+        &self,
+        operation: &'static str,
+        statement: &Sql,
+        params: &[Param<'_>],
+    ) -> Result<Option<Row>> {
+        let mut rows = self.rows(operation, statement, params).await?;
+        Ok(rows.pop())
+    }
+
+    /// Runs a statement and says how many rows it changed.
+    pub(crate) async fn execute(
+        &self,
+        operation: &'static str,
+        statement: &Sql,
+        params: &[Param<'_>],
+    ) -> Result<u64> {
+        let changed = async {
+            let stream = self.stream(statement, params).await?;
+            futures_util::pin_mut!(stream);
+            while stream.try_next().await?.is_some() {}
+            Ok(stream.rows_affected().unwrap_or_default())
+        };
+        self.within(operation, changed).await
+    }
+
+    /// Runs a text of several statements, without values.
+    pub(crate) async fn batch(&self, operation: &'static str, text: &str) -> Result<()> {
+        self.within(operation, self.client.batch_execute(text)).await
+    }
+
+    async fn stream(
+        &self,
+        statement: &Sql,
+        params: &[Param<'_>],
+    ) -> Result<RowStream, tokio_postgres::Error> {
+        if !self.prepares {
+            let text = self.texts.text(statement);
+            let typed = params.iter().map(|(value, of)| (*value, of.clone()));
+            return self.client.query_typed_raw(&text, typed).await;
+        }
+        let prepared = self.prepare(statement, params).await?;
+        let values = params.iter().map(|(value, _)| *value as &(dyn ToSql + Sync));
+        self.client.query_raw(&prepared, values).await
+    }
+
+    async fn prepare(
+        &self,
+        statement: &Sql,
+        params: &[Param<'_>],
+    ) -> Result<Statement, tokio_postgres::Error> {
+        let known = self.lock().get(statement.name).cloned();
+        if let Some(prepared) = known {
+            return Ok(prepared);
+        }
+        let types: Vec<_> = params.iter().map(|(_, of)| of.clone()).collect();
+        let text = self.texts.text(statement);
+        let prepared = self.client.prepare_typed(&text, &types).await?;
+        self.lock().insert(statement.name, prepared.clone());
+        Ok(prepared)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<&'static str, Statement>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn within<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        match tokio::time::timeout(self.deadline, call).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => {
+                // A plan of before a migration: the next use prepares it anew.
+                if error.code().is_some_and(|state| state.code() == "0A000") {
+                    self.lock().clear();
+                }
+                Err(of_postgres(operation, error))
+            }
+            Err(_) => {
+                self.give_up();
+                Err(Error::new(ErrorKind::Timeout, operation).message(format!(
+                    "the database did not answer within {:?}; what was asked may have happened",
+                    self.deadline
+                )))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,168 @@
+//! The sessions of a store: a few shared ones for single statements, and a few that are lent for
+//! transactions.
+//!
+//! Invariant: bounded. A store has at most [`LINES`] shared sessions and as many lent ones as its
+//! options say, however many partitions it owns.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use postrider_core::{Error, ErrorKind, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::connect::Address;
+use crate::session::Session;
+use crate::sql::{Sql, Texts, sql};
+
+const SETUP: Sql = sql!("session/setup");
+const BEGIN: Sql = sql!("session/begin");
+const COMMIT: Sql = sql!("session/commit");
+
+/// What a shared session is for. Each has one of its own, so that a long reading delays neither a save
+/// nor the renewal of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Fetches, loads, ticks.
+    Read,
+    /// Settlements, and what else is written under a lease.
+    Write,
+    /// Leases: never behind anything that takes long.
+    Lease,
+    /// The inbox.
+    Inbox,
+}
+
+/// How many lines there are.
+pub(crate) const LINES: usize = 4;
+
+/// The sessions of a store.
+pub(crate) struct Sessions {
+    address: Address,
+    texts: Arc<Texts>,
+    deadline: Duration,
+    prepares: std::sync::atomic::AtomicBool,
+    lines: [tokio::sync::Mutex<Option<Arc<Session>>>; LINES],
+    lent: Arc<Semaphore>,
+    idle: Mutex<Vec<Session>>,
+}
+
+impl Sessions {
+    pub(crate) fn new(
+        address: Address,
+        texts: Arc<Texts>,
+        deadline: Duration,
+        lent_max: usize,
+    ) -> Sessions {
+        Sessions {
+            address,
+            texts,
+            deadline,
+            prepares: std::sync::atomic::AtomicBool::new(true),
+            lines: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+            lent: Arc::new(Semaphore::new(lent_max.max(1))),
+            idle: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn texts(&self) -> &Arc<Texts> {
+        &self.texts
+    }
+
+    /// Says whether the sessions are what they seem: behind a pooler that hands each transaction to
+    /// another server session they are not, and nothing is prepared, set, or listened for.
+    pub(crate) fn set_prepares(&self, prepares: bool) {
+        self.prepares.store(prepares, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    pub(crate) fn prepares(&self) -> bool {
+        self.prepares.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// The shared session for a purpose, connected if it is not.
+    pub(crate) async fn line(&self, line: Line, operation: &'static str) -> Result<Arc<Session>> {
+        let mut slot = self.lines[line as usize].lock().await;
+        if let Some(session) = slot.as_ref().filter(|session| !session.is_closed()) {
+            return Ok(Arc::clone(session));
+        }
+        let session = Arc::new(self.connect(operation).await?);
+        *slot = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// A transaction on a session of its own. Rolled back unless it is committed.
+    pub(crate) async fn begin(&self, operation: &'static str) -> Result<Tx<'_>> {
+        let permit = Arc::clone(&self.lent)
+            .acquire_owned()
+            .await
+            .map_err(|e| Error::new(ErrorKind::Closed, operation).source(e))?;
+        let idle = {
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.retain(|session| !session.is_closed());
+            idle.pop()
+        };
+        let session = match idle {
+            Some(session) => session,
+            None => self.connect(operation).await?,
+        };
+        session.batch(operation, &self.texts.text(&BEGIN)).await?;
+        Ok(Tx { sessions: self, session: Some(session), _permit: permit })
+    }
+
+    /// A session of one's own, outside any transaction: for what cannot run in one.
+    pub(crate) async fn connect(&self, operation: &'static str) -> Result<Session> {
+        let (client, wire) = self.address.connect(operation).await?;
+        // Ends by itself when the client is dropped or the connection is lost.
+        tokio::spawn(async move { _ = wire.await });
+        let prepares = self.prepares();
+        let session = Session::new(client, Arc::clone(&self.texts), prepares, self.deadline);
+        if prepares {
+            session.batch(operation, &self.texts.text(&SETUP)).await?;
+        }
+        Ok(session)
+    }
+
+    fn give_back(&self, session: Session) {
+        if !session.is_closed() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
+        }
+    }
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// A transaction. Dropped without a commit, its connection is closed, and the server rolls it back.
+#[derive(Debug)]
+pub(crate) struct Tx<'a> {
+    sessions: &'a Sessions,
+    session: Option<Session>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Tx<'_> {
+    /// Makes everything real, or nothing.
+    pub(crate) async fn commit(mut self, operation: &'static str) -> Result<()> {
+        let Some(session) = self.session.take() else {
+            return Ok(());
+        };
+        session.batch(operation, &self.sessions.texts.text(&COMMIT)).await?;
+        self.sessions.give_back(session);
+        Ok(())
+    }
+}
+
+impl Deref for Tx<'_> {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session.as_ref().expect("a transaction has its session until it is committed")
+    }
+}

@@ -1,0 +1,205 @@
+//! The store as the relay sees it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
+use postrider_core::source::{
+    Admitted, CarriedOut, CarryOutRequest, DefinitionChange, Definitions, DueRequest, FetchRequest,
+    Loaded, OutboxSource, Page, RenewRequest, RetireRequest, Retired, SourceCapabilities,
+    StoreFacts,
+};
+use postrider_core::waiting::{Counts, Due, Settlement};
+use postrider_core::{
+    BoxFuture, Cursor, Destination, DestinationId, Error, ErrorKind, Event, Lease, Result,
+};
+
+use crate::connect::Address;
+use crate::remembered::Remembered;
+use crate::sessions::Sessions;
+use crate::sql::Texts;
+use crate::{
+    Names, carry_out, destination, due, fetch, lease, load, open, retire, schedule, settle, wake,
+};
+
+/// How a store is used. What is fixed when the tables are made is in [`Setup`](crate::Setup).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// What the tables are called.
+    pub names: Names,
+    /// How long a statement may take before its outcome counts as unknown. Default 30 s: far longer than
+    /// any of them takes, and below the relay's own patience.
+    pub statement_deadline: Duration,
+    /// Sessions lent for transactions over several statements. Default 4: operators' commands, beside
+    /// the four sessions that relay and inbox share.
+    pub transactions_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            names: Names::default(),
+            statement_deadline: Duration::from_secs(30),
+            transactions_max: 4,
+        }
+    }
+}
+
+/// A relay's, a consumer's, and an operator's handle on one database.
+///
+/// It opens its sessions when they are needed, at most four that are shared and
+/// [`Options::transactions_max`] that are lent. Every write under a lease is one statement that locks the
+/// lease's row, so no lock is ever held while something is awaited. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct PostgresStore {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) sessions: Sessions,
+    pub(crate) options: Options,
+    /// What is in memory of the database: ticks, and to which life of the server it belongs.
+    pub(crate) remembered: Mutex<Remembered>,
+}
+
+impl PostgresStore {
+    /// A store at an address like `postgres://user:password@host:5432/database`. Nothing is connected
+    /// before the first call.
+    ///
+    /// # Errors
+    /// `Config` if it is no such address. The error does not repeat it.
+    pub fn new(url: &str) -> Result<PostgresStore> {
+        PostgresStore::with(url, Options::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::new`].
+    pub fn with(url: &str, options: Options) -> Result<PostgresStore> {
+        let texts = Arc::new(Texts::new(options.names.clone()));
+        let sessions = Sessions::new(
+            Address::parse(url)?,
+            texts,
+            options.statement_deadline,
+            options.transactions_max,
+        );
+        Ok(PostgresStore {
+            inner: Arc::new(Inner { sessions, options, remembered: Mutex::default() }),
+        })
+    }
+
+    /// What the tables are called.
+    pub fn names(&self) -> &Names {
+        &self.inner.options.names
+    }
+
+    /// Host and database, without user and password.
+    pub fn name(&self) -> &str {
+        self.inner.sessions.address().name()
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.inner.sessions
+    }
+}
+
+/// For a part that is still to be built.
+pub(crate) async fn not_yet<T>(operation: &'static str) -> Result<T> {
+    std::future::ready(()).await;
+    Err(Error::new(ErrorKind::Internal, operation).message("not there yet"))
+}
+
+impl OutboxSource for PostgresStore {
+    fn capabilities(&self) -> SourceCapabilities {
+        let mut can = SourceCapabilities::least();
+        can.overlapping_writers = true;
+        can.many_destinations = true;
+        can.many_partitions = true;
+        can.scheduled = true;
+        can.wakes = true;
+        can.refuses_malformed = true;
+        can
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<StoreFacts>> {
+        Box::pin(open::open(self))
+    }
+
+    fn register<'a>(&'a self, definitions: &'a [Destination]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(destination::register(self, definitions))
+    }
+
+    fn apply<'a>(&'a self, change: &'a DefinitionChange) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(destination::apply(self, change))
+    }
+
+    fn destinations(&self) -> BoxFuture<'_, Result<Definitions>> {
+        Box::pin(destination::list(self))
+    }
+
+    fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {
+        Box::pin(lease::acquire(self, request))
+    }
+
+    fn renew<'a>(&'a self, request: &'a RenewRequest) -> BoxFuture<'a, Result<Renewed>> {
+        Box::pin(lease::renew(self, request))
+    }
+
+    fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(lease::release(self, leases))
+    }
+
+    fn load<'a>(
+        &'a self,
+        lease: &'a Lease,
+        destination: &'a DestinationId,
+    ) -> BoxFuture<'a, Result<Loaded>> {
+        Box::pin(load::load(self, lease, destination))
+    }
+
+    fn head<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<Cursor>> {
+        Box::pin(load::head(self, lease))
+    }
+
+    fn fetch<'a>(&'a self, request: &'a FetchRequest) -> BoxFuture<'a, Result<Page>> {
+        Box::pin(fetch::fetch(self, request))
+    }
+
+    fn settle<'a>(&'a self, settlement: &'a Settlement) -> BoxFuture<'a, Result<()>> {
+        Box::pin(settle::settle(self, settlement))
+    }
+
+    fn due<'a>(&'a self, request: &'a DueRequest) -> BoxFuture<'a, Result<Due>> {
+        Box::pin(due::due(self, request))
+    }
+
+    fn admit<'a>(&'a self, lease: &'a Lease, rows_max: u32) -> BoxFuture<'a, Result<Admitted>> {
+        Box::pin(schedule::admit(self, lease, rows_max))
+    }
+
+    fn carry_out<'a>(&'a self, request: &'a CarryOutRequest) -> BoxFuture<'a, Result<CarriedOut>> {
+        Box::pin(carry_out::carry_out(self, request))
+    }
+
+    fn retirable<'a>(
+        &'a self,
+        request: &'a RetireRequest,
+    ) -> BoxFuture<'a, Result<Vec<Arc<Event>>>> {
+        Box::pin(retire::retirable(self, request))
+    }
+
+    fn retire<'a>(&'a self, request: &'a RetireRequest) -> BoxFuture<'a, Result<Retired>> {
+        Box::pin(retire::retire(self, request))
+    }
+
+    fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>> {
+        Box::pin(due::counts(self, destination))
+    }
+
+    fn wake(&self) -> BoxFuture<'_, ()> {
+        Box::pin(wake::wake(self))
+    }
+}

@@ -1,0 +1,6 @@
+//! The store's integration tests, one binary, against a real server. Each test has a schema of its own.
+//!
+//! The server is the one of `cargo x services up pg`; without one every test prints why it is skipped.
+
+mod schema;
+mod support;

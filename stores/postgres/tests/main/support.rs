@@ -1,0 +1,136 @@
+//! What the tests share: a fresh schema with the tables, a relay's first calls on it, and a client.
+
+use std::time::Duration;
+
+use postrider_core::lease::{AcquireRequest, Granted};
+use postrider_core::source::OutboxSource;
+use postrider_core::{Destination, DestinationId, RelayId, Route, Template};
+use postrider_postgres::{Names, Options, PostgresStore, Setup, init};
+use tokio_postgres::{Client, NoTls};
+use uuid::Uuid;
+
+/// Longer than any test.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+
+/// The server's address, or nothing with the reason printed: then the test ends at once.
+pub(crate) fn url() -> Option<String> {
+    match std::env::var("POSTRIDER_PG_URL") {
+        Ok(url) => Some(url),
+        Err(_) => {
+            eprintln!("skipped: there is no PostgreSQL; run `cargo x services up pg`");
+            None
+        }
+    }
+}
+
+/// A fresh schema with the tables, dropped with this value.
+pub(crate) struct Fresh {
+    pub(crate) url: String,
+    pub(crate) names: Names,
+}
+
+impl Fresh {
+    /// A schema with tables for so many partitions; `None` where there is no server.
+    pub(crate) async fn new(partitions: u16) -> Option<Fresh> {
+        let fresh = Fresh::empty()?;
+        init(&fresh.url, &fresh.setup(partitions)).await.expect("the tables are made");
+        Some(fresh)
+    }
+
+    /// A name for a schema that does not exist yet.
+    pub(crate) fn empty() -> Option<Fresh> {
+        let schema = format!("t{}", &Uuid::now_v7().simple().to_string()[4..]);
+        let names = Names::new(&schema, "outbox", "inbox").expect("a valid name");
+        Some(Fresh { url: url()?, names })
+    }
+
+    pub(crate) fn setup(&self, partitions: u16) -> Setup {
+        Setup { names: self.names.clone(), partitions: Some(partitions), ..Setup::default() }
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        let mut options = Options::default();
+        options.names = self.names.clone();
+        options
+    }
+
+    pub(crate) fn store(&self) -> PostgresStore {
+        PostgresStore::with(&self.url, self.options()).expect("a store")
+    }
+
+    /// A connection of an application.
+    pub(crate) async fn connect(&self) -> Client {
+        connect(&self.url).await
+    }
+
+    /// A statement with the names in their places.
+    pub(crate) fn sql(&self, statement: &str) -> String {
+        self.names.render(statement)
+    }
+
+    /// Runs statements, with names in their places.
+    pub(crate) async fn run(&self, statements: &str) {
+        self.connect().await.batch_execute(&self.sql(statements)).await.expect("they run");
+    }
+
+    /// One number out of the database.
+    pub(crate) async fn number(&self, statement: &str) -> i64 {
+        let client = self.connect().await;
+        client.query_one(&self.sql(statement), &[]).await.expect("one row").get(0)
+    }
+
+    /// A store with the destination `a`, and the lease of partition 0.
+    pub(crate) async fn relay(&self) -> (PostgresStore, postrider_core::Lease) {
+        let store = self.store();
+        store.open().await.expect("open");
+        store.register(&[destination("a")]).await.expect("register");
+        let lease = acquire(&store, LONG).await.expect("the lease is free").lease;
+        (store, lease)
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        let (url, drop) = (self.url.clone(), self.sql("drop schema if exists {schema} cascade"));
+        // A test's runtime may be ending; a thread with one of its own can wait.
+        let cleaner = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            if let Ok(runtime) = runtime {
+                runtime.block_on(async {
+                    let client = connect(&url).await;
+                    _ = client.batch_execute("set lock_timeout = '5s'").await;
+                    _ = client.batch_execute(&drop).await;
+                });
+            }
+        });
+        _ = cleaner.join();
+    }
+}
+
+pub(crate) async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    client
+}
+
+pub(crate) fn id(name: &str) -> DestinationId {
+    DestinationId::new(name).expect("a name")
+}
+
+pub(crate) fn destination(name: &str) -> Destination {
+    let topic: Template = "orders".parse().expect("a template");
+    Destination::new(id(name), "local", vec![Route::all(topic)])
+}
+
+pub(crate) async fn acquire(store: &PostgresStore, lease_duration: Duration) -> Option<Granted> {
+    let request = AcquireRequest {
+        owner: RelayId::mint(),
+        lease_duration,
+        wanted: 1,
+        free_for: Duration::ZERO,
+        presence: None,
+        current: true,
+        dead: None,
+    };
+    store.acquire(&request).await.expect("acquire").granted.pop()
+}
