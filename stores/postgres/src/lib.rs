@@ -27,6 +27,8 @@ mod remembered;
 #[cfg(feature = "store")]
 mod retire;
 #[cfg(feature = "store")]
+mod row;
+#[cfg(feature = "store")]
 mod schedule;
 #[cfg(feature = "store")]
 mod schema;
