@@ -86,7 +86,7 @@ impl Decoder {
             Err(malformed) => {
                 let id = row.try_get::<_, Option<Uuid>>(self.first + ID).ok().flatten();
                 Decoded {
-                    row: RowRef { seq, id: EventId::from_u128(id.map_or(0, Uuid::as_u128)) },
+                    row: RowRef { seq, id: EventId::from_u128(id.map_or(0, |id| id.as_u128())) },
                     key_hash: self.key_hash_of_raw(row),
                     bytes: ENVELOPE_BYTES + self.payload_len(row),
                     event: Err(malformed),
