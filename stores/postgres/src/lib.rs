@@ -23,6 +23,8 @@ mod load;
 #[cfg(feature = "store")]
 mod open;
 #[cfg(feature = "store")]
+mod operator;
+#[cfg(feature = "store")]
 mod remembered;
 #[cfg(feature = "store")]
 mod retire;
