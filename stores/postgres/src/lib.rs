@@ -3,6 +3,9 @@
 
 mod names;
 pub use names::Names;
+pub use outbox::Outbox;
+#[doc(hidden)]
+pub use staged::{Staged, StagedMany};
 
 #[cfg(feature = "store")]
 mod carry_out;
@@ -12,6 +15,8 @@ mod connect;
 mod destination;
 #[cfg(feature = "store")]
 mod due;
+#[cfg(feature = "tokio-postgres")]
+mod enqueue;
 #[cfg(feature = "tokio-postgres")]
 mod error;
 #[cfg(feature = "store")]
@@ -24,6 +29,7 @@ mod load;
 mod open;
 #[cfg(feature = "store")]
 mod operator;
+mod outbox;
 #[cfg(feature = "store")]
 mod remembered;
 #[cfg(feature = "store")]
@@ -41,6 +47,7 @@ mod sessions;
 #[cfg(feature = "store")]
 mod settle;
 mod sql;
+mod staged;
 #[cfg(feature = "store")]
 mod store;
 #[cfg(feature = "tokio-postgres")]

@@ -1,0 +1,150 @@
+//! Staging events in the application's own transaction.
+//!
+//! Invariant: nothing here opens, commits, or ends a transaction of the caller's. An event becomes
+//! real when the caller commits, together with the change it tells of, or never.
+
+use std::sync::Arc;
+
+use postrider_core::{EventLimits, NewEvent, Result};
+
+use crate::Names;
+use crate::sql::{Sql, sql};
+use crate::staged::{Staged, StagedMany};
+
+const ONE: Sql = sql!("outbox/enqueue");
+const ONE_SCHEDULED: Sql = sql!("outbox/enqueue_scheduled");
+const MANY: Sql = sql!("outbox/enqueue_many");
+const MANY_SCHEDULED: Sql = sql!("outbox/enqueue_many_scheduled");
+const HELD: Sql = sql!("outbox/held");
+const HELD_MANY: Sql = sql!("outbox/held_many");
+const HELD_MANY_SCHEDULED: Sql = sql!("outbox/held_many_scheduled");
+
+/// Stages events. Cheap to clone; holds no connection.
+///
+/// Only a transaction is accepted, because an event beside a transaction is the mistake this exists
+/// to prevent. A client does not compile:
+///
+/// ```compile_fail
+/// # async fn stage(client: &tokio_postgres::Client) {
+/// # let event = postrider_core::NewEvent::new("order", "42", "order.placed");
+/// postrider_postgres::Outbox::new().enqueue(client, &event).await;
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    limits: EventLimits,
+    names: Names,
+    serialize_keys: bool,
+    statements: Arc<Statements>,
+}
+
+/// The statements with the names in their places.
+#[derive(Debug)]
+struct Statements {
+    one: Arc<str>,
+    one_scheduled: Arc<str>,
+    many: Arc<str>,
+    many_scheduled: Arc<str>,
+}
+
+impl Statements {
+    fn new(names: &Names, serialize_keys: bool) -> Arc<Statements> {
+        let render = |statement: &Sql, held: Option<&Sql>| {
+            let held = held.filter(|_| serialize_keys).map_or("", |held| held.text);
+            Arc::from(names.render(&statement.text.replace("$held$", held)))
+        };
+        Arc::new(Statements {
+            one: render(&ONE, Some(&HELD)),
+            one_scheduled: render(&ONE_SCHEDULED, None),
+            many: render(&MANY, Some(&HELD_MANY)),
+            many_scheduled: render(&MANY_SCHEDULED, Some(&HELD_MANY_SCHEDULED)),
+        })
+    }
+}
+
+impl Default for Outbox {
+    fn default() -> Outbox {
+        Outbox::named(Names::default())
+    }
+}
+
+impl Outbox {
+    /// An outbox with the default names, and the default limits: those of the table's own CHECKs.
+    pub fn new() -> Outbox {
+        Outbox::default()
+    }
+
+    /// An outbox whose tables have names of their own.
+    pub fn named(names: Names) -> Outbox {
+        let statements = Statements::new(&names, false);
+        Outbox { limits: EventLimits::default(), names, serialize_keys: false, statements }
+    }
+
+    /// The same with other limits, for destinations that carry less: what is too large for them is
+    /// then refused here, where its author sees it. Limits that are wider than the table's do not widen
+    /// those.
+    #[must_use]
+    pub fn limits(mut self, limits: EventLimits) -> Outbox {
+        let table = EventLimits::default();
+        self.limits = EventLimits {
+            payload_bytes_max: limits.payload_bytes_max.min(table.payload_bytes_max),
+            headers_bytes_max: limits.headers_bytes_max.min(table.headers_bytes_max),
+            headers_max: limits.headers_max.min(table.headers_max),
+            key_bytes_max: limits.key_bytes_max.min(table.key_bytes_max),
+            name_bytes_max: limits.name_bytes_max.min(table.name_bytes_max),
+        };
+        self
+    }
+
+    /// The same, taking an advisory lock on the key of each event before the event draws its number, until
+    /// the transaction ends.
+    ///
+    /// Events of one key are delivered in the order of their numbers where their transactions exclude each
+    /// other, and that is what most do who change the same row before they enqueue. Where two transactions
+    /// write of one key and share no row, the one that draws the lower number may commit last, and the other
+    /// is delivered first; this makes the second wait for the first. Several keys of one call are locked in
+    /// one order; a transaction that calls more than once with different keys should do so in one order too,
+    /// or it may be chosen to end a deadlock.
+    #[must_use]
+    pub fn serialize_keys(mut self) -> Outbox {
+        self.serialize_keys = true;
+        self.statements = Statements::new(&self.names, true);
+        self
+    }
+
+    /// Checks an event and lays out its row.
+    ///
+    /// # Errors
+    /// `TooLarge` or `Invalid`, naming what is wrong with the event.
+    #[doc(hidden)]
+    pub fn stage<'e>(&self, event: &'e NewEvent) -> Result<Staged<'e>> {
+        let mut row = Staged::new(&self.limits, event)?;
+        row.statement = Arc::clone(match row.due_at {
+            None => &self.statements.one,
+            Some(_) => &self.statements.one_scheduled,
+        });
+        Ok(row)
+    }
+
+    /// Checks events and lays out their columns.
+    ///
+    /// # Errors
+    /// As [`Outbox::stage`], for the first event that is refused.
+    #[doc(hidden)]
+    pub fn stage_many<'e>(
+        &self,
+        events: impl IntoIterator<Item = &'e NewEvent>,
+    ) -> Result<StagedMany<'e>> {
+        let mut rows = StagedMany::default();
+        for event in events {
+            rows.push(Staged::new(&self.limits, event)?);
+        }
+        rows.statement = if rows.due_at.iter().all(Option::is_none) {
+            rows.due_at.clear();
+            Arc::clone(&self.statements.many)
+        } else {
+            Arc::clone(&self.statements.many_scheduled)
+        };
+        Ok(rows)
+    }
+}
