@@ -164,6 +164,13 @@ impl Error {
         self
     }
 
+    /// The same error for another who asked the same at the same moment: all of it but its cause.
+    pub fn repeated(&self) -> Error {
+        let Repr { kind, operation, code, .. } = *self.0;
+        let (message, context) = (self.0.message.clone(), self.0.context.clone());
+        Error(Box::new(Repr { kind, operation, message, context, source: None, code }))
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

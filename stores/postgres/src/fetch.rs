@@ -1,12 +1,377 @@
 //! Reading what was committed: the difference of two snapshots.
+//!
+//! A fetch is one statement for all partitions that ask at the same moment. It reads the token of the
+//! server's life, the sequence, a snapshot, and for each partition a page of what that snapshot sees and
+//! the cursor's base did not. Invariants: what is handed out is durable (INV-2); what an answer of another
+//! life of the server says is refused (INV-1). The arithmetic is [`postrider_core::snapshot`]'s.
 
-use postrider_core::Result;
-use postrider_core::source::{FetchRequest, Page};
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use crate::store::{PostgresStore, not_yet};
+use postrider_core::snapshot::{
+    Drawn, Incarnation, Pending, Snapshot, SnapshotCursor, Verdict, given_through,
+};
+use postrider_core::source::{FetchRequest, FetchedRow, Page};
+use postrider_core::{Cursor, Error, ErrorKind, Result};
+use tokio_postgres::Row;
+use uuid::Uuid;
 
+use crate::row::{self, Decoder};
+use crate::session::Session;
+use crate::sessions::Line;
+use crate::sql::{Sql, sql};
+use crate::store::PostgresStore;
+use crate::tick::{judge, life};
+use crate::typed::{params, partition, signed, unsigned};
+
+const PAGE: Sql = sql!("fetch/page");
+
+/// All pages of one statement together: twice a page, so that many partitions with little to read share
+/// one, and many with much do not fill the memory.
+const GROUP_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Columns before an event's: n, cut, xid.
+const EVENT: usize = 3;
+
+/// The page behind a cursor.
 pub(crate) async fn fetch(store: &PostgresStore, request: &FetchRequest) -> Result<Page> {
-    let _ = store;
-    let _ = request;
-    not_yet("fetch").await
+    let store = store.clone();
+    let asked = store.inner.fetches.clone();
+    asked
+        .ask("fetch", request.clone(), move |group| {
+            let store = store.clone();
+            async move { fetch_all(&store, group).await }
+        })
+        .await
+}
+
+/// The pages of a group. What the room in one statement did not suffice for is asked for again.
+async fn fetch_all(store: &PostgresStore, group: Vec<FetchRequest>) -> Vec<Result<Page>> {
+    let mut answers: Vec<Option<Result<Page>>> = group.iter().map(|_| None).collect();
+    while answers.iter().any(Option::is_none) {
+        let open: Vec<usize> = (0..group.len()).filter(|index| answers[*index].is_none()).collect();
+        let questions: Vec<&FetchRequest> = open.iter().map(|index| &group[*index]).collect();
+        match read(store, &questions).await {
+            Ok(pages) => {
+                for (index, page) in open.into_iter().zip(pages) {
+                    answers[index] = page;
+                }
+            }
+            Err(error) => {
+                for index in open {
+                    answers[index] = Some(Err(error.repeated()));
+                }
+            }
+        }
+    }
+    answers.into_iter().flatten().collect()
+}
+
+/// One statement. `None` where it had no room for a page.
+async fn read(
+    store: &PostgresStore,
+    questions: &[&FetchRequest],
+) -> Result<Vec<Option<Result<Page>>>> {
+    let session = store.sessions().line(Line::Read, "fetch").await?;
+    store.tick(&session).await?;
+    let asked: Vec<Result<Asked<'_>>> =
+        questions.iter().map(|question| Asked::new(question)).collect();
+    let known: Vec<_> = questions.iter().map(|question| store.life_of(&question.lease)).collect();
+    let rows = select(store, &session, asked.iter().flatten()).await?;
+    let Some((first, rows)) = rows.split_first() else {
+        return Err(Error::new(ErrorKind::Internal, "fetch").message("a fetch had no first row"));
+    };
+    let server = Server::read(first)?;
+    if let Some(seen) = server.life {
+        store.remembered().given = Some((server.given, seen));
+    }
+    if !rows.is_empty() && !server.is_flushed {
+        store.flush(server.given, server.life.unwrap_or(Incarnation(0))).await?;
+    }
+    let mut pages = Vec::with_capacity(questions.len());
+    let mut decoder = Decoder::new(&store.default_source(&session).await?, EVENT);
+    let last = rows.iter().rfind(|row| !is_cut(row)).map_or(0, |row| row.get::<_, i32>(0));
+    let filled = rows.iter().filter(|row| !is_cut(row)).map(measure).sum::<u64>() >= GROUP_BYTES;
+    let mut parts = parts(rows);
+    let mut number = 0;
+    for (asked, known) in asked.into_iter().zip(known) {
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(error) => {
+                pages.push(Some(Err(error)));
+                continue;
+            }
+        };
+        number += 1;
+        let rows = parts.remove(&number).unwrap_or_default();
+        if judge(known, server.life) != Verdict::Keep {
+            pages.push(Some(Err(store.other_life(&session, "fetch", server.life).await)));
+        } else if rows.first().is_some_and(|row| is_cut(row)) {
+            pages.push(None);
+        } else {
+            // The statement may have run out of room in the midst of its last page.
+            let ended = filled && number == last;
+            pages.push(Some(asked.page(store, &server, (rows, ended), &mut decoder)));
+        }
+    }
+    Ok(pages)
+}
+
+/// A row that only says that there is something for its page, which found no room.
+fn is_cut(row: &Row) -> bool {
+    row.get(1)
+}
+
+/// What a row weighs in the statement.
+fn measure(row: &Row) -> u64 {
+    256 + row::payload_len(row, EVENT)
+}
+
+/// The rows of each page, by its number.
+fn parts(rows: &[Row]) -> HashMap<i32, Vec<&Row>> {
+    let mut parts: HashMap<i32, Vec<&Row>> = HashMap::new();
+    for row in rows {
+        parts.entry(row.get(0)).or_default().push(row);
+    }
+    parts
+}
+
+/// What the server said of itself beside the rows.
+struct Server {
+    given: u64,
+    life: Option<Incarnation>,
+    now: Snapshot,
+    /// Everything that the snapshot sees is on the disk.
+    is_flushed: bool,
+}
+
+impl Server {
+    fn read(row: &Row) -> Result<Server> {
+        let (last, called): (i64, i64) = (row.get(2), row.get(EVENT));
+        let text = |column: usize| row.get::<_, Option<&str>>(EVENT + column).unwrap_or_default();
+        Ok(Server {
+            given: given_through(unsigned(last), called == 1),
+            life: row.get::<_, Option<Uuid>>(EVENT + 1).map(life),
+            now: text(2).parse()?,
+            is_flushed: position(text(3)) <= position(text(4)),
+        })
+    }
+}
+
+/// A position in the server's log: two numbers in hexadecimal, the higher first.
+fn position(text: &str) -> u64 {
+    let (high, low) = text.split_once('/').unwrap_or_default();
+    let number = |text| u64::from_str_radix(text, 16).unwrap_or_default();
+    (number(high) << 32) | number(low)
+}
+
+/// A question, with its cursors read.
+struct Asked<'a> {
+    request: &'a FetchRequest,
+    after: SnapshotCursor,
+    until: Option<SnapshotCursor>,
+    /// The target, where it is known before the server is asked.
+    link: Option<SnapshotCursor>,
+}
+
+impl Asked<'_> {
+    fn new(request: &FetchRequest) -> Result<Asked<'_>> {
+        let after = SnapshotCursor::decode(&request.after)?;
+        let until = request.until.as_ref().map(SnapshotCursor::decode).transpose()?;
+        let link = match &until {
+            _ if after.target().is_some() => Some(after.clone()),
+            // Nothing is left before the head: a target that is the base itself has no rows.
+            Some(head) if after.covers(&head.base()) => Some(after.toward(after.base(), None)?),
+            Some(head) => Some(after.toward(head.base(), Some(head.floor()))?),
+            None => None,
+        };
+        Ok(Asked { request, after, until, link })
+    }
+
+    fn page(
+        &self,
+        store: &PostgresStore,
+        server: &Server,
+        (rows, ended): (Vec<&Row>, bool),
+        decoder: &mut Decoder,
+    ) -> Result<Page> {
+        check_rewound(self.after.floor_ahead().max(self.after.position()), server.given)?;
+        let goes_on = self.after.target().is_some();
+        let covered = self.until.as_ref().is_some_and(|head| self.after.covers(&head.base()));
+        if covered && !goes_on {
+            let end = self.request.after.clone();
+            return Ok(Page { rows: Vec::new(), end, more: false });
+        }
+        let link = match &self.link {
+            Some(link) => link.clone(),
+            None => {
+                let ticks = &store.remembered().ticks;
+                let floor = server.life.and_then(|life| ticks.floor_for(&server.now, life));
+                self.after.toward(server.now.clone(), floor)?
+            }
+        };
+        let base = link.encode()?;
+        let full = ended
+            || rows.len() >= self.rows_max()
+            || rows.iter().map(|row| measure(row)).sum::<u64>() >= self.request.bytes_max;
+        let rows = self.rows(rows, &link, &base, decoder);
+        if full {
+            let last = rows.last().map_or(link.position(), |row| row.row.seq);
+            return Ok(Page { rows, end: base.at(last), more: true });
+        }
+        if rows.is_empty() && !goes_on && !link.gains() {
+            // An idle partition's cursor stays what it is.
+            return Ok(Page { rows, end: self.request.after.clone(), more: false });
+        }
+        let drained = link.drained();
+        let more = goes_on
+            && match &self.until {
+                Some(head) => !drained.covers(&head.base()),
+                None => !drained.covers(&server.now),
+            };
+        Ok(Page { rows, end: drained.encode()?, more })
+    }
+
+    /// The rows as events.
+    fn rows(
+        &self,
+        found: Vec<&Row>,
+        link: &SnapshotCursor,
+        base: &Cursor,
+        decoder: &mut Decoder,
+    ) -> Vec<FetchedRow> {
+        let mut fetched = |row: &Row| {
+            let drawn = Drawn { xid: unsigned(row.get(2)), seq: unsigned(row.get(EVENT)) };
+            debug_assert!(
+                link.is_next(drawn),
+                "the statement and the arithmetic differ: {drawn:?}"
+            );
+            let decoded = decoder.decode(row);
+            FetchedRow {
+                row: decoded.row,
+                cursor: base.at(decoded.row.seq),
+                key_hash: decoded.key_hash,
+                bytes: decoded.bytes,
+                event: decoded.event,
+            }
+        };
+        found.into_iter().map(&mut fetched).collect()
+    }
+
+    fn rows_max(&self) -> usize {
+        self.request.rows_max.max(1) as usize
+    }
+}
+
+fn check_rewound(after: u64, given: u64) -> Result<()> {
+    if after <= given {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Rewound, "fetch")
+        .message("the outbox numbers lie behind the cursor: the database was restored or replaced")
+        .context("sequence", given)
+        .context("cursor", after))
+}
+
+/// A list as an array's text.
+fn array(numbers: impl Iterator<Item = u64>) -> String {
+    let mut text = String::from("{");
+    for number in numbers {
+        if text.len() > 1 {
+            text.push(',');
+        }
+        text.push_str(&number.to_string());
+    }
+    text.push('}');
+    text
+}
+
+/// The columns of a group's questions.
+#[derive(Default)]
+struct Columns {
+    partition: Vec<i16>,
+    base_xmax: Vec<i64>,
+    floor: Vec<i64>,
+    pending_xids: Vec<String>,
+    pending_floors: Vec<String>,
+    position: Vec<i64>,
+    target_xmin: Vec<Option<i64>>,
+    target_xmax: Vec<Option<i64>>,
+    target_xip: Vec<Option<String>>,
+    target_floor: Vec<Option<i64>>,
+    rows_max: Vec<i32>,
+    bytes_max: Vec<i64>,
+}
+
+impl Columns {
+    fn push(&mut self, asked: &Asked<'_>) {
+        let (request, link) = (asked.request, asked.link.as_ref().unwrap_or(&asked.after));
+        let target = link.target();
+        self.partition.push(partition(request.lease.partition));
+        self.base_xmax.push(signed(link.xmax()));
+        self.floor.push(signed(link.floor()));
+        self.pending_xids.push(array(link.pending().iter().map(|pending: &Pending| pending.xid)));
+        self.pending_floors.push(array(link.pending().iter().map(|pending| pending.floor)));
+        self.position.push(signed(link.position()));
+        self.target_xmin.push(target.map(|target| signed(target.xmin())));
+        self.target_xmax.push(target.map(|target| signed(target.xmax())));
+        self.target_xip.push(target.map(|target| array(target.xip().iter().copied())));
+        self.target_floor.push(target.map(|_| signed(link.floor_ahead())));
+        self.rows_max.push(i32::try_from(asked.rows_max()).unwrap_or(i32::MAX));
+        self.bytes_max.push(signed(request.bytes_max.max(1)));
+    }
+}
+
+async fn select<'a>(
+    store: &PostgresStore,
+    session: &Session,
+    asked: impl Iterator<Item = &'a Asked<'a>>,
+) -> Result<Vec<Row>> {
+    let mut columns = Columns::default();
+    asked.for_each(|asked| columns.push(asked));
+    let tick = store.remembered().ticks.last();
+    let (tick_floor, tick_xid) = tick.map_or((0, i64::MAX), |t| (signed(t.floor), signed(t.xid)));
+    let values = params![
+        columns.partition,
+        columns.base_xmax,
+        columns.floor,
+        columns.pending_xids,
+        columns.pending_floors,
+        columns.position,
+        columns.target_xmin,
+        columns.target_xmax,
+        columns.target_xip,
+        columns.target_floor,
+        columns.rows_max,
+        columns.bytes_max,
+        tick_floor,
+        tick_xid,
+        signed(GROUP_BYTES),
+    ];
+    session.rows("fetch", &PAGE, values).await
+}
+
+impl PostgresStore {
+    /// The default of `outbox.source`, which cannot change once there was an event.
+    async fn default_source(&self, session: &Session) -> Result<Arc<str>> {
+        if let Some(source) = &self.remembered().source {
+            return Ok(Arc::clone(source));
+        }
+        let meta = crate::schema::meta(session).await?;
+        let source: Arc<str> = Arc::from(meta.get("source").map_or("/outbox", String::as_str));
+        self.remembered().source = Some(Arc::clone(&source));
+        Ok(source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_of_the_log_are_compared_as_numbers() {
+        assert!(position("0/FFFFFFFF") < position("1/0"));
+        assert!(position("A/1C") > position("9/FFFFFFFF"));
+        assert_eq!(position("16/B374D848"), (0x16 << 32) | 0xB374_D848);
+    }
 }

@@ -22,6 +22,8 @@ mod error;
 #[cfg(feature = "store")]
 mod fetch;
 #[cfg(feature = "store")]
+mod gather;
+#[cfg(feature = "store")]
 mod lease;
 #[cfg(feature = "store")]
 mod load;
@@ -50,6 +52,8 @@ mod sql;
 mod staged;
 #[cfg(feature = "store")]
 mod store;
+#[cfg(feature = "store")]
+mod tick;
 #[cfg(feature = "tokio-postgres")]
 mod typed;
 #[cfg(feature = "store")]

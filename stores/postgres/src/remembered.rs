@@ -10,6 +10,8 @@ use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTicks};
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     pub(crate) ticks: SequenceTicks,
+    /// The default of `outbox.source`.
+    pub(crate) source: Option<std::sync::Arc<str>>,
     /// What the sequence had given, as the last fetch read it.
     pub(crate) given: Option<(u64, Incarnation)>,
     /// By partition: under which token of the lease it was loaded, and in which life.

@@ -88,7 +88,7 @@ impl Decoder {
                 Decoded {
                     row: RowRef { seq, id: EventId::from_u128(id.map_or(0, |id| id.as_u128())) },
                     key_hash: self.key_hash_of_raw(row),
-                    bytes: ENVELOPE_BYTES + self.payload_len(row),
+                    bytes: ENVELOPE_BYTES + payload_len(row, self.first),
                     event: Err(malformed),
                 }
             }
@@ -175,13 +175,6 @@ impl Decoder {
         }
     }
 
-    fn payload_len(&self, row: &Row) -> u64 {
-        let json = self.optional::<&str>(row, PAYLOAD).ok().flatten().map_or(0, str::len);
-        let bytes =
-            self.optional::<&[u8]>(row, PAYLOAD_BYTES).ok().flatten().map_or(0, <[u8]>::len);
-        (json + bytes) as u64
-    }
-
     /// The key's hash of a row that cannot be read, as far as its key can be.
     fn key_hash_of_raw(&self, row: &Row) -> KeyHash {
         let text = |column| self.optional::<&str>(row, column).ok().flatten();
@@ -193,6 +186,13 @@ impl Decoder {
             ),
         }
     }
+}
+
+/// How long a row's payload is, of either kind.
+pub(crate) fn payload_len(row: &Row, first: usize) -> u64 {
+    let json = row.try_get::<_, Option<&str>>(first + PAYLOAD).ok().flatten().map_or(0, str::len);
+    let bytes = row.try_get::<_, Option<&[u8]>>(first + PAYLOAD_BYTES).ok().flatten();
+    (json + bytes.map_or(0, <[u8]>::len)) as u64
 }
 
 fn malformed(column: &str, what: &str) -> Malformed {

@@ -31,10 +31,12 @@ pub(crate) enum Line {
     Lease,
     /// The inbox.
     Inbox,
+    /// Flushes, which wait for the disk.
+    Flush,
 }
 
 /// How many lines there are.
-pub(crate) const LINES: usize = 4;
+pub(crate) const LINES: usize = 5;
 
 /// The sessions of a store.
 pub(crate) struct Sessions {

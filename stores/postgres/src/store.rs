@@ -15,6 +15,7 @@ use postrider_core::{
 };
 
 use crate::connect::Address;
+use crate::gather::Gather;
 use crate::remembered::Remembered;
 use crate::sessions::Sessions;
 use crate::sql::Texts;
@@ -32,7 +33,7 @@ pub struct Options {
     /// any of them takes, and below the relay's own patience.
     pub statement_deadline: Duration,
     /// Sessions lent for transactions over several statements. Default 4: operators' commands, beside
-    /// the four sessions that relay and inbox share.
+    /// the five sessions that relay and inbox share.
     pub transactions_max: usize,
 }
 
@@ -48,7 +49,7 @@ impl Default for Options {
 
 /// A relay's, a consumer's, and an operator's handle on one database.
 ///
-/// It opens its sessions when they are needed, at most four that are shared and
+/// It opens its sessions when they are needed, at most five that are shared and
 /// [`Options::transactions_max`] that are lent. Every write under a lease is one statement that locks the
 /// lease's row, so no lock is ever held while something is awaited. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -62,6 +63,10 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     /// What is in memory of the database: ticks, and to which life of the server it belongs.
     pub(crate) remembered: Mutex<Remembered>,
+    /// When the handle was made.
+    pub(crate) born: std::time::Instant,
+    /// Fetches of many partitions, in one statement.
+    pub(crate) fetches: Gather<FetchRequest, Page>,
 }
 
 impl PostgresStore {
@@ -87,7 +92,13 @@ impl PostgresStore {
             options.transactions_max,
         );
         Ok(PostgresStore {
-            inner: Arc::new(Inner { sessions, options, remembered: Mutex::default() }),
+            inner: Arc::new(Inner {
+                sessions,
+                options,
+                remembered: Mutex::default(),
+                born: std::time::Instant::now(),
+                fetches: Gather::default(),
+            }),
         })
     }
 

@@ -99,6 +99,11 @@ impl SequenceTicks {
         self.ticks.iter().rev().find(serves).map(|tick| tick.floor)
     }
 
+    /// The last tick, whatever life it belongs to: what a store that compares on the server hands over.
+    pub fn last(&self) -> Option<SequenceTick> {
+        self.ticks.back().copied()
+    }
+
     /// The highest floor that was read in a life of the server: a sequence that says less has been set
     /// back, and one that says no more needs no tick.
     pub fn highest(&self, incarnation: Incarnation) -> Option<u64> {

@@ -1,0 +1,96 @@
+-- The pages behind several cursors, by one snapshot: what is visible now, or in the target given, and was
+-- not in the base.
+--
+-- $1 partition  $2 base_xmax  $3 floor  $4 pending_xids  $5 pending_floors: the base
+-- $6 position  $7 target_xmin  $8 target_xmax  $9 target_xip  $10 target_floor: the target; nulls: now
+-- $11 rows_max  $12 bytes_max: of each page
+-- $13 tick_floor  $14 tick_xid: the last tick that was acknowledged
+-- $15: bytes of all pages together
+--
+-- The first row says what the server is at: n 0, the sequence's last value in xid, whether it was given in
+-- seq, the token of its life in id, and as texts the snapshot, the end of what was written and of what was
+-- flushed of the log, and the transaction's own number, which it must not have.
+-- The others are events, by n. A row whose page found no room among the others has `cut`, and no payload.
+with server as materialized (
+    select pg_current_snapshot() as snapshot
+),
+now as materialized (
+    select pg_snapshot_xmin(snapshot)::text::bigint as xmin,
+        pg_snapshot_xmax(snapshot)::text::bigint as xmax,
+        array(select running::text::bigint from pg_snapshot_xip(snapshot) as running) as xip
+    from server
+),
+asked as materialized (
+    select a.n::integer, a.partition, a.base_xmax, a.floor, a.position, a.rows_max, a.bytes_max,
+        a.pending_xids::bigint[] as pending_xids, a.pending_floors::bigint[] as pending_floors,
+        coalesce(a.target_xmin, now.xmin) as xmin, coalesce(a.target_xmax, now.xmax) as xmax,
+        coalesce(a.target_xip::bigint[], now.xip) as xip,
+        case
+            when a.target_xmin is not null then a.target_floor
+            when $14::bigint < now.xmax then greatest(a.floor, $13::bigint)
+            else a.floor
+        end as seen_floor
+    from now, unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[],
+        $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::bigint[],
+        $11::integer[], $12::bigint[]) with ordinality as a (partition, base_xmax, floor, pending_xids,
+        pending_floors, position, target_xmin, target_xmax, target_xip, target_floor, rows_max,
+        bytes_max, n)
+),
+placed as materialized (
+    -- A transaction that still runs is not visible, and costs nothing; one that has ended is looked for
+    -- from its own floor.
+    select asked.*, greatest(position, least(floor, (
+        select min(pending.floor)
+        from unnest(pending_xids, pending_floors) as pending (xid, floor)
+        where base_xmax = 0 or pending.xid < xmin
+            or (pending.xid < xmax and pending.xid <> all (xip))))) as lo
+    from asked
+)
+select 0 as n, false as cut, sequence.last_value as xid, sequence.is_called::integer::bigint as seq,
+    (select token from {outbox_life}) as id, server.snapshot::text as source,
+    pg_current_wal_insert_lsn()::text as aggregate_type,
+    pg_current_wal_flush_lsn()::text as aggregate_id,
+    pg_current_xact_id_if_assigned()::text as key, null::text as event_type,
+    null::integer as event_version, null::text as payload, null::bytea as payload_bytes,
+    null::text as content_type, null::text as encoding, null::jsonb as headers, null::text as tenant,
+    null::smallint as format, null::timestamptz as occurred_at, null::timestamptz as created_at,
+    null::timestamptz as erased_at
+from {outbox_seq} as sequence, server
+union all
+select n, total - bytes >= $15::bigint, xid, seq, id, source, aggregate_type, aggregate_id, key,
+    event_type, event_version,
+    case when total - bytes < $15::bigint then payload end,
+    case when total - bytes < $15::bigint then payload_bytes end,
+    content_type, encoding, headers, tenant, format, occurred_at, created_at, erased_at
+from (
+    select page.*, sum(bytes) over (rows unbounded preceding) as total
+    from (
+        select placed.n, placed.bytes_max, found.*
+        from placed cross join lateral (
+            select o.*, sum(bytes) over (rows unbounded preceding) as own
+            from (
+                select o.xid, o.seq, o.id, o.source, o.aggregate_type, o.aggregate_id, o.key,
+                    o.event_type, o.event_version, o.payload, o.payload_bytes, o.content_type,
+                    o.encoding, o.headers, o.tenant, o.format, o.occurred_at, o.created_at,
+                    o.erased_at,
+                    256 + coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)::bigint
+                        as bytes
+                from {outbox} o
+                where o.partition = placed.partition and o.seq > placed.lo
+                    and case
+                        when o.xid = any (placed.pending_xids) then o.seq
+                            > placed.pending_floors[array_position(placed.pending_xids, o.xid)]
+                        else o.xid >= placed.base_xmax and o.seq > placed.floor
+                    end
+                    and (o.xid < placed.xmin
+                        or (o.xid < placed.xmax and o.xid <> all (placed.xip))
+                        or (placed.base_xmax = 0 and o.xid >= placed.xmax
+                            and o.seq <= placed.seen_floor))
+                order by o.seq
+                limit placed.rows_max
+            ) o
+        ) found
+        where found.own - found.bytes < placed.bytes_max
+    ) page
+) reckoned
+where total - bytes < $15::bigint or own = bytes;

@@ -1,0 +1,152 @@
+//! Questions of many partitions in one statement.
+//!
+//! The engine asks for each partition by itself, often for all of them at the same moment. Whoever comes
+//! first waits until the tasks that are ready have had their turn, and takes along what they asked.
+//! Invariant: bounded. At most [`FLIGHTS_MAX`] statements are on their way, each with at most
+//! [`GROUP_MAX`] questions; what comes meanwhile waits for the next.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use postrider_core::{BoxFuture, Error, ErrorKind, Result};
+use tokio::sync::oneshot;
+
+/// One statement is read by the server while the answer to the other is read by us.
+const FLIGHTS_MAX: usize = 2;
+
+/// So many questions in one statement: more than the default number of partitions.
+const GROUP_MAX: usize = 64;
+
+/// How often the ready tasks have their turn before a group leaves.
+const TURNS: usize = 3;
+
+/// Answers a group of questions, each for itself, in their order.
+type Answer<Q, A> = Arc<dyn Fn(Vec<Q>) -> BoxFuture<'static, Vec<Result<A>>> + Send + Sync>;
+
+/// Where questions gather.
+pub(crate) struct Gather<Q, A> {
+    shared: Arc<Mutex<Waiting<Q, A>>>,
+}
+
+struct Waiting<Q, A> {
+    questions: Vec<(Q, oneshot::Sender<Result<A>>)>,
+    /// Somebody is about to take them.
+    gathering: bool,
+    /// Statements on their way.
+    flights: usize,
+}
+
+impl<Q, A> Clone for Gather<Q, A> {
+    fn clone(&self) -> Gather<Q, A> {
+        Gather { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<Q, A> Default for Gather<Q, A> {
+    fn default() -> Gather<Q, A> {
+        let waiting = Waiting { questions: Vec::new(), gathering: false, flights: 0 };
+        Gather { shared: Arc::new(Mutex::new(waiting)) }
+    }
+}
+
+impl<Q, A> std::fmt::Debug for Gather<Q, A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gather").finish_non_exhaustive()
+    }
+}
+
+impl<Q: Send + 'static, A: Send + 'static> Gather<Q, A> {
+    /// Asks, together with whoever asks at the same moment.
+    pub(crate) async fn ask<F, R>(
+        &self,
+        operation: &'static str,
+        question: Q,
+        answer: F,
+    ) -> Result<A>
+    where
+        F: Fn(Vec<Q>) -> R + Send + Sync + 'static,
+        R: Future<Output = Vec<Result<A>>> + Send + 'static,
+    {
+        let (told, hears) = oneshot::channel();
+        let leads = {
+            let mut waiting = lock(&self.shared);
+            waiting.questions.push((question, told));
+            waiting.begins()
+        };
+        if leads {
+            let answer: Answer<Q, A> = Arc::new(move |group| Box::pin(answer(group)));
+            // On its own: whoever asked first may be given up while others still wait.
+            tokio::spawn(lead(Arc::clone(&self.shared), answer));
+        }
+        hears.await.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Closed, operation).message("the program is stopping"))
+        })
+    }
+}
+
+impl<Q, A> Waiting<Q, A> {
+    /// Whether a group is to be led from here on.
+    fn begins(&mut self) -> bool {
+        let begins = !self.gathering && self.flights < FLIGHTS_MAX && !self.questions.is_empty();
+        self.gathering |= begins;
+        begins
+    }
+}
+
+async fn lead<Q, A>(shared: Arc<Mutex<Waiting<Q, A>>>, answer: Answer<Q, A>) {
+    loop {
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+        }
+        let group: Vec<_> = {
+            let mut waiting = lock(&shared);
+            waiting.gathering = false;
+            // Who has stopped listening needs no answer.
+            waiting.questions.retain(|(_, told)| !told.is_closed());
+            let count = waiting.questions.len().min(GROUP_MAX);
+            waiting.flights += 1;
+            waiting.questions.drain(..count).collect()
+        };
+        let (questions, listeners): (Vec<Q>, Vec<_>) = group.into_iter().unzip();
+        let answers = match questions.is_empty() {
+            true => Vec::new(),
+            false => answer(questions).await,
+        };
+        for (listener, answer) in listeners.into_iter().zip(answers) {
+            _ = listener.send(answer);
+        }
+        let mut waiting = lock(&shared);
+        waiting.flights -= 1;
+        if !waiting.begins() {
+            return;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// R034: whoever asks at the same moment shares a statement, and each has his own answer.
+    #[tokio::test]
+    async fn questions_of_one_moment_share_a_statement() {
+        let (gather, statements) = (Gather::default(), Arc::new(AtomicUsize::new(0)));
+        let ask = |question: u32| {
+            let statements = Arc::clone(&statements);
+            gather.ask("ask", question, move |group: Vec<u32>| {
+                statements.fetch_add(1, Ordering::Relaxed);
+                async move { group.into_iter().map(|question| Ok(question * 2)).collect() }
+            })
+        };
+        let answers = futures_util::future::join_all((0..100).map(ask)).await;
+        let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
+        assert_eq!(answers, (0..100).map(|question| question * 2).collect::<Vec<u32>>());
+        assert!(statements.load(Ordering::Relaxed) <= 3);
+    }
+}

@@ -1,0 +1,133 @@
+//! Ticks: how low a scan may begin; and the life of the server that numbers belong to.
+//!
+//! The rule and its proof are [`postrider_core::snapshot`]'s. Here are the two statements, one after the
+//! answer to the other, and what is kept of them.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTick, Verdict, given_through};
+use postrider_core::{Error, ErrorKind, Lease, Result, Tick};
+use uuid::Uuid;
+
+use crate::remembered::Remembered;
+use crate::session::Session;
+use crate::sessions::Line;
+use crate::sql::{Sql, sql};
+use crate::store::PostgresStore;
+use crate::typed::{params, unsigned};
+
+const READ: Sql = sql!("tick/read");
+const TAKE: Sql = sql!("tick/take");
+const FLUSH: Sql = sql!("tick/flush");
+const PLANT: Sql = sql!("tick/plant");
+
+/// A token that is read is there soon after it is planted, unless the server crashes again and again.
+const PLANTINGS_MAX: usize = 3;
+
+impl PostgresStore {
+    pub(crate) fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.inner.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A tick, if it is time and the sequence has moved. Without its answer the floor stands, and nothing
+    /// else depends on it.
+    pub(crate) async fn tick(&self, session: &Session) -> Result<()> {
+        let now = Tick::default() + self.inner.born.elapsed();
+        let known = {
+            let mut remembered = self.remembered();
+            if !remembered.wants_tick() || !remembered.ticks.is_due(now) {
+                return Ok(());
+            }
+            remembered.ticks.begin(now);
+            remembered.given
+        };
+        let read = match known {
+            Some(read) => Some(read),
+            None => self.read_sequence(session).await?,
+        };
+        let Some((floor, incarnation)) = read else {
+            return Ok(());
+        };
+        let taken = session.row("tick", &TAKE, params![]).await?;
+        self.note(floor, incarnation, taken.get(0), taken.get(1));
+        Ok(())
+    }
+
+    /// Makes durable what was committed before, which is a tick as well.
+    pub(crate) async fn flush(&self, floor: u64, incarnation: Incarnation) -> Result<()> {
+        let session = self.sessions().line(Line::Flush, "flush").await?;
+        let taken = session.row("flush", &FLUSH, params![]).await?;
+        self.note(floor, incarnation, taken.get(2), taken.get(3));
+        Ok(())
+    }
+
+    fn note(&self, floor: u64, incarnation: Incarnation, xid: i64, token: Option<Uuid>) {
+        if token.map(life) == Some(incarnation) {
+            let tick = SequenceTick { floor, xid: unsigned(xid), incarnation };
+            self.remembered().ticks.note(tick);
+        }
+    }
+
+    async fn read_sequence(&self, session: &Session) -> Result<Option<(u64, Incarnation)>> {
+        let row = session.row("read sequence", &READ, params![]).await?;
+        let (last, called): (i64, bool) = (row.get(0), row.get(1));
+        let (token, unnumbered): (Option<Uuid>, bool) = (row.get(2), row.get(3));
+        let given = given_through(unsigned(last), called);
+        Ok(token.filter(|_| unnumbered).map(|token| (given, life(token))))
+    }
+
+    /// The life of the server that what was loaded under a lease belongs to.
+    pub(crate) fn life_of(&self, lease: &Lease) -> Option<Incarnation> {
+        self.remembered().life_of(lease)
+    }
+
+    /// Leaves a token where there is none, and reads the one that stands then.
+    pub(crate) async fn plant(&self, session: &Session) -> Result<Incarnation> {
+        for _ in 0..PLANTINGS_MAX {
+            session.execute("plant token", &PLANT, params![]).await?;
+            let row = session.row("read sequence", &READ, params![]).await?;
+            if let Some(token) = row.get::<_, Option<Uuid>>(2) {
+                return Ok(life(token));
+            }
+        }
+        Err(Error::new(ErrorKind::Busy, "plant token")
+            .message("the server crashes again and again; nothing was read"))
+    }
+
+    /// What is said to an engine whose memory belongs to another life of the server: that the partition is
+    /// not as it remembers it.
+    pub(crate) async fn other_life(
+        &self,
+        session: &Session,
+        operation: &'static str,
+        seen: Option<Incarnation>,
+    ) -> Error {
+        if seen.is_none() {
+            // If this fails, the next load finds none either.
+            _ = self.plant(session).await;
+        }
+        crashed(operation)
+    }
+}
+
+/// The life that a token stands for.
+pub(crate) fn life(token: Uuid) -> Incarnation {
+    Incarnation(token.as_u128())
+}
+
+/// Compares what a statement read with what is remembered. Where nothing is, nothing is wrong.
+pub(crate) fn judge(known: Option<Incarnation>, seen: Option<Incarnation>) -> Verdict {
+    match known {
+        None if seen.is_some() => Verdict::Keep,
+        None => Verdict::Plant,
+        Some(known) => CrashToken::knowing(known).judge(seen),
+    }
+}
+
+/// The answer to whoever remembers another life of the server.
+pub(crate) fn crashed(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Conflict, operation).message(
+        "the server has crashed since the partition was loaded; nothing was read or written, and what \
+         was not saved comes again",
+    )
+}
