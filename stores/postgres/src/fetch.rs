@@ -224,11 +224,8 @@ impl Asked<'_> {
             return Ok(Page { rows, end: self.request.after.clone(), more: false });
         }
         let drained = link.drained();
-        let more = goes_on
-            && match &self.until {
-                Some(head) => !drained.covers(&head.base()),
-                None => !drained.covers(&server.now),
-            };
+        // What was committed since the target is looked for with the next fetch.
+        let more = goes_on && self.until.as_ref().is_some_and(|head| !drained.covers(&head.base()));
         Ok(Page { rows, end: drained.encode()?, more })
     }
 

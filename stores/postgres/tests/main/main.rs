@@ -3,5 +3,6 @@
 //! The server is the one of `cargo x services up pg`; without one every test prints why it is skipped.
 
 mod enqueue;
+mod fetch;
 mod schema;
 mod support;

@@ -1,0 +1,130 @@
+//! Reading what was committed: pages, their ends, and what commits out of order.
+
+use postrider_core::snapshot::SnapshotCursor;
+use postrider_core::source::{FetchRequest, OutboxSource, Page};
+use postrider_core::{Cursor, ErrorKind, Lease, PartitionId, RelayId};
+use postrider_postgres::PostgresStore;
+
+use crate::support::{Fresh, id};
+
+fn lease(partition: u16) -> Lease {
+    Lease { partition: PartitionId(partition), owner: RelayId::mint(), token: 1 }
+}
+
+fn after(cursor: &Cursor, rows_max: u32, bytes_max: u64) -> FetchRequest {
+    FetchRequest {
+        lease: lease(0),
+        destinations: vec![id("a")],
+        after: cursor.clone(),
+        until: None,
+        rows_max,
+        bytes_max,
+    }
+}
+
+fn beginning() -> Cursor {
+    SnapshotCursor::beginning().encode().unwrap()
+}
+
+fn numbers(page: &Page) -> Vec<u64> {
+    page.rows.iter().map(|row| row.row.seq).collect()
+}
+
+const INSERT: &str = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload) \
+                      values ('order', '42', 'order.placed', '{\"a\": 1}')";
+
+async fn all(store: &PostgresStore, cursor: &mut Cursor, rows_max: u32) -> Vec<u64> {
+    let mut found = Vec::new();
+    loop {
+        let page = store.fetch(&after(cursor, rows_max, 1 << 20)).await.expect("fetch");
+        found.extend(numbers(&page));
+        *cursor = page.end;
+        if !page.more {
+            return found;
+        }
+    }
+}
+
+/// R005: what commits later with a lower number is found, and nothing is found twice.
+#[tokio::test]
+async fn what_commits_out_of_order_is_found_once() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let (store, mut late, other) = (fresh.store(), fresh.connect().await, fresh.connect().await);
+    let insert = fresh.sql(INSERT);
+    let tx = late.transaction().await.unwrap();
+    tx.batch_execute(&insert).await.unwrap();
+    other.batch_execute(&insert).await.unwrap();
+    let mut cursor = beginning();
+    assert_eq!(all(&store, &mut cursor, 10).await, [2]);
+    other.batch_execute(&insert).await.unwrap();
+    assert_eq!(all(&store, &mut cursor, 10).await, [3]);
+    tx.commit().await.unwrap();
+    assert_eq!(all(&store, &mut cursor, 10).await, [1]);
+    assert_eq!(all(&store, &mut cursor, 10).await, [0u64; 0]);
+    let same = store.fetch(&after(&cursor, 10, 1 << 20)).await.unwrap();
+    assert_eq!(same.end, cursor, "an idle cursor stays what it is");
+}
+
+/// R034, INV-6: pages end by rows and by bytes, with one row at least, and together they are everything.
+#[tokio::test]
+async fn pages_end_by_rows_and_by_bytes() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let store = fresh.store();
+    let many = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload) \
+                select 'order', n::text, 'order.placed', to_json(repeat('x', 1000))::text \
+                from generate_series(1, 100) as n";
+    fresh.run(many).await;
+    for rows_max in [1, 7, 99, 100, 101] {
+        let mut cursor = beginning();
+        assert_eq!(all(&store, &mut cursor, rows_max).await, (1..=100).collect::<Vec<u64>>());
+    }
+    let page = store.fetch(&after(&beginning(), 1_000, 10_000)).await.unwrap();
+    assert_eq!((page.rows.len(), page.more), (8, true));
+    let page = store.fetch(&after(&page.end, 1_000, 1)).await.unwrap();
+    assert_eq!((numbers(&page), page.more), (vec![9], true));
+}
+
+/// INV-6: what many partitions ask for together is bounded, and each gets something.
+#[tokio::test]
+async fn partitions_that_ask_together_share_the_room() {
+    let Some(fresh) = Fresh::new(8).await else { return };
+    let store = fresh.store();
+    let many = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload) \
+                select 'order', n::text, 'order.placed', to_json(repeat('x', 1000000))::text \
+                from generate_series(1, 40) as n";
+    fresh.run(many).await;
+    let mut found = std::collections::BTreeSet::new();
+    let mut cursors = vec![Some(beginning()); 8];
+    while cursors.iter().any(Option::is_some) {
+        let asked = cursors.iter().enumerate().filter_map(|(partition, cursor)| {
+            let mut request = after(cursor.as_ref()?, 1_000, 4 << 20);
+            request.lease = lease(u16::try_from(partition).unwrap());
+            let store = store.clone();
+            Some(async move { (partition, store.fetch(&request).await.expect("fetch")) })
+        });
+        for (partition, page) in futures_util::future::join_all(asked).await {
+            assert!(!page.more || !page.rows.is_empty());
+            for row in &page.rows {
+                assert!(found.insert(row.row.seq), "{} twice", row.row.seq);
+            }
+            cursors[partition] = page.more.then_some(page.end);
+        }
+    }
+    assert_eq!(found.len(), 40);
+}
+
+/// R014: a cursor beyond the sequence is not read from.
+#[tokio::test]
+async fn a_sequence_behind_the_cursor_is_refused() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let store = fresh.store();
+    fresh.run(INSERT).await;
+    let mut cursor = beginning();
+    all(&store, &mut cursor, 10).await;
+    fresh.run(INSERT).await;
+    all(&store, &mut cursor, 10).await;
+    assert!(SnapshotCursor::decode(&cursor).unwrap().floor() > 0, "a tick raised the floor");
+    fresh.run("alter sequence {outbox_seq} restart").await;
+    let refused = store.fetch(&after(&cursor, 10, 1 << 20)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Rewound);
+}
