@@ -6,13 +6,24 @@
 //! server that cannot be had is a reason in words, and never a reason for the others to fail.
 
 mod account;
+mod aws;
 mod daemon;
+mod dynamodb;
 mod folder;
 mod identity;
+mod kafka;
+mod mariadb;
+mod mqtt;
+mod nats;
 mod package;
+mod pgbouncer;
 mod place;
 mod port;
 mod postgres;
+mod postgres_current;
+mod probe;
+mod rabbit;
+mod redis;
 
 use std::process::ExitCode;
 use std::thread;
@@ -34,6 +45,11 @@ pub(crate) trait Service: Sync {
         None
     }
 
+    /// Whether the one that runs is still what it should be.
+    fn is_current(&self, _place: &Place) -> bool {
+        true
+    }
+
     /// Installs, prepares, and starts one; its URL, once it answers.
     fn start(&self, place: &Place) -> Result<String, String>;
 
@@ -49,7 +65,19 @@ pub(crate) trait Service: Sync {
 }
 
 /// All of them. One that stands on another comes after it.
-const SERVICES: [&dyn Service; 1] = [&postgres::Postgres];
+const SERVICES: [&dyn Service; 11] = [
+    &postgres::Postgres,
+    &postgres_current::PostgresCurrent,
+    &pgbouncer::PgBouncer,
+    &nats::Nats,
+    &kafka::Kafka,
+    &mariadb::MariaDb,
+    &redis::Redis,
+    &rabbit::Rabbit,
+    &mqtt::Mqtt,
+    &dynamodb::DynamoDb,
+    &aws::Aws,
+];
 
 const USAGE: &str = "usage: cargo x services up|down|status|env [name…]";
 
@@ -143,7 +171,9 @@ fn raise_all(folder: &Folder, chosen: &[&dyn Service]) -> Vec<Result<String, Str
 /// Sees to it that one server runs; its URL.
 fn raise(place: &Place, service: &dyn Service) -> Result<String, String> {
     let _held = place.lock()?;
-    if let (Some(_), Some(url)) = (place.running(), place.read("url")) {
+    if let (Some(_), Some(url)) = (place.running(), place.read("url"))
+        && service.is_current(place)
+    {
         place.say(format!("is up already: {url}"));
         return Ok(url);
     }
@@ -219,8 +249,7 @@ fn export(name: &str, value: &str) -> String {
 /// The variables of one server that runs, or is reused.
 fn exported(folder: &Folder, service: &dyn Service) -> Vec<Variable> {
     let place = folder.place(service.name());
-    let gone = place.read("pid").is_some() && place.running().is_none();
-    let Some(url) = place.read("url").filter(|_| !gone) else {
+    let Some(url) = place.url() else {
         return Vec::new();
     };
     let mut variables = vec![(variable(service.name(), "URL"), url)];

@@ -1,7 +1,7 @@
 //! Starting a server and ending it. What is ended is only what was started here, and only while it
 //! is the very process that was started.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -70,19 +70,36 @@ pub(crate) fn stop(place: &Place, signal: &str) -> Result<(), String> {
     place.forget()
 }
 
+/// Kills the server with every process that it started: for one that is a script around others.
+pub(crate) fn stop_all(place: &Place) -> Result<(), String> {
+    if let Some(identity) = place.running() {
+        // It leads a session, and so a group that has its number.
+        kill("KILL", &format!("-{}", identity.pid));
+        if !gone(|| !identity.lives(), PATIENCE) {
+            return Err(format!("process {} does not end", identity.pid));
+        }
+    }
+    place.forget()
+}
+
 /// Ends this very process.
 pub(crate) fn end(identity: Identity, signal: &str) -> Result<(), String> {
     for signal in [signal, "KILL"] {
         if identity.lives() {
-            // The shell's own `kill`: a package for the program may be missing.
-            let script = format!("kill -{signal} {}", identity.pid);
-            let _ = Command::new("sh").args(["-c", &script]).status();
+            kill(signal, &identity.pid.to_string());
         }
         if gone(|| !identity.lives(), PATIENCE) {
             return Ok(());
         }
     }
     Err(format!("process {} does not end", identity.pid))
+}
+
+/// With the shell's own command: a package for the program may be missing. A process that ended in
+/// between is no error.
+fn kill(signal: &str, number: &str) {
+    let script = format!("kill -{signal} {number}");
+    let _ = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
 }
 
 /// Waits until the condition holds; whether it came to hold in time.
@@ -113,7 +130,7 @@ mod tests {
     fn what_was_started_runs_until_it_is_stopped() {
         let folder = Folder::temporary("daemon");
         let place = folder.place("test");
-        start(&place, shell("echo $GREETING; sleep 60 & wait").env("GREETING", "hello")).unwrap();
+        start(&place, shell("echo $GREETING; exec sleep 60").env("GREETING", "hello")).unwrap();
         let identity = place.running().unwrap();
         ready(&place, PATIENCE, || place.tail() == "hello").unwrap();
         stop(&place, "TERM").unwrap();

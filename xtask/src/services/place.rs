@@ -30,6 +30,11 @@ impl Place {
         Self { name: name.to_owned(), path, cache, account }
     }
 
+    /// The place of another server.
+    pub(crate) fn neighbour(&self, name: &str) -> Self {
+        Self::new(name, self.path.with_file_name(name), self.cache.clone(), self.account)
+    }
+
     /// Waits until no other run is at work on this server. The lock ends with the file, also when
     /// this process is killed.
     pub(crate) fn lock(&self) -> Result<File, String> {
@@ -84,6 +89,12 @@ impl Place {
     /// The process that was started here, where it still runs.
     pub(crate) fn running(&self) -> Option<Identity> {
         self.read("pid")?.parse().ok().filter(Identity::lives)
+    }
+
+    /// The URL of the server that runs, or is reused.
+    pub(crate) fn url(&self) -> Option<String> {
+        let gone = self.read("pid").is_some() && self.running().is_none();
+        self.read("url").filter(|_| !gone)
     }
 
     /// Drops what is recorded of a server that is gone.

@@ -1,4 +1,4 @@
-//! PostgreSQL: the major of the system's packages as `pg`, and the current one as `pg18`.
+//! PostgreSQL, of the major that the system's packages have, as `pg`.
 //!
 //! Ordinary tests do without `fsync`: what they ask does not depend on it, and it is half the time.
 //! A test that claims durability starts a cluster of its own from `POSTRIDER_PG_BIN`.
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::identity::Identity;
 use super::place::Place;
-use super::{Service, daemon, package, port};
+use super::{Service, daemon, package, port, probe};
 
 const DATABASE: &str = "postgres";
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,7 +48,7 @@ impl Service for Postgres {
 
     fn reusable(&self) -> Option<String> {
         let url = format!("postgres://postgres:postgres@127.0.0.1:5432/{DATABASE}");
-        (port::answers(5432) && query(&url, CAPABLE).as_deref() == Some("t")).then_some(url)
+        (probe::answers(5432) && query(&url, CAPABLE).as_deref() == Some("t")).then_some(url)
     }
 
     fn start(&self, place: &Place) -> Result<String, String> {
@@ -71,7 +71,7 @@ impl Service for Postgres {
 
 /// Prepares a cluster where there is none, and starts it. `folder` has the server's programs.
 pub(super) fn start(place: &Place, folder: &Path, offset: u16) -> Result<String, String> {
-    client(place)?;
+    package::program(place, "psql", "postgresql-client")?;
     let data = place.home()?.join("data");
     end_unrecorded(&data)?;
     let fresh = initialise(place, folder, &data)?;
@@ -161,14 +161,6 @@ pub(super) fn binaries() -> Option<PathBuf> {
         .map(|major| (major, PathBuf::from(format!("/usr/lib/postgresql/{major}/bin"))))
         .filter(|(_, folder)| folder.join("initdb").exists());
     majors.max().map(|(_, folder)| folder)
-}
-
-/// The system's `psql`: readiness is asked with it.
-fn client(place: &Place) -> Result<(), String> {
-    if crate::provision::starts("psql", "--version") {
-        return Ok(());
-    }
-    package::system(place, &["postgresql-client"])
 }
 
 /// One value, where the server answers.
