@@ -10,6 +10,7 @@ mod docs;
 mod lexed;
 mod provision;
 mod requirements;
+mod services;
 mod sim;
 mod step;
 mod suggestion;
@@ -21,7 +22,7 @@ mod tree;
 use std::process::ExitCode;
 
 /// Commands with what they do, in the order in which `help` shows them.
-const COMMANDS: [(&str, &str); 8] = [
+const COMMANDS: [(&str, &str); 9] = [
     ("check", "the quick part: format, clippy, tidy, generated pages, unit tests"),
     (
         "test",
@@ -37,6 +38,10 @@ const COMMANDS: [(&str, &str); 8] = [
     (
         "sim",
         "worlds in simulated time: --seed N [--trace], --seeds N, …; without arguments, the list",
+    ),
+    (
+        "services",
+        "up|down|status|env [name…]: real servers for the tests; `services` alone lists them",
     ),
     ("help", "this list"),
 ];
@@ -57,6 +62,7 @@ fn main() -> ExitCode {
             .unwrap_or_else(|| docs::run(&root, rest.iter().any(|flag| flag == "--check"))),
         Some("bench") => bench::run(&root, &rest),
         Some("sim") => sim::run(&root, &rest),
+        Some("services") => services::run(&rest),
         Some("help" | "--help" | "-h") => {
             print!("{}", help());
             ExitCode::SUCCESS

@@ -39,14 +39,16 @@ pub(crate) fn starts(program: &str, argument: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-fn install(packages: &[&str]) -> Result<(), String> {
+/// Installs packages of the system, where this user may.
+pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
     if !is_root() {
         return Err("only root may install packages".to_owned());
     }
     if !starts("apt-get", "--version") {
         return Err("there is no apt-get to install it with".to_owned());
     }
-    println!("    installing {}", packages.join(" "));
+    eprintln!("    installing {}", packages.join(" "));
+    let _guard = Unstarted::begin();
     apt(&["update", "-qq"])?;
     let mut arguments = vec!["install", "-y", "-qq", "--no-install-recommends"];
     arguments.extend(packages);
@@ -56,7 +58,8 @@ fn install(packages: &[&str]) -> Result<(), String> {
 /// One apt-get, with short patience: a machine without a network should say so soon.
 fn apt(arguments: &[&str]) -> Result<(), String> {
     let done = Command::new("apt-get")
-        .args(["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20"])
+        .args(["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20", "-o"])
+        .arg("DPkg::Lock::Timeout=300")
         .args(arguments)
         .env("DEBIAN_FRONTEND", "noninteractive")
         .stdin(Stdio::null())
@@ -64,6 +67,35 @@ fn apt(arguments: &[&str]) -> Result<(), String> {
         .status()
         .is_ok_and(|status| status.success());
     if done { Ok(()) } else { Err(format!("apt-get {} failed", arguments[0])) }
+}
+
+/// Keeps the system from starting the servers of packages while it installs them: whoever asked
+/// for a package starts what is needed, as it is needed.
+struct Unstarted {
+    ours: bool,
+}
+
+/// Asked by the system's packages; 101 says that starting is forbidden.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+impl Unstarted {
+    fn begin() -> Self {
+        use std::io::Write as _;
+        // Only where the machine has no policy of its own.
+        let ours = std::fs::File::create_new(POLICY)
+            .and_then(|mut file| file.write_all(b"#!/bin/sh\nexit 101\n"))
+            .is_ok()
+            && Command::new("chmod").args(["755", POLICY]).status().is_ok();
+        Self { ours }
+    }
+}
+
+impl Drop for Unstarted {
+    fn drop(&mut self) {
+        if self.ours {
+            let _ = std::fs::remove_file(POLICY);
+        }
+    }
 }
 
 fn is_root() -> bool {

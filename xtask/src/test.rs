@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::step::{self, Verdict};
 use crate::summary::Summary;
-use crate::{check, provision, sim};
+use crate::{check, provision, services, sim};
 
 /// Not xtask: a running program cannot be replaced everywhere.
 pub(crate) const BUILD: [&str; 7] =
@@ -33,11 +33,16 @@ const DOC_TESTS: [&str; 7] =
     ["test", "--workspace", "--all-features", "--no-fail-fast", "--doc", "--", "--show-output"];
 const DOCS: [&str; 5] = ["doc", "--quiet", "--workspace", "--no-deps", "--all-features"];
 
+/// The servers that the tests use. They stay up for the next run; `cargo x services down` stops them.
+const SERVICES: [&str; 3] = ["pg", "pg18", "pgbouncer"];
+
 /// Runs everything and sums it up.
 pub(crate) fn run(root: &Path) -> ExitCode {
     let began = Instant::now();
     let mut summary = Summary::default();
     summary.skipped.extend(provision::provide());
+    let (variables, missing) = services::provide(&SERVICES);
+    summary.skipped.extend(missing);
     let mut failed = Vec::new();
     let mut note = |name: &str, verdict: Verdict, counted: bool, summary: &mut Summary| {
         if let Err(reason) = verdict {
@@ -53,7 +58,9 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     note("binaries", build, false, &mut summary);
     for (name, arguments) in [("tests", &TESTS[..]), ("doc tests", &DOC_TESTS[..])] {
         let before = summary.failed;
-        let verdict = step::run(name, || count(&mut step::cargo(root, arguments), &mut summary));
+        let mut command = step::cargo(root, arguments);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let verdict = step::run(name, || count(&mut command, &mut summary));
         let counted = summary.failed > before;
         note(name, verdict, counted, &mut summary);
     }

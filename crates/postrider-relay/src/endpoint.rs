@@ -6,6 +6,7 @@ use std::sync::Arc;
 use postrider_core::Tick;
 
 use crate::outlet::LaneRef;
+use crate::turn::Turn;
 
 /// One topic, subject, queue or URL.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Endpoint {
     pub(crate) failing_since: Tick,
     /// Something was put back untried since the last probe.
     pub(crate) crowded: bool,
+    /// Whose turn it is to be probed with.
+    pub(crate) turn: Turn,
     /// Nothing is sent before.
     pub(crate) paused_until: Tick,
     /// Events of the next batch at most: halved when a batch fails without naming an event.
@@ -40,6 +43,7 @@ impl Endpoint {
             failures: 0,
             failing_since: Tick::default(),
             crowded: false,
+            turn: Turn::Any,
             paused_until: Tick::default(),
             batch_rows: batch_rows_max.max(1),
             last_ack: None,

@@ -54,6 +54,8 @@ pub(crate) struct Flow {
     pub(crate) changed: Vec<(KeyHash, bool)>,
     /// Since when something is unsaved.
     pub(crate) unsaved_since: Option<Tick>,
+    /// When a full window last gave up a place, because all of it had been tried in vain.
+    pub(crate) gave_way: Tick,
     /// A page is being read.
     pub(crate) fetching: bool,
     /// When to read next.
@@ -119,6 +121,7 @@ impl Flow {
             part: SettlementPart::new(destination),
             changed: Vec::new(),
             unsaved_since: None,
+            gave_way: Tick::default(),
             fetching: false,
             poll_at: now,
             pace: crate::fetch::Pace::default(),

@@ -48,6 +48,7 @@ mod sweep;
 mod take;
 mod trial;
 mod trouble;
+mod turn;
 mod violation;
 mod wake;
 mod window;

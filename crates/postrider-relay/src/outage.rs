@@ -15,7 +15,7 @@ use crate::notice::Notice;
 impl Machine {
     /// An endpoint failed: it pauses. What was tried and came from `waiting` goes back there, for a
     /// little longer than the pause, so that the next probe is another's. If the endpoint is down, so
-    /// does all that stands ready for it and came from there; if it is down while others of its
+    /// does all that stands ready for it and came from there, but the next probe; if it is down while others of its
     /// destination are not, its events leave the windows.
     pub(crate) fn endpoint_failed(
         &mut self,
@@ -43,8 +43,9 @@ impl Machine {
         for item in tried {
             let owned =
                 self.owned.get_mut(&item.partition).filter(|owned| owned.lease.token == item.token);
-            if let Some(flow) = owned.and_then(|owned| owned.flow(destination)) {
-                flow.postpone(item.key, probed_for, now);
+            let flow = owned.and_then(|owned| owned.flow(destination));
+            if flow.is_some_and(|flow| !flow.postpone(item.key, probed_for, now)) {
+                outlet.window_had_turn(endpoint);
             }
         }
         let (down, alone) =
@@ -56,6 +57,9 @@ impl Machine {
                 continue;
             };
             for key in flow.ready_for(endpoint) {
+                if !alone && outlet.is_guest(endpoint, (flow.partition, key)) {
+                    continue;
+                }
                 if !flow.postpone(key, pause, now) && alone {
                     reach!(LaneLeftWindow);
                     let attempted = attempted(0, Reason::EndpointDown, fault.to_string());

@@ -15,6 +15,7 @@ use crate::disable::Disabling;
 use crate::endpoint::Endpoint;
 use crate::settings::Settings;
 use crate::sweep::ENDPOINTS_KEPT;
+use crate::turn::Turn;
 
 /// The longest pause a server may ask for: ten minutes, as a route's longest delay is by default.
 const WISH_MAX: Duration = Duration::from_secs(600);
@@ -122,6 +123,12 @@ impl Outlet {
             return self.stranded.push((index, lane));
         }
         endpoint.ready.push_back(lane);
+        self.takes_turns(index);
+    }
+
+    /// An endpoint with something ready takes its turns among the others.
+    pub(crate) fn takes_turns(&mut self, index: u32) {
+        let endpoint = &mut self.endpoints[index as usize];
         if !endpoint.in_turn {
             endpoint.in_turn = true;
             self.turn.push_back(index);
@@ -179,7 +186,9 @@ impl Outlet {
 
     /// The next ready lane of an endpoint.
     pub(crate) fn pop_ready(&mut self, index: u32) -> Option<LaneRef> {
-        self.endpoints[index as usize].ready.pop_front()
+        let lane = self.endpoints[index as usize].ready.pop_front()?;
+        self.leaves_queue(index, lane);
+        Some(lane)
     }
 
     /// Puts a lane back to the front, because it did not fit the batch.
@@ -211,6 +220,7 @@ impl Outlet {
         let failures = std::mem::take(&mut endpoint.failures);
         endpoint.paused_until = Tick::default();
         endpoint.batch_rows = endpoint.batch_rows.saturating_mul(2).clamp(1, rows_max);
+        endpoint.turn = Turn::Any;
         reach!(EndpointRecovered, if failures > 0);
         (failures > 0).then(|| (failures, now.since(endpoint.failing_since)))
     }
@@ -261,6 +271,7 @@ impl Outlet {
         endpoint.failures = 0;
         endpoint.paused_until = Tick::default();
         endpoint.disabled = disabled;
+        endpoint.turn = Turn::Any;
         reach!(EndpointDisabled, if disabled);
         reach!(EndpointEnabled, if !disabled);
         let ready = std::mem::take(&mut endpoint.ready);
@@ -319,7 +330,9 @@ impl Outlet {
 
     /// Nothing of an endpoint stands ready any more: all of it went back to the store.
     pub(crate) fn forget_ready(&mut self, index: u32) {
-        self.endpoints[index as usize].ready.clear();
+        let endpoint = &mut self.endpoints[index as usize];
+        endpoint.ready.clear();
+        endpoint.turn = Turn::Any;
     }
 
     /// Endpoints with failures since their last acknowledgement.
@@ -342,7 +355,8 @@ impl Outlet {
         others.max(pause) + pause / 8
     }
 
-    fn away_for(&self, index: u32, now: Tick) -> Duration {
+    /// How long what is put off for an endpoint stays in the store.
+    pub(crate) fn away_for(&self, index: u32, now: Tick) -> Duration {
         /// What comes back late at most after an outage. Five minutes.
         const AWAY_MAX: Duration = Duration::from_secs(300);
         let outage = now.since(self.endpoint(index).failing_since);

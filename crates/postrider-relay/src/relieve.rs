@@ -10,8 +10,10 @@ use postrider_core::{PartitionId, Tick, reach};
 
 use crate::attempt::attempted;
 use crate::flow::Flow;
-use crate::lane::{Lane, Origin};
+use crate::lane::{Entry, Lane, Origin};
 use crate::machine::Machine;
+use crate::outlet::Outlet;
+use crate::settings::Settings;
 
 impl Machine {
     /// Frees windows that are full because of a few events.
@@ -39,6 +41,7 @@ impl Machine {
             for endpoint in outlet.hiders(&settings) {
                 flow.leave_window(endpoint, outlet.pause_left(endpoint, now), now);
             }
+            flow.give_way(outlet, &settings, now);
         }
     }
 }
@@ -60,6 +63,29 @@ impl Flow {
                 self.spill(key, Some(Placement::Retry { delay, attempted }), now);
             }
         }
+    }
+
+    /// Lets the key of the first open row wait in the store when all that the window holds was tried in
+    /// vain. It may be an outage, or nothing but poison: only what is not read yet can tell. Then all
+    /// is tried again before the next one, so that an outage copies little.
+    fn give_way(&mut self, outlet: &Outlet, settings: &Settings, now: Tick) {
+        if outlet.failing() == 0 {
+            return;
+        }
+        let Some(key) = self.window.first_open() else { return };
+        let first = self.lanes.get(&key).filter(|lane| lane.in_flight == 0).and_then(Lane::head);
+        let of_window = |head: &&Entry| matches!(head.origin, Origin::Stream(_));
+        let Some(endpoint) = first.filter(of_window).map(|head| head.endpoint) else { return };
+        let mut heads = self.lanes.values().filter_map(Lane::head).filter(of_window);
+        let tried = |head: &Entry| head.tried.is_some_and(|tried| tried >= self.gave_way);
+        if !outlet.is_down(endpoint, settings) || !heads.all(tried) {
+            return;
+        }
+        reach!(WindowGaveWay);
+        let delay = outlet.away_for(endpoint, now);
+        self.gave_way = now;
+        let attempted = attempted(0, Reason::EndpointDown, "all that was read was tried in vain");
+        self.spill(key, Some(Placement::Retry { delay, attempted }), now);
     }
 
     /// Lets the events of the window wait in the store that are to go to an endpoint and are not

@@ -93,7 +93,9 @@ impl Flow {
             let change = wait_for_endpoint(row.row, row.attempts, outlet, endpoint);
             return self.end_turn(&row, change, now);
         }
-        if outlet.is_down(endpoint, settings) && (follows || outlet.has_probe(endpoint)) {
+        let probed = outlet.is_down(endpoint, settings) && (follows || outlet.has_probe(endpoint));
+        let invited = probed && !follows && !row.suspect && outlet.invites(endpoint);
+        if probed && !invited {
             // One probe is enough. In a lane it would keep its place from those that can be sent.
             reach!(WaitingPutBack, if !follows);
             return match follows {
@@ -125,7 +127,10 @@ impl Flow {
         lane.push(entry);
         if !lane.queued && lane.in_flight == 0 {
             lane.queued = true;
-            outlet.ready(endpoint, (self.partition, key));
+            match invited {
+                true => outlet.invite(endpoint, (self.partition, key)),
+                false => outlet.ready(endpoint, (self.partition, key)),
+            }
         }
         Retaken::InLane
     }

@@ -144,6 +144,11 @@ impl Window {
         first.filter(|slot| slot.outcome.is_none()).map(|slot| slot.key).collect()
     }
 
+    /// The key of the first row that has no outcome.
+    pub(crate) fn first_open(&self) -> Option<KeyHash> {
+        self.slots.iter().find(|slot| slot.outcome.is_none()).map(|slot| slot.key)
+    }
+
     /// Whether something could be saved.
     pub(crate) fn is_dirty(&self) -> bool {
         match self.slots.front() {

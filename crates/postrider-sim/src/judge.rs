@@ -1,7 +1,7 @@
 //! The checkers: what the store and the brokers hold, written down as a history, and judged by the
 //! same rules as every other test.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use postrider_core::operate::RequestState;
 use postrider_core::waiting::{Counts, WaitingState};
@@ -95,6 +95,9 @@ pub fn history(shared: &Shared) -> History {
     for id in shared.rolled_back() {
         history.push(Record::Rollback { id });
     }
+    let rows = shared.store.committed_rows();
+    let positions: BTreeMap<EventId, u64> =
+        rows.iter().map(|row| (row.row.id, row.position)).collect();
     for (owes, place) in &places {
         let deliveries = place.memory.published().into_iter().zip(place.sent());
         for (order, (published, sent)) in (1..).zip(deliveries) {
@@ -105,6 +108,10 @@ pub fn history(shared: &Shared) -> History {
                 // A mark excuses only what somebody asked for.
                 late: (published.marks.late && shared.may_be_late(&place.born, published.event.id))
                     || (published.marks.replay && shared.is_rewound(&place.born))
+                    // What was there before the destination comes with a rewind alone, and was never
+                    // sent before: it is no replay, and newer ones may have come first.
+                    || (shared.is_rewound(&place.born)
+                        && positions.get(&published.event.id).is_some_and(|at| *at <= owes.after))
                     || shared.had_moved_on(&place.born, published.event.id, sent),
                 at_ms: None,
             }));
@@ -112,7 +119,6 @@ pub fn history(shared: &Shared) -> History {
         let Ok(id) = DestinationId::new(place.name()) else { continue };
         // What is not owed holds nobody's key: in a rolling deploy an old relay may read what a new
         // one has passed by, and cannot know its route.
-        let rows = shared.store.committed_rows();
         let owed: BTreeSet<EventId> =
             rows.iter().filter(|row| is_owed(owes, row)).map(|row| row.row.id).collect();
         for row in shared.store.waiting(&id) {
@@ -141,6 +147,7 @@ pub fn look_at_undoing(shared: &Shared, name: &str, id: EventId) {
         let done = |state: RequestState| state.finished && state.skipped == 0;
         if born == place.born
             && shared.lost().is_empty()
+            && !shared.went_with_server(asked)
             && shared.store.request(request).is_ok_and(done)
             && place.tried_last(id).is_none_or(|sent| sent < asked)
         {
@@ -159,7 +166,9 @@ fn judge_requests(shared: &Shared) {
         let owed = place.owed();
         // Nor is what no route takes any more sent by anybody.
         let rerouted = TYPES.iter().any(|kind| !owed.types.contains(kind));
-        let undone = !shared.lost().is_empty() || owed.removed || rerouted;
+        // A request that went with the server left its number to another one.
+        let gone = !shared.lost().is_empty() || shared.went_with_server(asked);
+        let undone = gone || owed.removed || rerouted;
         let done = state.finished && state.skipped == 0;
         if !done || undone || shared.is_discarded(&born, id) {
             continue;

@@ -68,6 +68,8 @@ struct Notes {
     rewound: BTreeSet<String>,
     /// Leases were taken from their owners without their knowledge.
     leases_void: bool,
+    /// From when to when what the server was told is lost, for each one that another took over from.
+    forgotten: Vec<(Tick, Tick)>,
 }
 
 impl Shared {
@@ -256,10 +258,28 @@ impl Shared {
         self.notes().moved_on.entry(at).or_insert(now);
     }
 
-    /// Whether those behind an event flow without it, and this delivery of it was sent before.
+    /// Another server takes over: what this one was told since a time is lost.
+    pub fn note_forgotten(&self, since: Tick) {
+        let now = self.kernel.now();
+        self.notes().forgotten.push((since, now));
+    }
+
+    /// Whether what the server was told at a time is lost.
+    pub fn went_with_server(&self, told: Tick) -> bool {
+        let between = |(since, until): &(Tick, Tick)| (*since..=*until).contains(&told);
+        self.notes().forgotten.iter().any(between)
+    }
+
+    /// Whether those behind an event flow without it, and this delivery of it was sent before; or after
+    /// another server took over that knows nothing of it.
     pub fn had_moved_on(&self, place: &str, id: EventId, sent: Tick) -> bool {
-        let (at, notes) = ((self.born(place), id), self.notes());
-        notes.discarded.contains(&at) || notes.moved_on.get(&at).is_some_and(|when| sent <= *when)
+        let at = (self.born(place), id);
+        let (let_go, moved_on) = {
+            let notes = self.notes();
+            (notes.discarded.contains(&at), notes.moved_on.get(&at).copied())
+        };
+        let before = |when: Tick| sent <= when || self.went_with_server(when);
+        let_go || moved_on.is_some_and(before)
     }
 
     /// An operator asked to let an event go: nobody owes its delivery any more.

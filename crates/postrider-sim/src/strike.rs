@@ -24,7 +24,8 @@ impl World {
                 self.befall(&what, *number, at, agenda);
             }
             Act::Checkpoint(number) => {
-                self.standbys.insert(*number, self.shared.store.checkpoint());
+                let standby = (self.shared.kernel.now(), self.shared.store.checkpoint());
+                self.standbys.insert(*number, standby);
             }
             Act::StartRelay(slot) => {
                 self.end_relay(*slot);
@@ -161,7 +162,8 @@ impl World {
             }
             What::FailOver { for_ms, .. } => {
                 server.stop();
-                if let Some(standby) = self.standbys.remove(&number) {
+                if let Some((since, standby)) = self.standbys.remove(&number) {
+                    self.shared.note_forgotten(since);
                     let lost = store.fail_over(standby);
                     self.shared.story.tell("world", || format!("lost with the server: {lost:?}"));
                     self.shared.note_lost(lost);

@@ -103,7 +103,7 @@ pub(crate) struct World {
     tally: Tally,
     trickled: u64,
     /// What the server's standby had at a moment, by incident.
-    pub(crate) standbys: BTreeMap<usize, Standby>,
+    pub(crate) standbys: BTreeMap<usize, (Tick, Standby)>,
 }
 
 impl World {

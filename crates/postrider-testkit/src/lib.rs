@@ -6,8 +6,10 @@
 //! | prove that a store or broker keeps its contract | [`store_suite!`], [`source_suite!`], [`broker_suite!`], [`inbox_suite!`] |
 //! | run an engine with nothing installed and a clock of the test's own | [`memory`] |
 //! | let a call fail before, after, or in the middle | [`fault`] |
+//! | find a real server | [`services`] |
 //! | judge what happened | the crate `postrider-history` |
 
 pub mod fault;
 pub mod memory;
+pub mod services;
 pub mod suite;

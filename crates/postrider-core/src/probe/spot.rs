@@ -150,6 +150,7 @@ spots! {
     EventGaveUp = "an event was given up",
     RetryHalts = "an event that holds its key for ever was to be tried again",
     WindowRelieved = "an event that kept a full window from moving went to wait",
+    WindowGaveWay = "a full window of which all was tried in vain gave up a place",
     WindowLeftByHider = "an event that filled a window for a dead endpoint went to wait",
     "waiting":
     WaitingEntered = "an event went to wait",
@@ -168,6 +169,7 @@ spots! {
     WaitingDelivered = "a waiting event was delivered",
     WaitingDeliveredLate =
         "a waiting event was delivered out of its key's order, as somebody allowed",
+    WaitingInvited = "a due event took its turn as the next probe before those of a window",
     WaitingPutBack = "a due event was put back untried, because its endpoint was down",
     WaitingDisabled = "a due event was left to a disabled endpoint",
     WaitingCameBackDisabled = "an event that was left to a disabled endpoint came back",

@@ -14,6 +14,7 @@ mod ownership;
 mod pausing;
 #[cfg(postrider_sim)]
 mod planted;
+mod probing;
 mod raced;
 mod random;
 mod replay;

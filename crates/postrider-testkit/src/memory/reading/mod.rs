@@ -115,6 +115,8 @@ impl MemoryStore {
             }
             Kind::RowState | Kind::Keyed => {
                 let fetch = |state: &mut State| {
+                    // A rewind marks rows under the feet of who owns them and has not heard of it.
+                    state.fence("fetch", &request.lease)?;
                     let mut local = lock(&self.local);
                     local.check_history(request, state)?;
                     local.handed.fetch(state, request, format, now)

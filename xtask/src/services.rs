@@ -1,0 +1,374 @@
+//! `cargo x services`: real servers for the tests, on loopback, under an account without rights, in
+//! a private folder.
+//!
+//! What it keeps: a server that was not started here is never stopped; a second `up` changes nothing;
+//! runs at the same time, and runs that were killed, leave no two servers and no false record. A
+//! server that cannot be had is a reason in words, and never a reason for the others to fail.
+
+mod account;
+mod aws;
+mod daemon;
+mod dynamodb;
+mod folder;
+mod identity;
+mod kafka;
+mod mariadb;
+mod mqtt;
+mod nats;
+mod package;
+mod pgbouncer;
+mod place;
+mod port;
+mod postgres;
+mod postgres_current;
+mod probe;
+mod rabbit;
+mod redis;
+
+use std::process::ExitCode;
+use std::thread;
+
+use crate::suggestion;
+use folder::Folder;
+use place::Place;
+
+/// One kind of server.
+pub(crate) trait Service: Sync {
+    /// What it is called on the command line; its variables are `POSTRIDER_<NAME>_…`.
+    fn name(&self) -> &'static str;
+
+    /// What it is, for a person.
+    fn purpose(&self) -> &'static str;
+
+    /// A server on the standard port that can do what the tests ask of one: its URL.
+    fn reusable(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether the one that runs is still what it should be.
+    fn is_current(&self, _place: &Place) -> bool {
+        true
+    }
+
+    /// Installs, prepares, and starts one; its URL, once it answers.
+    fn start(&self, place: &Place) -> Result<String, String>;
+
+    /// Ends the one that was started here.
+    fn stop(&self, place: &Place) -> Result<(), String> {
+        daemon::stop(place, "TERM")
+    }
+
+    /// What tests may know beside the URL: the end of the variable's name, and its value.
+    fn facts(&self, _place: &Place) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+/// All of them. One that stands on another comes after it.
+const SERVICES: [&dyn Service; 11] = [
+    &postgres::Postgres,
+    &postgres_current::PostgresCurrent,
+    &pgbouncer::PgBouncer,
+    &nats::Nats,
+    &kafka::Kafka,
+    &mariadb::MariaDb,
+    &redis::Redis,
+    &rabbit::Rabbit,
+    &mqtt::Mqtt,
+    &dynamodb::DynamoDb,
+    &aws::Aws,
+];
+
+const USAGE: &str = "usage: cargo x services up|down|status|env [name…]";
+
+/// A variable for the tests, by name and value.
+pub(crate) type Variable = (String, String);
+
+/// The command.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let Some((command, names)) = arguments.split_first() else {
+        eprint!("{}", usage());
+        return ExitCode::from(2);
+    };
+    let chosen = match choose(names) {
+        Ok(chosen) => chosen,
+        Err(reason) => {
+            eprintln!("error: {reason}");
+            return ExitCode::from(2);
+        }
+    };
+    let act: fn(&Folder, &[&dyn Service]) -> Result<(), String> = match command.as_str() {
+        "up" => up,
+        "down" => down,
+        "status" => status,
+        "env" => env,
+        unknown => {
+            eprint!("error: there is no `services {unknown}`\n{}", usage());
+            return ExitCode::from(2);
+        }
+    };
+    match Folder::open().and_then(|folder| act(&folder, &chosen)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("error: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Brings up what the tests can use; the variables that they get, and a line for each server that
+/// could not be had. A variable that is set already is somebody's choice, and stays.
+pub(crate) fn provide(names: &[&str]) -> (Vec<Variable>, Vec<String>) {
+    let wanted: Vec<_> = SERVICES
+        .into_iter()
+        .filter(|service| names.contains(&service.name()) && given(*service).is_none())
+        .collect();
+    let missing = |service: &dyn Service, reason: &str| {
+        let reason = reason.lines().next().unwrap_or_default();
+        format!("skipped: tests with {} ({}): {reason}", service.name(), service.purpose())
+    };
+    let folder = match Folder::open() {
+        Ok(folder) => folder,
+        Err(reason) => {
+            return (Vec::new(), wanted.iter().map(|one| missing(*one, &reason)).collect());
+        }
+    };
+    let (mut variables, mut skipped) = (shared(&folder), Vec::new());
+    for (service, outcome) in wanted.iter().zip(raise_all(&folder, &wanted)) {
+        match outcome {
+            Ok(_) => variables.extend(exported(&folder, *service)),
+            Err(reason) => skipped.push(missing(*service, &reason)),
+        }
+    }
+    (variables, skipped)
+}
+
+fn up(folder: &Folder, chosen: &[&dyn Service]) -> Result<(), String> {
+    let mut failed = Vec::new();
+    for (service, outcome) in chosen.iter().zip(raise_all(folder, chosen)) {
+        match outcome {
+            Ok(url) => println!("{:<10}{url}", service.name()),
+            Err(_) => failed.push(service.name()),
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("not up: {}", failed.join(", "))) }
+}
+
+/// Raises all of them at once: most of the time goes into waiting for downloads.
+fn raise_all(folder: &Folder, chosen: &[&dyn Service]) -> Vec<Result<String, String>> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = chosen
+            .iter()
+            .map(|service| scope.spawn(|| raise(&folder.place(service.name()), *service)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("a bug: see above".to_owned())))
+            .collect()
+    })
+}
+
+/// Sees to it that one server runs; its URL.
+fn raise(place: &Place, service: &dyn Service) -> Result<String, String> {
+    let _held = place.lock()?;
+    if let (Some(_), Some(url)) = (place.running(), place.read("url"))
+        && service.is_current(place)
+    {
+        place.say(format!("is up already: {url}"));
+        return Ok(url);
+    }
+    // A process without a URL is what a killed run left: it may be anything between two states.
+    service.stop(place)?;
+    let refused = std::env::var("POSTRIDER_SERVICES_REUSE").is_ok_and(|word| word == "no");
+    let reused = if refused { None } else { service.reusable() };
+    let outcome = match &reused {
+        Some(url) => Ok(url.clone()),
+        None => service.start(place),
+    };
+    match outcome.and_then(|url| place.write("url", &url).map(|_| url)) {
+        Ok(url) => {
+            let how = if reused.is_some() { "uses the one that is there" } else { "is up" };
+            place.say(format!("{how}: {url}"));
+            Ok(url)
+        }
+        Err(reason) => {
+            place.say(format!("FAILED: {reason}"));
+            if let Err(more) = service.stop(place) {
+                place.say(format!("and what was started of it stays: {more}"));
+            }
+            Err(reason)
+        }
+    }
+}
+
+fn down(folder: &Folder, chosen: &[&dyn Service]) -> Result<(), String> {
+    let mut failed = Vec::new();
+    for service in chosen.iter().rev() {
+        let place = folder.place(service.name());
+        let _held = place.lock()?;
+        let ran = place.running().is_some();
+        match service.stop(&place) {
+            Ok(()) if ran => place.say("stopped"),
+            Ok(()) => {}
+            Err(reason) => failed.push(format!("{}: {reason}", service.name())),
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "one of the commands")]
+fn status(folder: &Folder, chosen: &[&dyn Service]) -> Result<(), String> {
+    for service in chosen {
+        let place = folder.place(service.name());
+        let state = match (place.running(), place.read("url")) {
+            (Some(identity), Some(url)) => format!("up        {url}  process {}", identity.pid),
+            (Some(_), None) => "starting".to_owned(),
+            (None, Some(url)) if place.read("pid").is_none() => format!("foreign   {url}"),
+            (None, Some(_)) => "gone      it was up, and its process is no more".to_owned(),
+            (None, None) => format!("down      {}", service.purpose()),
+        };
+        println!("{:<10}{state}", service.name());
+    }
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "one of the commands")]
+fn env(folder: &Folder, chosen: &[&dyn Service]) -> Result<(), String> {
+    let variables = chosen.iter().flat_map(|service| exported(folder, *service));
+    for (name, value) in variables.chain(shared(folder)) {
+        println!("{}", export(&name, &value));
+    }
+    Ok(())
+}
+
+/// A line that a shell reads back as the same value.
+fn export(name: &str, value: &str) -> String {
+    format!("export {name}='{}'", value.replace('\'', r"'\''"))
+}
+
+/// The variables of one server that runs, or is reused.
+fn exported(folder: &Folder, service: &dyn Service) -> Vec<Variable> {
+    let place = folder.place(service.name());
+    let Some(url) = place.url() else {
+        return Vec::new();
+    };
+    let mut variables = vec![(variable(service.name(), "URL"), url)];
+    for (end, value) in service.facts(&place) {
+        variables.push((variable(service.name(), end), value));
+    }
+    variables
+}
+
+/// What tests need to start servers of their own as ours are started.
+fn shared(folder: &Folder) -> Vec<Variable> {
+    let account = format!("{}:{}", folder.account.uid, folder.account.gid);
+    vec![
+        ("POSTRIDER_SERVICES_DIR".to_owned(), folder.path.display().to_string()),
+        ("POSTRIDER_SERVICES_ACCOUNT".to_owned(), account),
+    ]
+}
+
+fn variable(name: &str, end: &str) -> String {
+    format!("POSTRIDER_{}_{end}", name.to_uppercase())
+}
+
+/// The URL that somebody set.
+fn given(service: &dyn Service) -> Option<String> {
+    std::env::var(variable(service.name(), "URL")).ok().filter(|url| !url.is_empty())
+}
+
+/// The services of these names, in the order of the list; all of them without a name.
+fn choose(names: &[String]) -> Result<Vec<&'static dyn Service>, String> {
+    let known: Vec<&str> = SERVICES.iter().map(|service| service.name()).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        let hint = suggestion::nearest(unknown, &known).map_or_else(
+            || format!("; known: {}", known.join(", ")),
+            |near| format!("; did you mean `{near}`?"),
+        );
+        return Err(format!("there is no service `{unknown}`{hint}"));
+    }
+    let wanted = |service: &&dyn Service| {
+        names.is_empty() || names.iter().any(|name| name == service.name())
+    };
+    Ok(SERVICES.into_iter().filter(wanted).collect())
+}
+
+fn usage() -> String {
+    let mut text = format!("{USAGE}\n\n");
+    for service in SERVICES {
+        text.push_str(&format!("  {:<12}{}\n", service.name(), service.purpose()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_chosen_by_name_and_all_without_one() {
+        assert_eq!(choose(&[]).unwrap().len(), SERVICES.len());
+        let one = choose(&["pg".to_owned()]).unwrap();
+        assert_eq!(one.iter().map(|service| service.name()).collect::<Vec<_>>(), ["pg"]);
+        let reason = choose(&["postgres-9".to_owned()]).map(|_| ()).unwrap_err();
+        assert!(reason.contains("postgres-9"), "{reason}");
+    }
+
+    #[test]
+    fn names_are_distinct_and_make_variables() {
+        let text = usage();
+        for service in SERVICES {
+            let same = SERVICES.iter().filter(|other| other.name() == service.name()).count();
+            assert_eq!(same, 1, "{}", service.name());
+            assert!(service.name().chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()));
+            assert!(text.contains(service.purpose()));
+        }
+        assert_eq!(variable("pg", "URL"), "POSTRIDER_PG_URL");
+    }
+
+    #[test]
+    fn a_shell_reads_an_exported_value_back() {
+        let line = export("A", "it's $HOME");
+        let script = format!("{line}; printf %s \"$A\"");
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(output.stdout, b"it's $HOME");
+    }
+
+    /// A server that is a sleeping process.
+    struct Sleeper;
+
+    impl Service for Sleeper {
+        fn name(&self) -> &'static str {
+            "sleeper"
+        }
+
+        fn purpose(&self) -> &'static str {
+            "for this test"
+        }
+
+        fn start(&self, place: &Place) -> Result<String, String> {
+            daemon::start(place, std::process::Command::new("sleep").arg("60"))?;
+            Ok(format!("sleep://{}", place.running().unwrap().pid))
+        }
+    }
+
+    #[test]
+    fn up_twice_at_the_same_time_and_after_a_kill_leaves_one_server() {
+        let folder = Folder::temporary("twice");
+        let place = folder.place("sleeper");
+        let both: [&dyn Service; 2] = [&Sleeper, &Sleeper];
+        let urls: Vec<String> = raise_all(&folder, &both).into_iter().map(Result::unwrap).collect();
+        assert_eq!(urls[0], urls[1]);
+        let first = place.running().unwrap();
+        daemon::end(first, "KILL").unwrap();
+        assert!(exported(&folder, &Sleeper).is_empty(), "it is gone");
+        let after = raise(&place, &Sleeper).unwrap();
+        assert_ne!(after, urls[0]);
+        assert_eq!(exported(&folder, &Sleeper), [("POSTRIDER_SLEEPER_URL".to_owned(), after)]);
+        let second = place.running().unwrap();
+        down(&folder, &[&Sleeper]).unwrap();
+        down(&folder, &[&Sleeper]).unwrap();
+        assert!(!second.lives() && exported(&folder, &Sleeper).is_empty());
+        std::fs::remove_dir_all(&folder.path).unwrap();
+    }
+}

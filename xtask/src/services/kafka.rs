@@ -1,0 +1,108 @@
+//! Apache Kafka itself, as one broker that is its own controller, from its published artifacts.
+//!
+//! No broker on the standard port is reused: that one answers says nothing on whether transactions
+//! work with the replication it was told, and a test's topics would stand among somebody's.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::place::Place;
+use super::{Service, daemon, package, port, probe};
+
+const VERSION: &str = "4.2.0";
+/// Gives the broker a log; without one it is silent.
+const LOGGING: &str = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3";
+/// A machine for tests has more services than memory, and starts them more often than it runs them.
+const JAVA: [&str; 3] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx384m"];
+/// Any id will do, always the same: a cluster is formatted once.
+const CLUSTER: &str = "cG9zdHJpZGVyLWRldi1rYQ";
+/// One broker, so one replica of everything. A short session lets a killed broker register again at
+/// once; without a delay a new group need not wait three seconds for more members. Topics are made
+/// by whoever needs them: that one does not exist is a case to test.
+const PROPERTIES: &str = "process.roles=broker,controller
+node.id=1
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+broker.session.timeout.ms=1500
+broker.heartbeat.interval.ms=500
+";
+const LOG: &str = "rootLogger.level=warn
+rootLogger.appenderRef.o.ref=o
+appender.o.type=Console
+appender.o.name=o
+appender.o.layout.type=PatternLayout
+appender.o.layout.pattern=%d %p %m (%c)%n
+";
+/// Asks which requests are known, version 0: length, key 18, version, number, name of the client.
+const API_VERSIONS: &[u8] = b"\0\0\0\x0f\0\x12\0\0\0\0\0\x01\0\x05probe";
+
+/// See the module.
+pub(crate) struct Kafka;
+
+impl Service for Kafka {
+    fn name(&self) -> &'static str {
+        "kafka"
+    }
+
+    fn purpose(&self) -> &'static str {
+        "Apache Kafka, one broker"
+    }
+
+    fn start(&self, place: &Place) -> Result<String, String> {
+        package::program(place, "java", "default-jre-headless")?;
+        let broker = format!("org.apache.kafka:kafka_2.13:{VERSION}");
+        let jars = package::maven(place, &format!("kafka-{VERSION}"), &[&broker, LOGGING])?;
+        let port = port::choose(place, "client", 92)?;
+        let controller = port::choose(place, "controller", 93)?;
+        let data = place.home()?.join("data");
+        let text = format!(
+            "{PROPERTIES}controller.quorum.voters=1@127.0.0.1:{controller}\n\
+             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={}\n",
+            data.display()
+        );
+        let properties = place.write("server.properties", &text)?;
+        let log = place.write("log4j2.properties", LOG)?;
+        if !data.join("meta.properties").exists() {
+            let mut format = place.command("java")?;
+            format.args(java(&jars, &log)).arg("kafka.tools.StorageTool").arg("format");
+            package::complete(format.args(["-t", CLUSTER, "-c"]).arg(&properties))?;
+        }
+        let mut command = Command::new("java");
+        command.args(java(&jars, &log)).arg("kafka.Kafka").arg(&properties);
+        daemon::start(place, &command)?;
+        // Answers begin with their length and the number of the request.
+        daemon::ready(place, Duration::from_secs(120), || {
+            probe::ask(port, API_VERSIONS).get(4..8) == Some(&[0, 0, 0, 1])
+        })?;
+        Ok(format!("127.0.0.1:{port}"))
+    }
+}
+
+fn java(jars: &Path, log: &Path) -> Vec<String> {
+    let mut arguments: Vec<String> = JAVA.map(str::to_owned).to_vec();
+    arguments.push(format!("-Dlog4j2.configurationFile={}", log.display()));
+    arguments.extend(["-cp".to_owned(), format!("{}/*", jars.display())]);
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_question_has_the_length_that_it_says() {
+        let length = u32::from_be_bytes(API_VERSIONS[..4].try_into().unwrap());
+        assert_eq!(length as usize, API_VERSIONS.len() - 4);
+    }
+}
