@@ -7,6 +7,8 @@ pub use outbox::Outbox;
 #[doc(hidden)]
 pub use staged::{Staged, StagedMany};
 
+#[cfg(feature = "tokio-postgres")]
+mod accept;
 #[cfg(feature = "store")]
 mod carry_out;
 #[cfg(feature = "store")]
@@ -23,6 +25,8 @@ mod error;
 mod fetch;
 #[cfg(feature = "store")]
 mod gather;
+#[cfg(feature = "store")]
+mod inbox;
 #[cfg(feature = "store")]
 mod lease;
 #[cfg(feature = "store")]
@@ -54,6 +58,8 @@ mod staged;
 mod store;
 #[cfg(feature = "store")]
 mod tick;
+#[cfg(feature = "store")]
+mod transactional;
 #[cfg(feature = "tokio-postgres")]
 mod typed;
 #[cfg(feature = "store")]
@@ -63,3 +69,8 @@ mod wake;
 pub use schema::{Layout, PARTITIONS_MAX, Setup, init};
 #[cfg(feature = "store")]
 pub use store::{Options, PostgresStore};
+#[cfg(feature = "store")]
+pub use transactional::{HandlerError, Transactional};
+
+#[cfg(feature = "tokio-postgres")]
+pub use accept::{Inbox, accept};

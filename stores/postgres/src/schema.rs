@@ -34,6 +34,7 @@ const MIGRATIONS: &[Migration] = &[&[
     include_str!("../sql/schema/001/30_relay.sql"),
     include_str!("../sql/schema/001/40_inbox.sql"),
     include_str!("../sql/schema/001/50_enqueue.sql"),
+    include_str!("../sql/schema/001/55_inbox.sql"),
     include_str!("../sql/schema/001/60_status.sql"),
     include_str!("../sql/schema/001/90_rows.sql"),
 ]];

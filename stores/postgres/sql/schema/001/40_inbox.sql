@@ -23,7 +23,8 @@ create index {name:inbox_processed} on {inbox} (processed_at) where status = 'pr
 
 create index {name:inbox_claimed} on {inbox} (received_at) where status = 'claimed';
 
--- What a handler answered, for whoever asks again.
+-- What a handler answered, for whoever asks again; no row where it answered nothing. It may expire before
+-- the row of the inbox, and goes with it when that is forgotten.
 create table {inbox_result} (
     source text not null,
     event_id uuid not null,
@@ -44,6 +45,16 @@ create table {inbox_step} (
     result bytea not null check (octet_length(result) <= 1048576),
     completed_at timestamptz not null default clock_timestamp(),
     primary key (source, event_id, handler, step)
+);
+
+create index {name:inbox_step_completed} on {inbox_step} (completed_at);
+
+-- For how long each handler's messages may come again, as its consumer says. No row of the inbox is purged
+-- before the longest of them has passed.
+create table {inbox_horizon} (
+    handler text primary key,
+    horizon interval not null check (horizon >= '0'),
+    recorded_at timestamptz not null default clock_timestamp()
 );
 
 -- Rows of the inbox that an operator forgot. token: where the next claim goes on counting.

@@ -1,0 +1,1 @@
+select {inbox_release}($1, $2, $3, $4);

@@ -1,0 +1,190 @@
+-- What changes a row of the inbox. Each is one call, a transaction of its own but for `accept`, which is the
+-- caller's. They wait for a row that somebody holds only so long: the session is shared, and others'
+-- heartbeats are behind. Moments are read after the lock, so that what was waited for counts.
+
+-- absent or expired: claimed, under a greater token than any before, also of a row that was forgotten;
+-- leased; processed; mismatch. 32 zero bytes are the hash of any payload: a person marked the row.
+create function {inbox_claim}(
+    of_source text, of_event uuid, of_handler text, of_type text, hash bytea, micros bigint,
+    out answer text, out given bigint, out remaining bigint, out stored bytea)
+language plpgsql set lock_timeout = '200ms'
+as $body$
+declare
+    known {inbox};
+begin
+    -- Again when the row came or went in between.
+    for attempt in 1..8 loop
+        select * into known from {inbox} i
+        where i.source = of_source and i.event_id = of_event and i.handler = of_handler;
+        if not found then
+            insert into {inbox} (source, event_id, handler, event_type, status, payload_hash, token, expires_at)
+            values (of_source, of_event, of_handler, of_type, 'claimed', hash, 1,
+                clock_timestamp() + micros * interval '1 microsecond')
+            on conflict do nothing;
+            if found then
+                -- After the row is there: whoever forgets one from now on forgets this one.
+                select max(t.token) + 1 into given from {inbox_tombstone} t
+                where t.source = of_source and t.event_id = of_event and t.handler = of_handler;
+                given := coalesce(given, 1);
+                if given > 1 then
+                    update {inbox} i set token = given
+                    where i.source = of_source and i.event_id = of_event and i.handler = of_handler;
+                end if;
+                answer := 'claimed';
+                return;
+            end if;
+        elsif known.payload_hash <> hash and known.payload_hash <> decode(repeat('00', 32), 'hex') then
+            answer := 'mismatch';
+            return;
+        elsif known.status = 'processed' then
+            select r.result into stored from {inbox_result} r
+            where r.source = of_source and r.event_id = of_event and r.handler = of_handler;
+            answer := 'processed';
+            return;
+        elsif known.expires_at > clock_timestamp() then
+            remaining := greatest(0, ceil(1000000 * extract(epoch from known.expires_at - clock_timestamp())));
+            answer := 'leased';
+            return;
+        else
+            update {inbox} i
+            set token = i.token + 1, attempts = i.attempts + 1,
+                expires_at = clock_timestamp() + micros * interval '1 microsecond'
+            where i.source = of_source and i.event_id = of_event and i.handler = of_handler
+                and i.status = 'claimed' and i.expires_at <= clock_timestamp()
+                and i.payload_hash = known.payload_hash
+            returning i.token into given;
+            if found then
+                answer := 'claimed';
+                return;
+            end if;
+        end if;
+    end loop;
+    raise exception using errcode = '40001', message = 'the row of the inbox comes and goes';
+end
+$body$;
+
+create function {inbox_heartbeat}(
+    of_source text, of_event uuid, of_handler text, of_token bigint, micros bigint) returns boolean
+language plpgsql set lock_timeout = '200ms'
+as $body$
+begin
+    update {inbox} i set expires_at = clock_timestamp() + micros * interval '1 microsecond'
+    where i.source = of_source and i.event_id = of_event and i.handler = of_handler
+        and i.token = of_token and i.status = 'claimed';
+    return found;
+end
+$body$;
+
+create function {inbox_complete}(
+    of_source text, of_event uuid, of_handler text, of_token bigint, with_result bytea) returns boolean
+language plpgsql set lock_timeout = '200ms'
+as $body$
+begin
+    update {inbox} i set status = 'processed', expires_at = null, processed_at = clock_timestamp()
+    where i.source = of_source and i.event_id = of_event and i.handler = of_handler
+        and i.token = of_token and i.status = 'claimed';
+    if found then
+        if octet_length(with_result) > 0 then
+            insert into {inbox_result} (source, event_id, handler, result)
+            values (of_source, of_event, of_handler, with_result)
+            on conflict (source, event_id, handler) do update
+            set result = excluded.result, completed_at = excluded.completed_at;
+        end if;
+        return true;
+    end if;
+    -- The answer of the first try may have been lost: then saying it again changes nothing.
+    return exists (
+        select from {inbox} i
+        where i.source = of_source and i.event_id = of_event and i.handler = of_handler
+            and i.token = of_token and i.status = 'processed');
+end
+$body$;
+
+-- The token grows, so that whoever let go is refused.
+create function {inbox_release}(
+    of_source text, of_event uuid, of_handler text, of_token bigint) returns boolean
+language plpgsql set lock_timeout = '200ms'
+as $body$
+begin
+    update {inbox} i set expires_at = 'epoch', token = i.token + 1
+    where i.source = of_source and i.event_id = of_event and i.handler = of_handler
+        and i.token = of_token and i.status = 'claimed';
+    return found;
+end
+$body$;
+
+-- The first result stays: the step was done once.
+create function {inbox_complete_step}(
+    of_source text, of_event uuid, of_handler text, of_token bigint, of_step text, with_result bytea)
+returns boolean
+language plpgsql set lock_timeout = '200ms'
+as $body$
+begin
+    perform from {inbox} i
+    where i.source = of_source and i.event_id = of_event and i.handler = of_handler
+        and i.token = of_token and i.status = 'claimed'
+    for share;
+    if not found then
+        return false;
+    end if;
+    insert into {inbox_step} (source, event_id, handler, step, result)
+    values (of_source, of_event, of_handler, of_step, with_result)
+    on conflict do nothing;
+    return true;
+end
+$body$;
+
+-- The marker, in the caller's transaction: first_time, duplicate, leased, mismatch. While another
+-- transaction has the same event it is waited for, 10 s where the caller sets no lock_timeout. At REPEATABLE READ
+-- and SERIALIZABLE what came after the caller's snapshot is a serialization failure (40001). A claim whose
+-- lease ended counts as none; its token grows, so that its worker is refused.
+create function {inbox_accept}(
+    of_source text, of_event uuid, of_handler text, of_type text, hash bytea) returns text
+language plpgsql
+as $body$
+declare
+    known {inbox};
+    unlimited boolean := current_setting('lock_timeout') = '0';
+    answer text;
+begin
+    if unlimited then
+        perform set_config('lock_timeout', '10s', true);
+    end if;
+    for attempt in 1..8 loop
+        insert into {inbox} (source, event_id, handler, event_type, status, payload_hash, processed_at)
+        values (of_source, of_event, of_handler, of_type, 'processed', hash, clock_timestamp())
+        on conflict do nothing;
+        if found then
+            answer := 'first_time';
+            exit;
+        end if;
+        select * into known from {inbox} i
+        where i.source = of_source and i.event_id = of_event and i.handler = of_handler;
+        continue when not found;
+        answer := case
+            when known.payload_hash <> hash and known.payload_hash <> decode(repeat('00', 32), 'hex')
+                then 'mismatch'
+            when known.status = 'processed' then 'duplicate'
+            when known.expires_at > clock_timestamp() then 'leased'
+        end;
+        exit when answer is not null;
+        update {inbox} i
+        set status = 'processed', token = i.token + 1, attempts = i.attempts + 1, expires_at = null,
+            processed_at = clock_timestamp()
+        where i.source = of_source and i.event_id = of_event and i.handler = of_handler
+            and i.status = 'claimed' and i.expires_at <= clock_timestamp()
+            and i.payload_hash = known.payload_hash;
+        if found then
+            answer := 'first_time';
+            exit;
+        end if;
+    end loop;
+    if answer is null then
+        raise exception using errcode = '40001', message = 'the row of the inbox comes and goes';
+    end if;
+    if unlimited then
+        perform set_config('lock_timeout', '0', true);
+    end if;
+    return answer;
+end
+$body$;

@@ -1,0 +1,198 @@
+//! The inbox's leased side: claims, their fences, results of steps, and retention.
+//!
+//! Invariant: whatever changes a claimed row carries its token and is one call of a function on the
+//! database's clock (`sql/schema/001/55_inbox.sql`), so of any number of workers one acts.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use postrider_core::{
+    BoxFuture, Claim, ClaimLease, ClaimRequest, Error, ErrorKind, HandlerName, InboxStore, Result,
+};
+
+use crate::session::Session;
+use crate::sessions::Line;
+use crate::sql::{Sql, sql};
+use crate::store::PostgresStore;
+use crate::typed::{Param, micros, params, signed, span, unsigned, uuid};
+
+const CLAIM: Sql = sql!("inbox/claim");
+const HEARTBEAT: Sql = sql!("inbox/heartbeat");
+const COMPLETE: Sql = sql!("inbox/complete");
+const RELEASE: Sql = sql!("inbox/release");
+const STEP: Sql = sql!("inbox/step");
+const COMPLETE_STEP: Sql = sql!("inbox/complete_step");
+const PURGE: Sql = sql!("inbox/purge");
+const PURGE_RESULTS: Sql = sql!("inbox/purge_results");
+const PURGE_STEPS: Sql = sql!("inbox/purge_steps");
+const RECORD_HORIZON: Sql = sql!("inbox/record_horizon");
+
+/// A statement's values: the claim's key and token, followed by what is new.
+macro_rules! of_lease {
+    ($lease:expr $(, $value:expr)*) => {
+        params![
+            &*$lease.key.source,
+            uuid($lease.key.event_id),
+            $lease.key.handler.as_str(),
+            signed($lease.token)
+            $(, $value)*
+        ]
+    };
+}
+
+fn fenced(operation: &'static str, lease: &ClaimLease) -> Error {
+    Error::new(ErrorKind::Fenced, operation)
+        .message("the claim was lost; nothing was written")
+        .context("event", lease.key.event_id)
+        .context("handler", &lease.key.handler)
+        .context("token", lease.token)
+}
+
+async fn claim(store: &PostgresStore, request: &ClaimRequest) -> Result<Claim> {
+    let session = store.sessions().line(Line::Inbox, "claim").await?;
+    let key = &request.key;
+    let values = params![
+        &*key.source,
+        uuid(key.event_id),
+        key.handler.as_str(),
+        &*request.event_type,
+        request.payload_hash.as_slice(),
+        micros(request.duration)
+    ];
+    let row = session.row("claim", &CLAIM, values).await?;
+    let number = |column| row.get::<_, Option<i64>>(column).unwrap_or_default();
+    match row.get::<_, Option<&str>>(0) {
+        Some("claimed") => {
+            Ok(Claim::Claimed(ClaimLease { key: key.clone(), token: unsigned(number(1)) }))
+        }
+        Some("leased") => Ok(Claim::Leased { remaining: span(number(2)) }),
+        Some("processed") => {
+            let stored: Option<Vec<u8>> = row.get(3);
+            Ok(Claim::Processed { result: Bytes::from(stored.unwrap_or_default()) })
+        }
+        Some("mismatch") => Ok(Claim::Mismatch),
+        _ => Err(Error::new(ErrorKind::Internal, "claim")
+            .message("the database's function gave no answer that is known")),
+    }
+}
+
+/// A write under a claim, which says whether the claim stands.
+async fn write(
+    store: &PostgresStore,
+    operation: &'static str,
+    statement: &Sql,
+    lease: &ClaimLease,
+    values: &[Param<'_>],
+) -> Result<()> {
+    let session = store.sessions().line(Line::Inbox, operation).await?;
+    let stands: bool = session.row(operation, statement, values).await?.get(0);
+    if stands { Ok(()) } else { Err(fenced(operation, lease)) }
+}
+
+async fn step(store: &PostgresStore, lease: &ClaimLease, name: &str) -> Result<Option<Bytes>> {
+    let session = store.sessions().line(Line::Inbox, "step").await?;
+    let row = session.optional("step", &STEP, of_lease!(lease, name)).await?;
+    let stored: Option<Vec<u8>> = row.ok_or_else(|| fenced("step", lease))?.get(0);
+    Ok(stored.map(Bytes::from))
+}
+
+/// Deletes at most so many rows that are older than that.
+async fn delete(
+    session: &Session,
+    statement: &Sql,
+    older_than: Duration,
+    rows_max: u32,
+) -> Result<u64> {
+    session.execute("purge", statement, params![micros(older_than), i64::from(rows_max)]).await
+}
+
+impl PostgresStore {
+    /// Says for how long a message of a handler may come again: its consumer's retries, and whatever the
+    /// broker adds. From then on [`purge`](InboxStore::purge) leaves every row of the inbox for at least
+    /// the longest of these times, whatever it is asked, by this program or another: what comes again
+    /// after its row is gone would be acted on again. Saying it again replaces it.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn record_horizon(&self, handler: &HandlerName, horizon: Duration) -> Result<()> {
+        let session = self.sessions().line(Line::Inbox, "record horizon").await?;
+        let values = params![handler.as_str(), micros(horizon)];
+        session.execute("record horizon", &RECORD_HORIZON, values).await.map(drop)
+    }
+
+    /// Deletes stored results of handlers that are older than that, at most so many, and as many results
+    /// of steps of what is done, and says how many of both. Results may go long before the rows of the
+    /// inbox do: a claim then answers [`Claim::Processed`] with an empty result, and nothing is acted on
+    /// again.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn purge_results(&self, older_than: Duration, rows_max: u32) -> Result<u64> {
+        let tx = self.sessions().begin("purge").await?;
+        let results = delete(&tx, &PURGE_RESULTS, older_than, rows_max).await?;
+        let steps = delete(&tx, &PURGE_STEPS, older_than, rows_max).await?;
+        tx.commit("purge").await?;
+        Ok(results + steps)
+    }
+}
+
+impl InboxStore for PostgresStore {
+    fn claim<'a>(&'a self, request: &'a ClaimRequest) -> BoxFuture<'a, Result<Claim>> {
+        Box::pin(claim(self, request))
+    }
+
+    fn heartbeat<'a>(
+        &'a self,
+        lease: &'a ClaimLease,
+        duration: Duration,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let values = of_lease!(lease, micros(duration));
+            write(self, "heartbeat", &HEARTBEAT, lease, values).await
+        })
+    }
+
+    fn complete<'a>(
+        &'a self,
+        lease: &'a ClaimLease,
+        result: &'a [u8],
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            write(self, "complete", &COMPLETE, lease, of_lease!(lease, result)).await
+        })
+    }
+
+    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { write(self, "release", &RELEASE, lease, of_lease!(lease)).await })
+    }
+
+    fn step<'a>(
+        &'a self,
+        lease: &'a ClaimLease,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Bytes>>> {
+        Box::pin(step(self, lease, name))
+    }
+
+    fn complete_step<'a>(
+        &'a self,
+        lease: &'a ClaimLease,
+        step: &'a str,
+        result: &'a [u8],
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let values = of_lease!(lease, step, result);
+            write(self, "complete step", &COMPLETE_STEP, lease, values).await
+        })
+    }
+
+    /// On a session of its own, so that no heartbeat stands behind it.
+    fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move {
+            let tx = self.sessions().begin("purge").await?;
+            let purged = delete(&tx, &PURGE, older_than, rows_max).await?;
+            tx.commit("purge").await?;
+            Ok(purged)
+        })
+    }
+}

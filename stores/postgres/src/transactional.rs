@@ -1,0 +1,265 @@
+//! A handler whose whole effect is in this database: marker, change, and new events in one
+//! transaction.
+//!
+//! Invariant: the marker commits with the change, or neither does. A handler that fails, refuses,
+//! panics, or is dropped leaves nothing behind.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use postrider_core::inbox::{Accepted, Receiver, Verdict};
+use postrider_core::{
+    BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, RetryClass,
+};
+use tokio::sync::Semaphore;
+use tokio_postgres::{Client, Transaction};
+
+use crate::accept::Inbox;
+use crate::connect::Address;
+use crate::error::{During, of_postgres};
+use crate::sql::{Sql, sql};
+use crate::store::Options;
+
+const ALIVE: Sql = sql!("inbox/alive");
+const SESSION: Sql = sql!("inbox/session");
+
+/// Why a handler failed: anything, so that `?` takes errors of `tokio-postgres`, of Postrider, and of the
+/// application.
+pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
+
+type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Result<Verdict, HandlerError>>
+    + Send
+    + Sync;
+
+/// A [`Receiver`] that runs a closure once per event, in the transaction that also holds the
+/// marker.
+///
+/// | the closure | then | the consumer engine hears |
+/// |---|---|---|
+/// | says `Done` | commit | `Done` |
+/// | says `Done` after a statement failed in its transaction | roll back | `Retry`, which counts |
+/// | says `Retry`, `Reject`, or `Busy` | roll back | the same |
+/// | fails, or panics | roll back | `Retry`, which counts |
+/// | fails because the database was busy, away, full, or read-only | roll back | an error, which does not count |
+/// | is not called, as it was done before | nothing | `Duplicate` |
+///
+/// So many deliveries are in work at once as [`Options::transactions_max`] says; each has a session of
+/// its own. The transaction is as the database's `default_transaction_isolation` says; every level is
+/// right, and a serialization failure is `Busy`. Do nothing in it that waits for a network: it holds its
+/// event, and after 60 s without a statement the server ends it.
+///
+/// ```no_run
+/// use postrider_core::{inbox::Verdict, HandlerName};
+/// use postrider_postgres::Transactional;
+/// let url = "postgres://app@127.0.0.1/shop";
+/// let billing = Transactional::new(url, HandlerName::new("billing")?, |tx, event| {
+///     Box::pin(async move {
+///         let order: &str = &event.aggregate_id;
+///         tx.execute("insert into invoices (order_id) values ($1)", &[&order]).await?;
+///         Ok(Verdict::Done)
+///     })
+/// })?;
+/// # Ok::<(), postrider_core::Error>(())
+/// ```
+pub struct Transactional {
+    handler: HandlerName,
+    handle: Arc<Handle>,
+    inbox: Inbox,
+    address: Address,
+    deadline: Duration,
+    in_work: Semaphore,
+    idle: Mutex<Vec<Client>>,
+}
+
+impl Transactional {
+    /// A handler on a database that has Postrider's tables, at an address like
+    /// `postgres://user:password@host:5432/database`. Nothing is connected before the first delivery.
+    ///
+    /// # Errors
+    /// `Config` if it is no such address. The error does not repeat it.
+    pub fn new(
+        url: &str,
+        handler: HandlerName,
+        handle: impl for<'a> Fn(
+            &'a Transaction<'a>,
+            &'a Event,
+        ) -> BoxFuture<'a, Result<Verdict, HandlerError>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Transactional> {
+        Transactional::with(url, &Options::default(), handler, handle)
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Transactional::new`].
+    pub fn with(
+        url: &str,
+        options: &Options,
+        handler: HandlerName,
+        handle: impl for<'a> Fn(
+            &'a Transaction<'a>,
+            &'a Event,
+        ) -> BoxFuture<'a, Result<Verdict, HandlerError>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Transactional> {
+        Ok(Transactional {
+            handler,
+            handle: Arc::new(handle),
+            inbox: Inbox::new(&options.names),
+            address: Address::parse(url)?,
+            deadline: options.statement_deadline,
+            in_work: Semaphore::new(options.transactions_max.max(1)),
+            idle: Mutex::default(),
+        })
+    }
+
+    async fn connect(&self) -> Result<Client> {
+        let idle = {
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.retain(|client| !client.is_closed());
+            idle.pop()
+        };
+        if let Some(client) = idle {
+            return Ok(client);
+        }
+        let (client, wire) = self.address.connect("receive").await?;
+        // Ends by itself when the client is dropped or the connection is lost.
+        tokio::spawn(async move { _ = wire.await });
+        self.within(client.batch_execute(SESSION.text)).await?;
+        Ok(client)
+    }
+
+    /// A call of ours to the database, within the deadline.
+    async fn within<T>(
+        &self,
+        call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        match tokio::time::timeout(self.deadline, call).await {
+            Ok(answer) => answer.during("receive"),
+            Err(_) => Err(Error::new(ErrorKind::Timeout, "receive").message(format!(
+                "the database did not answer within {:?}; the event is delivered again",
+                self.deadline
+            ))),
+        }
+    }
+
+    /// A client that is dropped on the way out of here loses its connection, and the server rolls back.
+    async fn receive_once(&self, event: &Event) -> Result<Verdict> {
+        let _permit = self
+            .in_work
+            .acquire()
+            .await
+            .map_err(|e| Error::new(ErrorKind::Closed, "receive").source(e))?;
+        let mut client = self.connect().await?;
+        let tx = self.within(client.transaction()).await?;
+        let verdict = self.act(&tx, event).await;
+        let verdict = match verdict {
+            Ok(Verdict::Done) => self.commit(tx).await?,
+            other => {
+                // The handler's error says more than one of the way back.
+                if self.within(tx.rollback()).await.is_err() {
+                    return other;
+                }
+                other?
+            }
+        };
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+        Ok(verdict)
+    }
+
+    async fn act(&self, tx: &Transaction<'_>, event: &Event) -> Result<Verdict> {
+        match self.inbox.accept(tx, event, &self.handler).await {
+            Ok(Accepted::FirstTime) => {}
+            Ok(Accepted::Duplicate) => return Ok(Verdict::Duplicate),
+            Err(error) if error.retry_class() == RetryClass::Permanent => {
+                return Ok(Verdict::Reject(Fault::new(error.kind(), error.to_string())));
+            }
+            Err(error) => return Err(error),
+        }
+        let answer = AssertUnwindSafe(async { (self.handle)(tx, event).await }).catch_unwind();
+        match answer.await {
+            Ok(Ok(verdict)) => Ok(verdict),
+            Ok(Err(error)) => failed(error),
+            Err(panic) => Ok(retry(
+                ErrorKind::Internal,
+                format!("the handler panicked: {}", panic_text(&*panic)),
+            )),
+        }
+    }
+
+    /// Commits what a handler did, if its transaction still stands.
+    async fn commit(&self, tx: Transaction<'_>) -> Result<Verdict> {
+        if let Err(error) = self.within(tx.batch_execute(ALIVE.text)).await {
+            if error.retry_class() != RetryClass::Permanent {
+                return Err(error);
+            }
+            self.within(tx.rollback()).await?;
+            let told = "a statement failed in the transaction, and the handler went on: nothing of it \
+                        was committed";
+            return Ok(retry(ErrorKind::Internal, told.to_owned()));
+        }
+        self.within(tx.commit()).await.map(|()| Verdict::Done)
+    }
+}
+
+impl std::fmt::Debug for Transactional {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transactional")
+            .field("handler", &self.handler)
+            .field("database", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Receiver for Transactional {
+    fn handler(&self) -> &HandlerName {
+        &self.handler
+    }
+
+    fn receive<'a>(
+        &'a self,
+        event: &'a Arc<Event>,
+        _: &'a Delivery,
+    ) -> BoxFuture<'a, Result<Verdict>> {
+        Box::pin(self.receive_once(event))
+    }
+}
+
+/// What is the database's is nobody's fault; everything else counts against the event.
+fn failed(error: HandlerError) -> Result<Verdict> {
+    let error = match error.downcast::<tokio_postgres::Error>() {
+        Ok(error) => {
+            let error = of_postgres("receive", *error);
+            if error.retry_class() != RetryClass::Permanent {
+                return Err(error);
+            }
+            error
+        }
+        Err(error) => match error.downcast::<Error>() {
+            Ok(error) if error.kind() == ErrorKind::Busy => return Err(*error),
+            Ok(error) => *error,
+            Err(other) => return Ok(retry(ErrorKind::Internal, other.to_string())),
+        },
+    };
+    Ok(retry(error.kind(), format!("{error:?}")))
+}
+
+fn retry(kind: ErrorKind, detail: String) -> Verdict {
+    Verdict::Retry { after: None, fault: Fault::new(kind, detail) }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a word")
+}
