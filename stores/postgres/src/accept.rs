@@ -25,13 +25,18 @@ pub struct Inbox {
 
 impl Default for Inbox {
     fn default() -> Inbox {
-        Inbox::new(&Names::default())
+        Inbox::named(&Names::default())
     }
 }
 
 impl Inbox {
-    /// The inbox under its names.
-    pub fn new(names: &Names) -> Inbox {
+    /// An inbox with the default names.
+    pub fn new() -> Inbox {
+        Inbox::default()
+    }
+
+    /// An inbox whose tables have names of their own.
+    pub fn named(names: &Names) -> Inbox {
         Inbox { accept: names.render(ACCEPT.text).into() }
     }
 
@@ -105,7 +110,7 @@ pub async fn accept(
     handler: &HandlerName,
 ) -> Result<Accepted> {
     static DEFAULT: OnceLock<Inbox> = OnceLock::new();
-    DEFAULT.get_or_init(Inbox::default).accept(tx, event, handler).await
+    DEFAULT.get_or_init(Inbox::new).accept(tx, event, handler).await
 }
 
 /// The error for one id with two payloads.

@@ -113,7 +113,7 @@ impl Transactional {
         Ok(Transactional {
             handler,
             handle: Arc::new(handle),
-            inbox: Inbox::new(&options.names),
+            inbox: Inbox::named(&options.names),
             address: Address::parse(url)?,
             deadline: options.statement_deadline,
             in_work: Semaphore::new(options.transactions_max.max(1)),
