@@ -14,3 +14,14 @@ drop table if exists {outbox_cursor}, {outbox_meta};
 drop function if exists {outbox_append_only}(), {outbox_headers_are_plain}(jsonb),
     {outbox_wrapping_add}(bigint, bigint), {outbox_partition_of}(text);
 drop function if exists {outbox_hold_keys}(text[]);
+drop function if exists {outbox_settle}(smallint, text, bigint, uuid, boolean, jsonb),
+    {outbox_advance}(smallint, text, jsonb),
+    {outbox_log}(smallint, text, jsonb, bigint, text, timestamptz),
+    {outbox_change}(smallint, text, jsonb, timestamptz),
+    {outbox_enter}(smallint, text, jsonb, timestamptz),
+    {outbox_promote}(smallint, text, bigint[], text[], timestamptz),
+    {outbox_bump}(), {outbox_release}(smallint[], text[], bigint[]),
+    {outbox_renew}(text, bigint, boolean, smallint[], bigint[]),
+    {outbox_acquire}(text, bigint, integer, bigint, text, text, text, boolean, smallint, text, bigint),
+    {outbox_announce}(text, boolean, bigint), {outbox_fence}(smallint, text, bigint),
+    {outbox_durably}();

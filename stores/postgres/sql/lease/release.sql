@@ -1,0 +1,1 @@
+select {outbox_release}($1, $2, $3);

@@ -1,0 +1,179 @@
+-- Leases. All of these lock a lease's row before they look at it, in the order of the partitions, and read
+-- the clock afterwards.
+
+-- What a crash must not take back is flushed at commit, also where the database is set to commit at ease.
+create function {outbox_durably}() returns void language plpgsql as $$
+begin
+    if current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'local', true);
+    end if;
+end
+$$;
+
+-- The right to write under a lease: its row is locked against whoever would take the partition over, until
+-- the caller's transaction ends. A token that is merely read would be no fence: the partition could go to
+-- another between the reading and the write.
+create function {outbox_fence}(p_partition smallint, p_owner text, p_token bigint) returns void
+language plpgsql as $$
+begin
+    perform 1 from {outbox_lease} l
+    where l.partition = p_partition and l.owner = p_owner and l.token = p_token
+    for share;
+    if not found then
+        raise exception using errcode = 'PRF01', message = 'the lease was taken over';
+    end if;
+end
+$$;
+
+-- Says that a relay is alive, forgets those that fell silent, and counts the others. What somebody else is
+-- just writing is left to him, so that nobody waits for anybody here.
+create function {outbox_announce}(
+    p_owner text, p_current boolean, p_lease_micros bigint,
+    out relays bigint, out current_relays bigint)
+language plpgsql as $$
+declare
+    v_now timestamptz := clock_timestamp();
+begin
+    delete from {outbox_relay} r
+    where r.owner in (
+        select silent.owner from {outbox_relay} silent
+        where silent.expires_at <= v_now and silent.owner <> p_owner
+        for update skip locked);
+    insert into {outbox_relay} as r (owner, expires_at, current)
+    values (p_owner, v_now + p_lease_micros * interval '1 microsecond', p_current)
+    on conflict (owner) do update
+        set expires_at = excluded.expires_at, current = excluded.current;
+    select count(*), count(*) filter (where r.current) into relays, current_relays
+    from {outbox_relay} r where r.expires_at > v_now;
+end
+$$;
+
+-- Grants what is free or lost, up to what is wanted, and tells who holds the rest. What another locks at
+-- this moment is left out, so that nobody waits and nobody can block anybody: its owner is writing under
+-- it, or somebody else is about to get it. `what` is census (number: relays, micros: those of them that are
+-- current), granted (number: the token, count: takeovers), or held (number: the token, micros: until it
+-- expires).
+create function {outbox_acquire}(
+    p_owner text, p_lease_micros bigint, p_wanted integer, p_free_for_micros bigint,
+    p_host text, p_boot text, p_path text, p_current boolean,
+    p_dead_partition smallint, p_dead_owner text, p_dead_token bigint)
+returns table (what text, place smallint, holder text, number bigint, micros bigint,
+    at_host text, at_boot text, at_path text, takeover_count integer)
+language plpgsql set lock_timeout = '1s' as $$
+declare
+    v_now timestamptz;
+    v_free smallint[];
+begin
+    perform {outbox_durably}();
+    return query
+        select 'census', null::smallint, null::text, a.relays, a.current_relays,
+            null::text, null::text, null::text, null::integer
+        from {outbox_announce}(p_owner, p_current, p_lease_micros) a;
+    -- Which life of the server this is has to be known before anything is read.
+    insert into {outbox_life} (token)
+    select gen_random_uuid() where not exists (select from {outbox_life})
+    on conflict do nothing;
+    v_free := array(
+        select l.partition from {outbox_lease} l
+        where not l.paused
+            and (l.owner is null or l.expires_at <= clock_timestamp()
+                or (l.partition, l.owner, l.token)
+                    = (p_dead_partition, p_dead_owner, p_dead_token))
+            -- A clock that stepped back since then makes it free in the future: free all the same.
+            and (p_free_for_micros = 0 or greatest(interval '0', clock_timestamp()
+                    - case when l.owner is null then l.free_since else l.expires_at end)
+                >= p_free_for_micros * interval '1 microsecond')
+        order by l.partition
+        limit greatest(p_wanted, 0)
+        for update skip locked);
+    v_now := clock_timestamp();
+    return query
+        with stands as (
+            select c.partition, hashtextextended(string_agg(
+                    c.destination || '=' || encode(c.base, 'hex') || '@' || c.position, ';'
+                    order by c.destination), 0) as digest
+            from {outbox_cursor} c where c.partition = any (v_free)
+            group by c.partition)
+        update {outbox_lease} l
+        set owner = p_owner, token = l.token + 1,
+            expires_at = v_now + p_lease_micros * interval '1 microsecond',
+            host = p_host, boot = p_boot, lock_path = p_path,
+            -- Whoever let go left no name. If the one before got further before it died, this is the
+            -- first death at this position.
+            takeovers = case
+                when l.owner is null then 0
+                when l.cursors = coalesce(s.digest, 0) then l.takeovers + 1
+                else 1
+            end,
+            cursors = coalesce(s.digest, 0)
+        from unnest(v_free) free (partition) left join stands s using (partition)
+        where l.partition = free.partition
+        returning 'granted', l.partition, l.owner, l.token, 0::bigint,
+            null::text, null::text, null::text, l.takeovers;
+    return query
+        select 'held', l.partition, l.owner, l.token,
+            (extract(epoch from l.expires_at - v_now) * 1000000)::bigint,
+            l.host, l.boot, l.lock_path, 0
+        from {outbox_lease} l
+        where l.owner is not null and l.expires_at > v_now and not l.paused
+            and l.partition <> all (v_free)
+        order by l.partition;
+end
+$$;
+
+-- Prolongs the leases that still stand, one row for each; the first row, without a partition, is the census
+-- with the version of the definitions.
+create function {outbox_renew}(
+    p_owner text, p_lease_micros bigint, p_current boolean,
+    p_partitions smallint[], p_tokens bigint[])
+returns table (place smallint, number bigint, relays bigint, current_relays bigint)
+language plpgsql as $$
+declare
+    v_kept smallint[];
+begin
+    perform {outbox_durably}();
+    v_kept := array(
+        select l.partition from {outbox_lease} l
+        where l.owner = p_owner and l.partition = any (p_partitions)
+            and l.token = p_tokens[array_position(p_partitions, l.partition)]
+        order by l.partition
+        for no key update);
+    update {outbox_lease} l
+    set expires_at = clock_timestamp() + p_lease_micros * interval '1 microsecond'
+    where l.partition = any (v_kept);
+    return query
+        select null::smallint, (select m.value::bigint from {outbox_meta} m
+                where m.key = 'definitions_version'), a.relays, a.current_relays
+        from {outbox_announce}(p_owner, p_current, p_lease_micros) a;
+    return query
+        select l.partition, l.token, 0::bigint, 0::bigint
+        from {outbox_lease} l where l.partition = any (v_kept) order by l.partition;
+end
+$$;
+
+-- Lets leases go. Those that are lost already are not touched. Whoever let its last partition go is
+-- stopping, and is not to be counted on. If it is not, it announces itself again within a heartbeat.
+create function {outbox_release}(
+    p_partitions smallint[], p_owners text[], p_tokens bigint[]) returns void
+language plpgsql as $$
+declare
+    v_kept smallint[];
+    v_now timestamptz;
+begin
+    v_kept := array(
+        select l.partition from {outbox_lease} l
+        where l.partition = any (p_partitions) and exists (
+            select from unnest(p_partitions, p_owners, p_tokens) given (partition, owner, token)
+            where (given.partition, given.owner, given.token) = (l.partition, l.owner, l.token))
+        order by l.partition
+        for no key update);
+    v_now := clock_timestamp();
+    update {outbox_lease} l
+    set owner = null, free_since = v_now, expires_at = v_now, host = null, boot = null,
+        lock_path = null, takeovers = 0
+    where l.partition = any (v_kept);
+    delete from {outbox_relay} r
+    where r.owner = any (p_owners)
+        and not exists (select from {outbox_lease} l where l.owner = r.owner);
+end
+$$;

@@ -1,0 +1,150 @@
+-- Waiting events. Whoever changes them, or moves a cursor, has first locked the lease's row and then the row
+-- of outbox_cursor, in the order of partition and destination: so no two writers decide about one key at
+-- once, and none waits for another in a circle. (The planner is kept to loops over indexes: it knows
+-- nothing of a table that fills within a second.)
+
+-- The version that tells every relay to load the definitions again. Written last in a transaction, because
+-- all that change definitions meet here.
+create function {outbox_bump}() returns bigint language sql as $$
+    update {outbox_meta} set value = (value::bigint + 1)::text where key = 'definitions_version'
+    returning value::bigint;
+$$;
+
+-- The first that holds each of these keys becomes due, if it was parked.
+create function {outbox_promote}(
+    p_partition smallint, p_destination text, p_hashes bigint[], p_keys text[], p_now timestamptz)
+returns void language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+begin
+    update {outbox_waiting} w
+    set state = 'retrying', next_at = p_now, moved_at = p_now
+    from unnest(p_hashes, p_keys) freed (key_hash, key)
+    cross join lateral (
+        select h.seq, h.state from {outbox_waiting} h
+        where h.destination = p_destination and h.partition = p_partition
+            and h.key_hash = freed.key_hash and h.key = freed.key
+            and h.holds_key and h.state <> 'discarded'
+        order by h.seq limit 1) head
+    where head.state = 'parked' and w.destination = p_destination and w.seq = head.seq;
+end
+$$;
+
+-- Copies events into `waiting`, as if one after the other by number. What is not dead is parked if an
+-- earlier event holds its key, whatever was asked; later events of a key that were due, or that wait for a
+-- disabled endpoint, are parked behind one that enters and holds the key. One that is there already, in any
+-- state, is left as it is. One whose endpoint was enabled while this was on its way is due: nobody would
+-- let it out.
+create function {outbox_enter}(
+    p_partition smallint, p_destination text, p_new jsonb, p_now timestamptz)
+returns void language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+begin
+    with asked as (
+        select g.seq, g.id, g.key_hash, g.holds, g.delay, g.attempts, g.reason, g.detail,
+            case when d.topic is null then g.endpoint end as endpoint,
+            case when g.endpoint is not null and d.topic is null then 'retrying' else g.state
+                end as state,
+            coalesce(o.key, o.aggregate_type || '/' || o.aggregate_id) as lane
+        from jsonb_to_recordset(p_new) g (seq bigint, id uuid, key_hash bigint, state text,
+            holds boolean, delay bigint, attempts integer, reason text, detail text, endpoint text)
+        join {outbox} o on o.partition = p_partition and o.seq = g.seq and o.id = g.id
+        left join {outbox_endpoint} d on d.destination = p_destination and d.topic = g.endpoint
+        where not exists (
+            select from {outbox_waiting} w
+            where w.destination = p_destination and w.seq = g.seq)
+    ), placed as (
+        select a.*, a.state <> 'dead' and (
+            coalesce(bool_or(a.holds) over (partition by a.key_hash, a.lane order by a.seq
+                rows between unbounded preceding and 1 preceding), false)
+            or exists (
+                select from {outbox_waiting} earlier
+                where earlier.destination = p_destination and earlier.partition = p_partition
+                    and earlier.key_hash = a.key_hash and earlier.key = a.lane
+                    and earlier.holds_key and earlier.state <> 'discarded'
+                    and earlier.seq < a.seq)) as behind
+        from asked a
+    ), entered as (
+        insert into {outbox_waiting} (destination, partition, seq, key, key_hash, state, holds_key,
+            next_at, attempts, reason, detail, endpoint, moved_at, id, source, aggregate_type,
+            aggregate_id, event_key, event_type, event_version, payload, payload_bytes,
+            content_type, encoding, headers, tenant, format, occurred_at, created_at, erased_at)
+        select p_destination, p_partition, p.seq, p.lane, p.key_hash,
+            case when p.behind then 'parked' else p.state end, p.holds,
+            p_now + p.delay * interval '1 microsecond', p.attempts, p.reason, p.detail,
+            case when not p.behind and p.state = 'disabled' then p.endpoint end, p_now,
+            o.id, o.source, o.aggregate_type, o.aggregate_id, o.key, o.event_type, o.event_version,
+            o.payload, o.payload_bytes, o.content_type, o.encoding, o.headers, o.tenant, o.format,
+            o.occurred_at, o.created_at, o.erased_at
+        from placed p
+        join {outbox} o on o.partition = p_partition and o.seq = p.seq and o.id = p.id
+        on conflict (destination, seq) do nothing
+        returning key_hash, key, seq, holds_key
+    )
+    update {outbox_waiting} w
+    set state = 'parked', endpoint = null
+    from (
+        select e.key_hash, e.key, min(e.seq) as seq from entered e
+        where e.holds_key group by e.key_hash, e.key) first
+    where w.destination = p_destination and w.partition = p_partition
+        and w.key_hash = first.key_hash and w.key = first.key and w.seq > first.seq
+        and w.holds_key and w.state <> 'discarded' and w.state in ('retrying', 'disabled');
+end
+$$;
+
+-- What happened to events that were waiting. `gone` and `dead` come first, with what they let go of, so that
+-- a delay that another event of the key was given stands. A change of an event that an operator discarded
+-- does nothing, and one that is late on purpose never holds its key.
+create function {outbox_change}(
+    p_partition smallint, p_destination text, p_changes jsonb, p_now timestamptz)
+returns void language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+declare
+    v_hashes bigint[];
+    v_keys text[];
+begin
+    with given as (
+        select g.* from jsonb_to_recordset(p_changes) g (kind text, seq bigint, holds boolean,
+            attempts integer, reason text, detail text)
+        where g.kind in ('gone', 'dead')
+    ), gone as (
+        delete from {outbox_waiting} w using given g
+        where g.kind = 'gone' and w.destination = p_destination and w.partition = p_partition
+            and w.seq = g.seq and w.state <> 'discarded'
+        returning w.key_hash, w.key
+    ), dead as (
+        update {outbox_waiting} w
+        set state = 'dead', endpoint = null, holds_key = g.holds and not w.late,
+            attempts = g.attempts, reason = g.reason, detail = g.detail, moved_at = p_now
+        from given g
+        where g.kind = 'dead' and w.destination = p_destination and w.partition = p_partition
+            and w.seq = g.seq and w.state <> 'discarded'
+        returning w.key_hash, w.key, g.holds
+    ), freed as (
+        select key_hash, key from gone
+        union
+        select key_hash, key from dead where not holds
+    )
+    select array_agg(key_hash), array_agg(key) into v_hashes, v_keys from freed;
+    if v_hashes is not null then
+        perform {outbox_promote}(p_partition, p_destination, v_hashes, v_keys, p_now);
+    end if;
+    update {outbox_waiting} w
+    set state = case when g.kind = 'retry' then 'retrying' when g.waits then 'disabled'
+            else w.state end,
+        endpoint = case when g.waits then g.endpoint end,
+        next_at = case when g.waits then w.next_at
+            else p_now + g.delay * interval '1 microsecond' end,
+        attempts = case when g.kind = 'retry' then g.attempts else w.attempts end,
+        reason = case when g.kind = 'retry' or g.waits then g.reason else w.reason end,
+        detail = case when g.kind = 'retry' or g.waits then g.detail else w.detail end,
+        moved_at = case when g.kind = 'retry' or g.waits then p_now else w.moved_at end
+    from (
+        select c.*, d.topic is not null as waits
+        from jsonb_to_recordset(p_changes) c (kind text, seq bigint, delay bigint,
+            attempts integer, reason text, detail text, endpoint text)
+        left join {outbox_endpoint} d on d.destination = p_destination and d.topic = c.endpoint
+        where c.kind in ('retry', 'disabled', 'postpone')) g
+    where w.destination = p_destination and w.partition = p_partition and w.seq = g.seq
+        and w.state in ('retrying', 'parked', 'held');
+end
+$$;

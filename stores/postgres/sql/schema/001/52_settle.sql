@@ -1,0 +1,133 @@
+-- Settling. A part of a settlement is an object: destination; cursor, null or an object with from, at (its
+-- base in hexadecimal, and its position), to, and the columns of outbox_cursor; buckets, rows of
+-- outbox_settled; waiting, changes and disabled, as outbox_enter, outbox_change and outbox_endpoint take
+-- them.
+
+-- Locks a cursor, and moves it if it stands where the relay believes it to be. `gone` if the destination was
+-- removed, `moved`, or `stands` if it was not to move, or was moved by this settlement before.
+create function {outbox_advance}(p_partition smallint, p_destination text, p_cursor jsonb)
+returns text language plpgsql as $$
+declare
+    v_stands {outbox_cursor};
+    v_from bytea := decode(p_cursor ->> 'from', 'hex');
+    v_at bigint := (p_cursor ->> 'at')::bigint;
+    v_to {outbox_cursor} := jsonb_populate_record(null::{outbox_cursor}, p_cursor);
+begin
+    if v_from is not null then
+        update {outbox_cursor} c
+        set base = decode(p_cursor ->> 'to', 'hex'), position = v_to.position,
+            base_xmax = v_to.base_xmax, floor = v_to.floor,
+            pending_xids = v_to.pending_xids, pending_floors = v_to.pending_floors,
+            target_xmin = v_to.target_xmin, target_xmax = v_to.target_xmax,
+            target_xip = v_to.target_xip, target_floor = v_to.target_floor,
+            ground = v_to.ground, saved_at = clock_timestamp()
+        where c.destination = p_destination and c.partition = p_partition
+            and c.base = v_from and c.position = v_at;
+        if found then
+            return 'moved';
+        end if;
+    end if;
+    select c.* into v_stands from {outbox_cursor} c
+    where c.destination = p_destination and c.partition = p_partition
+    for no key update;
+    if not found then
+        return 'gone';
+    end if;
+    if v_from is null
+        or (v_stands.base = decode(p_cursor ->> 'to', 'hex') and v_stands.position = v_to.position)
+    then
+        return 'stands';
+    end if;
+    raise exception using errcode = 'PRC01', message = format(
+        'the saved cursor of destination %s in partition %s is not where the relay left it; nothing was written',
+        p_destination, p_partition);
+end
+$$;
+
+-- Counts what a cursor passed.
+create function {outbox_log}(
+    p_partition smallint, p_destination text, p_buckets jsonb, p_floor bigint, p_relay text,
+    p_now timestamptz)
+returns void language plpgsql as $$
+begin
+    insert into {outbox_settled} as s (destination, partition, bucket, count, id_sum, acked,
+        other_route, dropped, waiting, erased, floor, relay, saved_at)
+    select p_destination, p_partition, b.bucket, b.count, b.id_sum, b.acked, b.other_route,
+        b.dropped, b.waiting, b.erased, p_floor, p_relay, p_now
+    from jsonb_to_recordset(p_buckets) b (bucket bigint, count bigint, id_sum bigint, acked bigint,
+        other_route bigint, dropped bigint, waiting bigint, erased bigint)
+    order by b.bucket
+    on conflict (destination, partition, bucket) do update set
+        count = s.count + excluded.count,
+        id_sum = {outbox_wrapping_add}(s.id_sum, excluded.id_sum),
+        acked = s.acked + excluded.acked,
+        other_route = s.other_route + excluded.other_route,
+        dropped = s.dropped + excluded.dropped,
+        waiting = s.waiting + excluded.waiting,
+        erased = s.erased + excluded.erased,
+        floor = least(s.floor, excluded.floor),
+        relay = excluded.relay,
+        saved_at = excluded.saved_at;
+end
+$$;
+
+-- Writes a settlement, if its lease stands and the server's life is the one that its cursors were read in. A
+-- server that crashed may have given the numbers behind such a cursor a second time. What only moves
+-- cursors may be lost in a crash, and then comes again; what waits may not.
+create function {outbox_settle}(
+    p_partition smallint, p_owner text, p_token bigint, p_life uuid, p_durable boolean,
+    p_parts jsonb)
+returns void language plpgsql set lock_timeout = '1s' as $$
+declare
+    v_now timestamptz;
+    v_news bigint := 0;
+    v_new bigint;
+    v_part jsonb;
+    v_destination text;
+    v_came text;
+begin
+    if p_durable then
+        perform {outbox_durably}();
+    else
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+    perform {outbox_fence}(p_partition, p_owner, p_token);
+    if p_life is not null and p_life is distinct from (select l.token from {outbox_life} l) then
+        raise exception using errcode = 'PRC01', message =
+            'the server has crashed since the partition was loaded; nothing was written, and what was not saved comes again';
+    end if;
+    for v_part in select part from jsonb_array_elements(p_parts) with ordinality o (part, nr)
+        order by nr
+    loop
+        v_destination := v_part ->> 'destination';
+        v_came := {outbox_advance}(
+            p_partition, v_destination, nullif(v_part -> 'cursor', 'null'));
+        v_now := clock_timestamp();
+        -- One that was removed meanwhile takes nothing; to refuse the others of the partition for it would
+        -- have them deliver again what is settled.
+        continue when v_came = 'gone';
+        if jsonb_array_length(v_part -> 'disabled') > 0 then
+            insert into {outbox_endpoint} (destination, topic, detail, disabled_at)
+            select v_destination, d.topic, d.detail, v_now
+            from jsonb_to_recordset(v_part -> 'disabled') d (topic text, detail text)
+            order by d.topic
+            on conflict (destination, topic) do nothing;
+            get diagnostics v_new = row_count;
+            v_news := v_news + v_new;
+        end if;
+        if jsonb_array_length(v_part -> 'waiting') > 0 then
+            perform {outbox_enter}(p_partition, v_destination, v_part -> 'waiting', v_now);
+        end if;
+        if jsonb_array_length(v_part -> 'changes') > 0 then
+            perform {outbox_change}(p_partition, v_destination, v_part -> 'changes', v_now);
+        end if;
+        if v_came = 'moved' then
+            perform {outbox_log}(p_partition, v_destination, v_part -> 'buckets',
+                (v_part -> 'cursor' ->> 'ground')::bigint, p_owner, v_now);
+        end if;
+    end loop;
+    if v_news > 0 then
+        perform {outbox_bump}();
+    end if;
+end
+$$;
