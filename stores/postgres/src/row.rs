@@ -213,6 +213,12 @@ fn headers(text: &str) -> Result<Headers, Malformed> {
         .map_err(|_| malformed("headers", "is not a JSON object with string values"))
 }
 
+/// The headers in a column, as far as they can be read.
+pub(crate) fn headers_of(row: &Row, column: usize) -> Option<Headers> {
+    let text = row.try_get::<_, Option<JsonText<'_>>>(column).ok().flatten()?;
+    headers(text.0).ok()
+}
+
 /// A `jsonb` value as its text: on the wire that is the text behind a byte that says which form it is.
 struct JsonText<'a>(&'a str);
 

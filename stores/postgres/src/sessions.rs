@@ -17,6 +17,7 @@ use crate::sql::{Sql, Texts, sql};
 
 const SETUP: Sql = sql!("session/setup");
 const BEGIN: Sql = sql!("session/begin");
+const BEGIN_READING: Sql = sql!("session/begin_reading");
 const COMMIT: Sql = sql!("session/commit");
 
 /// What a shared session is for. Each has one of its own, so that a long reading delays neither a save
@@ -98,6 +99,15 @@ impl Sessions {
 
     /// A transaction on a session of its own. Rolled back unless it is committed.
     pub(crate) async fn begin(&self, operation: &'static str) -> Result<Tx<'_>> {
+        self.begin_as(operation, &BEGIN).await
+    }
+
+    /// The same for reading alone: all of its statements see one snapshot.
+    pub(crate) async fn begin_reading(&self, operation: &'static str) -> Result<Tx<'_>> {
+        self.begin_as(operation, &BEGIN_READING).await
+    }
+
+    async fn begin_as(&self, operation: &'static str, begin: &Sql) -> Result<Tx<'_>> {
         let permit = Arc::clone(&self.lent)
             .acquire_owned()
             .await
@@ -111,7 +121,7 @@ impl Sessions {
             Some(session) => session,
             None => self.connect(operation).await?,
         };
-        session.batch(operation, &self.texts.text(&BEGIN)).await?;
+        session.batch(operation, &self.texts.text(begin)).await?;
         Ok(Tx { sessions: self, session: Some(session), _permit: permit })
     }
 
@@ -158,6 +168,13 @@ impl Tx<'_> {
         session.batch(operation, &self.sessions.texts.text(&COMMIT)).await?;
         self.sessions.give_back(session);
         Ok(())
+    }
+
+    /// Ends a reading, whatever it found. One that cannot be ended is closed.
+    pub(crate) async fn end(self, operation: &'static str) {
+        if !self.is_closed() {
+            _ = self.commit(operation).await;
+        }
     }
 }
 

@@ -7,19 +7,25 @@
 
 mod audit;
 mod cancel;
+mod delivery;
 mod destination;
 mod doctor;
 mod erase;
 mod event;
+mod events;
+mod filter;
+mod find;
 mod identity;
 mod inbox;
 mod overview;
 mod partition;
+mod partitions;
 mod recount;
 mod request;
 mod scheduled;
 mod sequence;
 mod stage;
+mod value;
 mod waiting;
 
 use postrider_core::operate::{
@@ -52,7 +58,7 @@ impl Operator for PostgresStore {
         filter: &'a Filter,
         page: &'a PageRequest,
     ) -> BoxFuture<'a, Result<Listed<EventView>>> {
-        Box::pin(event::list(self, filter, page))
+        Box::pin(events::list(self, filter, page))
     }
 
     fn event(&self, id: EventId) -> BoxFuture<'_, Result<EventDetail>> {

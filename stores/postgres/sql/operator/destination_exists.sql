@@ -1,0 +1,1 @@
+select true from {outbox_destination} where id = $1;

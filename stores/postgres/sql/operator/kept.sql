@@ -1,0 +1,10 @@
+-- The first and the last number that is here, and when the first was created: by two descents of the index for
+-- each partition.
+select min(first.seq), max(last.seq), (array_agg(first.created_at order by first.seq))[1]
+from generate_series(0, $1::integer - 1) as p
+left join lateral (
+    select seq, created_at from {outbox} where partition = p::smallint order by seq limit 1
+) first on true
+left join lateral (
+    select seq from {outbox} where partition = p::smallint order by seq desc limit 1
+) last on true;

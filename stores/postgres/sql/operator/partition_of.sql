@@ -1,0 +1,1 @@
+select {outbox_partition_of}($1);

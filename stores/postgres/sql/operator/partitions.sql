@@ -1,0 +1,1 @@
+select partition, owner, host, expires_at, takeovers, paused from {outbox_lease} order by partition;

@@ -1,0 +1,1 @@
+select count(*) from {outbox_request} where finished_at is null;
