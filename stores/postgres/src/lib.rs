@@ -26,11 +26,15 @@ mod fetch;
 #[cfg(feature = "store")]
 mod gather;
 #[cfg(feature = "store")]
+mod identity;
+#[cfg(feature = "store")]
 mod inbox;
 #[cfg(feature = "store")]
 mod lease;
 #[cfg(feature = "store")]
 mod load;
+#[cfg(feature = "store")]
+mod migrate;
 #[cfg(feature = "store")]
 mod open;
 #[cfg(feature = "store")]
@@ -52,6 +56,8 @@ mod session;
 mod sessions;
 #[cfg(feature = "store")]
 mod settle;
+#[cfg(feature = "store")]
+mod setup;
 mod sql;
 mod staged;
 #[cfg(feature = "store")]
@@ -66,7 +72,11 @@ mod typed;
 mod wake;
 
 #[cfg(feature = "store")]
-pub use schema::{Layout, PARTITIONS_MAX, Setup, init};
+pub use migrate::{MigrationState, Migrations, init, migrations, revert};
+#[cfg(feature = "store")]
+pub use schema::Schema;
+#[cfg(feature = "store")]
+pub use setup::{Layout, PARTITIONS_MAX, Setup};
 #[cfg(feature = "store")]
 pub use store::{Options, PostgresStore};
 #[cfg(feature = "store")]

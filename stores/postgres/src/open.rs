@@ -1,43 +1,90 @@
-//! Opening: the tables are there, of this version, and may be written to.
+//! Opening: the tables are there, of this version, and what the store's promises rest on is as it was
+//! when they were made.
+//!
+//! Keeps INV-1 where a database was restored, upgraded, or tampered with: a sequence or a transaction
+//! counter that lies behind a cursor, a hash that sends a key to another partition, and a sequence
+//! that hands out numbers early each stop the store, with what to do.
 
 use postrider_core::source::StoreFacts;
-use postrider_core::{Error, ErrorKind, Result};
+use postrider_core::{Code, Error, ErrorKind, Result};
+use tokio_postgres::Row;
 
 use crate::schema;
+use crate::session::Session;
 use crate::sessions::Line;
+use crate::setup::Setup;
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
 use crate::typed::params;
 
+const RECOVERY: Sql = sql!("meta/recovery");
+const CHECK: Sql = sql!("meta/check");
 const WRITABLE: Sql = sql!("meta/writable");
 
 /// Checks the database, and says what it is.
 pub(crate) async fn open(store: &PostgresStore) -> Result<StoreFacts> {
     let session = store.sessions().line(Line::Lease, "open store").await?;
-    let missing =
-        |message: String| Error::new(ErrorKind::SchemaMissing, "open store").message(message);
-    match schema::version(&session).await {
-        Ok(schema::VERSION) => {}
-        Ok(0) => return Err(missing("the database has no Postrider tables".to_owned())),
-        Ok(older) => {
-            return Err(missing(format!(
-                "the tables have version {older}, this program needs {}: run `postrider init`",
-                schema::VERSION
-            )));
-        }
-        Err(e) if e.kind() == ErrorKind::Conflict => {
-            return Err(missing("the database has no Postrider tables".to_owned()).source(e));
-        }
-        Err(e) => return Err(e),
+    let facts = check(store.name(), &session).await;
+    facts.map_err(|error| error.context("store", store.name()))
+}
+
+async fn check(name: &str, session: &Session) -> Result<StoreFacts> {
+    schema::check(session).await?;
+    let setup = schema::setup(session).await?;
+    let partitions = setup.partitions.unwrap_or(Setup::PARTITIONS);
+    let standby: bool = session.row("open store", &RECOVERY, params![]).await?.get(0);
+    if standby {
+        return Err(Error::new(ErrorKind::ReadOnly, "open store")
+            .message("the server is a standby and cannot be written to; connect to the primary"));
     }
-    let meta = schema::meta(&session).await?;
-    let partitions = schema::number(&meta, "partitions")?;
+    let partitions_asked = i64::from(partitions);
+    let found = session.row("open store", &CHECK, params![partitions_asked]).await?;
+    same_partitions(&found)?;
+    not_rewound(&found)?;
     session.execute("open store", &WRITABLE, params![]).await?;
-    Ok(StoreFacts {
-        name: store.name().to_owned(),
-        partitions: u16::try_from(partitions).map_err(|_| {
-            Error::new(ErrorKind::Corrupt, "open store").message("too many partitions")
-        })?,
-        schema: schema::VERSION,
-    })
+    Ok(StoreFacts { name: name.to_owned(), partitions, schema: schema::VERSION })
+}
+
+/// Events of one key go where they always went, in the order of their numbers.
+fn same_partitions(found: &Row) -> Result<()> {
+    let stop = |code, message: &str| {
+        Err(Error::new(ErrorKind::Corrupt, "open store").code(code).message(message))
+    };
+    let (hash, function): (bool, bool) = (found.get("same_hash"), found.get("same_function"));
+    let cache: i64 = found.get("sequence_cache");
+    if !hash {
+        return stop(
+            Code::PartitionsMoved,
+            "this server hashes text otherwise than the one that made the tables; nothing was read",
+        );
+    }
+    if !function {
+        return stop(
+            Code::PartitionsMoved,
+            "the function that gives each key its partition is not the one that was made with the \
+             tables; nothing was read",
+        );
+    }
+    if cache != 1 {
+        return stop(
+            Code::SequenceCached,
+            "the outbox's sequence hands numbers out in advance; nothing was read",
+        );
+    }
+    Ok(())
+}
+
+/// No cursor lies beyond what the server has given.
+fn not_rewound(found: &Row) -> Result<()> {
+    let behind = |what: &'static str, server: i64, cursor: i64| {
+        if cursor <= server {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Rewound, "open store")
+            .message(format!("the server's {what} lies behind a cursor; nothing was read"))
+            .context("server", server)
+            .context("cursor", cursor))
+    };
+    behind("sequence", found.get("sequence_given"), found.get("cursor_seq"))?;
+    behind("transaction counter", found.get("server_xmax"), found.get("cursor_xmax"))
 }

@@ -72,15 +72,24 @@ codes! {
     StoreVanished = 1008,
         "The file the relay had open is no longer at its path. Put it back and start the relay \
          again; writing to a deleted file would be lost.",
-    /// The file is not the one that published last.
+    /// The file or database is not the one that published last.
     StoreMoved = 1009,
-        "Nothing was published. This file is not the one that published last: a copy, or a \
-         restored backup. If this one is to publish from now on, run `postrider adopt --reason \
+        "Nothing was published. This file or database is not the one that published last: a copy, \
+         or a restored backup. If this one is to publish from now on, run `postrider adopt --reason \
          TEXT`.",
     /// The backlog is over the producer's watermark.
     Backpressure = 1010,
         "Nothing was written. The outbox holds more undelivered events than its watermark allows: \
          look at `postrider status` for who holds them up.",
+    /// The database gives keys other partitions than it did when the tables were made.
+    PartitionsMoved = 1011,
+        "Nothing was read or written. New events of a key would go to another partition than those \
+         before them, and could overtake them. Go back to the server version that made the tables.",
+    /// The outbox's sequence hands out numbers in advance.
+    SequenceCached = 1012,
+        "Nothing was read or written. A number that is drawn in advance can come after higher ones \
+         were passed, and its event would be missed. Set the sequence to CACHE 1, and then run \
+         `postrider reconcile`.",
     /// The same event id came with another payload.
     PayloadMismatch = 1101,
         "The handler was not called. Two different events carry one id: find the producer that \

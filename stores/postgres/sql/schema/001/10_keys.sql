@@ -6,7 +6,8 @@ create schema if not exists {schema};
 
 -- Facts about the store as a whole: schema (the version of these tables), store (a random id), source
 -- (the default of outbox.source), partitions (P), hash (of a known string), cluster and database (where
--- this store was adopted), layout (partitioned or plain), definitions_version, history_start.
+-- this store was adopted), layout (partitioned or plain), table_rows (numbers in one table of a partitioned
+-- outbox), definitions_version, history_start (every event from this number on is there).
 create table {outbox_meta} (
     key text primary key,
     value text not null
@@ -34,3 +35,13 @@ create function {outbox_wrapping_add}(a bigint, b bigint) returns bigint
 language sql immutable strict parallel safe
 return (mod(a::numeric + b::numeric + 27670116110564327424, 18446744073709551616)
     - 9223372036854775808)::bigint;
+
+-- Which cluster this is, as its files were made: a copy of the files is the same one, a restored dump and an
+-- upgrade to another major version are not. Empty where the user may not ask.
+create function {outbox_cluster}() returns text language plpgsql stable as $$
+begin
+    return (select system_identifier::text from pg_control_system());
+exception when insufficient_privilege or undefined_function then
+    return '';
+end
+$$;

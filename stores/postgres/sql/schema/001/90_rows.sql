@@ -5,14 +5,13 @@ insert into {outbox_flush} default values;
 insert into {outbox_life} (token) values (gen_random_uuid());
 
 insert into {outbox_meta} (key, value) values
-    ('schema', '1'),
-    ('schema_001_at', clock_timestamp()::text),
     ('store', gen_random_uuid()::text),
     ('source', '/' || current_database()),
     ('partitions', '$partitions$'),
     ('layout', '$layout$'),
     ('hash', hashtextextended('postrider', 0)::text),
-    ('cluster', coalesce((select system_identifier::text from pg_control_system()), '')),
+    ('table_rows', '$table_rows$'),
+    ('cluster', {outbox_cluster}()),
     ('database', (select oid::text from pg_database where datname = current_database())),
     ('history_start', '0'),
     ('definitions_version', '0');

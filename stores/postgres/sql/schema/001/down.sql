@@ -25,3 +25,4 @@ drop function if exists {outbox_settle}(smallint, text, bigint, uuid, boolean, j
     {outbox_acquire}(text, bigint, integer, bigint, text, text, text, boolean, smallint, text, bigint),
     {outbox_announce}(text, boolean, bigint), {outbox_fence}(smallint, text, bigint),
     {outbox_durably}();
+drop function if exists {outbox_cluster}();

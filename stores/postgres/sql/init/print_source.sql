@@ -1,0 +1,1 @@
+update {outbox_meta} set value = '$source$' where key = 'source';

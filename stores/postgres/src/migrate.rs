@@ -1,0 +1,300 @@
+//! Migrations: numbered, reversible, and applied once.
+//!
+//! Invariants: a migration is applied in a transaction of its own, together with the record of it, whoever
+//! and however many initialise the database at once; one that is interrupted has done nothing. It waits
+//! for no lock longer than [`patience.sql`](../sql/init/patience.sql) says, and tries again instead, so
+//! producers never queue behind it for long.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use postrider_core::{Error, ErrorKind, Result};
+
+use crate::Names;
+use crate::connect::Address;
+use crate::schema::{self, found};
+use crate::sessions::{Sessions, Tx};
+use crate::setup::{Layout, Setup};
+use crate::sql::{Sql, Texts, sql};
+use crate::typed::params;
+
+const LOCK: Sql = sql!("init/lock");
+const PATIENCE: Sql = sql!("init/patience");
+const RECORD: Sql = sql!("init/record");
+const FORGET: Sql = sql!("init/forget");
+const USED: Sql = sql!("init/used");
+const HOLD_PRODUCERS: Sql = sql!("init/hold_producers");
+const PRINT_SOURCE: Sql = sql!("init/print_source");
+const PRINT_BEGIN: Sql = sql!("init/print_begin");
+const META_WRITE: Sql = sql!("meta/write");
+const COMMIT: Sql = sql!("session/commit");
+
+/// How long a migrator goes on trying where locks are in its way.
+const TRIES_FOR: Duration = Duration::from_secs(60);
+
+/// The part that is left out where the outbox is one table.
+const PARTITIONED: &str = include_str!("../sql/schema/001/25_partitions.sql");
+
+/// One step between two versions of the tables.
+struct Migration {
+    name: &'static str,
+    /// What it does, in parts.
+    up: &'static [&'static str],
+    /// What takes it back.
+    down: &'static str,
+}
+
+/// The migrations, in order; the version of the tables is how many were applied.
+const MIGRATIONS: &[Migration] = &[Migration {
+    name: "outbox, relay, and inbox",
+    up: &[
+        include_str!("../sql/schema/001/10_keys.sql"),
+        include_str!("../sql/schema/001/20_outbox.sql"),
+        include_str!("../sql/schema/001/30_relay.sql"),
+        include_str!("../sql/schema/001/40_inbox.sql"),
+        include_str!("../sql/schema/001/50_enqueue.sql"),
+        include_str!("../sql/schema/001/50_lease.sql"),
+        include_str!("../sql/schema/001/51_waiting.sql"),
+        include_str!("../sql/schema/001/52_settle.sql"),
+        include_str!("../sql/schema/001/55_inbox.sql"),
+        include_str!("../sql/schema/001/60_status.sql"),
+        include_str!("../sql/schema/001/90_rows.sql"),
+        PARTITIONED,
+    ],
+    down: include_str!("../sql/schema/001/down.sql"),
+}];
+
+/// The version of the tables that this program knows.
+pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// A migration and whether it was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationState {
+    /// Its number: the version of the tables after it.
+    pub version: u32,
+    /// What it made. Empty for one that this program does not know.
+    pub name: &'static str,
+    /// Whether the tables have it.
+    pub applied: bool,
+    /// When it was applied, on the database's clock.
+    pub applied_at: Option<String>,
+}
+
+/// The tables of a database, without changing anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migrations {
+    /// Every migration, applied or known, in order.
+    pub states: Vec<MigrationState>,
+    /// What was fixed when the tables were made, if there are any.
+    pub setup: Option<Setup>,
+}
+
+impl Migrations {
+    /// The version of the tables; 0 if there are none.
+    pub fn version(&self) -> u32 {
+        self.states
+            .iter()
+            .filter(|state| state.applied)
+            .map(|state| state.version)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// Creates the tables in a database, or brings them to this program's version. Doing it again changes
+/// nothing, and two at once do it once.
+///
+/// # Errors
+/// `SchemaTooNew` if a newer program made the tables; `Conflict` if the schema has tables of these names
+/// that are not Postrider's, if the tables were made with another number of partitions or another layout
+/// than asked for, or if events were enqueued under another source; `Busy` if others held locks for a
+/// minute; `Config`, `Invalid`, `Unavailable`, `Unauthorized`, `ReadOnly`, `DiskFull`.
+pub async fn init(url: &str, setup: &Setup) -> Result<()> {
+    setup.check()?;
+    let sessions = sessions(url, &setup.names)?;
+    while step(&sessions, setup).await? < VERSION {}
+    agree(&sessions, setup).await
+}
+
+/// Applies the next migration, if there is one, and returns the version before it.
+async fn step(sessions: &Sessions, setup: &Setup) -> Result<u32> {
+    let until = Instant::now() + TRIES_FOR;
+    loop {
+        let tx = locked(sessions).await?;
+        let version = schema::version(&tx).await?;
+        let Some(migration) = MIGRATIONS.get(version as usize) else {
+            tx.commit("init").await?;
+            return Ok(version);
+        };
+        let setup = match version {
+            0 => setup.clone(),
+            _ => schema::setup(&tx).await?,
+        };
+        match apply(tx, &setup, version, migration).await {
+            Ok(()) => return Ok(version),
+            Err(busy) if busy.kind() == ErrorKind::Busy && Instant::now() < until => pause().await,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn apply(tx: Tx<'_>, setup: &Setup, version: u32, migration: &Migration) -> Result<()> {
+    tx.batch("init", &setup.render(&text_of(migration, setup))).await?;
+    let number = i64::from(version) + 1;
+    tx.execute("init", &RECORD, params![number]).await?;
+    if let (0, Some(source)) = (version, &setup.source) {
+        tx.execute("init", &META_WRITE, params!["source", source]).await?;
+    }
+    tx.commit("init").await
+}
+
+fn text_of(migration: &Migration, setup: &Setup) -> String {
+    let partitioned = setup.layout.unwrap_or_default() == Layout::Partitioned;
+    let has = |part: &&&str| partitioned || **part != PARTITIONED;
+    migration.up.iter().filter(has).copied().collect::<Vec<_>>().join("\n")
+}
+
+/// A transaction that no other migrator has at the same time, and that waits for nobody long.
+async fn locked(sessions: &Sessions) -> Result<Tx<'_>> {
+    let tx = sessions.begin("init").await?;
+    let schema = tx.texts().names().schema().to_owned();
+    tx.rows("init", &LOCK, params![schema]).await?;
+    tx.execute("init", &PATIENCE, params![]).await?;
+    Ok(tx)
+}
+
+async fn pause() {
+    // waits: another transaction holds a lock, and the server does not say when it ends.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+}
+
+/// Checks that the tables are as asked for, and changes the source if it may be.
+async fn agree(sessions: &Sessions, setup: &Setup) -> Result<()> {
+    let until = Instant::now() + TRIES_FOR;
+    loop {
+        let tx = locked(sessions).await?;
+        let known = schema::setup(&tx).await?;
+        same("partitions", setup.partitions, known.partitions)?;
+        let layout = |setup: &Setup| setup.layout.map(Layout::as_str);
+        same("layout", layout(setup), layout(&known))?;
+        same("numbers in a table", setup.table_rows, known.table_rows.or(setup.table_rows))?;
+        if setup.source.is_none() || setup.source == known.source {
+            return tx.commit("init").await;
+        }
+        match rename(tx, setup, known.source.as_deref().unwrap_or_default()).await {
+            Err(busy) if busy.kind() == ErrorKind::Busy && Instant::now() < until => pause().await,
+            done => return done,
+        }
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Display>(
+    what: &str,
+    asked: Option<T>,
+    known: Option<T>,
+) -> Result<()> {
+    match (asked, known) {
+        (Some(asked), Some(known)) if asked != known => Err(Error::new(
+            ErrorKind::Conflict,
+            "init",
+        )
+        .message(format!(
+            "the tables were made with another value of `{what}`, which cannot be changed any \
+                 more; nothing was changed"
+        ))
+        .context("there", known)
+        .context("asked", asked)),
+        _ => Ok(()),
+    }
+}
+
+/// Gives the store another source, if no event bears the old one yet.
+async fn rename(tx: Tx<'_>, setup: &Setup, known: &str) -> Result<()> {
+    tx.execute("init", &HOLD_PRODUCERS, params![]).await?;
+    let used: bool = tx.row("init", &USED, params![]).await?.get(0);
+    if used {
+        return Err(Error::new(ErrorKind::Conflict, "init")
+            .message("events were enqueued under another source; it cannot be changed any more")
+            .context("source", known));
+    }
+    let source = setup.source.clone().unwrap_or_default();
+    tx.execute("init", &META_WRITE, params!["source", source]).await?;
+    tx.commit("init").await
+}
+
+/// Which migrations the tables have, and which this program would apply.
+///
+/// # Errors
+/// `Conflict` if the schema has tables of these names that are not Postrider's; `Corrupt`, `Unavailable`,
+/// `Unauthorized`.
+pub async fn migrations(url: &str, names: &Names) -> Result<Migrations> {
+    let sessions = sessions(url, names)?;
+    let session = sessions.connect("read schema").await?;
+    let version = found(&session).await?;
+    let meta = if version > 0 { schema::meta(&session).await? } else { Default::default() };
+    let state = |number: u32| MigrationState {
+        version: number,
+        name: MIGRATIONS.get(number as usize - 1).map_or("", |migration| migration.name),
+        applied: number <= version,
+        applied_at: meta.get(&format!("schema_{number:03}_at")).cloned(),
+    };
+    let setup = if version > 0 { Some(schema::setup(&session).await?) } else { None };
+    Ok(Migrations { states: (1..=version.max(VERSION)).map(state).collect(), setup })
+}
+
+/// Takes migrations back, newest first, until the tables have a version. Version 0 is a database without
+/// Postrider: **every event, waiting or settled, goes with the tables.** Stop relays and producers first.
+///
+/// # Errors
+/// `SchemaTooNew` if a newer program made the tables: it has to take its own migrations back. `Busy` if
+/// others held locks for a minute; nothing of the migration that was tried is taken back then.
+pub async fn revert(url: &str, names: &Names, to: u32) -> Result<()> {
+    let sessions = sessions(url, names)?;
+    let until = Instant::now() + TRIES_FOR;
+    loop {
+        let tx = locked(&sessions).await?;
+        let version = schema::version(&tx).await?;
+        let Some(migration) = version.checked_sub(1).filter(|_| version > to) else {
+            return tx.commit("migrate down").await;
+        };
+        let migration = &MIGRATIONS[migration as usize];
+        match take_back(tx, names, version, migration).await {
+            Err(busy) if busy.kind() == ErrorKind::Busy && Instant::now() < until => pause().await,
+            Err(error) => return Err(error),
+            Ok(()) => {}
+        }
+    }
+}
+
+async fn take_back(tx: Tx<'_>, names: &Names, version: u32, migration: &Migration) -> Result<()> {
+    if version > 1 {
+        tx.execute("migrate down", &FORGET, params![i64::from(version)]).await?;
+    }
+    tx.batch("migrate down", &names.render(migration.down)).await?;
+    tx.commit("migrate down").await
+}
+
+/// What [`init`] does to a fresh database, as text.
+pub(crate) fn print(setup: &Setup) -> Result<String> {
+    setup.check()?;
+    let mut text = String::new();
+    let mut put = |part: &str| {
+        text.push_str(setup.render(part).trim_end());
+        text.push_str("\n\n");
+    };
+    put(PRINT_BEGIN.text);
+    for (number, migration) in (1..).zip(MIGRATIONS) {
+        put(&text_of(migration, setup));
+        put(&RECORD.text.replace("$1::bigint", &number.to_string()));
+    }
+    if let Some(source) = &setup.source {
+        put(&PRINT_SOURCE.text.replace("$source$", &source.replace('\'', "''")));
+    }
+    put(COMMIT.text);
+    Ok(text)
+}
+
+fn sessions(url: &str, names: &Names) -> Result<Sessions> {
+    let texts = Arc::new(Texts::new(names.clone()));
+    Ok(Sessions::new(Address::parse(url)?, texts, TRIES_FOR, 1))
+}
