@@ -233,23 +233,27 @@ impl Receiver for Transactional {
     }
 }
 
-/// What is the database's is nobody's fault; everything else counts against the event.
+/// What the database cannot do now is nobody's fault; everything else counts against the event, a statement
+/// of the handler's that is wrong as well.
 fn failed(error: HandlerError) -> Result<Verdict> {
     let error = match error.downcast::<tokio_postgres::Error>() {
         Ok(error) => {
+            let told = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
             let error = of_postgres("receive", *error);
-            if error.retry_class() != RetryClass::Permanent {
-                return Err(error);
-            }
-            error
+            return match error.kind() {
+                ErrorKind::DiskFull | ErrorKind::ReadOnly => Err(error),
+                _ if error.retry_class() == RetryClass::Transient => Err(error),
+                kind if error.retry_class() == RetryClass::Permanent => Ok(retry(kind, told)),
+                _ => Ok(retry(ErrorKind::Internal, told)),
+            };
         }
-        Err(error) => match error.downcast::<Error>() {
-            Ok(error) if error.kind() == ErrorKind::Busy => return Err(*error),
-            Ok(error) => *error,
-            Err(other) => return Ok(retry(ErrorKind::Internal, other.to_string())),
-        },
+        Err(error) => error,
     };
-    Ok(retry(error.kind(), format!("{error:?}")))
+    match error.downcast::<Error>() {
+        Ok(error) if error.kind() == ErrorKind::Busy => Err(*error),
+        Ok(error) => Ok(retry(error.kind(), format!("{error:?}"))),
+        Err(other) => Ok(retry(ErrorKind::Internal, other.to_string())),
+    }
 }
 
 fn retry(kind: ErrorKind, detail: String) -> Verdict {

@@ -2,7 +2,9 @@
 //!
 //! The server is the one of `cargo x services up pg`; without one every test prints why it is skipped.
 
+mod compile;
 mod enqueue;
 mod fetch;
+mod inbox;
 mod schema;
 mod support;

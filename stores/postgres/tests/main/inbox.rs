@@ -1,0 +1,180 @@
+//! The inbox: the contract's suite and model, markers in the handler's transaction at every isolation
+//! level, and what concurrent workers do to one row.
+
+mod isolation;
+mod receiver;
+mod retention;
+mod row;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::inbox::Accepted;
+use postrider_core::{
+    BoxFuture, Claim, ClaimLease, ClaimRequest, Error, ErrorKind, Event, EventId, HandlerName,
+    InboxStore, Result,
+};
+use postrider_postgres::{Inbox, PostgresStore};
+use postrider_testkit::suite::model::{Effort, Mixed};
+use postrider_testkit::suite::{InboxHarness, Then, TransactionalProbe};
+use tokio_postgres::Client;
+
+use crate::support::Fresh;
+
+fn handler(name: &str) -> HandlerName {
+    HandlerName::new(name).expect("a name")
+}
+
+fn incoming(number: u128) -> Arc<Event> {
+    let mut event = Event::new(EventId::from_u128(number), "order", "42", "order.placed");
+    event.source = Arc::from("/shop");
+    Arc::new(event)
+}
+
+async fn with_effects() -> Option<Fresh> {
+    let fresh = Fresh::new(1).await?;
+    fresh.run("create table {schema}.effects (event text)").await;
+    Some(fresh)
+}
+
+async fn claim(store: &PostgresStore, event: &Event, lease: Duration) -> Claim {
+    let request = ClaimRequest::new(event, &handler("billing"), lease).expect("a request");
+    store.claim(&request).await.expect("claim")
+}
+
+async fn claimed(store: &PostgresStore, event: &Event, lease: Duration) -> ClaimLease {
+    match claim(store, event, lease).await {
+        Claim::Claimed(lease) => lease,
+        other => panic!("expected a claim, got {other:?}"),
+    }
+}
+
+/// A connection, its transaction, and accept, as an application writes them.
+async fn accept_once(fresh: &Fresh, event: &Event, name: &str) -> Result<Accepted> {
+    let mut client = fresh.connect().await;
+    let tx = client.transaction().await.expect("begin");
+    let accepted = Inbox::named(&fresh.names).accept(&tx, event, &handler(name)).await?;
+    tx.commit().await.expect("commit");
+    Ok(accepted)
+}
+
+/// The store as it is, on the database's own clock.
+struct Real(Arc<Fresh>);
+
+impl InboxHarness for Real {
+    async fn start() -> Real {
+        Real(Arc::new(with_effects().await.expect("a server: checked before")))
+    }
+
+    fn inbox(&self) -> Arc<dyn InboxStore> {
+        Arc::new(self.0.store())
+    }
+
+    fn transactional(&self) -> Option<Arc<dyn TransactionalProbe>> {
+        Some(Arc::new(Probe(Arc::clone(&self.0))))
+    }
+}
+
+/// A store whose time passes when it is told to: every moment in the tables goes back by the span. Hours,
+/// so that the milliseconds that a call takes decide nothing.
+struct Shifted(Arc<Fresh>);
+
+impl InboxHarness for Shifted {
+    async fn start() -> Shifted {
+        Shifted(Arc::new(with_effects().await.expect("a server: checked before")))
+    }
+
+    fn inbox(&self) -> Arc<dyn InboxStore> {
+        Arc::new(self.0.store())
+    }
+
+    fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move { self.0.age(span).await })
+    }
+
+    fn unit(&self) -> Duration {
+        Duration::from_secs(3_600)
+    }
+
+    fn transactional(&self) -> Option<Arc<dyn TransactionalProbe>> {
+        Some(Arc::new(Probe(Arc::clone(&self.0))))
+    }
+}
+
+impl Fresh {
+    /// Makes everything in the inbox older.
+    async fn age(&self, span: Duration) {
+        let shift = format!(
+            "update {{inbox}} set expires_at = expires_at - interval '{0} s',
+                received_at = received_at - interval '{0} s',
+                processed_at = processed_at - interval '{0} s';
+            update {{inbox_result}} set completed_at = completed_at - interval '{0} s';
+            update {{inbox_step}} set completed_at = completed_at - interval '{0} s'",
+            span.as_secs()
+        );
+        self.run(&shift).await;
+    }
+}
+
+/// A handler of the application, which accepts and writes its effect in one transaction.
+struct Probe(Arc<Fresh>);
+
+async fn act(
+    fresh: &Fresh,
+    client: &mut Client,
+    event: &Event,
+    name: &HandlerName,
+    then: Then,
+) -> Result<Accepted> {
+    let tx = client
+        .transaction()
+        .await
+        .map_err(|e| Error::new(ErrorKind::Unavailable, "begin").source(e))?;
+    let accepted = Inbox::named(&fresh.names).accept(&tx, event, name).await?;
+    if accepted == Accepted::FirstTime {
+        let effect = fresh.sql("insert into {schema}.effects values ($1)");
+        tx.execute(&effect, &[&event.id.to_string()]).await.expect("the effect");
+    }
+    match then {
+        Then::Commit => tx.commit().await.expect("commit"),
+        Then::Fail => tx.rollback().await.expect("roll back"),
+        Then::Abandon => drop(tx),
+    }
+    Ok(accepted)
+}
+
+impl TransactionalProbe for Probe {
+    fn accept<'a>(
+        &'a self,
+        event: &'a Event,
+        handler: &'a HandlerName,
+        then: Then,
+    ) -> BoxFuture<'a, Result<Accepted>> {
+        Box::pin(async move {
+            let mut client = self.0.connect().await;
+            let answer = act(&self.0, &mut client, event, handler, then).await;
+            // What was dropped is rolled back before anybody looks.
+            _ = client.simple_query("select 1").await;
+            answer
+        })
+    }
+
+    fn effects(&self) -> BoxFuture<'_, u64> {
+        Box::pin(async {
+            self.0.number("select count(*) from {schema}.effects").await.cast_unsigned()
+        })
+    }
+}
+
+mod suite {
+    use super::*;
+
+    /// The suite where there is a server; elsewhere each case says why not.
+    postrider_testkit::inbox_suite!(Real);
+}
+
+mod model {
+    use super::*;
+
+    postrider_testkit::inbox_model!(Shifted, Effort::of(8, 50), Mixed::Yes);
+}
