@@ -14,6 +14,8 @@ mod carry_out;
 #[cfg(feature = "store")]
 mod connect;
 #[cfg(feature = "store")]
+mod cursor;
+#[cfg(feature = "store")]
 mod destination;
 #[cfg(feature = "store")]
 mod due;
@@ -68,6 +70,8 @@ mod tick;
 mod transactional;
 #[cfg(feature = "tokio-postgres")]
 mod typed;
+#[cfg(feature = "store")]
+mod waiting;
 #[cfg(feature = "store")]
 mod wake;
 

@@ -1,12 +1,147 @@
 //! Recording outcomes: cursor, waiting events, and the settled log, in one fenced statement.
+//!
+//! Invariants: a cursor moves only from where the relay believed it to be; what it passes is counted once,
+//! however often the settlement is sent; and an event that waits is written in the transaction of the
+//! cursor that passes it. A save that only moves cursors commits without waiting for the disk: a crash of the
+//! server may take it back, and then the events come again. What waits is on the disk when `settle`
+//! returns.
 
-use postrider_core::Result;
-use postrider_core::waiting::Settlement;
+use std::collections::BTreeMap;
 
-use crate::store::{PostgresStore, not_yet};
+use postrider_core::waiting::{Passed, RowRef, Settlement, SettlementPart};
+use postrider_core::{Cursor, Result};
+use serde_json::{Value, json};
+use uuid::Uuid;
 
+use crate::cursor::Columns;
+use crate::sessions::Line;
+use crate::sql::{Sql, sql};
+use crate::store::PostgresStore;
+use crate::typed::{params, partition, signed};
+use crate::waiting;
+
+const SETTLE: Sql = sql!("settle/settle");
+
+/// How many sequence numbers share a row of the settled log.
+pub(crate) const BUCKET: u64 = 4_096;
+
+/// Writes a settlement, if its lease stands.
 pub(crate) async fn settle(store: &PostgresStore, settlement: &Settlement) -> Result<()> {
-    let _ = store;
-    let _ = settlement;
-    not_yet("settle").await
+    let lease = &settlement.lease;
+    let session = store.sessions().line(Line::Write, "settle").await?;
+    let life = store.life_of(lease).map(|life| Uuid::from_u128(life.0));
+    let mut parts: Vec<&SettlementPart> = settlement.parts.iter().collect();
+    // Cursors are locked in one order everywhere.
+    parts.sort_by(|a, b| a.destination.as_str().cmp(b.destination.as_str()));
+    let durable = parts.iter().any(|part| {
+        !part.waiting.is_empty() || !part.changes.is_empty() || !part.disabled.is_empty()
+    });
+    let parts: Vec<Value> = parts.into_iter().map(part).collect::<Result<_>>()?;
+    let parts = Value::Array(parts).to_string();
+    session
+        .execute(
+            "settle",
+            &SETTLE,
+            params![
+                partition(lease.partition),
+                lease.owner.as_str(),
+                signed(lease.token),
+                life,
+                durable,
+                parts
+            ],
+        )
+        .await
+        .map_err(|error| {
+            error.context("partition", lease.partition).context("token", lease.token)
+        })?;
+    Ok(())
+}
+
+/// A part as the function of the schema takes it.
+fn part(part: &SettlementPart) -> Result<Value> {
+    let moves = part.cursor.as_ref().filter(|(from, to)| from != to);
+    let disabled = part.disabled.iter().map(
+        |endpoint| json!({ "topic": &*endpoint.topic, "detail": waiting::cut(&endpoint.detail) }),
+    );
+    Ok(json!({
+        "destination": part.destination.as_str(),
+        "cursor": moves.map(|(from, to)| cursor(from, to)).transpose()?,
+        "buckets": buckets(&part.passed),
+        "waiting": waiting::entering(&part.waiting),
+        "changes": waiting::changes(&part.changes),
+        "disabled": disabled.collect::<Vec<_>>(),
+    }))
+}
+
+fn cursor(from: &Cursor, to: &Cursor) -> Result<Value> {
+    let row = Columns::of(to)?;
+    Ok(json!({
+        "from": hex(from.base()),
+        "at": signed(from.position()),
+        "to": hex(&row.base),
+        "position": row.position,
+        "base_xmax": row.base_xmax,
+        "floor": row.floor,
+        "pending_xids": row.pending_xids,
+        "pending_floors": row.pending_floors,
+        "target_xmin": row.target_xmin,
+        "target_xmax": row.target_xmax,
+        "target_xip": row.target_xip,
+        "target_floor": row.target_floor,
+        "ground": row.ground,
+    }))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+/// What is added to one row of the settled log.
+#[derive(Default)]
+struct Bucket {
+    id_sum: u64,
+    count: u32,
+    acked: u32,
+    other_route: u32,
+    dropped: u32,
+    waiting: u32,
+    erased: u32,
+}
+
+impl Bucket {
+    fn add(&mut self, row: RowRef, passed: Passed) {
+        self.id_sum = self.id_sum.wrapping_add(row.id.digest());
+        self.count += 1;
+        *match passed {
+            Passed::Acked => &mut self.acked,
+            Passed::OtherRoute => &mut self.other_route,
+            Passed::Dropped => &mut self.dropped,
+            Passed::Waiting => &mut self.waiting,
+            Passed::Erased => &mut self.erased,
+        } += 1;
+    }
+
+    fn row(&self, number: u64) -> Value {
+        json!({
+            "bucket": number,
+            "count": self.count,
+            "id_sum": self.id_sum.cast_signed(),
+            "acked": self.acked,
+            "other_route": self.other_route,
+            "dropped": self.dropped,
+            "waiting": self.waiting,
+            "erased": self.erased,
+        })
+    }
+}
+
+fn buckets(passed: &[(RowRef, Passed)]) -> Vec<Value> {
+    let mut buckets: BTreeMap<u64, Bucket> = BTreeMap::new();
+    for (row, passed) in passed {
+        buckets.entry(row.seq / BUCKET).or_default().add(*row, *passed);
+    }
+    buckets.iter().map(|(number, bucket)| bucket.row(*number)).collect()
 }

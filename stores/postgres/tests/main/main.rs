@@ -3,6 +3,7 @@
 //! The server is the one of `cargo x services up pg`; without one every test prints why it is skipped.
 
 mod compile;
+mod contract;
 mod enqueue;
 mod fetch;
 mod inbox;
