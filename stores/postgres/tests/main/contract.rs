@@ -63,7 +63,7 @@ impl<const PARTITIONS: u16, const SHIFTED: bool> StoreHarness for Harness<PARTIT
     fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             match SHIFTED {
-                true => self.0.age(span).await,
+                true => self.0.pass_time(span).await,
                 // waits: the database's clock has to pass
                 false => tokio::time::sleep(span).await,
             }
@@ -126,7 +126,7 @@ fn note() -> Note {
 
 impl Fresh {
     /// Makes everything older: as if the clock had been set forward.
-    pub(crate) async fn age(&self, span: Duration) {
+    pub(crate) async fn pass_time(&self, span: Duration) {
         let back = format!("- interval '{} us'", span.as_micros());
         let shift = format!(
             "begin;
