@@ -57,6 +57,7 @@ const MIGRATIONS: &[Migration] = &[Migration {
         include_str!("../sql/schema/001/51_waiting.sql"),
         include_str!("../sql/schema/001/52_settle.sql"),
         include_str!("../sql/schema/001/55_inbox.sql"),
+        include_str!("../sql/schema/001/55_operator.sql"),
         include_str!("../sql/schema/001/60_status.sql"),
         include_str!("../sql/schema/001/90_rows.sql"),
         PARTITIONED,

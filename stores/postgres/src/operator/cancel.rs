@@ -3,13 +3,27 @@
 use postrider_core::operate::{Cancelled, Note};
 use postrider_core::{EventId, Result};
 
+use super::note;
 use crate::PostgresStore;
-use crate::store::not_yet;
+use crate::sessions::Line;
+use crate::sql::{Sql, sql};
+use crate::typed::{self, params};
 
-pub(super) async fn cancel(
-    _store: &PostgresStore,
-    _id: EventId,
-    _note: &Note,
-) -> Result<Cancelled> {
-    not_yet("cancel").await
+const CANCEL: Sql = sql!("operator/cancel");
+const ENTERED: Sql = sql!("operator/entered");
+
+/// Takes an event back, in one statement: either it is still scheduled, or it has entered the outbox.
+pub(super) async fn cancel(store: &PostgresStore, id: EventId, note: &Note) -> Result<Cancelled> {
+    let note = note::checked(note)?;
+    let session = store.sessions().line(Line::Write, "cancel").await?;
+    let (number, subject) = (typed::uuid(id), format!("event {id}"));
+    let values = params![number, note.who, note.why, subject];
+    if session.row("cancel", &CANCEL, values).await?.get(0) {
+        return Ok(Cancelled::Cancelled);
+    }
+    // A look at the whole table: not on a session that saves wait for.
+    let tx = store.sessions().begin("cancel").await?;
+    let entered: bool = tx.row("cancel", &ENTERED, params![number]).await?.get(0);
+    tx.commit("cancel").await?;
+    Ok(if entered { Cancelled::TooLate } else { Cancelled::Unknown })
 }

@@ -17,14 +17,17 @@ mod filter;
 mod find;
 mod identity;
 mod inbox;
+mod note;
 mod overview;
 mod partition;
 mod partitions;
 mod recount;
 mod request;
+mod rewind;
 mod scheduled;
 mod sequence;
 mod stage;
+mod taken;
 mod value;
 mod waiting;
 

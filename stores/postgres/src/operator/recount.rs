@@ -1,14 +1,255 @@
-//! A recount of the outbox against the settled log.
+//! The recount: what the settled log says of each bucket, against what the outbox has.
+//!
+//! Independent of the relay's own bookkeeping: it reads events and sums their ids anew. A stretch of
+//! buckets is one statement and so one snapshot: cursors, origins, and log are read with the events.
+//! Memory is bounded by one stretch and the events that are named.
 
-use postrider_core::operate::Difference;
-use postrider_core::{DestinationId, Result};
+use std::collections::{BTreeMap, BTreeSet};
 
+use postrider_core::operate::{Difference, RowKey, Submission};
+use postrider_core::{DestinationId, Event, EventId, PartitionId, Result};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::note::not_found;
+use super::taken::{Routes, Taken};
 use crate::PostgresStore;
-use crate::store::not_yet;
+use crate::session::Session;
+use crate::sql::{Sql, sql};
+use crate::typed::{params, signed, unsigned};
 
+const KNOWN: Sql = sql!("operator/known");
+const RECOUNT: Sql = sql!("operator/recount");
+const RECOUNT_BOUNDS: Sql = sql!("operator/recount_bounds");
+const RECOUNT_LEFT: Sql = sql!("operator/recount_left");
+const REQUEUE_OPEN: Sql = sql!("operator/requeue_open");
+
+/// Numbers of a bucket of the settled log.
+pub(super) const BUCKET: u64 = 4_096;
+
+/// Buckets of one reading: a quarter of a million events, some tenths of a second.
+const STRETCH: u64 = 64;
+
+/// Buckets that one request corrects. Of more, the next recount tells what is left.
+const CORRECTED_MAX: usize = 1_000;
+
+/// Compares all buckets, as far as the cursors reach.
 pub(super) async fn recount(
-    _store: &PostgresStore,
-    _destination: &DestinationId,
+    store: &PostgresStore,
+    destination: &DestinationId,
 ) -> Result<Vec<Difference>> {
-    not_yet("recount").await
+    // A session of its own: it takes as long as there are events.
+    let session = store.sessions().connect("recount").await?;
+    let named = params![vec![destination.as_str()]];
+    let known = session.optional("recount", &KNOWN, named).await?;
+    known.ok_or_else(|| not_found("recount", "destination", destination))?;
+    let ledger = Ledger::read(&session, destination).await?;
+    let mut differences: Vec<Difference> = Vec::new();
+    let (mut from, mut named) = (ledger.kept_from / BUCKET, 0);
+    let mut last = ledger.last;
+    while from <= last {
+        let through = from + STRETCH - 1;
+        for page in ledger.pages(from, through).await? {
+            if page.seen.count > 0 {
+                // What was passed may lie beyond the floors that the bounds were read from.
+                last = last.max(page.bucket + 1);
+            }
+            if page.said == page.seen || !ledger.is_kept(page.bucket) {
+                continue;
+            }
+            let difference = ledger.difference(&page).await?;
+            named += difference.requeue.len();
+            // More than one request can send again is left to the recount after that request.
+            if named > Submission::ROWS_MAX {
+                return Ok(differences);
+            }
+            differences.push(difference);
+        }
+        from = through + 1;
+    }
+    Ok(differences)
+}
+
+/// How many events a bucket has, and the wrapping sum of their ids.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Tally {
+    count: u64,
+    id_sum: u64,
+}
+
+/// A bucket of a partition.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    partition: i16,
+    bucket: u64,
+    said: Tally,
+    seen: Tally,
+    /// The last number of it that the cursor covers.
+    last: u64,
+}
+
+impl Page {
+    fn read(row: &Row) -> Page {
+        let bucket = unsigned(row.get(1));
+        let ids: Vec<Uuid> = row.get(4);
+        let digest = |id: &Uuid| EventId::from_u128(id.as_u128()).digest();
+        let seen = Tally {
+            count: ids.len() as u64,
+            id_sum: ids.iter().fold(0, |sum, id| sum.wrapping_add(digest(id))),
+        };
+        let end = bucket * BUCKET + BUCKET - 1;
+        let ground = unsigned(row.get::<_, Option<i64>>(6).unwrap_or_default());
+        let last = row.get::<_, Option<i64>>(5).map(unsigned);
+        Page {
+            partition: row.get(0),
+            bucket,
+            said: Tally {
+                count: unsigned(row.get(2)),
+                id_sum: row.get::<_, i64>(3).cast_unsigned(),
+            },
+            seen,
+            last: if ground >= end { end } else { last.unwrap_or(end) },
+        }
+    }
+}
+
+/// A bucket of which a requeue sends everything again that the log may have missed.
+#[derive(Clone, Debug)]
+pub(super) struct Correction {
+    destination: DestinationId,
+    page: Page,
+    left: Left,
+}
+
+impl Correction {
+    /// As the statement of the request reads them.
+    pub(super) fn to_json(corrections: &[Correction]) -> String {
+        let rows = corrections.iter().map(|Correction { destination, page, left }| {
+            let gone = left.other_route + left.dropped + left.erased;
+            serde_json::json!({
+                "destination": destination.as_str(),
+                "partition": page.partition,
+                "bucket": page.bucket,
+                "said": page.said.count,
+                "said_sum": page.said.id_sum.cast_signed(),
+                "seen": page.seen.count,
+                "seen_sum": page.seen.id_sum.cast_signed(),
+                "other_route": left.other_route,
+                "dropped": left.dropped,
+                "waiting": page.seen.count.saturating_sub(gone),
+                "erased": left.erased,
+            })
+        });
+        serde_json::Value::Array(rows.collect()).to_string()
+    }
+}
+
+/// The buckets that differ and of which all that is missing is among the rows of a requeue, or of one
+/// that is still open. Their log is corrected with the request: what was missing is about to wait, and
+/// the next recount finds nothing.
+pub(super) async fn corrections(session: &Session, rows: &[RowKey]) -> Result<Vec<Correction>> {
+    let mut buckets: BTreeMap<(&DestinationId, u64), BTreeSet<u64>> = BTreeMap::new();
+    for row in rows {
+        buckets.entry((&row.destination, row.seq / BUCKET)).or_default().insert(row.seq);
+    }
+    let mut corrections = Vec::new();
+    for ((destination, bucket), asked) in buckets.into_iter().take(CORRECTED_MAX) {
+        let ledger = Ledger::read(session, destination).await?;
+        for page in ledger.pages(bucket, bucket).await? {
+            if page.said == page.seen || !ledger.is_kept(bucket) {
+                continue;
+            }
+            let left = ledger.left(&page).await?;
+            let rest: Vec<i64> = left
+                .requeue
+                .iter()
+                .filter(|seq| !asked.contains(seq))
+                .map(|s| signed(*s))
+                .collect();
+            let values = params![page.partition, destination.as_str(), rest];
+            let open = session.rows("submit", &REQUEUE_OPEN, values).await?;
+            let open: BTreeSet<i64> = open.iter().map(|row| row.get(0)).collect();
+            if rest.iter().all(|seq| open.contains(seq)) {
+                corrections.push(Correction { destination: destination.clone(), page, left });
+            }
+        }
+    }
+    Ok(corrections)
+}
+
+/// What of a bucket does not wait.
+#[derive(Clone, Debug, Default)]
+struct Left {
+    /// What the destination should have: what was let go by an operator waits, in its way.
+    requeue: Vec<u64>,
+    other_route: u64,
+    dropped: u64,
+    erased: u64,
+}
+
+/// A destination's log, beside the outbox.
+struct Ledger<'a> {
+    session: &'a Session,
+    destination: &'a DestinationId,
+    routes: Routes,
+    kept_from: u64,
+    /// The last bucket that log or cursors speak of.
+    last: u64,
+}
+
+impl<'a> Ledger<'a> {
+    async fn read(session: &'a Session, destination: &'a DestinationId) -> Result<Ledger<'a>> {
+        let named = params![destination.as_str()];
+        let row = session.row("recount", &RECOUNT_BOUNDS, named).await?;
+        let number = |column| unsigned(row.get::<_, Option<i64>>(column).unwrap_or_default());
+        let routes = Routes::read(session, "recount").await?;
+        Ok(Ledger { session, destination, routes, kept_from: number(0), last: number(1) })
+    }
+
+    /// Whether all of a bucket is kept. Of one that the history begins in, the log counts what is
+    /// gone.
+    fn is_kept(&self, bucket: u64) -> bool {
+        first(bucket) >= self.kept_from
+    }
+
+    /// What log and outbox have of some buckets.
+    async fn pages(&self, from: u64, through: u64) -> Result<Vec<Page>> {
+        let values = params![self.destination.as_str(), signed(from), signed(through)];
+        let rows = self.session.rows("recount", &RECOUNT, values).await?;
+        Ok(rows.iter().map(Page::read).collect())
+    }
+
+    async fn difference(&self, page: &Page) -> Result<Difference> {
+        Ok(Difference {
+            partition: PartitionId(u16::try_from(page.partition).unwrap_or_default()),
+            first: first(page.bucket),
+            last: page.last,
+            settled: page.said.count,
+            found: page.seen.count,
+            requeue: self.left(page).await?.requeue,
+        })
+    }
+
+    /// What of a bucket does not wait, by what the routes say of it now.
+    async fn left(&self, page: &Page) -> Result<Left> {
+        let values = params![self.destination.as_str(), page.partition, signed(page.bucket)];
+        let rows = self.session.rows("recount", &RECOUNT_LEFT, values).await?;
+        let mut left = Left::default();
+        for row in rows {
+            let mut event = Event::new(EventId::from_u128(0), row.get(2), "", row.get(1));
+            event.tenant = row.get::<_, Option<&str>>(3).map(Into::into);
+            match self.routes.at(self.destination, &event) {
+                Taken::No => left.other_route += 1,
+                Taken::Dropped => left.dropped += 1,
+                Taken::Delivered if row.get(4) => left.erased += 1,
+                Taken::Delivered => left.requeue.push(unsigned(row.get(0))),
+            }
+        }
+        Ok(left)
+    }
+}
+
+/// The first number of a bucket; there is no event 0.
+fn first(bucket: u64) -> u64 {
+    (bucket * BUCKET).max(1)
 }

@@ -1,0 +1,1 @@
+select id, definition from {outbox_destination} order by id;

@@ -1,0 +1,74 @@
+-- A request, its rows each in its partition, what it corrects of the settled log, and its row of the
+-- audit table: one write. The partition is that of the waiting event, else of the event; what is
+-- nowhere is left to the destination's first partition to skip.
+with asked as (
+    select a.destination, a.seq from unnest($2::text[], $3::bigint[]) as a (destination, seq)
+),
+placed as (
+    select a.destination, a.seq, coalesce(
+        w.partition, o.partition,
+        (select min(c.partition) from {outbox_cursor} c where c.destination = a.destination),
+        0) as partition
+    from asked a
+    left join {outbox_waiting} w on w.destination = a.destination and w.seq = a.seq
+    left join lateral (
+        select o.partition
+        from {outbox_lease} l
+        join {outbox} o on o.partition = l.partition and o.seq = a.seq
+        where w.partition is null
+        limit 1
+    ) o on true
+),
+request as (
+    insert into {outbox_request} (verb, destination, who, why, total)
+    select $1, case when cardinality($4::text[]) = 1 then ($4::text[])[1] end, $5, $6, count(*)
+    from asked
+    having (select count(*) from {outbox_destination} d where d.id = any ($4::text[]))
+        = cardinality($4::text[])
+    returning id
+),
+parts as (
+    insert into {outbox_request_row} (request, partition, destination, seq)
+    select request.id, p.partition, p.destination, p.seq from request cross join placed p
+),
+noted as (
+    insert into {outbox_audit} (who, why, what, subject)
+    select $5, $6, $7, 'request ' || request.id || ': ' || $8 from request
+),
+-- The log as it is after everything of the bucket that is not elsewhere waits, or will. Only where
+-- what it said, and what the cursor has passed, are as they were when the correction was worked out.
+correction as (
+    select k.*
+    from request
+    cross join json_to_recordset($9::text::json) as k (
+        destination text, partition smallint, bucket bigint, said bigint, said_sum bigint,
+        seen bigint, seen_sum bigint, other_route bigint, dropped bigint, waiting bigint,
+        erased bigint)
+    where k.seen = (
+        select count(*)
+        from {outbox_cursor} c
+        join {outbox} o on o.partition = c.partition
+        where c.destination = k.destination and c.partition = k.partition
+            and o.seq between k.bucket * 4096 and k.bucket * 4096 + 4095
+            and {outbox_covers}(c, o.xid, o.seq))
+),
+corrected as (
+    update {outbox_settled} s
+    set count = k.seen, id_sum = k.seen_sum, acked = 0, other_route = k.other_route,
+        dropped = k.dropped, waiting = k.waiting, erased = k.erased, relay = 'reconcile',
+        saved_at = clock_timestamp()
+    from correction k
+    where s.destination = k.destination and s.partition = k.partition and s.bucket = k.bucket
+        and s.count = k.said and s.id_sum = k.said_sum
+),
+begun as (
+    insert into {outbox_settled} (destination, partition, bucket, count, id_sum, acked, other_route,
+        dropped, waiting, erased, floor, relay, saved_at)
+    select k.destination, k.partition, k.bucket, k.seen, k.seen_sum, 0, k.other_route, k.dropped,
+        k.waiting, k.erased, c.ground, 'reconcile', clock_timestamp()
+    from correction k
+    join {outbox_cursor} c on c.destination = k.destination and c.partition = k.partition
+    where k.said = 0 and k.said_sum = 0
+    on conflict (destination, partition, bucket) do nothing
+)
+select id from request;
