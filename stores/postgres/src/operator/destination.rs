@@ -1,12 +1,25 @@
-//! Destinations as operators change them.
+//! What an operator changes about destinations.
+//!
+//! Invariant: every change raises the version of the definitions in its own transaction, so that the
+//! owners hear of it with their next heartbeat.
 
 use postrider_core::operate::Note;
 use postrider_core::source::DefinitionChange;
-use postrider_core::{DestinationId, DestinationState, Result};
+use postrider_core::{Destination, DestinationId, DestinationState, Error, ErrorKind, Result};
 
+use super::note::{self, invalid, not_found};
 use crate::PostgresStore;
+use crate::session::Session;
+use crate::sessions::Line;
+use crate::sql::{Sql, sql};
 use crate::store::not_yet;
+use crate::typed::params;
 
+const STATE: Sql = sql!("operator/destination_state");
+const DEFINITION: Sql = sql!("operator/destination_definition");
+const RENAME: Sql = sql!("operator/destination_rename");
+
+/// Adds, changes, and removes destinations.
 pub(super) async fn apply(
     _store: &PostgresStore,
     _change: &DefinitionChange,
@@ -15,20 +28,60 @@ pub(super) async fn apply(
     not_yet("apply").await
 }
 
+/// Gives a destination another id, with everything that is its own.
 pub(super) async fn rename(
-    _store: &PostgresStore,
-    _from: &DestinationId,
-    _to: &DestinationId,
-    _note: &Note,
+    store: &PostgresStore,
+    from: &DestinationId,
+    to: &DestinationId,
+    note: &Note,
 ) -> Result<()> {
-    not_yet("rename").await
+    let note = note::checked(note)?;
+    if [from, to].iter().any(|id| id.as_str() == Destination::UNROUTED) {
+        return Err(invalid("rename", "the destination `unrouted` is built in and keeps its name"));
+    }
+    // A session of its own: with many waiting events it takes a while, and then it is one call.
+    let session = store.sessions().connect("rename").await?;
+    let text = definition(&session, from).await?;
+    let text = text.ok_or_else(|| not_found("rename", "destination", from))?;
+    if from == to {
+        return Ok(());
+    }
+    if definition(&session, to).await?.is_some() {
+        return Err(Error::new(ErrorKind::Conflict, "rename")
+            .message("there is a destination of that name already; nothing was changed")
+            .context("destination", to));
+    }
+    let mut renamed = Destination::from_definition(&text)?;
+    renamed.id = to.clone();
+    let renamed = renamed.to_definition()?;
+    let values = params![from.as_str(), to.as_str(), text, renamed, note.who, note.why];
+    if session.row("rename", &RENAME, values).await?.get(0) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Conflict, "rename")
+        .message("the destination was changed meanwhile; nothing was renamed. Try again")
+        .context("destination", from))
 }
 
+async fn definition(session: &Session, id: &DestinationId) -> Result<Option<String>> {
+    let row = session.optional("rename", &DEFINITION, params![id.as_str()]).await?;
+    Ok(row.map(|row| row.get(0)))
+}
+
+/// Lets a destination's events flow, or wait.
 pub(super) async fn set_state(
-    _store: &PostgresStore,
-    _id: &DestinationId,
-    _state: DestinationState,
-    _note: &Note,
+    store: &PostgresStore,
+    id: &DestinationId,
+    state: DestinationState,
+    note: &Note,
 ) -> Result<()> {
-    not_yet("set destination").await
+    let note = note::checked(note)?;
+    let (text, what) = match state {
+        DestinationState::Active => ("active", "destinations resume"),
+        DestinationState::Paused => ("paused", "destinations pause"),
+    };
+    let values = params![id.as_str(), text, note.who, note.why, what, id.as_str()];
+    let session = store.sessions().line(Line::Write, "set destination").await?;
+    let known: bool = session.row("set destination", &STATE, values).await?.get(0);
+    if known { Ok(()) } else { Err(not_found("set destination", "destination", id)) }
 }

@@ -1,15 +1,125 @@
-//! Erasure of a key's payloads, everywhere in the store.
+//! Taking the payloads of a key out of the store.
+//!
+//! Invariants: ids, times, and checksums stay, so that what was delivered is still proved and nothing
+//! is delivered twice; and the row of the audit table commits before or with the first payload that
+//! goes. To do it again finishes what a crash left. What is reached is what was committed when it began:
+//! a transaction that was open then may commit another event of the key.
+//!
+//! **What is left on the disk.** PostgreSQL writes a new version of each row; the old one stays in the
+//! table's file until vacuum takes it, and until its page is written over, and in the write-ahead log, its
+//! archive, replicas that lag, and backups for as long as those are kept. `vacuum full` of what the
+//! outbox's partitions and `waiting` had makes it certain for the files. An event that a relay has in its
+//! hands at that moment is still delivered.
 
 use postrider_core::Result;
 use postrider_core::operate::{Erasure, Note};
+use tokio_postgres::Row;
 
+use super::note::{self, invalid};
 use crate::PostgresStore;
-use crate::store::not_yet;
+use crate::session::Session;
+use crate::sql::{Sql, sql};
+use crate::typed::{params, signed, unsigned};
 
-pub(super) async fn erasable(_store: &PostgresStore, _key: &str) -> Result<Erasure> {
-    not_yet("erasable").await
+const FIND: Sql = sql!("operator/erase_find");
+const FIND_ELSEWHERE: Sql = sql!("operator/erase_find_elsewhere");
+const LAST_SEQ: Sql = sql!("operator/last_seq");
+const LOOK: Sql = sql!("operator/erase_look");
+const EVENTS: Sql = sql!("operator/erase_events");
+const SCHEDULED: Sql = sql!("operator/erase_scheduled");
+
+/// Numbers of the outbox that one statement looks through: far less than its deadline allows.
+const STRETCH: u64 = 1_000_000;
+
+/// Events that are erased in one transaction: some tenths of a second of locks on copies that wait.
+const BATCH: usize = 5_000;
+
+/// The events of a key, by number.
+#[derive(Default)]
+struct Found {
+    seqs: Vec<i64>,
+    scheduled: Vec<i64>,
+    /// How far the outbox was looked through.
+    last: u64,
 }
 
-pub(super) async fn erase(_store: &PostgresStore, _key: &str, _note: &Note) -> Result<Erasure> {
-    not_yet("erase").await
+/// What an erasure would reach.
+pub(super) async fn erasable(store: &PostgresStore, key: &str) -> Result<Erasure> {
+    let session = store.sessions().connect("erasable").await?;
+    let found = find(&session, "erasable", key).await?;
+    let mut erasure = Erasure { scheduled: found.scheduled.len() as u64, ..Erasure::default() };
+    for batch in found.seqs.chunks(BATCH) {
+        add(&mut erasure, &session.row("erasable", &LOOK, params![key, batch.to_vec()]).await?);
+    }
+    Ok(erasure)
+}
+
+/// Erases, in several transactions, the first of which has the row of the audit table.
+pub(super) async fn erase(store: &PostgresStore, key: &str, note: &Note) -> Result<Erasure> {
+    let note = note::checked(note)?;
+    let session = store.sessions().connect("erase").await?;
+    let found = find(&session, "erase", key).await?;
+    let (events, scheduled) = (found.seqs.len(), found.scheduled.len());
+    let mut begins =
+        Some(note::subject(&format!("key {key}: {events} events, {scheduled} scheduled")));
+    let mut erasure = Erasure::default();
+    let none: &[i64] = &[];
+    let first = found.seqs.is_empty().then_some(none);
+    for batch in first.into_iter().chain(found.seqs.chunks(BATCH)) {
+        let values = params![key, batch.to_vec(), note.who, note.why, begins];
+        add(&mut erasure, &session.row("erase", &EVENTS, values).await?);
+        begins = None;
+    }
+    for batch in found.scheduled.chunks(BATCH) {
+        erasure.scheduled += session.execute("erase", &SCHEDULED, params![batch.to_vec()]).await?;
+    }
+    // What was scheduled may have entered the outbox in between.
+    let since = find_in_outbox(&session, "erase", key, found.last + 1).await?;
+    for batch in since.seqs.chunks(BATCH) {
+        let values = params![key, batch.to_vec(), note.who, note.why, begins];
+        add(&mut erasure, &session.row("erase", &EVENTS, values).await?);
+    }
+    Ok(erasure)
+}
+
+fn add(erasure: &mut Erasure, row: &Row) {
+    erasure.outbox += unsigned(row.get(0));
+    erasure.waiting += unsigned(row.get(1));
+    erasure.inbox += unsigned(row.get(2));
+}
+
+/// Looks for the events of a key.
+async fn find(session: &Session, operation: &'static str, key: &str) -> Result<Found> {
+    if key.is_empty() {
+        return Err(invalid(operation, "no event has an empty key"));
+    }
+    let row = session.row(operation, &FIND_ELSEWHERE, params![key]).await?;
+    let mut found = find_in_outbox(session, operation, key, 0).await?;
+    found.seqs.extend(row.get::<_, Vec<i64>>(0));
+    found.seqs.sort_unstable();
+    found.seqs.dedup();
+    found.scheduled = row.get(1);
+    Ok(found)
+}
+
+/// Looks through the outbox from a number on, a stretch at a time.
+async fn find_in_outbox(
+    session: &Session,
+    operation: &'static str,
+    key: &str,
+    from: u64,
+) -> Result<Found> {
+    let row = session.row(operation, &LAST_SEQ, params![]).await?;
+    let number = |column| row.get::<_, Option<i64>>(column).map(unsigned);
+    let last = number(1).unwrap_or_default();
+    let mut found = Found { last: last.max(from.saturating_sub(1)), ..Found::default() };
+    let mut next = number(0).map(|first| first.max(from));
+    while let Some(from) = next.filter(|from| *from <= last) {
+        let through = last.min(from.saturating_add(STRETCH - 1));
+        let values = params![signed(from), signed(through), key];
+        let row = session.row(operation, &FIND, values).await?;
+        found.seqs.extend(row.get::<_, Vec<i64>>(0));
+        next = row.get::<_, Option<i64>>(1).map(unsigned);
+    }
+    Ok(found)
 }

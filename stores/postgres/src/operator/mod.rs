@@ -17,6 +17,7 @@ mod filter;
 mod find;
 mod identity;
 mod inbox;
+mod inbox_list;
 mod note;
 mod overview;
 mod partition;

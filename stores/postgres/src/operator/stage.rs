@@ -2,9 +2,24 @@
 
 use postrider_core::{EventId, NewEvent, Result};
 
-use crate::PostgresStore;
-use crate::store::not_yet;
+use super::note::invalid;
+use crate::error::During;
+use crate::{Outbox, PostgresStore};
 
-pub(super) async fn stage(_store: &PostgresStore, _events: &[NewEvent]) -> Result<Vec<EventId>> {
-    not_yet("stage").await
+/// Events that are staged in one transaction: what a statement holds in memory without notice.
+const STAGED_MAX: usize = 10_000;
+
+/// Stages events, all or none.
+pub(super) async fn stage(store: &PostgresStore, events: &[NewEvent]) -> Result<Vec<EventId>> {
+    if events.len() > STAGED_MAX {
+        let message = format!("at most {STAGED_MAX} events are staged at once");
+        return Err(invalid("stage", message));
+    }
+    let (mut client, wire) = store.sessions().address().connect("stage").await?;
+    // Ends by itself when the client is dropped or the connection is lost.
+    tokio::spawn(async move { _ = wire.await });
+    let tx = client.transaction().await.during("stage")?;
+    let ids = Outbox::named(store.names().clone()).enqueue_many(&tx, events).await?;
+    tx.commit().await.during("stage")?;
+    Ok(ids)
 }

@@ -4,3 +4,30 @@ create function {outbox_covers}(c {outbox_cursor}, xid bigint, seq bigint) retur
 language sql stable parallel safe
 return {outbox_passed}(c, xid, seq)
     and not coalesce(pg_visible_in_snapshot(xid::text::xid8, c.origin), false);
+
+-- Gives a destination another id, with everything that is its own, and says whether the definition was the
+-- one that the caller had read. Every lease is locked, in the order of the partitions: no settlement is under
+-- way meanwhile, and none waits for longer than this call.
+create function {outbox_rename}(
+    old_id text, new_id text, old_definition text, new_definition text, who text, why text) returns boolean
+language plpgsql set lock_timeout = '10s'
+as $body$
+begin
+    perform from {outbox_lease} l order by l.partition for update;
+    update {outbox_destination} d set id = new_id, definition = new_definition
+    where d.id = old_id and d.definition = old_definition;
+    if not found then
+        return false;
+    end if;
+    update {outbox_cursor} c set destination = new_id where c.destination = old_id;
+    update {outbox_waiting} w set destination = new_id where w.destination = old_id;
+    update {outbox_settled} s set destination = new_id where s.destination = old_id;
+    update {outbox_endpoint} e set destination = new_id where e.destination = old_id;
+    update {outbox_request} q set destination = new_id where q.destination = old_id;
+    update {outbox_request_row} r set destination = new_id where r.destination = old_id;
+    update {outbox_meta} m set value = (m.value::bigint + 1)::text where m.key = 'definitions_version';
+    insert into {outbox_audit} (who, why, what, subject)
+    values (who, why, 'destinations rename', old_id || ' to ' || new_id);
+    return true;
+end
+$body$;

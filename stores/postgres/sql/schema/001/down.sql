@@ -9,7 +9,8 @@ drop table if exists {inbox_horizon}, {inbox_tombstone}, {inbox_step}, {inbox_re
     {outbox_request_row}, {outbox_request}, {outbox_settled}, {outbox_endpoint}, {outbox_waiting},
     {outbox_flush}, {outbox_life}, {outbox_relay}, {outbox_lease}, {outbox_destination},
     {outbox_scheduled}, {outbox};
-drop function if exists {outbox_covers}({outbox_cursor}, bigint, bigint);
+drop function if exists {outbox_covers}({outbox_cursor}, bigint, bigint),
+    {outbox_rename}(text, text, text, text, text, text);
 drop function if exists {outbox_passed}({outbox_cursor}, bigint, bigint);
 drop table if exists {outbox_cursor}, {outbox_meta};
 drop function if exists {outbox_append_only}(), {outbox_headers_are_plain}(jsonb),

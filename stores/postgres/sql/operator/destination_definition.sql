@@ -1,0 +1,1 @@
+select definition from {outbox_destination} where id = $1;

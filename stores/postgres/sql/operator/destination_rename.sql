@@ -1,0 +1,1 @@
+select {outbox_rename}($1, $2, $3, $4, $5, $6);
