@@ -2,8 +2,7 @@
 -- the outbox forgot it, so every cursor has passed it. Each table is asked for the one row, by its key.
 select e.n, c.destination,
     e.xid is null or {outbox_passed}(c, e.xid, e.seq),
-    c.origin is not null and e.xid is not null
-        and pg_visible_in_snapshot(e.xid::text::xid8, c.origin),
+    e.xid is not null and {outbox_predates}(c, e.xid, e.seq),
     w.state, w.attempts, w.reason, w.detail, w.next_at,
     s.count, s.acked, s.other_route, s.dropped, s.waiting, s.erased, s.saved_at,
     cardinality($4::bigint[]) > 0 and exists (

@@ -3,14 +3,13 @@
 use postrider_core::operate::{Cancelled, Note};
 use postrider_core::{EventId, Result};
 
-use super::note;
+use super::{find, note};
 use crate::PostgresStore;
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
 use crate::typed::{self, params};
 
 const CANCEL: Sql = sql!("operator/cancel");
-const ENTERED: Sql = sql!("operator/entered");
 
 /// Takes an event back, in one statement: either it is still scheduled, or it has entered the outbox.
 pub(super) async fn cancel(store: &PostgresStore, id: EventId, note: &Note) -> Result<Cancelled> {
@@ -21,9 +20,9 @@ pub(super) async fn cancel(store: &PostgresStore, id: EventId, note: &Note) -> R
     if session.row("cancel", &CANCEL, values).await?.get(0) {
         return Ok(Cancelled::Cancelled);
     }
-    // A look at the whole table: not on a session that saves wait for.
+    // A look at many rows: not on a session that saves wait for.
     let tx = store.sessions().begin("cancel").await?;
-    let entered: bool = tx.row("cancel", &ENTERED, params![number]).await?.get(0);
+    let entered = find::place(&tx, id).await?;
     tx.commit("cancel").await?;
-    Ok(if entered { Cancelled::TooLate } else { Cancelled::Unknown })
+    Ok(if entered.is_some() { Cancelled::TooLate } else { Cancelled::Unknown })
 }

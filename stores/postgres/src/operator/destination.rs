@@ -7,7 +7,8 @@ use postrider_core::operate::Note;
 use postrider_core::source::DefinitionChange;
 use postrider_core::{Destination, DestinationId, DestinationState, Error, ErrorKind, Result};
 
-use super::note::{self, invalid, not_found};
+use super::note;
+use super::value::{invalid, not_found};
 use crate::PostgresStore;
 use crate::session::Session;
 use crate::sessions::Line;

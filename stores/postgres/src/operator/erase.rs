@@ -15,7 +15,8 @@ use postrider_core::Result;
 use postrider_core::operate::{Erasure, Note};
 use tokio_postgres::Row;
 
-use super::note::{self, invalid};
+use super::note;
+use super::value::invalid;
 use crate::PostgresStore;
 use crate::session::Session;
 use crate::sql::{Sql, sql};

@@ -8,7 +8,8 @@
 use postrider_core::Result;
 use postrider_core::operate::{Forgotten, InboxName, Marked, Note};
 
-use super::note::{self, invalid};
+use super::note;
+use super::value::invalid;
 use crate::PostgresStore;
 use crate::session::Session;
 use crate::sql::{Sql, sql};

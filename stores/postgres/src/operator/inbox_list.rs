@@ -5,7 +5,7 @@ use postrider_core::{Error, ErrorKind, EventId, Result, Timestamp};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::note::invalid;
+use super::value::invalid;
 use crate::PostgresStore;
 use crate::session::Session;
 use crate::sessions::Line;

@@ -28,7 +28,6 @@ mod rewind;
 mod scheduled;
 mod sequence;
 mod stage;
-mod taken;
 mod value;
 mod waiting;
 

@@ -1,7 +1,7 @@
-//! What every change says of itself, and how one is refused.
+//! What every change says of itself in the audit table.
 
+use postrider_core::Result;
 use postrider_core::operate::Note;
-use postrider_core::{Error, ErrorKind, Result};
 
 /// The longest subject of a row of the audit table, in bytes: a line on a screen, and some.
 const SUBJECT_BYTES_MAX: usize = 1_024;
@@ -16,16 +16,4 @@ pub(super) fn checked(note: &Note) -> Result<Note> {
 pub(super) fn subject(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     plain[..plain.floor_char_boundary(SUBJECT_BYTES_MAX)].to_owned()
-}
-
-/// The error for a name that is not in the store.
-pub(super) fn not_found(operation: &'static str, what: &'static str, name: impl ToString) -> Error {
-    Error::new(ErrorKind::NotFound, operation)
-        .message(format!("there is no such {what} in the store; nothing was changed"))
-        .context(what, name)
-}
-
-/// The error for input that breaks a rule.
-pub(super) fn invalid(operation: &'static str, message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Invalid, operation).message(message)
 }

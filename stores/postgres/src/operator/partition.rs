@@ -3,7 +3,8 @@
 use postrider_core::operate::Note;
 use postrider_core::{PartitionId, Result};
 
-use super::note::{self, not_found};
+use super::note;
+use super::value::not_found;
 use crate::PostgresStore;
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};

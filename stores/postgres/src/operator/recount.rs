@@ -11,14 +11,13 @@ use postrider_core::{DestinationId, Event, EventId, PartitionId, Result};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::note::not_found;
-use super::taken::{Routes, Taken};
+use super::delivery::{Standing, Taken, standings, taken_by};
+use super::value::{count, not_found};
 use crate::PostgresStore;
 use crate::session::Session;
 use crate::sql::{Sql, sql};
 use crate::typed::{params, signed, unsigned};
 
-const KNOWN: Sql = sql!("operator/known");
 const RECOUNT: Sql = sql!("operator/recount");
 const RECOUNT_BOUNDS: Sql = sql!("operator/recount_bounds");
 const RECOUNT_LEFT: Sql = sql!("operator/recount_left");
@@ -40,9 +39,6 @@ pub(super) async fn recount(
 ) -> Result<Vec<Difference>> {
     // A session of its own: it takes as long as there are events.
     let session = store.sessions().connect("recount").await?;
-    let named = params![vec![destination.as_str()]];
-    let known = session.optional("recount", &KNOWN, named).await?;
-    known.ok_or_else(|| not_found("recount", "destination", destination))?;
     let ledger = Ledger::read(&session, destination).await?;
     let mut differences: Vec<Difference> = Vec::new();
     let (mut from, mut named) = (ledger.kept_from / BUCKET, 0);
@@ -148,29 +144,21 @@ impl Correction {
 /// that is still open. Their log is corrected with the request: what was missing is about to wait, and
 /// the next recount finds nothing.
 pub(super) async fn corrections(session: &Session, rows: &[RowKey]) -> Result<Vec<Correction>> {
-    let mut buckets: BTreeMap<(&DestinationId, u64), BTreeSet<u64>> = BTreeMap::new();
+    let mut buckets: BTreeMap<&DestinationId, BTreeMap<u64, BTreeSet<u64>>> = BTreeMap::new();
     for row in rows {
-        buckets.entry((&row.destination, row.seq / BUCKET)).or_default().insert(row.seq);
+        let of = buckets.entry(&row.destination).or_default();
+        of.entry(row.seq / BUCKET).or_default().insert(row.seq);
     }
     let mut corrections = Vec::new();
-    for ((destination, bucket), asked) in buckets.into_iter().take(CORRECTED_MAX) {
+    let mut room = CORRECTED_MAX;
+    for (destination, buckets) in buckets {
         let ledger = Ledger::read(session, destination).await?;
-        for page in ledger.pages(bucket, bucket).await? {
-            if page.said == page.seen || !ledger.is_kept(bucket) {
-                continue;
-            }
-            let left = ledger.left(&page).await?;
-            let rest: Vec<i64> = left
-                .requeue
-                .iter()
-                .filter(|seq| !asked.contains(seq))
-                .map(|s| signed(*s))
-                .collect();
-            let values = params![page.partition, destination.as_str(), rest];
-            let open = session.rows("submit", &REQUEUE_OPEN, values).await?;
-            let open: BTreeSet<i64> = open.iter().map(|row| row.get(0)).collect();
-            if rest.iter().all(|seq| open.contains(seq)) {
-                corrections.push(Correction { destination: destination.clone(), page, left });
+        for (bucket, asked) in buckets.into_iter().take(room) {
+            room -= 1;
+            for page in ledger.pages(bucket, bucket).await? {
+                if page.said != page.seen && ledger.is_kept(bucket) {
+                    corrections.extend(ledger.correction(page, &asked).await?);
+                }
             }
         }
     }
@@ -191,7 +179,8 @@ struct Left {
 struct Ledger<'a> {
     session: &'a Session,
     destination: &'a DestinationId,
-    routes: Routes,
+    standings: Vec<Standing>,
+    index: usize,
     kept_from: u64,
     /// The last bucket that log or cursors speak of.
     last: u64,
@@ -199,11 +188,13 @@ struct Ledger<'a> {
 
 impl<'a> Ledger<'a> {
     async fn read(session: &'a Session, destination: &'a DestinationId) -> Result<Ledger<'a>> {
+        let standings = standings(session).await?;
+        let index = standings.iter().position(|standing| standing.definition.id == *destination);
+        let index = index.ok_or_else(|| not_found("recount", "destination", destination))?;
         let named = params![destination.as_str()];
         let row = session.row("recount", &RECOUNT_BOUNDS, named).await?;
-        let number = |column| unsigned(row.get::<_, Option<i64>>(column).unwrap_or_default());
-        let routes = Routes::read(session, "recount").await?;
-        Ok(Ledger { session, destination, routes, kept_from: number(0), last: number(1) })
+        let (kept_from, last) = (count(&row, 0), count(&row, 1));
+        Ok(Ledger { session, destination, standings, index, kept_from, last })
     }
 
     /// Whether all of a bucket is kept. Of one that the history begins in, the log counts what is
@@ -230,6 +221,23 @@ impl<'a> Ledger<'a> {
         })
     }
 
+    /// How a bucket's log is corrected by a requeue of some of its events; `None` unless all that is
+    /// missing is among them, or on its way.
+    async fn correction(&self, page: Page, asked: &BTreeSet<u64>) -> Result<Option<Correction>> {
+        let left = self.left(&page).await?;
+        let rest: Vec<i64> = left
+            .requeue
+            .iter()
+            .filter(|seq| !asked.contains(seq))
+            .map(|seq| signed(*seq))
+            .collect();
+        let values = params![page.partition, self.destination.as_str(), rest];
+        let open = self.session.rows("submit", &REQUEUE_OPEN, values).await?;
+        let open: BTreeSet<i64> = open.iter().map(|row| row.get(0)).collect();
+        let all = rest.iter().all(|seq| open.contains(seq));
+        Ok(all.then(|| Correction { destination: self.destination.clone(), page, left }))
+    }
+
     /// What of a bucket does not wait, by what the routes say of it now.
     async fn left(&self, page: &Page) -> Result<Left> {
         let values = params![self.destination.as_str(), page.partition, signed(page.bucket)];
@@ -238,7 +246,7 @@ impl<'a> Ledger<'a> {
         for row in rows {
             let mut event = Event::new(EventId::from_u128(0), row.get(2), "", row.get(1));
             event.tenant = row.get::<_, Option<&str>>(3).map(Into::into);
-            match self.routes.at(self.destination, &event) {
+            match taken_by(&self.standings, &event)[self.index] {
                 Taken::No => left.other_route += 1,
                 Taken::Dropped => left.dropped += 1,
                 Taken::Delivered if row.get(4) => left.erased += 1,

@@ -10,9 +10,10 @@ use postrider_core::operate::{Note, RequestId, RequestState, Submission, Verb};
 use postrider_core::{DestinationId, Error, ErrorKind, Result, Start};
 use tokio_postgres::Row;
 
-use super::note::{self, invalid, not_found};
+use super::note;
 use super::recount::{self, Correction};
 use super::rewind;
+use super::value::{invalid, not_found};
 use crate::PostgresStore;
 use crate::session::Session;
 use crate::sessions::Line;

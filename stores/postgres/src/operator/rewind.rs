@@ -4,7 +4,7 @@
 
 use postrider_core::{Code, DestinationId, Error, ErrorKind, Result, Start, Timestamp};
 
-use super::note::invalid;
+use super::value::invalid;
 use crate::session::Session;
 use crate::sql::{Sql, sql};
 use crate::typed::{Moment, params, signed, unsigned};

@@ -2,7 +2,7 @@
 
 use postrider_core::{EventId, NewEvent, Result};
 
-use super::note::invalid;
+use super::value::invalid;
 use crate::error::During;
 use crate::{Outbox, PostgresStore};
 

@@ -10,7 +10,8 @@ create table {outbox_destination} (
 -- How far a destination is settled. base and position are the cursor as the relay carries it; the other
 -- columns are the same cursor for SQL: the base (base_xmax, floor, the transactions that were running at it with
 -- their floors) and the target on the way to it. ground: at or below it nothing is still to come.
--- origin: what a destination that began at `now` is not owed. Rows are updated in place.
+-- origin: what a destination that began at `now` is not owed, as far as it lies at or below origin_through:
+-- what is sent again by a rewind or a repair counts as any other. Rows are updated in place.
 create table {outbox_cursor} (
     destination text not null,
     partition smallint not null,
@@ -26,6 +27,7 @@ create table {outbox_cursor} (
     target_floor bigint not null default 0,
     ground bigint not null,
     origin pg_snapshot,
+    origin_through bigint not null default 9223372036854775807,
     replay_through bigint not null default 0,
     saved_at timestamptz not null default clock_timestamp(),
     primary key (destination, partition)
@@ -43,6 +45,12 @@ end or coalesce(seq <= c.position and (
     xid < c.target_xmin
     or (xid < c.target_xmax and xid <> all (c.target_xip))
     or (c.base_xmax = 0 and xid >= c.target_xmax and seq <= c.target_floor)), false);
+
+-- Whether a row is from before the destination began: not owed.
+create function {outbox_predates}(c {outbox_cursor}, xid bigint, seq bigint) returns boolean
+language sql stable parallel safe
+return coalesce(
+    seq <= c.origin_through and pg_visible_in_snapshot(xid::text::xid8, c.origin), false);
 
 -- Which relay owns a partition. The token grows at every acquisition and never goes back.
 create table {outbox_lease} (

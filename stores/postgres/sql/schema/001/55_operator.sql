@@ -2,8 +2,7 @@
 -- began.
 create function {outbox_covers}(c {outbox_cursor}, xid bigint, seq bigint) returns boolean
 language sql stable parallel safe
-return {outbox_passed}(c, xid, seq)
-    and not coalesce(pg_visible_in_snapshot(xid::text::xid8, c.origin), false);
+return {outbox_passed}(c, xid, seq) and not {outbox_predates}(c, xid, seq);
 
 -- Gives a destination another id, with everything that is its own, and says whether the definition was the
 -- one that the caller had read. Every lease is locked, in the order of the partitions: no settlement is under

@@ -7,8 +7,7 @@ select o.seq, o.id, o.event_type, c.destination,
         when w.state in ('retrying', 'held') then 'waiting'
         when w.state is not null then w.state
         when not {outbox_passed}(c, o.xid, o.seq) then 'pending'
-        when c.origin is not null
-            and pg_visible_in_snapshot(o.xid::text::xid8, c.origin) then 'before_start'
+        when {outbox_predates}(c, o.xid, o.seq) then 'before_start'
         when s.count is null then 'settled'
         when s.other_route + s.dropped + s.erased = 0 then 'published'
         when s.other_route = s.count then 'elsewhere'

@@ -11,7 +11,8 @@ drop table if exists {inbox_horizon}, {inbox_tombstone}, {inbox_step}, {inbox_re
     {outbox_scheduled}, {outbox};
 drop function if exists {outbox_covers}({outbox_cursor}, bigint, bigint),
     {outbox_rename}(text, text, text, text, text, text);
-drop function if exists {outbox_passed}({outbox_cursor}, bigint, bigint);
+drop function if exists {outbox_passed}({outbox_cursor}, bigint, bigint),
+    {outbox_predates}({outbox_cursor}, bigint, bigint);
 drop table if exists {outbox_cursor}, {outbox_meta};
 drop function if exists {outbox_append_only}(), {outbox_headers_are_plain}(jsonb),
     {outbox_wrapping_add}(bigint, bigint), {outbox_partition_of}(text);

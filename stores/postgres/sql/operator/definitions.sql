@@ -1,1 +1,0 @@
-select id, definition from {outbox_destination} order by id;
