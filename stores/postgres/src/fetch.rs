@@ -16,6 +16,7 @@ use postrider_core::{Cursor, Error, ErrorKind, Result};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use crate::room::Room;
 use crate::row::{self, Decoder};
 use crate::session::Session;
 use crate::sessions::Line;
@@ -25,10 +26,6 @@ use crate::tick::{judge, life};
 use crate::typed::{params, partition, signed, unsigned};
 
 const PAGE: Sql = sql!("fetch/page");
-
-/// All pages of one statement together: twice a page, so that many partitions with little to read share
-/// one, and many with much do not fill the memory.
-const GROUP_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Columns before an event's: n, cut, xid.
 const EVENT: usize = 3;
@@ -77,7 +74,8 @@ async fn read(
     let asked: Vec<Result<Asked<'_>>> =
         questions.iter().map(|question| Asked::new(question)).collect();
     let known: Vec<_> = questions.iter().map(|question| store.life_of(&question.lease)).collect();
-    let rows = select(store, &session, asked.iter().flatten()).await?;
+    let room = store.remembered().room;
+    let rows = select(store, &session, asked.iter().flatten(), (room, questions.len())).await?;
     let Some((first, rows)) = rows.split_first() else {
         return Err(Error::new(ErrorKind::Internal, "fetch").message("a fetch had no first row"));
     };
@@ -90,8 +88,7 @@ async fn read(
     }
     let mut pages = Vec::with_capacity(questions.len());
     let mut decoder = Decoder::new(&store.default_source(&session).await?, EVENT);
-    let last = rows.iter().rfind(|row| !is_cut(row)).map_or(0, |row| row.get::<_, i32>(0));
-    let filled = rows.iter().filter(|row| !is_cut(row)).map(measure).sum::<u64>() >= GROUP_BYTES;
+    note_sizes(store, rows);
     let mut parts = parts(rows);
     let mut number = 0;
     for (asked, known) in asked.into_iter().zip(known) {
@@ -109,22 +106,30 @@ async fn read(
         } else if rows.first().is_some_and(|row| is_cut(row)) {
             pages.push(None);
         } else {
-            // The statement may have run out of room in the midst of its last page.
-            let ended = filled && number == last;
-            pages.push(Some(asked.page(store, &server, (rows, ended), &mut decoder)));
+            let rows_max = asked.rows_max(room, questions.len());
+            pages.push(Some(asked.page(store, &server, (rows, rows_max), &mut decoder)));
         }
     }
     Ok(pages)
 }
 
-/// A row that only says that there is something for its page, which found no room.
+/// A row whose payload was larger than expected, and stayed behind.
 fn is_cut(row: &Row) -> bool {
-    row.get(1)
+    row.try_get::<_, Option<bool>>(1).ok().flatten().unwrap_or_default()
 }
 
-/// What a row weighs in the statement.
-fn measure(row: &Row) -> u64 {
-    256 + row::payload_len(row, EVENT)
+/// Remembers how large payloads are, for the next statement.
+fn note_sizes(store: &PostgresStore, rows: &[Row]) {
+    let cut = |row: &&Row| is_cut(row);
+    let size = |row: &Row| row.get::<_, i32>(EVENT + row::EVENT_VERSION).unsigned_abs();
+    let mut remembered = store.remembered();
+    match rows.iter().filter(cut).map(size).max() {
+        Some(largest) => remembered.room.too_small_for(largest.into()),
+        None => {
+            let largest = rows.iter().map(|row| row::payload_len(row, EVENT)).max();
+            remembered.room.note(rows.len() as u64, largest.unwrap_or_default());
+        }
+    }
 }
 
 /// The rows of each page, by its number.
@@ -192,7 +197,7 @@ impl Asked<'_> {
         &self,
         store: &PostgresStore,
         server: &Server,
-        (rows, ended): (Vec<&Row>, bool),
+        (rows, rows_max): (Vec<&Row>, usize),
         decoder: &mut Decoder,
     ) -> Result<Page> {
         check_rewound(self.after.floor_ahead().max(self.after.position()), server.given)?;
@@ -211,10 +216,9 @@ impl Asked<'_> {
             }
         };
         let base = link.encode()?;
-        let full = ended
-            || rows.len() >= self.rows_max()
-            || rows.iter().map(|row| measure(row)).sum::<u64>() >= self.request.bytes_max;
+        let found = rows.len();
         let rows = self.rows(rows, &link, &base, decoder);
+        let full = found >= rows_max || rows.len() < found;
         if full {
             let last = rows.last().map_or(link.position(), |row| row.row.seq);
             return Ok(Page { rows, end: base.at(last), more: true });
@@ -229,7 +233,7 @@ impl Asked<'_> {
         Ok(Page { rows, end: drained.encode()?, more })
     }
 
-    /// The rows as events.
+    /// The rows as events, as far as the page's bytes suffice, and one at least.
     fn rows(
         &self,
         found: Vec<&Row>,
@@ -237,26 +241,37 @@ impl Asked<'_> {
         base: &Cursor,
         decoder: &mut Decoder,
     ) -> Vec<FetchedRow> {
-        let mut fetched = |row: &Row| {
+        let mut rows = Vec::with_capacity(found.len());
+        let mut bytes = 0u64;
+        for row in found {
             let drawn = Drawn { xid: unsigned(row.get(2)), seq: unsigned(row.get(EVENT)) };
             debug_assert!(
                 link.is_next(drawn),
                 "the statement and the arithmetic differ: {drawn:?}"
             );
+            if is_cut(row) {
+                break;
+            }
             let decoded = decoder.decode(row);
-            FetchedRow {
+            bytes = bytes.saturating_add(decoded.bytes);
+            if !rows.is_empty() && bytes > self.request.bytes_max {
+                break;
+            }
+            rows.push(FetchedRow {
                 row: decoded.row,
                 cursor: base.at(decoded.row.seq),
                 key_hash: decoded.key_hash,
                 bytes: decoded.bytes,
                 event: decoded.event,
-            }
-        };
-        found.into_iter().map(&mut fetched).collect()
+            });
+        }
+        rows
     }
 
-    fn rows_max(&self) -> usize {
-        self.request.rows_max.max(1) as usize
+    /// So many rows, if so many pages share a statement.
+    fn rows_max(&self, room: Room, pages: usize) -> usize {
+        let fits = usize::try_from(room.rows_max(pages)).unwrap_or(usize::MAX);
+        (self.request.rows_max.max(1) as usize).min(fits)
     }
 }
 
@@ -297,11 +312,11 @@ struct Columns {
     target_xip: Vec<Option<String>>,
     target_floor: Vec<Option<i64>>,
     rows_max: Vec<i32>,
-    bytes_max: Vec<i64>,
+    payload_max: Vec<i32>,
 }
 
 impl Columns {
-    fn push(&mut self, asked: &Asked<'_>) {
+    fn push(&mut self, asked: &Asked<'_>, room: Room, pages: usize) {
         let (request, link) = (asked.request, asked.link.as_ref().unwrap_or(&asked.after));
         let target = link.target();
         self.partition.push(partition(request.lease.partition));
@@ -314,8 +329,9 @@ impl Columns {
         self.target_xmax.push(target.map(|target| signed(target.xmax())));
         self.target_xip.push(target.map(|target| array(target.xip().iter().copied())));
         self.target_floor.push(target.map(|_| signed(link.floor_ahead())));
-        self.rows_max.push(i32::try_from(asked.rows_max()).unwrap_or(i32::MAX));
-        self.bytes_max.push(signed(request.bytes_max.max(1)));
+        let rows_max = asked.rows_max(room, pages);
+        self.rows_max.push(i32::try_from(rows_max).unwrap_or(i32::MAX));
+        self.payload_max.push(i32::try_from(room.payload_max()).unwrap_or(i32::MAX));
     }
 }
 
@@ -323,9 +339,10 @@ async fn select<'a>(
     store: &PostgresStore,
     session: &Session,
     asked: impl Iterator<Item = &'a Asked<'a>>,
+    (room, pages): (Room, usize),
 ) -> Result<Vec<Row>> {
     let mut columns = Columns::default();
-    asked.for_each(|asked| columns.push(asked));
+    asked.for_each(|asked| columns.push(asked, room, pages));
     let tick = store.remembered().ticks.last();
     let (tick_floor, tick_xid) = tick.map_or((0, i64::MAX), |t| (signed(t.floor), signed(t.xid)));
     let values = params![
@@ -340,10 +357,9 @@ async fn select<'a>(
         columns.target_xip,
         columns.target_floor,
         columns.rows_max,
-        columns.bytes_max,
+        columns.payload_max,
         tick_floor,
         tick_xid,
-        signed(GROUP_BYTES),
     ];
     session.rows("fetch", &PAGE, values).await
 }

@@ -47,6 +47,8 @@ mod remembered;
 #[cfg(feature = "store")]
 mod retire;
 #[cfg(feature = "store")]
+mod room;
+#[cfg(feature = "store")]
 mod row;
 #[cfg(feature = "store")]
 mod schedule;

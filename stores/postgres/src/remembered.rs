@@ -6,10 +6,14 @@ use std::collections::BTreeMap;
 use postrider_core::Lease;
 use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTicks};
 
+use crate::room::Room;
+
 /// The memory of a store's handle.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     pub(crate) ticks: SequenceTicks,
+    /// How large payloads are.
+    pub(crate) room: Room,
     /// The default of `outbox.source`.
     pub(crate) source: Option<std::sync::Arc<str>>,
     /// What the sequence had given, as the last fetch read it.

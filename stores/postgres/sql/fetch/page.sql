@@ -3,14 +3,14 @@
 --
 -- $1 partition  $2 base_xmax  $3 floor  $4 pending_xids  $5 pending_floors: the base
 -- $6 position  $7 target_xmin  $8 target_xmax  $9 target_xip  $10 target_floor: the target; nulls: now
--- $11 rows_max  $12 bytes_max: of each page
+-- $11 rows_max  $12 payload_max: of each page
 -- $13 tick_floor  $14 tick_xid: the last tick that was acknowledged
--- $15: bytes of all pages together
 --
 -- The first row says what the server is at: n 0, the sequence's last value in xid, whether it was given in
 -- seq, the token of its life in id, and as texts the snapshot, the end of what was written and of what was
 -- flushed of the log, and the transaction's own number, which it must not have.
--- The others are events, by n. A row whose page found no room among the others has `cut`, and no payload.
+-- The others are events, by n. A row whose payload is larger than payload_max has `cut`, no payload, and its
+-- size in event_version.
 with server as materialized (
     select pg_current_snapshot() as snapshot
 ),
@@ -21,7 +21,7 @@ now as materialized (
     from server
 ),
 asked as materialized (
-    select a.n::integer, a.partition, a.base_xmax, a.floor, a.position, a.rows_max, a.bytes_max,
+    select a.n::integer, a.partition, a.base_xmax, a.floor, a.position, a.rows_max, a.payload_max,
         a.pending_xids::bigint[] as pending_xids, a.pending_floors::bigint[] as pending_floors,
         coalesce(a.target_xmin, now.xmin) as xmin, coalesce(a.target_xmax, now.xmax) as xmax,
         coalesce(a.target_xip::bigint[], now.xip) as xip,
@@ -32,9 +32,9 @@ asked as materialized (
         end as seen_floor
     from now, unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[],
         $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::bigint[],
-        $11::integer[], $12::bigint[]) with ordinality as a (partition, base_xmax, floor, pending_xids,
+        $11::integer[], $12::integer[]) with ordinality as a (partition, base_xmax, floor, pending_xids,
         pending_floors, position, target_xmin, target_xmax, target_xip, target_floor, rows_max,
-        bytes_max, n)
+        payload_max, n)
 ),
 placed as materialized (
     -- A transaction that still runs is not visible, and costs nothing; one that has ended is looked for
@@ -57,40 +57,31 @@ select 0 as n, false as cut, sequence.last_value as xid, sequence.is_called::int
     null::timestamptz as erased_at
 from {outbox_seq} as sequence, server
 union all
-select n, total - bytes >= $15::bigint, xid, seq, id, source, aggregate_type, aggregate_id, key,
-    event_type, event_version,
-    case when total - bytes < $15::bigint then payload end,
-    case when total - bytes < $15::bigint then payload_bytes end,
-    content_type, encoding, headers, tenant, format, occurred_at, created_at, erased_at
-from (
-    select page.*, sum(bytes) over (rows unbounded preceding) as total
-    from (
-        select placed.n, placed.bytes_max, found.*
-        from placed cross join lateral (
-            select o.*, sum(bytes) over (rows unbounded preceding) as own
-            from (
-                select o.xid, o.seq, o.id, o.source, o.aggregate_type, o.aggregate_id, o.key,
-                    o.event_type, o.event_version, o.payload, o.payload_bytes, o.content_type,
-                    o.encoding, o.headers, o.tenant, o.format, o.occurred_at, o.created_at,
-                    o.erased_at,
-                    256 + coalesce(octet_length(o.payload), octet_length(o.payload_bytes), 0)::bigint
-                        as bytes
-                from {outbox} o
-                where o.partition = placed.partition and o.seq > placed.lo
-                    and case
-                        when o.xid = any (placed.pending_xids) then o.seq
-                            > placed.pending_floors[array_position(placed.pending_xids, o.xid)]
-                        else o.xid >= placed.base_xmax and o.seq > placed.floor
-                    end
-                    and (o.xid < placed.xmin
-                        or (o.xid < placed.xmax and o.xid <> all (placed.xip))
-                        or (placed.base_xmax = 0 and o.xid >= placed.xmax
-                            and o.seq <= placed.seen_floor))
-                order by o.seq
-                limit placed.rows_max
-            ) o
-        ) found
-        where found.own - found.bytes < placed.bytes_max
-    ) page
-) reckoned
-where total - bytes < $15::bigint or own = bytes;
+select placed.n, found.*
+from placed cross join lateral (
+    select octet_length(o.payload) > placed.payload_max
+            or octet_length(o.payload_bytes) > placed.payload_max,
+        o.xid, o.seq, o.id, o.source, o.aggregate_type, o.aggregate_id, o.key, o.event_type,
+        case
+            when octet_length(o.payload) > placed.payload_max then octet_length(o.payload)
+            when octet_length(o.payload_bytes) > placed.payload_max
+                then octet_length(o.payload_bytes)
+            else o.event_version
+        end,
+        case when octet_length(o.payload) <= placed.payload_max then o.payload end,
+        case when octet_length(o.payload_bytes) <= placed.payload_max then o.payload_bytes end,
+        o.content_type, o.encoding, o.headers, o.tenant, o.format, o.occurred_at, o.created_at,
+        o.erased_at
+    from {outbox} o
+    where o.partition = placed.partition and o.seq > placed.lo
+        and case
+            when o.xid = any (placed.pending_xids)
+                then o.seq > placed.pending_floors[array_position(placed.pending_xids, o.xid)]
+            else o.xid >= placed.base_xmax and o.seq > placed.floor
+        end
+        and (o.xid < placed.xmin
+            or (o.xid < placed.xmax and o.xid <> all (placed.xip))
+            or (placed.base_xmax = 0 and o.xid >= placed.xmax and o.seq <= placed.seen_floor))
+    order by o.seq
+    limit placed.rows_max
+) found;

@@ -14,10 +14,10 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 /// The server's address, or nothing with the reason printed: then the test ends at once.
 pub(crate) fn url() -> Option<String> {
-    match std::env::var("POSTRIDER_PG_URL") {
+    match postrider_testkit::services::postgres() {
         Ok(url) => Some(url),
-        Err(_) => {
-            eprintln!("skipped: there is no PostgreSQL; run `cargo x services up pg`");
+        Err(reason) => {
+            eprintln!("skipped: {reason}");
             None
         }
     }

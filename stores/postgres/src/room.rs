@@ -1,0 +1,85 @@
+//! How large the rows of a page may be, so that a statement's answer is bounded without being measured.
+//!
+//! A running sum in the statement would bound it exactly, and cost more than reading the rows. So a row whose
+//! payload is larger than what is expected comes without it, and its page ends before it; the next statement
+//! expects more, and asks for fewer rows. Invariant (INV-6): rows times payload never pass
+//! [`GROUP_BYTES`], whatever lies in the outbox.
+
+/// All payloads of one statement together: twice a page, so that many partitions with little to read share
+/// one.
+pub(crate) const GROUP_BYTES: u64 = 8 * 1024 * 1024;
+
+/// The payloads that are expected: nearly all, many, some, and all that the table takes.
+const LEVELS: [u64; 4] = [1024, 8 * 1024, 64 * 1024, 1024 * 1024];
+
+/// After so many rows in a row that a lower level would have done for, it does.
+const CALM_ROWS: u64 = 10_000;
+
+/// What is expected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    level: usize,
+    /// Rows read since one was too large for the level below.
+    calm: u64,
+}
+
+impl Room {
+    /// The largest payload that comes with its row.
+    pub(crate) fn payload_max(self) -> u64 {
+        LEVELS[self.level.min(LEVELS.len() - 1)]
+    }
+
+    /// So many rows for each of so many pages in one statement.
+    pub(crate) fn rows_max(self, pages: usize) -> u64 {
+        (GROUP_BYTES / self.payload_max() / (pages.max(1) as u64)).max(1)
+    }
+
+    /// A row came without its payload, which has so many bytes.
+    pub(crate) fn too_small_for(&mut self, bytes: u64) {
+        let level = LEVELS.iter().position(|level| bytes <= *level).unwrap_or(LEVELS.len() - 1);
+        // Somebody else may have seen a larger one meanwhile.
+        self.level = self.level.max(level);
+        self.calm = 0;
+    }
+
+    /// So many rows came, the largest with so many bytes.
+    pub(crate) fn note(&mut self, rows: u64, largest: u64) {
+        if self.level == 0 {
+            return;
+        }
+        if largest > LEVELS[self.level - 1] {
+            self.calm = 0;
+            return;
+        }
+        self.calm += rows;
+        if self.calm >= CALM_ROWS {
+            self.level -= 1;
+            self.calm = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// INV-6: however large the rows are, and however many pages share a statement, the payloads stay
+    /// within the room, or are one row a page.
+    #[test]
+    fn rows_times_payload_stay_within_the_room() {
+        let mut room = Room::default();
+        for bytes in [0, 1_000, 1_025, 9_000, 70_000, 1 << 20] {
+            room.too_small_for(bytes);
+            assert!(room.payload_max() >= bytes);
+            for pages in [1, 2, 32, 64] {
+                let rows = room.rows_max(pages) * pages as u64;
+                assert!(rows == pages as u64 || rows * room.payload_max() <= GROUP_BYTES);
+            }
+        }
+        assert_eq!(room.rows_max(8), 1);
+        for _ in 0..3 {
+            room.note(CALM_ROWS, 10);
+        }
+        assert_eq!(room, Room::default());
+    }
+}
