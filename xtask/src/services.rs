@@ -172,6 +172,7 @@ fn raise_all(folder: &Folder, chosen: &[&dyn Service]) -> Vec<Result<String, Str
 fn raise(place: &Place, service: &dyn Service) -> Result<String, String> {
     let _held = place.lock()?;
     if let (Some(_), Some(url)) = (place.running(), place.read("url"))
+        && answers(&url)
         && service.is_current(place)
     {
         place.say(format!("is up already: {url}"));
@@ -199,6 +200,17 @@ fn raise(place: &Place, service: &dyn Service) -> Result<String, String> {
             Err(reason)
         }
     }
+}
+
+/// Whether somebody listens at the URL: a process may be dying, or hang.
+fn answers(url: &str) -> bool {
+    port_of(url).is_some_and(probe::answers)
+}
+
+/// The port in `scheme://user@host:port/rest`, or in a bare `host:port`.
+fn port_of(url: &str) -> Option<u16> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split('/').next()?.rsplit_once(':')?.1.parse().ok()
 }
 
 fn down(folder: &Folder, chosen: &[&dyn Service]) -> Result<(), String> {
@@ -327,6 +339,14 @@ mod tests {
     }
 
     #[test]
+    fn the_port_is_found_in_every_kind_of_url() {
+        assert_eq!(port_of("postgres://a:b@127.0.0.1:27032/c"), Some(27_032));
+        assert_eq!(port_of("amqp://guest:guest@127.0.0.1:5672/%2f"), Some(5672));
+        assert_eq!(port_of("127.0.0.1:9092"), Some(9092));
+        assert_eq!(port_of("nats://127.0.0.1"), None);
+    }
+
+    #[test]
     fn a_shell_reads_an_exported_value_back() {
         let line = export("A", "it's $HOME");
         let script = format!("{line}; printf %s \"$A\"");
@@ -334,8 +354,8 @@ mod tests {
         assert_eq!(output.stdout, b"it's $HOME");
     }
 
-    /// A server that is a sleeping process.
-    struct Sleeper;
+    /// A server that is a sleeping process; the test itself listens in its place.
+    struct Sleeper(u16);
 
     impl Service for Sleeper {
         fn name(&self) -> &'static str {
@@ -348,7 +368,7 @@ mod tests {
 
         fn start(&self, place: &Place) -> Result<String, String> {
             daemon::start(place, std::process::Command::new("sleep").arg("60"))?;
-            Ok(format!("sleep://{}", place.running().unwrap().pid))
+            Ok(format!("sleep://{}:{}", place.running().unwrap().pid, self.0))
         }
     }
 
@@ -356,19 +376,25 @@ mod tests {
     fn up_twice_at_the_same_time_and_after_a_kill_leaves_one_server() {
         let folder = Folder::temporary("twice");
         let place = folder.place("sleeper");
-        let both: [&dyn Service; 2] = [&Sleeper, &Sleeper];
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let sleeper = Sleeper(listener.local_addr().unwrap().port());
+        let both: [&dyn Service; 2] = [&sleeper, &sleeper];
         let urls: Vec<String> = raise_all(&folder, &both).into_iter().map(Result::unwrap).collect();
         assert_eq!(urls[0], urls[1]);
         let first = place.running().unwrap();
         daemon::end(first, "KILL").unwrap();
-        assert!(exported(&folder, &Sleeper).is_empty(), "it is gone");
-        let after = raise(&place, &Sleeper).unwrap();
+        assert!(exported(&folder, &sleeper).is_empty(), "it is gone");
+        let after = raise(&place, &sleeper).unwrap();
         assert_ne!(after, urls[0]);
-        assert_eq!(exported(&folder, &Sleeper), [("POSTRIDER_SLEEPER_URL".to_owned(), after)]);
+        assert_eq!(exported(&folder, &sleeper), [("POSTRIDER_SLEEPER_URL".to_owned(), after)]);
         let second = place.running().unwrap();
-        down(&folder, &[&Sleeper]).unwrap();
-        down(&folder, &[&Sleeper]).unwrap();
-        assert!(!second.lives() && exported(&folder, &Sleeper).is_empty());
+        drop(listener);
+        raise(&place, &sleeper).unwrap();
+        assert!(!second.lives(), "it ran and did not answer");
+        let second = place.running().unwrap();
+        down(&folder, &[&sleeper]).unwrap();
+        down(&folder, &[&sleeper]).unwrap();
+        assert!(!second.lives() && exported(&folder, &sleeper).is_empty());
         std::fs::remove_dir_all(&folder.path).unwrap();
     }
 }

@@ -7,6 +7,7 @@ use postrider_core::waiting::Due;
 use postrider_core::{DestinationId, PartitionId, Result, reach};
 
 use crate::command::Command;
+use crate::fetch::is_void;
 use crate::flow::Flow;
 use crate::machine::{Asked, Machine};
 use crate::outlet::Outlet;
@@ -82,6 +83,10 @@ impl Machine {
         if owned.lease.token != token {
             return;
         }
+        let result = match result {
+            Err(error) if is_void(&error) => return self.refused(partition, token, error),
+            other => other,
+        };
         let Some(due) = owned.trouble.note(Work::Due, Some(destination), result) else {
             if let Some(flow) = owned.flow(destination) {
                 flow.asking = false;

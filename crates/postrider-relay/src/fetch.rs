@@ -46,7 +46,7 @@ impl Pace {
 }
 
 /// Whether what was read so far is void: the reading was replaced, or the server is another one.
-fn is_void(error: &Error) -> bool {
+pub(crate) fn is_void(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Fenced | ErrorKind::Conflict)
 }
 

@@ -109,6 +109,20 @@ impl Flow {
                 false => Retaken::Left,
             };
         }
+        let route = u16::try_from(route).unwrap_or(u16::MAX);
+        reach!(WaitingTakenWithHead, if follows);
+        self.stand(row, endpoint, route, invited, outlet)
+    }
+
+    /// Puts an event into its lane; an invited one is the next probe of its endpoint.
+    fn stand(
+        &mut self,
+        row: WaitingRow,
+        endpoint: u32,
+        route: u16,
+        invited: bool,
+        outlet: &mut Outlet,
+    ) -> Retaken {
         let (key, tried) = (row.key_hash, self.tried.get(&row.row.seq).copied());
         let entry = Entry {
             bytes: row.event.size_bytes(),
@@ -116,11 +130,10 @@ impl Flow {
             row: row.row,
             origin: Origin::Waiting { attempts: row.attempts, late: row.late, suspect: false },
             endpoint,
-            route: u16::try_from(route).unwrap_or(u16::MAX),
+            route,
             tried,
         };
         reach!(WaitingTaken);
-        reach!(WaitingTakenWithHead, if follows);
         *self.engaged.entry(key).or_default() += 1;
         self.taken_bytes += entry.bytes;
         let lane = self.lanes.entry(key).or_default();

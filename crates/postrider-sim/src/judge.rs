@@ -122,7 +122,10 @@ pub fn history(shared: &Shared) -> History {
         let owed: BTreeSet<EventId> =
             rows.iter().filter(|row| is_owed(owes, row)).map(|row| row.row.id).collect();
         for row in shared.store.waiting(&id) {
-            let holds = row.holds_key && owed.contains(&row.row.id);
+            // Nor does what was let go, on a server that another one took over from: what followed it
+            // came by then.
+            let let_go = shared.is_discarded(&place.born, row.row.id) && shared.has_forgotten();
+            let holds = row.holds_key && owed.contains(&row.row.id) && !let_go;
             history.wait(&place.name(), row.row.id, Standing::from(row.state), holds);
         }
     }

@@ -264,6 +264,11 @@ impl Shared {
         self.notes().forgotten.push((since, now));
     }
 
+    /// Whether another server took over that had not been told everything.
+    pub fn has_forgotten(&self) -> bool {
+        !self.notes().forgotten.is_empty()
+    }
+
     /// Whether what the server was told at a time is lost.
     pub fn went_with_server(&self, told: Tick) -> bool {
         let between = |(since, until): &(Tick, Tick)| (*since..=*until).contains(&told);

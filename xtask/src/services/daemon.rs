@@ -70,36 +70,20 @@ pub(crate) fn stop(place: &Place, signal: &str) -> Result<(), String> {
     place.forget()
 }
 
-/// Kills the server with every process that it started: for one that is a script around others.
-pub(crate) fn stop_all(place: &Place) -> Result<(), String> {
-    if let Some(identity) = place.running() {
-        // It leads a session, and so a group that has its number.
-        kill("KILL", &format!("-{}", identity.pid));
-        if !gone(|| !identity.lives(), PATIENCE) {
-            return Err(format!("process {} does not end", identity.pid));
-        }
-    }
-    place.forget()
-}
-
 /// Ends this very process.
 pub(crate) fn end(identity: Identity, signal: &str) -> Result<(), String> {
     for signal in [signal, "KILL"] {
         if identity.lives() {
-            kill(signal, &identity.pid.to_string());
+            // The shell's own command: a package for the program may be missing. A process that
+            // ended in between is no error.
+            let script = format!("kill -{signal} {}", identity.pid);
+            let _ = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
         }
         if gone(|| !identity.lives(), PATIENCE) {
             return Ok(());
         }
     }
     Err(format!("process {} does not end", identity.pid))
-}
-
-/// With the shell's own command: a package for the program may be missing. A process that ended in
-/// between is no error.
-fn kill(signal: &str, number: &str) {
-    let script = format!("kill -{signal} {number}");
-    let _ = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
 }
 
 /// Waits until the condition holds; whether it came to hold in time.

@@ -51,11 +51,10 @@ impl FromStr for Identity {
 /// may hold spaces and parentheses, so what counts is behind the last of them.
 fn began(stat: &str) -> Option<u64> {
     let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    // State is field 3 of the line and start time field 22.
-    match words.first() {
-        Some(&("Z" | "X")) | None => None,
-        Some(_) => words.get(19)?.parse().ok(),
-    }
+    // State is field 3 of the line, the number of threads field 20, and the start time field 22. Where
+    // the first thread is dead and others are not, ports and files are still held.
+    let dead = matches!(words.first()?, &("Z" | "X")) && words.get(17)?.parse() == Ok(1);
+    if dead { None } else { words.get(19)?.parse().ok() }
 }
 
 #[cfg(test)]
@@ -67,7 +66,9 @@ mod tests {
     #[test]
     fn the_start_time_is_found_behind_a_strange_name() {
         assert_eq!(began(STAT), Some(4711));
-        assert_eq!(began(&STAT.replace(" S ", " Z ")), None);
+        let dead = STAT.replace(" S ", " Z ");
+        assert_eq!(began(&dead), None);
+        assert_eq!(began(&dead.replace(" 0 1 0 4711", " 0 3 0 4711")), Some(4711), "dying");
         assert_eq!(began("77 (a"), None);
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn npm(place: &Place, package: &str) -> Result<PathBuf, String> {
     program(place, "npm", "npm")?;
     let content = fetched(place, &file_name(package), |draft| {
         place.say(format!("fetching {package}"));
-        let pack = ["--silent", "--ignore-scripts", "--pack-destination", ".", package];
+        let pack = ["--loglevel=error", "--ignore-scripts", "--pack-destination", ".", package];
         complete(client("npm", draft).arg("pack").args(pack))?;
         complete(client("sh", draft).args(["-c", "tar xzf ./*.tgz && rm ./*.tgz"]))
     })?;

@@ -4,13 +4,17 @@
 //! All of them lie below the range from which the kernel draws ports for outgoing connections.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
 
+use super::daemon;
 use super::place::Place;
 
 /// The first port, unless `POSTRIDER_PORT_BASE` says another.
 const BASE: u16 = 27_000;
 /// From one try to the next: each server has an offset below this.
 const STRIDE: u16 = 100;
+/// For the port of the last time to become free.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Bounds the search: so many users' servers can stand beside each other.
 const TRIES: u16 = 40;
 
@@ -19,7 +23,8 @@ const TRIES: u16 = 40;
 pub(crate) fn choose(place: &Place, purpose: &str, offset: u16) -> Result<u16, String> {
     let record = format!("{purpose}.port");
     let last = place.read(&record).and_then(|text| text.trim().parse().ok());
-    if let Some(port) = last.filter(|port| is_free(*port)) {
+    // A server that was just killed may hold it for a moment still.
+    if let Some(port) = last.filter(|port| daemon::gone(|| is_free(*port), PATIENCE)) {
         return Ok(port);
     }
     let port = candidates(base(), offset).find(|port| is_free(*port)).ok_or_else(|| {

@@ -47,6 +47,8 @@ impl Service for Rabbit {
         let mapper = port::choose(place, "mapper", 69)?;
         let mut command = Command::new(PROGRAM);
         command
+            // Says to the script that it may become the server instead of watching over it.
+            .env("RUNNING_UNDER_SYSTEMD", "1")
             .env("RABBITMQ_NODENAME", "postrider@localhost")
             .env("RABBITMQ_DIST_PORT", distribution.to_string())
             .env("ERL_EPMD_PORT", mapper.to_string())
@@ -65,7 +67,7 @@ impl Service for Rabbit {
     /// Killed, and its port mapper with it: an ordinary end takes it six seconds, and what it
     /// confirmed survives either way.
     fn stop(&self, place: &Place) -> Result<(), String> {
-        daemon::stop_all(place)?;
+        daemon::stop(place, "KILL")?;
         if let Some(mapper) = place.read("mapper.port") {
             let kill =
                 Command::new("epmd").env("ERL_EPMD_PORT", mapper.trim()).arg("-kill").output();

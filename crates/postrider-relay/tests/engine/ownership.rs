@@ -201,3 +201,29 @@ fn a_void_memory_costs_its_partition_a_heartbeat() {
         world.check("all");
     }
 }
+
+/// INV-3: another server took over and knows nothing of a lease. What its new owner parked ahead of its
+/// cursor is not the head of its key for the old one, who has not heard of it.
+#[test]
+fn an_owner_that_another_server_forgot_takes_nothing_of_what_waits() {
+    let mut world = World::simple();
+    world.settings.window.rows_max = 8;
+    world.settings.window.page_rows_max = 4;
+    world.settings.due_every = Duration::from_millis(20);
+    let standby = world.store.checkpoint();
+    let old = world.start(Target::Forever);
+    world.run_for(Duration::from_secs(1));
+    world.relays[old].paused = true;
+    world.store.fail_over(standby);
+    world.commit((0..12).map(|n| event(1, n)).collect());
+    let gate = Gate::new();
+    world.place("all").broker.script.then([BrokerAction::Hold(gate.clone())]);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_millis(100));
+    assert!(!world.store.waiting(&id("all")).is_empty(), "the new owner parked some");
+    world.relays[old].paused = false;
+    world.run_for(Duration::from_millis(100));
+    gate.open();
+    world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 12);
+    world.check("all");
+}

@@ -88,9 +88,11 @@ impl OutboxSource for MemoryStore {
     }
 
     fn due<'a>(&'a self, request: &'a DueRequest) -> BoxFuture<'a, Result<Due>> {
-        Box::pin(
-            self.statement("due", Needs::Nothing, |state| Ok(state.due(request, self.elapsed()))),
-        )
+        Box::pin(self.statement("due", Needs::Nothing, |state| {
+            // What waits may be parked by an owner of whom this one has not heard.
+            state.fence("due", &request.lease)?;
+            Ok(state.due(request, self.elapsed()))
+        }))
     }
 
     fn admit<'a>(&'a self, lease: &'a Lease, rows_max: u32) -> BoxFuture<'a, Result<Admitted>> {
