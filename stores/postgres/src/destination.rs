@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use postrider_core::operate::Note;
 use postrider_core::snapshot::{Snapshot, SnapshotCursor};
 use postrider_core::source::{DefinitionChange, Definitions};
 use postrider_core::{
@@ -14,12 +15,13 @@ use uuid::Uuid;
 
 use crate::cursor::Columns;
 use crate::lease::of_partition;
+use crate::operator::note;
 use crate::session::Session;
 use crate::sessions::{Line, Tx};
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
 use crate::tick::life;
-use crate::typed::{Moment, params, unsigned};
+use crate::typed::{Moment, params, signed, unsigned};
 
 const LOCK: Sql = sql!("destination/lock");
 const KNOWN: Sql = sql!("destination/known");
@@ -63,6 +65,15 @@ pub(crate) async fn register(store: &PostgresStore, definitions: &[Destination])
 
 /// Adds, changes, and removes destinations, and returns the version after that.
 pub(crate) async fn apply(store: &PostgresStore, change: &DefinitionChange) -> Result<u64> {
+    apply_noted(store, change, None).await
+}
+
+/// The same with a row of the audit table, if anything changes.
+pub(crate) async fn apply_noted(
+    store: &PostgresStore,
+    change: &DefinitionChange,
+    note: Option<&Note>,
+) -> Result<u64> {
     if change.remove.iter().any(|id| id.as_str() == Destination::UNROUTED) {
         return Err(Error::new(ErrorKind::Invalid, "apply")
             .message("the destination `unrouted` is built in and cannot be removed"));
@@ -90,7 +101,18 @@ pub(crate) async fn apply(store: &PostgresStore, change: &DefinitionChange) -> R
     for id in &change.remove {
         changed |= remove(&tx, id).await?;
     }
-    let version = if changed { bump(&tx, "apply").await? } else { known.version };
+    if !changed {
+        tx.commit("apply").await?;
+        return Ok(known.version);
+    }
+    let version = bump(&tx, "apply").await?;
+    if let Some(note) = note {
+        let put = change.put.iter().map(|(definition, _)| definition.id.to_string());
+        let removed = change.remove.iter().map(|id| format!("{id} removed"));
+        let names: Vec<String> = put.chain(removed).collect();
+        let subject = format!("version {version}: {}", names.join(", "));
+        note::write(&tx, note, "destinations apply", &subject).await?;
+    }
     tx.commit("apply").await?;
     Ok(version)
 }
@@ -143,7 +165,7 @@ async fn add(
         Start::Beginning => (SnapshotCursor::above(first), None),
         Start::Now => {
             let (now, floor) = moment(store, tx).await?;
-            (SnapshotCursor::at(&now, floor, 0), Some(now.to_string()))
+            (SnapshotCursor::at(&now, floor, 0), Some((now.to_string(), i64::MAX)))
         }
         Start::At(time) => {
             let (now, floor) = moment(store, tx).await?;
@@ -152,10 +174,12 @@ async fn add(
             let floor = before.map_or(floor, |before| before.min(floor)).max(first);
             // What was running is found by its number, and what begins later lies above the floor: neither
             // has to wait for its turn in the sequence.
-            (SnapshotCursor::at(&now, floor, 0).rebased(), None)
+            let cursor = SnapshotCursor::at(&now, floor, 0).rebased();
+            (cursor, Some((now.to_string(), signed(floor))))
         }
     };
     let row = Columns::of(&cursor.encode()?)?;
+    let (origin, origin_through) = origin.unzip();
     let values = params![
         definition.id.as_str(),
         row.base,
@@ -165,7 +189,8 @@ async fn add(
         row.pending_xids,
         row.pending_floors,
         row.ground,
-        origin
+        origin,
+        origin_through.unwrap_or(i64::MAX)
     ];
     tx.execute(OPERATION, &START, values).await.map(drop)
 }

@@ -13,7 +13,6 @@ use crate::PostgresStore;
 use crate::session::Session;
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
-use crate::store::not_yet;
 use crate::typed::params;
 
 const STATE: Sql = sql!("operator/destination_state");
@@ -22,11 +21,11 @@ const RENAME: Sql = sql!("operator/destination_rename");
 
 /// Adds, changes, and removes destinations.
 pub(super) async fn apply(
-    _store: &PostgresStore,
-    _change: &DefinitionChange,
-    _note: &Note,
+    store: &PostgresStore,
+    change: &DefinitionChange,
+    note: &Note,
 ) -> Result<u64> {
-    not_yet("apply").await
+    crate::destination::apply_noted(store, change, Some(&note::checked(note)?)).await
 }
 
 /// Gives a destination another id, with everything that is its own.

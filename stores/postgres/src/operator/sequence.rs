@@ -1,11 +1,76 @@
-//! The sequence, raised where it fell behind the cursors.
+//! Raising the store's sequence above everything that was passed already.
+//!
+//! Invariant: it is only ever raised, and only while nobody owns a partition: an owner knows how far
+//! it has read. Events that were given numbers which a cursor had passed get new ones, and every cursor
+//! begins anew at its floor: duplicates are possible, loss is not (INV-1).
 
 use postrider_core::Result;
 use postrider_core::operate::Note;
 
+use super::{note, rebase};
 use crate::PostgresStore;
-use crate::store::not_yet;
+use crate::session::Session;
+use crate::sql::{Sql, sql};
+use crate::typed::{params, signed, unsigned};
 
-pub(super) async fn repair(_store: &PostgresStore, _note: &Note) -> Result<(u64, u64)> {
-    not_yet("repair sequence").await
+const STATE: Sql = sql!("operator/sequence_state");
+const RAISE: Sql = sql!("operator/sequence_raise");
+const REPAIRING: Sql = sql!("operator/repairing");
+const RENUMBER: Sql = sql!("operator/sequence_renumber");
+
+/// What producers may draw between the look at the sequence and its raise: many times what they can.
+const SLACK: u64 = 1_000;
+
+const OPERATION: &str = "repair sequence";
+
+/// Repairs the sequence; returns what it was and what it is.
+pub(super) async fn repair(store: &PostgresStore, note: &Note) -> Result<(u64, u64)> {
+    let note = note::checked(note)?;
+    let tx = store.sessions().begin(OPERATION).await?;
+    rebase::keep_owners_out(&tx, OPERATION).await?;
+    let state = State::read(&tx).await?;
+    let renumbered = state.raise(&tx, false).await?;
+    let after = state.after();
+    if after > state.given || state.counter < state.counter_known {
+        rebase::all(&tx, OPERATION).await?;
+        let subject = match renumbered {
+            0 => format!("from {} to {after}", state.given),
+            many => format!("from {} to {after}; {many} events got new numbers", state.given),
+        };
+        note::write(&tx, &note, OPERATION, &subject).await?;
+    }
+    tx.commit(OPERATION).await?;
+    Ok((state.given, after))
+}
+
+/// Where the server's numbers are, and what the store knows of them.
+pub(super) struct State {
+    given: u64,
+    known: u64,
+    counter: u64,
+    counter_known: u64,
+}
+
+impl State {
+    pub(super) async fn read(tx: &Session) -> Result<State> {
+        let row = tx.row(OPERATION, &STATE, params![]).await?;
+        let number = |column| unsigned(row.get::<_, Option<i64>>(column).unwrap_or_default());
+        let (given, known) = (number(0), number(1));
+        Ok(State { given, known, counter: number(2), counter_known: number(3) })
+    }
+
+    fn after(&self) -> u64 {
+        if self.known > self.given { self.known + SLACK } else { self.given }
+    }
+
+    /// Raises the sequence where it lies behind, and gives new numbers to what it gave a second time.
+    /// `elsewhere`: the rows came from another server. Returns how many events got new numbers.
+    pub(super) async fn raise(&self, tx: &Session, elsewhere: bool) -> Result<u64> {
+        if self.known <= self.given {
+            return Ok(0);
+        }
+        tx.row(OPERATION, &RAISE, params![signed(self.after())]).await?;
+        tx.row(OPERATION, &REPAIRING, params![]).await?;
+        tx.execute(OPERATION, &RENUMBER, params![signed(self.given), elsewhere]).await
+    }
 }

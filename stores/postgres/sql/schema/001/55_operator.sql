@@ -12,6 +12,8 @@ create function {outbox_rename}(
 language plpgsql set lock_timeout = '10s'
 as $body$
 begin
+    perform pg_advisory_xact_lock(
+        hashtextextended('postrider definitions ' || {text:outbox_destination}, 0));
     perform from {outbox_lease} l order by l.partition for update;
     update {outbox_destination} d set id = new_id, definition = new_definition
     where d.id = old_id and d.definition = old_definition;

@@ -1,0 +1,2 @@
+-- Lets this transaction change rows of the outbox.
+select set_config('postrider.repair', 'on', true);

@@ -1,0 +1,18 @@
+-- What the sequence has given, what anything in the store knows, where the transaction counter is, and the
+-- highest that a cursor knows of it. The first number of the log's last bucket was given as well.
+select
+    (select last_value - case when is_called then 0 else 1 end from {outbox_seq}),
+    greatest(
+        (select max(o.seq)
+            from {outbox_lease} l
+            cross join lateral (
+                select o.seq from {outbox} o where o.partition = l.partition
+                order by o.seq desc limit 1
+            ) o),
+        (select max(greatest(floor, position, target_floor, replay_through)) from {outbox_cursor}),
+        (select max((
+            select max(w.seq) from {outbox_waiting} w where w.destination = d.id))
+            from {outbox_destination} d),
+        (select max(s.bucket) * 4096 from {outbox_settled} s)),
+    pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+    (select max(greatest(base_xmax, target_xmax)) from {outbox_cursor});

@@ -1,0 +1,154 @@
+//! Cursors for a server whose numbers were set back.
+//!
+//! Invariants: nothing is passed that was not passed before, so nothing is lost, and what lies above a
+//! cursor's floor comes again; the log begins anew at a bucket's first number, with the cursor, so that it
+//! counts nothing twice; and nobody owns a partition meanwhile: an owner knows how far it has read.
+
+use postrider_core::snapshot::{Snapshot, SnapshotCursor};
+use postrider_core::{Cursor, Error, ErrorKind, Result};
+
+use super::recount::BUCKET;
+use crate::cursor::Columns;
+use crate::session::Session;
+use crate::sql::{Sql, sql};
+use crate::typed::{params, signed, span, unsigned};
+
+const LEASES_LOCK: Sql = sql!("operator/leases_lock");
+const CURSORS: Sql = sql!("operator/cursors");
+const CURSOR_PLACE: Sql = sql!("operator/cursor_place");
+
+/// Keeps every partition without an owner until the transaction ends.
+///
+/// # Errors
+/// `Busy` if a relay owns one.
+pub(super) async fn keep_owners_out(tx: &Session, operation: &'static str) -> Result<()> {
+    for row in tx.rows(operation, &LEASES_LOCK, params![]).await? {
+        if row.get(1) {
+            let left = span(row.get(2)).as_millis();
+            return Err(Error::new(ErrorKind::Busy, operation)
+                .message("a relay owns a partition; stop it first. Nothing was changed")
+                .context("owner", row.get::<_, String>(0))
+                .context("lease_left", format!("{left} ms")));
+        }
+    }
+    Ok(())
+}
+
+/// Rebases every cursor; returns how many there are.
+pub(super) async fn all(tx: &Session, operation: &'static str) -> Result<usize> {
+    let rows = tx.rows(operation, &CURSORS, params![]).await?;
+    for row in &rows {
+        let (destination, partition): (&str, i16) = (row.get(0), row.get(1));
+        let base: Vec<u8> = row.get(2);
+        let cursor = Cursor::new(base.into(), unsigned(row.get(3)));
+        let kept_from = unsigned(row.get::<_, Option<i64>>(4).unwrap_or_default());
+        let cursor = SnapshotCursor::decode(&cursor)
+            .map_err(|e| e.context("destination", destination).context("partition", partition))?;
+        place(tx, operation, (destination, partition), &rebased(&cursor, kept_from)).await?;
+    }
+    Ok(rows.len())
+}
+
+/// Puts a cursor somewhere else, at the end of a bucket.
+pub(super) async fn place(
+    tx: &Session,
+    operation: &'static str,
+    (destination, partition): (&str, i16),
+    cursor: &SnapshotCursor,
+) -> Result<()> {
+    let row = Columns::of(&cursor.encode()?)?;
+    let bucket = signed((cursor.floor() + 1) / BUCKET);
+    let values = params![
+        destination,
+        partition,
+        row.base,
+        row.base_xmax,
+        row.floor,
+        row.pending_xids,
+        row.pending_floors,
+        row.ground,
+        bucket
+    ];
+    tx.execute(operation, &CURSOR_PLACE, values).await.map(drop)
+}
+
+/// Where a cursor begins anew: at the end of the last bucket that it has passed whole, or before the kept
+/// history. Where a part of a target was drained below the floor, that part is in the log already, so the
+/// buckets it is of begin anew as well.
+fn rebased(cursor: &SnapshotCursor, kept_from: u64) -> SnapshotCursor {
+    let drained = cursor.target().is_some() && cursor.position() > cursor.ground();
+    let from = if drained { cursor.ground() } else { cursor.floor() };
+    let floor = bucket_end(from).max(kept_from.saturating_sub(1));
+    let running = cursor.pending().iter().filter(|pending| pending.floor < floor);
+    above(floor, running.map(|pending| (pending.xid, pending.floor)))
+}
+
+/// The last number of the last bucket that ends at or before a number; 0 if there is none.
+pub(super) fn bucket_end(number: u64) -> u64 {
+    ((number + 1) / BUCKET * BUCKET).saturating_sub(1)
+}
+
+/// A cursor that sees no transaction as finished, with some whose rows are looked for below its floor.
+pub(super) fn above(floor: u64, running: impl Iterator<Item = (u64, u64)>) -> SnapshotCursor {
+    let (xids, floors): (Vec<u64>, Vec<u64>) = running.unzip();
+    let (Some(highest), Some(least)) = (xids.iter().max(), floors.iter().min()) else {
+        return SnapshotCursor::above(floor);
+    };
+    SnapshotCursor::at(&Snapshot::with_running(highest + 1, xids.clone()), floor, *least).rebased()
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::snapshot::Drawn;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_cursor_begins_anew_at_the_end_of_a_bucket() {
+        for (floor, end) in [(0, 0), (4_094, 0), (4_095, 4_095), (4_096, 4_095), (9_000, 8_191)] {
+            assert_eq!(bucket_end(floor), end);
+            let base: Snapshot = "10:20:".parse().unwrap();
+            let rebased = rebased(&SnapshotCursor::at(&base, floor, 0), 1);
+            assert_eq!((rebased.floor(), rebased.xmax(), rebased.ground()), (end, 0, end));
+        }
+        let kept = rebased(&SnapshotCursor::above(10), 3_000);
+        assert_eq!(kept.floor(), 2_999, "what was retired does not come again");
+    }
+
+    fn some_cursor() -> impl Strategy<Value = SnapshotCursor> {
+        let running = || proptest::collection::vec(1u64..40, 0..6);
+        (running(), 0u64..30_000, 0u64..30_000, proptest::option::of((running(), 0u64..30_000)))
+            .prop_map(|(base, floor, least, target)| {
+                let cursor =
+                    SnapshotCursor::at(&Snapshot::with_running(30, base.clone()), floor, least);
+                let Some((running, position)) = target else { return cursor };
+                // Nobody is listed anew below the base's end.
+                let running = running.into_iter().filter(|xid| *xid >= 30 || base.contains(xid));
+                let target = Snapshot::with_running(45, running);
+                match cursor.toward(target, None) {
+                    Ok(cursor) => cursor.at_position(position),
+                    Err(_) => cursor,
+                }
+            })
+    }
+
+    proptest! {
+        /// INV-1: whatever a cursor had not passed, the rebased one has not passed.
+        #[test]
+        fn nothing_is_passed_that_was_not(
+            cursor in some_cursor(),
+            xid in 1u64..60,
+            seq in 1u64..32_000,
+            kept_from in 1u64..2_000,
+        ) {
+            let row = Drawn { xid, seq };
+            let after = rebased(&cursor, kept_from);
+            prop_assert_eq!(after.xmax(), 0);
+            // What is below the kept history is not there.
+            if seq >= kept_from && after.has_passed(row) {
+                prop_assert!(cursor.has_passed(row), "{cursor:?} {after:?}");
+            }
+        }
+    }
+}
