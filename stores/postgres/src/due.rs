@@ -1,19 +1,144 @@
-//! Waiting events whose turn has come, by the database's clock.
+//! Which waiting events are due: the heads whose time has come, each with the run behind it.
+//!
+//! Invariants: of the events that hold a key only the first by number is handed out as a head; nothing is
+//! handed out under a lease that is lost; and a row that cannot be read never stays due.
 
 use postrider_core::source::DueRequest;
-use postrider_core::waiting::{Counts, Due};
-use postrider_core::{DestinationId, Result};
+use postrider_core::waiting::{
+    Attempted, Counts, Due, Reason, RowRef, Settlement, SettlementPart, WaitingChange, WaitingRow,
+    WaitingState,
+};
+use postrider_core::{DestinationId, Error, ErrorKind, KeyHash, Result};
+use tokio_postgres::Row;
 
-use crate::store::{PostgresStore, not_yet};
+use crate::row::Decoder;
+use crate::sessions::Line;
+use crate::settle;
+use crate::sql::{Sql, sql};
+use crate::store::PostgresStore;
+use crate::typed::{params, partition, signed, span, unsigned};
 
-pub(crate) async fn due(store: &PostgresStore, request: &DueRequest) -> Result<Due> {
-    let _ = store;
-    let _ = request;
-    not_yet("due").await
+const DUE: Sql = sql!("due/due");
+const COUNTS: Sql = sql!("due/counts");
+
+/// The first column of an event in the answer.
+const EVENT: usize = 6;
+
+/// So often what cannot be read is put back among the dead, and the question asked again; each time at
+/// least one row goes.
+const BURIALS_MAX: usize = 8;
+
+/// What is due, and which due rows cannot be read as events.
+struct Found {
+    due: Due,
+    unreadable: Vec<(RowRef, String)>,
 }
 
+/// The runs whose heads are due, up to the limits.
+pub(crate) async fn due(store: &PostgresStore, request: &DueRequest) -> Result<Due> {
+    let mut found = ask(store, request).await?;
+    for _ in 0..BURIALS_MAX {
+        if found.unreadable.is_empty() {
+            break;
+        }
+        bury(store, request, &found.unreadable).await?;
+        found = ask(store, request).await?;
+    }
+    Ok(found.due)
+}
+
+async fn ask(store: &PostgresStore, request: &DueRequest) -> Result<Found> {
+    let session = store.sessions().line(Line::Read, "due").await?;
+    let lease = &request.lease;
+    let except: Vec<i64> = request.except.iter().map(|key| key.0.cast_signed()).collect();
+    let rows = session
+        .rows(
+            "due",
+            &DUE,
+            params![
+                partition(lease.partition),
+                lease.owner.as_str(),
+                signed(lease.token),
+                request.destination.as_str(),
+                except,
+                i32::try_from(request.rows_max.max(1)).unwrap_or(i32::MAX),
+                signed(request.bytes_max)
+            ],
+        )
+        .await?;
+    let mut answer = Found { due: Due::default(), unreadable: Vec::new() };
+    if let Some(row) = rows.first() {
+        if !row.get::<_, bool>(0) {
+            return Err(Error::new(ErrorKind::Fenced, "due")
+                .message("the lease was taken over; nothing is handed out")
+                .context("partition", lease.partition)
+                .context("token", lease.token));
+        }
+        answer.due.next_in = row.get::<_, Option<i64>>(1).map(span);
+    }
+    let mut decoder = Decoder::new(&store.default_source(&session).await?, EVENT);
+    let is_event = |row: &&Row| row.get::<_, Option<i64>>(EVENT).is_some();
+    let mut bytes = 0;
+    for row in rows.iter().filter(is_event) {
+        let decoded = decoder.decode(row);
+        let event = match decoded.event {
+            Ok(event) => event,
+            Err(malformed) => {
+                answer.unreadable.push((decoded.row, malformed.detail));
+                continue;
+            }
+        };
+        let key_hash: i64 = row.get(5);
+        let taken = !answer.due.rows.is_empty();
+        if taken && decoded.bytes.saturating_add(bytes) > request.bytes_max {
+            break;
+        }
+        bytes = bytes.saturating_add(decoded.bytes);
+        answer.due.rows.push(WaitingRow {
+            row: decoded.row,
+            key_hash: KeyHash(key_hash.cast_unsigned()),
+            event,
+            attempts: u32::try_from(row.get::<_, i32>(2)).unwrap_or_default(),
+            late: row.get(3),
+            suspect: row.get::<_, &str>(4) == Reason::Suspect.as_str(),
+        });
+    }
+    Ok(answer)
+}
+
+/// Puts back among the dead what came due and cannot be read: redriving it cannot help, and it would be
+/// due for ever.
+async fn bury(
+    store: &PostgresStore,
+    request: &DueRequest,
+    rows: &[(RowRef, String)],
+) -> Result<()> {
+    let mut part = SettlementPart::new(request.destination.clone());
+    part.changes = rows
+        .iter()
+        .map(|(row, detail)| {
+            let attempted =
+                Attempted { attempts: 0, reason: Reason::Malformed, detail: detail.clone() };
+            WaitingChange::Dead { row: *row, attempted, holds_key: true }
+        })
+        .collect();
+    settle::settle(store, &Settlement { lease: request.lease.clone(), parts: vec![part] }).await
+}
+
+/// How many events of a destination wait.
 pub(crate) async fn counts(store: &PostgresStore, destination: &DestinationId) -> Result<Counts> {
-    let _ = store;
-    let _ = destination;
-    not_yet("counts").await
+    let session = store.sessions().line(Line::Read, "counts").await?;
+    let mut counts = Counts::default();
+    for row in session.rows("counts", &COUNTS, params![destination.as_str()]).await? {
+        let count = unsigned(row.get(1));
+        match row.get::<_, &str>(0).parse::<WaitingState>()? {
+            WaitingState::Retrying => counts.retrying = count,
+            WaitingState::Parked => counts.parked = count,
+            WaitingState::Held => counts.held = count,
+            WaitingState::Disabled => counts.disabled = count,
+            WaitingState::Dead => counts.dead = count,
+            WaitingState::Discarded => {}
+        }
+    }
+    Ok(counts)
 }

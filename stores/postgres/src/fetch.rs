@@ -366,7 +366,7 @@ async fn select<'a>(
 
 impl PostgresStore {
     /// The default of `outbox.source`, which cannot change once there was an event.
-    async fn default_source(&self, session: &Session) -> Result<Arc<str>> {
+    pub(crate) async fn default_source(&self, session: &Session) -> Result<Arc<str>> {
         if let Some(source) = &self.remembered().source {
             return Ok(Arc::clone(source));
         }

@@ -148,3 +148,57 @@ begin
         and w.state in ('retrying', 'parked', 'held');
 end
 $$;
+
+-- The runs of a partition whose heads are due, oldest due first, up to the limits: each head with what is
+-- parked directly behind it, 16 at most, so that a key with thousands does not crowd out the others. Of a key
+-- only the first that holds it is a head; what does not hold its key (late on purpose) is a head of its
+-- own. The last event may go beyond the bytes: the caller knows what an event weighs beside its payload.
+create function {outbox_due}(
+    p_partition smallint, p_destination text, p_except bigint[], p_rows integer, p_bytes bigint,
+    p_now timestamptz)
+returns setof {outbox_waiting} language plpgsql stable
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+begin
+    return query
+    with heads as (
+        select w.seq, w.key, w.key_hash, w.holds_key, w.next_at from {outbox_waiting} w
+        where w.destination = p_destination and w.partition = p_partition
+            and w.state = 'retrying' and w.next_at <= p_now and w.key_hash <> all (p_except)
+            and not (w.holds_key and exists (
+                select from {outbox_waiting} earlier
+                where earlier.destination = p_destination and earlier.partition = p_partition
+                    and earlier.key_hash = w.key_hash and earlier.key = w.key
+                    and earlier.holds_key and earlier.state <> 'discarded'
+                    and earlier.seq < w.seq))
+        order by w.next_at, w.seq limit p_rows
+    ), runs as (
+        select h.next_at, h.seq as head, r.seq, r.bytes from heads h
+        cross join lateral (
+            select q.seq, q.bytes,
+                bool_and(q.seq = h.seq or q.state = 'parked') over (order by q.seq) as goes_on
+            from (
+                (select w.seq, w.state, coalesce(octet_length(w.payload),
+                    octet_length(w.payload_bytes), 0) as bytes
+                from {outbox_waiting} w
+                where h.holds_key and w.destination = p_destination
+                    and w.partition = p_partition and w.key_hash = h.key_hash and w.key = h.key
+                    and w.holds_key and w.state <> 'discarded' and w.seq >= h.seq
+                order by w.seq limit 16)
+                union all
+                select w.seq, w.state, coalesce(octet_length(w.payload),
+                    octet_length(w.payload_bytes), 0)
+                from {outbox_waiting} w
+                where not h.holds_key and w.destination = p_destination and w.seq = h.seq) q) r
+        where r.goes_on
+    ), counted as (
+        select r.seq, row_number() over run as nr, sum(r.bytes) over run - r.bytes as before
+        from runs r
+        window run as (order by r.next_at, r.head, r.seq
+            rows between unbounded preceding and current row)
+    )
+    select w.* from counted c
+    join {outbox_waiting} w on w.destination = p_destination and w.seq = c.seq
+    where c.nr <= p_rows and (c.nr = 1 or c.before < p_bytes)
+    order by c.nr;
+end
+$$;

@@ -1,5 +1,6 @@
 -- Takes version 1 back: everything of Postrider's in this schema goes, events included.
 drop view if exists {outbox_status};
+drop function if exists {outbox_due}(smallint, text, bigint[], integer, bigint, timestamptz);
 drop function if exists {inbox_claim}(text, uuid, text, text, bytea, bigint),
     {inbox_heartbeat}(text, uuid, text, bigint, bigint),
     {inbox_complete}(text, uuid, text, bigint, bytea), {inbox_release}(text, uuid, text, bigint),
