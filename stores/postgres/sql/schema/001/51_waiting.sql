@@ -41,7 +41,7 @@ set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as
 begin
     with asked as (
         select g.seq, g.id, g.key_hash, g.holds, g.delay, g.attempts, g.reason, g.detail,
-            case when d.topic is null then g.endpoint end as endpoint,
+            case when d.topic is not null then g.endpoint end as endpoint,
             case when g.endpoint is not null and d.topic is null then 'retrying' else g.state
                 end as state,
             coalesce(o.key, o.aggregate_type || '/' || o.aggregate_id) as lane
