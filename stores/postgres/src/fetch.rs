@@ -228,8 +228,8 @@ impl Asked<'_> {
             return Ok(Page { rows, end: self.request.after.clone(), more: false });
         }
         let drained = link.drained();
-        // What was committed since the target is looked for with the next fetch.
-        let more = goes_on && self.until.as_ref().is_some_and(|head| !drained.covers(&head.base()));
+        // A target that an earlier fetch began may be old: what was committed since is looked for at once.
+        let more = goes_on && self.until.as_ref().is_none_or(|head| !drained.covers(&head.base()));
         Ok(Page { rows, end: drained.encode()?, more })
     }
 
