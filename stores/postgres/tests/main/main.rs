@@ -7,5 +7,6 @@ mod contract;
 mod enqueue;
 mod fetch;
 mod inbox;
+mod rules;
 mod schema;
 mod support;

@@ -19,17 +19,6 @@ create function {outbox_partition_of}(key text) returns smallint
 language sql immutable strict parallel safe
 return ((hashtextextended(key, 0) & 9223372036854775807) % $partitions$)::smallint;
 
--- Header names have 1 to 128 characters out of a-z 0-9 . _ - and do not begin with postrider-; values are
--- strings without control characters. At most 64 of them.
-create function {outbox_headers_are_plain}(headers jsonb) returns boolean
-language sql immutable strict parallel safe
-return jsonb_typeof(headers) = 'object' and (
-    select count(*) <= 64 and coalesce(bool_and(
-        header.key ~ '^[a-z0-9._-]{1,128}$' and header.key !~ '^postrider-'
-        and jsonb_typeof(header.value) = 'string'
-        and (header.value #>> '{}') !~ '[\u0001-\u001f\u007f-\u009f]'), true)
-    from jsonb_each(case when jsonb_typeof(headers) = 'object' then headers else '{}' end) as header);
-
 -- Addition that wraps around at 64 bits, which bigint's own refuses.
 create function {outbox_wrapping_add}(a bigint, b bigint) returns bigint
 language sql immutable strict parallel safe
