@@ -49,6 +49,7 @@ const MIGRATIONS: &[Migration] = &[Migration {
     name: "outbox, relay, and inbox",
     up: &[
         include_str!("../sql/schema/001/10_keys.sql"),
+        include_str!("../sql/schema/001/15_rules.sql"),
         include_str!("../sql/schema/001/20_outbox.sql"),
         include_str!("../sql/schema/001/30_relay.sql"),
         include_str!("../sql/schema/001/40_inbox.sql"),

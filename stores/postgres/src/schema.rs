@@ -13,29 +13,6 @@ use crate::typed::params;
 const META_READ_ALL: Sql = sql!("meta/read_all");
 const TABLES: Sql = sql!("init/tables");
 
-/// The part that is left out where the outbox is one table.
-const PARTITIONED: &str = include_str!("../sql/schema/001/25_partitions.sql");
-
-/// The parts of a migration, in order.
-type Migration = &'static [&'static str];
-
-/// The migrations, in order; the version of the tables is how many were applied.
-const MIGRATIONS: &[Migration] = &[&[
-    include_str!("../sql/schema/001/10_keys.sql"),
-    include_str!("../sql/schema/001/15_rules.sql"),
-    include_str!("../sql/schema/001/20_outbox.sql"),
-    PARTITIONED,
-    include_str!("../sql/schema/001/30_relay.sql"),
-    include_str!("../sql/schema/001/40_inbox.sql"),
-    include_str!("../sql/schema/001/50_enqueue.sql"),
-    include_str!("../sql/schema/001/50_lease.sql"),
-    include_str!("../sql/schema/001/51_waiting.sql"),
-    include_str!("../sql/schema/001/52_settle.sql"),
-    include_str!("../sql/schema/001/55_inbox.sql"),
-    include_str!("../sql/schema/001/60_status.sql"),
-    include_str!("../sql/schema/001/90_rows.sql"),
-]];
-
 /// The version of the tables that this program knows.
 pub(crate) const VERSION: u32 = migrate::VERSION;
 
