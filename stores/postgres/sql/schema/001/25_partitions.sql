@@ -1,2 +1,4 @@
--- Only where the outbox is partitioned. What no partition was made for stands here: rows are never refused.
+-- Only where the outbox is partitioned. What no table was made for stands here: rows are never refused.
 create table {outbox_default} partition of {outbox} default;
+
+select {outbox_ahead}();

@@ -1,6 +1,7 @@
 -- Takes version 1 back: everything of Postrider's in this schema goes, events included.
 drop view if exists {outbox_status};
 drop function if exists {outbox_due}(smallint, text, bigint[], integer, bigint, timestamptz);
+drop view if exists {outbox_status}, {outbox_tables};
 drop function if exists {inbox_claim}(text, uuid, text, text, bytea, bigint),
     {inbox_heartbeat}(text, uuid, text, bigint, bigint),
     {inbox_complete}(text, uuid, text, bigint, bytea), {inbox_release}(text, uuid, text, bigint),
@@ -30,3 +31,15 @@ drop function if exists {outbox_settle}(smallint, text, bigint, uuid, boolean, j
     {outbox_announce}(text, boolean, bigint), {outbox_fence}(smallint, text, bigint),
     {outbox_durably}();
 drop function if exists {outbox_cluster}();
+drop function if exists {outbox_rewind}(smallint, text, bigint, bigint, text, bigint, bytea, bigint, bytea, bigint),
+    {outbox_carry_out}(smallint, text, bigint, jsonb, integer), {outbox_tally}(text, jsonb, jsonb),
+    {outbox_let_out}(smallint, text, text, integer, timestamptz),
+    {outbox_requeue}(smallint, text, bigint, bigint, timestamptz),
+    {outbox_discard}(smallint, text, bigint, timestamptz),
+    {outbox_bring_out}(smallint, text, bigint, text, text, timestamptz),
+    {outbox_admit}(smallint, text, bigint, integer), {outbox_history_start}();
+drop function if exists {outbox_ahead}(), {outbox_asked_below}(smallint, bigint),
+    {outbox_young}(bigint, bigint, timestamptz), {outbox_retire_to}(smallint, text, bigint, bigint),
+    {outbox_empty}(smallint, text, bigint, bigint), {outbox_detach}(),
+    {outbox_retire_rows}(smallint, text, bigint, bigint, bigint[]),
+    {outbox_forget_requests}(bigint, integer);
