@@ -8,5 +8,6 @@ mod enqueue;
 mod fetch;
 mod inbox;
 mod rules;
+mod operator;
 mod schema;
 mod support;
