@@ -1,6 +1,6 @@
 -- What lies before each cursor: the first $1 events are looked at. All at or below `reach` is passed, but
 -- for what transactions that were open for long wrote below it; that is looked at where it is near.
-select c.destination, c.partition, b.lo, ahead.looked, ahead.unpassed, ahead.last, ahead.oldest
+select c.destination, b.lo, ahead.looked, ahead.unpassed, ahead.first, ahead.last, ahead.oldest
 from {outbox_cursor} c
 cross join lateral (
     select greatest(c.floor, case when c.target_xmax is not null then c.position else 0 end) as reach
@@ -11,7 +11,7 @@ cross join lateral (
 cross join lateral (
     select count(*) as looked,
         count(*) filter (where not {outbox_passed}(c, o.xid, o.seq)) as unpassed,
-        max(o.seq) as last,
+        min(o.seq) as first, max(o.seq) as last,
         (array_agg(o.created_at order by o.seq)
             filter (where not {outbox_passed}(c, o.xid, o.seq)))[1] as oldest
     from (

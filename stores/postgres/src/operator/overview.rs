@@ -45,14 +45,17 @@ const WAITING_CREATED_AT: Sql = sql!("operator/waiting_created_at");
 /// tell what is wrong, and milliseconds.
 const LOOKED_AT_MAX: i64 = 10_000;
 
-/// Events before all cursors together that are looked at: a tenth of a second.
-const AHEAD_MAX: i64 = 100_000;
+/// Events before all cursors together that are looked at: some hundredths of a second.
+const AHEAD_MAX: i64 = 30_000;
 
 /// Events before one cursor that are looked at, at least and at most.
 const AHEAD_OF_ONE: (i64, i64) = (16, 2_000);
 
 /// Scheduled events that are counted one by one.
 const SCHEDULED_COUNTED_MAX: i64 = 100_000;
+
+/// Numbers of the first stretch that a backlog is looked for in.
+const BACKLOG_WIDTH_MIN: u64 = 1_000;
 
 /// Reasons that are shown.
 const REASONS_MAX: i64 = 10;
@@ -209,11 +212,11 @@ impl Default for Ahead {
 /// What lies before one cursor, as far as it was looked at.
 #[derive(Clone, Copy)]
 struct Look {
-    /// Where the look began.
-    lo: u64,
-    /// How many events were seen, how many of them the cursor has not passed, and the last of them.
+    /// How many events were seen, and how many of them the cursor has not passed.
     looked: u64,
     unpassed: u64,
+    /// The numbers of the first and the last that was seen.
+    first: u64,
     last: u64,
     /// At most so many were to be seen.
     most: u64,
@@ -227,7 +230,7 @@ impl Look {
         if self.looked < self.most {
             return self.unpassed;
         }
-        let seen = u128::from(self.last.saturating_sub(self.lo)).max(1);
+        let seen = u128::from(self.last.saturating_sub(self.first)) + 1;
         let rest = u128::from(self.sequence.saturating_sub(self.last));
         let estimate = (rest * u128::from(self.looked)).div_ceil(seen).min(rest);
         self.unpassed.saturating_add(u64::try_from(estimate).unwrap_or(u64::MAX))
@@ -241,16 +244,16 @@ async fn pending(session: &Session, sequence: u64) -> Result<HashMap<String, Ahe
     let mut all: HashMap<String, Ahead> = HashMap::new();
     for row in session.rows("overview", &PENDING, params![most]).await? {
         let look = Look {
-            lo: count(&row, 2),
-            looked: count(&row, 3),
-            unpassed: count(&row, 4),
+            looked: count(&row, 2),
+            unpassed: count(&row, 3),
+            first: count(&row, 4),
             last: count(&row, 5),
             most: most.unsigned_abs(),
             sequence,
         };
         let ahead = all.entry(shown(&row, 0)).or_default();
         ahead.pending = ahead.pending.saturating_add(look.pending());
-        ahead.least = ahead.least.min(look.lo);
+        ahead.least = ahead.least.min(count(&row, 1));
         let oldest = time(&row, 6);
         ahead.since = ahead.since.into_iter().chain(oldest).min();
     }
@@ -341,7 +344,28 @@ async fn groups(
     let name = destination.as_str();
     let found = session.optional("backlog", &DESTINATION_EXISTS, params![name]).await?;
     found.ok_or_else(|| not_found("backlog", "destination", destination))?;
-    let rows = session.rows("backlog", &BACKLOG, params![name, signed(rows_max)]).await?;
+    let sequence = count(&session.row("backlog", &SEQUENCE, params![]).await?, 1);
+    let mut width = rows_max.max(BACKLOG_WIDTH_MIN);
+    loop {
+        let groups = groups_within(session, name, rows_max, width).await?;
+        let counted: u64 = groups.iter().map(|group| group.count).sum();
+        if counted >= rows_max || width > sequence {
+            return Ok(groups);
+        }
+        width = width.saturating_mul(8);
+    }
+}
+
+/// The oldest events in a stretch of numbers that begins where the slowest cursor is: to look for
+/// as many in each partition would read many times what is shown.
+async fn groups_within(
+    session: &Session,
+    destination: &str,
+    rows_max: u64,
+    width: u64,
+) -> Result<Vec<BacklogGroup>> {
+    let which = params![destination, signed(rows_max), signed(width)];
+    let rows = session.rows("backlog", &BACKLOG, which).await?;
     let group = |row| BacklogGroup {
         event_type: shown(row, 0),
         aggregate_type: shown(row, 1),
@@ -358,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_short_backlog_is_counted_and_a_long_one_reckoned_by_its_density() {
-        let look = Look { lo: 100, looked: 7, unpassed: 5, last: 200, most: 10, sequence: 900 };
+        let look = Look { looked: 7, unpassed: 5, first: 101, last: 200, most: 10, sequence: 900 };
         assert_eq!(look.pending(), 5);
         // One in ten of the numbers was an event of the partition.
         let look = Look { looked: 10, unpassed: 10, ..look };

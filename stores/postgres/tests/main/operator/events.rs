@@ -4,7 +4,7 @@ use postrider_core::operate::{Filter, Operator, Status};
 use postrider_core::{ErrorKind, EventId, Glob, Payload};
 use proptest::prelude::*;
 
-use super::{Act, Play, all, everything, joined, later, note, of_type, only, page};
+use super::{Act, Play, all, everything, joined, later, of_type, only, page};
 use crate::support::id;
 
 fn statuses(play: &[(String, Status)]) -> Vec<(&str, Status)> {
@@ -146,13 +146,12 @@ async fn filters_are_data() {
             let rows = play.store.scheduled(&filter, &page(100, None)).await.unwrap().rows;
             assert_eq!(rows.len(), 0);
         }
-        for list in ["events", "waiting", "scheduled", "audit"] {
+        for list in ["events", "waiting", "scheduled"] {
             let request = page(10, Some(hostile));
             let refused = match list {
                 "events" => play.store.events(&all(), &request).await.map(drop),
                 "waiting" => play.store.waiting(&all(), &request).await.map(drop),
-                "scheduled" => play.store.scheduled(&all(), &request).await.map(drop),
-                _ => play.store.audit(&request).await.map(drop),
+                _ => play.store.scheduled(&all(), &request).await.map(drop),
             };
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid, "{list} {hostile:?}");
         }
@@ -171,7 +170,6 @@ async fn pages_have_limits() {
             play.store.events(&all(), &request).await.map(drop),
             play.store.waiting(&all(), &request).await.map(drop),
             play.store.scheduled(&all(), &request).await.map(drop),
-            play.store.audit(&request).await.map(drop),
         ] {
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
         }
@@ -227,7 +225,6 @@ async fn an_event_is_found_wherever_it_is() {
     assert_eq!(kept.deliveries[0].detail.as_deref(), Some("400 Bad Request"));
     let refused = play.store.event(EventId::mint()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotFound);
-    drop(note());
 }
 
 /// F29: a row that a relay cannot read is shown as far as it can be read.

@@ -1,7 +1,7 @@
 //! The overview and the backlog.
 
 use postrider_core::operate::Operator;
-use postrider_core::{DestinationState, ErrorKind, OutboxSource};
+use postrider_core::{DestinationState, ErrorKind};
 
 use super::{Act, Play, everything, later, of_type, only};
 use crate::support::{Fresh, id};

@@ -34,9 +34,9 @@ async fn crowded() -> Option<(Play, Client)> {
             select 'order', (n % 5000)::text, 'order.late', '1', now() + n * interval '1 minute'
             from generate_series(1, 50000) as n;
             insert into {outbox_waiting} (destination, partition, seq, key, key_hash, state, holds_key,
-                next_at, reason, detail, endpoint, moved_at, id)
+                next_at, reason, detail, endpoint, moved_at, id, payload)
             select 'a', partition, seq, key, hashtextextended(key, 0), state, true, now(), 'failed', '503',
-                case when state = 'disabled' then 'gone' end, now(), id
+                case when state = 'disabled' then 'gone' end, now(), id, repeat(md5(key), 20)
             from (select partition, seq, aggregate_type || '/' || aggregate_id as key, id,
                 case seq % 5 when 0 then 'retrying' when 1 then 'parked' when 2 then 'disabled'
                     when 3 then 'dead' else 'discarded' end as state
@@ -97,7 +97,7 @@ async fn readings_go_by_index() {
     let Some((play, client)) = crowded().await else { return };
     let all = "array[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31]";
     for (name, statement, types, values) in statements![
-        "backlog" ("text, bigint") "'b', 1000",
+        "backlog" ("text, bigint, bigint") "'b', 1000, 8000",
         "created_at" ("integer, bigint") "32, 50000",
         "dead_since" ("bigint") "10000",
         "deliveries" ("bigint[], bigint[], smallint[], bigint[]")
