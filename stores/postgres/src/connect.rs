@@ -1,31 +1,36 @@
-//! Where the database is, and a connection to it.
+//! A connection to the database, made anew as often as one is needed.
 //!
-//! Invariant: the address, which may hold a password, is in no `Debug`, error, or name.
+//! Invariants: bounded, whatever the other side does or does not answer; and nothing is remembered from one
+//! connection to the next that may have changed meanwhile: host names are looked up, certificates read, and
+//! the address asked for again ([`Address::again`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::{Error, ErrorKind, Result};
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{SslMode, SslNegotiation};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::error::During;
+use crate::address;
+use crate::error::of_postgres;
+use crate::tls::{self, Tls};
 
-/// How long to wait for a connection. Half a lease heartbeat's patience: whoever waits tries again.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long host, encryption, and password may take together. The driver bounds the host alone, and a server
+/// that stopped in the midst of a greeting would be waited for for ever.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long what was sent may stay unacknowledged by the other machine before the connection counts as
-/// lost (`tcp_user_timeout`): well below a lease, so that a cut network is noticed while it matters.
-const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Says the address, as it is now.
+pub(crate) type Provider = Arc<dyn Fn() -> Result<String> + Send + Sync>;
 
 /// A database's address.
 #[derive(Clone)]
 pub(crate) struct Address {
     config: Config,
-    tls: MakeRustlsConnect,
+    tls: Tls,
     name: Arc<str>,
+    again: Option<Provider>,
 }
 
 /// What moves a connection's bytes, and hears its notifications.
@@ -34,23 +39,17 @@ pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<S
 impl Address {
     /// Reads `postgres://user:password@host:port/database?sslmode=…`, or `host=… dbname=…`.
     pub(crate) fn parse(url: &str) -> Result<Address> {
-        let mut config: Config = url.parse().map_err(|_: tokio_postgres::Error| {
-            Error::new(ErrorKind::Config, "read address").message(
-                "not an address of a PostgreSQL database; it looks like \
-                 postgres://user:password@host:5432/database",
-            )
-        })?;
-        if config.get_application_name().is_none() {
-            config.application_name("postrider");
-        }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
-        }
-        if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(TCP_USER_TIMEOUT);
-        }
-        let name = name(&config);
-        Ok(Address { config, tls: tls()?, name: name.into() })
+        let address::Read { config, tls } = address::read(url)?;
+        // What cannot be read at the beginning is a mistake in the configuration.
+        tls.connector(false)?;
+        let name = address::name(&config);
+        Ok(Address { config, tls, name: name.into(), again: None })
+    }
+
+    /// An address that is asked for again at each connection: its password may change.
+    pub(crate) fn again(provider: Provider) -> Result<Address> {
+        let now = Address::parse(&provider()?)?;
+        Ok(Address { again: Some(provider), ..now })
     }
 
     /// Host and database, without user and password.
@@ -60,7 +59,7 @@ impl Address {
 
     /// The database's own name.
     pub(crate) fn database(&self) -> &str {
-        self.config.get_dbname().or(self.config.get_user()).unwrap_or("postgres")
+        address::database(&self.config)
     }
 
     /// Whether the connection may go unencrypted.
@@ -70,45 +69,66 @@ impl Address {
 
     /// A connection, and what has to be driven for it to move.
     pub(crate) async fn connect(&self, operation: &'static str) -> Result<(Client, Wire)> {
-        self.config
-            .connect(self.tls.clone())
-            .await
-            .during(operation)
-            .map_err(|error| error.context("store", self.name()))
+        let connected = async {
+            let Some(again) = &self.again else {
+                return self.greet(operation).await;
+            };
+            let now = again().and_then(|url| Address::parse(&url))?;
+            now.greet(operation).await
+        };
+        connected.await.map_err(|error| error.context("store", self.name()))
     }
+
+    async fn greet(&self, operation: &'static str) -> Result<(Client, Wire)> {
+        let direct = self.config.get_ssl_negotiation() == SslNegotiation::Direct;
+        let connecting = self.config.connect(self.tls.connector(direct)?);
+        match tokio::time::timeout(GREETING_TIMEOUT, connecting).await {
+            Ok(connected) => connected.map_err(|error| of_connecting(operation, error)),
+            Err(_) => Err(Error::new(ErrorKind::Unavailable, operation)
+                .message("the database's host answers, and the database does not")),
+        }
+    }
+}
+
+/// Why there is no connection, for whoever has to mend it.
+fn of_connecting(operation: &'static str, error: tokio_postgres::Error) -> Error {
+    let because = tls::refusal(&error).or_else(|| {
+        let cause = std::error::Error::source(&error)?;
+        if let Some(broken) = cause.downcast_ref::<std::io::Error>() {
+            return reason(broken);
+        }
+        let plain = cause.to_string();
+        plain.contains("does not support TLS").then(|| {
+            "the server does not encrypt, and sslmode asks for it; nothing was sent".to_owned()
+        })
+    });
+    match because {
+        Some(message) => {
+            Error::new(ErrorKind::Unavailable, operation).message(message).source(error)
+        }
+        None => of_postgres(operation, error),
+    }
+}
+
+fn reason(broken: &std::io::Error) -> Option<String> {
+    Some(match broken.kind() {
+        std::io::ErrorKind::ConnectionRefused => {
+            "nothing listens at the database's address: it is down, starting, or elsewhere"
+                .to_owned()
+        }
+        std::io::ErrorKind::TimedOut => "the database's host does not answer".to_owned(),
+        // The standard library has no kind for it.
+        _ if broken.to_string().starts_with("failed to lookup address") => {
+            "the database's host name leads nowhere; it is looked up again at each try".to_owned()
+        }
+        _ => return None,
+    })
 }
 
 impl std::fmt::Debug for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Address").field(&self.name).finish()
     }
-}
-
-fn name(config: &Config) -> String {
-    let host = match config.get_hosts().first() {
-        Some(Host::Tcp(host)) => host.clone(),
-        #[cfg(unix)]
-        Some(Host::Unix(path)) => path.display().to_string(),
-        _ => "localhost".to_owned(),
-    };
-    let port = match config.get_ports().first() {
-        Some(port) if *port != 5432 => format!(":{port}"),
-        _ => String::new(),
-    };
-    let database = config.get_dbname().or(config.get_user()).unwrap_or("postgres");
-    format!("postgres://{host}{port}/{database}")
-}
-
-fn tls() -> Result<MakeRustlsConnect> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| Error::new(ErrorKind::Internal, "set up TLS").source(e))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(MakeRustlsConnect::new(config))
 }
 
 #[cfg(test)]
@@ -122,5 +142,32 @@ mod tests {
         assert!(!format!("{address:?}").contains("s3cret"));
         let refused = Address::parse("postgres://app:s3cret@db:port/shop").unwrap_err();
         assert!(!format!("{refused} {refused:?}").contains("s3cret"));
+    }
+
+    /// F36: a password that was changed is used by the next connection.
+    #[tokio::test]
+    async fn the_address_is_asked_for_again() {
+        let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let address = Address::again(Arc::new(move || {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Ok("postgres://app:s3cret@127.0.0.1:1/shop".to_owned())
+        }));
+        let address = address.unwrap();
+        for _ in 0..2 {
+            let refused = address.connect("open store").await.err().expect("nobody is there");
+            assert_eq!(refused.kind(), ErrorKind::Unavailable);
+            assert!(refused.to_string().contains("nothing listens"), "{refused}");
+            assert!(!format!("{refused} {refused:?}").contains("s3cret"));
+        }
+        assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 3);
+    }
+
+    /// F36: a name that leads nowhere is said to.
+    #[tokio::test]
+    async fn a_host_without_an_address_is_said_to_have_none() {
+        let address = Address::parse("postgres://no-such-host.invalid/shop").unwrap();
+        let refused = address.connect("open store").await.err().expect("nobody is there");
+        assert!(refused.to_string().contains("leads nowhere"), "{refused}");
     }
 }

@@ -10,6 +10,8 @@ pub use staged::{Staged, StagedMany};
 #[cfg(feature = "tokio-postgres")]
 mod accept;
 #[cfg(feature = "store")]
+mod address;
+#[cfg(feature = "store")]
 mod carry_out;
 #[cfg(feature = "store")]
 mod connect;
@@ -68,6 +70,8 @@ mod staged;
 mod store;
 #[cfg(feature = "store")]
 mod tick;
+#[cfg(feature = "store")]
+mod tls;
 #[cfg(feature = "store")]
 mod transactional;
 #[cfg(feature = "tokio-postgres")]
