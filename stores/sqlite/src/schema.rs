@@ -12,8 +12,11 @@ use crate::error::During;
 use crate::{connection, sql};
 
 /// The migrations, in order; the version of the tables is how many were applied.
-const MIGRATIONS: &[&str] =
-    &[include_str!("../sql/schema/001.sql"), include_str!("../sql/schema/002.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../sql/schema/001.sql"),
+    include_str!("../sql/schema/002.sql"),
+    include_str!("../sql/schema/003.sql"),
+];
 
 /// The version of the tables that this program knows.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;

@@ -1,7 +1,11 @@
--- One conditional write: absent, or claimed by a lease that has ended.
+-- One conditional write: absent, or claimed by a lease that has ended. Tokens go on where those of a
+-- forgotten row ended.
 insert into inbox
     (source, event_id, handler, event_type, status, payload_hash, token, received_at, expires_at)
-values (?1, ?2, ?3, ?4, 'claimed', ?5, 1, ?6, ?7)
+values (?1, ?2, ?3, ?4, 'claimed', ?5,
+    1 + coalesce(
+        (select max(token) from inbox_tombstone where source = ?1 and event_id = ?2 and handler = ?3), 0),
+    ?6, ?7)
 on conflict (source, event_id, handler) do update set
     token = token + 1, attempts = attempts + 1, expires_at = excluded.expires_at
 where status = 'claimed' and expires_at <= ?6 and payload_hash = excluded.payload_hash

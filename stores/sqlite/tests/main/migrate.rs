@@ -26,8 +26,8 @@ const HELD: &[&str] = &[
     "select * from outbox order by seq",
     "select * from outbox_scheduled order by seq",
     "select name, seq from sqlite_sequence where name in ('outbox', 'outbox_scheduled') order by 1",
-    "select key, value from outbox_meta where key not in ('schema', 'schema_002_at', 'history_start')
-        order by key",
+    "select key, value from outbox_meta
+        where key not in ('schema', 'schema_002_at', 'schema_003_at', 'history_start') order by key",
 ];
 
 /// A file with the tables of version 1, and events in every state that it knew.
@@ -110,7 +110,8 @@ async fn a_migration_keeps_everything() {
     init(fresh.path()).unwrap();
     let connection = fresh.connect();
     assert_eq!(dump(&connection), before);
-    assert_eq!(number(&connection, "select value + 0 from outbox_meta where key = 'schema'"), 2);
+    let version = number(&connection, "select value + 0 from outbox_meta where key = 'schema'");
+    assert_eq!(version, i64::from(Schema::VERSION));
     assert_eq!(number(&connection, "select count(*) from pragma_integrity_check"), 1);
     let made = tables(&Fresh::new().connect());
     let migrated: Vec<(String, Option<String>)> = tables(&connection)
@@ -171,7 +172,7 @@ async fn an_interrupted_migration_is_done_again() {
     assert!(refused.to_string().contains("postrider init"), "{refused}");
     init(fresh.path()).unwrap();
     assert_eq!(dump(&fresh.connect()), before);
-    assert_eq!(fresh.store().open().await.unwrap().schema, 2);
+    assert_eq!(fresh.store().open().await.unwrap().schema, Schema::VERSION);
 }
 
 /// F23, F30: a migration that finds no room leaves version 1 as it was.
@@ -188,4 +189,21 @@ fn a_migration_without_room_changes_nothing() {
     assert_eq!(dump(&fresh.connect()), before);
     init(fresh.path()).unwrap();
     assert_eq!(dump(&fresh.connect()), before);
+}
+
+/// F30, F34: a row that was forgotten before tokens were kept has a token that none of its claims had.
+#[test]
+fn what_version_2_forgot_has_a_token_that_no_claim_had() {
+    let fresh = version_1();
+    let connection = fresh.connect();
+    connection.execute_batch(VERSION_2).unwrap();
+    connection
+        .execute_batch(
+            "insert into inbox_tombstone (source, event_id, handler, event_type, was, attempts,
+                received_at, forgotten_at, who, why)
+            values ('/s', 'three', 'h', 't', 'claimed', 4, 0, 1, 'w', 'y')",
+        )
+        .unwrap();
+    init(fresh.path()).unwrap();
+    assert_eq!(number(&connection, "select token from inbox_tombstone"), 5);
 }

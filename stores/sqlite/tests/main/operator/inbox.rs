@@ -147,6 +147,30 @@ async fn forgetting_leaves_a_tombstone() {
     assert_eq!((audit[0].what.as_str(), &audit[0].subject), ("inbox forget", &subject));
 }
 
+/// F34: a worker slept from before its claim was forgotten until after the next one, twice. Its token is not
+/// the next one's, so it writes nothing.
+#[tokio::test]
+async fn tokens_go_on_where_a_forgotten_row_ended() {
+    let fresh = Fresh::new();
+    let store = fresh.store();
+    let event = incoming(1, "/shop");
+    let mut slept = Vec::new();
+    for _ in 0..3 {
+        let lease = claimed(&store, &event, LONG).await;
+        assert!(
+            slept.iter().all(|old: &ClaimLease| old.token < lease.token),
+            "{lease:?} {slept:?}"
+        );
+        for old in &slept {
+            let refused = store.complete(old, b"late").await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+        }
+        slept.push(lease);
+        fresh.connect().execute("update inbox set expires_at = 5", ()).unwrap();
+        assert_eq!(store.forget(&name(1, None), &note()).await.unwrap(), Forgotten::Forgotten);
+    }
+}
+
 #[tokio::test]
 async fn one_id_of_two_sources_needs_a_name() {
     let fresh = Fresh::new();
