@@ -7,7 +7,7 @@ mod contract;
 mod enqueue;
 mod fetch;
 mod inbox;
-mod rules;
 mod operator;
+mod rules;
 mod schema;
 mod support;
