@@ -10,16 +10,16 @@ from (
         null::text as who, null::text as why
     from {inbox} i
     where $1 and i.status = 'claimed'
-        and (i.received_at, i.source, i.event_id, i.handler) < ($2, $3, $4, $5)
-    order by i.received_at desc, i.source desc, i.event_id desc, i.handler desc
+        and (i.received_at, i.source collate "C", i.event_id, i.handler collate "C") < ($2, $3, $4, $5)
+    order by i.received_at desc, i.source collate "C" desc, i.event_id desc, i.handler collate "C" desc
     limit $13)
     union all
     (select 1, i.processed_at, i.source, i.event_id, i.handler, 0, i.event_type, i.attempts,
         i.received_at, i.processed_at, null, null, null
     from {inbox} i
     where $6 and i.status = 'processed'
-        and (i.processed_at, i.source, i.event_id, i.handler) < ($7, $8, $9, $10)
-    order by i.processed_at desc, i.source desc, i.event_id desc, i.handler desc
+        and (i.processed_at, i.source collate "C", i.event_id, i.handler collate "C") < ($7, $8, $9, $10)
+    order by i.processed_at desc, i.source collate "C" desc, i.event_id desc, i.handler collate "C" desc
     limit $13)
     union all
     (select 0, t.forgotten_at, t.source, t.event_id, t.handler, t.number, t.event_type, t.attempts,
@@ -32,6 +32,6 @@ from (
 left join {inbox_result} r
     on page.stream = 1 and r.source = page.source and r.event_id = page.event_id
         and r.handler = page.handler
-order by page.moment desc, page.stream desc, page.source desc, page.event_id desc, page.handler desc,
-    page.number desc
+order by page.moment desc, page.stream desc, page.source collate "C" desc, page.event_id desc,
+    page.handler collate "C" desc, page.number desc
 limit $13;
