@@ -49,13 +49,15 @@ steps_gone as (
 begun as (
     insert into {outbox_audit} (who, why, what, subject)
     select $3, $4, 'erase', $5 where $5 is not null
+    returning 1
 ),
 request as (
     insert into {outbox_request} (verb, destination, who, why, total)
     select 'redrive', case when count(distinct c.destination) = 1 then min(c.destination) end, $3,
         $4, count(*)
     from copies c where c.state = 'dead'
-    having count(*) > 0
+    -- After the row that says why.
+    having count(*) > 0 and (select count(*) from begun) >= 0
     returning id, total
 ),
 parts as (

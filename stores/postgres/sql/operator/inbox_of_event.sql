@@ -7,7 +7,7 @@ with recursive sources as (
 )
 select page.*, octet_length(r.result)
 from (
-    select case i.status when 'claimed' then 2 else 1 end::smallint as stream,
+    select (case i.status when 'claimed' then 2 else 1 end)::smallint as stream,
         coalesce(i.processed_at, i.received_at) as moment, i.source, i.event_id, i.handler,
         0::bigint as number, i.event_type, i.attempts, i.received_at, i.processed_at as ended_at,
         case when i.expires_at > clock_timestamp()
@@ -17,7 +17,7 @@ from (
     from sources s
     join {inbox} i on i.source = s.source and i.event_id = $1
     union all
-    select 0, t.forgotten_at, t.source, t.event_id, t.handler, t.number, t.event_type, t.attempts,
+    select 0::smallint, t.forgotten_at, t.source, t.event_id, t.handler, t.number, t.event_type, t.attempts,
         t.received_at, t.forgotten_at, null, t.who, t.why
     from {inbox_tombstone} t where t.event_id = $1
 ) page

@@ -14,7 +14,7 @@ from (
     order by i.received_at desc, i.source collate "C" desc, i.event_id desc, i.handler collate "C" desc
     limit $13)
     union all
-    (select 1, i.processed_at, i.source, i.event_id, i.handler, 0, i.event_type, i.attempts,
+    (select 1::smallint, i.processed_at, i.source, i.event_id, i.handler, 0, i.event_type, i.attempts,
         i.received_at, i.processed_at, null, null, null
     from {inbox} i
     where $6 and i.status = 'processed'
@@ -22,7 +22,7 @@ from (
     order by i.processed_at desc, i.source collate "C" desc, i.event_id desc, i.handler collate "C" desc
     limit $13)
     union all
-    (select 0, t.forgotten_at, t.source, t.event_id, t.handler, t.number, t.event_type, t.attempts,
+    (select 0::smallint, t.forgotten_at, t.source, t.event_id, t.handler, t.number, t.event_type, t.attempts,
         t.received_at, t.forgotten_at, null, t.who, t.why
     from {inbox_tombstone} t
     where $11 and (t.forgotten_at, t.number) < ($12, $14)

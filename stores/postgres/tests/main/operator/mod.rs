@@ -96,6 +96,22 @@ impl Play {
         }
     }
 
+    /// The same of every partition.
+    pub(crate) async fn fetch_all(&self, destination: &str) -> Vec<FetchedRow> {
+        let mut rows = Vec::new();
+        for lease in &self.leases {
+            rows.extend(self.fetch_from(lease, destination).await);
+        }
+        rows
+    }
+
+    /// Takes every lease anew, after they were released.
+    pub(crate) async fn take_leases(&mut self) {
+        self.leases = acquire(&self.store, u16::MAX).await;
+        self.leases.sort_by_key(|lease| lease.partition);
+        self.lease = self.leases[0].clone();
+    }
+
     /// Settles the next events of a destination, one for each act.
     pub(crate) async fn settle(&self, destination: &str, acts: &[Act]) {
         let rows = self.fetch(destination).await;

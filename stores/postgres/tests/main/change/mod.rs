@@ -1,0 +1,13 @@
+//! What operators change: requests, definitions, erasure, repairs, and the inbox; and the doctor.
+
+mod definitions;
+mod erase;
+mod inbox;
+mod recount;
+mod repair;
+mod request;
+
+/// The rows of an audit, to be compared.
+fn told(audit: &[(String, String)]) -> Vec<(&str, &str)> {
+    audit.iter().map(|(what, subject)| (what.as_str(), subject.as_str())).collect()
+}

@@ -1,0 +1,310 @@
+//! The recount finds what the relay's own books do not say, and nothing else.
+
+use std::time::Duration;
+
+use postrider_core::ErrorKind;
+use postrider_core::operate::{Difference, Operator, RowKey, Status, Submission, Verb};
+use postrider_core::source::{DueRequest, OutboxSource, RetireRequest};
+use postrider_core::{Start, source::DefinitionChange};
+use proptest::prelude::*;
+
+use crate::operator::{Act, Play, all, everything, note, of_type, only, page};
+use crate::support::id;
+
+/// A cursor is put where another destination's is, though nothing of what lies between was delivered.
+const JUMP: &str = "update {outbox_cursor} b
+    set base = a.base, position = a.position, base_xmax = a.base_xmax, floor = a.floor,
+        pending_xids = a.pending_xids, pending_floors = a.pending_floors,
+        target_xmin = a.target_xmin, target_xmax = a.target_xmax, target_xip = a.target_xip,
+        target_floor = a.target_floor, ground = a.ground
+    from {outbox_cursor} a
+    where a.destination = 'a' and b.destination = 'b' and a.partition = b.partition";
+
+async fn differences(play: &Play, destination: &str) -> Vec<Difference> {
+    play.store.recount(&id(destination)).await.expect("a recount")
+}
+
+async fn assert_whole(play: &Play) {
+    for row in play.store.destinations().await.expect("destinations").rows {
+        let name = row.definition.id.as_str();
+        assert_eq!(differences(play, name).await, [], "{name}");
+    }
+}
+
+/// Events of two types in turn, of 100 keys.
+async fn commit(play: &Play, count: u32) {
+    let events: Vec<_> = (0..count)
+        .map(|n| of_type(if n % 2 == 0 { "order.placed" } else { "bill.sent" }, n % 100))
+        .collect();
+    play.commit(&events).await;
+}
+
+async fn requeue(play: &Play, destination: &str, seqs: &[u64]) {
+    let rows = seqs.iter().map(|seq| RowKey { destination: id(destination), seq: *seq });
+    let verb = Verb::Requeue(rows.collect());
+    play.store.submit(&Submission { verb, note: note() }).await.expect("a request");
+}
+
+/// Three buckets, settled at two destinations and `unrouted`.
+async fn settled() -> Option<Play> {
+    let play = Play::begin(&[everything("a"), only("b", "order.*")]).await?;
+    commit(&play, 10_000).await;
+    play.settle_all("a", &[Act::Ack]).await;
+    play.settle_all("b", &[Act::Ack, Act::Elsewhere]).await;
+    play.settle_all("unrouted", &[Act::Elsewhere]).await;
+    Some(play)
+}
+
+/// R098, R105: a cursor that was moved without a delivery is found, with what it jumped over.
+#[tokio::test]
+async fn a_cursor_that_jumped_is_found() {
+    let Some(play) = settled().await else { return };
+    commit(&play, 500).await;
+    play.settle_all("a", &[Act::Ack]).await;
+    assert_whole(&play).await;
+    play.fresh.run(JUMP).await;
+    assert_eq!(differences(&play, "a").await, [], "the other destination is as it was");
+    let found = differences(&play, "b").await;
+    assert_eq!(found.len(), 1);
+    let first = &found[0];
+    assert_eq!((first.first, first.last), (8_192, 10_500));
+    assert_eq!((first.settled, first.found), (1_809, 2_309));
+    // The whole bucket is sent again, of it only what is b's: odd numbers.
+    let wanted: Vec<u64> = (8_192..=10_500).filter(|seq| seq % 2 == 1).collect();
+    assert_eq!(first.requeue, wanted);
+}
+
+/// R098, R105: what was committed and never settled is found in every partition, sent again, and delivered
+/// late; afterwards the books agree.
+#[tokio::test]
+async fn what_a_cursor_jumped_over_is_delivered_late() {
+    let Some(mut play) = Play::wide(4, &[everything("a"), everything("b")]).await else { return };
+    commit(&play, 300).await;
+    play.settle_all("a", &[Act::Ack]).await;
+    assert_eq!(differences(&play, "b").await, [], "what is pending is not missing");
+    play.fresh.run(JUMP).await;
+    let found = differences(&play, "b").await;
+    assert!(found.len() > 1, "several partitions");
+    let mut missing: Vec<u64> = found.iter().flat_map(|d| d.requeue.clone()).collect();
+    missing.sort_unstable();
+    assert_eq!(missing, (1..=300).collect::<Vec<u64>>(), "none is named twice");
+    requeue(&play, "b", &missing).await;
+    play.carry_out().await;
+    let mut late = 0;
+    for lease in &play.leases {
+        let request = DueRequest {
+            lease: lease.clone(),
+            destination: id("b"),
+            except: Vec::new(),
+            rows_max: 1_000,
+            bytes_max: 1 << 30,
+        };
+        let due = play.store.due(&request).await.expect("due").rows;
+        assert!(due.iter().all(|row| row.late));
+        late += due.len();
+    }
+    assert_eq!(late, 300);
+    assert_whole(&play).await;
+}
+
+/// R105: a page of the log that is gone is found, and so is one that says something else.
+#[tokio::test]
+async fn exactly_the_damaged_buckets_are_found() {
+    let Some(play) = settled().await else { return };
+    let lose = "delete from {outbox_settled} where destination = 'a' and bucket = 1";
+    play.fresh.run(lose).await;
+    let falsify = "update {outbox_settled} set id_sum = id_sum # 1
+        where destination = 'b' and bucket = 0";
+    play.fresh.run(falsify).await;
+    let a = differences(&play, "a").await;
+    assert_eq!(a.iter().map(|d| (d.first, d.last)).collect::<Vec<_>>(), [(4_096, 8_191)]);
+    assert_eq!((a[0].settled, a[0].found, a[0].requeue.len()), (0, 4_096, 4_096));
+    let b = differences(&play, "b").await;
+    assert_eq!(b.iter().map(|d| (d.first, d.last)).collect::<Vec<_>>(), [(1, 4_095)]);
+    assert_eq!((b[0].settled, b[0].found), (4_095, 4_095), "the sum alone tells");
+    assert_eq!(differences(&play, "unrouted").await, []);
+    let refused = play.store.recount(&id("nobody")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
+}
+
+/// What waits, was let go, or was erased is not sent again.
+#[tokio::test]
+async fn only_what_is_missing_is_sent_again() {
+    let Some(mut play) = Play::begin(&[everything("a")]).await else { return };
+    commit(&play, 8).await;
+    play.settle("a", &[Act::Ack, Act::Dead, Act::Retry, Act::Ack, Act::Dead, Act::Ack]).await;
+    let rows = vec![RowKey { destination: id("a"), seq: 5 }];
+    play.store.submit(&Submission { verb: Verb::Discard(rows), note: note() }).await.unwrap();
+    play.carry_out().await;
+    play.store.erase("order/3", &note()).await.unwrap();
+    assert_whole(&play).await;
+    play.fresh.run("delete from {outbox_settled} where destination = 'a'").await;
+    let found = differences(&play, "a").await;
+    assert_eq!(found[0].requeue, [1, 6]);
+    requeue(&play, "a", &[1, 6]).await;
+    play.carry_out().await;
+    assert_eq!(play.store.counts(&id("a")).await.unwrap().retrying, 3, "2 and the one that was");
+    assert_whole(&play).await;
+}
+
+/// R105: once all that was missing is asked for again the books agree, and until it has come out
+/// nothing of it is called published. A part of it corrects nothing.
+#[tokio::test]
+async fn what_is_sent_again_is_booked_once() {
+    let Some(mut play) = settled().await else { return };
+    let lose = "delete from {outbox_settled} where destination = 'b' and bucket < 2";
+    play.fresh.run(lose).await;
+    let found = differences(&play, "b").await;
+    let rows: Vec<u64> = found.iter().flat_map(|d| d.requeue.clone()).collect();
+    requeue(&play, "b", &rows[..1]).await;
+    assert_eq!(differences(&play, "b").await.len(), 2, "a part of a bucket");
+    requeue(&play, "b", &rows[1..rows.len() - 1]).await;
+    assert_eq!(differences(&play, "b").await.len(), 1, "the rest of the first bucket");
+    requeue(&play, "b", &rows[rows.len() - 1..]).await;
+    assert_whole(&play).await;
+    let mut filter = all();
+    filter.key = Some("order/0".to_owned());
+    filter.destination = Some(id("b"));
+    filter.status = vec![Status::Published];
+    let published = async |play: &Play| {
+        play.store.events(&filter, &page(10_000, None)).await.expect("events").rows.len()
+    };
+    assert_eq!(published(&play).await, 18, "those of the last bucket");
+    play.carry_out().await;
+    assert_eq!(published(&play).await, 18);
+    assert_whole(&play).await;
+}
+
+/// R105: the log of a bucket is corrected also where events flow meanwhile, and not where what the cursor has
+/// passed of it has changed since it was worked out.
+#[tokio::test]
+async fn what_is_missing_is_sent_again_once_though_the_cursor_moves() {
+    let Some(mut play) = settled().await else { return };
+    play.fresh.run("delete from {outbox_settled} where destination = 'b' and bucket = 0").await;
+    commit(&play, 10).await;
+    let found = differences(&play, "b").await;
+    play.settle_all("b", &[Act::Ack, Act::Elsewhere]).await;
+    requeue(&play, "b", &found[0].requeue).await;
+    play.carry_out().await;
+    assert_eq!(differences(&play, "b").await, []);
+}
+
+/// What nobody takes is `unrouted`'s to send again, and nobody else's.
+#[tokio::test]
+async fn unrouted_misses_only_what_nobody_takes() {
+    let Some(play) = Play::begin(&[only("b", "order.*")]).await else { return };
+    commit(&play, 4).await;
+    play.settle_all("b", &[Act::Ack]).await;
+    play.settle_all("unrouted", &[Act::Ack]).await;
+    play.fresh.run("delete from {outbox_settled}").await;
+    assert_eq!(differences(&play, "b").await[0].requeue, [1, 3]);
+    assert_eq!(differences(&play, "unrouted").await[0].requeue, [2, 4]);
+}
+
+/// Purged, rewound, redriven, added in the middle: none of it is damage.
+#[tokio::test]
+async fn what_operators_do_is_no_damage() {
+    let Some(mut play) = settled().await else { return };
+    let moment = "2001-01-01T00:00:00Z".parse().unwrap();
+    let change = DefinitionChange {
+        expected: None,
+        put: vec![
+            (everything("late"), Start::Now),
+            (everything("since"), Start::At(moment)),
+            (everything("never"), Start::At(crate::operator::later())),
+        ],
+        remove: Vec::new(),
+    };
+    OutboxSource::apply(&play.store, &change).await.unwrap();
+    assert_whole(&play).await;
+    commit(&play, 3_000).await;
+    for name in ["a", "b", "late", "since", "never"] {
+        let cycle: &[Act] = if name == "b" { &[Act::Ack, Act::Elsewhere] } else { &[Act::Ack] };
+        play.settle_all(name, cycle).await;
+    }
+    play.settle_all("unrouted", &[Act::Elsewhere]).await;
+    assert_whole(&play).await;
+    let rewind =
+        |to| Submission { verb: Verb::Rewind { destination: id("late"), to }, note: note() };
+    play.store.submit(&rewind(Start::Beginning)).await.unwrap();
+    play.carry_out().await;
+    assert_whole(&play).await;
+    play.settle_all("late", &[Act::Ack, Act::Drop]).await;
+    assert_whole(&play).await;
+    for rows_max in [100, 5_000, 3_000] {
+        let retire = RetireRequest {
+            lease: play.lease.clone(),
+            older_than: Duration::ZERO,
+            rows_max,
+            only: None,
+        };
+        play.store.retire(&retire).await.unwrap();
+        assert_whole(&play).await;
+    }
+    commit(&play, 2_000).await;
+    play.settle_all("late", &[Act::Ack]).await;
+    play.fresh.run("delete from {outbox_settled} where destination = 'late' and bucket = 3").await;
+    assert_eq!(differences(&play, "late").await.len(), 1, "and damage is still found");
+}
+
+/// What is named at once is what one request takes; the next recount names the rest.
+#[tokio::test]
+async fn a_recount_names_what_one_request_takes() {
+    let Some(play) = Play::begin(&[everything("a")]).await else { return };
+    play.fresh
+        .run(
+            "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)
+            select 'order', i, 'order.placed', '{}' from generate_series(1, 110000) i",
+        )
+        .await;
+    play.settle_all("a", &[Act::Ack]).await;
+    play.fresh.run("delete from {outbox_settled}").await;
+    let found = differences(&play, "a").await;
+    let named: usize = found.iter().map(|difference| difference.requeue.len()).sum();
+    assert!(named <= Submission::ROWS_MAX && named > Submission::ROWS_MAX - 4_096, "{named}");
+}
+
+fn some_act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        Just(Act::Ack),
+        Just(Act::Elsewhere),
+        Just(Act::Drop),
+        Just(Act::Erased),
+        Just(Act::Retry),
+        Just(Act::Dead)
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
+
+    /// Whatever became of events, the books of an undamaged store agree; and whichever bucket loses
+    /// its page, that one is found.
+    #[test]
+    fn the_books_agree_until_a_page_is_lost(
+        cycle in proptest::collection::vec(some_act(), 1..7),
+        steps in proptest::collection::vec(1usize..4_000, 1..4),
+        lost in 0u64..3,
+    ) {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let Some(play) = Play::begin(&[everything("a")]).await else { return };
+            commit(&play, 9_000).await;
+            for step in steps {
+                let left = play.fetch("a").await.len();
+                let acts: Vec<Act> = cycle.iter().copied().cycle().take(step.min(left)).collect();
+                play.settle("a", &acts).await;
+                assert_eq!(differences(&play, "a").await, []);
+            }
+            let lose = format!(
+                "delete from {{outbox_settled}} where destination = 'a' and bucket = {lost}"
+            );
+            let client = play.fresh.connect().await;
+            let there = client.execute(&play.fresh.sql(&lose), &[]).await.expect("the statement");
+            let found: Vec<u64> =
+                differences(&play, "a").await.iter().map(|d| d.first / 4_096).collect();
+            assert_eq!(found, if there > 0 { vec![lost] } else { vec![] });
+        });
+    }
+}

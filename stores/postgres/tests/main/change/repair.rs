@@ -1,0 +1,116 @@
+//! After the server's numbers were set back: the sequence is raised, cursors begin anew, and another place is
+//! adopted.
+
+use postrider_core::operate::Operator;
+use postrider_core::{ErrorKind, NewEvent, OutboxSource};
+
+use super::told;
+use crate::operator::{Act, Play, everything, note, of_type};
+use crate::support::id;
+
+fn orders(count: u32) -> Vec<NewEvent> {
+    (0..count).map(|n| of_type("order.placed", n)).collect()
+}
+
+async fn let_go(play: &Play) {
+    play.store.release(&play.leases).await.expect("release");
+}
+
+/// After a restore the sequence may lie behind what was passed: it is raised above all of it, and
+/// never while a relay may have read further.
+#[tokio::test]
+async fn the_sequence_is_raised_above_what_was_passed() {
+    let Some(mut play) = Play::begin(&[everything("a")]).await else { return };
+    play.commit(&orders(5)).await;
+    play.settle("a", &[Act::Ack, Act::Ack, Act::Ack, Act::Dead]).await;
+    let (before, after) = {
+        let refused = play.store.repair_sequence(&note()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Busy);
+        assert!(refused.to_string().contains(play.lease.owner.as_str()), "{refused}");
+        let_go(&play).await;
+        assert_eq!(play.store.repair_sequence(&note()).await.unwrap(), (5, 5), "nothing is wrong");
+        play.fresh.run("delete from {outbox} where seq > 2").await;
+        play.fresh.run("select setval({text:outbox_seq}, 2)").await;
+        play.store.repair_sequence(&note()).await.unwrap()
+    };
+    assert_eq!(before, 2);
+    assert!(after >= 4, "{after}");
+    assert_eq!(play.store.repair_sequence(&note()).await.unwrap(), (after, after));
+    play.commit(&orders(1)).await;
+    let newest = play.fresh.number("select max(seq) from {outbox}").await;
+    assert_eq!(newest.cast_unsigned(), after + 1);
+    assert_eq!(told(&play.audited().await), [("repair sequence", &*format!("from 2 to {after}"))]);
+    play.take_leases().await;
+    let seqs: Vec<i64> =
+        play.fetch("a").await.iter().map(|row| row.row.seq.cast_signed()).collect();
+    assert_eq!(seqs, [1, 2, newest], "what was passed comes again, from a bucket's beginning");
+    play.settle_all("a", &[Act::Ack]).await;
+    assert_eq!(play.store.recount(&id("a")).await.unwrap(), []);
+}
+
+/// INV-1: events that a sequence which began again at 1 gave the numbers of others are not lost: they get new
+/// ones, and each is delivered.
+#[tokio::test]
+async fn events_of_a_sequence_that_began_again_are_not_lost() {
+    let Some(mut play) = Play::wide(4, &[everything("a"), everything("b")]).await else { return };
+    play.commit(&orders(60)).await;
+    play.settle_all("a", &[Act::Ack]).await;
+    play.settle_all("unrouted", &[Act::Elsewhere]).await;
+    // A fetch after the first ticks again, and so the floors rise to what was given.
+    play.commit(&orders(60)).await;
+    play.settle_all("a", &[Act::Ack]).await;
+    let_go(&play).await;
+    play.fresh.run("select setval({text:outbox_seq}, 1, false)").await;
+    let again: Vec<NewEvent> = (0..40).map(|n| of_type("order.again", n)).collect();
+    play.commit(&again).await;
+    assert_eq!(play.fresh.number("select max(seq) from {outbox}").await, 120);
+    let (before, _) = play.store.repair_sequence(&note()).await.unwrap();
+    assert_eq!(before, 40);
+    let twice = "select count(*) - count(distinct seq) from {outbox}";
+    assert_eq!(play.fresh.number(twice).await, 0);
+    play.take_leases().await;
+    for destination in ["a", "b"] {
+        let mut delivered = Vec::new();
+        for row in play.fetch_all(destination).await {
+            delivered.push(row.row.id);
+        }
+        for event in &again {
+            assert!(delivered.contains(&event.event().id), "{destination}");
+        }
+        play.settle_all(destination, &[Act::Ack]).await;
+        assert_eq!(play.store.recount(&id(destination)).await.unwrap(), []);
+    }
+}
+
+/// F13: on another server nothing is published before it is adopted; then cursors begin anew at their floors,
+/// transactions of the old count that lie beyond the new one's are found, and nothing is lost.
+#[tokio::test]
+async fn another_place_is_adopted_and_its_cursors_begin_anew() {
+    let Some(mut play) = Play::wide(2, &[everything("a")]).await else { return };
+    play.commit(&orders(30)).await;
+    play.settle_all("a", &[Act::Ack]).await;
+    play.commit(&orders(10)).await;
+    let_go(&play).await;
+    // As a dump brings them: numbers of transactions from a server that had given more, the cursors' too.
+    play.fresh
+        .run(
+            "set postrider.repair = 'on';
+            update {outbox} set xid = xid + 1000000000;
+            update {outbox_meta} set value = '1' where key in ('cluster', 'database')",
+        )
+        .await;
+    play.store.adopt(&note()).await.unwrap();
+    play.take_leases().await;
+    let found = play.fetch_all("a").await.len();
+    assert!(found >= 10, "{found}: what was pending comes");
+    play.settle_all("a", &[Act::Ack]).await;
+    assert_eq!(play.store.recount(&id("a")).await.unwrap(), []);
+    play.commit(&orders(3)).await;
+    assert_eq!(play.fetch_all("a").await.len(), 3);
+    let audit = play.audited().await;
+    assert_eq!(audit[0].0, "adopt");
+    assert!(audit[0].1.contains("was: database 1 of cluster 1"), "{audit:?}");
+    // In its own place there is nothing to begin anew.
+    play.store.adopt(&note()).await.unwrap();
+    assert_eq!(play.fetch_all("a").await.len(), 3);
+}
