@@ -162,7 +162,13 @@ async fn add(
     let history = tx.row(OPERATION, &HISTORY, params![]).await?.get(0);
     let first = unsigned(history).saturating_sub(1);
     let (cursor, origin) = match start {
-        Start::Beginning => (SnapshotCursor::above(first), None),
+        Start::Beginning if first == 0 => (SnapshotCursor::beginning(), None),
+        // Events may have been retired above a number that somebody has drawn and not yet committed: he is
+        // found by the number of his transaction.
+        Start::Beginning => {
+            let (now, floor) = moment(store, tx).await?;
+            (SnapshotCursor::at(&now, floor.min(first), 0).rebased(), None)
+        }
         Start::Now => {
             let (now, floor) = moment(store, tx).await?;
             (SnapshotCursor::at(&now, floor, 0), Some((now.to_string(), i64::MAX)))

@@ -11,6 +11,7 @@ use postrider_core::source::RenewRequest;
 use postrider_core::{Lease, PartitionId, RelayId, Result};
 use tokio_postgres::Row;
 
+use crate::identity;
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
@@ -24,6 +25,7 @@ const RELEASE: Sql = sql!("lease/release");
 /// granted to nobody, and whoever still holds it is about to let it go.
 pub(crate) async fn acquire(store: &PostgresStore, request: &AcquireRequest) -> Result<Acquired> {
     let session = store.sessions().line(Line::Lease, "acquire").await?;
+    identity::check(&session).await?;
     let presence = request.presence.as_ref();
     let dead = request.dead.as_ref();
     let found = session

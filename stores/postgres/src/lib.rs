@@ -38,6 +38,8 @@ mod lease;
 #[cfg(feature = "store")]
 mod load;
 #[cfg(feature = "store")]
+mod maintain;
+#[cfg(feature = "store")]
 mod migrate;
 #[cfg(feature = "store")]
 mod open;

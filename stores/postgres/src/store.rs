@@ -16,6 +16,7 @@ use postrider_core::{
 
 use crate::connect::Address;
 use crate::gather::Gather;
+use crate::maintain::{self, Maintained};
 use crate::remembered::Remembered;
 use crate::sessions::Sessions;
 use crate::sql::Texts;
@@ -67,6 +68,8 @@ pub(crate) struct Inner {
     pub(crate) born: std::time::Instant,
     /// Fetches of many partitions, in one statement.
     pub(crate) fetches: Gather<FetchRequest, Page>,
+    /// What is in memory of the tables themselves.
+    pub(crate) maintained: Maintained,
 }
 
 impl PostgresStore {
@@ -98,6 +101,7 @@ impl PostgresStore {
                 remembered: Mutex::default(),
                 born: std::time::Instant::now(),
                 fetches: Gather::default(),
+                maintained: Maintained::default(),
             }),
         })
     }
@@ -110,6 +114,10 @@ impl PostgresStore {
     /// Host and database, without user and password.
     pub fn name(&self) -> &str {
         self.inner.sessions.address().name()
+    }
+
+    pub(crate) fn maintained(&self) -> &Maintained {
+        &self.inner.maintained
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
@@ -156,7 +164,11 @@ impl OutboxSource for PostgresStore {
     }
 
     fn renew<'a>(&'a self, request: &'a RenewRequest) -> BoxFuture<'a, Result<Renewed>> {
-        Box::pin(lease::renew(self, request))
+        Box::pin(async move {
+            let renewed = lease::renew(self, request).await;
+            maintain::when_due(self);
+            renewed
+        })
     }
 
     fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>> {

@@ -8,6 +8,8 @@ mod contract;
 mod enqueue;
 mod fetch;
 mod inbox;
+mod retire;
+mod rules;
 mod operator;
 mod rules;
 mod schema;

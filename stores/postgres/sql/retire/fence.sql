@@ -1,0 +1,1 @@
+select {outbox_fence}($1, $2, $3);

@@ -1,0 +1,1 @@
+select {outbox_forget_requests}($1, $2);

@@ -1,0 +1,1 @@
+select {outbox_retire_to}($1, $2, $3, $4);

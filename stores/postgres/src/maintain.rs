@@ -1,0 +1,183 @@
+//! What the tables need from time to time: new ones made ahead, and empty ones taken away.
+//!
+//! Done by whoever renews leases, in a task beside that, on a session of its own. Invariant: it waits for no
+//! lock longer than 200 ms, so nobody waits behind it for longer; what it does not get it tries again.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use postrider_core::{ErrorKind, PartitionId, Result};
+
+use crate::schema;
+use crate::session::Session;
+use crate::setup::Layout;
+use crate::sql::{Sql, sql};
+use crate::store::PostgresStore;
+use crate::typed::params;
+
+const AHEAD: Sql = sql!("maintain/ahead");
+const DETACH: Sql = sql!("maintain/detach");
+
+/// How often tables are made ahead: two million events are room for as long at a hundred thousand a second.
+const EVERY: Duration = Duration::from_secs(20);
+
+/// How often empty tables are taken away: they cost nothing but a moment when a statement is planned.
+const DETACH_EVERY: Duration = Duration::from_secs(60);
+
+/// The longest pause after tries that found a transaction open. Every try may hold producers up for 200 ms.
+const DETACH_PAUSE_MAX: Duration = Duration::from_secs(600);
+
+/// How often a lock is asked for before it is left to the next time.
+const TRIES_MAX: usize = 5;
+
+/// What a process remembers of the tables.
+#[derive(Debug, Default)]
+pub(crate) struct Maintained {
+    layout: OnceLock<Layout>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When tables are next made ahead; at once, if never.
+    ahead_at: Option<Instant>,
+    detach_at: Option<Instant>,
+    detach_pause: Duration,
+    under_way: bool,
+    /// Where a partition is looked through for what may be deleted, by the number before.
+    looks: BTreeMap<u16, i64>,
+}
+
+impl Maintained {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From where to look on for what may be deleted.
+    pub(crate) fn looks_from(&self, partition: PartitionId) -> i64 {
+        self.state().looks.get(&partition.0).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn look_from(&self, partition: PartitionId, after: i64) {
+        self.state().looks.insert(partition.0, after);
+    }
+
+    /// What is due, if it is not under way already: to make tables, to take some away.
+    fn begin(&self, now: Instant) -> Option<(bool, bool)> {
+        let mut state = self.state();
+        let is_due = |at: Option<Instant>| at.is_none_or(|at| at <= now);
+        let due = (is_due(state.ahead_at), is_due(state.detach_at));
+        if state.under_way || due == (false, false) {
+            return None;
+        }
+        state.under_way = true;
+        Some(due)
+    }
+
+    fn made_ahead(&self, now: Instant) {
+        self.state().ahead_at = Some(now + EVERY);
+    }
+
+    /// Notes whether empty tables could be taken away; each failure doubles the pause.
+    fn detached(&self, now: Instant, done: bool) {
+        let mut state = self.state();
+        state.detach_pause = match done {
+            true => DETACH_EVERY,
+            false => (state.detach_pause * 2).clamp(DETACH_EVERY, DETACH_PAUSE_MAX),
+        };
+        state.detach_at = Some(now + state.detach_pause);
+    }
+
+    fn end(&self) {
+        self.state().under_way = false;
+    }
+}
+
+/// How the outbox lies on disk. It never changes.
+pub(crate) async fn layout(store: &PostgresStore, session: &Session) -> Result<Layout> {
+    if let Some(known) = store.maintained().layout.get() {
+        return Ok(*known);
+    }
+    let layout = schema::setup(session).await?.layout.unwrap_or_default();
+    Ok(*store.maintained().layout.get_or_init(|| layout))
+}
+
+/// Sees to the tables if it is time, beside what the caller does.
+pub(crate) fn when_due(store: &PostgresStore) {
+    let Some((ahead, detach)) = store.maintained().begin(Instant::now()) else { return };
+    let store = store.clone();
+    tokio::spawn(async move {
+        // What fails is tried again; until then events stand in the default table.
+        _ = maintain(&store, ahead, detach).await;
+        store.maintained().end();
+    });
+}
+
+/// A table was emptied.
+pub(crate) fn detach_soon(store: &PostgresStore) {
+    let mut state = store.maintained().state();
+    if state.detach_pause <= DETACH_EVERY {
+        state.detach_at = None;
+    }
+}
+
+async fn maintain(store: &PostgresStore, ahead: bool, detach: bool) -> Result<()> {
+    let maintained = store.maintained();
+    if ahead {
+        maintained.made_ahead(Instant::now());
+    }
+    if detach {
+        // Until it is known better, so that a failure is not tried again at once.
+        maintained.detached(Instant::now(), false);
+    }
+    let session = store.sessions().connect("maintain").await?;
+    if layout(store, &session).await? == Layout::Plain {
+        return Ok(());
+    }
+    if ahead {
+        make_ahead(&session).await?;
+    }
+    if detach {
+        session.row("maintain", &DETACH, params![]).await?;
+        maintained.detached(Instant::now(), true);
+    }
+    Ok(())
+}
+
+async fn make_ahead(session: &Session) -> Result<()> {
+    for _ in 1..TRIES_MAX {
+        match session.row("maintain", &AHEAD, params![]).await {
+            Err(busy) if busy.kind() == ErrorKind::Busy => {}
+            made => return made.map(drop),
+        }
+        // waits: a reader holds the default table, and the server does not say when it lets go.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    session.row("maintain", &AHEAD, params![]).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_doubles_the_pause_and_one_success_ends_it() {
+        let maintained = Maintained::default();
+        let now = Instant::now();
+        assert_eq!(maintained.begin(now), Some((true, true)));
+        assert_eq!(maintained.begin(now), None, "one at a time");
+        maintained.made_ahead(now);
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            maintained.detached(now, false);
+            pauses.push(maintained.state().detach_pause.as_secs());
+        }
+        assert_eq!(pauses, [60, 120, 240, 480, 600, 600]);
+        maintained.end();
+        assert_eq!(maintained.begin(now + EVERY), Some((true, false)));
+        maintained.end();
+        maintained.detached(now, true);
+        assert_eq!(maintained.begin(now + DETACH_EVERY), Some((true, true)));
+    }
+}

@@ -1,0 +1,461 @@
+//! Retention: what goes, what stays, that nobody waits for it, and that there are always tables ahead.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use postrider_core::source::{OutboxSource, RenewRequest, RetireRequest, Retired};
+use postrider_core::{Code, ErrorKind, EventId, Lease};
+use postrider_postgres::{Layout, PostgresStore, Setup, init};
+
+use crate::support::{Fresh, LONG, acquire, connect};
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+struct Play {
+    fresh: Fresh,
+    store: PostgresStore,
+    lease: Lease,
+}
+
+impl Play {
+    /// A store of one partition.
+    async fn new(layout: Layout) -> Option<Play> {
+        let fresh = Fresh::empty()?;
+        let setup = Setup { layout: Some(layout), table_rows: Some(4_096), ..fresh.setup(1) };
+        init(&fresh.url, &setup).await.expect("init");
+        let (store, lease) = fresh.relay().await;
+        Some(Play { fresh, store, lease })
+    }
+
+    /// Commits events that say they were created so long ago.
+    async fn old(&self, events: u32, ago: &str) {
+        let insert = format!(
+            "insert into {{outbox}} (aggregate_type, aggregate_id, event_type, payload, created_at)
+            select 'order', i % 100, 't', '{{}}', now() - interval '{ago}'
+            from generate_series(1, {events}) i"
+        );
+        self.fresh.run(&insert).await;
+    }
+
+    /// The same, with tables made ahead meanwhile.
+    async fn old_in_tables(&self, events: u32, ago: &str) {
+        for from in (0..events).step_by(4_000) {
+            self.old(4_000.min(events - from), ago).await;
+            self.fresh.number("select {outbox_ahead}()::bigint").await;
+        }
+    }
+
+    /// Every destination has passed so many numbers, and that is long ago.
+    async fn passed(&self, floor: u32) {
+        let passed = format!(
+            "update {{outbox_cursor}} set floor = {floor}, ground = {floor};
+            insert into {{outbox_settled}}
+            select destination, partition, bucket, least(4096, {floor} + 1 - bucket * 4096), 0, 0, 0, 0,
+                0, 0, 0, 'r', now() - interval '30 days'
+            from {{outbox_cursor}}, generate_series(0, {floor} / 4096) bucket
+            on conflict do nothing"
+        );
+        self.fresh.run(&passed).await;
+    }
+
+    /// The events stand in `waiting` in a state, as a dead letter would.
+    async fn waits(&self, seqs: &str, state: &str) {
+        let waits = format!(
+            "insert into {{outbox_waiting}} (destination, partition, seq, key, key_hash, state, holds_key,
+                next_at, reason, moved_at)
+            select 'a', 0, seq, 'order/1', 0, '{state}', false, now(), 'gave_up', now()
+            from {{outbox}} where seq in ({seqs})"
+        );
+        self.fresh.run(&waits).await;
+    }
+
+    fn request(&self, rows_max: u32) -> RetireRequest {
+        let lease = self.lease.clone();
+        RetireRequest { lease, older_than: 7 * DAY, rows_max, only: None }
+    }
+
+    async fn retire(&self, rows_max: u32) -> Retired {
+        self.store.retire(&self.request(rows_max)).await.expect("retire")
+    }
+
+    async fn retirable(&self, rows_max: u32) -> Vec<EventId> {
+        let events = self.store.retirable(&self.request(rows_max)).await.expect("retirable");
+        events.iter().map(|event| event.id).collect()
+    }
+
+    async fn text(&self, statement: &str) -> String {
+        let client = self.fresh.connect().await;
+        client.query_one(&self.fresh.sql(statement), &[]).await.expect("one row").get(0)
+    }
+
+    async fn seqs(&self) -> String {
+        self.text("select coalesce(string_agg(seq::text, ',' order by seq), '') from {outbox}")
+            .await
+    }
+
+    async fn history_start(&self) -> i64 {
+        self.fresh
+            .number("select value::bigint from {outbox_meta} where key = 'history_start'")
+            .await
+    }
+
+    /// The first numbers of the tables, with a star where there are rows.
+    async fn tables(&self) -> String {
+        self.text(
+            "select string_agg(coalesce(lower::text, 'rest')
+                || case when pg_relation_size(id::oid) > 0 then '*' else '' end, ' ' order by lower)
+            from {outbox_tables}",
+        )
+        .await
+    }
+}
+
+/// A transaction that was prepared; rolled back with this value, also where a test fails.
+struct Prepared {
+    url: String,
+    name: String,
+}
+
+impl Prepared {
+    async fn new(fresh: &Fresh, statement: &str) -> Prepared {
+        let prepared =
+            Prepared { url: fresh.url.clone(), name: format!("p{}", fresh.names.schema()) };
+        let text = format!("begin; {statement}; prepare transaction '{}'", prepared.name);
+        fresh.connect().await.batch_execute(&text).await.expect("it is prepared");
+        prepared
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        let (url, text) = (self.url.clone(), format!("rollback prepared '{}'", self.name));
+        let cleaner = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map(|runtime| {
+                runtime.block_on(async { connect(&url).await.batch_execute(&text).await })
+            })
+        });
+        _ = cleaner.join();
+    }
+}
+
+fn gone(rows: u32, more: bool) -> Retired {
+    Retired { rows, more }
+}
+
+/// R022, R101, R117: what every destination has passed and is old goes; what is pending for one of them
+/// stays, however old, and so does what is young.
+#[tokio::test]
+async fn only_what_is_passed_and_old_goes() {
+    let Some(play) = Play::new(Layout::Plain).await else { return };
+    play.old(3, "30 days").await;
+    play.old(2, "1 day").await;
+    assert_eq!(play.retire(100).await, gone(0, false), "a pending row of 30 days survives");
+    play.fresh.run("update {outbox_cursor} set floor = 5 where destination = 'a'").await;
+    assert_eq!(play.retire(100).await, gone(0, false), "it is pending for the other");
+    play.fresh.run("update {outbox_cursor} set floor = 2 where destination = 'unrouted'").await;
+    assert_eq!(play.retirable(100).await.len(), 2);
+    assert_eq!(play.retire(100).await, gone(2, false));
+    assert_eq!((&*play.seqs().await, play.history_start().await), ("3,4,5", 3));
+    play.passed(5).await;
+    assert_eq!(play.retire(100).await, gone(1, false));
+    assert_eq!((&*play.seqs().await, play.history_start().await), ("4,5", 4));
+    assert_eq!(play.retire(100).await, gone(0, false));
+}
+
+/// R101: many rows go in writes of a bounded size, oldest first, the settled log with them.
+#[tokio::test]
+async fn a_large_outbox_is_retired_in_bounded_writes() {
+    let Some(play) = Play::new(Layout::Plain).await else { return };
+    play.old(20_000, "30 days").await;
+    play.passed(20_000).await;
+    let mut rounds = 0;
+    loop {
+        let retired = play.retire(2_000).await;
+        assert!(retired.rows <= 2_000, "{retired:?}");
+        rounds += 1;
+        if !retired.more {
+            break;
+        }
+        assert_eq!(play.history_start().await, 2_000 * rounds + 1, "oldest first");
+    }
+    assert_eq!((rounds, &*play.seqs().await), (10, ""));
+    let left = "select count(*) from {outbox_settled} where bucket < 4";
+    assert_eq!(play.fresh.number(left).await, 0);
+}
+
+/// INV-1: what waits stays, and holds back nothing but itself; what was discarded goes with its row.
+#[tokio::test]
+async fn what_waits_stays_alone() {
+    let Some(play) = Play::new(Layout::Plain).await else { return };
+    play.old(6, "30 days").await;
+    play.passed(6).await;
+    for (seq, state) in [("1", "dead"), ("3", "retrying"), ("5", "discarded")] {
+        play.waits(seq, state).await;
+    }
+    assert_eq!(play.retire(100).await, gone(4, false));
+    assert_eq!((&*play.seqs().await, play.history_start().await), ("1,3", 7));
+    let discarded = "select count(*) from {outbox_waiting} where state = 'discarded'";
+    assert_eq!(play.fresh.number(discarded).await, 0);
+}
+
+/// INV-5: thousands of dead letters in front do not keep what is behind them.
+#[tokio::test]
+async fn dead_letters_in_front_do_not_hold_retention_up() {
+    let Some(play) = Play::new(Layout::Plain).await else { return };
+    play.old(9_010, "30 days").await;
+    play.passed(9_010).await;
+    play.waits(
+        "select seq from {outbox} where seq <= 9000"
+            .replace("{outbox}", &play.fresh.sql("{outbox}"))
+            .as_str(),
+        "dead",
+    )
+    .await;
+    let mut retired = Vec::new();
+    for _ in 0..4 {
+        retired.push(play.retire(100).await);
+    }
+    assert_eq!(retired, [gone(0, true), gone(0, true), gone(10, false), gone(0, false)]);
+}
+
+/// INV-1: what is to be sent again stays until its owner has taken it up, however old.
+#[tokio::test]
+async fn what_is_asked_for_again_is_not_retired_before() {
+    for layout in [Layout::Plain, Layout::Partitioned] {
+        for verb in ["requeue", "rewind"] {
+            let Some(play) = Play::new(layout).await else { return };
+            play.old(5_000, "30 days").await;
+            play.passed(5_000).await;
+            let asked = format!(
+                "insert into {{outbox_request}} (verb, destination, target, who, total)
+                    values ('{verb}', 'a', 1, 'anna', 1);
+                insert into {{outbox_request_row}} values (1, 0, 'a', 2, null);"
+            );
+            play.fresh.run(&asked).await;
+            assert_eq!(play.retirable(100).await, []);
+            assert_eq!(play.retire(100).await, gone(0, false), "{verb}");
+            play.fresh.run("update {outbox_request_row} set outcome = 'skipped'").await;
+            assert!(play.retire(100).await.rows > 0, "the control");
+        }
+    }
+}
+
+/// R102: in either layout only what the archive has taken goes.
+#[tokio::test]
+async fn only_what_was_archived_goes() {
+    for layout in [Layout::Plain, Layout::Partitioned] {
+        let Some(play) = Play::new(layout).await else { return };
+        play.old(4, "30 days").await;
+        play.passed(4).await;
+        play.waits("1", "dead").await;
+        let archived = play.retirable(2).await;
+        assert_eq!(play.retirable(2).await, archived, "they are there until they are deleted");
+        play.fresh.run("delete from {outbox_waiting}").await;
+        let request = RetireRequest { only: Some(archived), ..play.request(100) };
+        assert_eq!(play.store.retire(&request).await.unwrap(), gone(2, false));
+        assert_eq!(&*play.seqs().await, "1,4");
+        assert_eq!(play.store.retire(&request).await.unwrap(), gone(0, false), "sent again");
+    }
+}
+
+/// R114: an owner that lost its lease deletes nothing, and is told.
+#[tokio::test]
+async fn a_late_owner_retires_nothing() {
+    for layout in [Layout::Plain, Layout::Partitioned] {
+        let Some(play) = Play::new(layout).await else { return };
+        play.old(5_000, "30 days").await;
+        play.passed(5_000).await;
+        play.fresh.run("update {outbox_lease} set expires_at = 'epoch'").await;
+        acquire(&play.store, LONG).await.expect("it has expired");
+        for refused in [
+            play.store.retire(&play.request(100)).await.map(drop).unwrap_err(),
+            play.store.retirable(&play.request(100)).await.map(drop).unwrap_err(),
+        ] {
+            assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+        }
+        assert_eq!(play.fresh.number("select count(*) from {outbox}").await, 5_000);
+    }
+}
+
+/// R101: with a producer's transaction and a prepared one open, whole tables go, no other producer waits a
+/// second, and the empty tables leave when the transactions have ended.
+#[tokio::test]
+async fn whole_tables_go_and_no_producer_waits() {
+    let Some(play) = Play::new(Layout::Partitioned).await else { return };
+    play.old_in_tables(13_000, "30 days").await;
+    let insert = play.fresh.sql(
+        "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)
+        values ('order', '1', 't', '{}')",
+    );
+    let open = play.fresh.connect().await;
+    open.batch_execute(&format!("begin; {insert}")).await.expect("an open transaction");
+    let prepared = Prepared::new(&play.fresh, &insert).await;
+    play.passed(13_000).await;
+    let (stop, longest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let producer = {
+        let (client, insert) = (play.fresh.connect().await, insert.clone());
+        let (stop, longest) = (Arc::clone(&stop), Arc::clone(&longest));
+        tokio::spawn(async move {
+            let mut committed = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                client.batch_execute(&insert).await.expect("a producer goes on");
+                let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                longest.fetch_max(took, Ordering::Relaxed);
+                committed += 1;
+            }
+            committed
+        })
+    };
+    assert_eq!(&*play.tables().await, "0* 4096* 8192* 12288* 16384 20480 rest");
+    let mut rows = 0;
+    loop {
+        let retired = play.retire(100).await;
+        rows += retired.rows;
+        if !retired.more {
+            break;
+        }
+    }
+    // The last table is still being written to; its rows are old, and go by themselves.
+    assert!(rows >= 12_288, "{rows}");
+    let client = play.fresh.connect().await;
+    let detach = play.fresh.sql("select {outbox_detach}()");
+    let refused = client.query_one(&detach, &[]).await.expect_err("somebody is in the way");
+    assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("55P03"));
+    assert!(play.tables().await.starts_with("0 4096 8192 12288*"), "{}", play.tables().await);
+    stop.store(true, Ordering::Relaxed);
+    let committed = producer.await.expect("the producer");
+    assert!(committed > 10, "the control: {committed}");
+    let longest = longest.load(Ordering::Relaxed);
+    assert!(longest < 1_000, "a producer waited {longest} ms");
+    open.batch_execute("commit").await.expect("commit");
+    drop(prepared);
+    let detached: i32 = client.query_one(&detach, &[]).await.expect("it goes").get(0);
+    assert_eq!(detached, 3);
+    assert!(play.tables().await.starts_with("12288*"), "{}", play.tables().await);
+    assert!(play.history_start().await >= 12_288);
+    assert_eq!(
+        play.fresh.number("select count(*) from {outbox} where seq > 13000").await as u64,
+        committed + 1
+    );
+}
+
+/// F35: what begins in the middle of history stays whole. Whoever adds a destination or sets a cursor back
+/// holds retention off until he is done, and a crash between the mark and the deletion is finished later.
+#[tokio::test]
+async fn the_beginning_of_history_is_said_before_anything_goes() {
+    let Some(play) = Play::new(Layout::Partitioned).await else { return };
+    play.old_in_tables(9_000, "30 days").await;
+    play.passed(9_000).await;
+    let adder = play.fresh.connect().await;
+    let asks = play.fresh.sql("begin; select {outbox_history_start}()");
+    adder.batch_execute(&asks).await.expect("it asks");
+    let tables = || async {
+        let retired = play.store.retire(&play.request(1)).await;
+        retired.map_or(0, |retired| retired.rows)
+    };
+    assert_eq!(tables().await, 0, "held off");
+    assert_eq!(
+        (play.history_start().await, &*play.tables().await),
+        (0, "0* 4096* 8192* 12288 16384 rest")
+    );
+    adder.batch_execute("commit").await.expect("commit");
+    let reader = play.fresh.connect().await;
+    let reads = play.fresh.sql("begin; lock table only {outbox}_p0 in access share mode");
+    reader.batch_execute(&reads.replace("\"_p0", "_p0\"")).await.expect("it reads");
+    assert_eq!(play.retire(100).await, gone(0, false), "the reader is in its way");
+    assert_eq!(play.history_start().await, 8_192, "but it is said already");
+    assert_eq!(play.fresh.number("select count(*) from {outbox}").await, 9_000);
+    reader.batch_execute("commit").await.expect("commit");
+    assert_eq!(play.retire(100).await, gone(4_096, true));
+    assert_eq!(play.retire(100).await, gone(4_096, true));
+    assert!(play.tables().await.ends_with("8192* 12288 16384 rest"));
+}
+
+/// One cursor that has not passed all of it for good keeps a table.
+#[tokio::test]
+async fn a_table_waits_for_the_last_cursor() {
+    let Some(play) = Play::new(Layout::Partitioned).await else { return };
+    play.old(5_000, "30 days").await;
+    play.passed(5_000).await;
+    play.fresh.run("update {outbox_cursor} set ground = 4094 where destination = 'unrouted'").await;
+    let bound = "select {outbox_retire_to}(partition, owner, token, 1000000) from {outbox_lease}";
+    assert_eq!(play.fresh.number(bound).await, 0);
+    play.fresh.run("update {outbox_cursor} set ground = 4095 where destination = 'unrouted'").await;
+    play.fresh.run("update {outbox_settled} set saved_at = now() where destination = 'a'").await;
+    assert_eq!(play.fresh.number(bound).await, 0, "it was passed just now");
+    play.fresh.run("update {outbox_settled} set saved_at = now() - interval '1 minute'").await;
+    assert_eq!(play.fresh.number(bound).await, 4_096);
+}
+
+/// Tables are made ahead by whoever renews; what came before a table was made stands in the default one, and
+/// nothing is refused.
+#[tokio::test]
+async fn tables_are_made_ahead() {
+    let Some(play) = Play::new(Layout::Partitioned).await else { return };
+    assert_eq!(&*play.tables().await, "0 4096 8192 rest");
+    play.old(13_000, "1 day").await;
+    assert_eq!(&*play.tables().await, "0* 4096* 8192* rest*");
+    let renew = RenewRequest {
+        owner: play.lease.owner.clone(),
+        leases: vec![play.lease.clone()],
+        lease_duration: LONG,
+        current: true,
+    };
+    play.store.renew(&renew).await.expect("renew");
+    let until = Instant::now() + Duration::from_secs(30);
+    while play.tables().await.ends_with("8192* rest*") && Instant::now() < until {
+        // waits: the tables are made in a task beside the renewal.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(&*play.tables().await, "0* 4096* 8192* 20480 24576 rest*");
+    play.old(12_000, "1 day").await;
+    assert_eq!(play.fresh.number("select count(*) from {outbox}").await, 25_000);
+    assert_eq!(&*play.tables().await, "0* 4096* 8192* 20480* 24576* rest*");
+    let ahead = "select {outbox_ahead}()::bigint";
+    assert_eq!(play.fresh.number(ahead).await, 2);
+    assert_eq!(play.fresh.number(ahead).await, 0, "enough");
+}
+
+/// R101: a default table whose rows are no longer needed is emptied with the others.
+#[tokio::test]
+async fn the_default_table_is_emptied_as_the_others() {
+    let Some(play) = Play::new(Layout::Partitioned).await else { return };
+    play.old(13_000, "30 days").await;
+    assert_eq!(play.fresh.number("select {outbox_ahead}()::bigint").await, 2);
+    play.old(15_000, "30 days").await;
+    play.passed(28_000).await;
+    let mut rows = 0;
+    loop {
+        let retired = play.retire(10_000).await;
+        rows += retired.rows;
+        if !retired.more {
+            break;
+        }
+    }
+    assert!(rows >= 24_000, "{rows}");
+    let left = play.tables().await;
+    assert!(left.ends_with("rest"), "{left}");
+}
+
+/// A copy of the database publishes nothing until it is adopted.
+#[tokio::test]
+async fn a_copy_is_granted_nothing() {
+    let Some(play) = Play::new(Layout::Plain).await else { return };
+    play.store.release(std::slice::from_ref(&play.lease)).await.expect("release");
+    play.fresh.run("update {outbox_meta} set value = '1' where key = 'database'").await;
+    play.fresh.store().open().await.expect("operators may look at it");
+    let request = postrider_core::lease::AcquireRequest {
+        owner: postrider_core::RelayId::mint(),
+        lease_duration: LONG,
+        wanted: 1,
+        free_for: Duration::ZERO,
+        presence: None,
+        current: true,
+        dead: None,
+    };
+    let refused = play.store.acquire(&request).await.expect_err("nothing is granted");
+    assert_eq!(refused.operator_code(), Some(Code::StoreMoved), "{refused}");
+}
