@@ -169,7 +169,7 @@ impl TransactionalProbe for Probe {
 mod suite {
     use super::*;
 
-    /// The suite where there is a server; elsewhere each case says why not.
+    // Where there is no server each case fails and says so.
     postrider_testkit::inbox_suite!(Real);
 }
 
