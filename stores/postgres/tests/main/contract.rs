@@ -210,3 +210,10 @@ mod many {
     postrider_testkit::store_suite!(Harness<32, true>);
     postrider_testkit::source_suite!(Harness<32, true>);
 }
+
+mod model {
+    use super::*;
+    use postrider_testkit::suite::model::Effort;
+
+    postrider_testkit::lease_model!(Harness<4, true>, Effort::of(12, 150));
+}

@@ -11,5 +11,6 @@ mod inbox;
 mod operator;
 mod retire;
 mod rules;
+mod relay;
 mod schema;
 mod support;
