@@ -215,5 +215,5 @@ mod model {
     use super::*;
     use postrider_testkit::suite::model::Effort;
 
-    postrider_testkit::lease_model!(Harness<4, true>, Effort::of(12, 150));
+    postrider_testkit::lease_model!(Harness<1, true>, Effort::of(8, 60));
 }

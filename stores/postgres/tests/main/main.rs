@@ -12,5 +12,6 @@ mod operator;
 mod retire;
 mod rules;
 mod relay;
+mod rules;
 mod schema;
 mod support;

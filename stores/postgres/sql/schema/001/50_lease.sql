@@ -134,8 +134,9 @@ begin
     perform {outbox_durably}();
     v_kept := array(
         select l.partition from {outbox_lease} l
-        where l.owner = p_owner and l.partition = any (p_partitions)
-            and l.token = p_tokens[array_position(p_partitions, l.partition)]
+        where l.owner = p_owner and l.partition = any (p_partitions) and exists (
+            select from unnest(p_partitions, p_tokens) given (partition, token)
+            where (given.partition, given.token) = (l.partition, l.token))
         order by l.partition
         for no key update);
     update {outbox_lease} l
