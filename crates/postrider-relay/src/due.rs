@@ -7,7 +7,7 @@ use postrider_core::waiting::Due;
 use postrider_core::{DestinationId, PartitionId, Result, reach};
 
 use crate::command::Command;
-use crate::fetch::is_void;
+use crate::fetch::{beat, is_void};
 use crate::flow::Flow;
 use crate::machine::{Asked, Machine};
 use crate::outlet::Outlet;
@@ -119,7 +119,8 @@ impl Machine {
                 .unwrap_or(settings.due_every)
                 .clamp(settings.poll_min, settings.due_every),
         };
-        flow.due_at = flow.due_at.min(now + pause);
+        let next = if pause == settings.due_every { beat(now, pause) } else { now + pause };
+        flow.due_at = flow.due_at.min(next);
     }
 
     /// Lets scheduled events that are due enter the outbox.
@@ -155,6 +156,7 @@ impl Machine {
                 .clamp(settings.poll_min, settings.due_every),
             None => settings.heartbeat,
         };
-        owned.admit_at = Some(now + pause);
+        let next = if pause == settings.due_every { beat(now, pause) } else { now + pause };
+        owned.admit_at = Some(next);
     }
 }

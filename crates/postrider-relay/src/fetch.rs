@@ -45,6 +45,14 @@ impl Pace {
     }
 }
 
+/// The next of the moments that lie so far apart. What is idle looks at them, all partitions at once, so
+/// that a store can answer them together.
+pub(crate) fn beat(now: Tick, apart: Duration) -> Tick {
+    let since = now.since(Tick::default()).as_nanos();
+    let rest = apart.as_nanos() - since % apart.as_nanos().max(1);
+    now + Duration::from_nanos(u64::try_from(rest).unwrap_or(u64::MAX))
+}
+
 /// Whether what was read so far is void: the reading was replaced, or the server is another one.
 pub(crate) fn is_void(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Fenced | ErrorKind::Conflict)
@@ -356,7 +364,12 @@ impl Machine {
             let found = !page.rows.is_empty();
             let pause = flow.pace.next(found, now, settings.poll_min, settings.poll_max);
             let woken = std::mem::take(&mut flow.woken);
-            flow.poll_at = if page.more || woken { now } else { now + pause };
+            flow.poll_at = match () {
+                () if page.more || woken => now,
+                // Idle: at the same moments as all others.
+                () if pause == settings.poll_max => beat(now, pause),
+                () => now + pause,
+            };
             if flow.unsaved_since.is_none() && flow.has_outcomes() {
                 flow.unsaved_since = Some(now);
             }
