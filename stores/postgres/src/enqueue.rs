@@ -2,11 +2,12 @@
 
 use postrider_core::{EventId, NewEvent, Result};
 use tokio_postgres::Transaction;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use crate::error::of_postgres;
 use crate::outbox::Outbox;
-use crate::typed::{Param, params};
+use crate::staged::{Staged, Value};
+use crate::typed::Param;
 
 impl Outbox {
     /// Stages an event in the transaction, in one round trip, and returns its id. Scheduled events
@@ -21,28 +22,9 @@ impl Outbox {
     /// the database from writing: after those PostgreSQL takes nothing but a rollback, of the transaction or
     /// to a savepoint.
     pub async fn enqueue(&self, tx: &Transaction<'_>, event: &NewEvent) -> Result<EventId> {
-        let row = self.stage(event)?;
-        let (headers, due_at) = (&*row.headers, row.due_at);
-        let values = params![
-            row.id,
-            row.source,
-            row.aggregate_type,
-            row.aggregate_id,
-            row.key,
-            row.event_type,
-            row.event_version,
-            row.payload,
-            row.payload_bytes,
-            row.content_type,
-            row.encoding,
-            headers,
-            row.tenant,
-            row.occurred_at,
-            due_at,
-        ];
-        let values = if due_at.is_some() { values } else { &values[..14] };
-        send(tx, &row.statement, values).await.map_err(|error| error.context("event", &row.id))?;
-        Ok(row.event_id)
+        let staged = self.stage(event)?;
+        send(tx, &staged).await.map_err(|error| error.context("event", event.event().id))?;
+        Ok(event.event().id)
     }
 
     /// Stages events in their order, all or none, in one round trip however many they are, and returns
@@ -55,39 +37,30 @@ impl Outbox {
         tx: &Transaction<'_>,
         events: impl IntoIterator<Item = &'e NewEvent>,
     ) -> Result<Vec<EventId>> {
-        let rows = self.stage_many(events)?;
-        if rows.is_empty() {
-            return Ok(Vec::new());
-        }
-        let headers: Vec<&str> = rows.headers.iter().map(|headers| &**headers).collect();
-        let values = params![
-            rows.id,
-            rows.source,
-            rows.aggregate_type,
-            rows.aggregate_id,
-            rows.key,
-            rows.event_type,
-            rows.event_version,
-            rows.payload,
-            rows.payload_bytes,
-            rows.content_type,
-            rows.encoding,
-            headers,
-            rows.tenant,
-            rows.occurred_at,
-            rows.due_at,
-        ];
-        let values = if rows.due_at.is_empty() { &values[..14] } else { values };
-        send(tx, &rows.statement, values).await?;
-        Ok(rows.event_ids)
+        let Some(staged) = self.stage_many(events)? else { return Ok(Vec::new()) };
+        send(tx, &staged).await?;
+        Ok(staged.event_ids)
     }
 }
 
 /// Unnamed and with the types beside the values: one round trip, and a pooler has nothing to lose.
-async fn send(tx: &Transaction<'_>, statement: &str, values: &[Param<'_>]) -> Result<()> {
-    let values: Vec<(&(dyn ToSql + Sync), Type)> = values.to_vec();
-    tx.execute_typed(statement, &values)
+async fn send(tx: &Transaction<'_>, staged: &Staged<'_>) -> Result<()> {
+    let values: Vec<Param<'_>> = staged.values.iter().map(param).collect();
+    tx.execute_typed(&staged.statement, &values)
         .await
         .map(drop)
         .map_err(|error| of_postgres("enqueue", error))
+}
+
+fn param<'v>(value: &'v Value<'_>) -> Param<'v> {
+    match value {
+        Value::Text(value) => (value, Type::TEXT),
+        Value::Integer(value) => (value, Type::INT4),
+        Value::BigInt(value) => (value, Type::INT8),
+        Value::Bytes(value) => (value, Type::BYTEA),
+        Value::Texts(values) => (values, Type::TEXT_ARRAY),
+        Value::Integers(values) => (values, Type::INT4_ARRAY),
+        Value::BigInts(values) => (values, Type::INT8_ARRAY),
+        Value::ByteStrings(values) => (values, Type::BYTEA_ARRAY),
+    }
 }

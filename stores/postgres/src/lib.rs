@@ -5,7 +5,9 @@ mod names;
 pub use names::Names;
 pub use outbox::Outbox;
 #[doc(hidden)]
-pub use staged::{Staged, StagedMany};
+pub use staged::{Staged, Value};
+#[doc(hidden)]
+pub use state::of_state;
 
 #[cfg(feature = "tokio-postgres")]
 mod accept;
@@ -68,6 +70,7 @@ mod settle;
 mod setup;
 mod sql;
 mod staged;
+mod state;
 #[cfg(feature = "store")]
 mod store;
 #[cfg(feature = "store")]

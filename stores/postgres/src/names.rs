@@ -2,7 +2,8 @@
 //!
 //! A statement is written once, in a file, with placeholders for the names: `{outbox_lease}` is a table
 //! with its schema, `{name:outbox_lease_owner}` a name alone, `{text:outbox_seq}` the qualified name as a
-//! text literal, and `{schema}` the schema. Names from a configuration are checked here and
+//! text literal, `{enqueue}` the function that is called `enqueue` beside an outbox of that name, and
+//! `{schema}` the schema. Names from a configuration are checked here and
 //! always quoted, so none of them can end a statement and begin another.
 
 use std::fmt::Write as _;
@@ -99,7 +100,9 @@ impl Names {
             Some(rest) => format!("{}{rest}", self.outbox),
             None => match name.strip_prefix("inbox") {
                 Some(rest) => format!("{}{rest}", self.inbox),
-                None => self.schema.to_string(),
+                None if name == "schema" => self.schema.to_string(),
+                None if *self.outbox == *"outbox" => name.to_owned(),
+                None => format!("{}_{name}", self.outbox),
             },
         };
         // Writing to a string does not fail.
@@ -117,7 +120,9 @@ fn placeholder(text: &str) -> Option<(&str, &str)> {
     let inside = text[1..].split_once('}')?.0;
     let form = ["name:", "text:"].into_iter().find(|form| inside.starts_with(form)).unwrap_or("");
     let name = &inside[form.len()..];
-    let known = name == "schema" || name.starts_with("outbox") || name.starts_with("inbox");
+    let known = matches!(name, "schema" | "enqueue")
+        || name.starts_with("outbox")
+        || name.starts_with("inbox");
     let plain =
         name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     (known && plain).then_some((form, name))
@@ -146,12 +151,14 @@ mod tests {
         let names = Names::new("shop", "events", "seen").unwrap();
         let rendered = names.render(
             "select '{}', '{a,b}' from {outbox} join {outbox_lease} on {inbox_step} \
-             {name:outbox_due} {text:outbox_seq} {schema}",
+             {name:outbox_due} {text:outbox_seq} {schema} {enqueue}",
         );
+        assert_eq!(Names::default().render("{enqueue}"), "\"postrider\".\"enqueue\"");
         assert_eq!(
             rendered,
             "select '{}', '{a,b}' from \"shop\".\"events\" join \"shop\".\"events_lease\" on \
-             \"shop\".\"seen_step\" \"events_due\" '\"shop\".\"events_seq\"' \"shop\""
+             \"shop\".\"seen_step\" \"events_due\" '\"shop\".\"events_seq\"' \"shop\" \
+             \"shop\".\"events_enqueue\""
         );
     }
 

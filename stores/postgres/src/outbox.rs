@@ -9,7 +9,7 @@ use postrider_core::{EventLimits, NewEvent, Result};
 
 use crate::Names;
 use crate::sql::{Sql, sql};
-use crate::staged::{Staged, StagedMany};
+use crate::staged::{self, Row, Staged};
 
 const ONE: Sql = sql!("outbox/enqueue");
 const ONE_SCHEDULED: Sql = sql!("outbox/enqueue_scheduled");
@@ -118,15 +118,19 @@ impl Outbox {
     /// `TooLarge` or `Invalid`, naming what is wrong with the event.
     #[doc(hidden)]
     pub fn stage<'e>(&self, event: &'e NewEvent) -> Result<Staged<'e>> {
-        let mut row = Staged::new(&self.limits, event)?;
-        row.statement = Arc::clone(match row.due_at {
+        let row = Row::new(&self.limits, event)?;
+        let statement = match row.due_at {
             None => &self.statements.one,
             Some(_) => &self.statements.one_scheduled,
-        });
-        Ok(row)
+        };
+        Ok(Staged {
+            statement: Arc::clone(statement),
+            event_ids: vec![row.event_id],
+            values: staged::one(row),
+        })
     }
 
-    /// Checks events and lays out their columns.
+    /// Checks events and lays out their columns; nothing if there are no events.
     ///
     /// # Errors
     /// As [`Outbox::stage`], for the first event that is refused.
@@ -134,17 +138,21 @@ impl Outbox {
     pub fn stage_many<'e>(
         &self,
         events: impl IntoIterator<Item = &'e NewEvent>,
-    ) -> Result<StagedMany<'e>> {
-        let mut rows = StagedMany::default();
-        for event in events {
-            rows.push(Staged::new(&self.limits, event)?);
+    ) -> Result<Option<Staged<'e>>> {
+        let row = |event| Row::new(&self.limits, event);
+        let rows: Vec<Row<'e>> = events.into_iter().map(row).collect::<Result<_>>()?;
+        if rows.is_empty() {
+            return Ok(None);
         }
-        rows.statement = if rows.due_at.iter().all(Option::is_none) {
-            rows.due_at.clear();
-            Arc::clone(&self.statements.many)
+        let statement = if rows.iter().all(|row| row.due_at.is_none()) {
+            &self.statements.many
         } else {
-            Arc::clone(&self.statements.many_scheduled)
+            &self.statements.many_scheduled
         };
-        Ok(rows)
+        Ok(Some(Staged {
+            statement: Arc::clone(statement),
+            event_ids: rows.iter().map(|row| row.event_id).collect(),
+            values: staged::many(&rows),
+        }))
     }
 }

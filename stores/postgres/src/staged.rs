@@ -11,64 +11,107 @@ use postrider_core::{
     Error, ErrorKind, Event, EventId, EventLimits, NewEvent, Payload, Result, Timestamp,
 };
 
-/// One row: the parameters of a statement, `$1` to `$14`, and `$15` where it is for later.
+/// A statement and its parameters: of one event, or of many with a column each.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct Staged<'e> {
-    /// The statement.
-    pub statement: Arc<str>,
-    pub event_id: EventId,
-    pub id: String,
-    pub source: Option<&'e str>,
-    pub aggregate_type: &'e str,
-    pub aggregate_id: &'e str,
-    pub key: Option<&'e str>,
-    pub event_type: &'e str,
-    pub event_version: i32,
-    pub payload: Option<&'e str>,
-    pub payload_bytes: Option<&'e [u8]>,
-    pub content_type: &'e str,
-    pub encoding: Option<&'e str>,
-    pub headers: Cow<'e, str>,
-    pub tenant: Option<&'e str>,
-    /// Microseconds since 1970.
-    pub occurred_at: i64,
-    pub due_at: Option<i64>,
-}
-
-/// Many rows: a column each, in the order of [`Staged`]'s.
-#[doc(hidden)]
-#[derive(Clone, Debug, Default)]
-pub struct StagedMany<'e> {
-    /// The statement.
     pub statement: Arc<str>,
     pub event_ids: Vec<EventId>,
-    pub id: Vec<String>,
-    pub source: Vec<Option<&'e str>>,
-    pub aggregate_type: Vec<&'e str>,
-    pub aggregate_id: Vec<&'e str>,
-    pub key: Vec<Option<&'e str>>,
-    pub event_type: Vec<&'e str>,
-    pub event_version: Vec<i32>,
-    pub payload: Vec<Option<&'e str>>,
-    pub payload_bytes: Vec<Option<&'e [u8]>>,
-    pub content_type: Vec<&'e str>,
-    pub encoding: Vec<Option<&'e str>>,
-    pub headers: Vec<Cow<'e, str>>,
-    pub tenant: Vec<Option<&'e str>>,
-    pub occurred_at: Vec<i64>,
-    /// Empty unless one of them is for later.
-    pub due_at: Vec<Option<i64>>,
+    /// `$1`, `$2`, and so on.
+    pub values: Vec<Value<'e>>,
 }
 
-impl<'e> Staged<'e> {
+/// A parameter.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub enum Value<'e> {
+    Text(Option<Cow<'e, str>>),
+    Integer(i32),
+    BigInt(i64),
+    Bytes(Option<&'e [u8]>),
+    Texts(Vec<Option<Cow<'e, str>>>),
+    Integers(Vec<i32>),
+    BigInts(Vec<Option<i64>>),
+    ByteStrings(Vec<Option<&'e [u8]>>),
+}
+
+/// One row, checked.
+pub(crate) struct Row<'e> {
+    pub(crate) event_id: EventId,
+    source: Option<&'e str>,
+    event: &'e Event,
+    event_version: i32,
+    payload: Option<&'e str>,
+    payload_bytes: Option<&'e [u8]>,
+    headers: Cow<'e, str>,
+    /// Microseconds since 1970.
+    occurred_at: i64,
+    pub(crate) due_at: Option<i64>,
+}
+
+fn text<'e>(value: impl Into<Option<&'e str>>) -> Option<Cow<'e, str>> {
+    value.into().map(Cow::Borrowed)
+}
+
+/// The values of one row, with its time last if it is for later.
+pub(crate) fn one(row: Row<'_>) -> Vec<Value<'_>> {
+    let event = row.event;
+    let mut values = vec![
+        Value::Text(Some(Cow::Owned(row.event_id.to_string()))),
+        Value::Text(text(row.source)),
+        Value::Text(text(&*event.aggregate_type)),
+        Value::Text(text(&*event.aggregate_id)),
+        Value::Text(text(event.key.as_deref())),
+        Value::Text(text(&*event.event_type)),
+        Value::Integer(row.event_version),
+        Value::Text(text(row.payload)),
+        Value::Bytes(row.payload_bytes),
+        Value::Text(text(&*event.content_type)),
+        Value::Text(text(event.encoding.as_deref())),
+        Value::Text(Some(row.headers)),
+        Value::Text(text(event.tenant.as_deref())),
+        Value::BigInt(row.occurred_at),
+    ];
+    values.extend(row.due_at.map(Value::BigInt));
+    values
+}
+
+/// The columns of many rows, in their order, with the times last if one of them is for later.
+pub(crate) fn many<'e>(rows: &[Row<'e>]) -> Vec<Value<'e>> {
+    fn column<'e, T>(rows: &[Row<'e>], of: impl Fn(&Row<'e>) -> T) -> Vec<T> {
+        rows.iter().map(of).collect()
+    }
+    let texts = |of: fn(&Row<'e>) -> Option<Cow<'e, str>>| Value::Texts(column(rows, of));
+    let mut values = vec![
+        texts(|row| Some(Cow::Owned(row.event_id.to_string()))),
+        texts(|row| text(row.source)),
+        texts(|row| text(&*row.event.aggregate_type)),
+        texts(|row| text(&*row.event.aggregate_id)),
+        texts(|row| text(row.event.key.as_deref())),
+        texts(|row| text(&*row.event.event_type)),
+        Value::Integers(column(rows, |row| row.event_version)),
+        texts(|row| text(row.payload)),
+        Value::ByteStrings(column(rows, |row| row.payload_bytes)),
+        texts(|row| text(&*row.event.content_type)),
+        texts(|row| text(row.event.encoding.as_deref())),
+        texts(|row| Some(row.headers.clone())),
+        texts(|row| text(row.event.tenant.as_deref())),
+        Value::BigInts(column(rows, |row| Some(row.occurred_at))),
+    ];
+    if rows.iter().any(|row| row.due_at.is_some()) {
+        values.push(Value::BigInts(column(rows, |row| row.due_at)));
+    }
+    values
+}
+
+impl<'e> Row<'e> {
     /// Checks an event and lays out its row.
-    pub(crate) fn new(limits: &EventLimits, new: &'e NewEvent) -> Result<Staged<'e>> {
+    pub(crate) fn new(limits: &EventLimits, new: &'e NewEvent) -> Result<Row<'e>> {
         let event = new.event();
-        Staged::of(limits, new, event).map_err(|error| error.context("event", event.id))
+        Row::of(limits, new, event).map_err(|error| error.context("event", event.id))
     }
 
-    fn of(limits: &EventLimits, new: &'e NewEvent, event: &'e Event) -> Result<Staged<'e>> {
+    fn of(limits: &EventLimits, new: &'e NewEvent, event: &'e Event) -> Result<Row<'e>> {
         limits.check(event)?;
         let source = Some(&*event.source).filter(|source| !source.is_empty());
         check_name("source", source)?;
@@ -85,58 +128,18 @@ impl<'e> Staged<'e> {
                 .map(Cow::Owned)
                 .map_err(|e| invalid("the headers cannot be written as JSON").source(e))?
         };
-        Ok(Staged {
-            statement: Arc::default(),
+        Ok(Row {
             event_id: event.id,
-            id: event.id.to_string(),
             source,
-            aggregate_type: &event.aggregate_type,
-            aggregate_id: &event.aggregate_id,
-            key: event.key.as_deref(),
-            event_type: &event.event_type,
+            event,
             event_version: i32::try_from(event.event_version)
                 .map_err(|_| invalid("event_version is at most 2147483647"))?,
             payload,
             payload_bytes,
-            content_type: &event.content_type,
-            encoding: event.encoding.as_deref(),
             headers,
-            tenant: event.tenant.as_deref(),
             occurred_at: moment(event.occurred_at)?,
             due_at: new.due().map(moment).transpose()?,
         })
-    }
-}
-
-impl<'e> StagedMany<'e> {
-    /// Adds a row.
-    pub(crate) fn push(&mut self, row: Staged<'e>) {
-        self.event_ids.push(row.event_id);
-        self.id.push(row.id);
-        self.source.push(row.source);
-        self.aggregate_type.push(row.aggregate_type);
-        self.aggregate_id.push(row.aggregate_id);
-        self.key.push(row.key);
-        self.event_type.push(row.event_type);
-        self.event_version.push(row.event_version);
-        self.payload.push(row.payload);
-        self.payload_bytes.push(row.payload_bytes);
-        self.content_type.push(row.content_type);
-        self.encoding.push(row.encoding);
-        self.headers.push(row.headers);
-        self.tenant.push(row.tenant);
-        self.occurred_at.push(row.occurred_at);
-        self.due_at.push(row.due_at);
-    }
-
-    /// How many rows.
-    pub fn len(&self) -> usize {
-        self.id.len()
-    }
-
-    /// Whether there is none: then nothing is to be sent.
-    pub fn is_empty(&self) -> bool {
-        self.id.is_empty()
     }
 }
 

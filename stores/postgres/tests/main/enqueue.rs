@@ -97,3 +97,120 @@ async fn what_breaks_a_rule_is_refused_and_the_transaction_goes_on() {
     tx.commit().await.unwrap();
     assert_eq!(rows(&fresh).await, 1);
 }
+
+/// Every field that an event can carry is a column, one by one and many at once.
+#[tokio::test]
+async fn every_field_is_written() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    let mut client = fresh.connect().await;
+    let full = || {
+        event(1)
+            .payload(Payload::json("{ \"z\" : 1.50, \"ü\":\"\\u00e4\" }").unwrap(), "text/json")
+            .source("/elsewhere")
+            .ordered_by("customer/7")
+            .version(3)
+            .tenant("acme")
+            .header("traceparent", "00-1-2-01")
+            .header("note", "grüße \"zum\" \\ Fest")
+            .occurred_at("2001-02-03T04:05:06.789012Z".parse().unwrap())
+    };
+    let bytes = event(2).bytes((0..=255).collect::<Vec<u8>>(), "avro/binary");
+    let tx = client.transaction().await.unwrap();
+    outbox(&fresh).enqueue(&tx, &full()).await.unwrap();
+    outbox(&fresh).enqueue_many(&tx, [&full(), &bytes]).await.unwrap();
+    tx.commit().await.unwrap();
+    let written = "select count(*) from {outbox} where source = '/elsewhere' \
+        and key = 'customer/7' and event_version = 3 and tenant = 'acme' \
+        and payload = '{ \"z\" : 1.50, \"ü\":\"\\u00e4\" }' and content_type = 'text/json' \
+        and headers = '{\"traceparent\": \"00-1-2-01\", \"note\": \"grüße \\\"zum\\\" \\\\ Fest\"}' \
+        and occurred_at = '2001-02-03 04:05:06.789012Z' and format = 1 \
+        and created_at > now() - interval '1 minute'";
+    assert_eq!(fresh.number(written).await, 2);
+    let plain = "select count(*) from {outbox} where source is null and key is null \
+        and headers = '{}' and length(payload_bytes) = 256 and payload is null";
+    assert_eq!(fresh.number(plain).await, 1);
+}
+
+/// Events for later wait apart, alone and among others; the order of the others stays.
+#[tokio::test]
+async fn scheduled_events_wait_apart() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    let mut client = fresh.connect().await;
+    let due: Timestamp = "2126-01-01T00:00:00.000001Z".parse().unwrap();
+    let later = |n| event(n).deliver_after(due);
+    let tx = client.transaction().await.unwrap();
+    outbox(&fresh).enqueue(&tx, &later(1)).await.unwrap();
+    let mixed = [event(2), later(3), event(4), later(5)];
+    outbox(&fresh).enqueue_many(&tx, &mixed).await.unwrap();
+    outbox(&fresh).serialize_keys().enqueue_many(&tx, &[later(6), event(7)]).await.unwrap();
+    outbox(&fresh).enqueue_many(&tx, &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    let client = fresh.connect().await;
+    for (table, expected) in [("{outbox}", "2 4 7"), ("{outbox_scheduled}", "1 3 5 6")] {
+        let statement = format!("select string_agg(aggregate_id, ' ' order by seq) from {table}");
+        let row = client.query_one(&fresh.sql(&statement), &[]).await.unwrap();
+        assert_eq!(row.get::<_, &str>(0), expected);
+    }
+    let on_time =
+        "select count(*) from {outbox_scheduled} where due_at = '2126-01-01 00:00:00.000001Z'";
+    assert_eq!(fresh.number(on_time).await, 4);
+}
+
+/// Two transactions that write of one key and share no row: with the locks the second waits for the first,
+/// so that numbers follow commits; without them it does not (the negative control).
+#[tokio::test]
+async fn locks_on_keys_make_numbers_follow_commits() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    for (outbox, waits) in [(outbox(&fresh), false), (outbox(&fresh).serialize_keys(), true)] {
+        let (mut first, mut second) = (fresh.connect().await, fresh.connect().await);
+        let tx = first.transaction().await.unwrap();
+        outbox.enqueue(&tx, &event(1)).await.unwrap();
+        let other = second.transaction().await.unwrap();
+        other.batch_execute("set local lock_timeout = '200ms'").await.unwrap();
+        outbox.enqueue(&other, &event(2)).await.expect("another key is free");
+        let done = outbox.enqueue_many(&other, [&event(3), &event(1)]).await;
+        assert_eq!(done.is_err(), waits, "{done:?}");
+        if let Err(error) = done {
+            assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        }
+        tx.commit().await.unwrap();
+    }
+}
+
+/// R003: the function of other languages does what `enqueue` does: in the caller's transaction, with the
+/// table's defaults, its rules, the locks, and events for later.
+#[tokio::test]
+async fn the_function_stages_an_event() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    let mut client = fresh.connect().await;
+    let call = |arguments: &str| fresh.sql(&format!("select {{enqueue}}({arguments})::text"));
+    let tx = client.transaction().await.unwrap();
+    tx.query_one(&call("'order', '1', 'order.placed', '{}'"), &[]).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!(rows(&fresh).await, 0);
+    let plain = call("'order', '42', 'order.placed', '{\"total\": 1250}', tenant => 'acme'");
+    let id: String = client.query_one(&plain, &[]).await.unwrap().get(0);
+    assert_eq!(ids(&fresh).await, [id]);
+    let bytes = call("'order', '42', 'b', payload_bytes => '\\x00ff', serialize => true");
+    client.query_one(&bytes, &[]).await.unwrap();
+    let nulls = call(
+        "'order', '42', 'c', '{}', null, null, null, null, null, null, null, null, null, null, null, null",
+    );
+    client.query_one(&nulls, &[]).await.unwrap();
+    let kinds = "select count(*) from {outbox} where content_type = case when payload is null \
+        then 'application/octet-stream' else 'application/json' end and event_version = 1 \
+        and headers = '{}' and occurred_at <= created_at";
+    assert_eq!(fresh.number(kinds).await, 3);
+    let later = call("'order', '42', 'd', '{}', due_at => now() + interval '1 hour'");
+    client.query_one(&later, &[]).await.unwrap();
+    assert_eq!(fresh.number("select count(*) from {outbox_scheduled}").await, 1);
+    for refused in ["'', '42', 'order.placed', '{}'", "'order', '42', 'order.placed'"] {
+        assert!(client.query_one(&call(refused), &[]).await.is_err(), "{refused}");
+    }
+    assert_eq!(rows(&fresh).await, 3);
+    let tx = client.transaction().await.unwrap();
+    tx.query_one(&call("'order', '7', 'a', '{}', serialize => true"), &[]).await.unwrap();
+    let held =
+        "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()";
+    assert_eq!(tx.query_one(held, &[]).await.unwrap().get::<_, i64>(0), 1);
+}

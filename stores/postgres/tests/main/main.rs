@@ -9,6 +9,7 @@ mod enqueue;
 mod fetch;
 mod inbox;
 mod operator;
+mod page;
 mod relay;
 mod retire;
 mod rules;

@@ -9,3 +9,54 @@ language sql volatile parallel unsafe as $$
         from unnest(keys) as key order by id
     ) as lock
 $$;
+
+-- Stages one event in the transaction that calls it, and returns its id. The first four say what it is about
+-- and what happened, the others are given by name; what is left out, or null, has the table's default:
+--     select postrider.enqueue('order', '42', 'order.placed', '{"total": 1250}', tenant => 'acme');
+-- With due_at the event is for later. With serialize it takes the lock on its key before its number.
+create function {enqueue}(
+    aggregate_type text,
+    aggregate_id text,
+    event_type text,
+    payload text default null,
+    payload_bytes bytea default null,
+    key text default null,
+    event_version integer default null,
+    content_type text default null,
+    encoding text default null,
+    headers jsonb default null,
+    tenant text default null,
+    source text default null,
+    id uuid default null,
+    occurred_at timestamptz default null,
+    due_at timestamptz default null,
+    serialize boolean default false
+) returns uuid
+language plpgsql volatile parallel unsafe as $$
+#variable_conflict use_variable
+begin
+    id := coalesce(id, gen_random_uuid());
+    event_version := coalesce(event_version, 1);
+    content_type := coalesce(content_type, case when payload_bytes is null
+        then 'application/json' else 'application/octet-stream' end);
+    headers := coalesce(headers, '{}');
+    occurred_at := coalesce(occurred_at, clock_timestamp());
+    if due_at is not null then
+        insert into {outbox_scheduled}
+            (id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
+                payload_bytes, content_type, encoding, headers, tenant, occurred_at, due_at)
+        values (id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
+            payload_bytes, content_type, encoding, headers, tenant, occurred_at, due_at);
+        return id;
+    end if;
+    if serialize then
+        perform {outbox_hold_keys}(array[coalesce(key, aggregate_type || '/' || aggregate_id)]);
+    end if;
+    insert into {outbox}
+        (id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
+            payload_bytes, content_type, encoding, headers, tenant, occurred_at)
+    values (id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
+        payload_bytes, content_type, encoding, headers, tenant, occurred_at);
+    return id;
+end
+$$;

@@ -1,0 +1,117 @@
+//! How PostgreSQL's error states become Postrider's: by what a caller can do about them.
+//!
+//! The store's own functions raise errors of the class `PR`, so that a refusal by the fence is told from
+//! any other. What a server says of an address or a password is not passed on.
+
+use postrider_core::{Code, Error, ErrorKind};
+
+/// Raised by a function whose lease was lost.
+const FENCED: &str = "PRF01";
+/// Raised by a function that found something else than its caller expects.
+const CONFLICT: &str = "PRC01";
+/// Raised by a function whose subject is not there.
+const NOT_FOUND: &str = "PRN01";
+/// Raised by a function that refuses its arguments.
+const INVALID: &str = "PRI01";
+
+/// The error of ours for what the server said: its five-character state, and its text.
+#[doc(hidden)]
+pub fn of_state(operation: &'static str, state: &str, text: &str) -> Error {
+    let (kind, message, code) = classify(state, text);
+    let error = Error::new(kind, operation).message(message);
+    match code {
+        Some(code) => error.code(code),
+        None => error,
+    }
+}
+
+type Class = (ErrorKind, String, Option<Code>);
+
+fn classify(state: &str, text: &str) -> Class {
+    let plain = |kind, message: &str| (kind, message.to_owned(), None);
+    match state {
+        FENCED => plain(ErrorKind::Fenced, "the lease was taken over; nothing was written"),
+        CONFLICT => (ErrorKind::Conflict, text.to_owned(), None),
+        NOT_FOUND => (ErrorKind::NotFound, text.to_owned(), None),
+        INVALID => (ErrorKind::Invalid, text.to_owned(), None),
+        // 57P01 to 57P03: stopped by an operator, by a crash of another process, or starting up.
+        "57P01" | "57P02" | "57P03" | "57P05" => {
+            plain(ErrorKind::Unavailable, "the database is stopping or starting")
+        }
+        "57014" => plain(ErrorKind::Timeout, "the database cancelled the statement"),
+        "53100" => plain(ErrorKind::DiskFull, "the database's disk is full; nothing was written"),
+        "53300" => plain(ErrorKind::Unavailable, "the database has no connection left for us"),
+        "25006" => (
+            ErrorKind::ReadOnly,
+            "the database cannot be written to: it is a standby, or set to read-only".to_owned(),
+            Some(Code::ReadOnly),
+        ),
+        "42501" => (
+            ErrorKind::Unauthorized,
+            format!("the user of the database lacks a privilege: {text}"),
+            None,
+        ),
+        "40001" | "40P01" | "55P03" => {
+            plain(ErrorKind::Busy, "the rows are locked by another writer; nothing was written")
+        }
+        "42P01" | "42703" | "42883" | "3F000" => (
+            ErrorKind::SchemaMissing,
+            format!("the database has no Postrider tables of this version: {text}"),
+            None,
+        ),
+        "23505" => (ErrorKind::Conflict, format!("it is there already: {text}"), None),
+        // The server prepares a statement anew when a table it reads was changed.
+        "0A000" if text.contains("cached plan") => {
+            plain(ErrorKind::Unavailable, "a table was changed while it was read")
+        }
+        code => by_class(code, text),
+    }
+}
+
+/// By the two characters that begin a state (PostgreSQL's documentation, Appendix A).
+fn by_class(code: &str, text: &str) -> Class {
+    let (kind, message) = match code.get(..2).unwrap_or_default() {
+        "08" => (ErrorKind::Unavailable, "the connection to the database was lost".to_owned()),
+        // 54: more than the server takes, like JSON nested too deep.
+        "22" | "23" | "54" => (ErrorKind::Invalid, format!("refused: {text}")),
+        "28" => (
+            ErrorKind::Unauthorized,
+            "the database does not accept the user or password".to_owned(),
+        ),
+        "3D" => (ErrorKind::Unavailable, "the server has no such database".to_owned()),
+        "53" | "57" => (ErrorKind::Unavailable, format!("the database lacks a resource: {text}")),
+        "58" => (ErrorKind::Unavailable, format!("the server's disk failed: {text}")),
+        "XX" if code != "XX000" => (ErrorKind::Corrupt, format!("the database is damaged: {text}")),
+        _ => (ErrorKind::Internal, format!("PostgreSQL refused a statement: {text}")),
+    };
+    (kind, message, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_has_the_kind_that_says_what_to_do() {
+        for (state, kind) in [
+            ("PRF01", ErrorKind::Fenced),
+            ("PRC01", ErrorKind::Conflict),
+            ("57P03", ErrorKind::Unavailable),
+            ("08006", ErrorKind::Unavailable),
+            ("53100", ErrorKind::DiskFull),
+            ("53300", ErrorKind::Unavailable),
+            ("25006", ErrorKind::ReadOnly),
+            ("42501", ErrorKind::Unauthorized),
+            ("40P01", ErrorKind::Busy),
+            ("42P01", ErrorKind::SchemaMissing),
+            ("23505", ErrorKind::Conflict),
+            ("23514", ErrorKind::Invalid),
+            ("22P02", ErrorKind::Invalid),
+            ("28P01", ErrorKind::Unauthorized),
+            ("XX001", ErrorKind::Corrupt),
+            ("42601", ErrorKind::Internal),
+        ] {
+            assert_eq!(of_state("test", state, "text").kind(), kind, "{state}");
+        }
+    }
+}
