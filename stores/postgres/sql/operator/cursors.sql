@@ -1,4 +1,4 @@
--- Every cursor, and where the kept history begins.
+-- Every cursor, and where the kept history begins: nothing is retired until this transaction ends.
 select c.destination, c.partition, c.base, c.position,
-    (select value::bigint from {outbox_meta} where key = 'history_start')
+    {outbox_history_start}()
 from {outbox_cursor} c order by c.destination, c.partition for update;

@@ -14,10 +14,7 @@ use crate::typed::params;
 const AUDIT: Sql = sql!("operator/audit");
 
 /// A page of the table, newest first.
-pub(super) async fn list(
-    store: &PostgresStore,
-    page: &PageRequest,
-) -> Result<Listed<AuditEntry>> {
+pub(super) async fn list(store: &PostgresStore, page: &PageRequest) -> Result<Listed<AuditEntry>> {
     let limit = page.check()?;
     let before = match &page.after {
         None => i64::MAX,

@@ -59,6 +59,16 @@ impl State {
         Ok(State { given, known, counter: number(2), counter_known: number(3) })
     }
 
+    /// What lies behind what the store knows, in words.
+    pub(super) fn behind(&self) -> Option<String> {
+        let said = |what: &str, given: u64, known: u64| {
+            (given < known)
+                .then(|| format!("{what} stands at {given}, and {known} was given already"))
+        };
+        said("the sequence", self.given, self.known)
+            .or_else(|| said("the transaction counter", self.counter, self.counter_known))
+    }
+
     fn after(&self) -> u64 {
         if self.known > self.given { self.known + SLACK } else { self.given }
     }

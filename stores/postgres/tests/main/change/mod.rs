@@ -1,6 +1,7 @@
 //! What operators change: requests, definitions, erasure, repairs, and the inbox; and the doctor.
 
 mod definitions;
+mod doctor;
 mod erase;
 mod inbox;
 mod recount;

@@ -1,0 +1,1 @@
+select current_setting('autovacuum'), current_setting('track_counts');

@@ -1,0 +1,17 @@
+-- What this user lacks, and who may give events numbers of his own.
+select 'lacks ' || p.privilege || ' on ' || t.name
+from unnest($2::text[]) as t (name)
+cross join unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE']) as p (privilege)
+join pg_class c on c.relname = t.name
+join pg_namespace n on n.oid = c.relnamespace and n.nspname = $1
+where not has_table_privilege(c.oid, p.privilege)
+    and not (t.name like '%\_audit' and p.privilege in ('UPDATE', 'DELETE'))
+union all
+select 'lacks USAGE on ' || {text:outbox_seq}
+where not has_sequence_privilege({text:outbox_seq}, 'USAGE')
+union all
+select 'numbered by ' || a.grantee::regrole::text
+from pg_class c
+cross join lateral aclexplode(c.relacl) a
+where c.oid = {text:outbox}::regclass and a.privilege_type = 'INSERT'
+    and a.grantee <> c.relowner and a.grantee <> 0;

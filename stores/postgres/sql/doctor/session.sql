@@ -1,0 +1,1 @@
+select pg_backend_pid(), current_setting('application_name');

@@ -1,0 +1,147 @@
+//! The doctor: looks for what will go wrong, and says what to do about it.
+//!
+//! Each examination is a small function that gives one finding, good or not. Invariant: nothing is
+//! changed, and nothing that takes longer than a look at a screen is done to a large store.
+
+mod flow;
+mod server;
+mod session;
+mod tables;
+
+use postrider_core::operate::{Finding, Level, Overview};
+use postrider_core::{Code, Error, ErrorKind, Result, Timestamp};
+
+use super::overview;
+use crate::PostgresStore;
+use crate::session::Session;
+
+/// What the examinations look at.
+struct Patient<'a> {
+    store: &'a PostgresStore,
+    /// Of its own, each statement a transaction: one that is refused spoils no other.
+    session: Session,
+    overview: Overview,
+    /// The caller's wall clock.
+    now: Timestamp,
+}
+
+impl Patient<'_> {
+    /// How the command line names the store.
+    fn option(&self) -> String {
+        format!("--store {}", self.store.name())
+    }
+
+    /// The names of the store's own tables, but for those that the outbox is divided into.
+    fn tables(&self) -> Vec<String> {
+        let names = self.store.names();
+        let outbox = [
+            "",
+            "_meta",
+            "_scheduled",
+            "_destination",
+            "_cursor",
+            "_lease",
+            "_relay",
+            "_life",
+            "_flush",
+            "_waiting",
+            "_endpoint",
+            "_settled",
+            "_request",
+            "_request_row",
+            "_audit",
+        ];
+        let inbox = ["", "_result", "_step", "_tombstone", "_horizon"];
+        let of = |base: &str, rest: &[&str]| -> Vec<String> {
+            rest.iter().map(|rest| format!("{base}{rest}")).collect()
+        };
+        [of(names.outbox(), &outbox), of(names.inbox(), &inbox)].concat()
+    }
+}
+
+/// Examines everything. What could not be examined is a finding, not an error: the others still say
+/// what they say.
+pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec<Finding>> {
+    let overview = match overview::read(store).await {
+        Ok(overview) => overview,
+        Err(error) => return unreadable(error),
+    };
+    let session = store.sessions().connect("doctor").await?;
+    let patient = &Patient { store, session, overview, now };
+    let mut findings = Vec::new();
+    for (subject, finding) in [
+        ("durability", server::durability(patient).await),
+        ("primary", server::primary(patient).await),
+        ("replication", server::replication(patient).await),
+        ("change log", server::change_log(patient).await),
+        ("wraparound", server::wraparound(patient).await),
+        ("old transactions", server::holders(patient).await),
+        ("replication slots", server::slots(patient).await),
+        ("pooler", session::pooler(patient).await),
+        ("copy", session::copy(patient).await),
+        ("grants", session::grants(patient).await),
+        ("numbering", session::numbering(patient).await),
+        ("clock", flow::clock(patient)),
+        ("tables", tables::guards(patient).await),
+        ("keys", tables::keys(patient).await),
+        ("numbers", tables::numbers(patient).await),
+        ("cursors", tables::cursors(patient).await),
+        ("tables ahead", tables::ahead(patient).await),
+        ("default table", tables::default_table(patient).await),
+        ("dead rows", tables::dead_rows(patient).await),
+        ("autovacuum", tables::autovacuum(patient).await),
+        ("history", tables::history(patient).await),
+        ("dedup horizon", tables::horizon(patient).await),
+        ("stuck claims", tables::stuck(patient).await),
+        ("relay", flow::relay(patient)),
+        ("definitions", flow::definitions(patient)),
+        ("pauses", flow::destinations(patient)),
+        ("paused partitions", flow::partitions(patient)),
+        ("dead letters", flow::dead_letters(patient)),
+        ("disabled endpoints", flow::endpoints(patient)),
+        ("requests", flow::requests(patient)),
+        ("deaths", flow::takeovers(patient)),
+    ] {
+        findings.push(finding.unwrap_or_else(|error| {
+            warning(subject, format!("could not be examined: {error}"), None)
+        }));
+    }
+    Ok(findings)
+}
+
+/// A store that cannot be read at all has one finding. Where there is none it is an error.
+fn unreadable(error: Error) -> Result<Vec<Finding>> {
+    if error.kind() != ErrorKind::Corrupt {
+        return Err(error);
+    }
+    let code = error.operator_code().unwrap_or(Code::Corrupt);
+    Ok(vec![critical("store", error.to_string(), code.advice(), Some(code))])
+}
+
+fn good(subject: &str, message: impl Into<String>) -> Finding {
+    let (subject, message) = (subject.to_owned(), message.into());
+    Finding { level: Level::Good, subject, message, advice: None, code: None }
+}
+
+fn warning(subject: &str, message: impl Into<String>, advice: Option<String>) -> Finding {
+    Finding { level: Level::Warning, advice, ..good(subject, message) }
+}
+
+fn critical(
+    subject: &str,
+    message: impl Into<String>,
+    advice: impl Into<String>,
+    code: Option<Code>,
+) -> Finding {
+    Finding { level: Level::Critical, advice: Some(advice.into()), code, ..good(subject, message) }
+}
+
+/// Names for a sentence, a few of them.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text.push_str(&format!(" and {} more", names.len() - SHOWN));
+    }
+    text
+}

@@ -1,0 +1,276 @@
+//! The server: what it keeps of what it said was committed, and who keeps it from cleaning up.
+
+use std::time::Duration;
+
+use postrider_core::operate::Finding;
+use postrider_core::{Code, Result};
+use tokio_postgres::Row;
+
+use super::{Patient, critical, good, listed, warning};
+use crate::operator::value::{count, flag, number, shown};
+use crate::sql::{Sql, sql};
+use crate::typed::params;
+
+const SERVER: Sql = sql!("doctor/server");
+const HOLDERS: Sql = sql!("doctor/holders");
+
+/// A transaction that is open for longer keeps rows from being cleaned away, and numbers from being
+/// retired. A relay goes on meanwhile.
+const OPEN_WARNING: Duration = Duration::from_secs(300);
+
+/// One that is open for longer is forgotten: by somebody at a screen, or by a transaction manager.
+const OPEN_CRITICAL: Duration = Duration::from_secs(3_600);
+
+/// A standby that lies so far behind takes minutes to become a primary, and a slot that keeps so much
+/// fills the disk.
+const LAG_MAX: u64 = 1 << 30;
+
+/// Transactions without a freeze: the server warns at 40 million before the end of 2^31, and stops at 3.
+const AGE_WARNING: u64 = 1_000_000_000;
+const AGE_CRITICAL: u64 = 1_800_000_000;
+
+async fn server(patient: &Patient<'_>) -> Result<Row> {
+    patient.session.row("doctor", &SERVER, params![]).await
+}
+
+pub(super) async fn durability(patient: &Patient<'_>) -> Result<Finding> {
+    let row = server(patient).await?;
+    Ok(settings(&shown(&row, 0), &shown(&row, 1), &shown(&row, 2)))
+}
+
+fn settings(fsync: &str, full_page_writes: &str, synchronous_commit: &str) -> Finding {
+    if fsync != "on" {
+        return critical(
+            "durability",
+            "fsync is off: a power cut can destroy the whole database",
+            "set fsync = on in postgresql.conf, and restart the server",
+            None,
+        );
+    }
+    if full_page_writes != "on" {
+        return critical(
+            "durability",
+            "full_page_writes is off: a power cut can tear pages, which nobody notices",
+            "set full_page_writes = on, unless the file system writes pages whole",
+            None,
+        );
+    }
+    match synchronous_commit {
+        "off" => warning(
+            "durability",
+            "synchronous_commit is off: a crash takes back the last commits of applications; \
+             Postrider publishes nothing before it is on the disk, and its own saves do not rely on it",
+            Some(
+                "alter database … set synchronous_commit = on, where losing a commit matters"
+                    .into(),
+            ),
+        ),
+        level => good(
+            "durability",
+            format!("what is committed is on the disk (synchronous_commit {level})"),
+        ),
+    }
+}
+
+pub(super) async fn primary(patient: &Patient<'_>) -> Result<Finding> {
+    let row = server(patient).await?;
+    if flag(&row, 5) {
+        let advice =
+            "connect to the primary: name several hosts and target_session_attrs=read-write";
+        let message = "the server is a standby: nothing can be written to it";
+        return Ok(critical("primary", message, advice, Some(Code::ReadOnly)));
+    }
+    if shown(&row, 4) == "on" {
+        let message = "default_transaction_read_only is on: nothing can be written";
+        let advice = "set it off for this user or database; did a disk fill up?";
+        return Ok(critical("primary", message, advice, Some(Code::ReadOnly)));
+    }
+    Ok(good("primary", format!("PostgreSQL {} takes writes", shown(&row, 13))))
+}
+
+pub(super) async fn replication(patient: &Patient<'_>) -> Result<Finding> {
+    let row = server(patient).await?;
+    Ok(standbys(&shown(&row, 8), count(&row, 10), count(&row, 11), count(&row, 12)))
+}
+
+/// `asked`: synchronous_standby_names.
+fn standbys(asked: &str, all: u64, synchronous: u64, lag: u64) -> Finding {
+    if !asked.is_empty() && synchronous == 0 {
+        return critical(
+            "replication",
+            format!("commits wait for a standby ({asked}), and none is there"),
+            "bring the standby back, or take it out of synchronous_standby_names",
+            None,
+        );
+    }
+    if lag > LAG_MAX {
+        return warning(
+            "replication",
+            format!("a standby lies {} MiB behind", lag >> 20),
+            Some("look at its disk and network: after a failover to it that much is lost".into()),
+        );
+    }
+    good(
+        "replication",
+        match (all, synchronous) {
+            (0, _) => "there is no standby".to_owned(),
+            (all, 0) => format!(
+                "{all} standbys, none synchronous: after a failover the last commits may be gone, \
+                 though their events were published"
+            ),
+            (all, synchronous) => format!("{all} standbys, {synchronous} of them synchronous"),
+        },
+    )
+}
+
+pub(super) async fn change_log(patient: &Patient<'_>) -> Result<Finding> {
+    let level = shown(&server(patient).await?, 3);
+    Ok(match level.as_str() {
+        "logical" => {
+            good("change log", "wal_level is logical: reading by the change log is possible")
+        }
+        level => good(
+            "change log",
+            format!("wal_level is {level}: enough for polling; the change log needs logical"),
+        ),
+    })
+}
+
+pub(super) async fn wraparound(patient: &Patient<'_>) -> Result<Finding> {
+    Ok(age(count(&server(patient).await?, 9)))
+}
+
+fn age(age: u64) -> Finding {
+    let message = format!(
+        "the oldest row that is not frozen is {} million transactions old",
+        age / 1_000_000
+    );
+    let advice =
+        "end what holds old rows (see `old transactions`), then vacuum (freeze) the database";
+    match age {
+        age if age > AGE_CRITICAL => critical("wraparound", message, advice, None),
+        age if age > AGE_WARNING => warning("wraparound", message, Some(advice.to_owned())),
+        _ => good("wraparound", message),
+    }
+}
+
+/// Who has a transaction open.
+struct Holder {
+    what: String,
+    name: String,
+    state: String,
+    owner: String,
+    open: Option<Duration>,
+    bytes: u64,
+}
+
+async fn read(patient: &Patient<'_>) -> Result<Vec<Holder>> {
+    let rows = patient.session.rows("doctor", &HOLDERS, params![]).await?;
+    let holder = |row: &Row| Holder {
+        what: shown(row, 0),
+        name: shown(row, 1),
+        state: shown(row, 2),
+        owner: shown(row, 3),
+        open: number(row, 4).map(|seconds| Duration::from_secs(seconds.max(0).cast_unsigned())),
+        bytes: count(row, 6),
+    };
+    Ok(rows.iter().map(holder).collect())
+}
+
+pub(super) async fn holders(patient: &Patient<'_>) -> Result<Finding> {
+    Ok(oldest(&read(patient).await?))
+}
+
+fn oldest(holders: &[Holder]) -> Finding {
+    let oldest = holders.iter().filter_map(|holder| Some((holder, holder.open?)));
+    let Some((holder, open)) = oldest.max_by_key(|(_, open)| *open) else {
+        return good("old transactions", "no transaction is open");
+    };
+    if open < OPEN_WARNING {
+        return good("old transactions", format!("the oldest is open for {open:?}"));
+    }
+    let Holder { what, name, state, owner, .. } = holder;
+    let state = if state.is_empty() { String::new() } else { format!(", {state}") };
+    let message =
+        format!("{what} ({name}, user {owner}{state}) has a transaction open for {open:?}");
+    let advice = match what.strip_prefix("session ") {
+        Some(pid) => format!(
+            "events flow, and nothing is cleaned away or retired meanwhile; to end it: \
+             select pg_terminate_backend({pid})"
+        ),
+        None => format!(
+            "its events are not seen until it ends: commit prepared or rollback prepared '{name}'"
+        ),
+    };
+    match open {
+        open if open > OPEN_CRITICAL => critical("old transactions", message, advice, None),
+        _ => warning("old transactions", message, Some(advice)),
+    }
+}
+
+pub(super) async fn slots(patient: &Patient<'_>) -> Result<Finding> {
+    Ok(of_slots(&read(patient).await?))
+}
+
+fn of_slots(holders: &[Holder]) -> Finding {
+    let slots: Vec<&Holder> = holders.iter().filter(|h| h.what == "replication slot").collect();
+    let wide = |slot: &&&Holder| slot.bytes > LAG_MAX;
+    let wide: Vec<String> = slots
+        .iter()
+        .filter(wide)
+        .map(|slot| format!("{} ({}, {} MiB)", slot.name, slot.state, slot.bytes >> 20))
+        .collect();
+    if wide.is_empty() {
+        return good("replication slots", format!("{} slots, none far behind", slots.len()));
+    }
+    warning(
+        "replication slots",
+        format!("the write-ahead log is kept for {}", listed(&wide)),
+        Some("start whoever reads it, or drop it: select pg_drop_replication_slot(…)".to_owned()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::operate::Level;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_brought_about_in_a_test_is_judged_from_its_numbers() {
+        assert_eq!(settings("off", "on", "on").level, Level::Critical);
+        assert_eq!(settings("on", "off", "on").level, Level::Critical);
+        assert_eq!(settings("on", "on", "off").level, Level::Warning);
+        assert_eq!(settings("on", "on", "local").level, Level::Good);
+        assert_eq!(standbys("", 0, 0, 0).level, Level::Good);
+        assert_eq!(standbys("b", 1, 0, 0).level, Level::Critical);
+        assert_eq!(standbys("b", 1, 1, LAG_MAX + 1).level, Level::Warning);
+        assert_eq!(age(1_000).level, Level::Good);
+        assert_eq!(age(AGE_WARNING + 1).level, Level::Warning);
+        assert_eq!(age(AGE_CRITICAL + 1).level, Level::Critical);
+    }
+
+    fn holder(what: &str, seconds: Option<u64>, bytes: u64) -> Holder {
+        let (name, owner) = ("reports".to_owned(), "anna".to_owned());
+        let open = seconds.map(Duration::from_secs);
+        Holder { what: what.to_owned(), name, state: "idle".to_owned(), owner, open, bytes }
+    }
+
+    /// F7: whoever holds up what is named, with what ends it.
+    #[test]
+    fn the_oldest_transaction_is_named() {
+        let few = [holder("session 7", Some(10), 0), holder("replication slot", None, 5)];
+        assert_eq!(oldest(&few).level, Level::Good);
+        assert_eq!(of_slots(&few).level, Level::Good);
+        let warned = oldest(&[holder("session 7", Some(400), 0), holder("session 8", Some(10), 0)]);
+        assert_eq!(warned.level, Level::Warning);
+        assert!(warned.message.contains("session 7 (reports, user anna, idle)"), "{warned:?}");
+        assert!(warned.advice.unwrap().contains("pg_terminate_backend(7)"));
+        let forgotten = oldest(&[holder("prepared transaction", Some(4_000), 0)]);
+        assert_eq!(forgotten.level, Level::Critical);
+        assert!(forgotten.advice.unwrap().contains("rollback prepared 'reports'"));
+        assert_eq!(oldest(&[]).level, Level::Good);
+        let slot = of_slots(&[holder("replication slot", None, LAG_MAX * 3)]);
+        assert_eq!(slot.level, Level::Warning);
+    }
+}

@@ -1,0 +1,101 @@
+//! The way to the server: who we are there, which server it is, and what lies between.
+
+use postrider_core::operate::Finding;
+use postrider_core::{Code, Result};
+
+use super::{Patient, critical, good, listed, warning};
+use crate::identity;
+use crate::operator::value::shown;
+use crate::sql::{Sql, sql};
+use crate::typed::params;
+
+const SESSION: Sql = sql!("doctor/session");
+const GRANTS: Sql = sql!("doctor/grants");
+
+/// Statements that are asked on which server session they run: a pooler that hands each transaction to
+/// another may give the same one a few times.
+const ASKED: usize = 8;
+
+pub(super) async fn pooler(patient: &Patient<'_>) -> Result<Finding> {
+    let mut sessions = Vec::new();
+    for _ in 0..ASKED {
+        let row = patient.session.row("doctor", &SESSION, params![]).await?;
+        sessions.push(row.get::<_, i32>(0));
+    }
+    sessions.dedup();
+    Ok(between(sessions.len() > 1, patient.store.sessions().prepares()))
+}
+
+fn between(changes: bool, prepares: bool) -> Finding {
+    if changes || !prepares {
+        return warning(
+            "pooler",
+            "a pooler in transaction mode lies between: statements are not prepared, commits are not \
+             heard of, and the relay polls",
+            Some("give the relay a direct connection, or a pool in session mode".to_owned()),
+        );
+    }
+    good("pooler", "the session is the server's own")
+}
+
+pub(super) async fn copy(patient: &Patient<'_>) -> Result<Finding> {
+    let place = identity::read(&patient.session).await?;
+    Ok(match place.is_same() {
+        true => good("copy", "this database is the one that publishes"),
+        false => critical(
+            "copy",
+            "this database is a copy of the one that publishes: was it restored, or moved here?",
+            format!(
+                "if it takes that one's place: postrider adopt {} --reason '…'",
+                patient.option()
+            ),
+            Some(Code::StoreMoved),
+        ),
+    })
+}
+
+async fn privileges(patient: &Patient<'_>, kind: &str) -> Result<Vec<String>> {
+    let values = params![patient.store.names().schema(), patient.tables()];
+    let rows = patient.session.rows("doctor", &GRANTS, values).await?;
+    let told = |row| shown(row, 0).strip_prefix(kind).map(str::to_owned);
+    Ok(rows.iter().filter_map(told).collect())
+}
+
+pub(super) async fn grants(patient: &Patient<'_>) -> Result<Finding> {
+    let lacks = privileges(patient, "lacks ").await?;
+    if lacks.is_empty() {
+        return Ok(good("grants", "this user has what relay and inbox need"));
+    }
+    Ok(critical(
+        "grants",
+        format!("this user has no {}", listed(&lacks)),
+        "grant it as the tables' owner, or connect as that one",
+        Some(Code::Unauthorized),
+    ))
+}
+
+pub(super) async fn numbering(patient: &Patient<'_>) -> Result<Finding> {
+    let whole = privileges(patient, "numbered by ").await?;
+    if whole.is_empty() {
+        return Ok(good("numbering", "producers leave numbers to the database"));
+    }
+    Ok(warning(
+        "numbering",
+        format!("{} may insert all columns of the outbox, its numbers as well", listed(&whole)),
+        Some("grant INSERT on the columns from id on, and not on xid and seq".to_owned()),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::operate::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_pooler_is_said_by_what_it_breaks() {
+        assert_eq!(between(false, true).level, Level::Good);
+        assert_eq!(between(true, true).level, Level::Warning);
+        assert_eq!(between(false, false).level, Level::Warning);
+    }
+}

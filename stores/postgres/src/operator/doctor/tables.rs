@@ -1,0 +1,303 @@
+//! The tables: their guards, their numbers, their growth.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use postrider_core::operate::Finding;
+use postrider_core::snapshot::SnapshotCursor;
+use postrider_core::{Code, Cursor, Result};
+use tokio_postgres::Row;
+
+use super::{Patient, critical, good, listed, warning};
+use crate::cursor::Columns;
+use crate::operator::sequence;
+use crate::operator::value::{count, flag, number, shown};
+use crate::schema;
+use crate::sql::{Sql, sql};
+use crate::typed::{params, unsigned};
+
+const OBJECTS: Sql = sql!("doctor/objects");
+const CHECK: Sql = sql!("meta/check");
+const CURSORS: Sql = sql!("doctor/cursors");
+const CHILDREN: Sql = sql!("doctor/children");
+const DEFAULT_ROWS: Sql = sql!("doctor/default_rows");
+const TABLES: Sql = sql!("doctor/tables");
+const AUTOVACUUM: Sql = sql!("doctor/autovacuum");
+const HORIZON: Sql = sql!("doctor/horizon");
+const STUCK: Sql = sql!("doctor/stuck");
+
+/// Events from which on a store without retention is said to grow: about a gigabyte.
+const KEPT_MAX: u64 = 1_000_000;
+
+/// Dead rows of a table that are worth a word, if they are more than the living.
+const DEAD_MAX: u64 = 100_000;
+
+/// A guard that the tables were made with, by the beginning of its name.
+fn guards_of(patient: &Patient<'_>) -> Vec<String> {
+    let outbox = patient.store.names().outbox();
+    let trigger = |name: &str| format!("trigger {outbox}_{name}");
+    let index = |name: &str| format!("index {outbox}_{name}");
+    let indexes = [
+        "partition_seq",
+        "xid",
+        "scheduled_due",
+        "waiting_due",
+        "waiting_key",
+        "waiting_state",
+        "waiting_endpoint",
+        "request_open",
+        "request_row_open",
+    ];
+    let mut guards = vec![trigger("rules"), trigger("append_only")];
+    guards.extend(indexes.map(index));
+    guards.extend(
+        ["processed", "claimed"]
+            .map(|name| format!("index {}_{name}", patient.store.names().inbox())),
+    );
+    guards
+}
+
+pub(super) async fn guards(patient: &Patient<'_>) -> Result<Finding> {
+    let values = params![patient.store.names().schema(), patient.tables()];
+    let rows = patient.session.rows("doctor", &OBJECTS, values).await?;
+    let found: BTreeMap<String, bool> =
+        rows.iter().map(|row| (shown(row, 0), flag(row, 1))).collect();
+    let wrong: Vec<String> = guards_of(patient)
+        .into_iter()
+        .filter_map(|name| match found.get(&name) {
+            Some(true) => None,
+            Some(false) => Some(format!("{name} is off or not valid")),
+            None => Some(format!("{name} is missing")),
+        })
+        .collect();
+    if wrong.is_empty() {
+        let version = schema::VERSION;
+        return Ok(good(
+            "tables",
+            format!("version {version}, triggers and indexes as `init` made them"),
+        ));
+    }
+    Ok(critical(
+        "tables",
+        listed(&wrong),
+        "take it over from `postrider init --print`; without its guards the outbox can be \
+         changed after it was delivered, and without its indexes the relay is slow",
+        None,
+    ))
+}
+
+async fn check(patient: &Patient<'_>) -> Result<Row> {
+    let partitions = schema::setup(&patient.session).await?.partitions.unwrap_or_default();
+    patient.session.row("doctor", &CHECK, params![i64::from(partitions)]).await
+}
+
+pub(super) async fn keys(patient: &Patient<'_>) -> Result<Finding> {
+    let row = check(patient).await?;
+    if row.get("same_hash") && row.get("same_function") {
+        return Ok(good("keys", "keys go to the partitions that they always went to"));
+    }
+    let code = Code::PartitionsMoved;
+    let message = "this server sends keys to other partitions than the one that made the tables";
+    Ok(critical("keys", message, code.advice(), Some(code)))
+}
+
+pub(super) async fn numbers(patient: &Patient<'_>) -> Result<Finding> {
+    let cache: i64 = check(patient).await?.get("sequence_cache");
+    if cache != 1 {
+        let code = Code::SequenceCached;
+        let message = format!("the sequence hands out {cache} numbers at once");
+        return Ok(critical("numbers", message, code.advice(), Some(code)));
+    }
+    let state = sequence::State::read(&patient.session).await?;
+    let advice = format!("stop the relays, then: postrider repair sequence {}", patient.option());
+    Ok(match state.behind() {
+        None => good("numbers", "new events get numbers that no destination has passed"),
+        Some(behind) => critical("numbers", behind, advice, Some(Code::Rewound)),
+    })
+}
+
+/// Relays go by the bytes of a cursor, operators by its columns.
+pub(super) async fn cursors(patient: &Patient<'_>) -> Result<Finding> {
+    let rows = patient.session.rows("doctor", &CURSORS, params![]).await?;
+    let mut wrong = Vec::new();
+    for row in &rows {
+        let base: Vec<u8> = row.get(2);
+        let cursor = Cursor::new(base.into(), unsigned(row.get(3)));
+        let said = (row.get::<_, i64>(4), row.get::<_, i64>(5), row.get::<_, i64>(6));
+        let same = SnapshotCursor::decode(&cursor)
+            .and_then(|_| Columns::of(&cursor))
+            .is_ok_and(|columns| (columns.base_xmax, columns.floor, columns.ground) == said);
+        if !same {
+            wrong.push(format!("{} in partition {}", shown(row, 0), row.get::<_, i16>(1)));
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(good("cursors", format!("{} cursors can be read", rows.len())));
+    }
+    let advice =
+        "somebody wrote to outbox_cursor: rewind these destinations, or `postrider reconcile`";
+    let message = format!("cannot be read, or were changed by hand: {}", listed(&wrong));
+    Ok(critical("cursors", message, advice, Some(Code::Corrupt)))
+}
+
+pub(super) async fn ahead(patient: &Patient<'_>) -> Result<Finding> {
+    let row = patient.session.row("doctor", &CHILDREN, params![]).await?;
+    if !flag(&row, 0) {
+        return Ok(good("tables ahead", "the outbox is one table"));
+    }
+    Ok(room(count(&row, 2), number(&row, 1).map(unsigned)))
+}
+
+/// `given` and the first number that no table was made for.
+fn room(given: u64, end: Option<u64>) -> Finding {
+    match end {
+        Some(end) if given < end => {
+            good("tables ahead", format!("there are tables for the next {} events", end - given))
+        }
+        _ => warning(
+            "tables ahead",
+            "new events go to the default table, which no retention empties at once",
+            Some("start a relay: it makes tables ahead. May its user create tables?".to_owned()),
+        ),
+    }
+}
+
+pub(super) async fn default_table(patient: &Patient<'_>) -> Result<Finding> {
+    let row = patient.session.row("doctor", &CHILDREN, params![]).await?;
+    let rows = match flag(&row, 0) && count(&row, 4) > 0 {
+        true => count(&patient.session.row("doctor", &DEFAULT_ROWS, params![]).await?, 0),
+        false => 0,
+    };
+    Ok(stray(rows))
+}
+
+fn stray(rows: u64) -> Finding {
+    if rows == 0 {
+        return good("default table", "every event is in a table made for its number");
+    }
+    let many = if rows >= 10_000 { "10000 or more" } else { &rows.to_string() };
+    warning(
+        "default table",
+        format!("{many} events are in the default table"),
+        Some(
+            "they are delivered as others; once retention has let them go it is empty again".into(),
+        ),
+    )
+}
+
+async fn statistics(patient: &Patient<'_>) -> Result<Vec<Row>> {
+    let values = params![patient.store.names().schema(), patient.tables()];
+    patient.session.rows("doctor", &TABLES, values).await
+}
+
+pub(super) async fn dead_rows(patient: &Patient<'_>) -> Result<Finding> {
+    let rows = statistics(patient).await?;
+    let bloated: Vec<String> = rows
+        .iter()
+        .filter(|row| bloats(count(row, 1), count(row, 2)))
+        .map(|row| format!("{} ({})", shown(row, 0), count(row, 1)))
+        .collect();
+    if bloated.is_empty() {
+        return Ok(good("dead rows", "no table has more dead rows than living ones"));
+    }
+    let advice = "look at `old transactions` for who keeps them; then vacuum these tables";
+    Ok(warning("dead rows", listed(&bloated), Some(advice.to_owned())))
+}
+
+fn bloats(dead: u64, live: u64) -> bool {
+    dead > DEAD_MAX && dead > live
+}
+
+pub(super) async fn autovacuum(patient: &Patient<'_>) -> Result<Finding> {
+    let on = patient.session.row("doctor", &AUTOVACUUM, params![]).await?;
+    let advice =
+        "turn it on: dead rows of cursors, leases, and `waiting` are never cleaned away else";
+    if shown(&on, 0) != "on" || shown(&on, 1) != "on" {
+        let message = "autovacuum, or what it counts by (track_counts), is off";
+        return Ok(warning("autovacuum", message, Some(advice.to_owned())));
+    }
+    let rows = statistics(patient).await?;
+    let off: Vec<String> =
+        rows.iter().filter(|row| flag(row, 3)).map(|row| shown(row, 0)).collect();
+    Ok(match off.is_empty() {
+        true => good("autovacuum", "it is on for every table"),
+        false => {
+            let message = format!("it is off for {}", listed(&off));
+            warning("autovacuum", message, Some(advice.to_owned()))
+        }
+    })
+}
+
+pub(super) async fn history(patient: &Patient<'_>) -> Result<Finding> {
+    let meta = schema::meta(&patient.session).await?;
+    Ok(growth(patient.overview.kept, schema::number(&meta, "history_start")?))
+}
+
+fn growth(kept: u64, start: u64) -> Finding {
+    if kept <= KEPT_MAX || start > 1 {
+        return good("history", format!("{kept} events are kept"));
+    }
+    warning(
+        "history",
+        format!("{kept} events are kept, and none was ever deleted"),
+        Some("set a retention for the relay, so that the disk does not fill".to_owned()),
+    )
+}
+
+pub(super) async fn horizon(patient: &Patient<'_>) -> Result<Finding> {
+    let row = patient.session.row("doctor", &HORIZON, params![]).await?;
+    let said = number(&row, 0).map(|seconds| Duration::from_secs(unsigned(seconds)));
+    Ok(dedup(said, flag(&row, 1)))
+}
+
+fn dedup(horizon: Option<Duration>, used: bool) -> Finding {
+    match (horizon, used) {
+        (Some(horizon), _) => good(
+            "dedup horizon",
+            format!("what was done is remembered for {} hours at least", horizon.as_secs() / 3_600),
+        ),
+        (None, false) => good("dedup horizon", "the inbox is not used"),
+        (None, true) => warning(
+            "dedup horizon",
+            "no consumer has said for how long its broker may deliver a message again",
+            Some("let consumers record it, so that retention never forgets too soon".to_owned()),
+        ),
+    }
+}
+
+pub(super) async fn stuck(patient: &Patient<'_>) -> Result<Finding> {
+    let stuck = count(&patient.session.row("doctor", &STUCK, params![]).await?, 0);
+    if stuck == 0 {
+        return Ok(good("stuck claims", "no claim of the inbox was left behind"));
+    }
+    let message = format!("{stuck} claims of the inbox ended an hour ago and were not taken over");
+    let advice = format!(
+        "postrider inbox ls --state expired {}: is the consumer running, and are these messages \
+         still on their queue?",
+        patient.option()
+    );
+    Ok(warning("stuck claims", message, Some(advice)))
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::operate::Level;
+
+    use super::*;
+
+    #[test]
+    fn what_takes_a_large_store_is_judged_from_its_numbers() {
+        assert_eq!(growth(KEPT_MAX, 1).level, Level::Good);
+        assert_eq!(growth(KEPT_MAX + 1, 1).level, Level::Warning);
+        assert_eq!(growth(KEPT_MAX + 1, 2).level, Level::Good);
+        assert!(!bloats(DEAD_MAX, 0) && bloats(DEAD_MAX + 1, 5) && !bloats(DEAD_MAX + 1, 1 << 30));
+        assert_eq!(room(5, Some(6)).level, Level::Good);
+        assert_eq!(room(6, Some(6)).level, Level::Warning);
+        assert_eq!(room(6, None).level, Level::Warning);
+        assert_eq!(stray(0).level, Level::Good);
+        assert!(stray(10_000).message.starts_with("10000 or more"));
+        assert_eq!(dedup(None, true).level, Level::Warning);
+        assert_eq!(dedup(None, false).level, Level::Good);
+        assert_eq!(dedup(Some(Duration::from_secs(7_200)), true).level, Level::Good);
+    }
+}
