@@ -1,6 +1,7 @@
 -- The guards of the tables: triggers that are on, and indexes that are valid.
-select 'trigger ' || t.tgname::text, t.tgenabled in ('O', 'A')
+select 'trigger ' || t.tgname::text || ' on ' || c.relname::text, t.tgenabled in ('O', 'A')
 from pg_trigger t
+join pg_class c on c.oid = t.tgrelid
 where t.tgrelid in ({text:outbox}::regclass, {text:outbox_scheduled}::regclass) and not t.tgisinternal
 union all
 select 'index ' || c.relname::text, i.indisvalid and i.indisready

@@ -24,6 +24,6 @@ from (
 left join {inbox_result} r
     on page.stream = 1 and r.source = page.source and r.event_id = page.event_id
         and r.handler = page.handler
-order by page.moment desc, page.stream desc, page.source collate "C" desc, page.event_id desc,
-    page.handler collate "C" desc, page.number desc
+order by page.moment desc, page.stream desc, page.number desc, page.source collate "C" desc,
+    page.event_id desc, page.handler collate "C" desc
 limit $2;

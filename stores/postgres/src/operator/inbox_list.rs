@@ -30,9 +30,9 @@ const TOMBSTONES: i16 = 0;
 const PROCESSED: i16 = 1;
 const CLAIMED: i16 = 2;
 
-/// A row's place in the list, later is greater: moment, stream, source, event, handler, and the number
-/// of a tombstone.
-type Place = (i64, i16, String, Uuid, String, i64);
+/// A row's place in the list, later is greater: moment, stream, the number of a tombstone, source, event,
+/// handler.
+type Place = (i64, i16, i64, String, Uuid, String);
 
 /// A page of the inbox.
 pub(super) async fn list(
@@ -72,7 +72,7 @@ pub(super) async fn list(
 }
 
 fn place(row: &Row) -> Place {
-    (row.get::<_, Moment>(1).0, row.get(0), row.get(2), row.get(3), row.get(4), row.get(5))
+    (row.get::<_, Moment>(1).0, row.get(0), row.get(5), row.get(2), row.get(3), row.get(4))
 }
 
 fn is_wanted(stream: i16, filter: &InboxFilter) -> bool {
@@ -89,7 +89,7 @@ fn start(stream: i16, after: Option<&Place>) -> (Moment, String, Uuid, String, i
     let from = |moment| (Moment(moment), String::new(), Uuid::nil(), String::new(), 0);
     match after {
         None => from(i64::MAX),
-        Some((moment, last, source, event, handler, number)) if *last == stream => {
+        Some((moment, last, number, source, event, handler)) if *last == stream => {
             (Moment(*moment), source.clone(), *event, handler.clone(), *number)
         }
         // Of the same moment, what is of a lesser stream comes after; the others came before.
@@ -133,18 +133,18 @@ async fn of_event(session: &Session, event: EventId, after: Option<&Place>) -> R
 }
 
 fn written(place: &Place) -> Result<String> {
-    let (moment, stream, source, event, handler, number) = place;
-    let parts = (moment, stream, source, event.to_string(), handler, number);
+    let (moment, stream, number, source, event, handler) = place;
+    let parts = (moment, stream, number, source, event.to_string(), handler);
     serde_json::to_string(&parts).map_err(|e| Error::new(ErrorKind::Internal, "inbox").source(e))
 }
 
 fn read_place(text: &str) -> Result<Place> {
-    let read: Option<(i64, i16, String, String, String, i64)> = serde_json::from_str(text).ok();
+    let read: Option<(i64, i16, i64, String, String, String)> = serde_json::from_str(text).ok();
     let read = read.filter(|place| (TOMBSTONES..=CLAIMED).contains(&place.1));
-    let place = read.and_then(|(moment, stream, source, event, handler, number)| {
+    let place = read.and_then(|(moment, stream, number, source, event, handler)| {
         let nul = source.contains('\0') || handler.contains('\0');
         (!nul).then_some(())?;
-        Some((moment, stream, source, event.parse().ok()?, handler, number))
+        Some((moment, stream, number, source, event.parse().ok()?, handler))
     });
     place.ok_or_else(|| {
         invalid("inbox", "the page does not begin where a page ended; begin at the first page")

@@ -35,7 +35,7 @@ const DEAD_MAX: u64 = 100_000;
 /// A guard that the tables were made with, by the beginning of its name.
 fn guards_of(patient: &Patient<'_>) -> Vec<String> {
     let outbox = patient.store.names().outbox();
-    let trigger = |name: &str| format!("trigger {outbox}_{name}");
+    let trigger = |name: &str, table: &str| format!("trigger {outbox}_{name} on {outbox}{table}");
     let index = |name: &str| format!("index {outbox}_{name}");
     let indexes = [
         "partition_seq",
@@ -48,7 +48,8 @@ fn guards_of(patient: &Patient<'_>) -> Vec<String> {
         "request_open",
         "request_row_open",
     ];
-    let mut guards = vec![trigger("rules"), trigger("append_only")];
+    let mut guards =
+        vec![trigger("rules", ""), trigger("append_only", ""), trigger("rules", "_scheduled")];
     guards.extend(indexes.map(index));
     guards.extend(
         ["processed", "claimed"]
