@@ -1,6 +1,7 @@
 //! How the errors of `tokio-postgres` become Postrider's.
 
 use postrider_core::{Error, ErrorKind, Result};
+use tokio_postgres::error::DbError;
 
 use crate::state::of_state;
 
@@ -22,7 +23,8 @@ pub(crate) fn of_postgres(operation: &'static str, error: tokio_postgres::Error)
         let (kind, message) = of_driver(&error);
         return Error::new(kind, operation).message(message).source(error);
     };
-    of_state(operation, told.code().code(), told.message()).source(error)
+    let state = if refuses_as_standby(told) { STANDBY } else { told.code().code() };
+    of_state(operation, state, told.message()).source(error)
 }
 
 fn of_driver(error: &tokio_postgres::Error) -> (ErrorKind, &'static str) {
@@ -37,11 +39,24 @@ fn of_driver(error: &tokio_postgres::Error) -> (ErrorKind, &'static str) {
         cause = inner.source();
     }
     let text = error.to_string();
-    if text.contains("connecting") || text.contains("communicating") || text.contains("TLS") {
+    if text.contains("connecting")
+        || text.contains("communicating")
+        || text.contains("TLS")
+        || text.contains("timeout")
+    {
         return (ErrorKind::Unavailable, "the database cannot be reached, or went away");
     }
     if text.contains("authentication") || text.contains("password") {
         return (ErrorKind::Unauthorized, "the database does not accept the user or password");
     }
     (ErrorKind::Internal, "the driver could not read what the database answered")
+}
+
+/// Read-only: what a standby says to a statement that writes.
+const STANDBY: &str = "25006";
+
+/// Functions of the log refuse on a standby with a state that says little; their name is not translated.
+fn refuses_as_standby(told: &DbError) -> bool {
+    told.code().code() == "55000"
+        && told.routine().is_some_and(|routine| routine.starts_with("pg_current_wal"))
 }

@@ -83,8 +83,11 @@ async fn read(
     if let Some(seen) = server.life {
         store.remembered().given = Some((server.given, seen));
     }
-    if !rows.is_empty() && !server.is_flushed {
-        store.flush(server.given, server.life.unwrap_or(Incarnation(0))).await?;
+    if !rows.is_empty() {
+        if !server.is_flushed {
+            store.flush(server.given, server.life.unwrap_or(Incarnation(0))).await?;
+        }
+        store.await_standby(&server.written).await?;
     }
     let mut pages = Vec::with_capacity(questions.len());
     let mut decoder = Decoder::new(&store.default_source(&session).await?, EVENT);
@@ -146,6 +149,8 @@ struct Server {
     given: u64,
     life: Option<Incarnation>,
     now: Snapshot,
+    /// The end of the log when the snapshot was taken, as text.
+    written: String,
     /// Everything that the snapshot sees is on the disk.
     is_flushed: bool,
 }
@@ -158,6 +163,7 @@ impl Server {
             given: given_through(unsigned(last), called == 1),
             life: row.get::<_, Option<Uuid>>(EVENT + 1).map(life),
             now: text(2).parse()?,
+            written: text(3).to_owned(),
             is_flushed: position(text(3)) <= position(text(4)),
         })
     }

@@ -44,10 +44,14 @@ mod maintain;
 #[cfg(feature = "store")]
 mod migrate;
 #[cfg(feature = "store")]
+mod nudge;
+#[cfg(feature = "store")]
 mod open;
 #[cfg(feature = "store")]
 mod operator;
 mod outbox;
+#[cfg(feature = "store")]
+mod pooler;
 #[cfg(feature = "store")]
 mod remembered;
 #[cfg(feature = "store")]
@@ -72,6 +76,8 @@ mod sql;
 mod staged;
 mod state;
 #[cfg(feature = "store")]
+mod standby;
+#[cfg(feature = "store")]
 mod store;
 #[cfg(feature = "store")]
 mod tick;
@@ -89,9 +95,15 @@ mod wake;
 #[cfg(feature = "store")]
 pub use migrate::{MigrationState, Migrations, init, migrations, revert};
 #[cfg(feature = "store")]
+pub use nudge::Nudger;
+#[cfg(feature = "store")]
+pub use pooler::Pooler;
+#[cfg(feature = "store")]
 pub use schema::Schema;
 #[cfg(feature = "store")]
 pub use setup::{Layout, PARTITIONS_MAX, Setup};
+#[cfg(feature = "store")]
+pub use standby::PublishAfter;
 #[cfg(feature = "store")]
 pub use store::{Options, PostgresStore};
 #[cfg(feature = "store")]

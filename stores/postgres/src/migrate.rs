@@ -12,6 +12,7 @@ use postrider_core::{Error, ErrorKind, Result};
 
 use crate::Names;
 use crate::connect::Address;
+use crate::pooler::Pooler;
 use crate::schema::{self, found};
 use crate::sessions::{Sessions, Tx};
 use crate::setup::{Layout, Setup};
@@ -301,5 +302,5 @@ pub(crate) fn print(setup: &Setup) -> Result<String> {
 
 fn sessions(url: &str, names: &Names) -> Result<Sessions> {
     let texts = Arc::new(Texts::new(names.clone()));
-    Ok(Sessions::new(Address::parse(url)?, texts, TRIES_FOR, 1))
+    Ok(Sessions::new(Address::parse(url)?, texts, Pooler::default(), TRIES_FOR, 1))
 }

@@ -2,15 +2,18 @@
 //!
 //! A statement is written once, in a file, with placeholders for the names: `{outbox_lease}` is a table
 //! with its schema, `{name:outbox_lease_owner}` a name alone, `{text:outbox_seq}` the qualified name as a
-//! text literal, `{enqueue}` the function that is called `enqueue` beside an outbox of that name, and
-//! `{schema}` the schema. Names from a configuration are checked here and
-//! always quoted, so none of them can end a statement and begin another.
+//! text literal, `{enqueue}` the function that is called `enqueue` beside an outbox of that name,
+//! `{channel}` the channel of notifications, and `{schema}` the schema. Names from a configuration are
+//! checked here and always quoted, so none of them can end a statement and begin another.
 
 use std::fmt::Write as _;
 
 use postrider_core::{Error, ErrorKind, Result};
 
-/// PostgreSQL cuts identifiers at 63 bytes; our longest suffix has 26.
+/// Where PostgreSQL cuts identifiers.
+const IDENTIFIER_BYTES_MAX: usize = 63;
+
+/// Our longest suffix has 26 bytes.
 const NAME_BYTES_MAX: usize = 32;
 
 /// The names of the tables.
@@ -72,6 +75,15 @@ impl Names {
         &self.inbox
     }
 
+    /// The channel on which commits are told of, `postrider.outbox` by default. A writer in any language
+    /// may, after its commit and not in the same transaction, `select pg_notify('postrider.outbox', '')`.
+    pub fn channel(&self) -> String {
+        let mut channel = format!("{}.{}", self.schema, self.outbox);
+        // Two that begin alike hear each other, which wakes a relay once too often.
+        channel.truncate(IDENTIFIER_BYTES_MAX);
+        channel
+    }
+
     /// A statement with the names in their places.
     pub fn render(&self, statement: &str) -> String {
         let mut text = String::with_capacity(statement.len() + 128);
@@ -96,6 +108,11 @@ impl Names {
     }
 
     fn put(&self, text: &mut String, form: &str, name: &str) {
+        if name == "channel" {
+            let quote = if form == "text:" { '\'' } else { '"' };
+            _ = write!(text, "{quote}{}{quote}", self.channel());
+            return;
+        }
         let own = match name.strip_prefix("outbox") {
             Some(rest) => format!("{}{rest}", self.outbox),
             None => match name.strip_prefix("inbox") {
@@ -120,7 +137,7 @@ fn placeholder(text: &str) -> Option<(&str, &str)> {
     let inside = text[1..].split_once('}')?.0;
     let form = ["name:", "text:"].into_iter().find(|form| inside.starts_with(form)).unwrap_or("");
     let name = &inside[form.len()..];
-    let known = matches!(name, "schema" | "enqueue")
+    let known = matches!(name, "schema" | "enqueue" | "channel")
         || name.starts_with("outbox")
         || name.starts_with("inbox");
     let plain =
@@ -160,6 +177,17 @@ mod tests {
              \"shop\".\"seen_step\" \"events_due\" '\"shop\".\"events_seq\"' \"shop\" \
              \"shop\".\"events_enqueue\""
         );
+    }
+
+    #[test]
+    fn a_channel_fits_into_an_identifier() {
+        let names = Names::new("shop", "events", "seen").unwrap();
+        assert_eq!(
+            names.render("listen {channel}; select {text:channel}"),
+            "listen \"shop.events\"; select 'shop.events'"
+        );
+        let long = Names::new(&"a".repeat(32), &"b".repeat(32), "c").unwrap();
+        assert_eq!(long.channel().len(), 63);
     }
 
     #[test]

@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use postrider_core::{Error, ErrorKind, Result};
+use postrider_core::{Code, Error, ErrorKind, Result};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, RowStream, Statement};
 
 use crate::error::of_postgres;
+use crate::pooler::{Ownership, Way};
 use crate::sql::{Sql, Texts};
 use crate::typed::Param;
 
@@ -26,6 +27,8 @@ pub(crate) struct Session {
     /// Whether statements may be prepared: not behind a pooler that hands every transaction to
     /// another session.
     prepares: bool,
+    /// What is known of the way to the server.
+    way: Arc<Way>,
     /// How long a statement may take.
     deadline: Duration,
     /// Nothing more is to be sent: an answer was given up, or a transaction was.
@@ -36,11 +39,17 @@ impl Session {
     pub(crate) fn new(
         client: Client,
         texts: Arc<Texts>,
-        prepares: bool,
+        way: Arc<Way>,
         deadline: Duration,
     ) -> Session {
         let (prepared, broken) = (Mutex::default(), AtomicBool::new(false));
-        Session { client, texts, prepared, prepares, deadline, broken }
+        let prepares = way.ownership() == Ownership::Own;
+        Session { client, texts, prepared, prepares, way, deadline, broken }
+    }
+
+    /// Whether it keeps what is prepared and set in it.
+    pub(crate) fn prepares(&self) -> bool {
+        self.prepares
     }
 
     /// Whether it is of no use any more.
@@ -156,6 +165,17 @@ impl Session {
     ) -> Result<T> {
         match tokio::time::timeout(self.deadline, call).await {
             Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) if self.prepares && is_of_another_session(&error) => {
+                self.give_up();
+                self.way.owns(Ownership::Shared, "");
+                Err(Error::new(ErrorKind::Unavailable, operation)
+                    .message(
+                        "a pooler handed the session to somebody else; nothing was done, and statements \
+                         go unprepared from now on, unless `pooler = \"none\"` forbids it",
+                    )
+                    .code(Code::SessionsShared)
+                    .source(error))
+            }
             Ok(Err(error)) => {
                 // A plan of before a migration: the next use prepares it anew.
                 if error.code().is_some_and(|state| state.code() == "0A000") {
@@ -172,6 +192,11 @@ impl Session {
             }
         }
     }
+}
+
+/// A statement that was prepared is gone, or is there though it was not: another session answers.
+fn is_of_another_session(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|state| matches!(state.code(), "26000" | "42P05"))
 }
 
 impl std::fmt::Debug for Session {

@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use postrider_core::{Error, ErrorKind, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_postgres::Client;
 
 use crate::connect::Address;
+use crate::pooler::{Pooler, Way};
 use crate::session::Session;
 use crate::sql::{Sql, Texts, sql};
 
 const SETUP: Sql = sql!("session/setup");
 const BEGIN: Sql = sql!("session/begin");
+const BEGIN_SHARED: Sql = sql!("session/begin_shared");
 const BEGIN_READING: Sql = sql!("session/begin_reading");
 const COMMIT: Sql = sql!("session/commit");
 
@@ -44,7 +47,7 @@ pub(crate) struct Sessions {
     address: Address,
     texts: Arc<Texts>,
     deadline: Duration,
-    prepares: std::sync::atomic::AtomicBool,
+    way: Arc<Way>,
     lines: [tokio::sync::Mutex<Option<Arc<Session>>>; LINES],
     lent: Arc<Semaphore>,
     idle: Mutex<Vec<Session>>,
@@ -54,6 +57,7 @@ impl Sessions {
     pub(crate) fn new(
         address: Address,
         texts: Arc<Texts>,
+        pooler: Pooler,
         deadline: Duration,
         lent_max: usize,
     ) -> Sessions {
@@ -61,7 +65,7 @@ impl Sessions {
             address,
             texts,
             deadline,
-            prepares: std::sync::atomic::AtomicBool::new(true),
+            way: Arc::new(Way::new(pooler)),
             lines: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             lent: Arc::new(Semaphore::new(lent_max.max(1))),
             idle: Mutex::default(),
@@ -76,14 +80,9 @@ impl Sessions {
         &self.texts
     }
 
-    /// Says whether the sessions are what they seem: behind a pooler that hands each transaction to
-    /// another server session they are not, and nothing is prepared, set, or listened for.
-    pub(crate) fn set_prepares(&self, prepares: bool) {
-        self.prepares.store(prepares, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    pub(crate) fn prepares(&self) -> bool {
-        self.prepares.load(std::sync::atomic::Ordering::Relaxed)
+    /// What is known of the way to the server.
+    pub(crate) fn way(&self) -> &Way {
+        &self.way
     }
 
     /// The shared session for a purpose, connected if it is not.
@@ -121,21 +120,42 @@ impl Sessions {
             Some(session) => session,
             None => self.connect(operation).await?,
         };
+        let begin = match session.prepares() {
+            true => begin,
+            false if *begin == BEGIN => &BEGIN_SHARED,
+            false => begin,
+        };
         session.batch(operation, &self.texts.text(begin)).await?;
         Ok(Tx { sessions: self, session: Some(session), _permit: permit })
     }
 
     /// A session of one's own, outside any transaction: for what cannot run in one.
     pub(crate) async fn connect(&self, operation: &'static str) -> Result<Session> {
-        let (client, wire) = self.address.connect(operation).await?;
-        // Ends by itself when the client is dropped or the connection is lost.
-        tokio::spawn(async move { _ = wire.await });
-        let prepares = self.prepares();
-        let session = Session::new(client, Arc::clone(&self.texts), prepares, self.deadline);
-        if prepares {
+        let client = self.client(operation).await?;
+        if let Some(examination) = self.way.wants_examination().await
+            // Where there is no second session, what is not known is not relied on.
+            && let Ok(other) = self.client(operation).await
+        {
+            let both = (&client, &other);
+            examination.examine(&self.texts, both, self.address.name()).await?;
+        }
+        let session = self.wrap(client);
+        if session.prepares() {
             session.batch(operation, &self.texts.text(&SETUP)).await?;
         }
         Ok(session)
+    }
+
+    async fn client(&self, operation: &'static str) -> Result<Client> {
+        let (client, wire) = self.address.connect(operation).await?;
+        // Ends by itself when the client is dropped or the connection is lost.
+        tokio::spawn(async move { _ = wire.await });
+        Ok(client)
+    }
+
+    /// A client as a session.
+    pub(crate) fn wrap(&self, client: Client) -> Session {
+        Session::new(client, Arc::clone(&self.texts), Arc::clone(&self.way), self.deadline)
     }
 
     fn give_back(&self, session: Session) {

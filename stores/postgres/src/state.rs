@@ -43,7 +43,9 @@ fn classify(state: &str, text: &str) -> Class {
         "53300" => plain(ErrorKind::Unavailable, "the database has no connection left for us"),
         "25006" => (
             ErrorKind::ReadOnly,
-            "the database cannot be written to: it is a standby, or set to read-only".to_owned(),
+            "the database cannot be written to: it is a standby, was demoted to one, or is set to \
+             read-only; nothing was published"
+                .to_owned(),
             Some(Code::ReadOnly),
         ),
         "42501" => (

@@ -17,9 +17,12 @@ use postrider_core::{
 use crate::connect::Address;
 use crate::gather::Gather;
 use crate::maintain::{self, Maintained};
+use crate::nudge::Nudger;
+use crate::pooler::{Ownership, Pooler};
 use crate::remembered::Remembered;
 use crate::sessions::Sessions;
 use crate::sql::Texts;
+use crate::standby::PublishAfter;
 use crate::{
     Names, carry_out, destination, due, fetch, lease, load, open, retire, schedule, settle, wake,
 };
@@ -36,6 +39,10 @@ pub struct Options {
     /// Sessions lent for transactions over several statements. Default 4: operators' commands, beside
     /// the five sessions that relay and inbox share.
     pub transactions_max: usize,
+    /// What stands between the store and the server. Default [`Pooler::Auto`].
+    pub pooler: Pooler,
+    /// What must have an event on its disk before it is published. Default [`PublishAfter::Local`].
+    pub publish_after: PublishAfter,
 }
 
 impl Default for Options {
@@ -44,6 +51,8 @@ impl Default for Options {
             names: Names::default(),
             statement_deadline: Duration::from_secs(30),
             transactions_max: 4,
+            pooler: Pooler::default(),
+            publish_after: PublishAfter::default(),
         }
     }
 }
@@ -70,14 +79,22 @@ pub(crate) struct Inner {
     pub(crate) fetches: Gather<FetchRequest, Page>,
     /// What is in memory of the tables themselves.
     pub(crate) maintained: Maintained,
+    /// Listens for commits.
+    pub(crate) watch: wake::Watch,
 }
 
 impl PostgresStore {
     /// A store at an address like `postgres://user:password@host:5432/database`. Nothing is connected
     /// before the first call.
     ///
+    /// `sslmode` means what it means elsewhere: `prefer`, the default, and `require` encrypt without asking
+    /// who answers; `verify-full` asks, by the public roots or those in `sslrootcert=PATH`. `sslcert=PATH`
+    /// and `sslkey=PATH` are shown to the server. With several hosts, `target_session_attrs=read-write`
+    /// finds the primary.
+    ///
     /// # Errors
-    /// `Config` if it is no such address. The error does not repeat it.
+    /// `Config` if it is no such address, or a file that it names cannot be read. The error does not repeat
+    /// the address.
     pub fn new(url: &str) -> Result<PostgresStore> {
         PostgresStore::with(url, Options::default())
     }
@@ -87,14 +104,31 @@ impl PostgresStore {
     /// # Errors
     /// As [`PostgresStore::new`].
     pub fn with(url: &str, options: Options) -> Result<PostgresStore> {
+        Ok(PostgresStore::at(Address::parse(url)?, options))
+    }
+
+    /// A store whose address is asked for at each connection, because its password may change while the
+    /// program runs. The closure reads a file or a variable; it must not take long.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::new`], of the address as it is now, and whatever the closure says.
+    pub fn with_address(
+        address: impl Fn() -> Result<String> + Send + Sync + 'static,
+        options: Options,
+    ) -> Result<PostgresStore> {
+        Ok(PostgresStore::at(Address::again(Arc::new(address))?, options))
+    }
+
+    fn at(address: Address, options: Options) -> PostgresStore {
         let texts = Arc::new(Texts::new(options.names.clone()));
         let sessions = Sessions::new(
-            Address::parse(url)?,
+            address,
             texts,
+            options.pooler,
             options.statement_deadline,
             options.transactions_max,
         );
-        Ok(PostgresStore {
+        PostgresStore {
             inner: Arc::new(Inner {
                 sessions,
                 options,
@@ -102,8 +136,14 @@ impl PostgresStore {
                 born: std::time::Instant::now(),
                 fetches: Gather::default(),
                 maintained: Maintained::default(),
+                watch: wake::Watch::default(),
             }),
-        })
+        }
+    }
+
+    /// Tells relays of commits, from a session of its own: for applications in whose process the store is.
+    pub fn nudger(&self) -> Nudger {
+        Nudger::of(self.sessions().address().clone(), self.names().clone())
     }
 
     /// What the tables are called.
@@ -138,7 +178,7 @@ impl OutboxSource for PostgresStore {
         can.many_destinations = true;
         can.many_partitions = true;
         can.scheduled = true;
-        can.wakes = true;
+        can.wakes = self.sessions().way().ownership() != Ownership::Shared;
         can.refuses_malformed = true;
         can
     }

@@ -90,6 +90,11 @@ codes! {
         "Nothing was read or written. A number that is drawn in advance can come after higher ones \
          were passed, and its event would be missed. Set the sequence to CACHE 1, and then run \
          `postrider reconcile`.",
+    /// A pooler hands the store's sessions to others.
+    SessionsShared = 1013,
+        "Nothing is lost: statements are sent unprepared, and commits are found by polling. Let the \
+         store connect to the server itself or to a pool in session mode, or set `pooler = \
+         \"transaction\"` to say that it is meant.",
     /// The same event id came with another payload.
     PayloadMismatch = 1101,
         "The handler was not called. Two different events carry one id: find the producer that \

@@ -48,6 +48,7 @@ pub(super) async fn submit(store: &PostgresStore, submission: &Submission) -> Re
         _ => return Err(invalid("submit", "this store does not know the request")),
     };
     tx.commit("submit").await?;
+    store.announce().await;
     Ok(id)
 }
 

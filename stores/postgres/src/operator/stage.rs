@@ -21,5 +21,6 @@ pub(super) async fn stage(store: &PostgresStore, events: &[NewEvent]) -> Result<
     let tx = client.transaction().await.during("stage")?;
     let ids = Outbox::named(store.names().clone()).enqueue_many(&tx, events).await?;
     tx.commit().await.during("stage")?;
+    store.announce().await;
     Ok(ids)
 }

@@ -16,7 +16,7 @@ use tokio_postgres::Client;
 use crate::support::Fresh;
 
 /// A store with so many partitions, whose clock goes by itself or is set forward.
-struct Harness<const PARTITIONS: u16, const SHIFTED: bool>(Arc<Fresh>);
+pub(crate) struct Harness<const PARTITIONS: u16, const SHIFTED: bool>(pub(crate) Arc<Fresh>);
 
 impl<const PARTITIONS: u16, const SHIFTED: bool> Harness<PARTITIONS, SHIFTED> {
     async fn stage(&self, events: &[NewEvent], commit: bool) -> Result<()> {
@@ -27,7 +27,10 @@ impl<const PARTITIONS: u16, const SHIFTED: bool> Harness<PARTITIONS, SHIFTED> {
             outbox.enqueue(&tx, event).await?;
         }
         match commit {
-            true => tx.commit().await.expect("commit"),
+            true => {
+                tx.commit().await.expect("commit");
+                self.0.committed();
+            }
             false => tx.rollback().await.expect("roll back"),
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use postrider_core::lease::{AcquireRequest, Granted};
 use postrider_core::source::OutboxSource;
 use postrider_core::{Destination, DestinationId, RelayId, Route, Template};
-use postrider_postgres::{Names, Options, PostgresStore, Setup, init};
+use postrider_postgres::{Names, Nudger, Options, Pooler, PostgresStore, Setup, init};
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
@@ -27,6 +27,10 @@ pub(crate) fn url() -> Option<String> {
 pub(crate) struct Fresh {
     pub(crate) url: String,
     pub(crate) names: Names,
+    /// How the store is used, and from where.
+    pub(crate) pooler: Pooler,
+    pub(crate) store_url: String,
+    nudger: Nudger,
 }
 
 impl Fresh {
@@ -41,7 +45,19 @@ impl Fresh {
     pub(crate) fn empty() -> Option<Fresh> {
         let schema = format!("t{}", &Uuid::now_v7().simple().to_string()[4..]);
         let names = Names::new(&schema, "outbox", "inbox").expect("a valid name");
-        Some(Fresh { url: url()?, names })
+        Some(Fresh::at(&url()?, names))
+    }
+
+    /// A schema that does not exist yet, at an address.
+    pub(crate) fn at(url: &str, names: Names) -> Fresh {
+        let nudger = Nudger::named(url, names.clone()).expect("an address");
+        let (url, store_url) = (url.to_owned(), url.to_owned());
+        Fresh { url, names, pooler: Pooler::Auto, store_url, nudger }
+    }
+
+    /// Says that an application has committed.
+    pub(crate) fn committed(&self) {
+        self.nudger.committed();
     }
 
     pub(crate) fn setup(&self, partitions: u16) -> Setup {
@@ -51,11 +67,12 @@ impl Fresh {
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::default();
         options.names = self.names.clone();
+        options.pooler = self.pooler;
         options
     }
 
     pub(crate) fn store(&self) -> PostgresStore {
-        PostgresStore::with(&self.url, self.options()).expect("a store")
+        PostgresStore::with(&self.store_url, self.options()).expect("a store")
     }
 
     /// A connection of an application.

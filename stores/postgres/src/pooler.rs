@@ -1,0 +1,319 @@
+//! Whether the store's sessions are its own, or a pooler's that hands each transaction to another one.
+//!
+//! Behind such a pooler (PgBouncer in transaction mode) every transaction is still a transaction, so
+//! nothing that the store promises depends on the answer. What is lost is comfort: prepared statements,
+//! settings of a session, and LISTEN. Invariant: where the answer is not known, nothing relies on them.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use postrider_core::operate::{Finding, Level};
+use postrider_core::{Code, Error, ErrorKind, Result};
+use tokio::time::Instant;
+use tokio_postgres::Client;
+use tokio_postgres::types::{ToSql, Type};
+use uuid::Uuid;
+
+use crate::error::{During, of_postgres};
+use crate::sql::{Sql, Texts, sql};
+
+const BEGIN: Sql = sql!("session/begin");
+const MARK: Sql = sql!("pooler/mark");
+const SEEN: Sql = sql!("pooler/seen");
+const ROLLBACK: Sql = sql!("pooler/rollback");
+
+/// How long an examination holds, when another session is opened: whoever changes the address behind a name
+/// breaks the sessions that there are.
+const HOLDS_FOR: Duration = Duration::from_secs(60);
+
+/// How long an examination may take. A pool of a single session, which it holds itself, answers never.
+const TAKES_AT_MOST: Duration = Duration::from_secs(3);
+
+/// What stands between the store and the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Pooler {
+    /// The store finds out with its first two sessions, and again when it connects anew. The default.
+    #[default]
+    Auto,
+    /// Nothing, or a pooler in session mode: statements are prepared, and commits are listened for.
+    None,
+    /// A pooler that hands each transaction to another session: nothing is prepared or set, and the relay
+    /// polls.
+    Transaction,
+}
+
+impl Pooler {
+    /// The name as it is written in a configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Pooler::Auto => "auto",
+            Pooler::None => "none",
+            Pooler::Transaction => "transaction",
+        }
+    }
+}
+
+impl std::str::FromStr for Pooler {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Pooler> {
+        let all = [Pooler::Auto, Pooler::None, Pooler::Transaction];
+        all.into_iter().find(|pooler| pooler.as_str() == text).ok_or_else(|| {
+            Error::new(ErrorKind::Config, "read pooler")
+                .message("a pooler is `auto`, `none`, or `transaction`")
+                .context("pooler", text.escape_debug())
+        })
+    }
+}
+
+/// Whose the sessions are, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Ownership {
+    Unknown,
+    Own,
+    Shared,
+}
+
+/// Whether a notification comes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Hearing {
+    Unknown,
+    Heard,
+    Deaf,
+}
+
+/// What was found out about the way to the server.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pooler: Pooler,
+    ownership: AtomicU8,
+    hearing: AtomicU8,
+    examined: tokio::sync::Mutex<Option<Instant>>,
+}
+
+impl Way {
+    pub(crate) fn new(pooler: Pooler) -> Way {
+        let ownership = match pooler {
+            Pooler::Auto => Ownership::Unknown,
+            Pooler::None => Ownership::Own,
+            Pooler::Transaction => Ownership::Shared,
+        };
+        Way {
+            pooler,
+            ownership: AtomicU8::new(ownership as u8),
+            hearing: AtomicU8::new(Hearing::Unknown as u8),
+            examined: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn ownership(&self) -> Ownership {
+        let known = [Ownership::Unknown, Ownership::Own, Ownership::Shared];
+        known[usize::from(self.ownership.load(Ordering::Relaxed))]
+    }
+
+    pub(crate) fn hearing(&self) -> Hearing {
+        let known = [Hearing::Unknown, Hearing::Heard, Hearing::Deaf];
+        known[usize::from(self.hearing.load(Ordering::Relaxed))]
+    }
+
+    /// Notes what a notification sent to ourselves has shown.
+    pub(crate) fn hears(&self, hearing: Hearing, store: &str) {
+        let before = self.hearing();
+        self.hearing.store(hearing as u8, Ordering::Relaxed);
+        if before == hearing {
+            return;
+        }
+        match hearing {
+            Hearing::Deaf => tracing::warn!(
+                store,
+                code = %Code::SessionsShared,
+                "notifications do not come through; commits are found by polling"
+            ),
+            _ => tracing::debug!(store, "notifications come through"),
+        }
+    }
+
+    /// Notes whose the sessions are: at an examination, or because a prepared statement was gone.
+    pub(crate) fn owns(&self, ownership: Ownership, store: &str) {
+        if self.pooler != Pooler::Auto {
+            return;
+        }
+        let before = self.ownership();
+        self.ownership.store(ownership as u8, Ordering::Relaxed);
+        if ownership == Ownership::Shared && before != ownership {
+            tracing::warn!(
+                store,
+                code = %Code::SessionsShared,
+                "a pooler hands each transaction to another session: statements are sent unprepared, \
+                 and commits are found by polling"
+            );
+        }
+    }
+
+    /// Whether the way is to be examined now; then the guard is held until that is done.
+    pub(crate) async fn wants_examination(&self) -> Option<Examination<'_>> {
+        if self.pooler != Pooler::Auto {
+            return None;
+        }
+        let examined = self.examined.lock().await;
+        match *examined {
+            Some(at) if at.elapsed() < HOLDS_FOR => None,
+            _ => Some(Examination { way: self, examined }),
+        }
+    }
+
+    /// What doctor says of it.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let finding = |level, message: &str| Finding {
+            level,
+            subject: "sessions".to_owned(),
+            message: message.to_owned(),
+            advice: None,
+            code: None,
+        };
+        let mut found = vec![match (self.pooler, self.ownership()) {
+            (Pooler::Transaction, _) => finding(
+                Level::Good,
+                "a pooler is said to hand each transaction to another session: statements are sent \
+                 unprepared, and commits are found by polling",
+            ),
+            (_, Ownership::Shared) => Finding {
+                advice: Some(
+                    "Let the store connect to the server itself, or to a pool in session mode; or set \
+                     `pooler = \"transaction\"` to say that it is meant."
+                        .to_owned(),
+                ),
+                code: Some(Code::SessionsShared),
+                ..finding(
+                    Level::Warning,
+                    "a pooler hands each transaction to another session: statements are sent \
+                     unprepared, limits of a session are not set, and commits are found by polling",
+                )
+            },
+            (_, Ownership::Own | Ownership::Unknown) => {
+                finding(Level::Good, "sessions are the store's own")
+            }
+        }];
+        if self.ownership() != Ownership::Shared && self.hearing() == Hearing::Deaf {
+            found.push(Finding {
+                subject: "notifications".to_owned(),
+                advice: Some(
+                    "Look for a pooler or proxy between the relay and the server.".to_owned(),
+                ),
+                code: Some(Code::SessionsShared),
+                ..finding(
+                    Level::Warning,
+                    "a notification that was sent was not heard: commits are found by polling",
+                )
+            });
+        }
+        found
+    }
+}
+
+/// The right to examine the way.
+pub(crate) struct Examination<'a> {
+    way: &'a Way,
+    examined: tokio::sync::MutexGuard<'a, Option<Instant>>,
+}
+
+impl Examination<'_> {
+    /// Examines the way with two sessions that were just opened.
+    ///
+    /// # Errors
+    /// `Config` if the pooler hands each *statement* to another session: then there are no transactions.
+    pub(crate) async fn examine(
+        mut self,
+        texts: &Texts,
+        (one, other): (&Client, &Client),
+        store: &str,
+    ) -> Result<()> {
+        let found = tokio::time::timeout(TAKES_AT_MOST, compare(texts, one, other)).await;
+        // A session that has to wait for the other one's end shares it.
+        let ownership = found.unwrap_or(Ok(Ownership::Shared))?;
+        self.way.owns(ownership, store);
+        *self.examined = Some(Instant::now());
+        Ok(())
+    }
+}
+
+/// So often it is looked: whose session the pooler hands out next depends on how it queues them, and on
+/// who else asks.
+const ROUNDS: usize = 3;
+
+/// While the other has a transaction open, nobody else is given its session: so the one finds its own, or
+/// none that knows what it left.
+async fn compare(texts: &Texts, one: &Client, other: &Client) -> Result<Ownership> {
+    let mark = Uuid::now_v7().simple().to_string();
+    let mut left = query(one, &texts.text(&MARK), &[(&mark, Type::TEXT)]).await?;
+    for _ in 0..ROUNDS {
+        begin(texts, other).await?;
+        let others = query(other, &texts.text(&SEEN), &[]).await?;
+        if others.0 == mark || others.1 == left.1 {
+            return Ok(Ownership::Shared);
+        }
+        let own = query(one, &texts.text(&SEEN), &[]).await?;
+        if own != (mark.clone(), left.1) {
+            return Ok(Ownership::Shared);
+        }
+        left = own;
+        other.batch_execute(&texts.text(&ROLLBACK)).await.during("examine session")?;
+    }
+    Ok(Ownership::Own)
+}
+
+/// What was left in the session, and the process that serves it.
+async fn query(
+    client: &Client,
+    text: &str,
+    values: &[(&(dyn ToSql + Sync), Type)],
+) -> Result<(String, i32)> {
+    let rows = client.query_typed(text, values).await.during("examine session")?;
+    Ok(rows.first().map(|row| (row.get(0), row.get(1))).unwrap_or_default())
+}
+
+async fn begin(texts: &Texts, other: &Client) -> Result<()> {
+    let Err(error) = other.batch_execute(&texts.text(&BEGIN)).await else { return Ok(()) };
+    match error.as_db_error() {
+        Some(told) if told.message().contains("statement pooling") => {
+            Err(Error::new(ErrorKind::Config, "examine session")
+                .message(
+                    "the pooler hands each statement to another session, so there are no \
+                     transactions; set it to transaction or session mode",
+                )
+                .source(error))
+        }
+        _ => Err(of_postgres("examine session", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_is_said() {
+        let way = Way::new(Pooler::Auto);
+        assert_eq!(way.findings().len(), 1);
+        way.hears(Hearing::Deaf, "here");
+        assert_eq!(way.findings().len(), 2, "sessions of one's own that hear nothing");
+        way.owns(Ownership::Shared, "here");
+        let found = way.findings();
+        assert_eq!((found.len(), found[0].level), (1, Level::Warning));
+        assert_eq!(found[0].code, Some(Code::SessionsShared));
+        assert_eq!(Way::new(Pooler::Transaction).findings()[0].level, Level::Good);
+        let fixed = Way::new(Pooler::None);
+        fixed.owns(Ownership::Shared, "here");
+        assert_eq!(fixed.ownership(), Ownership::Own, "what is said is believed");
+    }
+
+    #[test]
+    fn a_pooler_is_named() {
+        for pooler in [Pooler::Auto, Pooler::None, Pooler::Transaction] {
+            assert_eq!(pooler.as_str().parse::<Pooler>().unwrap(), pooler);
+        }
+        assert!("session".parse::<Pooler>().is_err());
+    }
+}

@@ -1,0 +1,163 @@
+//! Behind a pooler that hands each transaction to another session: found out, said, and all the same true.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::operate::{RequestId, RequestState, Submission};
+use postrider_core::source::OutboxSource;
+use postrider_core::{BoxFuture, Code, NewEvent, PartitionId, Result, Timestamp};
+use postrider_postgres::{Names, Pooler, init};
+use postrider_testkit::services;
+use postrider_testkit::suite::{OpenTransaction, StoreHarness};
+use uuid::Uuid;
+
+use crate::contract::Harness;
+use crate::support::{Fresh, connect, destination};
+
+/// A schema on the server behind the pooler; `None`, with the reason printed, where there is none.
+async fn behind(pooler: Pooler, partitions: u16) -> Option<Fresh> {
+    let url = match services::url("pgbouncer") {
+        Ok(url) => url,
+        Err(reason) => {
+            eprintln!("skipped: there is no pooler: {reason}");
+            return None;
+        }
+    };
+    let name = format!("t{}", &Uuid::now_v7().simple().to_string()[4..]);
+    let names = Names::new(&name, "outbox", "inbox").expect("a name");
+    let mut fresh = Fresh::at(&direct(&url).await, names);
+    (fresh.store_url, fresh.pooler) = (url, pooler);
+    init(&fresh.store_url, &fresh.setup(partitions))
+        .await
+        .expect("tables, made through the pooler");
+    Some(fresh)
+}
+
+/// The server that the pooler speaks to, by what the server says.
+async fn direct(url: &str) -> String {
+    let client = connect(url).await;
+    let row = client.simple_query("select host(inet_server_addr()), inet_server_port()").await;
+    let row = row.expect("an answer").into_iter().find_map(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let row = row.expect("a row");
+    let (host, port) = (row.get(0).expect("over TCP"), row.get(1).expect("a port"));
+    format!("postgres://postgres@{host}:{port}/postgres")
+}
+
+/// Stores find out by themselves, say so, and work; one that is told that there is no pooler does not.
+#[tokio::test]
+async fn a_pooler_is_found_out() {
+    let Some(mut fresh) = behind(Pooler::Auto, 4).await else { return };
+    let store = fresh.store();
+    store.open().await.expect("open");
+    assert!(!store.capabilities().wakes, "nothing is listened for");
+    store.register(&[destination("a")]).await.expect("register");
+    assert!(!found_by_statements(&fresh).await, "statements that are not prepared are not lost");
+    fresh.pooler = Pooler::None;
+    assert!(found_by_statements(&fresh).await, "prepared ones are");
+}
+
+/// A server without a pooler is not taken for one.
+#[tokio::test]
+async fn sessions_of_ones_own_are_found_out() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    for _ in 0..10 {
+        let store = fresh.store();
+        store.open().await.expect("open");
+        assert!(store.capabilities().wakes);
+    }
+}
+
+/// Whether a statement fails because a session is somebody else's, when many stores ask at once.
+async fn found_by_statements(fresh: &Fresh) -> bool {
+    let ask = |_| async {
+        let store = fresh.store();
+        for _ in 0..20 {
+            if let Err(error) = store.destinations().await {
+                assert_eq!(error.operator_code(), Some(Code::SessionsShared), "{error:?}");
+                return true;
+            }
+        }
+        false
+    };
+    let found = futures_util::future::join_all((0..20).map(ask)).await;
+    found.into_iter().any(|found| found)
+}
+
+/// The contract's harness, with the store behind the pooler. Applications and clocks go past it.
+struct Behind(Harness<4, true>);
+
+impl StoreHarness for Behind {
+    async fn start() -> Self {
+        let fresh = behind(Pooler::Transaction, 4).await.expect("a pooler: checked before");
+        Behind(Harness(Arc::new(fresh)))
+    }
+
+    fn source(&self) -> Arc<dyn OutboxSource> {
+        self.0.source()
+    }
+
+    fn commit(&self, events: Vec<NewEvent>) -> BoxFuture<'_, Result<()>> {
+        self.0.commit(events)
+    }
+
+    fn roll_back(&self, events: Vec<NewEvent>) -> BoxFuture<'_, Result<()>> {
+        self.0.roll_back(events)
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn OpenTransaction>>> {
+        self.0.begin()
+    }
+
+    fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
+        self.0.pass(span)
+    }
+
+    fn now(&self) -> BoxFuture<'_, Timestamp> {
+        self.0.now()
+    }
+
+    fn unit(&self) -> Duration {
+        self.0.unit()
+    }
+
+    fn insert_malformed(&self) -> Option<BoxFuture<'_, Result<()>>> {
+        self.0.insert_malformed()
+    }
+
+    fn submit<'a>(
+        &'a self,
+        submission: &'a Submission,
+    ) -> Option<BoxFuture<'a, Result<RequestId>>> {
+        self.0.submit(submission)
+    }
+
+    fn request(&self, id: RequestId) -> BoxFuture<'_, Result<RequestState>> {
+        self.0.request(id)
+    }
+
+    fn set_partition(
+        &self,
+        partition: PartitionId,
+        paused: bool,
+    ) -> Option<BoxFuture<'_, Result<()>>> {
+        self.0.set_partition(partition, paused)
+    }
+
+    fn erase<'a>(&'a self, key: &'a str) -> Option<BoxFuture<'a, Result<()>>> {
+        self.0.erase(key)
+    }
+
+    fn rewind(&self) -> Option<BoxFuture<'_, Result<()>>> {
+        self.0.rewind()
+    }
+}
+
+mod suite {
+    use super::Behind;
+
+    postrider_testkit::store_suite!(Behind);
+    postrider_testkit::source_suite!(Behind);
+}
