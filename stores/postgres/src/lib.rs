@@ -74,9 +74,9 @@ mod settle;
 mod setup;
 mod sql;
 mod staged;
-mod state;
 #[cfg(feature = "store")]
 mod standby;
+mod state;
 #[cfg(feature = "store")]
 mod store;
 #[cfg(feature = "store")]

@@ -164,52 +164,42 @@ impl Way {
         }
     }
 
-    /// What doctor says of it.
-    pub(crate) fn findings(&self) -> Vec<Finding> {
+    /// What the doctor says of it.
+    pub(crate) fn finding(&self) -> Finding {
         let finding = |level, message: &str| Finding {
             level,
-            subject: "sessions".to_owned(),
+            subject: "pooler".to_owned(),
             message: message.to_owned(),
             advice: None,
             code: None,
         };
-        let mut found = vec![match (self.pooler, self.ownership()) {
-            (Pooler::Transaction, _) => finding(
+        let warning = |message: &str, advice: &str| Finding {
+            advice: Some(advice.to_owned()),
+            code: Some(Code::SessionsShared),
+            ..finding(Level::Warning, message)
+        };
+        match (self.pooler, self.ownership(), self.hearing()) {
+            (Pooler::Transaction, ..) => finding(
                 Level::Good,
-                "a pooler is said to hand each transaction to another session: statements are sent \
-                 unprepared, and commits are found by polling",
+                "a pooler in transaction mode is said to lie between: statements are not prepared, and \
+                 the relay polls",
             ),
-            (_, Ownership::Shared) => Finding {
-                advice: Some(
-                    "Let the store connect to the server itself, or to a pool in session mode; or set \
-                     `pooler = \"transaction\"` to say that it is meant."
-                        .to_owned(),
-                ),
-                code: Some(Code::SessionsShared),
-                ..finding(
-                    Level::Warning,
-                    "a pooler hands each transaction to another session: statements are sent \
-                     unprepared, limits of a session are not set, and commits are found by polling",
-                )
-            },
-            (_, Ownership::Own | Ownership::Unknown) => {
-                finding(Level::Good, "sessions are the store's own")
-            }
-        }];
-        if self.ownership() != Ownership::Shared && self.hearing() == Hearing::Deaf {
-            found.push(Finding {
-                subject: "notifications".to_owned(),
-                advice: Some(
-                    "Look for a pooler or proxy between the relay and the server.".to_owned(),
-                ),
-                code: Some(Code::SessionsShared),
-                ..finding(
-                    Level::Warning,
-                    "a notification that was sent was not heard: commits are found by polling",
-                )
-            });
+            (_, Ownership::Shared, _) => warning(
+                "a pooler in transaction mode lies between: statements are not prepared, limits of a \
+                 session are not set, commits are not heard of, and the relay polls",
+                "give the relay a direct connection or a pool in session mode, or set `pooler = \
+                 \"transaction\"` to say that it is meant",
+            ),
+            (_, _, Hearing::Deaf) => warning(
+                "a notification that was sent was not heard: the relay polls",
+                "look for a pooler or proxy between the relay and the server",
+            ),
+            (_, Ownership::Unknown, _) => warning(
+                "there was no second session to see whether a pooler lies between",
+                "look at max_connections and at the limits of the role and the database",
+            ),
+            _ => finding(Level::Good, "the session is the server's own"),
         }
-        found
     }
 }
 
@@ -296,14 +286,15 @@ mod tests {
     #[test]
     fn what_is_lost_is_said() {
         let way = Way::new(Pooler::Auto);
-        assert_eq!(way.findings().len(), 1);
+        assert_eq!(way.finding().level, Level::Warning, "nothing is known");
+        way.owns(Ownership::Own, "here");
+        assert_eq!(way.finding().level, Level::Good);
         way.hears(Hearing::Deaf, "here");
-        assert_eq!(way.findings().len(), 2, "sessions of one's own that hear nothing");
+        assert!(way.finding().message.contains("not heard"));
         way.owns(Ownership::Shared, "here");
-        let found = way.findings();
-        assert_eq!((found.len(), found[0].level), (1, Level::Warning));
-        assert_eq!(found[0].code, Some(Code::SessionsShared));
-        assert_eq!(Way::new(Pooler::Transaction).findings()[0].level, Level::Good);
+        let found = way.finding();
+        assert_eq!((found.level, found.code), (Level::Warning, Some(Code::SessionsShared)));
+        assert_eq!(Way::new(Pooler::Transaction).finding().level, Level::Good);
         let fixed = Way::new(Pooler::None);
         fixed.owns(Ownership::Shared, "here");
         assert_eq!(fixed.ownership(), Ownership::Own, "what is said is believed");

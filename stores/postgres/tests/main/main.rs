@@ -9,11 +9,8 @@ mod enqueue;
 mod fetch;
 mod inbox;
 mod operator;
-<<<<<<< HEAD
 mod page;
-=======
 mod pooled;
->>>>>>> f28e6fa (PostgreSQL store: wakes by LISTEN, nudges after commits, poolers found out, standbys waited for)
 mod relay;
 mod retire;
 mod rules;

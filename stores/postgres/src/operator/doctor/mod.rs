@@ -77,7 +77,7 @@ pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec
         ("wraparound", server::wraparound(patient).await),
         ("old transactions", server::holders(patient).await),
         ("replication slots", server::slots(patient).await),
-        ("pooler", session::pooler(patient).await),
+        ("pooler", session::pooler(patient)),
         ("copy", session::copy(patient).await),
         ("grants", session::grants(patient).await),
         ("numbering", session::numbering(patient).await),

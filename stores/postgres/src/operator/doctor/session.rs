@@ -9,33 +9,11 @@ use crate::operator::value::shown;
 use crate::sql::{Sql, sql};
 use crate::typed::params;
 
-const SESSION: Sql = sql!("doctor/session");
 const GRANTS: Sql = sql!("doctor/grants");
 
-/// Statements that are asked on which server session they run: a pooler that hands each transaction to
-/// another may give the same one a few times.
-const ASKED: usize = 8;
-
-pub(super) async fn pooler(patient: &Patient<'_>) -> Result<Finding> {
-    let mut sessions = Vec::new();
-    for _ in 0..ASKED {
-        let row = patient.session.row("doctor", &SESSION, params![]).await?;
-        sessions.push(row.get::<_, i32>(0));
-    }
-    sessions.dedup();
-    Ok(between(sessions.len() > 1, patient.store.sessions().prepares()))
-}
-
-fn between(changes: bool, prepares: bool) -> Finding {
-    if changes || !prepares {
-        return warning(
-            "pooler",
-            "a pooler in transaction mode lies between: statements are not prepared, commits are not \
-             heard of, and the relay polls",
-            Some("give the relay a direct connection, or a pool in session mode".to_owned()),
-        );
-    }
-    good("pooler", "the session is the server's own")
+/// The session was examined when it was opened.
+pub(super) fn pooler(patient: &Patient<'_>) -> Result<Finding> {
+    Ok(patient.store.sessions().way().finding())
 }
 
 pub(super) async fn copy(patient: &Patient<'_>) -> Result<Finding> {
@@ -84,18 +62,4 @@ pub(super) async fn numbering(patient: &Patient<'_>) -> Result<Finding> {
         format!("{} may insert all columns of the outbox, its numbers as well", listed(&whole)),
         Some("grant INSERT on the columns from id on, and not on xid and seq".to_owned()),
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use postrider_core::operate::Level;
-
-    use super::*;
-
-    #[test]
-    fn a_pooler_is_said_by_what_it_breaks() {
-        assert_eq!(between(false, true).level, Level::Good);
-        assert_eq!(between(true, true).level, Level::Warning);
-        assert_eq!(between(false, false).level, Level::Warning);
-    }
 }

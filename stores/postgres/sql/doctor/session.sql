@@ -1,1 +1,0 @@
-select pg_backend_pid(), current_setting('application_name');
