@@ -164,6 +164,10 @@ pub struct SourceCapabilities {
     pub wakes: bool,
     /// The store itself refuses rows that cannot be delivered.
     pub refuses_malformed: bool,
+    /// The store itself refuses a second event of the same id. Where it cannot, because the outbox is
+    /// split by number and an index over all ids would cost every producer, ids are unique as minted,
+    /// and a consumer's inbox knows the second for a duplicate.
+    pub unique_ids: bool,
 }
 
 impl SourceCapabilities {
@@ -176,6 +180,7 @@ impl SourceCapabilities {
             scheduled: false,
             wakes: false,
             refuses_malformed: false,
+            unique_ids: false,
         }
     }
 }

@@ -170,6 +170,7 @@ impl OutboxSource for SqliteStore {
         can.scheduled = true;
         can.wakes = true;
         can.refuses_malformed = true;
+        can.unique_ids = true;
         can
     }
 

@@ -130,6 +130,7 @@ impl MemoryStore {
         capabilities.many_partitions = self.shared.partitions > 1;
         capabilities.scheduled = true;
         capabilities.wakes = true;
+        capabilities.unique_ids = true;
         capabilities
     }
 

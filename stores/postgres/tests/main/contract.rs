@@ -39,7 +39,7 @@ impl<const PARTITIONS: u16, const SHIFTED: bool> Harness<PARTITIONS, SHIFTED> {
 
 impl<const PARTITIONS: u16, const SHIFTED: bool> StoreHarness for Harness<PARTITIONS, SHIFTED> {
     async fn start() -> Self {
-        Harness(Arc::new(Fresh::new(PARTITIONS).await.expect("a server: checked before")))
+        Harness(Arc::new(Fresh::new(PARTITIONS).await.expect("a server: `cargo x services up pg`")))
     }
 
     fn source(&self) -> Arc<dyn OutboxSource> {
@@ -81,9 +81,13 @@ impl<const PARTITIONS: u16, const SHIFTED: bool> StoreHarness for Harness<PARTIT
         Some(Box::pin(async {
             self.0
                 .run(
-                    "alter table {outbox} drop constraint headers_are_plain;
-                    insert into {outbox} (aggregate_type, aggregate_id, event_type, payload, headers)
-                    values ('order', 'malformed', 'order.placed', '{}', '[1]')",
+                    "begin;
+                    set local session_replication_role = replica;
+                    insert into {outbox} (partition, aggregate_type, aggregate_id, event_type, payload,
+                        headers)
+                    values ({outbox_partition_of}('order/malformed'), 'order', 'malformed',
+                        'order.placed', '{}', '[1]');
+                    commit",
                 )
                 .await;
             Ok(())
