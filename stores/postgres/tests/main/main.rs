@@ -8,6 +8,7 @@ mod contract;
 mod enqueue;
 mod fetch;
 mod inbox;
+mod lease;
 mod operator;
 mod page;
 mod pooled;
