@@ -24,6 +24,7 @@ mod partition;
 mod partitions;
 mod rebase;
 mod recount;
+mod repartition;
 mod request;
 mod rewind;
 mod scheduled;

@@ -75,7 +75,7 @@ pub(super) async fn place(
 /// Where a cursor begins anew: at the end of the last bucket that it has passed whole, or before the kept
 /// history. Where a part of a target was drained below the floor, that part is in the log already, so the
 /// buckets it is of begin anew as well.
-fn rebased(cursor: &SnapshotCursor, kept_from: u64) -> SnapshotCursor {
+pub(super) fn rebased(cursor: &SnapshotCursor, kept_from: u64) -> SnapshotCursor {
     let drained = cursor.target().is_some() && cursor.position() > cursor.ground();
     let from = if drained { cursor.ground() } else { cursor.floor() };
     let floor = bucket_end(from).max(kept_from.saturating_sub(1));

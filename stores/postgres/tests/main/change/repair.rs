@@ -114,3 +114,48 @@ async fn another_place_is_adopted_and_its_cursors_begin_anew() {
     play.store.adopt(&note()).await.unwrap();
     assert_eq!(play.fetch_all("a").await.len(), 3);
 }
+
+/// After a move to a server with another hash each key goes where that one sends it, with what waits and what
+/// is scheduled, and nothing is lost.
+#[tokio::test]
+async fn keys_go_where_another_server_sends_them() {
+    let Some(mut play) = Play::wide(4, &[everything("a")]).await else { return };
+    play.commit(&orders(40)).await;
+    play.settle_all("a", &[Act::Ack, Act::Retry]).await;
+    play.commit(&orders(40)).await;
+    let reminder = of_type("order.reminder", 1).deliver_after(crate::operator::later());
+    play.commit(&[reminder]).await;
+    let waiting = play.store.counts(&id("a")).await.unwrap().retrying;
+    play.fresh
+        .run(
+            "set postrider.repair = 'on';
+            update {outbox} set partition = (partition + 1) % 4;
+            update {outbox_waiting} set partition = (partition + 1) % 4;
+            update {outbox_scheduled} set partition = (partition + 1) % 4;
+            update {outbox_meta} set value = '1' where key = 'hash'",
+        )
+        .await;
+    let refused = play.store.repair_partitions(&note()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Busy);
+    let_go(&play).await;
+    assert!(play.store.open().await.is_err(), "no relay opens the store before");
+    let moved = play.store.repair_partitions(&note()).await.unwrap();
+    assert_eq!(moved, 80 + waiting + 1);
+    play.store.open().await.unwrap();
+    assert_eq!(play.store.repair_partitions(&note()).await.unwrap(), 0);
+    for (table, key) in [
+        ("outbox", "coalesce(key, aggregate_type || '/' || aggregate_id)"),
+        ("outbox_waiting", "key"),
+    ] {
+        let wrong = format!(
+            "select count(*) from {{{table}}} where partition <> {{outbox_partition_of}}({key})"
+        );
+        assert_eq!(play.fresh.number(&wrong).await, 0, "{table}");
+    }
+    play.take_leases().await;
+    assert_eq!(play.fetch_all("a").await.len(), 80, "what was passed comes again");
+    play.settle_all("a", &[Act::Ack]).await;
+    assert_eq!(play.store.recount(&id("a")).await.unwrap(), []);
+    let audit = play.audited().await;
+    assert_eq!(audit[0].0, "repair partitions");
+}
