@@ -4,6 +4,7 @@
 //! lock longer than 200 ms, so nobody waits behind it for longer; what it does not get it tries again.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ const TRIES_MAX: usize = 5;
 #[derive(Debug, Default)]
 pub(crate) struct Maintained {
     layout: OnceLock<Layout>,
+    /// A relay has looked whether the server's counters lie behind a cursor. Every fetch looks again.
+    counters: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -52,6 +55,14 @@ struct State {
 impl Maintained {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn counters_were_checked(&self) -> bool {
+        self.counters.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn counters_checked(&self) {
+        self.counters.store(true, Ordering::Relaxed);
     }
 
     /// From where to look on for what may be deleted.
