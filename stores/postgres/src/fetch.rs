@@ -170,7 +170,7 @@ impl Server {
 }
 
 /// A position in the server's log: two numbers in hexadecimal, the higher first.
-fn position(text: &str) -> u64 {
+pub(crate) fn position(text: &str) -> u64 {
     let (high, low) = text.split_once('/').unwrap_or_default();
     let number = |text| u64::from_str_radix(text, 16).unwrap_or_default();
     (number(high) << 32) | number(low)

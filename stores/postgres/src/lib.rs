@@ -51,6 +51,8 @@ mod open;
 mod operator;
 mod outbox;
 #[cfg(feature = "store")]
+mod own;
+#[cfg(feature = "store")]
 mod pooler;
 #[cfg(feature = "store")]
 mod remembered;
@@ -96,6 +98,8 @@ mod wake;
 pub use migrate::{MigrationState, Migrations, init, migrations, revert};
 #[cfg(feature = "store")]
 pub use nudge::Nudger;
+#[cfg(feature = "store")]
+pub use own::{Comparison, Mapping, OwnTable, Settled};
 #[cfg(feature = "store")]
 pub use pooler::Pooler;
 #[cfg(feature = "store")]

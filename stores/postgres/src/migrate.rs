@@ -53,6 +53,7 @@ const MIGRATIONS: &[Migration] = &[Migration {
         include_str!("../sql/schema/001/15_rules.sql"),
         include_str!("../sql/schema/001/20_outbox.sql"),
         include_str!("../sql/schema/001/30_relay.sql"),
+        include_str!("../sql/schema/001/35_own.sql"),
         include_str!("../sql/schema/001/40_inbox.sql"),
         include_str!("../sql/schema/001/50_enqueue.sql"),
         include_str!("../sql/schema/001/50_lease.sql"),

@@ -59,7 +59,7 @@ pub(crate) async fn settle(store: &PostgresStore, settlement: &Settlement) -> Re
 }
 
 /// A part as the function of the schema takes it.
-fn part(part: &SettlementPart) -> Result<Value> {
+pub(crate) fn part(part: &SettlementPart) -> Result<Value> {
     let moves = part.cursor.as_ref().filter(|(from, to)| from != to);
     let disabled = part.disabled.iter().map(
         |endpoint| json!({ "topic": &*endpoint.topic, "detail": waiting::cut(&endpoint.detail) }),

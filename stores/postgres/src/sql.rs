@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Names;
+#[cfg(feature = "store")]
+use crate::own::Rendering;
 
 /// A statement as it stands in its file, with placeholders for the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +30,26 @@ pub(crate) use sql;
 #[derive(Debug)]
 pub(crate) struct Texts {
     names: Names,
+    /// What stands in the places of an application's own table.
+    #[cfg(feature = "store")]
+    own: std::sync::OnceLock<Rendering>,
     rendered: Mutex<HashMap<&'static str, Arc<str>>>,
 }
 
 impl Texts {
     pub(crate) fn new(names: Names) -> Texts {
-        Texts { names, rendered: Mutex::default() }
+        Texts {
+            names,
+            #[cfg(feature = "store")]
+            own: std::sync::OnceLock::new(),
+            rendered: Mutex::default(),
+        }
+    }
+
+    /// Says how an application's own table is spoken of. The first to say so is heard.
+    #[cfg(feature = "store")]
+    pub(crate) fn map_own(&self, own: Rendering) {
+        _ = self.own.set(own);
     }
 
     pub(crate) fn names(&self) -> &Names {
@@ -42,9 +58,14 @@ impl Texts {
 
     pub(crate) fn text(&self, statement: &Sql) -> Arc<str> {
         let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = rendered
-            .entry(statement.name)
-            .or_insert_with(|| Arc::from(self.names.render(statement.text)));
+        let text = rendered.entry(statement.name).or_insert_with(|| {
+            let text = self.names.render(statement.text);
+            #[cfg(feature = "store")]
+            if let Some(own) = self.own.get() {
+                return Arc::from(own.fill(&text));
+            }
+            Arc::from(text)
+        });
         Arc::clone(text)
     }
 }

@@ -10,6 +10,7 @@ mod fetch;
 mod inbox;
 mod lease;
 mod operator;
+mod own;
 mod page;
 mod pooled;
 mod relay;

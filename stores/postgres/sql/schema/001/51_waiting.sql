@@ -33,21 +33,28 @@ $$;
 -- earlier event holds its key, whatever was asked; later events of a key that were due, or that wait for a
 -- disabled endpoint, are parked behind one that enters and holds the key. One that is there already, in any
 -- state, is left as it is. One whose endpoint was enabled while this was on its way is due: nobody would
--- let it out.
+-- let it out. Events are copied from the outbox, but for those that bring theirs along (`event`, an object
+-- of its columns), because they stand in a table of the application's own.
 create function {outbox_enter}(
     p_partition smallint, p_destination text, p_new jsonb, p_now timestamptz)
 returns void language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
     with asked as (
-        select g.seq, g.id, g.key_hash, g.holds, g.delay, g.attempts, g.reason, g.detail,
+        select g.seq, g.id, g.key_hash, g.holds, g.delay, g.attempts, g.reason, g.detail, g.event,
             case when d.topic is not null then g.endpoint end as endpoint,
             case when g.endpoint is not null and d.topic is null then 'retrying' else g.state
                 end as state,
             coalesce(o.key, o.aggregate_type || '/' || o.aggregate_id) as lane
         from jsonb_to_recordset(p_new) g (seq bigint, id uuid, key_hash bigint, state text,
-            holds boolean, delay bigint, attempts integer, reason text, detail text, endpoint text)
-        join {outbox} o on o.partition = p_partition and o.seq = g.seq and o.id = g.id
+            holds boolean, delay bigint, attempts integer, reason text, detail text, endpoint text,
+            event jsonb)
+        cross join lateral (
+            select o.key, o.aggregate_type, o.aggregate_id from {outbox} o
+            where g.event is null and o.partition = p_partition and o.seq = g.seq and o.id = g.id
+            union all
+            select e.key, e.aggregate_type, e.aggregate_id
+            from jsonb_populate_record(null::{outbox}, g.event) e where g.event is not null) o
         left join {outbox_endpoint} d on d.destination = p_destination and d.topic = g.endpoint
         where not exists (
             select from {outbox_waiting} w
@@ -76,7 +83,17 @@ begin
             o.payload, o.payload_bytes, o.content_type, o.encoding, o.headers, o.tenant, o.format,
             o.occurred_at, o.created_at, o.erased_at
         from placed p
-        join {outbox} o on o.partition = p_partition and o.seq = p.seq and o.id = p.id
+        cross join lateral (
+            select o.id, o.source, o.aggregate_type, o.aggregate_id, o.key, o.event_type, o.event_version,
+                o.payload, o.payload_bytes, o.content_type, o.encoding, o.headers, o.tenant,
+                o.format, o.occurred_at, o.created_at, o.erased_at
+            from {outbox} o
+            where p.event is null and o.partition = p_partition and o.seq = p.seq and o.id = p.id
+            union all
+            select p.id, o.source, o.aggregate_type, o.aggregate_id, o.key, o.event_type, o.event_version,
+                o.payload, o.payload_bytes, o.content_type, o.encoding, o.headers, o.tenant,
+                o.format, o.occurred_at, o.created_at, o.erased_at
+            from jsonb_populate_record(null::{outbox}, p.event) o where p.event is not null) o
         on conflict (destination, seq) do nothing
         returning key_hash, key, seq, holds_key
     )

@@ -1,0 +1,179 @@
+//! The mapping against the table as it is: every column exists, is of a type that can be read, and the
+//! promises that rest on it are kept by the table itself.
+//!
+//! Invariant: no row is left out in silence. An order that may be null, or that two rows may share, would
+//! hide rows; such a table is refused with what to do.
+
+use postrider_core::template::nearest;
+use postrider_core::{Error, ErrorKind, Result};
+
+use crate::own::mapping::{Mapping, Settled, config};
+use crate::session::Session;
+use crate::sql::{Sql, sql};
+use crate::typed::params;
+
+const COLUMNS: Sql = sql!("own/columns");
+const TABLES: Sql = sql!("own/tables");
+
+/// A column as the database has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    /// The name of its type in the catalog, `enum` for one of one's own.
+    pub(crate) of: String,
+    /// How its type is written.
+    pub(crate) written: String,
+    pub(crate) never_null: bool,
+    pub(crate) is_unique: bool,
+}
+
+const WORDS: &[&str] = &["text", "varchar", "bpchar", "uuid", "int2", "int4", "int8", "enum"];
+const INTEGERS: &[&str] = &["int2", "int4", "int8"];
+const TIMES: &[&str] = &["timestamptz", "timestamp"];
+
+impl Column {
+    pub(crate) fn is_integer(&self) -> bool {
+        INTEGERS.contains(&&*self.of)
+    }
+}
+
+/// The columns of the table, if they fit.
+pub(crate) async fn check(session: &Session, mapping: &Mapping) -> Result<Vec<Column>> {
+    mapping.check()?;
+    let (schema, table) = mapping.place();
+    let rows = session.rows("open own table", &COLUMNS, params![schema, table]).await?;
+    let Some(first) = rows.first() else {
+        return Err(missing_table(session, mapping).await?);
+    };
+    let may = |column: usize| first.get::<_, bool>(column);
+    may_use(mapping, may(5), may(6), may(7))?;
+    let columns: Vec<Column> = rows
+        .iter()
+        .map(|row| Column {
+            name: row.get(0),
+            of: row.get(1),
+            written: row.get(2),
+            never_null: row.get(3),
+            is_unique: row.get(4),
+        })
+        .collect();
+    for (key, name) in mapping.columns() {
+        fits(mapping, key, find(mapping, &columns, key, name)?)?;
+    }
+    Ok(columns)
+}
+
+async fn missing_table(session: &Session, mapping: &Mapping) -> Result<Error> {
+    let found = session.rows("open own table", &TABLES, params![]).await?;
+    let names: Vec<&str> = found.iter().map(|row| row.get(0)).collect();
+    let (schema, table) = mapping.place();
+    let asked = format!("{schema}.{table}");
+    let message = match suggested(&asked, &names) {
+        Some(near) => format!("there is no such table; did you mean `{near}`?"),
+        None => "there is no such table, or the user may not see it".to_owned(),
+    };
+    Ok(config("table", &message).context("table", asked.escape_debug()))
+}
+
+/// What was meant, if something is near: half of it is the same.
+fn suggested<'a>(asked: &str, known: &[&'a str]) -> Option<&'a str> {
+    if known.is_empty() {
+        return None;
+    }
+    let near = nearest(asked, known);
+    let known = known.iter().find(|name| **name == near)?;
+    let same = |a: &mut dyn Iterator<Item = (char, char)>| a.take_while(|(x, y)| x == y).count();
+    let head = same(&mut asked.chars().zip(near.chars()));
+    let tail = same(&mut asked.chars().rev().zip(near.chars().rev()));
+    (2 * (head + tail) >= asked.chars().count().max(near.chars().count())).then_some(*known)
+}
+
+fn may_use(mapping: &Mapping, read: bool, update: bool, delete: bool) -> Result<()> {
+    let (may, verb) = match mapping.settled {
+        Settled::Delete => (delete, "DELETE"),
+        _ => (update, "UPDATE"),
+    };
+    if read && may {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Unauthorized, "open own table")
+        .message(format!(
+            "the user may not read and mark the rows of the table; nothing was read: \
+             GRANT SELECT, {verb} on it"
+        ))
+        .context("table", mapping.table.escape_debug()))
+}
+
+fn find<'a>(
+    mapping: &Mapping,
+    columns: &'a [Column],
+    key: &'static str,
+    name: &str,
+) -> Result<&'a Column> {
+    if let Some(column) = columns.iter().find(|column| column.name == name) {
+        return Ok(column);
+    }
+    let names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
+    let message = match suggested(name, &names) {
+        Some(near) => format!("the table has no such column; did you mean `{near}`?"),
+        None => format!("the table has no such column; it has {}", names.join(", ")),
+    };
+    Err(config(key, &message)
+        .context("table", mapping.table.escape_debug())
+        .context("column", name.escape_debug()))
+}
+
+/// Whether a column can be what it is mapped to.
+fn fits(mapping: &Mapping, key: &'static str, column: &Column) -> Result<()> {
+    let is = |types: &[&str]| types.contains(&&*column.of);
+    let (good, wanted) = match key {
+        "order" => return orders(mapping, column),
+        "id" => (is(&WORDS[..WORDS.len() - 1]), "uuid, text, or an integer"),
+        "payload" => (is(&["text", "varchar", "json", "jsonb", "bytea"]), "text, json, or bytea"),
+        "payload_bytes" => (is(&["bytea"]), "bytea"),
+        "headers" => (is(&["jsonb"]), "jsonb"),
+        "event_version" => (is(INTEGERS), "an integer"),
+        "occurred_at" | "created_at" | "published_at" => (is(TIMES), "a timestamp"),
+        "status" => (is(&["text", "varchar", "bpchar", "enum"]), "text or an enum"),
+        _ => (is(WORDS), "text, uuid, an integer, or an enum"),
+    };
+    if !good {
+        return Err(refused(mapping, key, column, &format!("the column is not {wanted}")));
+    }
+    if key == "id" && !(column.never_null && column.is_unique) {
+        return Err(refused(
+            mapping,
+            key,
+            column,
+            "an identity is unique and never null, else events would be taken for others; make it \
+             the primary key",
+        ));
+    }
+    Ok(())
+}
+
+fn orders(mapping: &Mapping, column: &Column) -> Result<()> {
+    if column.is_integer() {
+        if column.never_null && column.is_unique {
+            return Ok(());
+        }
+        return Err(refused(
+            mapping,
+            "order",
+            column,
+            "a number that is null, or that two rows share, would hide rows; make it NOT NULL with a \
+             unique index, or leave `order` out",
+        ));
+    }
+    if ["timestamptz", "timestamp", "uuid", "text", "varchar"].contains(&&*column.of) {
+        return Ok(());
+    }
+    Err(refused(mapping, "order", column, "the column is no integer, time, UUID, or text"))
+}
+
+fn refused(mapping: &Mapping, key: &'static str, column: &Column, message: &str) -> Error {
+    config(key, message)
+        .context("table", mapping.table.escape_debug())
+        .context("column", column.name.escape_debug())
+        .context("type", &column.written)
+}

@@ -1,0 +1,171 @@
+//! Reading what is pending, in order, by the rows' own word.
+//!
+//! Invariants: a page is read under the token, in the statement itself; what is handed out is durable
+//! (INV-2); and a row that cannot be read as an event is handed on as such, and stops nobody.
+
+use postrider_core::snapshot::Incarnation;
+use postrider_core::source::{FetchRequest, FetchedRow, Malformed, Page};
+use postrider_core::waiting::Reason;
+use postrider_core::{Destination, DestinationId, Error, ErrorKind, EventLimits, Payload, Result};
+use tokio_postgres::Row;
+
+use super::OwnTable;
+use super::reading::Standing;
+use crate::fetch::position;
+use crate::row::{Decoded, Decoder};
+use crate::session::Session;
+use crate::sessions::Line;
+use crate::sql::{Sql, sql};
+use crate::typed::{params, partition, signed};
+
+const FETCH: Sql = sql!("own/fetch");
+const FETCH_NUMBERED: Sql = sql!("own/fetch_numbered");
+const AGAIN: Sql = sql!("own/again");
+const UNROUTED: Sql = sql!("own/unrouted");
+
+/// How much more than the page is asked for, by the size of the rows before: some are larger.
+const SPARE: u64 = 2;
+
+/// The columns of the first row that say how far the log is written and flushed.
+const WRITTEN: usize = 2;
+const FLUSHED: usize = 3;
+
+/// The page behind a place of a reading.
+pub(super) async fn fetch(table: &OwnTable, request: &FetchRequest) -> Result<Page> {
+    table.columns().await?;
+    let [destination] = &*request.destinations else {
+        return Err(Error::new(ErrorKind::Internal, "fetch")
+            .message("readings of a table that marks its rows are not shared"));
+    };
+    let standing = table.readings().standing(destination, &request.after)?;
+    let session = table.inner.store.sessions().line(Line::Read, "fetch").await?;
+    let rows = select(table, &session, request, destination, &standing).await?;
+    let Some((server, rows)) = rows.split_first() else {
+        return Err(Error::new(ErrorKind::Fenced, "fetch")
+            .message("the lease was taken over; nothing was read")
+            .context("partition", request.lease.partition)
+            .context("token", request.lease.token));
+    };
+    if !rows.is_empty() && log(server, WRITTEN) > log(server, FLUSHED) {
+        // A transaction that is seen may still be lost in a crash, and its event would be a ghost.
+        table.inner.store.flush(0, Incarnation(0)).await?;
+    }
+    let source = table.inner.store.default_source(&session).await?;
+    page(table, request, destination, &standing, &mut Decoder::new(&source, 0), rows)
+}
+
+fn log(row: &Row, column: usize) -> u64 {
+    position(row.get::<_, Option<&str>>(column).unwrap_or_default())
+}
+
+async fn select(
+    table: &OwnTable,
+    session: &Session,
+    request: &FetchRequest,
+    destination: &DestinationId,
+    standing: &Standing,
+) -> Result<Vec<Row>> {
+    let lease = &request.lease;
+    let (place, owner, token) =
+        (partition(lease.partition), lease.owner.as_str(), signed(lease.token));
+    let under_way: Vec<i64> = standing.under_way.iter().copied().map(signed).collect();
+    let rows_max = rows_max(request, standing);
+    if !standing.again.is_empty() {
+        let again = standing.again.iter().take(rows_max as usize);
+        let again: Vec<i64> = again.map(|(_, seq)| signed(*seq)).collect();
+        return session.rows("fetch", &AGAIN, params![place, owner, token, again]).await;
+    }
+    if destination.as_str() == Destination::UNROUTED {
+        let name = destination.as_str();
+        // What is only compared is noted as if it were passed: nothing of it is without a route.
+        let rows_max = if table.inner.compares { 0 } else { rows_max };
+        let values = params![place, owner, token, name, under_way, rows_max];
+        return session.rows("fetch", &UNROUTED, values).await;
+    }
+    let until = request.until.as_ref().map(|until| signed(until.position()));
+    let statement = if table.is_numbered().await? { &FETCH_NUMBERED } else { &FETCH };
+    let bytes_max = signed(request.bytes_max.max(1));
+    let values =
+        params![place, owner, token, destination.as_str(), under_way, until, rows_max, bytes_max];
+    session.rows("fetch", statement, values).await
+}
+
+/// How many rows are asked for: no more than have room, by what those before weighed.
+fn rows_max(request: &FetchRequest, standing: &Standing) -> i32 {
+    let room = request.bytes_max.saturating_mul(SPARE).checked_div(standing.row_bytes);
+    let rows = room.unwrap_or(u64::MAX).clamp(1, u64::from(request.rows_max.max(1)));
+    i32::try_from(rows).unwrap_or(i32::MAX)
+}
+
+/// Rows up to the limits of the request, each with its place.
+fn page(
+    table: &OwnTable,
+    request: &FetchRequest,
+    destination: &DestinationId,
+    standing: &Standing,
+    decoder: &mut Decoder,
+    rows: &[Row],
+) -> Result<Page> {
+    let asked = usize::try_from(rows_max(request, standing)).unwrap_or(usize::MAX);
+    let after = &request.after;
+    let mut page = Page { rows: Vec::new(), end: after.clone(), more: rows.len() >= asked };
+    let mut bytes: u64 = 0;
+    let mut readings = table.readings();
+    for row in rows {
+        let number: i64 = row.get(0);
+        if number < 0 {
+            return Err(Error::new(ErrorKind::Corrupt, "fetch")
+                .message("a row has a negative number, and would be overtaken by those behind it")
+                .context("number", number));
+        }
+        let decoded = examine(decoder.decode(row));
+        let total = bytes.saturating_add(decoded.bytes);
+        if !page.rows.is_empty() && total > request.bytes_max {
+            page.more = true;
+            break;
+        }
+        bytes = total;
+        let seq = decoded.row.seq;
+        let place = match standing.again.iter().find(|(_, known)| *known == seq) {
+            Some((place, _)) => *place,
+            None => readings.hand_out(destination, after, seq)?,
+        };
+        page.rows.push(FetchedRow {
+            row: decoded.row,
+            cursor: after.at(place),
+            key_hash: decoded.key_hash,
+            bytes: decoded.bytes,
+            event: decoded.event,
+        });
+    }
+    readings.weigh(destination, bytes, page.rows.len());
+    if let Some(last) = page.rows.last() {
+        page.end = last.cursor.clone();
+    }
+    if let Some((place, _)) = standing.again.last() {
+        // Behind what was handed out before stands what is new. What went from the table since is passed.
+        if page.rows.len() == rows.len() && rows.len() < asked {
+            page.end = after.at(*place);
+        }
+        page.more = true;
+    }
+    Ok(page)
+}
+
+/// What the store's own tables refuse when it is written is found here when it is read.
+fn examine(mut decoded: Decoded) -> Decoded {
+    let limits = EventLimits { payload_bytes_max: u64::MAX, ..EventLimits::default() };
+    let Ok(event) = &decoded.event else { return decoded };
+    let wrong = match &event.payload {
+        Payload::Json(text) if !is_json(text) => Some("payload is no JSON".to_owned()),
+        _ => limits.check(event).err().map(|error| error.to_string()),
+    };
+    if let Some(detail) = wrong {
+        decoded.event = Err(Malformed { reason: Reason::Malformed, detail });
+    }
+    decoded
+}
+
+fn is_json(text: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
+}

@@ -1,0 +1,317 @@
+//! An application's own table as a source: rows say themselves that they are pending.
+//!
+//! Leases, destinations, waiting events, dead letters, and requests are the store's, in Postrider's tables
+//! beside; the application's table is read, and its rows are marked or deleted when they were published.
+//! Invariant: a row is marked only by what was acknowledged, dropped by a route, or erased. What waits
+//! stays unmarked until it is delivered.
+
+mod checked;
+mod compare;
+mod fetch;
+mod load;
+mod mapping;
+mod reading;
+mod rendering;
+mod settle;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
+use postrider_core::operate::{Finding, Level};
+use postrider_core::source::{
+    Admitted, CarriedOut, CarryOutRequest, DefinitionChange, Definitions, DueRequest, FetchRequest,
+    Loaded, OutboxSource, Page, RenewRequest, SourceCapabilities, StoreFacts,
+};
+use postrider_core::waiting::{Counts, Due, Settlement};
+use postrider_core::{
+    BoxFuture, Cursor, Destination, DestinationId, Error, ErrorKind, Lease, Result,
+};
+
+pub use compare::Comparison;
+pub use mapping::{Mapping, Settled};
+pub(crate) use rendering::Rendering;
+
+use crate::own::checked::Column;
+use crate::own::reading::Readings;
+use crate::sessions::Line;
+use crate::sql::{Sql, sql};
+use crate::store::{Options, PostgresStore};
+use crate::typed::params;
+
+const INDEXED: Sql = sql!("own/indexed");
+const OFFER: &str = include_str!("../../sql/own/offer.sql");
+
+/// A relay's handle on an application's own table.
+///
+/// It serves one destination, in one partition, by polling. The tables of [`init`](crate::init) stand beside,
+/// made with one partition. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct OwnTable {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: PostgresStore,
+    mapping: Mapping,
+    /// Nothing is marked: what would be published is noted, to be compared.
+    compares: bool,
+    checked: tokio::sync::OnceCell<Vec<Column>>,
+    readings: Mutex<Readings>,
+}
+
+impl OwnTable {
+    /// The table at an address like `postgres://user:password@host:5432/database`. Nothing is connected
+    /// before the first call.
+    ///
+    /// # Errors
+    /// `Config` if the address is none, or a name of the mapping.
+    pub fn new(url: &str, mapping: Mapping) -> Result<OwnTable> {
+        OwnTable::with(url, Options::default(), mapping)
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`OwnTable::new`].
+    pub fn with(url: &str, options: Options, mapping: Mapping) -> Result<OwnTable> {
+        OwnTable::make(url, options, mapping, false)
+    }
+
+    /// A handle that publishes beside the loop that is there, and marks nothing: for a comparison, at a
+    /// destination that nobody listens to. The rows that are younger than its first use are read,
+    /// whatever they say of themselves.
+    ///
+    /// # Errors
+    /// As [`OwnTable::new`]; `Config` where rows have no number, or are deleted: there is nothing to
+    /// compare then.
+    pub fn comparing(url: &str, options: Options, mapping: Mapping) -> Result<OwnTable> {
+        if mapping.order.is_none() || mapping.mark().is_none() {
+            return Err(mapping::config(
+                "compare",
+                "only a table whose rows have numbers and stay can be compared",
+            ));
+        }
+        OwnTable::make(url, options, mapping, true)
+    }
+
+    fn make(url: &str, options: Options, mapping: Mapping, compares: bool) -> Result<OwnTable> {
+        mapping.check()?;
+        let store = PostgresStore::with(url, options)?;
+        let (checked, readings) = (tokio::sync::OnceCell::new(), Mutex::default());
+        Ok(OwnTable { inner: Arc::new(Inner { store, mapping, compares, checked, readings }) })
+    }
+
+    /// The store beside: its operator's side shows and changes what waits.
+    pub fn store(&self) -> &PostgresStore {
+        &self.inner.store
+    }
+
+    /// The index that holds only what is pending, as a statement for whoever makes it. It is offered, and
+    /// nothing depends on it but the time that a poll takes. `None` where rows are deleted.
+    pub fn index(mapping: &Mapping) -> Option<String> {
+        Rendering::of_index(mapping).map(|rendering| rendering.fill(OFFER))
+    }
+
+    /// What a person should know of the table.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub async fn findings(&self) -> Result<Vec<Finding>> {
+        let columns = self.columns().await?;
+        let mapping = &self.inner.mapping;
+        let subject = format!("own table {}", mapping.table);
+        let finding = |message: &str, advice: String| Finding {
+            level: Level::Warning,
+            subject: subject.clone(),
+            message: message.to_owned(),
+            advice: Some(advice),
+            code: None,
+        };
+        let mut found = Vec::new();
+        if let Some(mark) = mapping.mark() {
+            let session = self.inner.store.sessions().line(Line::Read, "examine").await?;
+            let (schema, table) = mapping.place();
+            let row = session.row("examine", &INDEXED, params![schema, table, mark]).await?;
+            if !row.get::<_, bool>(0) {
+                let offer = OwnTable::index(mapping).unwrap_or_default();
+                found.push(finding(
+                    "no index holds only what is pending: each poll reads the whole table",
+                    offer.lines().filter(|line| !line.starts_with("--")).collect(),
+                ));
+            }
+        }
+        let order = mapping.order.as_deref();
+        let numbered = |column: &&Column| Some(&*column.name) == order && column.is_integer();
+        if !columns.iter().any(|column| numbered(&column)) {
+            found.push(finding(
+                "rows have no number: Postrider gives them one, at a write for each, and two rows \
+                 that are read together may go out in another order than they were committed",
+                "Add a column: bigint generated always as identity, unique; and name it as `order`."
+                    .to_owned(),
+            ));
+        }
+        Ok(found)
+    }
+
+    /// The columns of the table, examined once; from then on its statements can be spoken.
+    async fn columns(&self) -> Result<&Vec<Column>> {
+        let inner = &self.inner;
+        inner
+            .checked
+            .get_or_try_init(|| async {
+                let session = inner.store.sessions().line(Line::Read, "open own table").await?;
+                let columns = checked::check(&session, &inner.mapping).await?;
+                if inner.compares {
+                    compare::check(&inner.mapping, &columns)?;
+                }
+                let (names, compares) = (inner.store.names(), inner.compares);
+                let rendering = Rendering::new(names, &inner.mapping, &columns, compares);
+                inner.store.sessions().texts().map_own(rendering);
+                if compares {
+                    compare::begin(&session).await?;
+                }
+                Ok(columns)
+            })
+            .await
+    }
+
+    /// Whether rows have no number of their own.
+    async fn is_numbered(&self) -> Result<bool> {
+        let order = self.inner.mapping.order.as_deref();
+        let columns = self.columns().await?;
+        let own = |column: &Column| Some(&*column.name) == order && column.is_integer();
+        Ok(!columns.iter().any(own))
+    }
+
+    fn readings(&self) -> MutexGuard<'_, Readings> {
+        self.inner.readings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn open_both(&self) -> Result<StoreFacts> {
+        let facts = self.inner.store.open().await?;
+        if facts.partitions != 1 {
+            return Err(Error::new(ErrorKind::Config, "open own table")
+                .message(
+                    "an application's own table is one partition, and the tables beside it were \
+                     made for more; make others, in a schema of their own, with one",
+                )
+                .context("partitions", facts.partitions));
+        }
+        self.columns().await.map_err(|error| error.context("store", self.inner.store.name()))?;
+        Ok(facts)
+    }
+
+    /// One destination is served: a row has one mark.
+    async fn one_destination(&self, put: &[(DestinationId, bool)]) -> Result<()> {
+        let known = self.inner.store.destinations().await?;
+        let mut ids: Vec<&DestinationId> = known
+            .rows
+            .iter()
+            .map(|row| &row.definition.id)
+            .filter(|id| !put.iter().any(|(other, stays)| other == *id && !stays))
+            .collect();
+        ids.extend(put.iter().filter(|(_, stays)| *stays).map(|(id, _)| id));
+        ids.retain(|id| id.as_str() != Destination::UNROUTED);
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.len() <= 1 {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Config, "apply").message(
+            "a row of an application's own table has one mark, so it goes to one destination; \
+             nothing was changed",
+        ))
+    }
+
+    async fn register_one(&self, definitions: &[Destination]) -> Result<()> {
+        if self.inner.store.destinations().await?.rows.is_empty() {
+            let put: Vec<_> = definitions.iter().map(|given| (given.id.clone(), true)).collect();
+            self.one_destination(&put).await?;
+        }
+        self.inner.store.register(definitions).await
+    }
+
+    async fn apply_one(&self, change: &DefinitionChange) -> Result<u64> {
+        let put = change.put.iter().map(|(given, _)| (given.id.clone(), true));
+        let removed = change.remove.iter().map(|id| (id.clone(), false));
+        self.one_destination(&put.chain(removed).collect::<Vec<_>>()).await?;
+        self.inner.store.apply(change).await
+    }
+}
+
+impl OutboxSource for OwnTable {
+    fn capabilities(&self) -> SourceCapabilities {
+        let mut can = SourceCapabilities::least();
+        can.overlapping_writers = true;
+        can
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<StoreFacts>> {
+        Box::pin(self.open_both())
+    }
+
+    fn register<'a>(&'a self, definitions: &'a [Destination]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.register_one(definitions))
+    }
+
+    fn apply<'a>(&'a self, change: &'a DefinitionChange) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(self.apply_one(change))
+    }
+
+    fn destinations(&self) -> BoxFuture<'_, Result<Definitions>> {
+        self.inner.store.destinations()
+    }
+
+    fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {
+        self.inner.store.acquire(request)
+    }
+
+    fn renew<'a>(&'a self, request: &'a RenewRequest) -> BoxFuture<'a, Result<Renewed>> {
+        self.inner.store.renew(request)
+    }
+
+    fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>> {
+        self.inner.store.release(leases)
+    }
+
+    fn load<'a>(
+        &'a self,
+        lease: &'a Lease,
+        destination: &'a DestinationId,
+    ) -> BoxFuture<'a, Result<Loaded>> {
+        Box::pin(load::load(self, lease, destination))
+    }
+
+    fn head<'a>(&'a self, _: &'a Lease) -> BoxFuture<'a, Result<Cursor>> {
+        Box::pin(load::head(self))
+    }
+
+    fn fetch<'a>(&'a self, request: &'a FetchRequest) -> BoxFuture<'a, Result<Page>> {
+        Box::pin(fetch::fetch(self, request))
+    }
+
+    fn settle<'a>(&'a self, settlement: &'a Settlement) -> BoxFuture<'a, Result<()>> {
+        Box::pin(settle::settle(self, settlement))
+    }
+
+    fn due<'a>(&'a self, request: &'a DueRequest) -> BoxFuture<'a, Result<Due>> {
+        self.inner.store.due(request)
+    }
+
+    fn admit<'a>(&'a self, _: &'a Lease, _: u32) -> BoxFuture<'a, Result<Admitted>> {
+        Box::pin(async { Ok(Admitted::default()) })
+    }
+
+    fn carry_out<'a>(&'a self, request: &'a CarryOutRequest) -> BoxFuture<'a, Result<CarriedOut>> {
+        self.inner.store.carry_out(request)
+    }
+
+    fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>> {
+        self.inner.store.counts(destination)
+    }
+
+    fn wake(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}

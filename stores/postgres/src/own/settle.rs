@@ -1,0 +1,117 @@
+//! Marking what was published, with everything else of a settlement, in one fenced statement.
+//!
+//! Invariant: what is marked was acknowledged, dropped by a route, or erased (INV-7). What waits is
+//! passed over and stays pending in the table's own words.
+
+use std::collections::BTreeSet;
+
+use postrider_core::waiting::{Passed, RowRef, Settlement, SettlementPart, WaitingChange};
+use postrider_core::{Destination, Result};
+use serde_json::Value;
+
+use super::OwnTable;
+use crate::sessions::Line;
+use crate::settle::part as written;
+use crate::sql::{Sql, sql};
+use crate::typed::{params, partition, signed, uuid};
+
+const SETTLE: Sql = sql!("own/settle");
+
+/// What a settlement says of the table's rows.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Marks {
+    /// Published, or nobody's.
+    done: BTreeSet<RowRef>,
+    /// Passed without being done: by which destination, and whether they wait.
+    passed: Vec<(String, u64, bool)>,
+    /// Nobody's, though a destination said that another's route matches: routes have changed.
+    anew: BTreeSet<u64>,
+}
+
+impl Marks {
+    fn of(parts: &[&SettlementPart]) -> Marks {
+        let mut marks = Marks::default();
+        for part in parts {
+            marks.add(part);
+        }
+        let done: BTreeSet<u64> = marks.done.iter().map(|row| row.seq).collect();
+        marks.passed.retain(|(_, seq, _)| !done.contains(seq));
+        marks.anew.retain(|seq| !done.contains(seq));
+        marks
+    }
+
+    fn add(&mut self, part: &SettlementPart) {
+        let id = part.destination.as_str();
+        for (row, passed) in &part.passed {
+            match passed {
+                Passed::Acked | Passed::Dropped | Passed::Erased => {
+                    self.done.insert(*row);
+                }
+                Passed::OtherRoute if id == Destination::UNROUTED => {
+                    self.anew.insert(row.seq);
+                }
+                Passed::OtherRoute => self.passed.push((id.to_owned(), row.seq, false)),
+                Passed::Waiting => self.passed.push((id.to_owned(), row.seq, true)),
+            }
+        }
+        for change in &part.changes {
+            if let WaitingChange::Delivered(row) | WaitingChange::Erased(row) = change {
+                self.done.insert(*row);
+            }
+        }
+    }
+}
+
+/// Writes a settlement, if its lease stands.
+pub(super) async fn settle(table: &OwnTable, settlement: &Settlement) -> Result<()> {
+    table.columns().await?;
+    let lease = &settlement.lease;
+    let mut parts: Vec<&SettlementPart> = settlement.parts.iter().collect();
+    parts.sort_by(|a, b| a.destination.as_str().cmp(b.destination.as_str()));
+    let durable = parts.iter().any(|part| {
+        !part.waiting.is_empty() || !part.changes.is_empty() || !part.disabled.is_empty()
+    });
+    let marks = Marks::of(&parts);
+    // Cursors of readings are saved nowhere: the rows say what is pending.
+    let plain = |part: &&SettlementPart| SettlementPart {
+        cursor: None,
+        passed: Vec::new(),
+        ..(*part).clone()
+    };
+    let values = parts.iter().map(|part| written(&plain(part)));
+    let values = Value::Array(values.collect::<Result<_>>()?).to_string();
+    let (seqs, ids): (Vec<i64>, Vec<uuid::Uuid>) =
+        marks.done.iter().map(|row| (signed(row.seq), uuid(row.id))).unzip();
+    let names: Vec<String> = marks.passed.iter().map(|(name, ..)| name.clone()).collect();
+    let (passed, waits): (Vec<i64>, Vec<bool>) =
+        marks.passed.iter().map(|(_, seq, waits)| (signed(*seq), *waits)).unzip();
+    let anew: Vec<i64> = marks.anew.iter().copied().map(signed).collect();
+    let session = table.inner.store.sessions().line(Line::Write, "settle").await?;
+    session
+        .execute(
+            "settle",
+            &SETTLE,
+            params![
+                partition(lease.partition),
+                lease.owner.as_str(),
+                signed(lease.token),
+                durable,
+                values,
+                seqs,
+                ids,
+                names,
+                passed,
+                waits,
+                anew
+            ],
+        )
+        .await
+        .map_err(|error| {
+            error.context("partition", lease.partition).context("token", lease.token)
+        })?;
+    let mut readings = table.readings();
+    for part in parts {
+        readings.settle(&part.destination, part.passed.iter().map(|(row, _)| row.seq));
+    }
+    Ok(())
+}

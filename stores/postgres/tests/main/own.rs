@@ -1,0 +1,7 @@
+//! Tables of an application's own, in the three layouts that are met most.
+
+mod comparing;
+mod contract;
+mod mapping;
+mod relay;
+mod table;
