@@ -2,7 +2,7 @@
 -- rows of transactions before this one, or null.
 {own:head},
 known as materialized (
-    select n.seq as "postrider number", {own:used}
+    select n.seq as "postrider number", n.at as "postrider at", {own:used}
     from {outbox_own_number} n
     join {own:table} o on {own:is_number}
     where {own:pending} and exists (select from stands) and n.seq <> all ($5::bigint[])
@@ -33,11 +33,11 @@ known as materialized (
     select f.name, nextval({text:outbox_seq})
     from (select {own:name} as name from fresh o) f
     on conflict (id) do nothing
-    returning id, seq
+    returning id, seq, at
 ), page as (
     select o.* from known o
     union all
-    select g.seq, {own:used} from given g join fresh o on {own:name} = g.id
+    select g.seq, g.at, {own:used} from given g join fresh o on {own:name} = g.id
 )
 select server.* from server
 union all

@@ -1,2 +1,2 @@
 -- The greatest number there is.
-select coalesce(max({own:seq}), 0) from {own:table} o;
+select coalesce(max({own:seq}), 0)::bigint from {own:table} o;

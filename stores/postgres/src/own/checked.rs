@@ -60,7 +60,22 @@ pub(crate) async fn check(session: &Session, mapping: &Mapping) -> Result<Vec<Co
     for (key, name) in mapping.columns() {
         fits(mapping, key, find(mapping, &columns, key, name)?)?;
     }
+    if mapping.created_at.is_none()
+        && mapping.occurred_at.is_none()
+        && columns.iter().any(|column| orders_by(mapping, column))
+    {
+        return Err(config(
+            "created_at",
+            "an event has a time that never changes; map a column, or add one: timestamptz not null \
+             default clock_timestamp()",
+        ));
+    }
     Ok(columns)
+}
+
+/// Whether this column numbers the rows.
+pub(crate) fn orders_by(mapping: &Mapping, column: &Column) -> bool {
+    Some(&*column.name) == mapping.order.as_deref() && column.is_integer()
 }
 
 async fn missing_table(session: &Session, mapping: &Mapping) -> Result<Error> {

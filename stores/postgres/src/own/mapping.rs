@@ -51,7 +51,9 @@ pub struct Mapping {
     pub tenant: Option<String>,
     /// When the fact happened; when the row was written where there is none.
     pub occurred_at: Option<String>,
-    /// When the row was written; when it was read where there is none.
+    /// When the row was written; `occurred_at` where there is none, and where there is neither, when the
+    /// row was read first. Rows with a number of their own have one of the two: an event's times never
+    /// change.
     pub created_at: Option<String>,
     /// How a row says that it is pending, and what is written when it was published.
     pub settled: Settled,

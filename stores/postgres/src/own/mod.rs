@@ -118,7 +118,7 @@ impl OwnTable {
     /// # Errors
     /// As `open`.
     pub async fn findings(&self) -> Result<Vec<Finding>> {
-        let columns = self.columns().await?;
+        self.columns().await?;
         let mapping = &self.inner.mapping;
         let subject = format!("own table {}", mapping.table);
         let finding = |message: &str, advice: String| Finding {
@@ -141,9 +141,7 @@ impl OwnTable {
                 ));
             }
         }
-        let order = mapping.order.as_deref();
-        let numbered = |column: &&Column| Some(&*column.name) == order && column.is_integer();
-        if !columns.iter().any(|column| numbered(&column)) {
+        if self.is_numbered().await? {
             found.push(finding(
                 "rows have no number: Postrider gives them one, at a write for each, and two rows \
                  that are read together may go out in another order than they were committed",
@@ -178,10 +176,8 @@ impl OwnTable {
 
     /// Whether rows have no number of their own.
     async fn is_numbered(&self) -> Result<bool> {
-        let order = self.inner.mapping.order.as_deref();
         let columns = self.columns().await?;
-        let own = |column: &Column| Some(&*column.name) == order && column.is_integer();
-        Ok(!columns.iter().any(own))
+        Ok(!columns.iter().any(|column| checked::orders_by(&self.inner.mapping, column)))
     }
 
     fn readings(&self) -> MutexGuard<'_, Readings> {

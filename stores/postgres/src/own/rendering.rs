@@ -83,8 +83,8 @@ impl Rendering {
         Rendering(vec![
             ("{own:head}", part(HEAD)),
             ("{own:mark}", part(mark)),
-            ("{own:columns}", table.event(&seq)),
-            ("{own:page_columns}", table.event(&page_seq)),
+            ("{own:columns}", table.event(&seq, "n.at")),
+            ("{own:page_columns}", table.event(&page_seq, "o.\"postrider at\"")),
             ("{own:standing}", standing),
             (
                 "{own:mark_join}",
@@ -215,8 +215,9 @@ impl Table<'_> {
         Some(if column.of == "timestamp" { format!("({own} at time zone 'UTC')") } else { own })
     }
 
-    /// The columns of an event, in the order in which they are read.
-    fn event(&self, seq: &str) -> String {
+    /// The columns of an event, in the order in which they are read. `read_at`: when the row was read
+    /// first, where it does not say when it was written.
+    fn event(&self, seq: &str, read_at: &str) -> String {
         let bytes = self.find("payload").is_some_and(|column| column.of == "bytea");
         let (_, table) = self.mapping.place();
         let id = self.id();
@@ -234,7 +235,8 @@ impl Table<'_> {
             (_, Some(_), None) => text("application/octet-stream"),
             _ => text("application/json"),
         };
-        let created = self.time("created_at").unwrap_or_else(|| "clock_timestamp()".to_owned());
+        let created = self.time("created_at").or_else(|| self.time("occurred_at"));
+        let created = created.unwrap_or_else(|| read_at.to_owned());
         let occurred = self.time("occurred_at").unwrap_or_else(|| created.clone());
         let version = own("event_version").map(|own| format!("{own}::integer"));
         [

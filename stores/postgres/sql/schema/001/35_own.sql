@@ -12,8 +12,9 @@ create table {outbox_own_passed} (
 );
 
 -- The numbers of rows whose table has none: given when a row is read for the first time, and kept until
--- it is settled.
+-- it is settled. That time is the event's, where the table has none either.
 create table {outbox_own_number} (
     id text primary key,
-    seq bigint not null unique
+    seq bigint not null unique,
+    at timestamptz not null default clock_timestamp()
 );

@@ -64,15 +64,15 @@ impl Layout {
                 "insert into {schema}.\"own events\" (event_id, aggregate_type, aggregate_id,
                     event_type, payload, payload_bytes)
                 select ($1::text)::uuid, $3::text, $4::text, $6::text, ($8::text)::json, $9::bytea
-                
-                    is not null"
+                where num_nulls($2::text, $5::text, $7::bigint, $10::text, $11::text, $12::text,
+                    $13::bigint) >= 0"
             }
             Layout::Debezium => {
                 "insert into {schema}.\"own events\" (id, aggregatetype, aggregateid, type, payload)
                 select ($1::text)::uuid, $3::text, $4::text, $6::text,
                     coalesce(($8::text)::jsonb, to_jsonb($9::bytea))
-                
-                    is not null"
+                where num_nulls($2::text, $5::text, $7::bigint, $10::text, $11::text, $12::text,
+                    $13::bigint) >= 0"
             }
         }
     }
