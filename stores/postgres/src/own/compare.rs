@@ -7,7 +7,7 @@
 use postrider_core::Result;
 
 use super::OwnTable;
-use crate::own::checked::Column;
+use crate::own::checked::{Column, orders_by};
 use crate::own::mapping::{Mapping, config};
 use crate::session::Session;
 use crate::sessions::Line;
@@ -48,9 +48,7 @@ impl Comparison {
 
 /// Whether rows of this table can be compared.
 pub(super) fn check(mapping: &Mapping, columns: &[Column]) -> Result<()> {
-    let numbers =
-        |column: &Column| Some(&*column.name) == mapping.order.as_deref() && column.is_integer();
-    match columns.iter().any(numbers) {
+    match columns.iter().any(|column| orders_by(mapping, column)) {
         true => Ok(()),
         false => Err(config("order", "only a table whose rows have a number can be compared")),
     }

@@ -7,7 +7,8 @@ drop function if exists {inbox_claim}(text, uuid, text, text, bytea, bigint),
     {inbox_complete}(text, uuid, text, bigint, bytea), {inbox_release}(text, uuid, text, bigint),
     {inbox_complete_step}(text, uuid, text, bigint, text, bytea),
     {inbox_accept}(text, uuid, text, text, bytea);
-drop table if exists {outbox_own_passed}, {outbox_own_number}, {inbox_horizon}, {inbox_tombstone}, {inbox_step}, {inbox_result}, {inbox}, {outbox_audit},
+drop table if exists {outbox_own_passed}, {outbox_own_number};
+drop table if exists {inbox_horizon}, {inbox_tombstone}, {inbox_step}, {inbox_result}, {inbox}, {outbox_audit},
     {outbox_request_row}, {outbox_request}, {outbox_settled}, {outbox_endpoint}, {outbox_waiting},
     {outbox_flush}, {outbox_life}, {outbox_relay}, {outbox_lease}, {outbox_destination},
     {outbox_scheduled}, {outbox};

@@ -40,6 +40,10 @@ async fn an_order_that_would_hide_rows_is_refused() {
         let error = refused(&own, |mapping| mapping.order = Some(name.to_owned())).await;
         assert!(error.to_string().contains("would hide rows"), "{error}");
     }
+    let error = refused(&own, |mapping| {
+        (mapping.created_at, mapping.occurred_at) = (None, None);
+    });
+    assert!(error.await.to_string().contains("never changes"));
     let error = refused(&own, |mapping| mapping.id = "the key".to_owned()).await;
     assert!(error.to_string().contains("unique and never null"), "{error}");
 }
