@@ -17,12 +17,13 @@ impl Outbox {
     /// with its handle's `nudge`.
     ///
     /// # Errors
-    /// `TooLarge` or `Invalid`, naming what is wrong with the event: nothing was sent then, and the
-    /// transaction goes on. `SchemaMissing`, `Unauthorized`, `ReadOnly`, `DiskFull`, and whatever else keeps
+    /// `TooLarge` or `Invalid`, naming what is wrong with the event, and `Backpressure` over a
+    /// [watermark](Outbox::watermark): nothing was written then, and the transaction goes on. `SchemaMissing`, `Unauthorized`, `ReadOnly`, `DiskFull`, and whatever else keeps
     /// the database from writing: after those PostgreSQL takes nothing but a rollback, of the transaction or
     /// to a savepoint.
     pub async fn enqueue(&self, tx: &Transaction<'_>, event: &NewEvent) -> Result<EventId> {
         let staged = self.stage(event)?;
+        self.check_backlog(tx).await?;
         send(tx, &staged).await.map_err(|error| error.context("event", event.event().id))?;
         Ok(event.event().id)
     }
@@ -38,8 +39,15 @@ impl Outbox {
         events: impl IntoIterator<Item = &'e NewEvent>,
     ) -> Result<Vec<EventId>> {
         let Some(staged) = self.stage_many(events)? else { return Ok(Vec::new()) };
+        self.check_backlog(tx).await?;
         send(tx, &staged).await?;
         Ok(staged.event_ids)
+    }
+
+    pub(crate) async fn check_backlog(&self, tx: &Transaction<'_>) -> Result<()> {
+        let Some(statement) = self.backlog() else { return Ok(()) };
+        let row = tx.query_typed_one(&statement, &[]).await;
+        self.allow(row.map_err(|error| of_postgres("enqueue", error))?.get(0))
     }
 }
 
@@ -52,7 +60,7 @@ async fn send(tx: &Transaction<'_>, staged: &Staged<'_>) -> Result<()> {
         .map_err(|error| of_postgres("enqueue", error))
 }
 
-fn param<'v>(value: &'v Value<'_>) -> Param<'v> {
+pub(crate) fn param<'v>(value: &'v Value<'_>) -> Param<'v> {
     match value {
         Value::Text(value) => (value, Type::TEXT),
         Value::Integer(value) => (value, Type::INT4),

@@ -4,6 +4,8 @@
 mod names;
 pub use names::Names;
 pub use outbox::Outbox;
+#[cfg(feature = "tokio-postgres")]
+pub use prepared::PreparedOutbox;
 #[doc(hidden)]
 pub use staged::{Staged, Value};
 #[doc(hidden)]
@@ -50,6 +52,8 @@ mod open;
 #[cfg(feature = "store")]
 mod operator;
 mod outbox;
+#[cfg(feature = "tokio-postgres")]
+mod prepared;
 #[cfg(feature = "store")]
 mod own;
 #[cfg(feature = "store")]

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use postrider_core::{EventLimits, NewEvent, Result};
+use postrider_core::{Error, ErrorKind, EventLimits, NewEvent, Result};
 
 use crate::Names;
 use crate::sql::{Sql, sql};
 use crate::staged::{self, Row, Staged};
 
+const BACKLOG: Sql = sql!("outbox/backlog");
 const ONE: Sql = sql!("outbox/enqueue");
 const ONE_SCHEDULED: Sql = sql!("outbox/enqueue_scheduled");
 const MANY: Sql = sql!("outbox/enqueue_many");
@@ -35,12 +36,16 @@ pub struct Outbox {
     limits: EventLimits,
     names: Names,
     serialize_keys: bool,
+    /// More events than this that are not passed, and nothing is taken. Default none: an outbox that
+    /// refuses makes the application fail while the broker does, which only its author can want.
+    watermark: Option<u64>,
     statements: Arc<Statements>,
 }
 
 /// The statements with the names in their places.
 #[derive(Debug)]
 struct Statements {
+    backlog: Arc<str>,
     one: Arc<str>,
     one_scheduled: Arc<str>,
     many: Arc<str>,
@@ -54,6 +59,7 @@ impl Statements {
             Arc::from(names.render(&statement.text.replace("$held$", held)))
         };
         Arc::new(Statements {
+            backlog: render(&BACKLOG, None),
             one: render(&ONE, Some(&HELD)),
             one_scheduled: render(&ONE_SCHEDULED, None),
             many: render(&MANY, Some(&HELD_MANY)),
@@ -77,7 +83,13 @@ impl Outbox {
     /// An outbox whose tables have names of their own.
     pub fn named(names: Names) -> Outbox {
         let statements = Statements::new(&names, false);
-        Outbox { limits: EventLimits::default(), names, serialize_keys: false, statements }
+        Outbox {
+            limits: EventLimits::default(),
+            names,
+            serialize_keys: false,
+            watermark: None,
+            statements,
+        }
     }
 
     /// The same with other limits, for destinations that carry less: what is too large for them is
@@ -110,6 +122,44 @@ impl Outbox {
         self.serialize_keys = true;
         self.statements = Statements::new(&self.names, true);
         self
+    }
+
+    /// The same with a limit to the backlog: while more than about `rows` events are not passed by the
+    /// slowest destination (paused ones do not count), events are refused with
+    /// [`ErrorKind::Backpressure`], before anything is written and without an end to the transaction, so
+    /// that producers slow down before the disk is full. What is waiting to be tried again, and what is
+    /// scheduled, does not count.
+    ///
+    /// The number is an estimate from the cursors and each partition's newest row: a partition in which one
+    /// key has most events counts for less than it has. Costs a round trip and a short read for each call of
+    /// `enqueue`, and for each of `enqueue_many`.
+    #[must_use]
+    pub fn watermark(mut self, rows: u64) -> Outbox {
+        self.watermark = Some(rows);
+        self
+    }
+
+    /// The statement whose one number is the backlog, if there is a watermark.
+    #[doc(hidden)]
+    pub fn backlog(&self) -> Option<Arc<str>> {
+        self.watermark.map(|_| Arc::clone(&self.statements.backlog))
+    }
+
+    /// Refuses what comes while the backlog is over the watermark.
+    ///
+    /// # Errors
+    /// `Backpressure`.
+    #[doc(hidden)]
+    pub fn allow(&self, backlog: i64) -> Result<()> {
+        let backlog = u64::try_from(backlog).unwrap_or(0);
+        match self.watermark {
+            Some(limit) if backlog > limit => Err(Error::new(ErrorKind::Backpressure, "enqueue")
+                .message(format!(
+                    "about {backlog} events are not delivered yet, and the limit is {limit}; nothing was \
+                     written: try again when the relay has caught up"
+                ))),
+            _ => Ok(()),
+        }
     }
 
     /// Checks an event and lays out its row.

@@ -51,6 +51,8 @@ enum Role {
     Config,
     /// Stores and brokers.
     Adapter,
+    /// A store's outbox in the transactions of another driver: `stores/postgres-sqlx` beside `stores/postgres`.
+    Driver,
     App,
     /// What an application looks like: it sees what applications see.
     Example,
@@ -73,6 +75,7 @@ impl Role {
             "crates/postrider-config" => Self::Config,
             "tests/e2e" | "benches" | "crates/postrider-sim" => Self::Proof,
             "xtask" => Self::Xtask,
+            _ if folder.starts_with("stores/postgres-") => Self::Driver,
             _ => match folder.split_once('/')?.0 {
                 "stores" | "brokers" => Self::Adapter,
                 "examples" => Self::Example,
@@ -89,6 +92,7 @@ impl Role {
             Self::History | Self::Engine | Self::Telemetry | Self::Adapter | Self::Config => {
                 &[Self::Core]
             }
+            Self::Driver => &[Self::Core, Self::Adapter],
             Self::TestKit => &[Self::Core, Self::History],
             Self::Facade => {
                 &[Self::Core, Self::Engine, Self::Telemetry, Self::Adapter, Self::Macros]
@@ -122,7 +126,7 @@ impl Role {
             Self::Telemetry => {
                 &[Self::History, Self::TestKit, Self::Adapter, Self::Engine, Self::Facade]
             }
-            Self::Adapter => &[Self::History, Self::TestKit],
+            Self::Adapter | Self::Driver => &[Self::History, Self::TestKit],
             Self::Engine | Self::Facade | Self::App | Self::Example | Self::Proof => {
                 &[Self::History, Self::TestKit, Self::Adapter, Self::Engine]
             }

@@ -214,3 +214,54 @@ async fn the_function_stages_an_event() {
         "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()";
     assert_eq!(tx.query_one(held, &[]).await.unwrap().get::<_, i64>(0), 1);
 }
+
+/// R104: over the watermark `enqueue` answers with a typed error and the transaction goes on; the slowest
+/// active destination counts, and before there is any, nothing was read.
+#[tokio::test]
+async fn over_the_watermark_events_are_refused() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let mut client = fresh.connect().await;
+    let limited = outbox(&fresh).watermark(2);
+    let tx = client.transaction().await.unwrap();
+    limited.enqueue_many(&tx, &[event(1), event(2), event(3)]).await.expect("none before");
+    let refused = limited.enqueue(&tx, &event(4)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Backpressure, "{refused}");
+    for says in ["3 events", "the limit is 2", "nothing was written"] {
+        assert!(refused.to_string().contains(says), "{refused}");
+    }
+    let refused = limited.enqueue_many(&tx, &[event(4)]).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Backpressure, "{refused}");
+    outbox(&fresh).enqueue(&tx, &event(4)).await.expect("no watermark");
+    tx.commit().await.unwrap();
+    let (_store, _lease) = fresh.relay().await;
+    for (change, taken) in [
+        ("update {outbox_cursor} set floor = 1, position = 1, ground = 1", false),
+        ("update {outbox_cursor} set floor = 2, position = 2, ground = 2", true),
+        ("update {outbox_cursor} set floor = 0, position = 0, ground = 0", false),
+        ("update {outbox_destination} set state = 'paused'", true),
+    ] {
+        fresh.run(change).await;
+        let tx = client.transaction().await.unwrap();
+        assert_eq!(limited.enqueue(&tx, &event(5)).await.is_ok(), taken, "{change}");
+        tx.rollback().await.unwrap();
+    }
+}
+
+/// A statement that is prepared once stages the same row in any transaction of its connection.
+#[tokio::test]
+async fn a_prepared_outbox_stages_the_same() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    let mut client = fresh.connect().await;
+    let prepared = outbox(&fresh).serialize_keys().prepare(&client).await.unwrap();
+    for n in 0..3 {
+        let tx = client.transaction().await.unwrap();
+        prepared.enqueue(&tx, &event(n)).await.unwrap();
+        prepared.enqueue(&tx, &event(n).deliver_after(Timestamp::now())).await.unwrap();
+        prepared.enqueue_many(&tx, &[event(n)]).await.unwrap();
+        let refused = prepared.enqueue(&tx, &event(n).version(0)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(rows(&fresh).await, 6);
+    assert_eq!(fresh.number("select count(*) from {outbox_scheduled}").await, 3);
+}

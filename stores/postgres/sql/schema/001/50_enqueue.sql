@@ -60,3 +60,26 @@ begin
     return id;
 end
 $$;
+
+-- About how many events the slowest destination that is not paused has yet to pass: of the numbers between its
+-- cursor and a partition's newest row, that partition has its share. Where there is no destination nobody has
+-- read anything. Producers may call it, and need not read the tables.
+create function {outbox_backlog}() returns bigint
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select case
+        when not exists (select from {outbox_destination}) then (
+            select case when is_called then last_value else 0 end from {outbox_seq})
+        else coalesce((
+            select max(of_destination.behind) from (
+                select sum(greatest(head.seq - greatest(c.ground, c.floor, c.position), 0))
+                    / (select count(*) from {outbox_lease}) as behind
+                from {outbox_destination} d
+                join {outbox_cursor} c on c.destination = d.id
+                cross join lateral (
+                    select coalesce(max(o.seq), 0) as seq from {outbox} o
+                    where o.partition = c.partition) as head
+                where d.state = 'active'
+                group by d.id
+            ) as of_destination), 0)::bigint
+    end
+$$;

@@ -1,0 +1,57 @@
+//! The same for `diesel-async`.
+
+use diesel::pg::Pg;
+use diesel_async::{AsyncConnection, RunQueryDsl, TransactionManager};
+use postrider_core::{EventId, NewEvent, Result};
+
+use crate::statement::Statement;
+use crate::{Backlog, Outbox, check_open, of_diesel};
+
+impl Outbox {
+    /// [`Outbox::enqueue`] in the transaction that is open on a connection of `diesel-async`.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn enqueue_async<C: AsyncConnection<Backend = Pg>>(
+        &self,
+        connection: &mut C,
+        event: &NewEvent,
+    ) -> Result<EventId> {
+        let id = event.event().id;
+        check_open(C::TransactionManager::transaction_manager_status_mut(connection))?;
+        self.check_backlog_async(connection).await?;
+        RunQueryDsl::execute(Statement::from(self.settings.stage(event)?), connection)
+            .await
+            .map_err(|error| of_diesel("enqueue", error).context("event", id))?;
+        Ok(id)
+    }
+
+    /// [`Outbox::enqueue_many`] in the transaction that is open on a connection of `diesel-async`.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn enqueue_many_async<'e, C: AsyncConnection<Backend = Pg>>(
+        &self,
+        connection: &mut C,
+        events: impl IntoIterator<Item = &'e NewEvent>,
+    ) -> Result<Vec<EventId>> {
+        check_open(C::TransactionManager::transaction_manager_status_mut(connection))?;
+        self.check_backlog_async(connection).await?;
+        let Some(mut staged) = self.settings.stage_many(events)? else { return Ok(Vec::new()) };
+        let ids = std::mem::take(&mut staged.event_ids);
+        RunQueryDsl::execute(Statement::from(staged), connection)
+            .await
+            .map_err(|error| of_diesel("enqueue", error))?;
+        Ok(ids)
+    }
+
+    async fn check_backlog_async<C: AsyncConnection<Backend = Pg>>(
+        &self,
+        connection: &mut C,
+    ) -> Result<()> {
+        let Some(statement) = self.settings.backlog() else { return Ok(()) };
+        let query = diesel::sql_query(&*statement);
+        let read = RunQueryDsl::get_result::<Backlog>(query, connection).await;
+        self.settings.allow(read.map_err(|error| of_diesel("enqueue", error))?.0)
+    }
+}
