@@ -55,8 +55,12 @@ fn of_driver(error: &tokio_postgres::Error) -> (ErrorKind, &'static str) {
 /// Read-only: what a standby says to a statement that writes.
 const STANDBY: &str = "25006";
 
-/// Functions of the log refuse on a standby with a state that says little; their name is not translated.
+/// Functions of the log, and tables that are not logged, refuse on a standby with states that say little; the
+/// names of the server's own functions are not translated.
 fn refuses_as_standby(told: &DbError) -> bool {
-    told.code().code() == "55000"
-        && told.routine().is_some_and(|routine| routine.starts_with("pg_current_wal"))
+    match (told.code().code(), told.routine()) {
+        ("55000", Some(routine)) => routine.starts_with("pg_current_wal"),
+        ("0A000", Some(routine)) => routine == "get_relation_info",
+        _ => false,
+    }
 }

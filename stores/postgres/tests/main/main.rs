@@ -3,6 +3,7 @@
 //! The server is the one of `cargo x services up pg`; without one every test prints why it is skipped.
 
 mod change;
+mod cluster;
 mod compile;
 mod contract;
 mod enqueue;

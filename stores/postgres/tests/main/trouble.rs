@@ -1,1 +1,174 @@
 //! What a server and a network do to a store in operation, and that it goes on by itself.
+
+mod certificate;
+mod failover;
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use postrider_core::source::OutboxSource;
+use postrider_core::{ErrorKind, Operator};
+use postrider_postgres::PostgresStore;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::cluster::Cluster;
+use crate::support::{Fresh, LONG, acquire, destination};
+
+/// The store's answers until one is good, and how many were not.
+async fn recovers(store: &PostgresStore) -> usize {
+    for failures in 0..20 {
+        match store.overview().await.map(drop).and(store.destinations().await) {
+            Ok(_) => return failures,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
+        }
+    }
+    panic!("the store does not come back");
+}
+
+/// F3, F7: sessions that were killed are opened again by whoever needs them.
+#[tokio::test]
+async fn sessions_that_are_killed_are_opened_again() {
+    let Some(mut fresh) = Fresh::new(4).await else { return };
+    let name = format!("killed-{}", fresh.names.schema());
+    fresh.store_url = format!("{}?application_name={name}", fresh.url);
+    let (store, lease) = fresh.relay().await;
+    let kill = format!(
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = '{name}'"
+    );
+    for _ in 0..5 {
+        assert!(fresh.number(&kill).await > 0, "there were sessions");
+        assert!(recovers(&store).await <= 6, "each session fails once");
+        store.load(&lease, &crate::support::id("a")).await.map(drop).unwrap_or_else(|error| {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        });
+    }
+    store.load(&lease, &crate::support::id("a")).await.expect("the lease is still ours");
+}
+
+/// F36: without a connection left, and with too few for a second session, the store says so and tries again.
+#[tokio::test]
+async fn out_of_connections_is_said_and_ends_by_itself() {
+    let Some(mut fresh) = Fresh::new(4).await else { return };
+    let role = format!("few_{}", fresh.names.schema());
+    fresh.run(&format!("create role {role} login superuser connection limit 0")).await;
+    fresh.run(&format!("alter role {role} nosuperuser")).await;
+    fresh
+        .run(&format!(
+            "grant usage on schema {{schema}} to {role};
+             grant all on all tables in schema {{schema}} to {role}"
+        ))
+        .await;
+    fresh.store_url = fresh.url.replace("postgres@", &format!("{role}@"));
+    let store = fresh.store();
+    let refused = store.destinations().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
+    assert!(refused.to_string().contains("no connection left"), "{refused}");
+    fresh.run(&format!("alter role {role} connection limit 1")).await;
+    store.destinations().await.expect("one session, of which nothing is known");
+    fresh.run(&format!("alter role {role} connection limit 10")).await;
+    fresh.store().destinations().await.expect("enough");
+    drop(store);
+    fresh.run(&format!("revoke select on {{outbox_destination}} from {role}")).await;
+    let store = fresh.store();
+    let refused = store.destinations().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused:?}");
+    assert!(refused.to_string().contains("outbox_destination"), "{refused}");
+    fresh.run(&format!("grant select on {{outbox_destination}} to {role}")).await;
+    store.destinations().await.expect("granted again, without a restart");
+    fresh.run(&format!("drop owned by {role}")).await;
+    drop(store);
+    fresh
+        .run(&format!(
+            "select pg_terminate_backend(pid) from pg_stat_activity where usename = '{role}';
+             drop role {role}"
+        ))
+        .await;
+}
+
+/// F36: a password that was changed is read anew, without a restart.
+#[tokio::test]
+async fn a_rotated_password_is_read_anew() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let fresh = cluster.fresh(1).await;
+    fresh.run("create role app superuser login password 'one'").await;
+    cluster.write(
+        "pg_hba.conf",
+        "host all app 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n",
+    );
+    fresh.run("select pg_reload_conf()").await;
+    let password = Arc::new(Mutex::new("one"));
+    let (known, port) = (Arc::clone(&password), cluster.port);
+    let address = move || {
+        let password = *known.lock().expect("the password");
+        Ok(format!("postgres://app:{password}@127.0.0.1:{port}/postgres"))
+    };
+    let store = PostgresStore::with_address(address, fresh.options()).expect("an address");
+    store.open().await.expect("the first password");
+    let kill = "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app'";
+    fresh.run(&format!("alter role app password 'two'; {kill}")).await;
+    let mut refused = store.destinations().await;
+    if refused.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable) {
+        refused = store.destinations().await;
+    }
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused:?}");
+    assert!(!format!("{refused} {refused:?}").contains("one@"), "{refused:?}");
+    *password.lock().expect("the password") = "two";
+    store.destinations().await.expect("the second password");
+}
+
+/// F7: what is sent into a network that swallows it fails within its deadline, and a connection that is
+/// accepted and not answered does too. When the network is back, so is the store.
+#[tokio::test]
+async fn a_network_that_swallows_everything_is_given_up() {
+    let Some(mut fresh) = Fresh::new(4).await else { return };
+    let (port, cut) = relay_bytes(&fresh.url).await;
+    fresh.store_url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    let mut options = fresh.options();
+    options.statement_deadline = Duration::from_secs(1);
+    let store = PostgresStore::with(&fresh.store_url, options).expect("a store");
+    store.open().await.expect("open");
+    store.register(&[destination("a")]).await.expect("register");
+    cut.send_replace(true);
+    let refused = store.destinations().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Timeout, "{refused:?}");
+    let refused = store.destinations().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
+    assert!(refused.to_string().contains("does not"), "{refused}");
+    cut.send_replace(false);
+    assert!(acquire(&store, LONG).await.is_some(), "the network is back");
+}
+
+/// Carries bytes to the server and back, while nothing is cut. What is cut is kept open.
+async fn relay_bytes(url: &str) -> (u16, watch::Sender<bool>) {
+    let server = url.rsplit_once('@').and_then(|(_, rest)| rest.split_once('/'));
+    let server = server.expect("host and port").0.to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let (cut, is_cut) = watch::channel(false);
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let far = TcpStream::connect(&server).await.expect("the server");
+            let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
+            tokio::spawn(carry(near_in, far_out, is_cut.clone()));
+            tokio::spawn(carry(far_in, near_out, is_cut.clone()));
+        }
+    });
+    (port, cut)
+}
+
+async fn carry(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut cut: watch::Receiver<bool>,
+) {
+    let mut bytes = vec![0; 16 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut bytes).await {
+        if cut.wait_for(|cut| !cut).await.is_err() || to.write_all(&bytes[..count]).await.is_err() {
+            return;
+        }
+    }
+}
