@@ -22,9 +22,9 @@ const MARK: Sql = sql!("pooler/mark");
 const SEEN: Sql = sql!("pooler/seen");
 const ROLLBACK: Sql = sql!("pooler/rollback");
 
-/// How long an examination holds, when another session is opened: whoever changes the address behind a name
-/// breaks the sessions that there are.
-const HOLDS_FOR: Duration = Duration::from_secs(60);
+/// How long an examination holds: as long as it takes to open all sessions. Whoever puts a pooler in between
+/// breaks the sessions that there are, and what they prepared may be somebody else's under the same name.
+const HOLDS_FOR: Duration = Duration::from_secs(5);
 
 /// How long an examination may take. A pool of a single session, which it holds itself, answers never.
 const TAKES_AT_MOST: Duration = Duration::from_secs(3);
@@ -35,7 +35,8 @@ pub enum Pooler {
     /// The store finds out with its first two sessions, and again when it connects anew. The default.
     #[default]
     Auto,
-    /// Nothing, or a pooler in session mode: statements are prepared, and commits are listened for.
+    /// Nothing, or a pooler in session mode: statements are prepared, and commits are listened for. It must
+    /// be true: elsewhere a statement may be somebody else's of the same name.
     None,
     /// A pooler that hands each transaction to another session: nothing is prepared or set, and the relay
     /// polls.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::operate::{RequestId, RequestState, Submission};
+use postrider_core::operate::{Finding, Level, RequestId, RequestState, Submission};
 use postrider_core::source::OutboxSource;
-use postrider_core::{BoxFuture, Code, NewEvent, PartitionId, Result, Timestamp};
-use postrider_postgres::{Names, Pooler, init};
+use postrider_core::{BoxFuture, Code, NewEvent, Operator, PartitionId, Result, Timestamp};
+use postrider_postgres::{Names, Pooler, PostgresStore, init};
 use postrider_testkit::services;
 use postrider_testkit::suite::{OpenTransaction, StoreHarness};
 use uuid::Uuid;
@@ -55,18 +55,47 @@ async fn a_pooler_is_found_out() {
     assert!(!store.capabilities().wakes, "nothing is listened for");
     store.register(&[destination("a")]).await.expect("register");
     assert!(!found_by_statements(&fresh).await, "statements that are not prepared are not lost");
+    let found = examined(&store).await.expect("the doctor's finding");
+    assert_eq!((found.level, found.code), (Level::Warning, Some(Code::SessionsShared)), "{found:?}");
     fresh.pooler = Pooler::None;
     assert!(found_by_statements(&fresh).await, "prepared ones are");
+}
+
+/// What the doctor says of the way to the server, if it could look.
+async fn examined(store: &PostgresStore) -> Option<Finding> {
+    let findings = store.doctor(Timestamp::now()).await.ok()?;
+    findings.into_iter().find(|finding| finding.subject == "pooler")
+}
+
+/// Notifications that do not come through are noticed by one of our own, and said.
+#[tokio::test]
+async fn a_store_that_hears_nothing_knows() {
+    let Some(fresh) = behind(Pooler::None, 1).await else { return };
+    let store = fresh.store();
+    let found = async {
+        loop {
+            // The first resolves because the session is new.
+            _ = tokio::time::timeout(Duration::from_millis(200), store.wake()).await;
+            let found = examined(&store).await.filter(|found| found.level == Level::Warning);
+            if let Some(found) = found.filter(|found| found.message.contains("not heard")) {
+                return found;
+            }
+        }
+    };
+    let found = tokio::time::timeout(Duration::from_secs(60), found).await.expect("it is noticed");
+    assert_eq!(found.code, Some(Code::SessionsShared));
 }
 
 /// A server without a pooler is not taken for one.
 #[tokio::test]
 async fn sessions_of_ones_own_are_found_out() {
     let Some(fresh) = Fresh::new(4).await else { return };
-    for _ in 0..10 {
+    for _ in 0..3 {
         let store = fresh.store();
         store.open().await.expect("open");
         assert!(store.capabilities().wakes);
+        let found = examined(&store).await.expect("the doctor's finding");
+        assert_eq!(found.level, Level::Good, "{found:?}");
     }
 }
 
