@@ -56,7 +56,11 @@ async fn a_pooler_is_found_out() {
     store.register(&[destination("a")]).await.expect("register");
     assert!(!found_by_statements(&fresh).await, "statements that are not prepared are not lost");
     let found = examined(&store).await.expect("the doctor's finding");
-    assert_eq!((found.level, found.code), (Level::Warning, Some(Code::SessionsShared)), "{found:?}");
+    assert_eq!(
+        (found.level, found.code),
+        (Level::Warning, Some(Code::SessionsShared)),
+        "{found:?}"
+    );
     fresh.pooler = Pooler::None;
     assert!(found_by_statements(&fresh).await, "prepared ones are");
 }
