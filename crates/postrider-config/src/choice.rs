@@ -76,6 +76,17 @@ impl Kind {
     }
 }
 
+/// How an application's own outbox table is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TableLayout {
+    /// A time that is null while a row is pending.
+    PublishedAt,
+    /// A status.
+    Status,
+    /// Debezium's `outboxevent`: rows are deleted.
+    Debezium,
+}
+
 /// How much the program says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
@@ -104,6 +115,9 @@ pub enum LogFormat {
 
 choice!(Kind, "kind",
     "webhook" => Kind::Webhook, "local" => Kind::Local, "file" => Kind::File, "stdout" => Kind::Stdout);
+choice!(TableLayout, "layout",
+    "published_at" => TableLayout::PublishedAt, "status" => TableLayout::Status,
+    "debezium" => TableLayout::Debezium);
 choice!(LogLevel, "level",
     "info" => LogLevel::Info, "off" => LogLevel::Off, "error" => LogLevel::Error,
     "warn" => LogLevel::Warn, "debug" => LogLevel::Debug, "trace" => LogLevel::Trace);

@@ -13,6 +13,7 @@ use crate::address::Address;
 use crate::choice::{LogFormat, LogLevel};
 use crate::destination::DestinationConfig;
 use crate::key::Class::{Live, Restart};
+use crate::own_table::OwnTableConfig;
 use crate::secret::SecretRef;
 use crate::section::section;
 use crate::size::Size;
@@ -24,6 +25,8 @@ section! {
         /// The database with the outbox. If the address holds a password, write `env:NAME` or
         /// `file:PATH`.
         store: Option<Address> { class: Restart, example: "sqlite:///var/lib/shop.db" },
+        /// A table of your own in that database, in place of Postrider's outbox.
+        own_table: OwnTableConfig {},
         /// The relay's times and bounds.
         relay: Relay {},
         /// Where events go. The name of the table is the destination's id in the store.

@@ -41,6 +41,7 @@ mod load;
 mod name;
 mod node;
 mod overlay;
+mod own_table;
 mod path;
 mod pattern;
 mod problem;
@@ -57,7 +58,7 @@ mod syntax;
 mod values;
 
 pub use address::Address;
-pub use choice::{Kind, LogFormat, LogLevel};
+pub use choice::{Kind, LogFormat, LogLevel, TableLayout};
 pub use config::{Backpressure, Config, Consume, Observe, Reconcile, Relay, Retention, Window};
 pub use destination::{
     DestinationConfig, Endpoint, Limits, MatchConfig, Retry, RouteConfig, Webhook,
@@ -67,6 +68,7 @@ pub use key::Class;
 pub use load::{FILE_BYTES_MAX, Loaded, Loader, Needs};
 pub use name::{EndpointName, HeaderName};
 pub use overlay::RESERVED;
+pub use own_table::OwnTableConfig;
 pub use pattern::Pattern;
 pub use problem::{Origin, Problem};
 pub use reference::reference;

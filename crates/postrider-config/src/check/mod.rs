@@ -6,6 +6,7 @@
 mod consume;
 mod destination;
 mod observe;
+mod own_table;
 mod relay;
 mod retention;
 mod route;
@@ -23,6 +24,7 @@ pub(crate) fn examine(config: &Config, needs: Needs, reading: &mut Reading) {
     relay::examine(config, reading);
     retention::examine(config, reading);
     observe::examine(config, reading);
+    own_table::examine(config, reading);
     let at = Path::of("destinations");
     for (id, destination) in &config.destinations {
         let at = at.key(id.as_str());

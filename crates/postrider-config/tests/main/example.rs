@@ -26,7 +26,10 @@ fn the_example_is_right_and_says_everything() {
         .collect();
     let missing: BTreeSet<String> =
         values.iter().map(|value| names(&value.key)).filter(|key| !written.contains(key)).collect();
-    assert_eq!(missing, BTreeSet::new());
+    // A table of one's own stands in place of the outbox that the example is about.
+    let missing: Vec<&String> =
+        missing.iter().filter(|key| !key.starts_with("own_table.")).collect();
+    assert_eq!(missing, [] as [&String; 0]);
 }
 
 /// The lines of the example that repeat defaults repeat the right ones.
