@@ -1,0 +1,365 @@
+//! A relay reduced to its calls on the real store: it takes partitions, reads in pages, settles a part of
+//! what it read, hands partitions over, and dies.
+//!
+//! What it read counts as delivered. What was read and not settled when a partition was given up may be
+//! read again; nothing else may.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use postrider_core::lease::AcquireRequest;
+use postrider_core::source::{FetchRequest, FetchedRow, OutboxSource};
+use postrider_core::waiting::{Passed, RowRef, Settlement, SettlementPart};
+use postrider_core::{Cursor, Error, ErrorKind, Lease, RelayId};
+use postrider_postgres::PostgresStore;
+use uuid::Uuid;
+
+use crate::place::Read;
+use crate::shop::{Shop, here};
+
+/// Longer than any test: such a lease ends by death or release alone.
+const LONG: Duration = Duration::from_secs(3_600);
+
+/// So many turns a drain takes at most.
+const TURNS_MAX: usize = 20_000;
+
+/// What all relays of a test did, in the order in which they did it.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    reads: Mutex<Vec<Read>>,
+    facts: Mutex<Facts>,
+}
+
+/// Beside what was read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Read, and not settled when the partition was given up.
+    pub(crate) given_up: BTreeSet<Uuid>,
+    /// Leases of relays that died, not yet taken over.
+    orphans: Vec<Lease>,
+    /// Leases that were taken over: partition and token.
+    taken: BTreeSet<(u16, u64)>,
+    pub(crate) takeovers: usize,
+    pub(crate) handovers: usize,
+    /// Settlements of dead owners that were refused.
+    pub(crate) fenced: usize,
+    pub(crate) pages: usize,
+    pub(crate) settlements: usize,
+    /// Errors, by kind and operation.
+    pub(crate) trouble: BTreeMap<String, usize>,
+}
+
+impl Record {
+    pub(crate) fn reads(&self) -> Vec<Read> {
+        lock(&self.reads).clone()
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        lock(&self.facts).clone()
+    }
+
+    fn facts_mut(&self) -> MutexGuard<'_, Facts> {
+        lock(&self.facts)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A partition as its owner remembers it.
+#[derive(Debug)]
+struct Owned {
+    lease: Lease,
+    /// Where the cursor is saved, and how far it was read.
+    saved: Cursor,
+    read: Cursor,
+    unsettled: Vec<(RowRef, Cursor)>,
+    /// Sent and not answered: to be sent again as it was.
+    unanswered: Option<(Settlement, usize)>,
+}
+
+/// One relay with a handle of its own.
+pub(crate) struct Relay {
+    pub(crate) store: PostgresStore,
+    owner: RelayId,
+    owned: BTreeMap<u16, Owned>,
+    /// Partitions that it lost without noticing.
+    stale: Vec<Owned>,
+    /// Whether the database answered all of the last turn.
+    pub(crate) answered: bool,
+    record: Arc<Record>,
+}
+
+impl Relay {
+    pub(crate) fn new(name: &str, shop: &Shop) -> Relay {
+        Relay::with(name, shop, &Arc::new(Record::default()))
+    }
+
+    /// One of several relays that share a record.
+    pub(crate) fn with(name: &str, shop: &Shop, record: &Arc<Record>) -> Relay {
+        let owner = RelayId::new(format!("{name}-{}", Uuid::now_v7().simple())).expect("a name");
+        let (owned, stale, record) = (BTreeMap::new(), Vec::new(), Arc::clone(record));
+        Relay { store: shop.store(), owner, owned, stale, answered: true, record }
+    }
+
+    pub(crate) fn read(&self) -> Vec<Read> {
+        self.record.reads()
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        self.record.facts()
+    }
+
+    pub(crate) fn owns(&self) -> usize {
+        self.owned.len()
+    }
+
+    /// The numbers of the partitions it owns.
+    pub(crate) fn partitions(&self) -> Vec<u16> {
+        self.owned.keys().copied().collect()
+    }
+
+    /// Takes so many partitions more, one of a dead relay among them, and loads them.
+    pub(crate) async fn acquire(&mut self, wanted: u16) {
+        let orphan = self.record.facts_mut().orphans.pop();
+        let request = AcquireRequest {
+            owner: self.owner.clone(),
+            lease_duration: LONG,
+            wanted,
+            free_for: Duration::ZERO,
+            presence: None,
+            current: true,
+            dead: orphan.clone(),
+        };
+        let granted = match self.store.acquire(&request).await {
+            Ok(acquired) => acquired.granted,
+            Err(error) => {
+                self.record.facts_mut().orphans.extend(orphan);
+                return self.note("acquire", &error);
+            }
+        };
+        let leases: Vec<Lease> = granted.into_iter().map(|granted| granted.lease).collect();
+        if let Some(orphan) = orphan {
+            let mut facts = self.record.facts_mut();
+            let taken = leases.iter().find(|lease| lease.partition == orphan.partition);
+            match taken {
+                Some(lease) => {
+                    assert!(lease.token > orphan.token, "tokens grow");
+                    facts.taken.insert((orphan.partition.0, orphan.token));
+                    facts.takeovers += 1;
+                }
+                None => facts.orphans.push(orphan),
+            }
+        }
+        for lease in leases {
+            self.load(lease).await;
+        }
+    }
+
+    async fn load(&mut self, lease: Lease) {
+        match self.store.load(&lease, &here()).await {
+            Ok(loaded) => {
+                let (saved, read) = (loaded.cursor.clone(), loaded.cursor);
+                let partition = lease.partition.0;
+                let owned = Owned { lease, saved, read, unsettled: Vec::new(), unanswered: None };
+                self.owned.insert(partition, owned);
+            }
+            Err(error) => {
+                self.note("load", &error);
+                self.record.facts_mut().orphans.push(lease);
+            }
+        }
+    }
+
+    /// One page of each partition that it owns. Returns how much was read, and whether there is certainly
+    /// nothing left.
+    pub(crate) async fn turn(&mut self, rows_max: u32) -> (usize, bool) {
+        let requests: Vec<FetchRequest> =
+            self.owned.values().map(|it| it.after(rows_max)).collect();
+        let pages = requests.iter().map(|request| self.store.fetch(request));
+        let pages = futures_util::future::join_all(pages).await;
+        let (mut found, mut finished) = (0, true);
+        self.answered = true;
+        for (request, page) in requests.iter().zip(pages) {
+            let partition = request.lease.partition.0;
+            match page {
+                Ok(page) => {
+                    assert!(page.rows.len() <= rows_max as usize, "a page keeps its limit");
+                    found += page.rows.len();
+                    finished &= page.rows.is_empty() && !page.more;
+                    self.deliver(partition, &page.rows);
+                    self.owned.get_mut(&partition).expect("it is owned").read = page.end;
+                }
+                Err(error) => {
+                    (finished, self.answered) = (false, false);
+                    self.note("fetch", &error);
+                    self.outlive(partition, &error);
+                }
+            }
+        }
+        (found, finished)
+    }
+
+    fn deliver(&mut self, partition: u16, rows: &[FetchedRow]) {
+        let owned = self.owned.get_mut(&partition).expect("it is owned");
+        let ascend = rows.windows(2).all(|pair| pair[0].row.seq < pair[1].row.seq);
+        assert!(ascend, "a page is in the order of its numbers");
+        let mut reads = lock(&self.record.reads);
+        for row in rows {
+            let id = Uuid::from_u128(row.row.id.as_u128());
+            reads.push(Read { partition, seq: row.row.seq, id });
+            owned.unsettled.push((row.row, row.cursor.clone()));
+        }
+        drop(reads);
+        self.record.facts_mut().pages += 1;
+    }
+
+    /// Settles what it has read of a partition, but for the last so many. Whether that is written now.
+    pub(crate) async fn settle(&mut self, partition: u16, but: usize) -> bool {
+        let Some(owned) = self.owned.get_mut(&partition) else { return false };
+        if owned.unanswered.is_none() {
+            let count = owned.unsettled.len().saturating_sub(but);
+            owned.unanswered = owned.settlement(count).map(|settlement| (settlement, count));
+        }
+        let Some((settlement, count)) = owned.unanswered.clone() else { return true };
+        match self.store.settle(&settlement).await {
+            Ok(()) => {
+                owned.unanswered = None;
+                owned.unsettled.drain(..count);
+                let moved = settlement.parts[0].cursor.as_ref().expect("it moves");
+                owned.saved = moved.1.clone();
+                self.record.facts_mut().settlements += 1;
+                true
+            }
+            Err(error) => {
+                self.note("settle", &error);
+                self.outlive(partition, &error);
+                false
+            }
+        }
+    }
+
+    /// What the engine does about an error: waits and tries again, or gives the partition up.
+    fn outlive(&mut self, partition: u16, error: &Error) {
+        if !passes(error) {
+            self.die(partition);
+        }
+    }
+
+    fn note(&self, operation: &str, error: &Error) {
+        let what = format!("{operation}: {:?}", error.kind());
+        *self.record.facts_mut().trouble.entry(what).or_default() += 1;
+    }
+
+    /// Stops with a partition as a killed process does, except that it may still believe to own it.
+    pub(crate) fn die(&mut self, partition: u16) {
+        let Some(owned) = self.owned.remove(&partition) else { return };
+        let mut facts = self.record.facts_mut();
+        let given_up = owned.unsettled.iter().map(|(row, _)| Uuid::from_u128(row.id.as_u128()));
+        facts.given_up.extend(given_up);
+        facts.orphans.push(owned.lease.clone());
+        drop(facts);
+        self.stale.push(owned);
+    }
+
+    /// The dead one wakes up, and settles what it believes to own. Once it was taken over, it is refused.
+    pub(crate) async fn wake_the_dead(&mut self) {
+        let taken = self.record.facts().taken;
+        let is_taken = |it: &Owned| taken.contains(&(it.lease.partition.0, it.lease.token));
+        let (gone, kept) = std::mem::take(&mut self.stale).into_iter().partition(is_taken);
+        self.stale = kept;
+        let gone: Vec<Owned> = gone;
+        for owned in gone {
+            let settlement = owned.settlement(owned.unsettled.len());
+            let unanswered = owned.unanswered.map(|(settlement, _)| settlement);
+            let Some(settlement) = unanswered.or(settlement) else { continue };
+            let refused = self.store.settle(&settlement).await.expect_err("the lease is lost");
+            if !passes(&refused) {
+                assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+                self.record.facts_mut().fenced += 1;
+            }
+        }
+    }
+
+    /// Settles everything of a partition, and lets it go.
+    pub(crate) async fn hand_over(&mut self, partition: u16) {
+        if !(self.settle(partition, 0).await && self.settle(partition, 0).await) {
+            return;
+        }
+        let Some(owned) = self.owned.remove(&partition) else { return };
+        match self.store.release(std::slice::from_ref(&owned.lease)).await {
+            Ok(()) => self.record.facts_mut().handovers += 1,
+            Err(error) => {
+                self.note("release", &error);
+                self.owned.insert(partition, owned);
+                self.die(partition);
+            }
+        }
+    }
+
+    pub(crate) async fn hand_all_over(&mut self) {
+        for partition in self.partitions() {
+            self.hand_over(partition).await;
+        }
+    }
+
+    /// Takes every partition, reads and settles everything, and lets them go.
+    pub(crate) async fn drain(&mut self) {
+        let partitions = usize::from(self.store.open().await.expect("it opens").partitions);
+        for _ in 0..TURNS_MAX {
+            if self.owns() < partitions {
+                self.acquire(u16::MAX).await;
+            }
+            let (found, finished) = self.turn(1_000).await;
+            for partition in self.partitions() {
+                self.settle(partition, 0).await;
+            }
+            if finished && self.owns() == partitions {
+                return self.hand_all_over().await;
+            }
+            if found == 0 {
+                // waits: a server that starts tells nobody when it is ready
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        panic!("it does not come to an end: {:?}", self.facts());
+    }
+}
+
+/// Whether the same call may succeed later.
+fn passes(error: &Error) -> bool {
+    [ErrorKind::Unavailable, ErrorKind::Timeout, ErrorKind::Busy].contains(&error.kind())
+}
+
+impl Owned {
+    fn after(&self, rows_max: u32) -> FetchRequest {
+        FetchRequest {
+            lease: self.lease.clone(),
+            destinations: vec![here()],
+            after: self.read.clone(),
+            until: None,
+            rows_max,
+            bytes_max: 4 << 20,
+        }
+    }
+
+    /// The settlement of the first so many; `None` if nothing moves.
+    fn settlement(&self, count: usize) -> Option<Settlement> {
+        let whole = count == self.unsettled.len();
+        let to = match self.unsettled.get(count.checked_sub(1).unwrap_or(usize::MAX)) {
+            Some((_, cursor)) if !whole => cursor.clone(),
+            _ if whole => self.read.clone(),
+            _ => return None,
+        };
+        if to == self.saved {
+            return None;
+        }
+        let mut part = SettlementPart::new(here());
+        part.cursor = Some((self.saved.clone(), to));
+        part.passed =
+            self.unsettled[..count].iter().map(|(row, _)| (*row, Passed::Acked)).collect();
+        Some(Settlement { lease: self.lease.clone(), parts: vec![part] })
+    }
+}
