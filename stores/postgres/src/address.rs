@@ -71,9 +71,8 @@ pub(crate) fn name(config: &Config) -> String {
     format!("postgres://{host}{port}/{}", database(config))
 }
 
-/// The database's own name.
-pub(crate) fn database(config: &Config) -> &str {
-    config.get_dbname().or(config.get_user()).unwrap_or("postgres")
+fn database(config: &Config) -> &str {
+    config.get_dbname().or_else(|| config.get_user()).unwrap_or("postgres")
 }
 
 fn not_one() -> Error {

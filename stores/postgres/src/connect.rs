@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::{Error, ErrorKind, Result};
-use tokio_postgres::config::{SslMode, SslNegotiation};
+use tokio_postgres::config::{Host, SslMode, SslNegotiation};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::address;
 use crate::error::of_postgres;
-use crate::tls::{self, Tls};
+use crate::tls::{self, Check, Tls};
 
 /// How long host, encryption, and password may take together. The driver bounds the host alone, and a server
 /// that stopped in the midst of a greeting would be waited for for ever.
@@ -57,14 +57,24 @@ impl Address {
         &self.name
     }
 
-    /// The database's own name.
-    pub(crate) fn database(&self) -> &str {
-        address::database(&self.config)
-    }
-
-    /// Whether the connection may go unencrypted.
-    pub(crate) fn may_be_plain(&self) -> bool {
-        !matches!(self.config.get_ssl_mode(), SslMode::Require)
+    /// What is not known of who answers, or who listens; `None` where it is known, or on this machine.
+    pub(crate) fn doubt(&self) -> Option<&'static str> {
+        let is_here = self.config.get_hosts().iter().all(|host| match host {
+            Host::Tcp(name) => {
+                name == "localhost"
+                    || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+            }
+            #[cfg(unix)]
+            Host::Unix(_) => true,
+        });
+        match (self.config.get_ssl_mode(), self.tls.check) {
+            _ if is_here => None,
+            (SslMode::Require, Check::Nothing) => {
+                Some("the connection is encrypted, and nobody asks who answers")
+            }
+            (SslMode::Require, _) => None,
+            _ => Some("the connection may go unencrypted, and nobody asks who answers"),
+        }
     }
 
     /// A connection, and what has to be driven for it to move.
@@ -142,6 +152,23 @@ mod tests {
         assert!(!format!("{address:?}").contains("s3cret"));
         let refused = Address::parse("postgres://app:s3cret@db:port/shop").unwrap_err();
         assert!(!format!("{refused} {refused:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn doubts_are_for_other_machines() {
+        let doubts = |url: &str| Address::parse(url).unwrap().doubt().is_some();
+        for known in [
+            "postgres://localhost/a",
+            "postgres://[::1]/a",
+            "host=/tmp dbname=a",
+            "postgres://h/a?sslmode=verify-full",
+            "postgres://h/a?sslmode=verify-ca",
+        ] {
+            assert!(!doubts(known), "{known}");
+        }
+        for unknown in ["", "?sslmode=disable", "?sslmode=require"] {
+            assert!(doubts(&format!("postgres://h/a{unknown}")), "{unknown}");
+        }
     }
 
     /// F36: a password that was changed is used by the next connection.

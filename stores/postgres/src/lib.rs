@@ -52,12 +52,12 @@ mod open;
 #[cfg(feature = "store")]
 mod operator;
 mod outbox;
-#[cfg(feature = "tokio-postgres")]
-mod prepared;
 #[cfg(feature = "store")]
 mod own;
 #[cfg(feature = "store")]
 mod pooler;
+#[cfg(feature = "tokio-postgres")]
+mod prepared;
 #[cfg(feature = "store")]
 mod remembered;
 #[cfg(feature = "store")]

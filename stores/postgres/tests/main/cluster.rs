@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use postrider_postgres::{Names, init};
 use postrider_testkit::services;
+use postrider_testkit::suite::skip;
 use tempfile::TempDir;
 use tokio_postgres::NoTls;
 
@@ -33,7 +34,7 @@ impl Cluster {
         let (programs, account) = match found {
             Ok(found) => found,
             Err(reason) => {
-                eprintln!("skipped: no server of one's own: {reason}");
+                skip("what needs a server of its own", &reason);
                 return None;
             }
         };

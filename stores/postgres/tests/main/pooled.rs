@@ -8,7 +8,7 @@ use postrider_core::source::OutboxSource;
 use postrider_core::{BoxFuture, Code, NewEvent, Operator, PartitionId, Result, Timestamp};
 use postrider_postgres::{Names, Pooler, PostgresStore, init};
 use postrider_testkit::services;
-use postrider_testkit::suite::{OpenTransaction, StoreHarness};
+use postrider_testkit::suite::{OpenTransaction, StoreHarness, skip};
 use uuid::Uuid;
 
 use crate::contract::Harness;
@@ -19,7 +19,7 @@ async fn behind(pooler: Pooler, partitions: u16) -> Option<Fresh> {
     let url = match services::url("pgbouncer") {
         Ok(url) => url,
         Err(reason) => {
-            eprintln!("skipped: there is no pooler: {reason}");
+            skip("what needs a pooler", &reason);
             return None;
         }
     };

@@ -16,6 +16,18 @@ pub(super) fn pooler(patient: &Patient<'_>) -> Result<Finding> {
     Ok(patient.store.sessions().way().finding())
 }
 
+pub(super) fn encryption(patient: &Patient<'_>) -> Result<Finding> {
+    Ok(match patient.store.sessions().address().doubt() {
+        None => good("encryption", "the server is known by its certificate, or on this machine"),
+        Some(doubt) => warning(
+            "encryption",
+            doubt,
+            Some("add sslmode=verify-full to the address, and sslrootcert=PATH for a root of your own"
+                .to_owned()),
+        ),
+    })
+}
+
 pub(super) async fn copy(patient: &Patient<'_>) -> Result<Finding> {
     let place = identity::read(&patient.session).await?;
     Ok(match place.is_same() {
