@@ -14,7 +14,7 @@ fn comparing(own: &Own) -> OwnTable {
     OwnTable::comparing(&own.fresh.url, own.fresh.options(), own.mapping()).expect("a mapping")
 }
 
-/// R138: what both publish, what one alone does, and what the loop published out of order. Rows of before
+/// What both publish, what one alone does, and what the loop published out of order. Rows of before
 /// are left out, and no row is marked.
 #[tokio::test]
 async fn a_comparison_tells_the_loops_marks_from_ours() {

@@ -13,7 +13,7 @@ async fn refused(own: &Own, change: impl FnOnce(&mut Mapping)) -> Error {
     own.with(mapping).open().await.expect_err("it does not fit")
 }
 
-/// R138: a mistake in the configuration is refused at the start, with what was meant.
+/// F31: a mistake in the mapping is refused at the start, with what was meant.
 #[tokio::test]
 async fn a_column_that_is_not_there_is_refused_with_a_suggestion() {
     let Some(own) = Own::new(Layout::PublishedAt).await else { return };
@@ -84,7 +84,7 @@ async fn a_name_is_never_more_than_a_name() {
     }
 }
 
-/// The index is offered as a statement, missed as long as it is not there, and used when it is.
+/// R020: the index of what is pending is offered as a statement, missed as long as it is not there, and used when it is.
 #[tokio::test]
 async fn the_index_is_offered_and_not_imposed() {
     let Some(own) = Own::new(Layout::PublishedAt).await else { return };

@@ -100,7 +100,7 @@ fn dead(row: &FetchedRow) -> NewWaiting {
     }
 }
 
-/// R006, F1: killed between the broker's acknowledgement and the mark, the event comes again from the
+/// R031, F1: killed between the broker's acknowledgement and the mark, the event comes again from the
 /// next owner; nothing is lost, and the late mark of the dead one is refused.
 #[tokio::test]
 async fn a_relay_that_dies_before_the_mark_delivers_again() {
@@ -126,7 +126,7 @@ async fn a_relay_that_dies_before_the_mark_delivers_again() {
     }
 }
 
-/// INV-7: a dead letter is not marked as published. It is when it was delivered.
+/// R017, R018: a dead letter is not marked as published (INV-7). It is when it was delivered.
 #[tokio::test]
 async fn what_waits_is_not_marked_until_it_is_delivered() {
     for layout in ALL {
@@ -181,7 +181,7 @@ async fn what_no_route_matches_is_handed_to_the_built_in_destination() {
     }
 }
 
-/// INV-1, INV-3: writers side by side, late commits with lower numbers, and an owner that changes:
+/// R118: writers side by side, late commits with lower numbers, and an owner that changes:
 /// everything is published once without a crash, and each key in its order.
 #[tokio::test]
 async fn writers_side_by_side_lose_nothing() {
