@@ -248,14 +248,15 @@ impl Table<'_> {
             (self.word("key", "null::text"), "key"),
             (self.word("event_type", &kind), "event_type"),
             (version.unwrap_or_else(|| "1::integer".to_owned()), "event_version"),
-            (json.map_or("null::text".to_owned(), |own| format!("{own}::text")), "payload"),
+            (json.map_or_else(|| "null::text".to_owned(), |own| format!("{own}::text")), "payload"),
             (opaque.unwrap_or_else(|| "null::bytea".to_owned()), "payload_bytes"),
             (self.word("content_type", &media), "content_type"),
             ("null::text".to_owned(), "encoding"),
             (
-                own("headers").map_or("jsonb_build_object()".to_owned(), |own| {
-                    format!("coalesce({own}, jsonb_build_object())")
-                }),
+                own("headers").map_or_else(
+                    || "jsonb_build_object()".to_owned(),
+                    |own| format!("coalesce({own}, jsonb_build_object())"),
+                ),
                 "headers",
             ),
             (self.word("tenant", "null::text"), "tenant"),
