@@ -1,6 +1,6 @@
 //! Behind a pooler that hands each transaction to another session: found out, said, and all the same true.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider_core::operate::{Finding, Level, RequestId, RequestState, Submission};
@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::contract::Harness;
 use crate::support::{Fresh, connect, destination};
+use crate::trouble::relay_bytes;
 
 /// A schema on the server behind the pooler; `None`, with the reason printed, where there is none.
 async fn behind(pooler: Pooler, partitions: u16) -> Option<Fresh> {
@@ -88,6 +89,33 @@ async fn a_store_that_hears_nothing_knows() {
     };
     let found = tokio::time::timeout(Duration::from_secs(60), found).await.expect("it is noticed");
     assert_eq!(found.code, Some(Code::SessionsShared));
+}
+
+/// F36: a pooler that is put in between while the store runs is found out, without a restart.
+#[tokio::test]
+async fn a_pooler_that_comes_later_is_found_out() {
+    let Some(mut fresh) = behind(Pooler::Auto, 1).await else { return };
+    let pooler = fresh.store_url.clone();
+    let server = Arc::new(Mutex::new(fresh.url.clone()));
+    let (port, _cut) = relay_bytes(Arc::clone(&server)).await;
+    let name = format!("later-{}", fresh.names.schema());
+    fresh.store_url =
+        format!("postgres://postgres@127.0.0.1:{port}/postgres?application_name={name}");
+    let store = fresh.store();
+    store.open().await.expect("open");
+    assert!(store.capabilities().wakes, "its own sessions at first");
+    *server.lock().expect("an address") = pooler;
+    let kill = format!(
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = '{name}'"
+    );
+    let found = async {
+        while store.capabilities().wakes {
+            fresh.number(&kill).await;
+            _ = store.destinations().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), found).await.expect("it is found out");
+    while store.destinations().await.is_err() {}
 }
 
 /// A server without a pooler is not taken for one.

@@ -125,7 +125,7 @@ async fn a_rotated_password_is_read_anew() {
 #[tokio::test]
 async fn a_network_that_swallows_everything_is_given_up() {
     let Some(mut fresh) = Fresh::new(4).await else { return };
-    let (port, cut) = relay_bytes(&fresh.url).await;
+    let (port, cut) = relay_bytes(Arc::new(Mutex::new(fresh.url.clone()))).await;
     fresh.store_url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
     let mut options = fresh.options();
     options.statement_deadline = Duration::from_secs(1);
@@ -142,16 +142,18 @@ async fn a_network_that_swallows_everything_is_given_up() {
     assert!(acquire(&store, LONG).await.is_some(), "the network is back");
 }
 
-/// Carries bytes to the server and back, while nothing is cut. What is cut is kept open.
-async fn relay_bytes(url: &str) -> (u16, watch::Sender<bool>) {
-    let server = url.rsplit_once('@').and_then(|(_, rest)| rest.split_once('/'));
-    let server = server.expect("host and port").0.to_owned();
+/// Carries bytes to the server that is meant when somebody connects, and back, while nothing is cut. What
+/// is cut is kept open.
+pub(crate) async fn relay_bytes(url: Arc<Mutex<String>>) -> (u16, watch::Sender<bool>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let (cut, is_cut) = watch::channel(false);
     tokio::spawn(async move {
         while let Ok((near, _)) = listener.accept().await {
-            let far = TcpStream::connect(&server).await.expect("the server");
+            let server = url.lock().expect("an address").clone();
+            let server = server.rsplit_once('@').and_then(|(_, rest)| rest.split_once('/'));
+            let server = server.expect("host and port").0;
+            let far = TcpStream::connect(server).await.expect("the server");
             let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
             tokio::spawn(carry(near_in, far_out, is_cut.clone()));
             tokio::spawn(carry(far_in, near_out, is_cut.clone()));
