@@ -72,6 +72,15 @@ impl Cluster {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Who runs the server, if that is another than who runs the test.
+    pub(crate) fn account(&self) -> Option<(u32, u32)> {
+        self.account
+    }
+
     /// The folder for what a test writes with the server's programs.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()

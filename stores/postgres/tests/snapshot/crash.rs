@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::cluster::Cluster;
+use crate::bouncer::Bouncer;
+use crate::cluster::{Cluster, connect};
 use crate::dice::Dice;
 use crate::place::{Fate, judge};
 use crate::property::carry;
@@ -171,6 +172,36 @@ async fn numbers_that_a_crash_gives_twice_lose_nothing() {
         }
     }
     panic!("the reader that keeps its memory lost nothing in {TRIES_MAX} crashes");
+}
+
+/// R014, INV-1: behind a pooler no connection is lost when the server stops at once, and the crash is noticed all
+/// the same, and nothing is lost.
+#[tokio::test]
+async fn a_crash_behind_a_pooler_is_noticed() {
+    let Some(mut cluster) = Cluster::start(&LAZY).await else { return };
+    let Some(bouncer) = Bouncer::start(&cluster) else { return };
+    let shop = Shop::open(&cluster.url(), 4).await;
+    let pooled = Shop::at(&bouncer.url());
+    let witness = connect(&pooled.url).await;
+    shop.events(5).await;
+    let mut relay = Relay::new("pooled", &pooled);
+    relay.acquire(4).await;
+    assert_eq!(relay.owns(), 4, "{:?}", relay.facts().trouble);
+    while relay.turn(100).await.0 > 0 {}
+    for partition in relay.partitions() {
+        assert!(relay.settle(partition, 0).await);
+    }
+    transactions(&shop, 30, "off", "update account set n = n + 1 where id = '0'").await;
+    assert_eq!(relay.turn(100).await, (0, true));
+    cluster.crash().await;
+    transactions(&shop, 60, "on", &events(1)).await;
+    relay.drain().await;
+    let read: BTreeSet<Uuid> = relay.read().iter().map(|read| read.id).collect();
+    assert_eq!(read, ids(&shop).await);
+    let trouble = relay.facts().trouble;
+    assert!(trouble.contains_key("fetch: Conflict"), "{trouble:?}");
+    witness.simple_query("select 1").await.expect("the pooler kept the connection");
+    eprintln!("behind a pooler: {trouble:?}");
 }
 
 /// INV-1: one killed process of the server is a crash too, though the server lives on; a clean restart is

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stderr, reason = "figures, and why a test is skipped")]
 
+mod bouncer;
 mod cluster;
 mod crash;
 mod dice;

@@ -1,0 +1,124 @@
+//! The faults, one test each.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::{Duration, Instant};
+
+use crate::proxy::Proxy;
+use crate::stage::{LEASE, PATIENCE, Stage, signal};
+
+/// F1, R001, R008, R036: a relay is killed at each named moment, among them between fetch and publish and between
+/// publish and settle, and the next one goes on.
+#[tokio::test]
+async fn a_relay_may_be_killed_at_every_point() {
+    let Some(mut stage) = Stage::open(&["fsync = off"]).await else { return };
+    let points = [
+        "after_acquire",
+        "after_fetch",
+        "before_publish",
+        "after_publish",
+        "before_settle",
+        "after_settle",
+        "before_renew",
+    ];
+    let mut kills = 0;
+    for point in points.iter().flat_map(|point| [format!("{point}:1"), format!("{point}:3")]) {
+        let mut relay = stage.relay(&stage.cluster.url(), &[&point]);
+        let began = Instant::now();
+        let ended = loop {
+            stage.write(30).await;
+            // waits: the relay meets its end by itself
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            if let Some(ended) = relay.try_wait().unwrap() {
+                break ended;
+            }
+            assert!(began.elapsed() < PATIENCE, "{point} is not reached");
+        };
+        assert_eq!(ended.signal(), Some(9), "{point}: {ended}");
+        kills += 1;
+    }
+    let mut last = stage.relay(&stage.cluster.url(), &["once"]);
+    let ended = tokio::time::timeout(PATIENCE, last.wait()).await.expect("it ends").unwrap();
+    assert!(ended.success(), "{ended}");
+    let (committed, arrived) = stage.judge().await;
+    eprintln!("{kills} kills, {committed} committed, {arrived} arrived");
+    assert!(committed > 100);
+}
+
+/// F3, R002: the server stops at once, four times, under two relay processes and a writer; they go on by
+/// themselves.
+#[tokio::test]
+async fn a_server_may_stop_at_once_under_relays() {
+    let Some(mut stage) = Stage::open(&["wal_writer_delay = '10s'"]).await else { return };
+    let url = stage.cluster.url();
+    let mut relays = [stage.relay(&url, &[]), stage.relay(&url, &[])];
+    for _ in 0..4 {
+        let enough = stage.arrived().len() + 100;
+        let began = Instant::now();
+        while stage.arrived().len() < enough {
+            stage.write(20).await;
+            assert!(began.elapsed() < PATIENCE, "nothing arrives");
+        }
+        stage.write(500).await;
+        stage.cluster.crash().await;
+    }
+    stage.write(20).await;
+    stage.all_arrive().await;
+    for relay in &mut relays {
+        assert_eq!(relay.try_wait().unwrap(), None, "a relay outlives the server's crash");
+    }
+    let (committed, arrived) = stage.judge().await;
+    eprintln!("4 crashes, {committed} committed, {arrived} arrived");
+}
+
+/// F7: the network between a relay and the database is cut for longer than a lease; the other relay takes over,
+/// what was under way comes late and is refused, and the first one is back when the network is.
+#[tokio::test]
+async fn a_relay_may_be_cut_off() {
+    let Some(mut stage) = Stage::open(&["fsync = off"]).await else { return };
+    let proxy = Proxy::to(stage.cluster.port()).await;
+    let far = format!("postgres://postgres@127.0.0.1:{}/postgres", proxy.port);
+    let (mut cut_off, near) = (stage.relay(&far, &[]), stage.relay(&stage.cluster.url(), &[]));
+    for _ in 0..2 {
+        stage.write(200).await;
+        stage.all_arrive().await;
+        stage.write(1_000).await;
+        proxy.cut(true);
+        let until = Instant::now() + LEASE;
+        while Instant::now() < until {
+            stage.write(10).await;
+        }
+        stage.all_arrive().await;
+        proxy.cut(false);
+        stage.write(200).await;
+        stage.all_arrive().await;
+    }
+    assert_eq!(cut_off.try_wait().unwrap(), None, "it outlives the cut");
+    // Alone, it takes everything again.
+    signal(&near, "-9");
+    stage.write(200).await;
+    stage.all_arrive().await;
+    let (committed, arrived) = stage.judge().await;
+    eprintln!("2 cuts, {committed} committed, {arrived} arrived");
+}
+
+/// F11: a relay is stopped for longer than its lease and goes on then, believing to own what another has
+/// taken over.
+#[tokio::test]
+async fn a_relay_may_stand_still_and_go_on() {
+    let Some(mut stage) = Stage::open(&["fsync = off"]).await else { return };
+    let url = stage.cluster.url();
+    let (first, second) = (stage.relay(&url, &[]), stage.relay(&url, &[]));
+    stage.write(200).await;
+    stage.all_arrive().await;
+    for relay in [&first, &second, &first] {
+        stage.write(1_000).await;
+        signal(relay, "-STOP");
+        stage.write(200).await;
+        stage.all_arrive().await;
+        signal(relay, "-CONT");
+        stage.write(200).await;
+        stage.all_arrive().await;
+    }
+    let (committed, arrived) = stage.judge().await;
+    eprintln!("3 pauses, {committed} committed, {arrived} arrived");
+}

@@ -1,0 +1,14 @@
+//! Faults against real processes on a real PostgreSQL: whatever is killed, stopped, or cut off, nothing that
+//! was committed is lost, nothing else is delivered, and each key keeps its order.
+//!
+//! Each test has a server of its own; without the programs it prints why it is skipped.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![allow(clippy::print_stderr, reason = "figures, and why a test is skipped")]
+
+#[allow(dead_code, reason = "shared with the store's own tests, which use all of it")]
+#[path = "../../../../stores/postgres/tests/snapshot/cluster.rs"]
+mod cluster;
+mod faults;
+mod proxy;
+mod stage;
