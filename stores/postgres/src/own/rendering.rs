@@ -178,11 +178,14 @@ impl Table<'_> {
         self.find("order").filter(Column::is_integer)
     }
 
+    /// What a page is sorted by. Where it does not tell two rows apart, they come as they lie: as one
+    /// transaction wrote them, unless it filled gaps.
     fn order(&self) -> String {
         match self.find("order") {
-            Some(column) => format!("o.{}", quoted(&column.name)),
+            Some(column) if column.is_integer() => format!("o.{}", quoted(&column.name)),
+            Some(column) => format!("o.{}, o.ctid", quoted(&column.name)),
             // The rows of an older transaction first.
-            None => "age(o.xmin) desc".to_owned(),
+            None => "age(o.xmin) desc, o.ctid".to_owned(),
         }
     }
 
