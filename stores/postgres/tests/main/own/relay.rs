@@ -289,3 +289,29 @@ async fn a_number_that_was_given_again_deletes_nobody() {
     relay.settle(part).await.expect("settle");
     assert_eq!(own.layout.pending(&own.fresh).await, 1, "the other row is there");
 }
+
+/// R010: rows without a number go out as one transaction wrote them, by a time or by nothing, and in one
+/// order however often they are read.
+#[tokio::test]
+async fn rows_without_a_number_keep_the_order_of_their_transaction() {
+    for layout in [Layout::PublishedAt, Layout::Debezium] {
+        let Some(own) = Own::new(layout).await else { return };
+        let events: Vec<_> = (0..300).map(|n| event("1", n)).collect();
+        own.commit(&events[..200]).await.expect("commit");
+        own.commit(&events[200..]).await.expect("commit");
+        let mut mapping = own.mapping();
+        if layout == Layout::PublishedAt {
+            mapping.order = Some("created_at".to_owned());
+        }
+        for _ in 0..2 {
+            let relay = Relay::of(own.with(mapping.clone())).await;
+            let read: Vec<_> = relay.read().await.iter().map(|row| row.row.id).collect();
+            assert_eq!(read, ids(&events), "{layout:?}");
+        }
+        let numbers = own.fresh.number("select count(*) from {outbox_own_number}").await;
+        assert_eq!(numbers, 300, "{layout:?}: each has one");
+        Relay::of(own.with(mapping)).await.publish().await;
+        assert_eq!(own.layout.pending(&own.fresh).await, 0, "{layout:?}");
+        assert_eq!(own.fresh.number("select count(*) from {outbox_own_number}").await, 0);
+    }
+}
