@@ -30,7 +30,11 @@ pub(crate) async fn carry(mut relay: Relay, mut dice: Dice, ended: watch::Receiv
         if relay.owns() < usize::from(PARTITIONS) / 2 || dice.one_in(30) {
             relay.acquire(1 + u16::try_from(dice.below(3)).unwrap()).await;
         }
-        relay.turn(dice.page()).await;
+        if dice.one_in(5) {
+            relay.turn_until_now(dice.page()).await;
+        } else {
+            relay.turn(dice.page()).await;
+        }
         if !relay.answered {
             // waits: the pause of a relay whose database is away
             tokio::time::sleep(Duration::from_millis(20)).await;

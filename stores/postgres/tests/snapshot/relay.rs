@@ -176,8 +176,34 @@ impl Relay {
     /// One page of each partition that it owns. Returns how much was read, and whether there is certainly
     /// nothing left.
     pub(crate) async fn turn(&mut self, rows_max: u32) -> (usize, bool) {
-        let requests: Vec<FetchRequest> =
-            self.owned.values().map(|it| it.after(rows_max)).collect();
+        let requests = self.owned.values().map(|it| it.after(rows_max)).collect();
+        self.fetch(requests).await
+    }
+
+    /// The same, but only what is committed now, as in a drain.
+    pub(crate) async fn turn_until_now(&mut self, rows_max: u32) {
+        let mut requests: Vec<FetchRequest> = Vec::new();
+        for owned in self.owned.values() {
+            match self.store.head(&owned.lease).await {
+                Ok(head) => {
+                    requests.push(FetchRequest { until: Some(head), ..owned.after(rows_max) });
+                }
+                Err(error) => self.note("head", &error),
+            }
+        }
+        // Several pages, the later ones behind a head that is older than they are.
+        for _ in 0..3 {
+            for request in &mut requests {
+                if let Some(owned) = self.owned.get(&request.lease.partition.0) {
+                    request.after = owned.read.clone();
+                }
+            }
+            requests.retain(|request| self.owned.contains_key(&request.lease.partition.0));
+            self.fetch(requests.clone()).await;
+        }
+    }
+
+    async fn fetch(&mut self, requests: Vec<FetchRequest>) -> (usize, bool) {
         let pages = requests.iter().map(|request| self.store.fetch(request));
         let pages = futures_util::future::join_all(pages).await;
         let (mut found, mut finished) = (0, true);
@@ -186,7 +212,7 @@ impl Relay {
             let partition = request.lease.partition.0;
             match page {
                 Ok(page) => {
-                    assert!(page.rows.len() <= rows_max as usize, "a page keeps its limit");
+                    assert!(page.rows.len() <= request.rows_max as usize, "a page keeps its limit");
                     found += page.rows.len();
                     finished &= page.rows.is_empty() && !page.more;
                     self.deliver(partition, &page.rows);
