@@ -19,6 +19,7 @@ mod options;
 mod outcome;
 mod plain;
 mod poll;
+mod postgres;
 mod producer;
 mod receiver;
 mod relay;
@@ -29,7 +30,7 @@ mod webhook;
 
 use std::process::ExitCode;
 
-use options::Options;
+use options::{Options, StoreKind};
 use outcome::Outcome;
 
 /// Whatever went wrong: a benchmark stops at the first error.
@@ -104,7 +105,10 @@ fn start(arguments: &[String]) -> Result<()> {
         return Err(format!("there is no benchmark `{name}`").into());
     };
     let options = Options::parse(&arguments[1..])?;
-    let outcome = (benchmark.run)(&options)?;
+    let outcome = match options.store {
+        StoreKind::Sqlite => (benchmark.run)(&options)?,
+        StoreKind::Postgres => postgres::run(name, &options)?,
+    };
     if options.json {
         println!("{}", serde_json::to_string(&outcome)?);
     } else {

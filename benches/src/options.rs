@@ -18,13 +18,31 @@ const IDLE_MAX: u64 = 600;
 /// What the options are, for a person.
 pub(crate) const USAGE: &str = "\
 options:
-  --store sqlite          the store (the only one so far)
+  --store sqlite|postgres the store; postgres has drain, enqueue, latency, idle, and memory
   --broker noop|local     where the relay delivers; noop acknowledges at once
   --rows N                events, or transactions for `enqueue`
   --rounds N              how often each contender is measured; medians are reported
   --idle-seconds N        how long `latency` and `idle` look at an idle relay
   --binary PATH           the `postrider` that `start` starts; without it, this program
   --json                  one JSON object on one line";
+
+/// Where the events are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreKind {
+    /// A file of the benchmark's own.
+    Sqlite,
+    /// A server of the benchmark's own, with fsync on.
+    Postgres,
+}
+
+impl StoreKind {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            StoreKind::Sqlite => "sqlite",
+            StoreKind::Postgres => "postgres",
+        }
+    }
+}
 
 /// What the relay delivers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +73,7 @@ impl BrokerKind {
 /// How a benchmark is run. What is `None` is the benchmark's own choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
+    pub(crate) store: StoreKind,
     pub(crate) broker: BrokerKind,
     pub(crate) rows: Option<u64>,
     pub(crate) rounds: Option<u32>,
@@ -67,6 +86,7 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> Result<Options> {
         let mut options = Options {
+            store: StoreKind::Sqlite,
             broker: BrokerKind::Noop,
             rows: None,
             rounds: None,
@@ -80,7 +100,8 @@ impl Options {
             match argument.as_str() {
                 "--json" => options.json = true,
                 "--store" => match value()?.as_str() {
-                    "sqlite" => {}
+                    "sqlite" => options.store = StoreKind::Sqlite,
+                    "postgres" => options.store = StoreKind::Postgres,
                     other => return Err(format!("there is no store `{other}` here").into()),
                 },
                 "--broker" => options.broker = BrokerKind::parse(value()?)?,

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::measure::{Series, ratio};
+use crate::options::StoreKind;
 
 /// The result of one run. Rates are per second, and medians over the rounds.
 #[derive(Debug, Serialize)]
@@ -69,6 +70,13 @@ impl Outcome {
             outcome.ratio_ranges.insert(baseline.name, range);
         }
         outcome.add("sqlite_version", rusqlite::version())
+    }
+
+    /// The same, of another store than SQLite.
+    pub(crate) fn on(mut self, store: StoreKind, version: &str) -> Outcome {
+        self.store = store.as_str();
+        self.measured.remove("sqlite_version");
+        self.add("server_version", version)
     }
 
     /// Adds whatever else was measured.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider_core::{Broker, Destination, DestinationId, Route, Template};
+use postrider_core::{Broker, Destination, DestinationId, OutboxSource, Route, Template};
 use postrider_relay::{Ending, Health, Relay, RelayHandle, State, Target};
 use postrider_sqlite::SqliteStore;
 use tokio::runtime::Runtime;
@@ -34,10 +34,20 @@ pub(crate) fn drain(
     broker: Arc<dyn Broker>,
     rows: u64,
 ) -> Result<Drained> {
+    drain_store(runtime, Arc::new(SqliteStore::new(path)?), broker, rows)
+}
+
+/// The same from any store.
+pub(crate) fn drain_store(
+    runtime: &Runtime,
+    store: Arc<dyn OutboxSource>,
+    broker: Arc<dyn Broker>,
+    rows: u64,
+) -> Result<Drained> {
     let written = written_bytes();
     let start = Instant::now();
     let report = runtime.block_on(async {
-        let relay = builder(path, broker)?.target(Target::Once).start().await?;
+        let relay = builder_of(store, broker)?.target(Target::Once).start().await?;
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(relay.stopped().await)
     })?;
     let per_s = rate(rows, start);
@@ -58,8 +68,17 @@ pub(crate) fn start(
     path: &Path,
     broker: Arc<dyn Broker>,
 ) -> Result<RelayHandle> {
+    start_store(runtime, Arc::new(SqliteStore::new(path)?), broker)
+}
+
+/// The same on any store.
+pub(crate) fn start_store(
+    runtime: &Runtime,
+    store: Arc<dyn OutboxSource>,
+    broker: Arc<dyn Broker>,
+) -> Result<RelayHandle> {
     runtime.block_on(async {
-        let relay = builder(path, broker)?.start().await?;
+        let relay = builder_of(store, broker)?.start().await?;
         let mut health = relay.health();
         let ready = health.wait_for(|health| health.state == State::Empty);
         tokio::time::timeout(PATIENCE, ready).await??;
@@ -73,8 +92,11 @@ pub(crate) fn stop(runtime: &Runtime, relay: RelayHandle) {
     runtime.block_on(relay.stopped());
 }
 
-fn builder(path: &Path, broker: Arc<dyn Broker>) -> Result<postrider_relay::RelayBuilder> {
+fn builder_of(
+    store: Arc<dyn OutboxSource>,
+    broker: Arc<dyn Broker>,
+) -> Result<postrider_relay::RelayBuilder> {
     let routes = vec![Route::all("orders".parse::<Template>()?)];
     let destination = Destination::new(DestinationId::new("bench")?, "bench", routes);
-    Ok(Relay::builder(Arc::new(SqliteStore::new(path)?)).destination(destination, broker))
+    Ok(Relay::builder(store).destination(destination, broker))
 }

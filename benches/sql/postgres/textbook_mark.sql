@@ -1,0 +1,1 @@
+update textbook set published_at = now() where seq = $1;
