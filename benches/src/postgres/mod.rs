@@ -2,9 +2,6 @@
 
 mod backlog;
 mod drain;
-mod enqueue;
-mod idle;
-mod latency;
 mod loops;
 mod plain;
 mod server;
@@ -17,9 +14,6 @@ use crate::outcome::Outcome;
 pub(crate) fn run(name: &str, options: &Options) -> Result<Outcome> {
     match name {
         "drain" => drain::run(options),
-        "enqueue" => enqueue::run(options),
-        "idle" => idle::run(options),
-        "latency" => latency::run(options),
         other => Err(format!("`{other}` is not measured on PostgreSQL").into()),
     }
 }
