@@ -18,7 +18,7 @@ const IDLE_MAX: u64 = 600;
 /// What the options are, for a person.
 pub(crate) const USAGE: &str = "\
 options:
-  --store sqlite|postgres the store; postgres has drain, enqueue, latency, idle, and memory
+  --store sqlite|postgres the store; postgres has drain, enqueue, latency, idle
   --broker noop|local     where the relay delivers; noop acknowledges at once
   --rows N                events, or transactions for `enqueue`
   --rounds N              how often each contender is measured; medians are reported

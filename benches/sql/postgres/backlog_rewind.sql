@@ -1,5 +1,6 @@
 -- As if nothing had been delivered.
-truncate {outbox_destination}, {outbox_cursor}, {outbox_settled}, {outbox_waiting}, {outbox_endpoint},
+delete from {outbox_destination};
+truncate {outbox_cursor}, {outbox_settled}, {outbox_waiting}, {outbox_endpoint},
     {outbox_relay};
 update {outbox_lease} set owner = null, expires_at = 'epoch', free_since = 'epoch', takeovers = 0;
 update {outbox_meta} set value = '0' where key = 'definitions_version';

@@ -50,7 +50,8 @@ pub(crate) fn publish(
         client.batch_execute("drop table if exists textbook").await?;
         client.batch_execute(TABLE).await?;
         client.execute(BUILD, &[&i64::try_from(rows)?]).await?;
-        client.batch_execute("vacuum analyze textbook; checkpoint").await?;
+        client.batch_execute("vacuum analyze textbook").await?;
+        client.batch_execute("checkpoint").await?;
         let (select, mark) = (client.prepare(SELECT).await?, client.prepare(MARK).await?);
         let (many, delete) = (client.prepare(MARK_MANY).await?, client.prepare(DELETE).await?);
         let before = server.log_position().await?;

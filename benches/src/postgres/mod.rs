@@ -2,6 +2,9 @@
 
 mod backlog;
 mod drain;
+mod enqueue;
+mod idle;
+mod latency;
 mod loops;
 mod plain;
 mod server;
@@ -14,6 +17,9 @@ use crate::outcome::Outcome;
 pub(crate) fn run(name: &str, options: &Options) -> Result<Outcome> {
     match name {
         "drain" => drain::run(options),
+        "enqueue" => enqueue::run(options),
+        "idle" => idle::run(options),
+        "latency" => latency::run(options),
         other => Err(format!("`{other}` is not measured on PostgreSQL").into()),
     }
 }

@@ -104,6 +104,14 @@ impl Server {
         self.names.render(statement)
     }
 
+    /// Runs statements that answer nothing.
+    pub(crate) fn batch(&self, runtime: &Runtime, statements: &str) -> Result<()> {
+        runtime.block_on(async {
+            self.connect().await?.batch_execute(statements).await?;
+            Ok(())
+        })
+    }
+
     pub(crate) fn version(&self, runtime: &Runtime) -> Result<String> {
         runtime.block_on(async {
             let row = self.connect().await?.query_one("show server_version", &[]).await?;

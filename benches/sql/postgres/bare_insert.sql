@@ -1,0 +1,1 @@
+insert into bare (aggregate_id, payload) values ($1, $2);

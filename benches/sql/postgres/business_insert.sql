@@ -1,0 +1,1 @@
+insert into orders (customer, total) values ($1, $2);

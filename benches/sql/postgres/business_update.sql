@@ -1,0 +1,1 @@
+update customers set balance = balance + $2 where id = $1;
