@@ -226,7 +226,7 @@ impl Asked<'_> {
         let rows = self.rows(rows, &link, &base, decoder);
         let full = found >= rows_max || rows.len() < found;
         if full {
-            let last = rows.last().map_or(link.position(), |row| row.row.seq);
+            let last = rows.last().map_or_else(|| link.position(), |row| row.row.seq);
             return Ok(Page { rows, end: base.at(last), more: true });
         }
         if rows.is_empty() && !goes_on && !link.gains() {

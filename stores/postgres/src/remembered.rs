@@ -42,6 +42,6 @@ impl Remembered {
 
     /// Whether a tick may say something new.
     pub(crate) fn wants_tick(&self) -> bool {
-        !self.given.is_some_and(|(given, life)| self.ticks.highest(life) == Some(given))
+        self.given.is_none_or(|(given, life)| self.ticks.highest(life) != Some(given))
     }
 }

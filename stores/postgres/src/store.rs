@@ -11,7 +11,7 @@ use postrider_core::source::{
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{
-    BoxFuture, Cursor, Destination, DestinationId, Error, ErrorKind, Event, Lease, Result,
+    BoxFuture, Cursor, Destination, DestinationId, Event, Lease, Result,
 };
 
 use crate::connect::Address;
@@ -77,6 +77,10 @@ pub(crate) struct Inner {
     pub(crate) born: std::time::Instant,
     /// Fetches of many partitions, in one statement.
     pub(crate) fetches: Gather<FetchRequest, Page>,
+    /// Looks for what is due, likewise.
+    pub(crate) looks: Gather<(Lease, DestinationId), Option<Duration>>,
+    /// Looks for what is scheduled, likewise.
+    pub(crate) schedules: Gather<i16, Option<Duration>>,
     /// What is in memory of the tables themselves.
     pub(crate) maintained: Maintained,
     /// Listens for commits.
@@ -135,6 +139,8 @@ impl PostgresStore {
                 remembered: Mutex::default(),
                 born: std::time::Instant::now(),
                 fetches: Gather::default(),
+                looks: Gather::default(),
+                schedules: Gather::default(),
                 maintained: Maintained::default(),
                 watch: wake::Watch::default(),
             }),
@@ -163,12 +169,6 @@ impl PostgresStore {
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.inner.sessions
     }
-}
-
-/// For a part that is still to be built.
-pub(crate) async fn not_yet<T>(operation: &'static str) -> Result<T> {
-    std::future::ready(()).await;
-    Err(Error::new(ErrorKind::Internal, operation).message("not there yet"))
 }
 
 impl OutboxSource for PostgresStore {

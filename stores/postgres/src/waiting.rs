@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use postrider_core::waiting::{
-    Attempted, DETAIL_BYTES_MAX, NewWaiting, Placement, Reason, RowRef, WaitingChange, WaitingState,
+    Attempted, DETAIL_BYTES_MAX, NewWaiting, Placement, RowRef, WaitingChange, WaitingState,
 };
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ pub(crate) fn entering(new: &[NewWaiting]) -> Vec<Value> {
 
 fn entry(new: &NewWaiting) -> Value {
     let none = |reason| Attempted { attempts: 0, reason, detail: String::new() };
-    let mut attempted = Cow::Owned(none(Reason::Behind));
+    let attempted;
     let (mut state, mut holds, mut delay, mut endpoint) =
         (WaitingState::Retrying, true, Duration::ZERO, None);
     match &new.placement {

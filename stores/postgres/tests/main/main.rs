@@ -1,6 +1,8 @@
 //! The store's integration tests, one binary, against a real server. Each test has a schema of its own.
 //!
 //! The server is the one of `cargo x services up pg`; without one every test prints why it is skipped.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 mod change;
 mod cluster;

@@ -91,7 +91,7 @@ async fn run(folder: &Path, database: &Database, program: &str, arguments: &[&st
 }
 
 /// Whether what the example needs is there, or could be fetched.
-async fn ready(found: Option<()>, language: &str) -> bool {
+fn ready(found: Option<()>, language: &str) -> bool {
     if found.is_none() {
         eprintln!("skipped: no {language} here, or its driver could not be fetched");
     }
@@ -179,7 +179,7 @@ async fn the_examples_in_python_run() {
         let install = ["-m", "pip", "install", "-q", "--target", ".", "psycopg[binary]"];
         run(&folder, &database, "python3", &install).await
     };
-    if ready(fetched, "Python").await {
+    if ready(fetched, "Python") {
         for (number, example) in examples("python").into_iter().enumerate() {
             let file = format!("example{number}.py");
             std::fs::write(folder.join(&file), example).unwrap();
@@ -201,7 +201,7 @@ async fn the_examples_in_typescript_run() {
         let install = ["install", "--silent", "--no-audit", "--no-fund", "--prefix", ".", "pg"];
         run(&folder, &database, "npm", &install).await
     };
-    if ready(fetched, "Node").await {
+    if ready(fetched, "Node") {
         for example in examples("typescript") {
             std::fs::write(folder.join("example.mjs"), example).unwrap();
             run(&folder, &database, "node", &["example.mjs"]).await.expect("it runs");
@@ -224,7 +224,7 @@ async fn the_examples_in_java_run() {
         let copy = ["-q", "-B", "dependency:copy", artifact, "-DoutputDirectory=."];
         run(&folder, &database, "mvn", &copy).await
     };
-    if ready(fetched, "Java").await {
+    if ready(fetched, "Java") {
         for example in examples("java") {
             std::fs::write(folder.join("Shop.java"), example).unwrap();
             let arguments = ["-cp", jar, "Shop.java"];
@@ -248,7 +248,7 @@ async fn the_examples_in_go_run() {
         std::fs::write(folder.join("go.mod"), "module shop\n\ngo 1.24\n").unwrap();
         run(&folder, &database, "go", &["get", "github.com/jackc/pgx/v5@v5.7.6"]).await
     };
-    if ready(fetched, "Go").await {
+    if ready(fetched, "Go") {
         run(&folder, &database, "go", &["run", "."]).await.expect("it runs");
         assert_eq!(orders_with_events(&database, 48).await, 1);
     }

@@ -28,7 +28,7 @@ async fn insert(fresh: &Fresh, client: &Client, table: &str, values: &[(&str, &s
         Err(error) => {
             let error = error.as_db_error().expect("the server's");
             let refused = [SqlState::CHECK_VIOLATION, SqlState::NOT_NULL_VIOLATION];
-            match error.constraint().or(error.column()) {
+            match error.constraint().or_else(|| error.column()) {
                 Some(rule) if refused.contains(error.code()) => rule.to_owned(),
                 _ => error.code().code().to_owned(),
             }
