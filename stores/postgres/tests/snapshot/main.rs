@@ -15,6 +15,7 @@ mod dice;
 mod directed;
 mod place;
 mod property;
+mod record;
 mod relay;
 mod restore;
 mod rule;

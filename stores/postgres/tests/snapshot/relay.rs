@@ -4,11 +4,11 @@
 //! What it read counts as delivered. What was read and not settled when a partition was given up may be
 //! read again; nothing else may.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::lease::AcquireRequest;
+use postrider_core::lease::{AcquireRequest, Acquired};
 use postrider_core::source::{FetchRequest, FetchedRow, OutboxSource};
 use postrider_core::waiting::{Passed, RowRef, Settlement, SettlementPart};
 use postrider_core::{Cursor, Error, ErrorKind, Lease, RelayId};
@@ -16,6 +16,7 @@ use postrider_postgres::PostgresStore;
 use uuid::Uuid;
 
 use crate::place::Read;
+use crate::record::{Facts, Record, lock};
 use crate::shop::{Shop, here};
 
 /// Longer than any test: such a lease ends by death or release alone.
@@ -23,50 +24,6 @@ const LONG: Duration = Duration::from_secs(3_600);
 
 /// So many turns a drain takes at most.
 const TURNS_MAX: usize = 20_000;
-
-/// What all relays of a test did, in the order in which they did it.
-#[derive(Debug, Default)]
-pub(crate) struct Record {
-    reads: Mutex<Vec<Read>>,
-    facts: Mutex<Facts>,
-}
-
-/// Beside what was read.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    /// Read, and not settled when the partition was given up.
-    pub(crate) given_up: BTreeSet<Uuid>,
-    /// Leases of relays that died, not yet taken over.
-    orphans: Vec<Lease>,
-    /// Leases that were taken over: partition and token.
-    taken: BTreeSet<(u16, u64)>,
-    pub(crate) takeovers: usize,
-    pub(crate) handovers: usize,
-    /// Settlements of dead owners that were refused.
-    pub(crate) fenced: usize,
-    pub(crate) pages: usize,
-    pub(crate) settlements: usize,
-    /// Errors, by kind and operation.
-    pub(crate) trouble: BTreeMap<String, usize>,
-}
-
-impl Record {
-    pub(crate) fn reads(&self) -> Vec<Read> {
-        lock(&self.reads).clone()
-    }
-
-    pub(crate) fn facts(&self) -> Facts {
-        lock(&self.facts).clone()
-    }
-
-    fn facts_mut(&self) -> MutexGuard<'_, Facts> {
-        lock(&self.facts)
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A partition as its owner remembers it.
 #[derive(Debug)]
@@ -87,6 +44,8 @@ pub(crate) struct Relay {
     owned: BTreeMap<u16, Owned>,
     /// Partitions that it lost without noticing.
     stale: Vec<Owned>,
+    /// It is the last one: whoever else holds something has ended.
+    alone: bool,
     /// Whether the database answered all of the last turn.
     pub(crate) answered: bool,
     record: Arc<Record>,
@@ -101,7 +60,7 @@ impl Relay {
     pub(crate) fn with(name: &str, shop: &Shop, record: &Arc<Record>) -> Relay {
         let owner = RelayId::new(format!("{name}-{}", Uuid::now_v7().simple())).expect("a name");
         let (owned, stale, record) = (BTreeMap::new(), Vec::new(), Arc::clone(record));
-        Relay { store: shop.store(), owner, owned, stale, answered: true, record }
+        Relay { store: shop.store(), owner, owned, stale, alone: false, answered: true, record }
     }
 
     pub(crate) fn read(&self) -> Vec<Read> {
@@ -123,7 +82,10 @@ impl Relay {
 
     /// Takes so many partitions more, one of a dead relay among them, and loads them.
     pub(crate) async fn acquire(&mut self, wanted: u16) {
-        let orphan = self.record.facts_mut().orphans.pop();
+        let orphan = {
+            let mut facts = self.record.facts_mut();
+            (!facts.orphans.is_empty()).then(|| facts.orphans.remove(0))
+        };
         let request = AcquireRequest {
             owner: self.owner.clone(),
             lease_duration: LONG,
@@ -133,29 +95,39 @@ impl Relay {
             current: true,
             dead: orphan.clone(),
         };
-        let granted = match self.store.acquire(&request).await {
-            Ok(acquired) => acquired.granted,
+        let acquired = match self.store.acquire(&request).await {
+            Ok(acquired) => acquired,
             Err(error) => {
-                self.record.facts_mut().orphans.extend(orphan);
+                self.record.facts_mut().orphaned(orphan);
                 return self.note("acquire", &error);
             }
         };
-        let leases: Vec<Lease> = granted.into_iter().map(|granted| granted.lease).collect();
-        if let Some(orphan) = orphan {
-            let mut facts = self.record.facts_mut();
-            let taken = leases.iter().find(|lease| lease.partition == orphan.partition);
-            match taken {
-                Some(lease) => {
-                    assert!(lease.token > orphan.token, "tokens grow");
-                    facts.taken.insert((orphan.partition.0, orphan.token));
-                    facts.takeovers += 1;
-                }
-                None => facts.orphans.push(orphan),
-            }
-        }
-        for lease in leases {
+        for lease in self.granted(orphan.as_ref(), acquired) {
             self.load(lease).await;
         }
+    }
+
+    /// Writes down who died and who took over, and returns what was granted.
+    fn granted(&self, orphan: Option<&Lease>, acquired: Acquired) -> Vec<Lease> {
+        let leases: Vec<Lease> = acquired.granted.into_iter().map(|it| it.lease).collect();
+        let mut facts = self.record.facts_mut();
+        let taken = orphan.and_then(|orphan| {
+            let taken = leases.iter().find(|lease| lease.partition == orphan.partition)?;
+            Some((orphan, taken))
+        });
+        if let Some((orphan, taken)) = taken {
+            assert!(taken.token > orphan.token, "tokens grow");
+            facts.taken.insert((orphan.partition.0, orphan.token));
+            facts.takeovers += 1;
+        }
+        // One that nobody could take now, or one of its own that it does not know: the answer was lost when
+        // the server went away.
+        let is_dead = |lease: &Lease| match lease.owner == self.owner {
+            true => !self.owned.contains_key(&lease.partition.0),
+            false => self.alone || Some(lease) == orphan,
+        };
+        facts.orphaned(acquired.held.into_iter().map(|held| held.lease).filter(is_dead));
+        leases
     }
 
     async fn load(&mut self, lease: Lease) {
@@ -168,7 +140,7 @@ impl Relay {
             }
             Err(error) => {
                 self.note("load", &error);
-                self.record.facts_mut().orphans.push(lease);
+                self.record.facts_mut().orphaned([lease]);
             }
         }
     }
@@ -285,7 +257,7 @@ impl Relay {
         let mut facts = self.record.facts_mut();
         let given_up = owned.unsettled.iter().map(|(row, _)| Uuid::from_u128(row.id.as_u128()));
         facts.given_up.extend(given_up);
-        facts.orphans.push(owned.lease.clone());
+        facts.orphaned([owned.lease.clone()]);
         drop(facts);
         self.stale.push(owned);
     }
@@ -333,6 +305,7 @@ impl Relay {
 
     /// Takes every partition, reads and settles everything, and lets them go.
     pub(crate) async fn drain(&mut self) {
+        self.alone = true;
         let partitions = usize::from(self.store.open().await.expect("it opens").partitions);
         for _ in 0..TURNS_MAX {
             if self.owns() < partitions {

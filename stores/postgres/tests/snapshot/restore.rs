@@ -8,7 +8,8 @@ use postrider_core::{Code, ErrorKind, OutboxSource as _};
 use uuid::Uuid;
 
 use crate::cluster::Cluster;
-use crate::relay::{Record, Relay};
+use crate::record::Record;
+use crate::relay::Relay;
 use crate::shop::{Shop, events};
 use crate::writers::Load;
 
