@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_core::operate::{Note, Operator as _};
-use postrider_core::{Code, ErrorKind, OutboxSource as _};
 use uuid::Uuid;
 
 use crate::cluster::Cluster;
@@ -91,26 +91,30 @@ async fn a_sequence_that_begins_again_stops_the_store_until_it_is_repaired() {
     let shop = Shop::open(&cluster.url(), 4).await;
     let record = Arc::new(Record::default());
     let mut relay = Relay::with("only", &shop, &record);
-    for _ in 0..2 {
-        shop.events(50).await;
+    // A tick needs its pause, and the cursors another event.
+    while shop.number("select max(floor) from {outbox_cursor}").await < 50 {
+        shop.events(60).await;
         relay.drain().await;
+        // waits: ticks have a pause between them
+        tokio::time::sleep(Duration::from_millis(60)).await;
     }
     relay.acquire(4).await;
     shop.run("alter sequence {outbox_seq} restart").await;
     shop.events(30).await;
+    let before = shop.rows().await.len();
     assert_eq!(relay.turn(100).await, (0, false));
     let trouble = relay.facts().trouble;
-    assert!(trouble.contains_key("fetch: Rewound"), "{trouble:?}");
-    let refused = shop.store().open().await.unwrap_err();
-    assert_eq!(
-        (refused.kind(), refused.operator_code()),
-        (ErrorKind::Rewound, Some(Code::Rewound))
-    );
+    assert!(trouble.contains_key("fetch: Rewound"), "one that was there: {trouble:?}");
+    let mut late = Relay::new("late", &shop);
+    late.acquire(4).await;
+    let trouble = late.facts().trouble;
+    assert!(trouble.contains_key("acquire: Rewound"), "one that comes: {trouble:?}");
+    assert_eq!(late.owns(), 0);
     // The relay gave its partitions up, and its leases end with it.
     shop.run("update {outbox_lease} set owner = null").await;
     shop.store().repair_sequence(&note()).await.expect("repair");
     shop.events(10).await;
     relay.drain().await;
     assert_eq!(missing(&shop, &[read(&record)]).await, 0);
-    assert_eq!(shop.rows().await.len(), 140);
+    assert_eq!(shop.rows().await.len(), before + 10);
 }
