@@ -18,7 +18,7 @@ const FLIGHTS_MAX: usize = 2;
 const GROUP_MAX: usize = 64;
 
 /// How often the ready tasks have their turn before a group leaves.
-const TURNS: usize = 3;
+const TURNS: usize = 10;
 
 /// Answers a group of questions, each for itself, in their order.
 type Answer<Q, A> = Arc<dyn Fn(Vec<Q>) -> BoxFuture<'static, Vec<Result<A>>> + Send + Sync>;
