@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use postrider_core::snapshot::{
-    Drawn, Incarnation, Pending, Snapshot, SnapshotCursor, Verdict, given_through,
+    Drawn, Incarnation, Pending, SequenceTick, Snapshot, SnapshotCursor, Verdict, given_through,
 };
 use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::{Cursor, Error, ErrorKind, Result};
@@ -74,8 +74,11 @@ async fn read(
     let asked: Vec<Result<Asked<'_>>> =
         questions.iter().map(|question| Asked::new(question)).collect();
     let known: Vec<_> = questions.iter().map(|question| store.life_of(&question.lease)).collect();
-    let room = store.remembered().room;
-    let rows = select(store, &session, asked.iter().flatten(), (room, questions.len())).await?;
+    let (room, tick) = {
+        let remembered = store.remembered();
+        (remembered.room, remembered.tick())
+    };
+    let rows = select(&session, asked.iter().flatten(), (room, questions.len()), tick).await?;
     let Some((first, rows)) = rows.split_first() else {
         return Err(Error::new(ErrorKind::Internal, "fetch").message("a fetch had no first row"));
     };
@@ -85,9 +88,9 @@ async fn read(
     }
     if !rows.is_empty() {
         if !server.is_flushed {
-            store.flush(server.given, server.life.unwrap_or(Incarnation(0))).await?;
+            store.flush(server.given, server.life).await?;
         }
-        store.await_standby(&server.written).await?;
+        store.await_standby(&server.written, server.life).await?;
     }
     let mut pages = Vec::with_capacity(questions.len());
     let mut decoder = Decoder::new(&store.default_source(&session).await?, EVENT);
@@ -106,11 +109,14 @@ async fn read(
         let rows = parts.remove(&number).unwrap_or_default();
         if judge(known, server.life) != Verdict::Keep {
             pages.push(Some(Err(store.other_life(&session, "fetch", server.life).await)));
+        } else if tick.is_none_or(|tick| Some(tick.incarnation) != server.life) {
+            // The statement went by a tick of another life: with one of this it is asked again.
+            pages.push(None);
         } else if rows.first().is_some_and(|row| is_cut(row)) {
             pages.push(None);
         } else {
             let rows_max = asked.rows_max(room, questions.len());
-            pages.push(Some(asked.page(store, &server, (rows, rows_max), &mut decoder)));
+            pages.push(Some(asked.page(&server, tick, (rows, rows_max), &mut decoder)));
         }
     }
     Ok(pages)
@@ -199,10 +205,12 @@ impl Asked<'_> {
         Ok(Asked { request, after, until, link })
     }
 
+    /// `tick` is the one that the statement went by. A later one may serve its snapshot as well, but the
+    /// floor of the target is then not what the rows were chosen by.
     fn page(
         &self,
-        store: &PostgresStore,
         server: &Server,
+        tick: Option<SequenceTick>,
         (rows, rows_max): (Vec<&Row>, usize),
         decoder: &mut Decoder,
     ) -> Result<Page> {
@@ -216,8 +224,8 @@ impl Asked<'_> {
         let link = match &self.link {
             Some(link) => link.clone(),
             None => {
-                let ticks = &store.remembered().ticks;
-                let floor = server.life.and_then(|life| ticks.floor_for(&server.now, life));
+                let tick = tick.filter(|tick| tick.xid < server.now.xmax());
+                let floor = tick.map(|tick| tick.floor);
                 self.after.toward(server.now.clone(), floor)?
             }
         };
@@ -337,19 +345,18 @@ impl Columns {
         self.target_floor.push(target.map(|_| signed(link.floor_ahead())));
         let rows_max = asked.rows_max(room, pages);
         self.rows_max.push(i32::try_from(rows_max).unwrap_or(i32::MAX));
-        self.payload_max.push(i32::try_from(room.payload_max()).unwrap_or(i32::MAX));
+        self.payload_max.push(room.cut_above());
     }
 }
 
 async fn select<'a>(
-    store: &PostgresStore,
     session: &Session,
     asked: impl Iterator<Item = &'a Asked<'a>>,
     (room, pages): (Room, usize),
+    tick: Option<SequenceTick>,
 ) -> Result<Vec<Row>> {
     let mut columns = Columns::default();
     asked.for_each(|asked| columns.push(asked, room, pages));
-    let tick = store.remembered().ticks.last();
     let (tick_floor, tick_xid) = tick.map_or((0, i64::MAX), |t| (signed(t.floor), signed(t.xid)));
     let values = params![
         columns.partition,

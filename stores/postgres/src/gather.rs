@@ -93,6 +93,16 @@ impl<Q, A> Waiting<Q, A> {
     }
 }
 
+/// A statement on its way. Landed when it is dropped, whatever became of it: one that was lost must not
+/// take its place for ever.
+struct Flight<'a, Q, A>(&'a Mutex<Waiting<Q, A>>);
+
+impl<Q, A> Drop for Flight<'_, Q, A> {
+    fn drop(&mut self) {
+        lock(self.0).flights -= 1;
+    }
+}
+
 async fn lead<Q, A>(shared: Arc<Mutex<Waiting<Q, A>>>, answer: Answer<Q, A>) {
     loop {
         for _ in 0..TURNS {
@@ -107,6 +117,7 @@ async fn lead<Q, A>(shared: Arc<Mutex<Waiting<Q, A>>>, answer: Answer<Q, A>) {
             waiting.flights += 1;
             waiting.questions.drain(..count).collect()
         };
+        let flight = Flight(&shared);
         let (questions, listeners): (Vec<Q>, Vec<_>) = group.into_iter().unzip();
         let answers = match questions.is_empty() {
             true => Vec::new(),
@@ -115,9 +126,8 @@ async fn lead<Q, A>(shared: Arc<Mutex<Waiting<Q, A>>>, answer: Answer<Q, A>) {
         for (listener, answer) in listeners.into_iter().zip(answers) {
             _ = listener.send(answer);
         }
-        let mut waiting = lock(&shared);
-        waiting.flights -= 1;
-        if !waiting.begins() {
+        drop(flight);
+        if !lock(&shared).begins() {
             return;
         }
     }
@@ -148,5 +158,20 @@ mod tests {
         let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
         assert_eq!(answers, (0..100).map(|question| question * 2).collect::<Vec<u32>>());
         assert!(statements.load(Ordering::Relaxed) <= 3);
+    }
+
+    /// INV-8: a statement that was lost takes no place from those that follow.
+    #[tokio::test]
+    async fn a_lost_statement_blocks_nobody() {
+        let gather: Gather<u32, u32> = Gather::default();
+        for _ in 0..=FLIGHTS_MAX {
+            let lost = gather.ask("ask", 0, |group: Vec<u32>| async move {
+                assert_eq!(group, [1], "lost on purpose");
+                Vec::new()
+            });
+            assert_eq!(lost.await.unwrap_err().kind(), ErrorKind::Closed);
+        }
+        let answered = gather.ask("ask", 1, |_| async { vec![Ok(2)] });
+        assert_eq!(answered.await.unwrap(), 2);
     }
 }

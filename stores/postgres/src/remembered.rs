@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use postrider_core::Lease;
-use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTicks};
+use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTick, SequenceTicks};
 
 use crate::room::Room;
 
@@ -38,6 +38,13 @@ impl Remembered {
     pub(crate) fn life_of(&self, lease: &Lease) -> Option<Incarnation> {
         let entry = self.lives.get(&lease.partition.0);
         entry.filter(|(token, _)| *token == lease.token).and_then(|(_, token)| token.known())
+    }
+
+    /// The last tick, unless it is known to be of another life of the server.
+    pub(crate) fn tick(&self) -> Option<SequenceTick> {
+        let is_of_this_life =
+            |tick: &SequenceTick| self.given.is_none_or(|(_, life)| life == tick.incarnation);
+        self.ticks.last().filter(is_of_this_life)
     }
 
     /// Whether a tick may say something new.

@@ -29,6 +29,15 @@ impl Room {
         LEVELS[self.level.min(LEVELS.len() - 1)]
     }
 
+    /// A row with a larger payload comes without it. Nothing is too large for the last level: what was forced
+    /// past the table's rules would be asked for again for ever.
+    pub(crate) fn cut_above(self) -> i32 {
+        match self.level + 1 < LEVELS.len() {
+            true => i32::try_from(self.payload_max()).unwrap_or(i32::MAX),
+            false => i32::MAX,
+        }
+    }
+
     /// So many rows for each of so many pages in one statement.
     pub(crate) fn rows_max(self, pages: usize) -> u64 {
         (GROUP_BYTES / self.payload_max() / (pages.max(1) as u64)).max(1)

@@ -7,12 +7,15 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use postrider_core::snapshot::Incarnation;
 use postrider_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
+use crate::tick::life;
 use crate::typed::params;
 
 const FLUSHED: Sql = sql!("standby/flushed");
@@ -61,8 +64,16 @@ impl std::fmt::Display for PublishAfter {
 
 impl PostgresStore {
     /// Waits until the standby has the log up to a position that this server has flushed, if one is asked
-    /// for.
-    pub(crate) async fn await_standby(&self, position: &str) -> Result<()> {
+    /// for. The position is one of the server's life that is named.
+    ///
+    /// # Errors
+    /// `Unavailable` if the standby stays behind; `Conflict` if another server answers, or the same in
+    /// another life: its positions say nothing of what was read.
+    pub(crate) async fn await_standby(
+        &self,
+        position: &str,
+        read_in: Option<Incarnation>,
+    ) -> Result<()> {
         let PublishAfter::Standby(name) = &self.inner.options.publish_after else {
             return Ok(());
         };
@@ -73,10 +84,15 @@ impl PostgresStore {
             let name: &str = name;
             let found =
                 session.optional("await standby", &FLUSHED, params![name, position]).await?;
-            let behind = match found.map(|row| (row.get::<_, Option<bool>>(0), row.get(1))) {
-                Some((Some(true), _)) => return Ok(()),
-                Some((_, false)) => "the standby is behind",
-                Some((_, true)) => "this user may not see how far the standby is; grant pg_monitor",
+            let behind = match &found {
+                Some(row) if row.get::<_, Option<bool>>(0) == Some(true) => {
+                    let seen = row.get::<_, Option<Uuid>>(2).map(life);
+                    return self.same_life(&session, read_in, seen).await;
+                }
+                Some(row) if row.get(1) => {
+                    "this user may not see how far the standby is; grant pg_monitor"
+                }
+                Some(_) => "the standby is behind",
                 None => "the standby is not connected",
             };
             if Instant::now() >= until {

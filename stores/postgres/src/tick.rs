@@ -29,13 +29,14 @@ impl PostgresStore {
         self.inner.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A tick, if it is time and the sequence has moved. Without its answer the floor stands, and nothing
-    /// else depends on it.
+    /// A tick, if it is time and the sequence has moved, or if there is none of this life of the server: a
+    /// rebased cursor must not be read on from without one. Else the floor stands without its answer.
     pub(crate) async fn tick(&self, session: &Session) -> Result<()> {
         let now = Tick::default() + self.inner.born.elapsed();
         let known = {
             let mut remembered = self.remembered();
-            if !remembered.wants_tick() || !remembered.ticks.is_due(now) {
+            let may_wait = remembered.tick().is_some();
+            if may_wait && (!remembered.wants_tick() || !remembered.ticks.is_due(now)) {
                 return Ok(());
             }
             remembered.ticks.begin(now);
@@ -53,12 +54,33 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Makes durable what was committed before, which is a tick as well.
-    pub(crate) async fn flush(&self, floor: u64, incarnation: Incarnation) -> Result<()> {
+    /// Makes durable what was committed before in this life of the server, which is a tick as well.
+    ///
+    /// # Errors
+    /// `Conflict` if the server has crashed since: then what was read was never durable, and may never have
+    /// happened.
+    pub(crate) async fn flush(&self, floor: u64, read_in: Option<Incarnation>) -> Result<()> {
         let session = self.sessions().line(Line::Flush, "flush").await?;
         let taken = session.row("flush", &FLUSH, params![]).await?;
-        self.note(floor, incarnation, taken.get(2), taken.get(3));
+        let seen = taken.get::<_, Option<Uuid>>(3);
+        self.same_life(&session, read_in, seen.map(life)).await?;
+        if let Some(incarnation) = read_in {
+            self.note(floor, incarnation, taken.get(2), seen);
+        }
         Ok(())
+    }
+
+    /// Refuses what was read in one life of the server and made sure of in another.
+    pub(crate) async fn same_life(
+        &self,
+        session: &Session,
+        read_in: Option<Incarnation>,
+        seen: Option<Incarnation>,
+    ) -> Result<()> {
+        if seen.is_some() && seen == read_in {
+            return Ok(());
+        }
+        Err(self.other_life(session, "fetch", seen).await)
     }
 
     fn note(&self, floor: u64, incarnation: Incarnation, xid: i64, token: Option<Uuid>) {

@@ -94,16 +94,15 @@ struct Begins {
 
 impl Begins {
     async fn read(tx: &Session) -> Result<Begins> {
-        let (mut cursors, mut places, mut kept_from) = (Vec::new(), Vec::new(), 0);
+        let (mut cursors, mut places) = (Vec::new(), Vec::new());
         for row in tx.rows(OPERATION, &CURSORS, params![]).await? {
             let base: Vec<u8> = row.get(2);
             let cursor = Cursor::new(base.into(), unsigned(row.get(3)));
-            kept_from = unsigned(row.get::<_, Option<i64>>(4).unwrap_or_default());
+            let kept_from = unsigned(row.get::<_, Option<i64>>(4).unwrap_or_default());
             cursors.push(rebase::rebased(&SnapshotCursor::decode(&cursor)?, kept_from));
             places.push((row.get(0), row.get(1)));
         }
         let floor = cursors.iter().map(SnapshotCursor::floor).min().unwrap_or_default();
-        let floor = floor.max(kept_from.saturating_sub(1));
         let mut running = BTreeMap::new();
         for pending in cursors.iter().flat_map(|cursor| cursor.pending()) {
             if pending.floor < floor {

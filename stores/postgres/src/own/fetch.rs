@@ -3,11 +3,11 @@
 //! Invariants: a page is read under the token, in the statement itself; what is handed out is durable
 //! (INV-2); and a row that cannot be read as an event is handed on as such, and stops nobody.
 
-use postrider_core::snapshot::Incarnation;
 use postrider_core::source::{FetchRequest, FetchedRow, Malformed, Page};
 use postrider_core::waiting::Reason;
 use postrider_core::{Destination, DestinationId, Error, ErrorKind, EventLimits, Payload, Result};
 use tokio_postgres::Row;
+use uuid::Uuid;
 
 use super::OwnTable;
 use super::reading::Standing;
@@ -16,6 +16,7 @@ use crate::row::{Decoded, Decoder};
 use crate::session::Session;
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
+use crate::tick::life;
 use crate::typed::{params, partition, signed};
 
 const FETCH: Sql = sql!("own/fetch");
@@ -26,7 +27,9 @@ const UNROUTED: Sql = sql!("own/unrouted");
 /// How much more than the page is asked for, by the size of the rows before: some are larger.
 const SPARE: u64 = 2;
 
-/// The columns of the first row that say how far the log is written and flushed.
+/// The columns of the first row that say which life of the server this is, and how far its log is written
+/// and flushed.
+const LIFE: usize = 1;
 const WRITTEN: usize = 2;
 const FLUSHED: usize = 3;
 
@@ -46,16 +49,21 @@ pub(super) async fn fetch(table: &OwnTable, request: &FetchRequest) -> Result<Pa
             .context("partition", request.lease.partition)
             .context("token", request.lease.token));
     };
-    if !rows.is_empty() && log(server, WRITTEN) > log(server, FLUSHED) {
-        // A transaction that is seen may still be lost in a crash, and its event would be a ghost.
-        table.inner.store.flush(0, Incarnation(0)).await?;
+    let store = &table.inner.store;
+    if !rows.is_empty() {
+        let read_in = server.get::<_, Option<Uuid>>(LIFE).map(life);
+        if position(log(server, WRITTEN)) > position(log(server, FLUSHED)) {
+            // A transaction that is seen may still be lost in a crash, and its event would be a ghost.
+            store.flush(0, read_in).await?;
+        }
+        store.await_standby(log(server, WRITTEN), read_in).await?;
     }
-    let source = table.inner.store.default_source(&session).await?;
+    let source = store.default_source(&session).await?;
     page(table, request, destination, &standing, &mut Decoder::new(&source, 0), rows)
 }
 
-fn log(row: &Row, column: usize) -> u64 {
-    position(row.get::<_, Option<&str>>(column).unwrap_or_default())
+fn log(row: &Row, column: usize) -> &str {
+    row.get::<_, Option<&str>>(column).unwrap_or_default()
 }
 
 async fn select(

@@ -1,0 +1,124 @@
+//! Holes that a hostile review found, each with the history that shows it.
+
+use std::time::Duration;
+
+use postrider_core::snapshot::SnapshotCursor;
+use postrider_core::source::{FetchRequest, OutboxSource};
+use postrider_core::{Cursor, ErrorKind, Lease, PartitionId, RelayId};
+use tokio_postgres::Client;
+
+use crate::support::{Fresh, id};
+
+const INSERT: &str = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload) \
+                      values ('order', '42', 'order.placed', '{\"a\": 1}')";
+
+fn after(lease: &Lease, cursor: &Cursor) -> FetchRequest {
+    FetchRequest {
+        lease: lease.clone(),
+        destinations: vec![id("a")],
+        after: cursor.clone(),
+        until: None,
+        rows_max: 1_000,
+        bytes_max: 4 << 20,
+    }
+}
+
+fn any_lease() -> Lease {
+    Lease { partition: PartitionId(0), owner: RelayId::mint(), token: 1 }
+}
+
+/// Waits until so many sessions stand in line for a table.
+async fn in_line(fresh: &Fresh, table: &str, sessions: i64) {
+    let waiting = format!(
+        "select count(*) from pg_locks where not granted and relation = '{table}'::regclass"
+    );
+    while fresh.number(&waiting).await < sessions {
+        tokio::time::sleep(Duration::from_millis(2)).await; // waits: the server does not tell
+    }
+}
+
+/// R014, INV-1: after a restore, a row of a transaction number that this server has yet to reach is found by
+/// whoever reads first, also where another reading's tick is still under way.
+#[tokio::test]
+async fn an_old_number_is_found_beside_another_readings_tick() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let old = INSERT.replace("(aggregate_type", "(xid, aggregate_type");
+    fresh.run(&old.replace("values (", "values (1099511627776, ")).await;
+    let beginning = SnapshotCursor::beginning().encode().unwrap();
+    for turns in 0..30 {
+        let (store, lease) = (fresh.store(), any_lease());
+        store.open().await.expect("open");
+        // The read line is connected and nothing was read yet.
+        _ = store.load(&lease, &id("nobody")).await;
+        let later = async {
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+            store.fetch(&after(&lease, &beginning)).await
+        };
+        let request = after(&lease, &beginning);
+        let (first, second) = futures_util::future::join(store.fetch(&request), later).await;
+        for page in [first.expect("fetch"), second.expect("fetch")] {
+            assert_eq!(page.rows.len(), 1, "{turns}: the row is passed unread: {:?}", page.end);
+        }
+    }
+}
+
+async fn writes_at_ease(client: &Client, insert: &str) {
+    client.batch_execute("set synchronous_commit = off").await.expect("at ease");
+    loop {
+        client.batch_execute(insert).await.expect("insert");
+    }
+}
+
+/// INV-2, F1: what was visible and not durable when the server crashed is not handed out, though the server
+/// that came back says that all of its log is flushed.
+#[tokio::test]
+async fn what_a_crash_took_between_reading_and_flushing_is_not_handed_out() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let (store, lease) = fresh.relay().await;
+    let mut cursor = store.load(&lease, &id("a")).await.expect("load").cursor;
+    let (writer, mut first, second) =
+        (fresh.connect().await, fresh.connect().await, fresh.connect().await);
+    let insert = fresh.sql(INSERT);
+    let writing = tokio::spawn(async move { writes_at_ease(&writer, &insert).await });
+    let life = fresh.sql("{outbox_life}");
+    for _ in 0..10 {
+        cursor = store.fetch(&after(&lease, &cursor)).await.expect("fetch").end;
+    }
+    // The reading gets the table after the first, and the crash comes before the flush does.
+    let lock = format!("lock table {life} in access exclusive mode");
+    let holds = first.transaction().await.unwrap();
+    holds.batch_execute(&lock).await.unwrap();
+    let reading = {
+        let (store, request) = (store.clone(), after(&lease, &cursor));
+        tokio::spawn(async move { store.fetch(&request).await })
+    };
+    in_line(&fresh, &life, 1).await;
+    let crash = format!(
+        "begin; {lock}; delete from {life}; insert into {life} values (true, gen_random_uuid()); commit"
+    );
+    let crashing = tokio::spawn(async move { second.batch_execute(&crash).await });
+    in_line(&fresh, &life, 2).await;
+    holds.rollback().await.unwrap();
+    crashing.await.unwrap().expect("it crashes");
+    let read = reading.await.unwrap();
+    writing.abort();
+    let refused = read.map(|page| page.rows.len()).expect_err("it may never have happened");
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+}
+
+/// INV-8: a payload that was forced past the table's rules is read like any other, and not asked for for ever.
+#[tokio::test]
+async fn a_payload_past_the_rules_stops_nobody() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    fresh.run("alter table {outbox} disable trigger all").await;
+    let forced = INSERT.replace("(aggregate_type", "(partition, aggregate_type");
+    let large = format!("values (0, 'order', '1', 't', '\"{}\"')", "x".repeat(3 << 20));
+    fresh.run(&format!("{}{large}", forced.split("values").next().unwrap())).await;
+    let (store, lease) = (fresh.store(), any_lease());
+    let beginning = SnapshotCursor::beginning().encode().unwrap();
+    let request = after(&lease, &beginning);
+    let page = tokio::time::timeout(Duration::from_secs(60), store.fetch(&request)).await;
+    assert_eq!(page.expect("an answer").expect("fetch").rows.len(), 1);
+}
