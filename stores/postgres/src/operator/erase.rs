@@ -28,6 +28,8 @@ const LAST_SEQ: Sql = sql!("operator/last_seq");
 const LOOK: Sql = sql!("operator/erase_look");
 const EVENTS: Sql = sql!("operator/erase_events");
 const SCHEDULED: Sql = sql!("operator/erase_scheduled");
+const WAIT: Sql = sql!("operator/erase_wait");
+const LEFT: Sql = sql!("operator/erase_left");
 
 /// Numbers of the outbox that one statement looks through: far less than its deadline allows.
 const STRETCH: u64 = 1_000_000;
@@ -76,7 +78,10 @@ pub(super) async fn erase(store: &PostgresStore, key: &str, note: &Note) -> Resu
     }
     // What was scheduled may have entered the outbox in between.
     let since = find_in_outbox(&session, "erase", key, found.last + 1).await?;
-    for batch in since.seqs.chunks(BATCH) {
+    // And a settlement may have copied an event that was not erased yet.
+    session.rows("erase", &WAIT, params![key]).await?;
+    let left: Vec<i64> = session.row("erase", &LEFT, params![key]).await?.get(0);
+    for batch in since.seqs.chunks(BATCH).chain(left.chunks(BATCH)) {
         let values = params![key, batch.to_vec(), note.who, note.why, begins];
         add(&mut erasure, &session.row("erase", &EVENTS, values).await?);
     }

@@ -74,8 +74,8 @@ pub(super) async fn place(
 
 /// Where a cursor begins anew: at the end of the last bucket that it has passed whole, or before the kept
 /// history, if it has come that far: where rows are retired and not tables, the history begins behind what is
-/// gone of one partition, and others may still have events below it to pass. Where a part of a target was drained below the floor, that part is in the log already, so the
-/// buckets it is of begin anew as well.
+/// gone of one partition, and others may still have events below it to pass. Where a part of a target was
+/// drained below the floor, that part is in the log already, so the buckets it is of begin anew as well.
 pub(super) fn rebased(cursor: &SnapshotCursor, kept_from: u64) -> SnapshotCursor {
     let drained = cursor.target().is_some() && cursor.position() > cursor.ground();
     let from = if drained { cursor.ground() } else { cursor.floor() };

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use postrider_core::snapshot::SnapshotCursor;
 use postrider_core::source::{FetchRequest, OutboxSource};
-use postrider_core::{Cursor, ErrorKind, Lease, PartitionId, RelayId};
+use postrider_core::waiting::{Passed, Placement};
+use postrider_core::{Cursor, ErrorKind, Lease, Operator, PartitionId, RelayId};
 use tokio_postgres::Client;
 
-use crate::support::{Fresh, id};
+use crate::relay::{failed, pass, waits};
+use crate::support::{Fresh, LONG, id};
 
 const INSERT: &str = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload) \
                       values ('order', '42', 'order.placed', '{\"a\": 1}')";
@@ -106,6 +108,52 @@ async fn what_a_crash_took_between_reading_and_flushing_is_not_handed_out() {
     writing.abort();
     let refused = read.map(|page| page.rows.len()).expect_err("it may never have happened");
     assert_eq!(refused.kind(), ErrorKind::Conflict);
+}
+
+/// A copy that a settlement makes while its event is erased is erased as well.
+#[tokio::test]
+async fn a_copy_made_during_an_erasure_is_erased() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let (store, lease) = fresh.relay().await;
+    fresh.run(INSERT).await;
+    let cursor = store.load(&lease, &id("a")).await.expect("load").cursor;
+    let page = store.fetch(&after(&lease, &cursor)).await.expect("fetch");
+    let mut settlement = pass(&lease, &cursor, &page.rows, Passed::Waiting);
+    let later = Placement::Retry { delay: LONG, attempted: failed() };
+    settlement.parts[0].waiting = vec![waits(&page.rows[0], later)];
+    // The last that a settlement writes is the log: it stands there with the copy made.
+    let mut other = fresh.connect().await;
+    let holds = other.transaction().await.unwrap();
+    let log = "insert into {outbox_settled} (destination, partition, bucket, count, id_sum, acked, \
+               other_route, dropped, waiting, erased, floor, relay, saved_at) \
+               values ('a', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 'r', now())";
+    holds.batch_execute(&fresh.sql(log)).await.unwrap();
+    let settling = {
+        let store = store.clone();
+        tokio::spawn(async move { store.settle(&settlement).await })
+    };
+    let stands = fresh.sql(
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock' \
+         and query like '%{outbox_settle}%'",
+    );
+    while fresh.number(&stands).await < 1 {
+        tokio::time::sleep(Duration::from_millis(2)).await; // waits: the server does not tell
+    }
+    let erasing = {
+        let store = fresh.store();
+        let note = crate::operator::note();
+        tokio::spawn(async move { store.erase("order/42", &note).await })
+    };
+    let erased = "select count(*) from {outbox} where erased_at is not null";
+    while fresh.number(erased).await < 1 {
+        tokio::time::sleep(Duration::from_millis(2)).await; // waits: the server does not tell
+    }
+    holds.rollback().await.unwrap();
+    settling.await.unwrap().expect("settle");
+    erasing.await.unwrap().expect("erase");
+    let left = "select count(*) from {outbox_waiting} where payload is not null";
+    assert_eq!(fresh.number("select count(*) from {outbox_waiting}").await, 1);
+    assert_eq!(fresh.number(left).await, 0);
 }
 
 /// INV-8: a payload that was forced past the table's rules is read like any other, and not asked for for ever.
