@@ -74,10 +74,7 @@ async fn read(
     let asked: Vec<Result<Asked<'_>>> =
         questions.iter().map(|question| Asked::new(question)).collect();
     let known: Vec<_> = questions.iter().map(|question| store.life_of(&question.lease)).collect();
-    let (room, tick) = {
-        let remembered = store.remembered();
-        (remembered.room, remembered.tick())
-    };
+    let (room, tick) = store.remembered().room_and_tick();
     let rows = select(&session, asked.iter().flatten(), (room, questions.len()), tick).await?;
     let Some((first, rows)) = rows.split_first() else {
         return Err(Error::new(ErrorKind::Internal, "fetch").message("a fetch had no first row"));
@@ -205,8 +202,7 @@ impl Asked<'_> {
         Ok(Asked { request, after, until, link })
     }
 
-    /// `tick` is the one that the statement went by. A later one may serve its snapshot as well, but the
-    /// floor of the target is then not what the rows were chosen by.
+    /// `tick`: what the statement chose its rows by. A later one that serves its snapshot would lose rows.
     fn page(
         &self,
         server: &Server,

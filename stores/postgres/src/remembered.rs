@@ -47,6 +47,11 @@ impl Remembered {
         self.ticks.last().filter(is_of_this_life)
     }
 
+    /// What the next page is asked with.
+    pub(crate) fn room_and_tick(&self) -> (Room, Option<SequenceTick>) {
+        (self.room, self.tick())
+    }
+
     /// Whether a tick may say something new.
     pub(crate) fn wants_tick(&self) -> bool {
         self.given.is_none_or(|(given, life)| self.ticks.highest(life) != Some(given))
