@@ -10,9 +10,7 @@ use postrider_core::source::{
     StoreFacts,
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
-use postrider_core::{
-    BoxFuture, Cursor, Destination, DestinationId, Event, Lease, Result,
-};
+use postrider_core::{BoxFuture, Cursor, Destination, DestinationId, Event, Lease, Result};
 
 use crate::connect::Address;
 use crate::gather::Gather;
