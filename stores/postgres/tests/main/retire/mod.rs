@@ -1,14 +1,14 @@
 //! Retention: what goes, what stays, that nobody waits for it, and that there are always tables ahead.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+mod tables;
 
-use postrider_core::source::{OutboxSource, RenewRequest, RetireRequest, Retired};
+use std::time::Duration;
+
+use postrider_core::source::{OutboxSource, RetireRequest, Retired};
 use postrider_core::{Code, ErrorKind, EventId, Lease};
 use postrider_postgres::{Layout, PostgresStore, Setup, init};
 
-use crate::support::{Fresh, LONG, acquire, connect};
+use crate::support::{Fresh, LONG, acquire};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
@@ -108,35 +108,6 @@ impl Play {
             from {outbox_tables}",
         )
         .await
-    }
-}
-
-/// A transaction that was prepared; rolled back with this value, also where a test fails.
-struct Prepared {
-    url: String,
-    name: String,
-}
-
-impl Prepared {
-    async fn new(fresh: &Fresh, statement: &str) -> Prepared {
-        let prepared =
-            Prepared { url: fresh.url.clone(), name: format!("p{}", fresh.names.schema()) };
-        let text = format!("begin; {statement}; prepare transaction '{}'", prepared.name);
-        fresh.connect().await.batch_execute(&text).await.expect("it is prepared");
-        prepared
-    }
-}
-
-impl Drop for Prepared {
-    fn drop(&mut self) {
-        let (url, text) = (self.url.clone(), format!("rollback prepared '{}'", self.name));
-        let cleaner = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map(|runtime| {
-                runtime.block_on(async { connect(&url).await.batch_execute(&text).await })
-            })
-        });
-        _ = cleaner.join();
     }
 }
 
@@ -277,167 +248,6 @@ async fn a_late_owner_retires_nothing() {
         }
         assert_eq!(play.fresh.number("select count(*) from {outbox}").await, 5_000);
     }
-}
-
-/// R101: with a producer's transaction and a prepared one open, whole tables go, no other producer waits a
-/// second, and the empty tables leave when the transactions have ended.
-#[tokio::test]
-async fn whole_tables_go_and_no_producer_waits() {
-    let Some(play) = Play::new(Layout::Partitioned).await else { return };
-    play.old_in_tables(13_000, "30 days").await;
-    let insert = play.fresh.sql(
-        "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)
-        values ('order', '1', 't', '{}')",
-    );
-    let open = play.fresh.connect().await;
-    open.batch_execute(&format!("begin; {insert}")).await.expect("an open transaction");
-    let prepared = Prepared::new(&play.fresh, &insert).await;
-    play.passed(13_000).await;
-    let (stop, longest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let producer = {
-        let (client, insert) = (play.fresh.connect().await, insert.clone());
-        let (stop, longest) = (Arc::clone(&stop), Arc::clone(&longest));
-        tokio::spawn(async move {
-            let mut committed = 0u64;
-            while !stop.load(Ordering::Relaxed) {
-                let began = Instant::now();
-                client.batch_execute(&insert).await.expect("a producer goes on");
-                let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                longest.fetch_max(took, Ordering::Relaxed);
-                committed += 1;
-            }
-            committed
-        })
-    };
-    assert_eq!(&*play.tables().await, "0* 4096* 8192* 12288* 16384 20480 rest");
-    let mut rows = 0;
-    loop {
-        let retired = play.retire(100).await;
-        rows += retired.rows;
-        if !retired.more {
-            break;
-        }
-    }
-    // The last table is still being written to; its rows are old, and go by themselves.
-    assert!(rows >= 12_288, "{rows}");
-    let client = play.fresh.connect().await;
-    let detach = play.fresh.sql("select {outbox_detach}()");
-    let refused = client.query_one(&detach, &[]).await.expect_err("somebody is in the way");
-    assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("55P03"));
-    assert!(play.tables().await.starts_with("0 4096 8192 12288*"), "{}", play.tables().await);
-    stop.store(true, Ordering::Relaxed);
-    let committed = producer.await.expect("the producer");
-    assert!(committed > 10, "the control: {committed}");
-    let longest = longest.load(Ordering::Relaxed);
-    assert!(longest < 1_000, "a producer waited {longest} ms");
-    open.batch_execute("commit").await.expect("commit");
-    drop(prepared);
-    let detached: i32 = client.query_one(&detach, &[]).await.expect("it goes").get(0);
-    assert_eq!(detached, 3);
-    assert!(play.tables().await.starts_with("12288*"), "{}", play.tables().await);
-    assert!(play.history_start().await >= 12_288);
-    assert_eq!(
-        play.fresh.number("select count(*) from {outbox} where seq > 13000").await as u64,
-        committed + 1
-    );
-}
-
-/// F35: what begins in the middle of history stays whole. Whoever adds a destination or sets a cursor back
-/// holds retention off until he is done, and a crash between the mark and the deletion is finished later.
-#[tokio::test]
-async fn the_beginning_of_history_is_said_before_anything_goes() {
-    let Some(play) = Play::new(Layout::Partitioned).await else { return };
-    play.old_in_tables(9_000, "30 days").await;
-    play.passed(9_000).await;
-    let adder = play.fresh.connect().await;
-    let asks = play.fresh.sql("begin; select {outbox_history_start}()");
-    adder.batch_execute(&asks).await.expect("it asks");
-    let tables = || async {
-        let retired = play.store.retire(&play.request(1)).await;
-        retired.map_or(0, |retired| retired.rows)
-    };
-    assert_eq!(tables().await, 0, "held off");
-    assert_eq!(
-        (play.history_start().await, &*play.tables().await),
-        (0, "0* 4096* 8192* 12288 16384 rest")
-    );
-    adder.batch_execute("commit").await.expect("commit");
-    let reader = play.fresh.connect().await;
-    let reads = play.fresh.sql("begin; lock table only {outbox}_p0 in access share mode");
-    reader.batch_execute(&reads.replace("\"_p0", "_p0\"")).await.expect("it reads");
-    assert_eq!(play.retire(100).await, gone(0, false), "the reader is in its way");
-    assert_eq!(play.history_start().await, 8_192, "but it is said already");
-    assert_eq!(play.fresh.number("select count(*) from {outbox}").await, 9_000);
-    reader.batch_execute("commit").await.expect("commit");
-    assert_eq!(play.retire(100).await, gone(4_096, true));
-    assert_eq!(play.retire(100).await, gone(4_096, true));
-    assert!(play.tables().await.ends_with("8192* 12288 16384 rest"));
-}
-
-/// One cursor that has not passed all of it for good keeps a table.
-#[tokio::test]
-async fn a_table_waits_for_the_last_cursor() {
-    let Some(play) = Play::new(Layout::Partitioned).await else { return };
-    play.old(5_000, "30 days").await;
-    play.passed(5_000).await;
-    play.fresh.run("update {outbox_cursor} set ground = 4094 where destination = 'unrouted'").await;
-    let bound = "select {outbox_retire_to}(partition, owner, token, 1000000) from {outbox_lease}";
-    assert_eq!(play.fresh.number(bound).await, 0);
-    play.fresh.run("update {outbox_cursor} set ground = 4095 where destination = 'unrouted'").await;
-    play.fresh.run("update {outbox_settled} set saved_at = now() where destination = 'a'").await;
-    assert_eq!(play.fresh.number(bound).await, 0, "it was passed just now");
-    play.fresh.run("update {outbox_settled} set saved_at = now() - interval '1 minute'").await;
-    assert_eq!(play.fresh.number(bound).await, 4_096);
-}
-
-/// Tables are made ahead by whoever renews; what came before a table was made stands in the default one, and
-/// nothing is refused.
-#[tokio::test]
-async fn tables_are_made_ahead() {
-    let Some(play) = Play::new(Layout::Partitioned).await else { return };
-    assert_eq!(&*play.tables().await, "0 4096 8192 rest");
-    play.old(13_000, "1 day").await;
-    assert_eq!(&*play.tables().await, "0* 4096* 8192* rest*");
-    let renew = RenewRequest {
-        owner: play.lease.owner.clone(),
-        leases: vec![play.lease.clone()],
-        lease_duration: LONG,
-        current: true,
-    };
-    play.store.renew(&renew).await.expect("renew");
-    let until = Instant::now() + Duration::from_secs(30);
-    while play.tables().await.ends_with("8192* rest*") && Instant::now() < until {
-        // waits: the tables are made in a task beside the renewal.
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert_eq!(&*play.tables().await, "0* 4096* 8192* 20480 24576 rest*");
-    play.old(12_000, "1 day").await;
-    assert_eq!(play.fresh.number("select count(*) from {outbox}").await, 25_000);
-    assert_eq!(&*play.tables().await, "0* 4096* 8192* 20480* 24576* rest*");
-    let ahead = "select {outbox_ahead}()::bigint";
-    assert_eq!(play.fresh.number(ahead).await, 2);
-    assert_eq!(play.fresh.number(ahead).await, 0, "enough");
-}
-
-/// R101: a default table whose rows are no longer needed is emptied with the others.
-#[tokio::test]
-async fn the_default_table_is_emptied_as_the_others() {
-    let Some(play) = Play::new(Layout::Partitioned).await else { return };
-    play.old(13_000, "30 days").await;
-    assert_eq!(play.fresh.number("select {outbox_ahead}()::bigint").await, 2);
-    play.old(15_000, "30 days").await;
-    play.passed(28_000).await;
-    let mut rows = 0;
-    loop {
-        let retired = play.retire(10_000).await;
-        rows += retired.rows;
-        if !retired.more {
-            break;
-        }
-    }
-    assert!(rows >= 24_000, "{rows}");
-    let left = play.tables().await;
-    assert!(left.ends_with("rest"), "{left}");
 }
 
 /// A copy of the database publishes nothing until it is adopted.
