@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     adopt, audit, completions, config, consume, dead, demo, destinations, doctor, enqueue, erase,
-    explain, generate, inbox, init, man, outbox, partitions, reconcile, relay, repair, status,
+    explain, generate, inbox, init, man, migrate, outbox, partitions, reconcile, relay, repair,
+    status,
 };
 
 /// Change your database and tell the world, as one act.
@@ -56,6 +57,7 @@ pub(crate) enum Command {
     Reconcile(reconcile::ReconcileArgs),
     Erase(erase::EraseArgs),
     Repair(repair::RepairArgs),
+    Migrate(migrate::MigrateArgs),
     Adopt(adopt::AdoptArgs),
     Audit(audit::AuditArgs),
     Demo(demo::DemoArgs),

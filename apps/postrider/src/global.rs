@@ -6,7 +6,6 @@ use std::sync::Arc;
 use clap::Args;
 use postrider_config::{Environment, Needs};
 use postrider_core::{Operator, OutboxSource};
-use postrider_sqlite::SqliteStore;
 
 use crate::config;
 use crate::failure::Failure;
@@ -49,11 +48,18 @@ impl Global {
     /// If no store is named, and what the store says.
     pub(crate) async fn open(&self) -> Result<Store, Failure> {
         let (configured, watermark) = configured(self.config.as_deref())?;
-        let path = store::sqlite_path(&self.address(configured)?)?;
-        let store = Arc::new(SqliteStore::new(path)?);
-        store.open().await?;
-        let operator = Arc::clone(&store) as Arc<dyn Operator>;
-        Ok(Store { operator, source: store, watermark })
+        let store::Opened { operator, source, .. } =
+            store::Place::read(&self.address(configured)?)?.open().await?;
+        Ok(Store { operator, source, watermark })
+    }
+
+    /// Where the store is, without opening it.
+    ///
+    /// # Errors
+    /// If no store is named, or its address cannot be read.
+    pub(crate) fn place(&self) -> Result<store::Place, Failure> {
+        let (configured, _) = configured(self.config.as_deref())?;
+        store::Place::read(&self.address(configured)?)
     }
 
     /// Writes the answer.

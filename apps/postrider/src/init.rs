@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use postrider_sqlite::Schema;
+use postrider_core::Error;
+use postrider_postgres::{Layout, Names, Setup};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::failure::{Exit, Failure};
-use crate::{global, store, terminal};
+use crate::store::Place;
+use crate::{global, terminal};
 
 /// Create or migrate the tables in your database
 ///
@@ -17,6 +19,8 @@ use crate::{global, store, terminal};
 #[command(after_help = "\
 Examples:
   postrider init sqlite://shop.db
+  postrider init postgres://app@db/shop --partitions 64
+  postrider init 'postgres://app@db/shop?schema=billing' --print
   postrider init --config postrider.toml
   postrider init --print | sqlite3 shop.db")]
 pub(crate) struct InitArgs {
@@ -32,27 +36,90 @@ pub(crate) struct InitArgs {
     /// Write the SQL to standard output and touch nothing
     #[arg(long)]
     print: bool,
+    /// PostgreSQL: partitions, for ever; as many relays share the work [default: 32]
+    #[arg(long, value_name = "NUMBER")]
+    partitions: Option<u16>,
+    /// PostgreSQL: partitioned, or plain for one table [default: partitioned]
+    #[arg(long, value_name = "LAYOUT", value_parser = layout)]
+    layout: Option<Layout>,
+    /// What events say they come from [default: the database's name, like /shop]
+    #[arg(long, value_name = "URI")]
+    source: Option<String>,
 }
 
-pub(crate) fn run(args: &InitArgs) -> Result<Exit, Failure> {
+fn layout(text: &str) -> Result<Layout, Error> {
+    text.parse()
+}
+
+impl InitArgs {
+    fn setup(&self, names: &Names) -> Setup {
+        Setup {
+            names: names.clone(),
+            partitions: self.partitions,
+            layout: self.layout,
+            source: self.source.clone(),
+            ..Setup::default()
+        }
+    }
+
+    /// What only PostgreSQL has.
+    fn refuse_for_sqlite(&self) -> Result<(), Failure> {
+        let given =
+            [("--partitions", self.partitions.is_some()), ("--layout", self.layout.is_some())];
+        match given.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(Failure::config(format!("SQLite has no {flag}"))
+                .advice("Nothing was changed. Leave it out, or name a PostgreSQL database.")),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(crate) async fn run(args: InitArgs) -> Result<Exit, Failure> {
     let given = args.url.clone().or_else(|| args.store.clone());
     let url = match given {
         Some(url) => Some(url),
         None => global::configured(args.config.as_deref())?.0,
     };
     // An address is checked even where only the text is wanted: it names the dialect.
-    let path = url.as_deref().map(store::sqlite_path).transpose()?;
+    let place = url.as_deref().map(Place::read).transpose()?;
     if args.print {
-        terminal::data(Schema::sql().trim_end()).map_err(Failure::of_stdout)?;
+        let text = match &place {
+            Some(Place::Postgres(_, names)) => postrider_postgres::Schema::sql(&args.setup(names))?,
+            _ => {
+                args.refuse_for_sqlite()?;
+                postrider_sqlite::Schema::sql()
+            }
+        };
+        terminal::data(text.trim_end()).map_err(Failure::of_stdout)?;
         return Ok(Exit::Success);
     }
-    let Some(path) = path else {
-        return Err(Failure::config("the store's address is missing"));
-    };
-    let before = version(&path);
+    match &place {
+        None => return Err(Failure::config("the store's address is missing")),
+        Some(Place::Sqlite(path)) => sqlite(&args, path)?,
+        Some(place @ Place::Postgres(address, names)) => {
+            let before = postrider_postgres::migrations(address, names).await?.version();
+            postrider_postgres::init(address, &args.setup(names)).await?;
+            let version = postrider_postgres::Schema::VERSION;
+            tell(&place.to_string(), (before > 0).then_some(before), version, "");
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn sqlite(args: &InitArgs, path: &Path) -> Result<(), Failure> {
+    args.refuse_for_sqlite()?;
+    let before = version(path);
     let new_file = if path.exists() { "" } else { ", a new file" };
-    postrider_sqlite::init(&path)?;
-    let (shown, now) = (path.display(), Schema::VERSION);
+    match &args.source {
+        Some(source) => postrider_sqlite::init_as(path, source)?,
+        None => postrider_sqlite::init(path)?,
+    }
+    let version = postrider_sqlite::Schema::VERSION;
+    tell(&path.display().to_string(), before, version, new_file);
+    Ok(())
+}
+
+fn tell(shown: &str, before: Option<u32>, now: u32, new_file: &str) {
     terminal::note(&match before {
         None => format!("created the tables, version {now}, in {shown}{new_file}"),
         Some(before) if before == now => {
@@ -60,7 +127,6 @@ pub(crate) fn run(args: &InitArgs) -> Result<Exit, Failure> {
         }
         Some(before) => format!("migrated the tables in {shown} from version {before} to {now}"),
     });
-    Ok(Exit::Success)
 }
 
 /// The version of the tables that are there, for the message alone: `init` itself decides anew.

@@ -31,6 +31,7 @@ mod inbox;
 mod init;
 mod logs;
 mod man;
+mod migrate;
 mod otel;
 mod outbox;
 mod output;
@@ -59,7 +60,7 @@ use crate::failure::{Exit, Failure};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
-        Command::Init(args) => init::run(&args),
+        Command::Init(args) => block_on(init::run(args)),
         Command::Relay(args) => block_on(relay::run(args)),
         Command::Consume(args) => block_on(consume::run(args)),
         Command::Status(args) => block_on(status::run(args)),
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         Command::Partitions(args) => block_on(partitions::run(args)),
         Command::Reconcile(args) => block_on(reconcile::run(args)),
         Command::Erase(args) => block_on(erase::run(args)),
+        Command::Migrate(args) => block_on(migrate::run(args)),
         Command::Repair(args) => block_on(repair::run(args)),
         Command::Adopt(args) => block_on(adopt::run(args)),
         Command::Audit(args) => block_on(audit::run(args)),

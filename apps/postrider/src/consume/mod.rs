@@ -24,7 +24,6 @@ use std::time::Duration;
 use clap::Args;
 use postrider_core::{Clock as _, InboxStore, OutboxSource as _, RetryPolicy};
 use postrider_inbox::{BootClock, Consumer, ConsumerOptions};
-use postrider_sqlite::SqliteStore;
 
 use self::endpoint::Endpoint;
 use self::gate::Gate;
@@ -122,7 +121,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     logs::start(&plan.log, plan.log_format)?;
     let traces = Traces::start(plan.otlp.as_deref())?;
     let source = Source::parse(&plan.from)?;
-    let path = store::sqlite_path(&plan.inbox)?;
+    let place = store::Place::read(&plan.inbox)?;
     let handler = plan.handler.clone();
     let extra = request::extra_headers(&args.headers, |name| std::env::var(name).ok())
         .map_err(Failure::config)?;
@@ -131,9 +130,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let options = options(&plan);
     purge::check_retention(plan.retention, &options.retry, plan.lease)?;
     let signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
-    let inbox = SqliteStore::new(&path)?;
-    inbox.open().await?;
-    let inbox: Arc<dyn InboxStore> = Arc::new(inbox);
+    let inbox = place.open().await?.inbox;
     let wishes = Wishes {
         group: plan.group.clone(),
         // A little longer than the lease: whoever gets the message of a dead sidecar can claim it.

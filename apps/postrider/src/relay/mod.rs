@@ -17,7 +17,6 @@ use std::time::Duration;
 use clap::Args;
 use postrider_core::{Destination, Operator, OutboxSource};
 use postrider_relay::{Relay, RelayHandle, Target as RunFor};
-use postrider_sqlite::SqliteStore;
 
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogFormat};
@@ -100,17 +99,14 @@ pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
     let traces = Traces::start(plan.otlp.as_deref())?;
     traces.wrap(&mut plan.destinations);
     let signals = Signals::catch_reload().map_err(|e| Failure::plain(format!("signals: {e}")))?;
-    let store = Arc::new(SqliteStore::new(&plan.path)?);
-    store.open().await?;
+    let store = plan.place.open().await?.source;
     let definitions: Vec<Destination> =
         plan.destinations.iter().map(|(definition, _)| definition.clone()).collect();
     agree::agree(&*store, &definitions, args.config.as_deref()).await?;
     let metrics = Arc::new(Metrics::new());
     let handle = start(&mut plan, &store, &metrics, args.once).await?;
     // A connection of its own: whoever looks at the store does not keep the relay from reading.
-    let onlooker = SqliteStore::new(&plan.path)?;
-    onlooker.open().await?;
-    let operator: Arc<dyn Operator> = Arc::new(onlooker);
+    let operator = plan.place.open().await?.operator;
     let listening = listen(&plan, &handle, &operator, metrics).await?;
     let reconciling =
         tokio::spawn(reconcile::keep_reconciled(operator, handle.health(), plan.reconcile_every));
@@ -123,16 +119,16 @@ pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
     reconciling.abort();
     drop(listening);
     traces.stop().await;
-    verdict::of(&ended, args.once, &plan.path)
+    verdict::of(&ended, args.once, &plan.place)
 }
 
 async fn start(
     plan: &mut Plan,
-    store: &Arc<SqliteStore>,
+    store: &Arc<dyn OutboxSource>,
     metrics: &Arc<Metrics>,
     once: bool,
 ) -> Result<RelayHandle, Failure> {
-    let source: Arc<dyn OutboxSource> = Arc::<SqliteStore>::clone(store);
+    let source = Arc::clone(store);
     let run_for = if once { RunFor::Once } else { RunFor::Forever };
     let mut relay = Relay::builder(source).settings(plan.settings).target(run_for).observer(Arc::<
         Metrics,

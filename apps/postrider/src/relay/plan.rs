@@ -21,7 +21,7 @@ use crate::{config, store, target};
 
 /// What a relay runs with.
 pub(crate) struct Plan {
-    pub(crate) path: PathBuf,
+    pub(crate) place: store::Place,
     pub(crate) settings: Settings,
     pub(crate) destinations: Vec<(Destination, Arc<dyn Broker>)>,
     pub(crate) archive: Option<Arc<dyn Archive>>,
@@ -46,7 +46,7 @@ impl Plan {
         let secrets = config::secrets(&loaded, &environment)?;
         let config = loaded.config;
         let settings = settings(args, &config)?;
-        let path = store_path(args, &config, &secrets)?;
+        let place = place(args, &config, &secrets)?;
         let (destinations, switches) = match &args.to {
             Some(to) => (vec![given(args, to)?], BTreeMap::new()),
             None => configured(&config, &secrets)?,
@@ -57,7 +57,7 @@ impl Plan {
         let archive = config.retention.archive.as_ref().map(archive).transpose()?;
         let listen = args.listen.or(config.observe.listen);
         Ok(Plan {
-            path,
+            place,
             settings,
             destinations,
             archive,
@@ -84,10 +84,10 @@ fn archive(folder: &PathBuf) -> Result<Arc<dyn Archive>, Failure> {
     Ok(Arc::new(postrider_file::FileArchive::open(folder)?))
 }
 
-fn store_path(args: &RelayArgs, config: &Config, secrets: &Secrets) -> Result<PathBuf, Failure> {
+fn place(args: &RelayArgs, config: &Config, secrets: &Secrets) -> Result<store::Place, Failure> {
     let configured = config.store.as_ref().and_then(|store| secrets.address(store));
     match args.store.as_deref().or(configured) {
-        Some(address) => store::sqlite_path(address),
+        Some(address) => store::Place::read(address),
         None => Err(Failure::config("no store is named").advice(
             "Nothing was started. Add --store sqlite://shop.db, or `store = \
              \"sqlite://shop.db\"` to the configuration.",

@@ -1,23 +1,22 @@
 //! What a run comes to: one line of summary, and the exit code.
 
-use std::path::Path;
-
 use postrider_core::Code;
 use postrider_relay::{Ending, Report};
 
 use crate::failure::{Exit, Failure};
 use crate::pace::per_second;
 use crate::relay::watch::Ended;
+use crate::store::Place;
 use crate::terminal::{count, note};
 
 /// Says how it went, and which exit code that is.
-pub(crate) fn of(ended: &Ended, once: bool, store: &Path) -> Result<Exit, Failure> {
+pub(crate) fn of(ended: &Ended, once: bool, store: &Place) -> Result<Exit, Failure> {
     let report = &ended.report;
     note(&summary(ended));
     if let Some(Ending::HeldBy(owner)) = &report.ending {
         return Err(Failure::plain(format!(
             "{owner} holds the lease of {}, longer than a lease lasts",
-            store.display()
+            store
         ))
         .code(Code::LeaseHeld)
         .exit_as(Exit::Held));

@@ -7,6 +7,7 @@
 
 mod event;
 mod inbox;
+mod migration;
 mod overview;
 mod request;
 mod waiting;
@@ -16,6 +17,7 @@ pub(crate) use inbox::{
     Adopted, Audited, CancelledEvent, Counted, Differs, Enqueued, Erased, InboxChange, InboxRow,
     Removal, Repaired,
 };
+pub(crate) use migration::Migration;
 pub(crate) use overview::{
     Backlog, Blocker, Destination, Found, Partition, Relay, Status, Verdict, bad_unless_zero,
 };
