@@ -1,4 +1,4 @@
-//! `postrider repair`: mends what a restore has broken.
+//! `postrider repair`: mends what a restore or a move has broken.
 
 use clap::{Args, Subcommand};
 
@@ -6,10 +6,11 @@ use crate::confirm::{self, Answer};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::reason::MustGiveReason;
-use crate::shape::Repaired;
+use crate::shape::{Moved, Repaired};
+use crate::store::{self, Place};
 use crate::terminal::{count, note};
 
-/// Mend what a restore has broken
+/// Mend what a restore or a move has broken
 #[derive(Args, Debug)]
 pub(crate) struct RepairArgs {
     #[command(subcommand)]
@@ -19,6 +20,7 @@ pub(crate) struct RepairArgs {
 #[derive(Debug, Subcommand)]
 enum RepairCommand {
     Sequence(SequenceArgs),
+    Partitions(PartitionsArgs),
 }
 
 /// Raise the store's sequence above everything that was passed (PR-1006)
@@ -39,8 +41,55 @@ struct SequenceArgs {
     global: Global,
 }
 
+/// Send each key to the partition of this server's hash (PR-1011)
+///
+/// After a move to a PostgreSQL that hashes text otherwise. Every destination
+/// begins anew where the least of its cursors stands: what was delivered above
+/// it comes again, and nothing is lost. Stop every relay first: it is refused
+/// while one owns a partition. Where it is interrupted, do it again.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  postrider repair partitions --reason 'moved to PostgreSQL 19'")]
+struct PartitionsArgs {
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    by: MustGiveReason,
+    #[command(flatten)]
+    global: Global,
+}
+
 pub(crate) async fn run(args: RepairArgs) -> Result<Exit, Failure> {
-    let RepairCommand::Sequence(args) = args.command;
+    match args.command {
+        RepairCommand::Sequence(args) => sequence(args).await,
+        RepairCommand::Partitions(args) => partitions(args).await,
+    }
+}
+
+async fn partitions(args: PartitionsArgs) -> Result<Exit, Failure> {
+    let by = args.by.note()?;
+    let Place::Postgres(address, names) = args.global.place()? else {
+        return Err(Failure::config("a SQLite file's partitions do not move")
+            .advice("Nothing was changed. This is for PostgreSQL, and for PR-1011 alone."));
+    };
+    // Opening the store is what PR-1011 refuses.
+    let store = store::postgres(&address, &names)?;
+    let question = "send each key to the partition of this server's hash?";
+    if let Answer::Stop(exit) = confirm::yes(args.yes, question).await? {
+        return Ok(exit);
+    }
+    let moved = store.repair_partitions(&by).await?;
+    note(&match moved {
+        0 => "every event is in its partition: nothing was moved".to_owned(),
+        _ => format!("{} events were sent to other partitions", count(moved)),
+    });
+    args.global.out().one(&Moved { moved }, || format!("{moved}\n"))?;
+    Ok(Exit::Success)
+}
+
+async fn sequence(args: SequenceArgs) -> Result<Exit, Failure> {
     let by = args.by.note()?;
     let store = args.global.open().await?;
     let question = "raise the sequence above every cursor?";

@@ -27,6 +27,8 @@ pub(crate) struct Opened {
     pub(crate) source: Arc<dyn OutboxSource>,
     pub(crate) operator: Arc<dyn Operator>,
     pub(crate) inbox: Arc<dyn InboxStore>,
+    /// The same, where it can do what the contracts do not ask for.
+    pub(crate) postgres: Option<PostgresStore>,
 }
 
 impl Opened {
@@ -34,7 +36,7 @@ impl Opened {
         let store = Arc::new(store);
         let source = Arc::<S>::clone(&store) as Arc<dyn OutboxSource>;
         let operator = Arc::<S>::clone(&store) as Arc<dyn Operator>;
-        Opened { source, operator, inbox: store }
+        Opened { source, operator, inbox: store, postgres: None }
     }
 }
 
@@ -72,9 +74,8 @@ impl Place {
         let opened = match self {
             Place::Sqlite(path) => Opened::of(SqliteStore::new(path)?),
             Place::Postgres(address, names) => {
-                let mut options = postrider_postgres::Options::default();
-                options.names = names.clone();
-                Opened::of(PostgresStore::with(address, options)?)
+                let store = postgres(address, names)?;
+                Opened { postgres: Some(store.clone()), ..Opened::of(store) }
             }
         };
         opened.source.open().await?;
@@ -95,9 +96,22 @@ impl fmt::Display for Place {
     }
 }
 
+/// A store that is not open yet: what is wrong with it may be what is to be mended.
+///
+/// # Errors
+/// A configuration failure, of the address.
+pub(crate) fn postgres(address: &str, names: &Names) -> Result<PostgresStore, Failure> {
+    let mut options = postrider_postgres::Options::default();
+    options.names = names.clone();
+    Ok(PostgresStore::with(address, options)?)
+}
+
 /// An address without our own words in it, and the names that they gave.
 fn named(text: &str) -> Result<(String, Names), Failure> {
-    let (address, query) = text.split_once('?').unwrap_or((text, ""));
+    // A question mark may stand in a password.
+    let host = text.find('@').unwrap_or(0);
+    let question = text[host..].find('?').map_or(text.len(), |at| host + at);
+    let (address, query) = (&text[..question], text[question..].trim_start_matches('?'));
     let (mut schema, mut outbox, mut inbox) = ("postrider", "outbox", "inbox");
     let mut rest = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -183,6 +197,9 @@ mod tests {
         assert_eq!(address, "postgres://u:p@db/shop?sslmode=require");
         assert_eq!(names, Names::new("billing", "outbox", "seen").expect("names"));
         assert!(named("postgres://db/shop?schema=a;drop").is_err());
+        let (address, names) =
+            named("postgres://u:p?schema=x@db/shop").unwrap_or_else(|_| panic!("read"));
+        assert_eq!((&*address, names), ("postgres://u:p?schema=x@db/shop", Names::default()));
     }
 
     #[test]

@@ -62,6 +62,24 @@ pub fn postgres_programs() -> Result<PathBuf, String> {
         .ok_or_else(|| "no PostgreSQL server is installed; `cargo x services up pg`".to_owned())
 }
 
+/// The names of the variables of this process that say where servers are. A test that starts the program
+/// takes them out of its environment: the program refuses names under its prefix that it does not know.
+pub fn variables() -> Vec<String> {
+    let set = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    ours(set.collect())
+}
+
+/// `POSTRIDER_PG_URL`, and everything else about `POSTRIDER_PG_`.
+fn ours(set: Vec<String>) -> Vec<String> {
+    let of_server = |name: &String| {
+        let stem = name.strip_suffix("URL").filter(|stem| !stem.contains("__"));
+        stem.filter(|stem| stem.starts_with("POSTRIDER_") && stem.ends_with('_')).map(str::to_owned)
+    };
+    let mut stems: Vec<String> = set.iter().filter_map(of_server).collect();
+    stems.extend(["POSTRIDER_SERVICES_".to_owned(), "POSTRIDER_PG_".to_owned()]);
+    set.into_iter().filter(|name| stems.iter().any(|stem| name.starts_with(&**stem))).collect()
+}
+
 /// The account for servers that a test starts itself, as user and group id: PostgreSQL refuses to run
 /// as root. Hand it to `std::os::unix::process::CommandExt::{uid, gid}`, and give it the server's
 /// folder. None where the tests do not run as root, and no other account is needed.
@@ -157,6 +175,21 @@ mod tests {
         let reason = recorded(&folder, "pg").unwrap_err();
         assert!(reason.contains("gone"), "{reason}");
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn variables_of_servers_are_told_from_keys() {
+        let set = [
+            "PATH",
+            "POSTRIDER_DYNAMODB_REGION",
+            "POSTRIDER_DYNAMODB_URL",
+            "POSTRIDER_OBSERVE__TOKEN_URL",
+            "POSTRIDER_PG_BIN",
+            "POSTRIDER_SERVICES_DIR",
+            "POSTRIDER_STORE",
+        ];
+        let ours = ours(set.map(str::to_owned).to_vec());
+        assert_eq!(ours, [set[1], set[2], set[4], set[5]]);
     }
 
     #[test]

@@ -73,8 +73,8 @@
 //! |---|---|---|
 //! | event | what the application says; its id is minted once and never changes | [`NewEvent`], [`Event`](struct@Event), [`TypedEvent`] |
 //! | key | events of one key are delivered in commit order; by default `aggregate_type/aggregate_id` | [`NewEvent::ordered_by`] |
-//! | outbox | stages events in a transaction | [`sqlite::Outbox`] |
-//! | store | the database, as the relay sees it | [`sqlite::SqliteStore`], [`OutboxSource`] |
+//! | outbox | stages events in a transaction | [`sqlite::Outbox`], `postgres::Outbox` |
+//! | store | the database, as the relay sees it | [`sqlite::SqliteStore`], `postgres::PostgresStore`, [`OutboxSource`] |
 //! | relay | carries committed events to destinations | [`relay::Relay`] |
 //! | destination, route | where events go, and which of them; kept in the store | [`Destination`], [`Route`] |
 //! | broker | what takes the events | [`local::LocalBroker`], [`file::FileBroker`], [`Broker`] |
@@ -84,8 +84,10 @@
 //!
 //! # What it supports
 //!
-//! * Events in the caller's own transaction, of `rusqlite` or (feature `sqlx-sqlite`) of `sqlx`. A
-//!   connection or a pool in its place does not compile.
+//! * Events in the caller's own transaction: on SQLite of `rusqlite` or (feature `sqlx-sqlite`) of `sqlx`,
+//!   on PostgreSQL (feature `store-postgres`) of `tokio-postgres`. The crates `postrider-postgres-sqlx`,
+//!   `-diesel`, and `-sea-orm` take the transactions of those. A connection or a pool in place of a
+//!   transaction does not compile; with `diesel`, whose types do not tell them apart, it is refused.
 //! * Producers in any language: an event is an `INSERT` into a documented table.
 //! * Key order under retries, several relays, and takeover; scheduled events; retries, dead letters,
 //!   and keys parked behind them, all in the database, so that a restart forgets nothing.
@@ -98,7 +100,7 @@
 //!   twice; the inbox makes the second one harmless.
 //! * Order between keys, or between events of one key in two destinations.
 //! * Two-phase commit, sagas, or an event store: the outbox is a queue, and may be purged.
-//! * Stores other than SQLite, and brokers other than the local one, files, standard
+//! * Stores other than SQLite and PostgreSQL, and brokers other than the local one, files, standard
 //!   output, and webhooks.
 //!
 //! # Features
@@ -110,6 +112,7 @@
 //! | `inbox` | yes | [`mod@inbox`]: consumers and leased handlers |
 //! | `store-sqlite` | yes | [`sqlite`]: outbox, relay source, and inbox over `rusqlite` |
 //! | `sqlx-sqlite` | no | `sqlite::sqlx`: the same promises inside a transaction of `sqlx` |
+//! | `store-postgres` | no | `postgres`: outbox, relay source, and inbox over `tokio-postgres` |
 //! | `broker-local` | yes | [`local`]: durable topics and groups in one file |
 //! | `broker-file` | yes | [`mod@file`]: CloudEvents as lines of a file or of standard output |
 //! | `broker-webhook` | yes | [`webhook`]: signed CloudEvents to HTTP endpoints, and their verification |
@@ -133,6 +136,9 @@ pub use postrider_local as local;
 #[cfg(feature = "otel")]
 #[doc(inline)]
 pub use postrider_otel as otel;
+#[cfg(feature = "store-postgres")]
+#[doc(inline)]
+pub use postrider_postgres as postgres;
 #[cfg(feature = "relay")]
 #[doc(inline)]
 pub use postrider_relay as relay;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use postrider_core::{Clock as _, InboxStore, OutboxSource as _, RetryPolicy};
+use postrider_core::{Clock as _, RetryPolicy};
 use postrider_inbox::{BootClock, Consumer, ConsumerOptions};
 
 use self::endpoint::Endpoint;
@@ -130,7 +130,11 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let options = options(&plan);
     purge::check_retention(plan.retention, &options.retry, plan.lease)?;
     let signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
-    let inbox = place.open().await?.inbox;
+    let store::Opened { inbox, postgres, .. } = place.open().await?;
+    if let Some(store) = &postgres {
+        let horizon = purge::horizon(&options.retry, plan.lease);
+        store.record_horizon(&handler, horizon).await?;
+    }
     let wishes = Wishes {
         group: plan.group.clone(),
         // A little longer than the lease: whoever gets the message of a dead sidecar can claim it.

@@ -19,13 +19,18 @@ const ROWS_MAX: u32 = 1_000;
 /// The pause between two transactions, in which others write.
 const BREATH: Duration = Duration::from_millis(20);
 
+/// For how long a message may come again.
+pub(crate) fn horizon(retry: &RetryPolicy, lease: Duration) -> Duration {
+    retry.delay_max.saturating_mul(retry.attempts_max).saturating_add(lease)
+}
+
 /// Refuses a retention in which a message may come again after its row is gone.
 pub(crate) fn check_retention(
     retention: Duration,
     retry: &RetryPolicy,
     lease: Duration,
 ) -> Result<(), Failure> {
-    let horizon = retry.delay_max.saturating_mul(retry.attempts_max).saturating_add(lease);
+    let horizon = horizon(retry, lease);
     if retention > horizon {
         return Ok(());
     }

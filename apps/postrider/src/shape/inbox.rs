@@ -304,6 +304,13 @@ pub(crate) struct Repaired {
     pub(crate) after: u64,
 }
 
+/// The answer of `repair partitions`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Moved {
+    /// Events that are in another partition now.
+    pub(crate) moved: u64,
+}
+
 /// The answer of `adopt`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Adopted {

@@ -15,7 +15,7 @@ mod waiting;
 pub(crate) use event::{Detail, Event, tone};
 pub(crate) use inbox::{
     Adopted, Audited, CancelledEvent, Counted, Differs, Enqueued, Erased, InboxChange, InboxRow,
-    Removal, Repaired,
+    Moved, Removal, Repaired,
 };
 pub(crate) use migration::Migration;
 pub(crate) use overview::{

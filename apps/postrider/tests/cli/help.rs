@@ -58,7 +58,7 @@ fn every_help_fits_has_examples_and_is_known() {
 }
 
 /// The operators' commands: every leaf shows examples, and is compared with its golden file.
-const OPERATORS: [&str; 13] = [
+const OPERATORS: [&str; 14] = [
     "adopt",
     "audit",
     "dead",
@@ -67,6 +67,7 @@ const OPERATORS: [&str; 13] = [
     "enqueue",
     "erase",
     "inbox",
+    "migrate",
     "outbox",
     "partitions",
     "reconcile",

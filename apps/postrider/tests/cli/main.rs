@@ -12,6 +12,7 @@ mod init;
 mod offline;
 mod once;
 mod operate;
+mod postgres;
 mod running;
 mod signals;
 mod writers;
@@ -69,6 +70,9 @@ impl Shop {
         command.args(args).current_dir(self.folder.path()).stdin(Stdio::null());
         // A killed relay leaves its proof of life here.
         command.env("TMPDIR", self.folder.path());
+        for name in postrider_testkit::services::variables() {
+            command.env_remove(name);
+        }
         command
     }
 

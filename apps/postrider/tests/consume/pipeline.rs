@@ -58,6 +58,9 @@ async fn what_was_committed_is_acted_on_once_in_order() {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true);
+        for name in postrider_testkit::services::variables() {
+            relay.env_remove(name);
+        }
         relay
     };
     let mut first = relay(&[]).spawn().unwrap();

@@ -102,6 +102,9 @@ impl Stage {
             .args(["--inbox", &format!("sqlite://{inbox}"), "--to", to])
             .args(more)
             .current_dir(self.folder.path());
+        for name in postrider_testkit::services::variables() {
+            command.env_remove(name);
+        }
         command
     }
 

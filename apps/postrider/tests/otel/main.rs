@@ -63,6 +63,9 @@ impl Shop {
             .env("TMPDIR", self.folder.path())
             .env("POSTRIDER_OBSERVE__OTLP", collector)
             .stdin(Stdio::null());
+        for name in postrider_testkit::services::variables() {
+            command.env_remove(name);
+        }
         command.output().unwrap()
     }
 }

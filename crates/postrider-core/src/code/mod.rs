@@ -84,7 +84,8 @@ codes! {
     /// The database gives keys other partitions than it did when the tables were made.
     PartitionsMoved = 1011,
         "Nothing was read or written. New events of a key would go to another partition than those \
-         before them, and could overtake them. Go back to the server version that made the tables.",
+         before them, and could overtake them. Go back to the server version that made the tables, \
+         or run `postrider repair partitions`.",
     /// The outbox's sequence hands out numbers in advance.
     SequenceCached = 1012,
         "Nothing was read or written. A number that is drawn in advance can come after higher ones \

@@ -62,6 +62,9 @@ fn the_front_pages_commands_deliver_both_events() {
     let run = |tool: &str, script: &str| {
         let mut command = Command::new(tool);
         command.args(if tool == "sh" { ["-e", "-c"] } else { ["-I", "-c"] }).arg(script);
+        for name in postrider_testkit::services::variables() {
+            command.env_remove(name);
+        }
         succeed(command.current_dir(&folder).env("PATH", &path).output().unwrap())
     };
     run("sh", setup);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use postrider_core::ErrorKind;
 
-use crate::suite::{StoreHarness, skip};
 use crate::suite::relay::{Relay, a, event, ids};
+use crate::suite::{StoreHarness, skip};
 
 /// R010: what is committed is read in the order of the commits, ascending in number.
 pub async fn what_is_committed_is_read_in_order<H: StoreHarness>() {

@@ -1,0 +1,324 @@
+//! The program on PostgreSQL, in a schema of its own: made, written to, relayed, killed, and looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Output, Stdio};
+
+use postrider_core::Event;
+use postrider_testkit::services;
+
+use crate::running::Running;
+use crate::{Shop, code, err, events, out, said};
+
+/// A schema that is dropped with this value, and a folder for the commands.
+struct Database {
+    server: String,
+    schema: String,
+    shop: Shop,
+}
+
+impl Database {
+    /// None where there is no server; the reason is printed.
+    fn bare(test: &str) -> Option<Database> {
+        let server = match services::postgres() {
+            Ok(url) => url,
+            Err(reason) => {
+                println!("skipped: {test}: {reason}");
+                return None;
+            }
+        };
+        let shop = Shop::bare();
+        // The folder's name is random.
+        let letters = shop.folder.path().file_name().unwrap().to_str().unwrap();
+        let letters: String = letters.bytes().fold(String::new(), |mut name, byte| {
+            write!(name, "{byte:02x}").unwrap();
+            name
+        });
+        Some(Database { server, schema: format!("c{letters}"), shop })
+    }
+
+    /// With the tables.
+    fn new(test: &str) -> Option<Database> {
+        let database = Database::bare(test)?;
+        let init = database.run(&["init", &database.url(), "--partitions", "4"]);
+        assert_eq!(code(&init), 0, "{}", err(&init));
+        Some(database)
+    }
+
+    fn url(&self) -> String {
+        let mark = if self.server.contains('?') { '&' } else { '?' };
+        format!("{}{mark}schema={}", self.server, self.schema)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = self.shop.command(args);
+        command.env("POSTRIDER_STORE", self.url()).env("POSTRIDER_USER", "anna");
+        command.output().unwrap()
+    }
+
+    /// What a command answers that succeeds.
+    fn answer(&self, args: &[&str]) -> String {
+        let run = self.run(args);
+        assert_eq!(code(&run), 0, "{args:?}: {}", err(&run));
+        out(&run)
+    }
+
+    fn json(&self, args: &[&str]) -> serde_json::Value {
+        serde_json::from_str(&self.answer(&[args, &["--output", "json"]].concat())).unwrap()
+    }
+
+    fn relay(&self, args: &[&str]) -> Output {
+        self.run(&[&["relay", "--store", &self.url()], args].concat())
+    }
+
+    /// Commits so many events of each of so many orders, numbered in the order of the commits.
+    fn place(&self, orders: u32, events_of_each: u32) {
+        let mut lines = String::new();
+        for number in 0..events_of_each {
+            for order in 0..orders {
+                writeln!(
+                    lines,
+                    "{{\"aggregate_type\": \"order\", \"aggregate_id\": \"{order}\", \
+                     \"type\": \"order.changed\", \"payload\": {number}}}"
+                )
+                .unwrap();
+            }
+        }
+        let mut command = self.shop.command(&["enqueue", "--ndjson", "-"]);
+        command.env("POSTRIDER_STORE", self.url()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        // It answers while it reads, and a full pipe would stop both.
+        let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+        let enqueued = child.wait_with_output().unwrap();
+        writer.join().unwrap().unwrap();
+        assert_eq!(code(&enqueued), 0, "{}", err(&enqueued));
+        assert_eq!(out(&enqueued).lines().count(), (orders * events_of_each) as usize);
+    }
+
+    fn with_client<T>(&self, work: impl AsyncFnOnce(&tokio_postgres::Client) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let connected = tokio_postgres::connect(&self.server, tokio_postgres::NoTls).await;
+            let (client, connection) = connected.unwrap();
+            let connection = tokio::spawn(connection);
+            let found = work(&client).await;
+            drop(client);
+            _ = connection.await;
+            found
+        })
+    }
+
+    fn sql(&self, text: &str) {
+        self.with_client(async |client| client.batch_execute(text).await.unwrap());
+    }
+
+    fn number(&self, text: &str) -> i64 {
+        self.with_client(async |client| client.query_one(text, &[]).await.unwrap().get(0))
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.sql(&format!(
+            "set lock_timeout = '5s'; drop schema if exists \"{}\" cascade",
+            self.schema
+        ));
+    }
+}
+
+/// First deliveries of each key, which must be in the order of its commits.
+fn in_order(delivered: &[Event]) -> BTreeMap<String, Vec<String>> {
+    let mut seen = BTreeSet::new();
+    let mut of_key: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for event in delivered.iter().filter(|event| seen.insert(event.id)) {
+        let payload = String::from_utf8(event.payload.as_bytes().to_vec()).unwrap();
+        of_key.entry(event.aggregate_id.to_string()).or_default().push(payload);
+    }
+    of_key
+}
+
+/// The tables are made once; what is pending is listed before and after.
+#[test]
+fn tables_are_made_once_and_their_migrations_listed() {
+    let Some(database) = Database::bare("tables_are_made_once") else { return };
+    let pending = database.run(&["migrate", "status"]);
+    assert_eq!(code(&pending), 6, "{}", err(&pending));
+    assert!(out(&pending).contains("pending"), "{}", out(&pending));
+    let early = database.relay(&["--to", "stdout", "--once"]);
+    assert!(said(&early).contains("PR-1001"), "{}", err(&early));
+
+    let url = database.url();
+    let first = database.run(&["init", &url, "--partitions", "4", "--source", "/shop"]);
+    assert_eq!(code(&first), 0, "{}", err(&first));
+    assert!(said(&first).contains("created the tables"), "{}", err(&first));
+    let again = database.run(&["init", &url]);
+    assert_eq!((code(&again), out(&again).as_str()), (0, ""), "{}", err(&again));
+    assert!(said(&again).contains("nothing was changed"), "{}", err(&again));
+    let other = database.run(&["init", &url, "--partitions", "8"]);
+    assert_ne!(code(&other), 0, "partitions are for ever");
+
+    let rows = database.json(&["migrate", "status"]);
+    let rows = rows.as_array().unwrap();
+    assert!(!rows.is_empty());
+    for row in rows {
+        assert_eq!(row["state"], "applied", "{row}");
+        assert!(row["applied_at"].is_string(), "{row}");
+    }
+    let told = database.run(&["migrate", "status"]);
+    assert!(said(&told).contains("4 partitions, partitioned"), "{}", err(&told));
+    let doctor = database.answer(&["doctor"]);
+    assert!(!doctor.contains("critical"), "{doctor}");
+}
+
+/// What `--print` writes makes the tables that `init` makes.
+#[test]
+fn printed_sql_makes_the_tables() {
+    let Some(database) = Database::bare("printed_sql_makes_the_tables") else { return };
+    let printed = database.answer(&["init", &database.url(), "--partitions", "4", "--print"]);
+    assert_eq!(code(&database.run(&["migrate", "status"])), 6, "--print touched the database");
+    database.sql(&printed);
+    assert!(database.answer(&["migrate", "status"]).contains("applied"));
+    database.place(5, 1);
+    let run = database.relay(&["--to", "stdout", "--once"]);
+    assert_eq!(code(&run), 0, "{}", err(&run));
+    assert_eq!(events(&out(&run)).len(), 5);
+}
+
+/// R038: one run delivers what is committed, ends with 0, and the next delivers nothing again; and the
+/// operators' commands say what became of it.
+#[test]
+fn one_run_delivers_what_is_committed_and_operators_see_it() {
+    let Some(database) = Database::new("one_run_delivers_what_is_committed") else { return };
+    database.place(20, 3);
+    let before = database.json(&["status", "--rate", "0"]);
+    assert!(before["verdict"].is_object() || before["verdict"].is_string(), "{before}");
+    let first = database.relay(&["--to", "file://events.ndjson", "--once"]);
+    assert_eq!(code(&first), 0, "{}", err(&first));
+    let file = std::fs::read_to_string(database.shop.path("events.ndjson")).unwrap();
+    let delivered = events(&file);
+    assert_eq!(delivered.len(), 60);
+    let of_key = in_order(&delivered);
+    assert_eq!(of_key.len(), 20);
+    assert!(of_key.values().all(|payloads| payloads == &["0", "1", "2"]), "{of_key:?}");
+    let second = database.relay(&["--to", "stdout", "--once"]);
+    assert_eq!((code(&second), out(&second).as_str()), (0, ""), "{}", err(&second));
+
+    let status = database.run(&["status", "--rate", "0"]);
+    assert_eq!(code(&status), 0, "{}{}", out(&status), err(&status));
+    let listed = database.json(&["outbox", "ls", "--all"]);
+    let listed = listed.as_array().unwrap();
+    assert_eq!(listed.len(), 60);
+    let id = delivered[0].id.to_string();
+    assert!(database.answer(&["outbox", "show", &id]).contains(&id));
+    assert_eq!(database.json(&["dead", "ls"]).as_array().unwrap().len(), 0);
+    assert_eq!(database.json(&["partitions", "ls"]).as_array().unwrap().len(), 4);
+    assert!(database.answer(&["destinations", "ls"]).contains("default"));
+    database.answer(&["doctor"]);
+    database.answer(&["reconcile", "--dry-run"]);
+    // What is asked for is carried out by the next run.
+    database.answer(&[
+        "destinations",
+        "rewind",
+        "default",
+        "--to",
+        "beginning",
+        "--yes",
+        "--wait",
+        "0",
+    ]);
+    let replayed = database.relay(&["--to", "stdout", "--once"]);
+    assert_eq!(events(&out(&replayed)).len(), 60, "{}", err(&replayed));
+    assert!(database.answer(&["audit"]).contains("anna"));
+}
+
+/// F1, INV-1, INV-3: a relay that is killed while it publishes loses nothing; the next one on the same host
+/// goes on without waiting for the lease, and each key's first deliveries are in the order of the commits.
+#[test]
+fn a_killed_relay_loses_nothing() {
+    const ORDERS: u32 = 100;
+    const EACH: u32 = 30;
+    let Some(database) = Database::new("a_killed_relay_loses_nothing") else { return };
+    database.place(ORDERS, EACH);
+    let url = database.url();
+    let mut killed = database
+        .shop
+        .command(&["relay", "--store", &url, "--to", "stdout"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Whoever reads one line stops it in the middle: the pipe holds far less than all of them.
+    let mut stdout = BufReader::new(killed.stdout.take().unwrap());
+    let mut text = String::new();
+    stdout.read_line(&mut text).unwrap();
+    killed.kill().unwrap();
+    stdout.read_to_string(&mut text).unwrap();
+    killed.wait().unwrap();
+    text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+    let mut delivered = events(&text);
+    let total = (ORDERS * EACH) as usize;
+    assert!(delivered.len() < total, "it was not in the middle");
+
+    let rest = database.relay(&["--to", "stdout", "--once"]);
+    assert_eq!(code(&rest), 0, "{}", err(&rest));
+    delivered.extend(events(&out(&rest)));
+    let of_key = in_order(&delivered);
+    let expected: Vec<String> = (0..EACH).map(|number| number.to_string()).collect();
+    assert_eq!(of_key.len(), ORDERS as usize);
+    for (key, payloads) in &of_key {
+        assert_eq!(payloads, &expected, "order {key}");
+    }
+}
+
+/// R121: a sidecar says to its inbox for how long a message may come again, before it takes the first one.
+#[test]
+fn a_sidecar_records_for_how_long_a_message_may_come_again() {
+    let Some(database) = Database::new("a_sidecar_records_its_horizon") else { return };
+    let inbox = database.url();
+    let args = ["--from", "local://queue.db/order.*", "--group", "billing", "--inbox", &*inbox];
+    let more = ["--to", "http://127.0.0.1:9/events", "--attempts", "10", "--lease", "60s"];
+    let command = database.shop.command(&[&["consume"][..], &args, &more].concat());
+    let mut sidecar = Running::start(command);
+    sidecar.wait_for("receiving");
+    let horizon = format!(
+        "select cast(extract(epoch from horizon) as bigint) from \"{}\".inbox_horizon
+         where handler = 'billing'",
+        database.schema
+    );
+    assert_eq!(database.number(&horizon), 6_060);
+    assert!(sidecar.stop().success());
+    let short = [&["consume"][..], &args, &more, &["--retention", "1h"]].concat();
+    assert_eq!(code(&database.run(&short)), 78, "it would forget what may come again");
+}
+
+/// What one store has, the other refuses by name.
+#[test]
+fn repair_of_partitions_is_for_postgresql_alone() {
+    let shop = Shop::new();
+    let repair = ["repair", "partitions", "--yes", "--reason", "moved"];
+    let refused =
+        shop.command(&repair).env("POSTRIDER_STORE", "sqlite://shop.db").output().unwrap();
+    assert_eq!(code(&refused), 78, "{}", err(&refused));
+    assert!(said(&refused).contains("SQLite"), "{}", err(&refused));
+    let refused = shop.run(&["init", "sqlite://other.db", "--partitions", "8"]);
+    assert_eq!(code(&refused), 78, "{}", err(&refused));
+    assert!(!shop.path("other.db").exists());
+
+    let Some(database) = Database::new("repair_of_partitions") else { return };
+    let nothing = database.run(&repair);
+    assert_eq!((code(&nothing), out(&nothing).trim()), (0, "0"), "{}", err(&nothing));
+    // As if another server had made the tables.
+    database.place(10, 1);
+    let meta =
+        format!("update \"{}\".outbox_meta set value = '1' where key = 'hash'", database.schema);
+    database.sql(&meta);
+    let stopped = database.relay(&["--to", "stdout", "--once"]);
+    assert!(said(&stopped).contains("PR-1011"), "{}", err(&stopped));
+    assert!(said(&stopped).contains("repair partitions"), "{}", err(&stopped));
+    database.answer(&repair);
+    let run = database.relay(&["--to", "stdout", "--once"]);
+    assert_eq!(code(&run), 0, "{}", err(&run));
+    assert_eq!(events(&out(&run)).len(), 10);
+}
