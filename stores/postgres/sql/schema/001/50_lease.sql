@@ -25,8 +25,9 @@ begin
 end
 $$;
 
--- Says that a relay is alive, forgets those that fell silent, and counts the others. What somebody else is
--- just writing is left to him, so that nobody waits for anybody here.
+-- Says that a relay is alive, forgets those that fell silent, and counts the others. Its own row comes first:
+-- two that were silent, as after an outage, and forgot each other first would wait in a circle. What somebody
+-- else is just writing is left to him, so nobody waits for anything after that.
 create function {outbox_announce}(
     p_owner text, p_current boolean, p_lease_micros bigint,
     out relays bigint, out current_relays bigint)
@@ -34,15 +35,15 @@ language plpgsql as $$
 declare
     v_now timestamptz := clock_timestamp();
 begin
+    insert into {outbox_relay} as r (owner, expires_at, current)
+    values (p_owner, v_now + p_lease_micros * interval '1 microsecond', p_current)
+    on conflict (owner) do update
+        set expires_at = excluded.expires_at, current = excluded.current;
     delete from {outbox_relay} r
     where r.owner in (
         select silent.owner from {outbox_relay} silent
         where silent.expires_at <= v_now and silent.owner <> p_owner
         for update skip locked);
-    insert into {outbox_relay} as r (owner, expires_at, current)
-    values (p_owner, v_now + p_lease_micros * interval '1 microsecond', p_current)
-    on conflict (owner) do update
-        set expires_at = excluded.expires_at, current = excluded.current;
     select count(*), count(*) filter (where r.current) into relays, current_relays
     from {outbox_relay} r where r.expires_at > v_now;
 end
