@@ -20,6 +20,7 @@ struct Database {
 
 impl Database {
     /// None where there is no server; the reason is printed.
+    #[allow(clippy::print_stdout, reason = "a skipped test says why")]
     fn bare(test: &str) -> Option<Database> {
         let server = match services::postgres() {
             Ok(url) => url,
