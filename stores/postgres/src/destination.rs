@@ -98,7 +98,10 @@ pub(crate) async fn apply_noted(
         changed |= put(store, &tx, &known, definition, *start).await?;
     }
     // Last, because from here on whoever settles waits.
-    for id in &change.remove {
+    // In the order in which settlements lock their cursors.
+    let mut leaving: Vec<&DestinationId> = change.remove.iter().collect();
+    leaving.sort_unstable();
+    for id in leaving {
         changed |= remove(&tx, id).await?;
     }
     if !changed {

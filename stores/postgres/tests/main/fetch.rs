@@ -62,7 +62,8 @@ async fn what_commits_out_of_order_is_found_once() {
     assert_eq!(all(&store, &mut cursor, 10).await, [1]);
     assert_eq!(all(&store, &mut cursor, 10).await, [0u64; 0]);
     let same = store.fetch(&after(&cursor, 10, 1 << 20)).await.unwrap();
-    assert_eq!(same.end, cursor, "an idle cursor stays what it is");
+    // Other tests' transactions end meanwhile, so the cursor may move; it passes nothing.
+    assert!(same.rows.is_empty() && !same.more);
 }
 
 /// R034, INV-6: pages end by rows and by bytes, with one row at least, and together they are everything.

@@ -12,6 +12,8 @@ as $body$
 declare
     known {inbox};
 begin
+    -- A token that a crash takes back would be given twice.
+    perform {outbox_durably}();
     -- Again when the row came or went in between.
     for attempt in 1..8 loop
         select * into known from {inbox} i
@@ -80,6 +82,7 @@ create function {inbox_complete}(
 language plpgsql set lock_timeout = '200ms'
 as $body$
 begin
+    perform {outbox_durably}();
     update {inbox} i set status = 'processed', expires_at = null, processed_at = clock_timestamp()
     where i.source = of_source and i.event_id = of_event and i.handler = of_handler
         and i.token = of_token and i.status = 'claimed';
@@ -106,6 +109,7 @@ create function {inbox_release}(
 language plpgsql set lock_timeout = '200ms'
 as $body$
 begin
+    perform {outbox_durably}();
     update {inbox} i set expires_at = 'epoch', token = i.token + 1
     where i.source = of_source and i.event_id = of_event and i.handler = of_handler
         and i.token = of_token and i.status = 'claimed';
@@ -120,6 +124,7 @@ returns boolean
 language plpgsql set lock_timeout = '200ms'
 as $body$
 begin
+    perform {outbox_durably}();
     perform from {inbox} i
     where i.source = of_source and i.event_id = of_event and i.handler = of_handler
         and i.token = of_token and i.status = 'claimed'
