@@ -2,6 +2,7 @@
 
 mod agree;
 mod brokers;
+mod own;
 mod plan;
 mod reconcile;
 mod reload;
@@ -99,7 +100,7 @@ pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
     let traces = Traces::start(plan.otlp.as_deref())?;
     traces.wrap(&mut plan.destinations);
     let signals = Signals::catch_reload().map_err(|e| Failure::plain(format!("signals: {e}")))?;
-    let store = plan.place.open().await?.source;
+    let (store, own) = own::source(plan.own.as_ref(), &plan.place).await?;
     let definitions: Vec<Destination> =
         plan.destinations.iter().map(|(definition, _)| definition.clone()).collect();
     agree::agree(&*store, &definitions, args.config.as_deref()).await?;
@@ -119,6 +120,7 @@ pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
     reconciling.abort();
     drop(listening);
     traces.stop().await;
+    own::tell(own.as_ref()).await?;
     verdict::of(&ended, args.once, &plan.place)
 }
 

@@ -12,6 +12,7 @@ use postrider_relay::{Retention, Settings};
 
 use crate::failure::Failure;
 use crate::logs::{self, LogFormat};
+use crate::relay::own::Own;
 use crate::relay::reload::Reloader;
 use crate::relay::switch::Switch;
 use crate::relay::{RelayArgs, brokers};
@@ -22,6 +23,8 @@ use crate::{config, store, target};
 /// What a relay runs with.
 pub(crate) struct Plan {
     pub(crate) place: store::Place,
+    /// A table that is served in place of the outbox.
+    pub(crate) own: Option<Own>,
     pub(crate) settings: Settings,
     pub(crate) destinations: Vec<(Destination, Arc<dyn Broker>)>,
     pub(crate) archive: Option<Arc<dyn Archive>>,
@@ -47,6 +50,7 @@ impl Plan {
         let config = loaded.config;
         let settings = settings(args, &config)?;
         let place = place(args, &config, &secrets)?;
+        let own = Own::of(&config)?;
         let (destinations, switches) = match &args.to {
             Some(to) => (vec![given(args, to)?], BTreeMap::new()),
             None => configured(&config, &secrets)?,
@@ -58,6 +62,7 @@ impl Plan {
         let listen = args.listen.or(config.observe.listen);
         Ok(Plan {
             place,
+            own,
             settings,
             destinations,
             archive,
