@@ -47,7 +47,8 @@ pub struct AcquireRequest {
     pub presence: Option<Presence>,
     /// Whether its definitions are those of the store.
     pub current: bool,
-    /// A holder that is proved dead: its lease counts as expired, if owner and token still match.
+    /// A holder that is proved dead: its lease counts as expired, if owner and token still match. A
+    /// store may take it for all leases of that owner, who is one process.
     pub dead: Option<Lease>,
 }
 

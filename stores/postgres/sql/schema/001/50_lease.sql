@@ -78,8 +78,11 @@ begin
         select l.partition from {outbox_lease} l
         where not l.paused
             and (l.owner is null or l.expires_at <= clock_timestamp()
-                or (l.partition, l.owner, l.token)
-                    = (p_dead_partition, p_dead_owner, p_dead_token))
+                -- Whoever is dead is dead in all his partitions.
+                or (l.owner = p_dead_owner and exists (
+                    select from {outbox_lease} d
+                    where (d.partition, d.owner, d.token)
+                        = (p_dead_partition, p_dead_owner, p_dead_token))))
             -- A clock that stepped back since then makes it free in the future: free all the same.
             and (p_free_for_micros = 0 or greatest(interval '0', clock_timestamp()
                     - case when l.owner is null then l.free_since else l.expires_at end)
