@@ -119,7 +119,8 @@ impl Machine {
                 .unwrap_or(settings.due_every)
                 .clamp(settings.poll_min, settings.due_every),
         };
-        let next = if pause == settings.due_every { beat(now, pause) } else { now + pause };
+        let idle = settings.in_step && pause == settings.due_every;
+        let next = if idle { beat(now, pause) } else { now + pause };
         flow.due_at = flow.due_at.min(next);
     }
 
@@ -156,7 +157,8 @@ impl Machine {
                 .clamp(settings.poll_min, settings.due_every),
             None => settings.heartbeat,
         };
-        let next = if pause == settings.due_every { beat(now, pause) } else { now + pause };
+        let idle = settings.in_step && pause == settings.due_every;
+        let next = if idle { beat(now, pause) } else { now + pause };
         owned.admit_at = Some(next);
     }
 }

@@ -367,7 +367,7 @@ impl Machine {
             flow.poll_at = match () {
                 () if page.more || woken => now,
                 // Idle: at the same moments as all others.
-                () if pause == settings.poll_max => beat(now, pause),
+                () if pause == settings.poll_max && settings.in_step => beat(now, pause),
                 () => now + pause,
             };
             if flow.unsaved_since.is_none() && flow.has_outcomes() {

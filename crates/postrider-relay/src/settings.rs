@@ -37,6 +37,9 @@ pub struct Settings {
     /// The longest. Default 500 ms: two queries a second when idle; stores that can wake the relay
     /// do not depend on it.
     pub poll_max: Duration,
+    /// Whether idle partitions look at the same moments instead of each at its own. Default true: a store
+    /// with many partitions answers them in one statement.
+    pub in_step: bool,
     /// How long polling stays fast after an application's nudge, which comes before the commit that
     /// it announces. Default 1 s.
     pub nudge: Duration,
@@ -85,6 +88,7 @@ impl Default for Settings {
             window: WindowLimits::default(),
             poll_min: Duration::from_millis(5),
             poll_max: Duration::from_millis(500),
+            in_step: true,
             nudge: Duration::from_secs(1),
             save_after: Duration::from_secs(1),
             due_every: Duration::from_secs(5),

@@ -66,7 +66,9 @@ impl RelayProcess {
 /// The settings of a world's relays.
 pub fn settings(shared: &Shared, seed: u64) -> Settings {
     let scenario = &shared.scenario;
-    let mut settings = Settings { seed, ..Settings::default() };
+    // Every other world has relays whose partitions look at moments of their own.
+    let in_step = shared.scenario.seed % 2 == 1;
+    let mut settings = Settings { seed, in_step, ..Settings::default() };
     settings.window.rows_max = scenario.window_rows;
     settings.window.page_rows_max = (scenario.window_rows / 4).max(2);
     // The slowest poll is what an idle world costs most.
