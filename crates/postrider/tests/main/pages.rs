@@ -147,7 +147,7 @@ fn the_page_of_limits_has_every_limit_and_its_default() {
     compare!(page, "Times and bounds of a relay", Settings:
         lease heartbeat publish_deadline margin store_deadline poll_min poll_max nudge save_after due_every
         due_rows_max carry_every carry_rows_max pause_min pause_max down_after drain stall;
-        except window retention seed);
+        except in_step window retention seed);
     compare!(page, "Webhooks", WebhookSettings:
         deadline connections connections_per_endpoint idle answer_bytes_max request_bytes_max;
         except endpoints urls allow_private allow_http extra_roots);
