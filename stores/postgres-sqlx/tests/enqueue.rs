@@ -1,4 +1,9 @@
 //! The promises of `enqueue` in transactions of `sqlx`, against a real server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test that cannot go on says where, one that is skipped why"
+)]
 
 use postrider_core::{ErrorKind, NewEvent, Timestamp};
 use postrider_postgres::{Names, Setup, init};

@@ -83,7 +83,7 @@ const NOUNS: &[(&str, &[&str])] = &[
 fn the_page_of_answers_describes_every_field() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/shape");
     let mut page = String::from(INTRODUCTION);
-    for file in ["overview", "event", "waiting", "request", "inbox"] {
+    for file in ["overview", "event", "waiting", "request", "inbox", "migration"] {
         let source = std::fs::read_to_string(folder.join(format!("{file}.rs"))).unwrap();
         described(&source, &mut page);
     }
