@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use postrider_core::source::Admitted;
-use postrider_core::{Lease, Result};
+use postrider_core::{Error, ErrorKind, Lease, Result};
+use tokio_postgres::Row;
 
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
@@ -15,22 +16,35 @@ const ADMIT: Sql = sql!("schedule/admit");
 const LOOK: Sql = sql!("schedule/look");
 
 /// When the next is due in each partition; zero where something is due already.
-async fn look(store: &PostgresStore, group: &[i16]) -> Vec<Result<Option<Duration>>> {
+async fn look(store: &PostgresStore, group: &[Lease]) -> Vec<Result<Option<Duration>>> {
     let found = async {
         let session = store.sessions().line(Line::Read, "admit").await?;
-        session.rows("admit", &LOOK, params![group.to_vec()]).await
+        let partitions: Vec<i16> = group.iter().map(|lease| partition(lease.partition)).collect();
+        let owners: Vec<&str> = group.iter().map(|lease| lease.owner.as_str()).collect();
+        let tokens: Vec<i64> = group.iter().map(|lease| signed(lease.token)).collect();
+        session.rows("admit", &LOOK, params![partitions, owners, tokens]).await
     };
     match found.await {
         Err(error) => group.iter().map(|_| Err(error.repeated())).collect(),
-        Ok(rows) => rows.iter().map(|row| Ok(row.get::<_, Option<i64>>(1).map(span))).collect(),
+        Ok(rows) => rows.iter().zip(group).map(|(row, lease)| next_in(row, lease)).collect(),
     }
+}
+
+fn next_in(row: &Row, lease: &Lease) -> Result<Option<Duration>> {
+    if row.get(1) {
+        return Ok(row.get::<_, Option<i64>>(2).map(span));
+    }
+    Err(Error::new(ErrorKind::Fenced, "admit")
+        .message("the lease was taken over; nothing was moved")
+        .context("partition", lease.partition)
+        .context("token", lease.token))
 }
 
 /// Moves what is due, in the order (due, seq), in one fenced statement.
 pub(crate) async fn admit(store: &PostgresStore, lease: &Lease, rows_max: u32) -> Result<Admitted> {
     // Most calls find nothing: they lock nothing, and share a statement.
     let asker = store.clone();
-    let next_in = store.inner.schedules.ask("admit", partition(lease.partition), move |group| {
+    let next_in = store.inner.schedules.ask("admit", lease.clone(), move |group| {
         let store = asker.clone();
         async move { look(&store, &group).await }
     });

@@ -78,7 +78,7 @@ pub(crate) struct Inner {
     /// Looks for what is due, likewise.
     pub(crate) looks: Gather<(Lease, DestinationId), Option<Duration>>,
     /// Looks for what is scheduled, likewise.
-    pub(crate) schedules: Gather<i16, Option<Duration>>,
+    pub(crate) schedules: Gather<Lease, Option<Duration>>,
     /// What is in memory of the tables themselves.
     pub(crate) maintained: Maintained,
     /// Listens for commits.
