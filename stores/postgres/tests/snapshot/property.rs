@@ -44,7 +44,7 @@ pub(crate) async fn carry(mut relay: Relay, mut dice: Dice, ended: watch::Receiv
         for partition in relay.partitions() {
             match dice.below(40) {
                 0 => relay.hand_over(partition).await,
-                1 => relay.die(partition),
+                1 => relay.die(),
                 2..20 => _ = relay.settle(partition, 0).await,
                 20..30 => {
                     let but = usize::try_from(dice.below(20)).unwrap();

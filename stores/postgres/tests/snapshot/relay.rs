@@ -102,31 +102,46 @@ impl Relay {
                 return self.note("acquire", &error);
             }
         };
-        for lease in self.granted(orphan.as_ref(), acquired) {
+        // One of its own that it does not know: the answer was lost when the server went away.
+        let is_unknown = |lease: &&Lease| {
+            lease.owner == self.owner && !self.owned.contains_key(&lease.partition.0)
+        };
+        let unknown: Vec<Lease> =
+            acquired.held.iter().map(|held| &held.lease).filter(is_unknown).cloned().collect();
+        for lease in self.granted(orphan, acquired) {
             self.load(lease).await;
+        }
+        if !unknown.is_empty() {
+            self.record.facts_mut().orphaned(unknown);
+            self.die();
         }
     }
 
-    /// Writes down who died and who took over, and returns what was granted.
-    fn granted(&self, orphan: Option<&Lease>, acquired: Acquired) -> Vec<Lease> {
+    /// Writes down who died and who took over, and returns what was granted. Whoever is proved dead is dead in
+    /// all his partitions.
+    fn granted(&self, orphan: Option<Lease>, acquired: Acquired) -> Vec<Lease> {
         let leases: Vec<Lease> = acquired.granted.into_iter().map(|it| it.lease).collect();
         let mut facts = self.record.facts_mut();
-        let taken = orphan.and_then(|orphan| {
-            let taken = leases.iter().find(|lease| lease.partition == orphan.partition)?;
-            Some((orphan, taken))
-        });
-        if let Some((orphan, taken)) = taken {
-            assert!(taken.token > orphan.token, "tokens grow");
-            facts.taken.insert((orphan.partition.0, orphan.token));
-            facts.takeovers += 1;
+        facts.orphaned(orphan.clone());
+        for lease in &leases {
+            let is_of = |it: &Lease| it.partition == lease.partition && it.token < lease.token;
+            let (taken, kept) = std::mem::take(&mut facts.orphans).into_iter().partition(is_of);
+            let taken: Vec<Lease> = taken;
+            facts.orphans = kept;
+            for dead in taken {
+                facts.taken.insert((dead.partition.0, dead.token));
+                facts.takeovers += 1;
+            }
         }
-        // One that nobody could take now, or one of its own that it does not know: the answer was lost when
-        // the server went away.
-        let is_dead = |lease: &Lease| match lease.owner == self.owner {
-            true => !self.owned.contains_key(&lease.partition.0),
-            false => self.alone || Some(lease) == orphan,
-        };
-        facts.orphaned(acquired.held.into_iter().map(|held| held.lease).filter(is_dead));
+        // One that somebody else took before is over; one that nobody could take now stays an orphan.
+        if let Some(orphan) = orphan.filter(|_| !self.alone) {
+            let stands = acquired.held.iter().any(|held| held.lease == orphan);
+            facts.orphans.retain(|it| stands || *it != orphan);
+        }
+        if self.alone {
+            let others = acquired.held.into_iter().map(|held| held.lease);
+            facts.orphaned(others.filter(|lease| lease.owner != self.owner));
+        }
         leases
     }
 
@@ -187,21 +202,22 @@ impl Relay {
                     assert!(page.rows.len() <= request.rows_max as usize, "a page keeps its limit");
                     found += page.rows.len();
                     finished &= page.rows.is_empty() && !page.more;
-                    self.deliver(partition, &page.rows);
-                    self.owned.get_mut(&partition).expect("it is owned").read = page.end;
+                    self.deliver(partition, &page.rows, page.end);
                 }
                 Err(error) => {
                     (finished, self.answered) = (false, false);
                     self.note("fetch", &error);
-                    self.outlive(partition, &error);
+                    self.outlive(&error);
                 }
             }
         }
         (found, finished)
     }
 
-    fn deliver(&mut self, partition: u16, rows: &[FetchedRow]) {
-        let owned = self.owned.get_mut(&partition).expect("it is owned");
+    fn deliver(&mut self, partition: u16, rows: &[FetchedRow], end: Cursor) {
+        // Another page of the same moment may have ended the process before it acts on this one.
+        let Some(owned) = self.owned.get_mut(&partition) else { return };
+        owned.read = end;
         let ascend = rows.windows(2).all(|pair| pair[0].row.seq < pair[1].row.seq);
         assert!(ascend, "a page is in the order of its numbers");
         let mut reads = lock(&self.record.reads);
@@ -233,16 +249,16 @@ impl Relay {
             }
             Err(error) => {
                 self.note("settle", &error);
-                self.outlive(partition, &error);
+                self.outlive(&error);
                 false
             }
         }
     }
 
-    /// What the engine does about an error: waits and tries again, or gives the partition up.
-    fn outlive(&mut self, partition: u16, error: &Error) {
+    /// What is done about an error: it waits and tries again, or begins anew.
+    fn outlive(&mut self, error: &Error) {
         if !passes(error) {
-            self.die(partition);
+            self.die();
         }
     }
 
@@ -251,15 +267,19 @@ impl Relay {
         *self.record.facts_mut().trouble.entry(what).or_default() += 1;
     }
 
-    /// Stops with a partition as a killed process does, except that it may still believe to own it.
-    pub(crate) fn die(&mut self, partition: u16) {
-        let Some(owned) = self.owned.remove(&partition) else { return };
-        let mut facts = self.record.facts_mut();
-        let given_up = owned.unsettled.iter().map(|(row, _)| Uuid::from_u128(row.id.as_u128()));
-        facts.given_up.extend(given_up);
-        facts.orphaned([owned.lease.clone()]);
-        drop(facts);
-        self.stale.push(owned);
+    /// Stops as a killed process does, except that it may still believe to own what it did. What goes on is
+    /// another process.
+    pub(crate) fn die(&mut self) {
+        let name = self.owner.as_str().split('-').next().unwrap_or("relay").to_owned();
+        self.owner = RelayId::new(format!("{name}-{}", Uuid::now_v7().simple())).expect("a name");
+        for (_, owned) in std::mem::take(&mut self.owned) {
+            let mut facts = self.record.facts_mut();
+            let given_up = owned.unsettled.iter().map(|(row, _)| Uuid::from_u128(row.id.as_u128()));
+            facts.given_up.extend(given_up);
+            facts.orphaned([owned.lease.clone()]);
+            drop(facts);
+            self.stale.push(owned);
+        }
     }
 
     /// The dead one wakes up, and settles what it believes to own. Once it was taken over, it is refused.
@@ -292,7 +312,7 @@ impl Relay {
             Err(error) => {
                 self.note("release", &error);
                 self.owned.insert(partition, owned);
-                self.die(partition);
+                self.die();
             }
         }
     }
