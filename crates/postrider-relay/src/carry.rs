@@ -45,6 +45,13 @@ impl Carrying {
         self.hurry(now);
     }
 
+    /// A partition is loaded, and may be asked about: not yet, if one of the others is still.
+    pub(crate) fn resume(&mut self, now: Tick) {
+        if !self.caught_up {
+            self.hurry(now);
+        }
+    }
+
     /// Whether nothing that was asked for before the last partition came is left to do.
     pub(crate) fn is_caught_up(&self) -> bool {
         self.caught_up
@@ -105,9 +112,15 @@ impl Machine {
         };
         let all = self.owned.values().all(|owned| leases.contains(&owned.lease));
         self.carrying.caught_up = all && !done.more;
+        // Partitions come one after another: whoever came meanwhile is not left to the next round.
+        let unasked = self.steady().any(|owned| !leases.contains(&owned.lease));
         reach!(RequestsMore, if done.more);
         reach!(RequestsDone, if done.rows > 0);
-        self.carrying.at = if done.more { now } else { now + self.settings.carry_every };
+        self.carrying.at = match done.more {
+            true => now,
+            false if unasked => now + PAUSE,
+            false => now + self.settings.carry_every,
+        };
         self.act_on(leases, &done);
         self.count_again(leases);
     }

@@ -166,6 +166,7 @@ impl Machine {
                 reach!(FlowLoaded);
                 reach!(FlowCareful, if careful > 0);
                 *state = FlowState::Ready(Box::new(flow));
+                self.carrying.resume(now);
             }
             None => {
                 reach!(LoadFailed);
