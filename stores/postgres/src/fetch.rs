@@ -9,23 +9,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use postrider_core::snapshot::{
-    Drawn, Incarnation, Pending, SequenceTick, Snapshot, SnapshotCursor, Verdict, given_through,
+    Drawn, Incarnation, SequenceTick, Snapshot, SnapshotCursor, Verdict, given_through,
 };
 use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::{Cursor, Error, ErrorKind, Result};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use crate::question;
 use crate::room::Room;
 use crate::row::{self, Decoder};
 use crate::session::Session;
 use crate::sessions::Line;
-use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
 use crate::tick::{judge, life};
-use crate::typed::{params, partition, signed, unsigned};
-
-const PAGE: Sql = sql!("fetch/page");
+use crate::typed::unsigned;
 
 /// Columns before an event's: n, cut, xid.
 const EVENT: usize = 3;
@@ -75,7 +73,8 @@ async fn read(
         questions.iter().map(|question| Asked::new(question)).collect();
     let known: Vec<_> = questions.iter().map(|question| store.life_of(&question.lease)).collect();
     let (room, tick) = store.remembered().room_and_tick();
-    let rows = select(&session, asked.iter().flatten(), (room, questions.len()), tick).await?;
+    let rows =
+        question::ask(&session, asked.iter().flatten(), (room, questions.len()), tick).await?;
     let Some((first, rows)) = rows.split_first() else {
         return Err(Error::new(ErrorKind::Internal, "fetch").message("a fetch had no first row"));
     };
@@ -119,12 +118,12 @@ async fn read(
     Ok(pages)
 }
 
-/// A row whose payload was larger than expected, and stayed behind.
+/// A row whose payload and headers were larger than expected, and stayed behind.
 fn is_cut(row: &Row) -> bool {
     row.try_get::<_, Option<bool>>(1).ok().flatten().unwrap_or_default()
 }
 
-/// Remembers how large payloads are, for the next statement.
+/// Remembers how large rows are, for the next statement.
 fn note_sizes(store: &PostgresStore, rows: &[Row]) {
     let cut = |row: &&Row| is_cut(row);
     let size = |row: &Row| row.get::<_, i32>(EVENT + row::EVENT_VERSION).unsigned_abs();
@@ -132,7 +131,7 @@ fn note_sizes(store: &PostgresStore, rows: &[Row]) {
     match rows.iter().filter(cut).map(size).max() {
         Some(largest) => remembered.room.too_small_for(largest.into()),
         None => {
-            let largest = rows.iter().map(|row| row::payload_len(row, EVENT)).max();
+            let largest = rows.iter().map(|row| row::variable_len(row, EVENT)).max();
             remembered.room.note(rows.len() as u64, largest.unwrap_or_default());
         }
     }
@@ -180,12 +179,12 @@ pub(crate) fn position(text: &str) -> u64 {
 }
 
 /// A question, with its cursors read.
-struct Asked<'a> {
-    request: &'a FetchRequest,
-    after: SnapshotCursor,
+pub(crate) struct Asked<'a> {
+    pub(crate) request: &'a FetchRequest,
+    pub(crate) after: SnapshotCursor,
     until: Option<SnapshotCursor>,
     /// The target, where it is known before the server is asked.
-    link: Option<SnapshotCursor>,
+    pub(crate) link: Option<SnapshotCursor>,
 }
 
 impl Asked<'_> {
@@ -259,6 +258,10 @@ impl Asked<'_> {
                 link.is_next(drawn),
                 "the statement and the arithmetic differ: {drawn:?}"
             );
+            debug_assert!(
+                rows.last().is_none_or(|last: &FetchedRow| last.row.seq <= drawn.seq),
+                "out of order: {drawn:?}"
+            );
             if is_cut(row) {
                 break;
             }
@@ -279,7 +282,7 @@ impl Asked<'_> {
     }
 
     /// So many rows, if so many pages share a statement.
-    fn rows_max(&self, room: Room, pages: usize) -> usize {
+    pub(crate) fn rows_max(&self, room: Room, pages: usize) -> usize {
         let fits = usize::try_from(room.rows_max(pages)).unwrap_or(usize::MAX);
         (self.request.rows_max.max(1) as usize).min(fits)
     }
@@ -293,84 +296,6 @@ fn check_rewound(after: u64, given: u64) -> Result<()> {
         .message("the outbox numbers lie behind the cursor: the database was restored or replaced")
         .context("sequence", given)
         .context("cursor", after))
-}
-
-/// A list as an array's text.
-fn array(numbers: impl Iterator<Item = u64>) -> String {
-    let mut text = String::from("{");
-    for number in numbers {
-        if text.len() > 1 {
-            text.push(',');
-        }
-        text.push_str(&number.to_string());
-    }
-    text.push('}');
-    text
-}
-
-/// The columns of a group's questions.
-#[derive(Default)]
-struct Columns {
-    partition: Vec<i16>,
-    base_xmax: Vec<i64>,
-    floor: Vec<i64>,
-    pending_xids: Vec<String>,
-    pending_floors: Vec<String>,
-    position: Vec<i64>,
-    target_xmin: Vec<Option<i64>>,
-    target_xmax: Vec<Option<i64>>,
-    target_xip: Vec<Option<String>>,
-    target_floor: Vec<Option<i64>>,
-    rows_max: Vec<i32>,
-    payload_max: Vec<i32>,
-}
-
-impl Columns {
-    fn push(&mut self, asked: &Asked<'_>, room: Room, pages: usize) {
-        let (request, link) = (asked.request, asked.link.as_ref().unwrap_or(&asked.after));
-        let target = link.target();
-        self.partition.push(partition(request.lease.partition));
-        self.base_xmax.push(signed(link.xmax()));
-        self.floor.push(signed(link.floor()));
-        self.pending_xids.push(array(link.pending().iter().map(|pending: &Pending| pending.xid)));
-        self.pending_floors.push(array(link.pending().iter().map(|pending| pending.floor)));
-        self.position.push(signed(link.position()));
-        self.target_xmin.push(target.map(|target| signed(target.xmin())));
-        self.target_xmax.push(target.map(|target| signed(target.xmax())));
-        self.target_xip.push(target.map(|target| array(target.xip().iter().copied())));
-        self.target_floor.push(target.map(|_| signed(link.floor_ahead())));
-        let rows_max = asked.rows_max(room, pages);
-        self.rows_max.push(i32::try_from(rows_max).unwrap_or(i32::MAX));
-        self.payload_max.push(room.cut_above());
-    }
-}
-
-async fn select<'a>(
-    session: &Session,
-    asked: impl Iterator<Item = &'a Asked<'a>>,
-    (room, pages): (Room, usize),
-    tick: Option<SequenceTick>,
-) -> Result<Vec<Row>> {
-    let mut columns = Columns::default();
-    asked.for_each(|asked| columns.push(asked, room, pages));
-    let (tick_floor, tick_xid) = tick.map_or((0, i64::MAX), |t| (signed(t.floor), signed(t.xid)));
-    let values = params![
-        columns.partition,
-        columns.base_xmax,
-        columns.floor,
-        columns.pending_xids,
-        columns.pending_floors,
-        columns.position,
-        columns.target_xmin,
-        columns.target_xmax,
-        columns.target_xip,
-        columns.target_floor,
-        columns.rows_max,
-        columns.payload_max,
-        tick_floor,
-        tick_xid,
-    ];
-    session.rows("fetch", &PAGE, values).await
 }
 
 impl PostgresStore {

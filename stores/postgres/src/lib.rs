@@ -59,6 +59,7 @@ mod pooler;
 #[cfg(feature = "tokio-postgres")]
 mod prepared;
 #[cfg(feature = "store")]
+mod question;
 mod remembered;
 #[cfg(feature = "store")]
 mod retire;

@@ -64,6 +64,7 @@ const MIGRATIONS: &[Migration] = &[Migration {
         include_str!("../sql/schema/001/55_inbox.sql"),
         include_str!("../sql/schema/001/55_operator.sql"),
         include_str!("../sql/schema/001/56_retire.sql"),
+        include_str!("../sql/schema/001/57_late.sql"),
         include_str!("../sql/schema/001/60_status.sql"),
         include_str!("../sql/schema/001/90_rows.sql"),
         PARTITIONED,

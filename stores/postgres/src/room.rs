@@ -1,16 +1,17 @@
 //! How large the rows of a page may be, so that a statement's answer is bounded without being measured.
 //!
 //! A running sum in the statement would bound it exactly, and cost more than reading the rows. So a row whose
-//! payload is larger than what is expected comes without it, and its page ends before it; the next statement
-//! expects more, and asks for fewer rows. Invariant (INV-6): rows times payload never pass
-//! [`GROUP_BYTES`], whatever lies in the outbox.
+//! payload and headers are larger than what is expected comes without them, and its page ends before it; the
+//! next statement expects more, and asks for fewer rows. Invariant (INV-6): rows times their size never pass
+//! [`GROUP_BYTES`], whatever lies in the outbox. "Payload" stands for both here.
 
 /// All payloads of one statement together: twice a page, so that many partitions with little to read share
 /// one.
 pub(crate) const GROUP_BYTES: u64 = 8 * 1024 * 1024;
 
-/// The payloads that are expected: nearly all, many, some, and all that the table takes.
-const LEVELS: [u64; 4] = [1024, 8 * 1024, 64 * 1024, 1024 * 1024];
+/// The payloads that are expected: nearly all, many, some, and all that the table takes, which is 1 MiB, and
+/// 16 KiB of headers before they are escaped.
+const LEVELS: [u64; 4] = [1024, 8 * 1024, 64 * 1024, 1024 * 1024 + 64 * 1024];
 
 /// After so many rows in a row that a lower level would have done for, it does.
 const CALM_ROWS: u64 = 10_000;

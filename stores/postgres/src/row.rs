@@ -188,6 +188,13 @@ impl Decoder {
     }
 }
 
+/// How long the parts of a row are that may be large: its payload, and its headers if it has any.
+pub(crate) fn variable_len(row: &Row, first: usize) -> u64 {
+    let headers = row.try_get::<_, Option<JsonText<'_>>>(first + HEADERS).ok().flatten();
+    let headers = headers.map_or(0, |headers| if headers.0 == "{}" { 0 } else { headers.0.len() });
+    payload_len(row, first) + headers as u64
+}
+
 /// How long a row's payload is, of either kind.
 pub(crate) fn payload_len(row: &Row, first: usize) -> u64 {
     let json = row.try_get::<_, Option<&str>>(first + PAYLOAD).ok().flatten().map_or(0, str::len);

@@ -9,8 +9,8 @@
 -- The first row says what the server is at: n 0, the sequence's last value in xid, whether it was given in
 -- seq, the token of its life in id, and as texts the snapshot, the end of what was written and of what was
 -- flushed of the log, and the transaction's own number, which it must not have.
--- The others are events, by n. A row whose payload is larger than payload_max has `cut`, no payload, and its
--- size in event_version.
+-- The others are events, by n. A row whose payload and headers together are larger than payload_max has `cut`,
+-- neither of them, and their size in event_version.
 with server as materialized (
     select pg_current_snapshot() as snapshot
 ),
@@ -59,20 +59,24 @@ from {outbox_seq} as sequence, server
 union all
 select placed.n, found.*
 from placed cross join lateral (
-    select octet_length(o.payload) > placed.payload_max
-            or octet_length(o.payload_bytes) > placed.payload_max,
+    select weighed.is_cut,
         o.xid, o.seq, o.id, o.source, o.aggregate_type, o.aggregate_id, o.key, o.event_type,
-        case
-            when octet_length(o.payload) > placed.payload_max then octet_length(o.payload)
-            when octet_length(o.payload_bytes) > placed.payload_max
-                then octet_length(o.payload_bytes)
-            else o.event_version
-        end,
-        case when octet_length(o.payload) <= placed.payload_max then o.payload end,
-        case when octet_length(o.payload_bytes) <= placed.payload_max then o.payload_bytes end,
-        o.content_type, o.encoding, o.headers, o.tenant, o.format, o.occurred_at, o.created_at,
+        case when weighed.is_cut then weighed.bytes else o.event_version end,
+        case when not weighed.is_cut then o.payload end,
+        case when not weighed.is_cut then o.payload_bytes end,
+        o.content_type, o.encoding, case when not weighed.is_cut then o.headers end, o.tenant,
+        o.format, o.occurred_at, o.created_at,
         o.erased_at
     from {outbox} o
+    cross join lateral (
+        select sum.bytes > placed.payload_max as is_cut, sum.bytes
+        from (
+            select least(coalesce(octet_length(o.payload), 0)::bigint
+                + coalesce(octet_length(o.payload_bytes), 0)
+                + case when o.headers = '{}' then 0 else octet_length(o.headers::text) end,
+                2147483647)::integer as bytes
+            offset 0) as sum
+        offset 0) as weighed
     where o.partition = placed.partition and o.seq > placed.lo
         and case
             when o.xid = any (placed.pending_xids)

@@ -11,7 +11,7 @@ fn lease(partition: u16) -> Lease {
     Lease { partition: PartitionId(partition), owner: RelayId::mint(), token: 1 }
 }
 
-fn after(cursor: &Cursor, rows_max: u32, bytes_max: u64) -> FetchRequest {
+pub(crate) fn after(cursor: &Cursor, rows_max: u32, bytes_max: u64) -> FetchRequest {
     FetchRequest {
         lease: lease(0),
         destinations: vec![id("a")],
@@ -22,18 +22,18 @@ fn after(cursor: &Cursor, rows_max: u32, bytes_max: u64) -> FetchRequest {
     }
 }
 
-fn beginning() -> Cursor {
+pub(crate) fn beginning() -> Cursor {
     SnapshotCursor::beginning().encode().unwrap()
 }
 
-fn numbers(page: &Page) -> Vec<u64> {
+pub(crate) fn numbers(page: &Page) -> Vec<u64> {
     page.rows.iter().map(|row| row.row.seq).collect()
 }
 
 const INSERT: &str = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload) \
                       values ('order', '42', 'order.placed', '{\"a\": 1}')";
 
-async fn all(store: &PostgresStore, cursor: &mut Cursor, rows_max: u32) -> Vec<u64> {
+pub(crate) async fn all(store: &PostgresStore, cursor: &mut Cursor, rows_max: u32) -> Vec<u64> {
     let mut found = Vec::new();
     loop {
         let page = store.fetch(&after(cursor, rows_max, 1 << 20)).await.expect("fetch");
@@ -113,6 +113,38 @@ async fn partitions_that_ask_together_share_the_room() {
         }
     }
     assert_eq!(found.len(), 40);
+}
+
+/// INV-6: headers fill the room of a statement as payloads do: events with 16 KiB of them come in statements
+/// of a few hundred, whole, and in order.
+#[tokio::test]
+async fn headers_count_like_payloads() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let store = fresh.store();
+    let many = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload, headers) \
+                select 'order', n::text, 'order.placed', '1', \
+                    jsonb_build_object('note', case when n > 100 then repeat('x', 16000) else 'x' end) \
+                from generate_series(1, 1500) as n";
+    fresh.run(many).await;
+    let (mut cursor, mut found, mut largest) = (beginning(), Vec::new(), 0);
+    loop {
+        let page = store.fetch(&after(&cursor, 10_000, 1 << 30)).await.expect("fetch");
+        for row in &page.rows {
+            let event = row.event.as_ref().expect("an event");
+            let note = if row.row.seq > 100 { 16_000 } else { 1 };
+            assert_eq!(event.headers.get("note").map(String::len), Some(note), "{}", row.row.seq);
+        }
+        largest = largest.max(page.rows.iter().map(|row| row.bytes).sum::<u64>());
+        found.extend(numbers(&page));
+        cursor = page.end;
+        if !page.more {
+            break;
+        }
+    }
+    assert_eq!(found, (1..=1_500).collect::<Vec<u64>>());
+    // All of them together are 22 MB, and would have come in one answer.
+    assert!(largest <= 8 << 20, "{largest} bytes in one answer");
+    assert!(largest > 1 << 20, "pages are not smaller than they must be: {largest}");
 }
 
 /// R014: a cursor beyond the sequence is not read from.

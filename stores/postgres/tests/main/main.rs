@@ -12,6 +12,7 @@ mod contract;
 mod enqueue;
 mod fetch;
 mod inbox;
+mod late;
 mod lease;
 mod operator;
 mod own;

@@ -155,6 +155,12 @@ impl Writer {
         self.insert(client, &rows).await?;
         if self.is_long() {
             self.count("long");
+            // As if many events were written beside it: it is found by its number, and not by reading on from
+            // its floor.
+            let many = self
+                .shop
+                .sql("select max(nextval({text:outbox_seq})) from generate_series(1, 20000)");
+            client.batch_execute(&many).await?;
             let long = Duration::from_millis(2_000 + self.dice.below(3_000));
             // waits: a long transaction is what is tested
             tokio::time::sleep(long).await;

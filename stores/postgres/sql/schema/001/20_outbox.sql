@@ -34,8 +34,10 @@ for each row execute function {outbox_rules}();
 
 create index {name:outbox_partition_seq} on {outbox} (partition, seq);
 
--- Finds the rows of a transaction that was open for long. Almost free: the numbers ascend with the rows.
-create index {name:outbox_xid} on {outbox} using brin (xid) with (autosummarize = on, pages_per_range = 32);
+-- Finds the rows of a transaction that was open for long, and rows whose numbers went back. Almost free: both
+-- numbers ascend with the rows.
+create index {name:outbox_xid} on {outbox} using brin (xid, seq)
+    with (autosummarize = on, pages_per_range = 32);
 
 create function {outbox_append_only}() returns trigger language plpgsql as $$
 begin
