@@ -175,7 +175,8 @@ impl Reader {
         assert!(seqs.is_sorted_by(|a, b| a < b), "{seqs:?}");
         let ahead = SnapshotCursor::decode(&page.end).unwrap();
         let far = stands.pending().iter().filter(|one| one.floor + 16_384 < stands.floor());
-        let of_far = far.filter(|one| ahead.target().unwrap_or(&ahead.base()).sees(one.xid));
+        let seen = ahead.target().cloned().unwrap_or_else(|| ahead.base());
+        let of_far = far.filter(|one| seen.sees(one.xid));
         self.late += u32::from(of_far.count() > 0);
         for seq in seqs {
             assert!(self.found.insert(seq), "{seq} twice");
