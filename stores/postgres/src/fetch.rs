@@ -16,6 +16,7 @@ use postrider_core::{Cursor, Error, ErrorKind, Result};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use crate::gone_back;
 use crate::question;
 use crate::room::Room;
 use crate::row::{self, Decoder};
@@ -42,7 +43,8 @@ pub(crate) async fn fetch(store: &PostgresStore, request: &FetchRequest) -> Resu
 
 /// The pages of a group. What the room in one statement did not suffice for is asked for again.
 async fn fetch_all(store: &PostgresStore, group: Vec<FetchRequest>) -> Vec<Result<Page>> {
-    let mut answers: Vec<Option<Result<Page>>> = group.iter().map(|_| None).collect();
+    let mut answers: Vec<Option<Result<Page>>> =
+        gone_back::look(store, &group).await.into_iter().map(|refused| refused.map(Err)).collect();
     while answers.iter().any(Option::is_none) {
         let open: Vec<usize> = (0..group.len()).filter(|index| answers[*index].is_none()).collect();
         let questions: Vec<&FetchRequest> = open.iter().map(|index| &group[*index]).collect();

@@ -33,6 +33,7 @@ mod error;
 mod fetch;
 #[cfg(feature = "store")]
 mod gather;
+mod gone_back;
 #[cfg(feature = "store")]
 mod identity;
 #[cfg(feature = "store")]

@@ -1,10 +1,11 @@
 //! What a process remembers of the database: its ticks, and to which life of the server what it holds of
 //! each partition belongs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use postrider_core::Lease;
 use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTick, SequenceTicks};
+use postrider_core::source::FetchRequest;
+use postrider_core::{DestinationId, Lease};
 
 use crate::room::Room;
 
@@ -20,6 +21,9 @@ pub(crate) struct Remembered {
     pub(crate) given: Option<(u64, Incarnation)>,
     /// By partition: under which token of the lease it was loaded, and in which life.
     lives: BTreeMap<u16, (u64, CrashToken)>,
+    /// By partition: under which token of the lease, and for which destinations, it was made sure that
+    /// the sequence was not set back before.
+    looked_at: BTreeMap<u16, (u64, BTreeSet<DestinationId>)>,
 }
 
 impl Remembered {
@@ -38,6 +42,23 @@ impl Remembered {
     pub(crate) fn life_of(&self, lease: &Lease) -> Option<Incarnation> {
         let entry = self.lives.get(&lease.partition.0);
         entry.filter(|(token, _)| *token == lease.token).and_then(|(_, token)| token.known())
+    }
+
+    /// Whether it is still to be made sure that no event went back below the cursor of a question.
+    pub(crate) fn is_to_be_looked_at(&self, request: &FetchRequest) -> bool {
+        let known = self.looked_at.get(&request.lease.partition.0);
+        known.filter(|(token, _)| *token == request.lease.token).is_none_or(|(_, known)| {
+            request.destinations.iter().any(|destination| !known.contains(destination))
+        })
+    }
+
+    /// It was.
+    pub(crate) fn was_looked_at(&mut self, request: &FetchRequest) {
+        let known = self.looked_at.entry(request.lease.partition.0).or_default();
+        if known.0 != request.lease.token {
+            *known = (request.lease.token, BTreeSet::new());
+        }
+        known.1.extend(request.destinations.iter().cloned());
     }
 
     /// The last tick, unless it is known to be of another life of the server.

@@ -1,7 +1,8 @@
 //! Raising the store's sequence above everything that was passed already.
 //!
 //! Invariant: it is only ever raised, and only while nobody owns a partition: an owner knows how far
-//! it has read. Events that were given numbers which a cursor had passed get new ones, and every cursor
+//! it has read. Events that were given numbers which a cursor had passed get new ones, also where the
+//! sequence has been carried past all of them since, and every cursor
 //! begins anew at its floor: duplicates are possible, loss is not (INV-1).
 
 use postrider_core::Result;
@@ -16,6 +17,7 @@ use crate::typed::{params, signed, unsigned};
 const STATE: Sql = sql!("operator/sequence_state");
 const RAISE: Sql = sql!("operator/sequence_raise");
 const REPAIRING: Sql = sql!("operator/repairing");
+const GONE_BACK: Sql = sql!("operator/sequence_gone_back");
 const RENUMBER: Sql = sql!("operator/sequence_renumber");
 
 /// What producers may draw between the look at the sequence and its raise: many times what they can.
@@ -31,7 +33,7 @@ pub(super) async fn repair(store: &PostgresStore, note: &Note) -> Result<(u64, u
     let state = State::read(&tx).await?;
     let renumbered = state.raise(&tx, false).await?;
     let after = state.after();
-    if after > state.given || state.counter < state.counter_known {
+    if after > state.given || state.counter < state.counter_known || renumbered > 0 {
         rebase::all(&tx, OPERATION).await?;
         let subject = match renumbered {
             0 => format!("from {} to {after}", state.given),
@@ -76,11 +78,17 @@ impl State {
     /// Raises the sequence where it lies behind, and gives new numbers to what it gave a second time.
     /// `elsewhere`: the rows came from another server. Returns how many events got new numbers.
     pub(super) async fn raise(&self, tx: &Session, elsewhere: bool) -> Result<u64> {
-        if self.known <= self.given {
+        if self.known > self.given {
+            tx.row(OPERATION, &RAISE, params![signed(self.after())]).await?;
+        } else if elsewhere || !gone_back(tx).await? {
             return Ok(0);
         }
-        tx.row(OPERATION, &RAISE, params![signed(self.after())]).await?;
         tx.row(OPERATION, &REPAIRING, params![]).await?;
         tx.execute(OPERATION, &RENUMBER, params![signed(self.given), elsewhere]).await
     }
+}
+
+/// Whether some cursor would pass events unread though the sequence lies above all of them.
+async fn gone_back(tx: &Session) -> Result<bool> {
+    Ok(tx.row(OPERATION, &GONE_BACK, params![]).await?.get::<_, i64>(0) > 0)
 }

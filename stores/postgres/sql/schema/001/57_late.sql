@@ -30,3 +30,44 @@ begin
     group by f.partition;
 end
 $$;
+
+-- Whether a row was written by the transaction that it names, or by a subtransaction of it: what was restored,
+-- copied, or changed since was not, and its number may be another server's.
+create function {outbox_is_own}(p_xmin xid, p_xid bigint) returns boolean
+language sql immutable parallel safe
+return mod(p_xmin::text::bigint - mod(p_xid, 4294967296) + 4294967296, 4294967296) < 10000;
+
+-- Events at or below the floor of a cursor, by a transaction that was unknown at its base. There are none
+-- (see docs/internals/snapshot-cursor.md), unless the sequence was set back and gave numbers that had been
+-- passed: then the cursor would never come to them, and nothing else tells once the sequence has been
+-- carried past the floor again. By partition: how many, and the first. Cursors that are near each
+-- other are looked for together. One whose base sees nothing compares no transactions.
+create function {outbox_gone_back}(p_partitions smallint[], p_xmaxs bigint[], p_floors bigint[])
+returns table (place smallint, events bigint, first bigint)
+language plpgsql stable
+set enable_seqscan = off set enable_indexscan = off set enable_indexonlyscan = off
+set cpu_index_tuple_cost = 100000 as $$
+declare
+    v_top bigint := (select max(f) from unnest(p_floors) f);
+    v_near record;
+begin
+    for v_near in
+        select min(a.xmax) as xmax, max(a.floor) as floor, array_agg(a.partition) as partitions,
+            array_agg(a.xmax) as xmaxs, array_agg(a.floor) as floors
+        from unnest(p_partitions, p_xmaxs, p_floors) with ordinality a (partition, xmax, floor, n)
+        where a.xmax > 0 and a.floor > 0
+        group by case when a.floor < v_top - 1000000 then a.n end
+    loop
+        return query
+        select o.partition, count(*), min(o.seq)
+        from {outbox} o
+        where o.xid >= v_near.xmax and o.seq <= v_near.floor
+            and {outbox_is_own}(o.xmin, o.xid)
+            and exists (
+                select from unnest(v_near.partitions, v_near.xmaxs, v_near.floors)
+                    a (partition, xmax, floor)
+                where a.partition = o.partition and o.xid >= a.xmax and o.seq <= a.floor)
+        group by o.partition;
+    end loop;
+end
+$$;

@@ -1,7 +1,10 @@
 //! After the server's numbers were set back: the sequence is raised, cursors begin anew, and another place is
 //! adopted.
 
+use std::collections::BTreeSet;
+
 use postrider_core::operate::Operator;
+use postrider_core::source::FetchRequest;
 use postrider_core::{ErrorKind, NewEvent, OutboxSource};
 
 use super::told;
@@ -80,6 +83,67 @@ async fn events_of_a_sequence_that_began_again_are_not_lost() {
         play.settle_all(destination, &[Act::Ack]).await;
         assert_eq!(play.store.recount(&id(destination)).await.unwrap(), []);
     }
+}
+
+/// R014, INV-1: a sequence that began again while no relay ran, and was carried past every cursor before the next
+/// one did, is found by the rows: nothing is read, the way out is told, and behind it each event is delivered.
+/// Without the look (the control is the fetch after a look that found nothing) they are passed unread.
+#[tokio::test]
+async fn a_sequence_that_was_set_back_and_carried_past_again_is_found() {
+    let Some(mut play) = Play::wide(2, &[everything("a")]).await else { return };
+    for _ in 0..3 {
+        // A fetch after the first ticks again, and so the floors rise to what was given.
+        play.commit(&orders(60)).await;
+        play.settle_all("a", &[Act::Ack]).await;
+        play.settle_all("unrouted", &[Act::Elsewhere]).await;
+    }
+    assert_eq!(play.fetch_all("a").await.len(), 0);
+    play.fresh.run("select setval({text:outbox_seq}, 1, false)").await;
+    let again: Vec<NewEvent> = (0..400).map(|n| of_type("order.again", n)).collect();
+    for part in again.chunks(40) {
+        play.commit(part).await;
+    }
+    assert_eq!(play.fresh.number("select last_value from {outbox_seq}").await, 400);
+    let unread = play.fetch_all("a").await.len();
+    assert!(unread < 350, "the control: whoever has looked already reads only {unread}");
+    let_go(&play).await;
+    play.take_leases().await;
+    let mut refused = 0;
+    for lease in &play.leases {
+        let loaded = play.store.load(lease, &id("a")).await.unwrap();
+        let request = FetchRequest {
+            lease: lease.clone(),
+            destinations: vec![id("a")],
+            after: loaded.cursor,
+            until: None,
+            rows_max: 1_000,
+            bytes_max: 1 << 20,
+        };
+        for _ in 0..2 {
+            let error = play.store.fetch(&request).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Rewound);
+            assert!(error.to_string().contains("postrider repair sequence"), "{error}");
+            refused += 1;
+        }
+    }
+    assert_eq!(refused, 4);
+    let_go(&play).await;
+    let before = play.fresh.number("select count(*) from {outbox}").await;
+    assert_eq!(play.store.repair_sequence(&note()).await.unwrap().0, 400);
+    assert!(told(&play.audited().await)[0].1.contains("events got new numbers"));
+    assert_eq!(play.fresh.number("select count(*) from {outbox}").await, before);
+    play.take_leases().await;
+    let delivered: BTreeSet<_> = play.fetch_all("a").await.iter().map(|row| row.row.id).collect();
+    for event in &again {
+        assert!(delivered.contains(&event.event().id), "{:?}", event.event().id);
+    }
+    play.settle_all("a", &[Act::Ack]).await;
+    assert_eq!(play.store.recount(&id("a")).await.unwrap(), []);
+    let_go(&play).await;
+    let (stands, after) = play.store.repair_sequence(&note()).await.unwrap();
+    assert_eq!(stands, after, "nothing is wrong any more");
+    play.take_leases().await;
+    assert_eq!(play.fetch_all("a").await.len(), 0);
 }
 
 /// F13: on another server nothing is published before it is adopted; then cursors begin anew at their floors,
