@@ -47,7 +47,7 @@ with patience as materialized (
         and exists (select from {own:standing} where {own:seq} = g.seq and {own:pending})
     on conflict (destination, seq) do nothing
 ), alive as (
-    update {outbox_lease} l set takeovers = 0
+    update {outbox_lease} l set takeovers = 0, cursors = '{}'
     where l.partition = $1::smallint and l.takeovers <> 0 and exists (select from marked)
 )
 -- What waits is written whether or not there is a row to mark.

@@ -206,6 +206,66 @@ async fn a_token_that_is_merely_read_is_no_fence() {
     assert!(stale.batch_execute(&fence).await.is_err(), "and afterwards the old token is none");
 }
 
+/// R094: deaths are counted for each cursor: one that stands still before an event that kills the process is
+/// noticed though another of its partition gets further each time, and one that has nothing to send is not.
+#[tokio::test]
+async fn deaths_are_counted_where_a_cursor_stands_still() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let (store, _) = fresh.relay().await;
+    let change = DefinitionChange {
+        put: vec![(destination("b"), Start::Beginning)],
+        ..DefinitionChange::default()
+    };
+    store.apply(&change).await.unwrap();
+    events(&fresh, 20).await;
+    let mut counts = Vec::new();
+    let step = async |moves: &str| {
+        end(&fresh).await;
+        let granted = acquire(&store, LONG).await.expect("it has expired");
+        let from = stands(&store, &granted.lease, moves).await;
+        let rows = read(&store, &granted.lease, &from).await;
+        if let Some(first) = rows.get(..1) {
+            let mut settlement = pass(&granted.lease, &from, first, Passed::Acked);
+            settlement.parts[0].destination = id(moves);
+            store.settle(&settlement).await.unwrap();
+        }
+        granted.takeovers
+    };
+    for moves in ["b", "b", "b", "a", "b", "a", "b"] {
+        counts.push(step(moves).await);
+    }
+    assert_eq!(counts, [1, 2, 3, 4, 2, 2, 2], "the one that stood still longest");
+    // All that is there is behind `a`: it stands still, and that is no sign of anything.
+    let lease = {
+        end(&fresh).await;
+        acquire(&store, LONG).await.unwrap().lease
+    };
+    let from = stands(&store, &lease, "a").await;
+    let rows = read(&store, &lease, &from).await;
+    store.settle(&pass(&lease, &from, &rows, Passed::Acked)).await.unwrap();
+    counts.clear();
+    for _ in 0..4 {
+        counts.push(step("b").await);
+    }
+    assert_eq!(counts[1..], [1, 1, 1], "{counts:?}");
+    // Where nobody gets further, each death counts, and letting go ends the count.
+    counts.clear();
+    for _ in 0..3 {
+        end(&fresh).await;
+        let granted = acquire(&store, LONG).await.unwrap();
+        counts.push(granted.takeovers);
+    }
+    assert!(counts.is_sorted_by(|a, b| a < b), "{counts:?}");
+    let (owner, none) = (RelayId::mint(), [0u32; 0]);
+    end(&fresh).await;
+    let leases = take(&store, &owner).await;
+    store.release(&leases).await.unwrap();
+    let granted = store.acquire(&request(&owner)).await.unwrap().granted;
+    let counted: Vec<u32> =
+        granted.iter().map(|granted| granted.takeovers).filter(|count| *count > 0).collect();
+    assert_eq!(counted, none);
+}
+
 /// F23, R114: what was read in another life of the server is not saved, and nothing of the settlement is
 /// written.
 #[tokio::test]

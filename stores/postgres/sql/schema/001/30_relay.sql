@@ -63,8 +63,8 @@ create table {outbox_lease} (
     boot text,
     lock_path text,
     takeovers integer not null default 0,
-    -- A digest of where the cursors stood when it was taken.
-    cursors bigint not null default 0,
+    -- Where each cursor stood when it was taken, as a digest, and through how many deaths in a row.
+    cursors jsonb not null default '{}',
     -- An operator said that nobody is to own it.
     paused boolean not null default false
 ) with (fillfactor = 50);

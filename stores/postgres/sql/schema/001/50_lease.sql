@@ -92,24 +92,44 @@ begin
         for update skip locked);
     v_now := clock_timestamp();
     return query
-        with stands as (
-            select c.partition, hashtextextended(string_agg(
-                    c.destination || '=' || encode(c.base, 'hex') || '@' || c.position, ';'
-                    order by c.destination), 0) as digest
-            from {outbox_cursor} c where c.partition = any (v_free)
-            group by c.partition)
+        with stood as (
+            -- How many deaths in a row each cursor has stood still through. One that is paused sends
+            -- nothing, and `unrouted` never does.
+            select c.partition, c.destination, c as cursor, at.digest,
+                l.cursors -> c.destination ->> 0 = at.digest as is_still,
+                case
+                    when l.owner is null then 0
+                    when l.cursors -> c.destination ->> 0 = at.digest
+                        then (l.cursors -> c.destination ->> 1)::integer + 1
+                    else 1
+                end as deaths
+            from {outbox_cursor} c
+            join {outbox_lease} l on l.partition = c.partition
+            join {outbox_destination} d on d.id = c.destination
+            cross join lateral (
+                select hashtextextended(encode(c.base, 'hex') || '@' || c.position, 0)::text
+                    as digest) at
+            where c.partition = any (v_free) and d.state = 'active' and d.id <> 'unrouted'
+        ), stands as (
+            -- Where some got further, one that stood still counts only if it has something to send: another
+            -- cursor that moves does not show that what is behind this one does no harm.
+            select s.partition, jsonb_object_agg(s.destination, jsonb_build_array(s.digest, s.deaths))
+                    as cursors,
+                case when bool_and(coalesce(s.is_still, false)) then max(s.deaths)
+                    else max(s.deaths) filter (where s.deaths < 2 or exists (
+                        select from {outbox} o
+                        where o.partition = s.partition
+                            and o.seq > greatest((s.cursor).floor, (s.cursor).position)
+                            and not {outbox_passed}(s.cursor, o.xid, o.seq)))
+                end as deaths
+            from stood s group by s.partition)
         update {outbox_lease} l
         set owner = p_owner, token = l.token + 1,
             expires_at = v_now + p_lease_micros * interval '1 microsecond',
             host = p_host, boot = p_boot, lock_path = p_path,
-            -- Whoever let go left no name. If the one before got further before it died, this is the
-            -- first death at this position.
-            takeovers = case
-                when l.owner is null then 0
-                when l.cursors = coalesce(s.digest, 0) then l.takeovers + 1
-                else 1
-            end,
-            cursors = coalesce(s.digest, 0)
+            -- Whoever let go left no name.
+            takeovers = case when l.owner is null then 0 else greatest(s.deaths, 1) end,
+            cursors = coalesce(s.cursors, '{}')
         from unnest(v_free) free (partition) left join stands s using (partition)
         where l.partition = free.partition
         returning 'granted', l.partition, l.owner, l.token, 0::bigint,
