@@ -18,6 +18,7 @@ use crate::lease::of_partition;
 use crate::operator::note;
 use crate::session::Session;
 use crate::sessions::{Line, Tx};
+use crate::since::first_since;
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
 use crate::tick::life;
@@ -29,7 +30,6 @@ const INSERT: Sql = sql!("destination/insert");
 const CHANGE: Sql = sql!("destination/change");
 const HISTORY: Sql = sql!("destination/history");
 const NOW: Sql = sql!("destination/now");
-const FIRST_SINCE: Sql = sql!("destination/first_since");
 const START: Sql = sql!("destination/start");
 const LOCK_CURSORS: Sql = sql!("destination/lock_cursors");
 const REMOVE: Sql = sql!("destination/remove");
@@ -178,8 +178,9 @@ async fn add(
         }
         Start::At(time) => {
             let (now, floor) = moment(store, tx).await?;
-            let since = tx.row(OPERATION, &FIRST_SINCE, params![Moment::from(time)]).await?;
-            let before = since.get::<_, Option<i64>>(0).map(|seq| unsigned(seq - 1));
+            // Asked after the moment: what commits meanwhile was under way at it, or begins later.
+            let since = first_since(tx, OPERATION, first + 1, Moment::from(time)).await?;
+            let before = since.map(|seq| seq - 1);
             let floor = before.map_or(floor, |before| before.min(floor)).max(first);
             // What was running is found by its number, and what begins later lies above the floor: neither
             // has to wait for its turn in the sequence.

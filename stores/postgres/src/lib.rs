@@ -80,6 +80,7 @@ mod sessions;
 mod settle;
 #[cfg(feature = "store")]
 mod setup;
+mod since;
 mod sql;
 mod staged;
 #[cfg(feature = "store")]

@@ -6,23 +6,18 @@ use postrider_core::{Code, DestinationId, Error, ErrorKind, Result, Start, Times
 
 use super::value::invalid;
 use crate::session::Session;
+use crate::since;
 use crate::sql::{Sql, sql};
 use crate::typed::{Moment, params, signed, unsigned};
 
 const HISTORY: Sql = sql!("operator/history");
-const FIRST_SINCE: Sql = sql!("operator/first_since");
 const HAS_PASSED: Sql = sql!("operator/has_passed");
-
-/// Numbers that one statement looks through for the first event since a moment: far less than its
-/// deadline allows.
-const STRETCH: u64 = 1_000_000;
 
 /// What is kept.
 struct History {
     kept_from: u64,
     /// When the oldest event that is kept was created.
     begins: Option<Timestamp>,
-    last: u64,
 }
 
 impl History {
@@ -31,7 +26,6 @@ impl History {
         Ok(History {
             kept_from: unsigned(row.get::<_, Option<i64>>(0).unwrap_or_default()).max(1),
             begins: row.get::<_, Option<Moment>>(1).map(Timestamp::from),
-            last: unsigned(row.get::<_, Option<i64>>(2).unwrap_or_default()),
         })
     }
 
@@ -56,7 +50,7 @@ pub(super) async fn target(
     let history = History::read(session).await?;
     let target = match to {
         Start::Beginning => history.kept_from,
-        Start::At(moment) => since(session, &history, moment).await?,
+        Start::At(moment) => event_since(session, &history, moment).await?,
         Start::Now => {
             return Err(invalid("submit", "a rewind goes back: say `beginning`, or a moment"));
         }
@@ -71,19 +65,14 @@ pub(super) async fn target(
 }
 
 /// The first event that was created at or after a moment.
-async fn since(session: &Session, history: &History, moment: Timestamp) -> Result<u64> {
+async fn event_since(session: &Session, history: &History, moment: Timestamp) -> Result<u64> {
     if history.kept_from > 1 && history.begins.is_none_or(|begins| moment < begins) {
         return Err(history.gone());
     }
-    let mut from = history.kept_from;
-    while from <= history.last {
-        let through = history.last.min(from.saturating_add(STRETCH - 1));
-        let values = params![signed(from), signed(through), Moment::from(moment)];
-        let found: Option<i64> = session.row("submit", &FIRST_SINCE, values).await?.get(0);
-        if let Some(found) = found {
-            return Ok(unsigned(found));
-        }
-        from = through + 1;
+    if let Some(found) =
+        since::first_since(session, "submit", history.kept_from, Moment::from(moment)).await?
+    {
+        return Ok(found);
     }
     Err(Error::new(ErrorKind::NotFound, "submit")
         .message("no event was created at or after that moment; nothing was changed")

@@ -1,15 +1,15 @@
-//! Transactions that were open for long: found by their number, and not by reading everything again.
+//! What is found by ranges and not by reading everything: transactions that were open for long, and moments.
 
 use std::collections::BTreeSet;
 
 use postrider_core::snapshot::SnapshotCursor;
-use postrider_core::source::OutboxSource;
-use postrider_core::{Cursor, PartitionId};
+use postrider_core::source::{DefinitionChange, OutboxSource};
+use postrider_core::{Cursor, PartitionId, Start};
 use postrider_postgres::PostgresStore;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::fetch::{after, beginning, numbers};
-use crate::support::Fresh;
+use crate::support::{Fresh, destination};
 
 const PARTITIONS: u16 = 4;
 
@@ -72,7 +72,13 @@ async fn cost(
         "explain (analyze, buffers, timing off, format json) execute page({})",
         values.join(", ")
     );
-    let said = client.simple_query(&explain).await.expect("a plan");
+    let (blocks, rows) = explained(client, &explain).await;
+    (blocks, rows - 1)
+}
+
+/// Blocks and rows of an `explain (analyze, buffers, format json)`.
+async fn explained(client: &Client, explain: &str) -> (i64, i64) {
+    let said = client.simple_query(explain).await.expect("a plan");
     let text = said.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0),
         _ => None,
@@ -80,7 +86,7 @@ async fn cost(
     let plan: serde_json::Value = serde_json::from_str(text.expect("a row")).expect("JSON");
     let plan = &plan[0]["Plan"];
     let number = |name: &str| plan[name].as_i64().unwrap_or_default();
-    (number("Shared Hit Blocks") + number("Shared Read Blocks"), number("Actual Rows") - 1)
+    (number("Shared Hit Blocks") + number("Shared Read Blocks"), number("Actual Rows"))
 }
 
 /// A cursor that is behind everything, and a transaction that was open all the while, with so many events at
@@ -139,6 +145,53 @@ async fn the_end_of_an_old_transaction_costs_what_it_wrote() {
         assert!((40..60).contains(&rows), "{rows}");
         assert!(control > 5_000, "{mode}: the control must be seen to read much: {control}");
         assert!(blocks < 1_000, "{mode}: {blocks}");
+    }
+}
+
+/// R118: where a moment begins among 120,000 events is found without reading what was before it, and exactly,
+/// though events that were scheduled have old times. The control reads everything.
+#[tokio::test]
+async fn a_moment_is_found_without_reading_what_was_before() {
+    let Some(fresh) = Fresh::new(PARTITIONS).await else { return };
+    let client = fresh.connect().await;
+    let many =
+        "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload, created_at)
+        select 'order', n::text, 'order.placed', '1', '2026-01-01'::timestamptz
+            + case when n % 7 = 0 then n / 2 else n end * interval '1 second'
+        from generate_series(1, 120000) n";
+    client.batch_execute(&fresh.sql(many)).await.unwrap();
+    // A gap, as a raised sequence leaves it.
+    client.batch_execute(&fresh.sql("select setval({text:outbox_seq}, 90000000)")).await.unwrap();
+    client.batch_execute(&insert(&fresh, 1)).await.unwrap();
+    client.batch_execute(&fresh.sql(SUMMARISE)).await.unwrap();
+    let control = "select min(seq) from {outbox} where created_at >= ";
+    let asked = "select {outbox_first_since}(1, 120000, ";
+    for second in [0, 1, 41, 60_000, 99_998, 119_999] {
+        let at = format!("'2026-01-01'::timestamptz + {second} * interval '1 second'");
+        let exact = fresh.number(&format!("{control}{at}")).await;
+        assert_eq!(fresh.number(&format!("{asked}{at})")).await, exact, "{second}");
+    }
+    let explain = "explain (analyze, buffers, timing off, format json) ";
+    let at = "'2026-01-02T09:00:00Z'";
+    let (all, _) = explained(&client, &fresh.sql(&format!("{explain}{control}{at}"))).await;
+    let (blocks, _) = explained(&client, &fresh.sql(&format!("{explain}{asked}{at})"))).await;
+    eprintln!("{blocks} blocks; {all} without the index");
+    assert!(all > 2_000 && blocks < all / 2, "{blocks} of {all}");
+    let store = fresh.store();
+    for (name, time, owed) in
+        [("late", "2026-01-02T09:19:59Z", 3), ("last", "2026-02-01T00:00:00Z", 1)]
+    {
+        let change = DefinitionChange {
+            put: vec![(destination(name), Start::At(time.parse().unwrap()))],
+            ..DefinitionChange::default()
+        };
+        store.apply(&change).await.unwrap();
+        let from = format!(
+            "select {owed} - count(*) from {{outbox}} o, {{outbox_cursor}} c \
+            where c.destination = '{name}' and o.partition = c.partition \
+            and not {{outbox_passed}}(c, o.xid, o.seq)"
+        );
+        assert_eq!(fresh.number(&from).await, 0, "{name}");
     }
 }
 

@@ -34,9 +34,9 @@ for each row execute function {outbox_rules}();
 
 create index {name:outbox_partition_seq} on {outbox} (partition, seq);
 
--- Finds the rows of a transaction that was open for long, and rows whose numbers went back. Almost free: both
--- numbers ascend with the rows.
-create index {name:outbox_xid} on {outbox} using brin (xid, seq)
+-- Finds the rows of a transaction that was open for long, rows whose numbers went back, and where a moment
+-- begins. Almost free: all three ascend with the rows.
+create index {name:outbox_xid} on {outbox} using brin (xid, seq, created_at)
     with (autosummarize = on, pages_per_range = 32);
 
 create function {outbox_append_only}() returns trigger language plpgsql as $$

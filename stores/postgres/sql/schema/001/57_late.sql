@@ -1,4 +1,4 @@
--- Rows that are found by the number of their transaction, and not where a cursor reads.
+-- Rows that are found by the number of their transaction, or by their time, and not where a cursor reads.
 
 -- What some transactions wrote between two numbers, by partition, in the order of the numbers. If that is more
 -- than `most`, one row without a place. Only the index on xid tells quickly, whatever the planner believes of
@@ -69,5 +69,30 @@ begin
                 where a.partition = o.partition and o.xid >= a.xmax and o.seq <= a.floor)
         group by o.partition;
     end loop;
+end
+$$;
+
+-- Between two numbers, the first event that was created at or after a moment. Numbers do not ascend with these
+-- times: an event that was scheduled has an old one. So it is looked for piece by piece; where everything is
+-- older, the index says so without a look at any event.
+create function {outbox_first_since}(p_from bigint, p_through bigint, p_moment timestamptz)
+returns bigint language plpgsql stable
+set enable_seqscan = off set enable_indexscan = off set enable_indexonlyscan = off
+set cpu_index_tuple_cost = 100000 as $$
+declare
+    v_piece bigint := 100000;
+    v_from bigint := p_from;
+    v_found bigint;
+begin
+    while v_from <= p_through loop
+        select min(o.seq) into v_found from {outbox} o
+        where o.created_at >= p_moment and o.seq >= v_from
+            and o.seq < least(v_from + v_piece, p_through + 1);
+        if v_found is not null then
+            return v_found;
+        end if;
+        v_from := v_from + v_piece;
+    end loop;
+    return null;
 end
 $$;
