@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTick, SequenceTicks};
 use postrider_core::source::FetchRequest;
-use postrider_core::{DestinationId, Lease};
+use postrider_core::{DestinationId, Lease, Timestamp};
 
 use crate::room::Room;
 
@@ -24,6 +24,8 @@ pub(crate) struct Remembered {
     /// By partition: under which token of the lease, and for which destinations, it was made sure that
     /// the sequence was not set back before.
     looked_at: BTreeMap<u16, (u64, BTreeSet<DestinationId>)>,
+    /// The number of the last settlement that was sent.
+    settlement: u64,
 }
 
 impl Remembered {
@@ -42,6 +44,14 @@ impl Remembered {
     pub(crate) fn life_of(&self, lease: &Lease) -> Option<Incarnation> {
         let entry = self.lives.get(&lease.partition.0);
         entry.filter(|(token, _)| *token == lease.token).and_then(|(_, token)| token.known())
+    }
+
+    /// The number of the next settlement: higher than all before, also than those of another handle that had
+    /// the lease before this one, unless a clock was set back meanwhile. Never compared between leases.
+    pub(crate) fn next_settlement(&mut self, now: Timestamp) -> u64 {
+        let now = u64::try_from(now.as_micros()).unwrap_or_default();
+        self.settlement = now.max(self.settlement + 1);
+        self.settlement
     }
 
     /// Whether it is still to be made sure that no event went back below the cursor of a question.

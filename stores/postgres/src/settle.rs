@@ -4,12 +4,12 @@
 //! however often the settlement is sent; and an event that waits is written in the transaction of the
 //! cursor that passes it. A save that only moves cursors commits without waiting for the disk: a crash of the
 //! server may take it back, and then the events come again. What waits is on the disk when `settle`
-//! returns.
+//! returns, and is numbered: a settlement that was sent again and arrives after a later one changes nothing.
 
 use std::collections::BTreeMap;
 
 use postrider_core::waiting::{Passed, RowRef, Settlement, SettlementPart};
-use postrider_core::{Cursor, Result};
+use postrider_core::{Cursor, Result, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -36,6 +36,8 @@ pub(crate) async fn settle(store: &PostgresStore, settlement: &Settlement) -> Re
     let durable = parts.iter().any(|part| {
         !part.waiting.is_empty() || !part.changes.is_empty() || !part.disabled.is_empty()
     });
+    // One that only moves cursors says from where, and needs no number.
+    let number = durable.then(|| signed(store.remembered().next_settlement(Timestamp::now())));
     let parts: Vec<Value> = parts.into_iter().map(part).collect::<Result<_>>()?;
     let parts = Value::Array(parts).to_string();
     session
@@ -48,7 +50,8 @@ pub(crate) async fn settle(store: &PostgresStore, settlement: &Settlement) -> Re
                 signed(lease.token),
                 life,
                 durable,
-                parts
+                parts,
+                number
             ],
         )
         .await

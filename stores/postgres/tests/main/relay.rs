@@ -11,7 +11,7 @@ use postrider_core::waiting::{
 use postrider_core::{Cursor, ErrorKind, Lease, Start};
 use postrider_postgres::PostgresStore;
 
-use crate::support::{Fresh, destination, id};
+use crate::support::{Fresh, LONG, acquire, destination, id};
 
 /// So many events of one key, committed.
 pub(crate) async fn events(fresh: &Fresh, count: u32) {
@@ -286,4 +286,64 @@ async fn a_whole_window_can_wait() {
     let counts = store.counts(&id("a")).await.unwrap();
     assert_eq!((counts.retrying, counts.parked), (1, 8_191));
     assert_eq!(due(&store, &lease).await, (1..=16).collect::<Vec<u64>>(), "one run");
+}
+
+/// Settles as a store would whose statement was on its way for long: with the number that it had then.
+async fn settle_late(
+    fresh: &Fresh,
+    lease: &Lease,
+    part: &str,
+    number: &str,
+) -> Result<(), tokio_postgres::Error> {
+    let statement = fresh.sql(&format!(
+        "select {{outbox_settle}}({}::smallint, '{}', {}, null, true, '[{part}]', {number})",
+        lease.partition.0,
+        lease.owner.as_str(),
+        lease.token
+    ));
+    fresh.connect().await.batch_execute(&statement).await
+}
+
+/// INV-1, INV-7: a settlement that only changes what waits, was sent again, and arrives after all when an operator
+/// has had the event sent once more, takes nothing away. Without its number (the control) it does.
+#[tokio::test]
+async fn a_settlement_that_arrives_late_undoes_nothing() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let (store, lease) = fresh.relay().await;
+    events(&fresh, 1).await;
+    let (_, rows) = park(&store, &lease, |_| Placement::Behind(Reason::Behind)).await;
+    let gone = r#"{"destination": "a", "cursor": null, "buckets": [], "waiting": [], "disabled": [],
+        "changes": [{"kind": "gone", "seq": 1}]}"#;
+    let waiting = "select count(*) from {outbox_waiting}";
+    let settled = "select settled from {outbox_lease}";
+    let requeue = fresh.sql(
+        "select {outbox_requeue}(0::smallint, 'a', 1, w.key_hash, now())
+         from (select 1::bigint as key_hash) w",
+    );
+    // In doubt, and sent again: the second is written.
+    let late = fresh.number(settled).await + 1;
+    change(&store, &lease, vec![WaitingChange::Delivered(rows[0].row)]).await;
+    assert_eq!(fresh.number(waiting).await, 0);
+    fresh.connect().await.batch_execute(&requeue).await.unwrap();
+    assert_eq!(fresh.number(waiting).await, 1, "once more");
+    let refused = settle_late(&fresh, &lease, gone, &late.to_string()).await.unwrap_err();
+    assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("PRC01"));
+    assert_eq!(fresh.number(waiting).await, 1);
+    // The one that was written says so when it comes a second time, and does nothing.
+    let last = fresh.number(settled).await.to_string();
+    settle_late(&fresh, &lease, gone, &last).await.unwrap();
+    assert_eq!(fresh.number(waiting).await, 1);
+    settle_late(&fresh, &lease, gone, "null").await.unwrap();
+    assert_eq!(fresh.number(waiting).await, 0, "the control: without a number the copy is lost");
+    // A handle whose clock is behind is refused under no lease but the one it had.
+    let stale = Lease { token: lease.token - 1, ..lease.clone() };
+    let fenced = settle_late(&fresh, &stale, gone, "9000000000000000000").await.unwrap_err();
+    assert_eq!(fenced.code().map(|code| code.code().to_owned()).as_deref(), Some("PRF01"));
+    fresh
+        .run("update {outbox_lease} set settled = 9000000000000000000, expires_at = 'epoch'")
+        .await;
+    let next = acquire(&store, LONG).await.expect("it has expired").lease;
+    fresh.connect().await.batch_execute(&requeue).await.unwrap();
+    change(&store, &next, vec![WaitingChange::Delivered(rows[0].row)]).await;
+    assert_eq!(fresh.number(waiting).await, 0, "numbers are a lease's own");
 }

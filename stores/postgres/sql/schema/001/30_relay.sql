@@ -65,6 +65,8 @@ create table {outbox_lease} (
     takeovers integer not null default 0,
     -- Where each cursor stood when it was taken, as a digest, and through how many deaths in a row.
     cursors jsonb not null default '{}',
+    -- The last settlement under it that changed what waits.
+    settled bigint not null default 0,
     -- An operator said that nobody is to own it.
     paused boolean not null default false
 ) with (fillfactor = 50);

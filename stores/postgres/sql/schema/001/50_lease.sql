@@ -25,6 +25,31 @@ begin
 end
 $$;
 
+-- The same right, for writes that must not arrive out of order: each has a number, and the later the higher.
+-- False if this one was written before. One that was on its way for so long that a later one came first would
+-- undo what happened since, and is refused.
+create function {outbox_fence_in_order}(
+    p_partition smallint, p_owner text, p_token bigint, p_number bigint) returns boolean
+language plpgsql as $$
+declare
+    v_settled bigint;
+begin
+    update {outbox_lease} l set settled = p_number
+    where l.partition = p_partition and l.owner = p_owner and l.token = p_token
+        and l.settled < p_number;
+    if found then
+        return true;
+    end if;
+    perform {outbox_fence}(p_partition, p_owner, p_token);
+    select l.settled into v_settled from {outbox_lease} l where l.partition = p_partition;
+    if v_settled > p_number then
+        raise exception using errcode = 'PRC01', message =
+            'a later settlement of the partition was written already; nothing was written';
+    end if;
+    return v_settled < p_number;
+end
+$$;
+
 -- Says that a relay is alive, forgets those that fell silent, and counts the others. Its own row comes first:
 -- two that were silent, as after an outage, and forgot each other first would wait in a circle. What somebody
 -- else is just writing is left to him, so nobody waits for anything after that.
@@ -129,7 +154,8 @@ begin
             host = p_host, boot = p_boot, lock_path = p_path,
             -- Whoever let go left no name.
             takeovers = case when l.owner is null then 0 else greatest(s.deaths, 1) end,
-            cursors = coalesce(s.cursors, '{}')
+            cursors = coalesce(s.cursors, '{}'),
+            settled = 0
         from unnest(v_free) free (partition) left join stands s using (partition)
         where l.partition = free.partition
         returning 'granted', l.partition, l.owner, l.token, 0::bigint,

@@ -73,10 +73,11 @@ $$;
 
 -- Writes a settlement, if its lease stands and the server's life is the one that its cursors were read in. A
 -- server that crashed may have given the numbers behind such a cursor a second time. What only moves
--- cursors may be lost in a crash, and then comes again; what waits may not.
+-- cursors may be lost in a crash, and then comes again; what waits may not, and is numbered, so that one that
+-- was sent again and arrives after all does not undo what happened since.
 create function {outbox_settle}(
     p_partition smallint, p_owner text, p_token bigint, p_life uuid, p_durable boolean,
-    p_parts jsonb)
+    p_parts jsonb, p_number bigint default null)
 returns void language plpgsql set lock_timeout = '1s' as $$
 declare
     v_now timestamptz;
@@ -91,7 +92,11 @@ begin
     else
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    perform {outbox_fence}(p_partition, p_owner, p_token);
+    if p_number is null then
+        perform {outbox_fence}(p_partition, p_owner, p_token);
+    elsif not {outbox_fence_in_order}(p_partition, p_owner, p_token, p_number) then
+        return;
+    end if;
     if p_life is not null and p_life is distinct from (select l.token from {outbox_life} l) then
         raise exception using errcode = 'PRC01', message =
             'the server has crashed since the partition was loaded; nothing was written, and what was not saved comes again';

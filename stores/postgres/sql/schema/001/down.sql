@@ -20,7 +20,8 @@ drop table if exists {outbox_cursor}, {outbox_meta};
 drop function if exists {outbox_append_only}(), {outbox_rules}(), {outbox_headers_are_plain}(jsonb),
     {outbox_wrapping_add}(bigint, bigint), {outbox_partition_of}(text);
 drop function if exists {enqueue}, {outbox_backlog}(), {outbox_hold_keys}(text[]);
-drop function if exists {outbox_settle}(smallint, text, bigint, uuid, boolean, jsonb),
+drop function if exists {outbox_settle}(smallint, text, bigint, uuid, boolean, jsonb, bigint),
+    {outbox_fence_in_order}(smallint, text, bigint, bigint),
     {outbox_advance}(smallint, text, jsonb),
     {outbox_log}(smallint, text, jsonb, bigint, text, timestamptz),
     {outbox_change}(smallint, text, jsonb, timestamptz),
