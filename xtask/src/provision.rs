@@ -5,9 +5,10 @@
 use std::process::{Command, Stdio};
 
 /// A program, its package, and what cannot be tested without it.
-const NEEDED: [(&str, &str, &str); 2] = [
+const NEEDED: [(&str, &str, &str); 3] = [
     ("sqlite3", "sqlite3", "producers in plain SQL through the sqlite3 shell"),
     ("python3", "python3", "producers in another language"),
+    ("faketime", "faketime", "clocks that jump"),
 ];
 
 /// Sees to it that the needed programs are here; answers with a line for each that is not.

@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     let mut summary = Summary::default();
     summary.skipped.extend(provision::provide());
     let (variables, missing) = services::provide(&SERVICES);
-    summary.skipped.extend(missing);
+    summary.skipped.extend(missing.iter().cloned());
     let mut failed = Vec::new();
     let mut note = |name: &str, verdict: Verdict, counted: bool, summary: &mut Summary| {
         if let Err(reason) = verdict {
@@ -50,6 +50,8 @@ pub(crate) fn run(root: &Path) -> ExitCode {
             summary.failed += u64::from(!counted);
         }
     };
+    let servers = provided(&missing, std::env::var_os("CI").is_some());
+    note("servers", servers, false, &mut summary);
     for (name, work) in check::statics(root) {
         note(name, step::run(name, work), false, &mut summary);
     }
@@ -77,6 +79,15 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     let deny = step::run("dependencies", || dependencies(root, &mut summary));
     note("dependencies", deny, false, &mut summary);
     report(&failed, &summary, &step::seconds(began.elapsed()))
+}
+
+/// On a contributor's machine a server that cannot be had is a skip with its reason. The integration service
+/// proves nothing without them, so there it is a failure.
+fn provided(missing: &[String], integration: bool) -> Verdict {
+    match missing {
+        [first, ..] if integration => Err(first.replacen("skipped", "not run", 1)),
+        _ => Ok(()),
+    }
 }
 
 fn report(failed: &[String], summary: &Summary, duration: &str) -> ExitCode {
@@ -141,6 +152,15 @@ mod tests {
         let script = "echo 'test result: FAILED. 4 passed; 1 failed; 0 ignored'; exit 101";
         count(&mut shell(script), &mut summary).expect_err("the run failed");
         assert_eq!(summary.closing(), "4 passed, 1 failed");
+    }
+
+    #[test]
+    fn without_its_servers_the_integration_service_fails() {
+        let missing = ["skipped: tests with pg (PostgreSQL): no network".to_owned()];
+        provided(&missing, false).expect("a skip is enough for a person");
+        let reason = provided(&missing, true).expect_err("nothing would be proved");
+        assert!(reason.contains("tests with pg"), "{reason}");
+        provided(&[], true).expect("all of them are there");
     }
 
     #[test]

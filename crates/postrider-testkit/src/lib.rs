@@ -7,8 +7,11 @@
 //! | run an engine with nothing installed and a clock of the test's own | [`memory`] |
 //! | let a call fail before, after, or in the middle | [`fault`] |
 //! | find a real server | [`services`] |
+//! | start a PostgreSQL server of the test's own (feature `cluster`) | `cluster` |
 //! | judge what happened | the crate `postrider-history` |
 
+#[cfg(all(feature = "cluster", unix))]
+pub mod cluster;
 pub mod fault;
 pub mod memory;
 pub mod services;

@@ -62,6 +62,19 @@ pub fn postgres_programs() -> Result<PathBuf, String> {
         .ok_or_else(|| "no PostgreSQL server is installed; `cargo x services up pg`".to_owned())
 }
 
+/// The folder with the programs of the server of this name: `POSTRIDER_<NAME>_BIN`, which `cargo x test` sets,
+/// and `cargo x services env`.
+///
+/// # Errors
+///
+/// The reason why it is not known.
+pub fn programs(name: &str) -> Result<PathBuf, String> {
+    let variable = format!("POSTRIDER_{}_BIN", name.to_uppercase());
+    set(&variable)
+        .map(PathBuf::from)
+        .ok_or_else(|| format!("{variable} is not set; `cargo x services env {name}` says it"))
+}
+
 /// The names of the variables of this process that say where servers are. A test that starts the program
 /// takes them out of its environment: the program refuses names under its prefix that it does not know.
 pub fn variables() -> Vec<String> {

@@ -11,6 +11,12 @@ use postrider_core::{BoxFuture, Broker, Event, EventId, Subscription};
 /// Every case starts one of its own. Whatever cannot be done keeps its default, and the cases that
 /// need it are skipped with the reason.
 pub trait BrokerHarness: Send + Sync + Sized + 'static {
+    /// Why this machine cannot run the cases, such as a server that is not there; then each of them prints it
+    /// as its skip. Asked before [`start`](Self::start).
+    fn unavailable() -> Option<String> {
+        None
+    }
+
     /// A fresh broker that holds nothing and that no other case sees.
     fn start() -> impl Future<Output = Self> + Send;
 

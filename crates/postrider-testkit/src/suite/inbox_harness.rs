@@ -9,6 +9,12 @@ use postrider_core::{BoxFuture, Event, HandlerName, InboxStore, Result};
 
 /// An inbox store under test, for [`inbox_suite!`](crate::inbox_suite).
 pub trait InboxHarness: Send + Sync + Sized + 'static {
+    /// Why this machine cannot run the cases, such as a server that is not there; then each of them prints it
+    /// as its skip. Asked before [`start`](Self::start).
+    fn unavailable() -> Option<String> {
+        None
+    }
+
     /// A fresh inbox with its tables and no row, that no other case sees.
     fn start() -> impl Future<Output = Self> + Send;
 

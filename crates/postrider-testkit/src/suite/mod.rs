@@ -61,6 +61,12 @@ macro_rules! __cases {
         $(
             #[test]
             fn $case() {
+                if let Some(reason) = $crate::suite::$suite::unavailable::<$harness>() {
+                    return $crate::suite::skip(
+                        concat!(stringify!($case), " (", module_path!(), ")"),
+                        &reason,
+                    );
+                }
                 $crate::suite::run(
                     stringify!($case),
                     $crate::suite::$suite::$case::<$harness>(),

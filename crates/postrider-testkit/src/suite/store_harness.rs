@@ -14,6 +14,12 @@ use postrider_core::{
 ///
 /// Every case starts one of its own. Dropping it may remove what it made.
 pub trait StoreHarness: Send + Sync + Sized + 'static {
+    /// Why this machine cannot run the cases, such as a server that is not there; then each of them prints it
+    /// as its skip. Asked before [`start`](Self::start).
+    fn unavailable() -> Option<String> {
+        None
+    }
+
     /// A fresh store with its tables, with no event and no destination, that no other case sees.
     fn start() -> impl Future<Output = Self> + Send;
 

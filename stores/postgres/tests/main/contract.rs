@@ -13,14 +13,19 @@ use postrider_testkit::suite::{OpenTransaction, StoreHarness};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Client;
 
-use crate::support::Fresh;
+use crate::pool::Kind;
+use crate::support::{CURRENT, Fresh, USUAL, server};
 
-/// A store with so many partitions, whose clock goes by itself or is set forward.
-pub(crate) struct Harness<const PARTITIONS: u16, const SHIFTED: bool>(pub(crate) Arc<Fresh>);
+/// A store with so many partitions, whose clock goes by itself or is set forward, on one of the servers.
+pub(crate) struct Harness<const PARTITIONS: u16, const SHIFTED: bool, const SERVER: u8 = USUAL>(
+    pub(crate) Arc<Fresh>,
+);
 
-impl<const PARTITIONS: u16, const SHIFTED: bool> Harness<PARTITIONS, SHIFTED> {
+impl<const PARTITIONS: u16, const SHIFTED: bool, const SERVER: u8>
+    Harness<PARTITIONS, SHIFTED, SERVER>
+{
     async fn stage(&self, events: &[NewEvent], commit: bool) -> Result<()> {
-        let mut client = self.0.connect().await;
+        let mut client = self.0.session().await;
         let tx = client.transaction().await.expect("begin");
         let outbox = Outbox::named(self.0.names.clone());
         for event in events {
@@ -33,13 +38,22 @@ impl<const PARTITIONS: u16, const SHIFTED: bool> Harness<PARTITIONS, SHIFTED> {
             }
             false => tx.rollback().await.expect("roll back"),
         }
+        self.0.keep(client);
         Ok(())
     }
 }
 
-impl<const PARTITIONS: u16, const SHIFTED: bool> StoreHarness for Harness<PARTITIONS, SHIFTED> {
+impl<const PARTITIONS: u16, const SHIFTED: bool, const SERVER: u8> StoreHarness
+    for Harness<PARTITIONS, SHIFTED, SERVER>
+{
+    fn unavailable() -> Option<String> {
+        server(SERVER).err()
+    }
+
     async fn start() -> Self {
-        Harness(Arc::new(Fresh::new(PARTITIONS).await.expect("a server: `cargo x services up pg`")))
+        let url = server(SERVER).expect("a server: asked before");
+        let kind = Kind { url, partitions: PARTITIONS, pooled: false, beside: "" };
+        Harness(Arc::new(Fresh::lent(kind).await))
     }
 
     fn source(&self) -> Arc<dyn OutboxSource> {
@@ -218,9 +232,23 @@ mod many {
     postrider_testkit::source_suite!(Harness<32, true>);
 }
 
+/// The same on PostgreSQL's current major.
+mod current {
+    use super::*;
+
+    postrider_testkit::store_suite!(Harness<4, true, CURRENT>);
+    postrider_testkit::source_suite!(Harness<4, true, CURRENT>);
+}
+
 mod model {
     use super::*;
     use postrider_testkit::suite::model::Effort;
 
     postrider_testkit::lease_model!(Harness<1, true>, Effort::of(8, 60));
+
+    mod current {
+        use super::*;
+
+        postrider_testkit::lease_model!(Harness<1, true, CURRENT>, Effort::of(4, 60));
+    }
 }

@@ -19,7 +19,8 @@ use postrider_testkit::suite::model::{Effort, Mixed};
 use postrider_testkit::suite::{InboxHarness, Then, TransactionalProbe};
 use tokio_postgres::Client;
 
-use crate::support::Fresh;
+use crate::pool::Kind;
+use crate::support::{CURRENT, Fresh, USUAL, server};
 
 fn handler(name: &str) -> HandlerName {
     HandlerName::new(name).expect("a name")
@@ -31,10 +32,18 @@ fn incoming(number: u128) -> Arc<Event> {
     Arc::new(event)
 }
 
+const EFFECTS: &str = "create table {schema}.effects (event text)";
+
 async fn with_effects() -> Option<Fresh> {
     let fresh = Fresh::new(1).await?;
-    fresh.run("create table {schema}.effects (event text)").await;
+    fresh.run(EFFECTS).await;
     Some(fresh)
+}
+
+/// The same, borrowed.
+async fn lent(which: u8) -> Fresh {
+    let url = server(which).expect("a server: asked before");
+    Fresh::lent(Kind { url, partitions: 1, pooled: false, beside: EFFECTS }).await
 }
 
 async fn claim(store: &PostgresStore, event: &Event, lease: Duration) -> Claim {
@@ -59,11 +68,15 @@ async fn accept_once(fresh: &Fresh, event: &Event, name: &str) -> Result<Accepte
 }
 
 /// The store as it is, on the database's own clock.
-struct Real(Arc<Fresh>);
+struct Real<const SERVER: u8>(Arc<Fresh>);
 
-impl InboxHarness for Real {
-    async fn start() -> Real {
-        Real(Arc::new(with_effects().await.expect("a server: checked before")))
+impl<const SERVER: u8> InboxHarness for Real<SERVER> {
+    fn unavailable() -> Option<String> {
+        server(SERVER).err()
+    }
+
+    async fn start() -> Self {
+        Real(Arc::new(lent(SERVER).await))
     }
 
     fn inbox(&self) -> Arc<dyn InboxStore> {
@@ -77,11 +90,15 @@ impl InboxHarness for Real {
 
 /// A store whose time passes when it is told to: every moment in the tables goes back by the span. Hours,
 /// so that the milliseconds that a call takes decide nothing.
-struct Shifted(Arc<Fresh>);
+struct Shifted<const SERVER: u8>(Arc<Fresh>);
 
-impl InboxHarness for Shifted {
-    async fn start() -> Shifted {
-        Shifted(Arc::new(with_effects().await.expect("a server: checked before")))
+impl<const SERVER: u8> InboxHarness for Shifted<SERVER> {
+    fn unavailable() -> Option<String> {
+        server(SERVER).err()
+    }
+
+    async fn start() -> Self {
+        Shifted(Arc::new(lent(SERVER).await))
     }
 
     fn inbox(&self) -> Arc<dyn InboxStore> {
@@ -169,12 +186,23 @@ impl TransactionalProbe for Probe {
 mod suite {
     use super::*;
 
-    // Where there is no server each case fails and says so.
-    postrider_testkit::inbox_suite!(Real);
+    postrider_testkit::inbox_suite!(Real<USUAL>);
+
+    mod current {
+        use super::*;
+
+        postrider_testkit::inbox_suite!(Real<CURRENT>);
+    }
 }
 
 mod model {
     use super::*;
 
-    postrider_testkit::inbox_model!(Shifted, Effort::of(8, 50), Mixed::Yes);
+    postrider_testkit::inbox_model!(Shifted<USUAL>, Effort::of(8, 50), Mixed::Yes);
+
+    mod current {
+        use super::*;
+
+        postrider_testkit::inbox_model!(Shifted<CURRENT>, Effort::of(4, 50), Mixed::Yes);
+    }
 }

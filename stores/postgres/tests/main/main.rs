@@ -6,7 +6,6 @@
 
 mod attack;
 mod change;
-mod cluster;
 mod compile;
 mod contract;
 mod enqueue;
@@ -17,6 +16,7 @@ mod lease;
 mod operator;
 mod own;
 mod page;
+mod pool;
 mod pooled;
 mod relay;
 mod retire;

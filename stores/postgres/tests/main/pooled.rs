@@ -12,6 +12,7 @@ use postrider_testkit::suite::{OpenTransaction, StoreHarness, skip};
 use uuid::Uuid;
 
 use crate::contract::Harness;
+use crate::pool::{self, Kind};
 use crate::support::{Fresh, connect, destination};
 use crate::trouble::relay_bytes;
 
@@ -151,8 +152,15 @@ async fn found_by_statements(fresh: &Fresh) -> bool {
 struct Behind(Harness<4, true>);
 
 impl StoreHarness for Behind {
+    fn unavailable() -> Option<String> {
+        services::url("pgbouncer").err()
+    }
+
     async fn start() -> Self {
-        let fresh = behind(Pooler::Transaction, 4).await.expect("a pooler: checked before");
+        let pooler = services::url("pgbouncer").expect("a pooler: asked before");
+        let kind = Kind { url: direct(&pooler).await, partitions: 4, pooled: true, beside: "" };
+        let mut fresh = Fresh::lent(kind).await;
+        (fresh.store_url, fresh.pooler) = (pool::named(&pooler, &fresh.names), Pooler::Transaction);
         Behind(Harness(Arc::new(fresh)))
     }
 

@@ -1,13 +1,17 @@
 //! What the tests share: a fresh schema with the tables, a relay's first calls on it, and a client.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use postrider_core::lease::{AcquireRequest, Granted};
 use postrider_core::source::OutboxSource;
 use postrider_core::{Destination, DestinationId, RelayId, Route, Template};
 use postrider_postgres::{Names, Nudger, Options, Pooler, PostgresStore, Setup, init};
+use postrider_testkit::cluster::Cluster;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
+
+use crate::pool::{self, Kind};
 
 /// Longer than any test.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
@@ -23,6 +27,19 @@ pub(crate) fn url() -> Option<String> {
     }
 }
 
+/// The server of the system's packages.
+pub(crate) const USUAL: u8 = 0;
+/// PostgreSQL's current major.
+pub(crate) const CURRENT: u8 = 1;
+
+/// One of the servers, or the reason why it is not there.
+pub(crate) fn server(which: u8) -> Result<String, String> {
+    match which {
+        USUAL => postrider_testkit::services::postgres(),
+        _ => postrider_testkit::services::url("pg18"),
+    }
+}
+
 /// A fresh schema with the tables, dropped with this value.
 pub(crate) struct Fresh {
     pub(crate) url: String,
@@ -31,6 +48,10 @@ pub(crate) struct Fresh {
     pub(crate) pooler: Pooler,
     pub(crate) store_url: String,
     nudger: Nudger,
+    /// What it is, if it is borrowed.
+    lent: Option<Kind>,
+    /// A session that nobody uses now.
+    idle: Mutex<Option<Client>>,
 }
 
 impl Fresh {
@@ -39,6 +60,22 @@ impl Fresh {
         let fresh = Fresh::empty()?;
         init(&fresh.url, &fresh.setup(partitions)).await.expect("the tables are made");
         Some(fresh)
+    }
+
+    /// The default names on a server of the test's own.
+    pub(crate) async fn on(cluster: &Cluster, partitions: u16) -> Fresh {
+        let fresh = Fresh::at(&cluster.url(), Names::default());
+        init(&fresh.url, &fresh.setup(partitions)).await.expect("the tables are made");
+        fresh
+    }
+
+    /// A borrowed schema that is as a new one: for suites, which change rows and nothing else.
+    pub(crate) async fn lent(kind: Kind) -> Fresh {
+        let (names, client) = pool::borrow(&kind).await;
+        let mut fresh = Fresh::at(&pool::named(&kind.url, &names), names);
+        fresh.lent = Some(kind);
+        fresh.keep(client);
+        fresh
     }
 
     /// A name for a schema that does not exist yet.
@@ -52,7 +89,15 @@ impl Fresh {
     pub(crate) fn at(url: &str, names: Names) -> Fresh {
         let nudger = Nudger::named(url, names.clone()).expect("an address");
         let (url, store_url) = (url.to_owned(), url.to_owned());
-        Fresh { url, names, pooler: Pooler::Auto, store_url, nudger }
+        Fresh {
+            url,
+            names,
+            pooler: Pooler::Auto,
+            store_url,
+            nudger,
+            lent: None,
+            idle: Mutex::default(),
+        }
     }
 
     /// Says that an application has committed.
@@ -80,6 +125,21 @@ impl Fresh {
         connect(&self.url).await
     }
 
+    /// A session for one statement or transaction, as a new one, which is most of their time: the one that was
+    /// [kept](Self::keep), if it is free.
+    pub(crate) async fn session(&self) -> Client {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match idle {
+            // Refused in a transaction that somebody left open.
+            Some(client) if client.simple_query("discard all").await.is_ok() => client,
+            _ => self.connect().await,
+        }
+    }
+
+    pub(crate) fn keep(&self, client: Client) {
+        *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
+    }
+
     /// A statement with the names in their places.
     pub(crate) fn sql(&self, statement: &str) -> String {
         self.names.render(statement)
@@ -87,13 +147,17 @@ impl Fresh {
 
     /// Runs statements, with names in their places.
     pub(crate) async fn run(&self, statements: &str) {
-        self.connect().await.batch_execute(&self.sql(statements)).await.expect("they run");
+        let client = self.session().await;
+        client.batch_execute(&self.sql(statements)).await.expect("they run");
+        self.keep(client);
     }
 
     /// One number out of the database.
     pub(crate) async fn number(&self, statement: &str) -> i64 {
-        let client = self.connect().await;
-        client.query_one(&self.sql(statement), &[]).await.expect("one row").get(0)
+        let client = self.session().await;
+        let number = client.query_one(&self.sql(statement), &[]).await.expect("one row").get(0);
+        self.keep(client);
+        number
     }
 
     /// A store with the destination `a`, and the lease of partition 0.
@@ -108,6 +172,9 @@ impl Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
+        if let Some(kind) = self.lent.take() {
+            return pool::give_back(kind, self.names.clone());
+        }
         let (url, drop) = (self.url.clone(), self.sql("drop schema if exists {schema} cascade"));
         // A test's runtime may be ending; a thread with one of its own can wait.
         let cleaner = std::thread::spawn(move || {

@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::cluster::Cluster;
 use crate::support::{Fresh, LONG, acquire, destination};
+use postrider_testkit::cluster::Cluster;
 
 /// The store's answers until one is good, and how many were not.
 async fn recovers(store: &PostgresStore) -> usize {
@@ -91,8 +91,8 @@ async fn out_of_connections_is_said_and_ends_by_itself() {
 /// F36: a password that was changed is read anew, without a restart.
 #[tokio::test]
 async fn a_rotated_password_is_read_anew() {
-    let Some(cluster) = Cluster::start().await else { return };
-    let fresh = cluster.fresh(1).await;
+    let Some(cluster) = Cluster::start(&["fsync = off"]).await else { return };
+    let fresh = Fresh::on(&cluster, 1).await;
     fresh.run("create role app superuser login password 'one'").await;
     cluster.write(
         "pg_hba.conf",
@@ -100,7 +100,7 @@ async fn a_rotated_password_is_read_anew() {
     );
     fresh.run("select pg_reload_conf()").await;
     let password = Arc::new(Mutex::new("one"));
-    let (known, port) = (Arc::clone(&password), cluster.port);
+    let (known, port) = (Arc::clone(&password), cluster.port());
     let address = move || {
         let password = *known.lock().expect("the password");
         Ok(format!("postgres://app:{password}@127.0.0.1:{port}/postgres"))

@@ -19,7 +19,7 @@ async fn a_promoted_standby_loses_nothing_and_the_demoted_primary_is_refused() {
         return;
     }
     let own = Shop::open(&primary.url(), 4).await;
-    let Some(standby) = primary.standby().await else { return };
+    let standby = primary.standby("b").await;
     // One address with both hosts, as an application has it.
     let place = |url: &str| url.split('@').nth(1).unwrap().split('/').next().unwrap().to_owned();
     let hosts = format!("{},{}", place(&primary.url()), place(&standby.url()));

@@ -6,9 +6,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stderr, reason = "figures, and why a test is skipped")]
 
-#[allow(dead_code, reason = "shared with the store's own tests, which use all of it")]
-#[path = "../../../../stores/postgres/tests/snapshot/cluster.rs"]
-mod cluster;
 mod faults;
 mod proxy;
 mod stage;

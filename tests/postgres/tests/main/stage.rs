@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use postrider_core::EventId;
 use postrider_history::{Commit, History, Record, check};
 use postrider_postgres::{Names, Setup, init};
+use postrider_testkit::cluster::Cluster;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
+use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
-
-use crate::cluster::{Cluster, try_connect};
 
 /// Takeovers happen within such a lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
@@ -76,7 +76,7 @@ impl Stage {
 
     /// What is committed: id, key, and place in the key's order.
     async fn rows(&self) -> Vec<(Uuid, String, i32)> {
-        let client = crate::cluster::connect(&self.cluster.url()).await;
+        let client = connect(&self.cluster.url()).await;
         let all = self.names.render("select id, aggregate_id, event_version from {outbox}");
         let rows = client.query(&all, &[]).await.expect("rows");
         rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
@@ -134,4 +134,25 @@ pub(crate) fn signal(process: &Child, name: &str) {
     let id = process.id().expect("it runs").to_string();
     let sent = std::process::Command::new("kill").args([name, &id]).status().expect("kill runs");
     assert!(sent.success());
+}
+
+/// A session, as soon as there can be one.
+pub(crate) async fn connect(url: &str) -> Client {
+    let began = Instant::now();
+    loop {
+        if let Some(client) = try_connect(url).await {
+            return client;
+        }
+        assert!(began.elapsed() < PATIENCE, "no connection");
+        // waits: a server that starts tells nobody when it is ready
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A connection that answers, or nothing.
+pub(crate) async fn try_connect(url: &str) -> Option<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.ok()?;
+    tokio::spawn(connection);
+    client.simple_query("select 1").await.ok()?;
+    Some(client)
 }

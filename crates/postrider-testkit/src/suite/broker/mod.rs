@@ -9,6 +9,12 @@ pub use consuming::*;
 pub use publishing::*;
 pub use settling::*;
 
+/// Why the cases cannot run.
+#[doc(hidden)]
+pub fn unavailable<H: crate::suite::BrokerHarness>() -> Option<String> {
+    H::unavailable()
+}
+
 use std::sync::Arc;
 use std::time::Duration;
 

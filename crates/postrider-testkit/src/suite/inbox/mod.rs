@@ -10,6 +10,12 @@ pub use retention::*;
 pub use steps::*;
 pub use transactional::*;
 
+/// Why the cases cannot run.
+#[doc(hidden)]
+pub fn unavailable<H: crate::suite::InboxHarness>() -> Option<String> {
+    H::unavailable()
+}
+
 use std::time::Duration;
 
 use postrider_core::{

@@ -159,6 +159,9 @@ macro_rules! lease_model {
         /// R030, R114, R115: random calls of several relays, compared with a naive table.
         #[test]
         fn leases_follow_their_model() {
+            if let Some(reason) = <$harness as $crate::suite::StoreHarness>::unavailable() {
+                return $crate::suite::skip(module_path!(), &reason);
+            }
             let outcome = $crate::suite::model::leases_follow_their_model::<$harness>($effort);
             outcome.unwrap_or_else(|broken| panic!("{broken}"));
         }
@@ -174,6 +177,9 @@ macro_rules! inbox_model {
         /// table.
         #[test]
         fn inbox_rows_follow_their_model() {
+            if let Some(reason) = <$harness as $crate::suite::InboxHarness>::unavailable() {
+                return $crate::suite::skip(module_path!(), &reason);
+            }
             let outcome =
                 $crate::suite::model::inbox_rows_follow_their_model::<$harness>($effort, $mixed);
             outcome.unwrap_or_else(|broken| panic!("{broken}"));

@@ -25,6 +25,12 @@ pub use settling::*;
 pub use waiting::*;
 pub use waiting_changes::*;
 
+/// Why the cases cannot run.
+#[doc(hidden)]
+pub fn unavailable<H: crate::suite::StoreHarness>() -> Option<String> {
+    H::unavailable()
+}
+
 /// Applies the suite to a harness: `source_suite!(Harness);` makes a module `source_suite` with one
 /// test per case.
 #[macro_export]

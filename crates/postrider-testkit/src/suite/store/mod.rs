@@ -11,6 +11,12 @@ pub use content::*;
 pub use overlap::*;
 pub use scheduled::*;
 
+/// Why the cases cannot run.
+#[doc(hidden)]
+pub fn unavailable<H: crate::suite::StoreHarness>() -> Option<String> {
+    H::unavailable()
+}
+
 /// Applies the suite to a harness: `store_suite!(Harness);` makes a module `store_suite` with one
 /// test per case.
 #[macro_export]

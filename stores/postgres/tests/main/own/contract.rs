@@ -12,14 +12,21 @@ use postrider_testkit::suite::{OpenTransaction, StoreHarness};
 use tokio_postgres::Client;
 
 use super::table::{Layout, Own};
+use crate::pool::Kind;
+use crate::support::{Fresh, USUAL, server};
 
 /// A table in one of the layouts, on a clock that is set forward.
 struct Harness<const LAYOUT: u8>(Arc<Own>);
 
 impl<const LAYOUT: u8> StoreHarness for Harness<LAYOUT> {
+    fn unavailable() -> Option<String> {
+        server(USUAL).err()
+    }
+
     async fn start() -> Self {
-        let own = Own::new(Layout::of(LAYOUT)).await;
-        Harness(Arc::new(own.expect("a server: checked before")))
+        let (url, layout) = (server(USUAL).expect("a server: asked before"), Layout::of(LAYOUT));
+        let kind = Kind { url, partitions: 1, pooled: false, beside: layout.make() };
+        Harness(Arc::new(Own { fresh: Fresh::lent(kind).await, layout }))
     }
 
     fn source(&self) -> Arc<dyn OutboxSource> {

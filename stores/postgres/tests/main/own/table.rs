@@ -23,7 +23,7 @@ impl Layout {
         }
     }
 
-    fn make(self) -> &'static str {
+    pub(super) fn make(self) -> &'static str {
         match self {
             Layout::PublishedAt => {
                 "create table {schema}.\"own events\" (
@@ -199,10 +199,11 @@ impl Own {
     }
 
     pub(super) async fn commit(&self, events: &[NewEvent]) -> Result<()> {
-        let client = self.fresh.connect().await;
+        let client = self.fresh.session().await;
         client.batch_execute("begin").await.expect("begin");
         self.stage(&client, events).await?;
         client.batch_execute("commit").await.expect("commit");
+        self.fresh.keep(client);
         Ok(())
     }
 }

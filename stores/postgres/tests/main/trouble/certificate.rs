@@ -8,8 +8,8 @@ use postrider_core::{ErrorKind, Result};
 use postrider_postgres::PostgresStore;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 
-use crate::cluster::Cluster;
 use crate::support::Fresh;
+use postrider_testkit::cluster::Cluster;
 
 /// How long the server may take to read its configuration on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,8 +67,8 @@ fn store(fresh: &Fresh, address: String) -> PostgresStore {
 /// mended.
 #[tokio::test]
 async fn a_certificate_is_believed_or_refused_with_a_reason() {
-    let Some(cluster) = Cluster::start().await else { return };
-    let fresh = cluster.fresh(1).await;
+    let Some(cluster) = Cluster::start(&["fsync = off"]).await else { return };
+    let fresh = Fresh::on(&cluster, 1).await;
     let plain = store(&fresh, cluster.address("localhost", "?sslmode=require"));
     let refused = plain.open().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");

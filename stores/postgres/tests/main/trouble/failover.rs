@@ -6,8 +6,8 @@ use postrider_core::source::{FetchRequest, OutboxSource};
 use postrider_core::{Code, ErrorKind, Lease};
 use postrider_postgres::{PostgresStore, PublishAfter};
 
-use crate::cluster::Cluster;
 use crate::support::{Fresh, LONG, acquire, destination, id};
+use postrider_testkit::cluster::Cluster;
 
 const INSERT: &str = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload) \
                       values ('order', '42', 'order.placed', '{\"a\": 1}')";
@@ -37,8 +37,8 @@ async fn fetch(store: &PostgresStore, lease: &Lease) -> postrider_core::Result<u
 /// without it is. After the failover the store goes on at the new primary, and what was handed out is there.
 #[tokio::test]
 async fn nothing_is_handed_out_that_the_standby_lacks() {
-    let Some(mut primary) = Cluster::start().await else { return };
-    let fresh = primary.fresh(1).await;
+    let Some(mut primary) = Cluster::start(&["fsync = off"]).await else { return };
+    let fresh = Fresh::on(&primary, 1).await;
     let local = store(&fresh, &primary.url(), None);
     local.register(&[destination("a")]).await.expect("register");
     let lease = acquire(&local, LONG).await.expect("the lease").lease;
@@ -46,7 +46,8 @@ async fn nothing_is_handed_out_that_the_standby_lacks() {
     let both = format!(
         "host=127.0.0.1,127.0.0.1 port={},{} user=postgres dbname=postgres \
          target_session_attrs=read-write",
-        primary.port, standby.port
+        primary.port(),
+        standby.port()
     );
     let waits = store(&fresh, &both, Some("b"));
     fresh.run(INSERT).await;
@@ -59,7 +60,7 @@ async fn nothing_is_handed_out_that_the_standby_lacks() {
         assert!(refused.to_string().contains("standby"), "{refused}");
     }
 
-    standby.stop();
+    standby.stop("immediate");
     fresh.run(INSERT).await;
     let refused = fetch(&waits, &lease).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
@@ -68,10 +69,10 @@ async fn nothing_is_handed_out_that_the_standby_lacks() {
     let other = store(&fresh, &primary.url(), Some("elsewhere"));
     assert!(fetch(&other, &lease).await.is_err(), "a standby that there never was");
 
-    standby.run().await;
+    standby.launch().await;
     assert_eq!(fetch(&waits, &lease).await.expect("the standby is back"), 2);
 
-    primary.stop();
+    primary.stop("immediate");
     let on_new = Fresh::at(&standby.url(), fresh.names.clone());
     on_new.run("select pg_promote()").await;
     let after = store(&fresh, &both, None);

@@ -1,0 +1,293 @@
+//! A PostgreSQL server of a test's own: made, started, stopped in every way, and removed with the value.
+//!
+//! Invariants: it runs in a folder of its own on a free port, as a child of the test, under the account for
+//! servers where the test runs as root; nothing of it is left when the value is dropped, also by a panic.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::services;
+
+/// A loaded machine takes long to start a server.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What every cluster has, unless its own settings say otherwise: small, for there are many at once.
+const SETTINGS: [&str; 5] = [
+    "max_connections = 150",
+    "max_prepared_transactions = 100",
+    "min_wal_size = '32MB'",
+    "max_wal_size = '256MB'",
+    "shared_buffers = '32MB'",
+];
+
+/// A cluster, and the server that runs on it, if it does.
+#[derive(Debug)]
+pub struct Cluster {
+    folder: TempDir,
+    programs: PathBuf,
+    account: Option<(u32, u32)>,
+    port: u16,
+    server: Option<Child>,
+    variables: Vec<(String, String)>,
+}
+
+/// A cluster that is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    settings: Vec<String>,
+    below: Option<PathBuf>,
+    programs: Option<PathBuf>,
+    variables: Vec<(String, String)>,
+}
+
+impl Wanted {
+    /// Lines of `postgresql.conf`, such as `fsync = off`.
+    #[must_use]
+    pub fn settings(mut self, settings: &[&str]) -> Wanted {
+        self.settings.extend(settings.iter().map(|&line| line.to_owned()));
+        self
+    }
+
+    /// Its folder is made in this one.
+    #[must_use]
+    pub fn below(mut self, folder: &Path) -> Wanted {
+        self.below = Some(folder.to_owned());
+        self
+    }
+
+    /// With the server's programs of this folder, instead of those of the system's packages.
+    #[must_use]
+    pub fn programs(mut self, folder: PathBuf) -> Wanted {
+        self.programs = Some(folder);
+        self
+    }
+
+    /// The server runs with this variable.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Wanted {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Makes the cluster and starts its server.
+    ///
+    /// # Errors
+    /// The reason why there are no programs for it, or no account.
+    ///
+    /// # Panics
+    /// If the programs are there and fail.
+    pub async fn start(self) -> Result<Cluster, String> {
+        let programs = self.programs.clone().map_or_else(services::postgres_programs, Ok)?;
+        let mut cluster = Cluster::nowhere(programs, services::account()?, self.below.as_deref());
+        cluster.run(
+            "initdb",
+            &["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N", "-D", "DATA"],
+        );
+        cluster.set(&SETTINGS);
+        let settings: Vec<&str> = self.settings.iter().map(String::as_str).collect();
+        cluster.set(&settings);
+        cluster.variables = self.variables;
+        cluster.launch().await;
+        Ok(cluster)
+    }
+}
+
+impl Cluster {
+    /// One with these settings that runs; `None`, with the reason printed, where there are no programs for it.
+    pub async fn start(settings: &[&str]) -> Option<Cluster> {
+        match Wanted::default().settings(settings).start().await {
+            Ok(cluster) => Some(cluster),
+            Err(reason) => {
+                crate::suite::skip("what needs a server of its own", &reason);
+                None
+            }
+        }
+    }
+
+    /// A folder without a cluster.
+    fn nowhere(programs: PathBuf, account: Option<(u32, u32)>, below: Option<&Path>) -> Cluster {
+        let below = below.map_or_else(std::env::temp_dir, Path::to_owned);
+        let folder = TempDir::with_prefix_in("postrider-cluster-", below).expect("a folder");
+        if let Some((user, group)) = account {
+            chown(folder.path(), Some(user), Some(group)).expect("the folder is given away");
+        }
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("its number").port();
+        Cluster { folder, programs, account, port, server: None, variables: Vec::new() }
+    }
+
+    /// A standby that streams from this server, as an application of this name.
+    pub async fn standby(&self, name: &str) -> Cluster {
+        let mut standby = Cluster::nowhere(self.programs.clone(), self.account, None);
+        let from =
+            format!("host=127.0.0.1 port={} user=postgres application_name={name}", self.port);
+        standby.run(
+            "pg_basebackup",
+            &["-d", &from, "-D", "DATA", "-R", "-X", "stream", "-c", "fast", "--no-sync"],
+        );
+        standby.launch().await;
+        standby
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        self.address("127.0.0.1", "")
+    }
+
+    /// As it is reached by this name of the host, with more of the address.
+    pub fn address(&self, host: &str, rest: &str) -> String {
+        format!("postgres://postgres@{host}:{}/postgres{rest}", self.port)
+    }
+
+    /// Where it listens, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Who runs the server, if that is another than who runs the test.
+    pub fn account(&self) -> Option<(u32, u32)> {
+        self.account
+    }
+
+    /// The folder for what a test writes with the server's programs.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Adds lines to the settings, which count from the next start on.
+    pub fn set(&self, settings: &[&str]) {
+        let path = self.data().join("postgresql.conf");
+        let mut file = File::options().append(true).open(path).expect("the settings");
+        for setting in settings {
+            writeln!(file, "{setting}").expect("a line");
+        }
+    }
+
+    /// Leaves a file where the server finds it, for the server's eyes alone.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.data().join(name);
+        fs::write(&path, text).expect("the file is written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("permissions");
+        if let Some((user, group)) = self.account {
+            chown(&path, Some(user), Some(group)).expect("the file is given away");
+        }
+        path
+    }
+
+    /// Has this cluster follow another server from its next start on.
+    pub fn follow(&self, primary: &Cluster) {
+        let line =
+            format!("primary_conninfo = 'host=127.0.0.1 port={} user=postgres'", primary.port);
+        self.set(&[&line, "recovery_target_timeline = 'latest'"]);
+        self.write("standby.signal", "");
+    }
+
+    /// Whether a program is there; the packages of other majors have only the server's.
+    pub fn has(&self, program: &str) -> bool {
+        let there = self.programs.join(program).exists();
+        if !there {
+            crate::suite::skip(program, "it is not among the server's programs");
+        }
+        there
+    }
+
+    fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        let data = self.data();
+        for arg in args {
+            match *arg {
+                "DATA" => command.arg(&data),
+                other => command.arg(other),
+            };
+        }
+        let log = File::options().append(true).create(true).open(self.log()).expect("a log");
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
+        command.current_dir(self.folder.path()).env("PGCONNECT_TIMEOUT", "60");
+        if let Some((user, group)) = self.account {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// Runs one of the server's programs to its end. `DATA` stands for the cluster's folder.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn run(&self, program: &str, args: &[&str]) {
+        let ended = self.command(program, args).status().expect("the program starts");
+        assert!(ended.success(), "{program} {args:?}: {ended}\n{}", self.tail());
+    }
+
+    fn tail(&self) -> String {
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+
+    /// Starts the server and waits until it takes connections.
+    ///
+    /// # Panics
+    /// If it does not within 90 s.
+    pub async fn launch(&mut self) {
+        let port = self.port.to_string();
+        let sockets = self.folder.path().display().to_string();
+        let args = ["-D", "DATA", "-p", &port, "-k", &sockets, "-c", "listen_addresses=127.0.0.1"];
+        let mut command = self.command("postgres", &args);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let server = command.spawn().expect("the server starts");
+        let own = server.id().to_string();
+        self.server = Some(server);
+        let began = Instant::now();
+        while !self.is_ready(&own) {
+            assert!(began.elapsed() < PATIENCE, "the server does not answer\n{}", self.tail());
+            // waits: a server that starts tells nobody when it is ready
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// By what it writes of itself: its number, and in the eighth line how far it is.
+    fn is_ready(&self, own: &str) -> bool {
+        let state = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
+        let mut lines = state.lines().map(str::trim);
+        lines.next() == Some(own) && matches!(lines.nth(6), Some("ready" | "standby"))
+    }
+
+    /// Stops the server: `immediate` leaves everything to recovery, `fast` writes it out.
+    pub fn stop(&mut self, mode: &str) {
+        let Some(mut server) = self.server.take() else { return };
+        let signal = if mode == "immediate" { "-QUIT" } else { "-INT" };
+        let told = Command::new("kill").args([signal, &server.id().to_string()]).status();
+        if !told.is_ok_and(|ended| ended.success()) {
+            _ = server.kill();
+        }
+        _ = server.wait();
+    }
+
+    /// An immediate stop, and a start with recovery.
+    pub async fn crash(&mut self) {
+        self.stop("immediate");
+        self.launch().await;
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop("immediate");
+    }
+}
