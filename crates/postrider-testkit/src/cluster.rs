@@ -279,6 +279,11 @@ impl Cluster {
         _ = server.wait();
     }
 
+    /// Whether its server is there: one that cannot write its log ends by itself.
+    pub fn is_running(&mut self) -> bool {
+        self.server.as_mut().is_some_and(|server| matches!(server.try_wait(), Ok(None)))
+    }
+
     /// An immediate stop, and a start with recovery.
     pub async fn crash(&mut self) {
         self.stop("immediate");

@@ -3,7 +3,7 @@
 //!
 //! `postgres-relay URL RECORD LEASE_MS [once] [POINT:N]`: with a point, the process kills itself there, the
 //! N-th time it comes by, as the kernel does it when memory is short. Invariant: what is acknowledged stands
-//! in the record, in the order in which it arrived.
+//! in the record, in the order in which it arrived, with the time.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use postrider_core::{
     BoxFuture, Broker, BrokerCapabilities, Destination, DestinationId, Error, ErrorKind, Outcome,
-    Outgoing, Result, Route, Template,
+    Outgoing, Result, Route, Template, Timestamp,
 };
 use postrider_postgres::{Options, PostgresStore};
 use postrider_relay::{Ending, Observer, Point, Relay, Settings, Target};
 
-/// Writes each event's id as a line.
+/// Writes a line for each event: its id, and when it arrived by this process's clock, in microseconds.
 struct Record(Mutex<File>);
 
 impl Broker for Record {
@@ -32,7 +32,9 @@ impl Broker for Record {
 
     fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
         Box::pin(async move {
-            let lines: String = batch.iter().map(|one| format!("{}\n", one.event.id)).collect();
+            let now = Timestamp::now().as_micros();
+            let lines: String =
+                batch.iter().map(|one| format!("{} {now}\n", one.event.id)).collect();
             let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             file.write_all(lines.as_bytes()).map_err(|error| {
                 Error::new(ErrorKind::Unavailable, "publish").message("no record").source(error)

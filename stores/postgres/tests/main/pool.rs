@@ -67,7 +67,8 @@ pub(crate) fn named(url: &str, names: &Names) -> String {
 }
 
 async fn make(kind: &Kind, client: &Client) -> Names {
-    let schema = format!("p{}", &Uuid::now_v7().simple().to_string()[4..]);
+    // Behind those that tests make for themselves, in lists that end somewhere.
+    let schema = format!("z{}", &Uuid::now_v7().simple().to_string()[4..]);
     let names = Names::new(&schema, "outbox", "inbox").expect("a name");
     remember(&kind.url, &schema);
     let setup =

@@ -6,6 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stderr, reason = "figures, and why a test is skipped")]
 
+mod backlog;
+mod clocks;
+mod disk;
 mod faults;
 mod proxy;
 mod stage;

@@ -1,6 +1,7 @@
 //! A server with the tables, one writer, relay processes, and the record of what arrived.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -25,19 +26,43 @@ const KEYS: u32 = 20;
 
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
     names: Names,
     written: u32,
+    /// The numbers of events whose commit the server acknowledged.
+    acknowledged: Vec<Range<u32>>,
+}
+
+/// One event as a relay process delivered it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) id: Uuid,
+    /// By the relay's clock, in microseconds since 1970.
+    pub(crate) at: i64,
+}
+
+/// One event that is committed.
+pub(crate) struct Row {
+    pub(crate) id: Uuid,
+    pub(crate) key: String,
+    /// Its place in the key's order.
+    pub(crate) n: i32,
+    /// When it was written, by the database's clock, in microseconds since 1970.
+    pub(crate) at: i64,
 }
 
 impl Stage {
     pub(crate) async fn open(settings: &[&str]) -> Option<Stage> {
-        let cluster = Cluster::start(settings).await?;
+        Some(Stage::on(Cluster::start(settings).await?).await)
+    }
+
+    /// A stage on this server.
+    pub(crate) async fn on(cluster: Cluster) -> Stage {
         let names = Names::default();
         let setup = Setup { names: names.clone(), partitions: Some(8), ..Setup::default() };
         init(&cluster.url(), &setup).await.expect("the tables are made");
         let folder = TempDir::with_prefix("postrider-stage-").expect("a folder");
-        Some(Stage { cluster, folder, names, written: 0 })
+        Stage { cluster, folder, names, written: 0, acknowledged: Vec::new() }
     }
 
     fn record(&self) -> PathBuf {
@@ -46,12 +71,20 @@ impl Stage {
 
     /// A relay process, killed when the value is dropped.
     pub(crate) fn relay(&self, url: &str, words: &[&str]) -> Child {
+        self.relay_with(url, words, &[])
+    }
+
+    /// One with these variables.
+    pub(crate) fn relay_with(&self, url: &str, words: &[&str], set: &[(&str, &str)]) -> Child {
         let lease = LEASE.as_millis().to_string();
         let path = self.folder.path().join("log");
         let log = std::fs::File::options().append(true).create(true).open(path).expect("a log");
         Command::new(env!("CARGO_BIN_EXE_postgres-relay"))
             .args([url, &self.record().display().to_string(), &lease])
             .args(words)
+            // What proves that a killed one is dead stands there.
+            .env("TMPDIR", self.folder.path())
+            .envs(set.iter().copied())
             .stdin(Stdio::null())
             .stderr(log)
             .kill_on_drop(true)
@@ -62,31 +95,83 @@ impl Stage {
     /// Commits so many events in one transaction, each key's next ones. Whether the server said so; if it did
     /// not, they may be there all the same.
     pub(crate) async fn write(&mut self, count: u32) -> bool {
-        let Some(client) = try_connect(&self.cluster.url()).await else { return false };
-        let first = self.written;
-        self.written += count;
-        let statement = self.names.render(&format!(
-            "insert into {{outbox}} (aggregate_type, aggregate_id, event_type, event_version, payload)
-             select 'account', (n % {KEYS})::text, 'account.moved', n + 1, n::text
-             from generate_series({first}, {}) n",
-            self.written - 1
-        ));
-        client.batch_execute(&statement).await.is_ok()
+        let key = format!("(n % {KEYS})::text");
+        self.write_by(count, &key).await.is_some()
     }
 
-    /// What is committed: id, key, and place in the key's order.
-    async fn rows(&self) -> Vec<(Uuid, String, i32)> {
+    /// The same with keys by this expression of `n`, the event's number. `None` if the server did not say so.
+    pub(crate) async fn write_by(&mut self, count: u32, key: &str) -> Option<()> {
+        let client = try_connect(&self.cluster.url()).await?;
+        let range = self.written..self.written + count;
+        self.written = range.end;
+        let statement = self.names.render(&format!(
+            "insert into {{outbox}} (aggregate_type, aggregate_id, event_type, event_version, payload)
+             select 'account', {key}, 'account.moved', n + 1, n::text
+             from generate_series({}, {}) n",
+            range.start,
+            range.end - 1
+        ));
+        client.batch_execute(&statement).await.ok()?;
+        self.acknowledged.push(range);
+        Some(())
+    }
+
+    /// Runs a statement, with the names in their places, in a session of its own that stays open.
+    pub(crate) async fn session(&self, statement: &str) -> Client {
         let client = connect(&self.cluster.url()).await;
-        let all = self.names.render("select id, aggregate_id, event_version from {outbox}");
+        client.batch_execute(&self.names.render(statement)).await.expect("it runs");
+        client
+    }
+
+    /// What is committed.
+    pub(crate) async fn rows(&self) -> Vec<Row> {
+        let client = connect(&self.cluster.url()).await;
+        let all = self.names.render(
+            "select id, aggregate_id, event_version, (extract(epoch from created_at) * 1000000)::bigint
+             from {outbox}",
+        );
         let rows = client.query(&all, &[]).await.expect("rows");
-        rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
+        let row = |row: &tokio_postgres::Row| Row {
+            id: row.get(0),
+            key: row.get(1),
+            n: row.get(2),
+            at: row.get(3),
+        };
+        rows.iter().map(row).collect()
     }
 
     /// What arrived, in order. A last line without an end is none.
-    pub(crate) fn arrived(&self) -> Vec<Uuid> {
+    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         let text = std::fs::read_to_string(self.record()).unwrap_or_default();
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        whole.lines().map(|line| line.parse().expect("an id")).collect()
+        let arrival = |line: &str| {
+            let (id, at) = line.split_once(' ').expect("an id and a time");
+            Arrival { id: id.parse().expect("an id"), at: at.parse().expect("a time") }
+        };
+        whole.lines().map(arrival).collect()
+    }
+
+    /// Whether anything did.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        std::fs::metadata(self.record()).is_ok_and(|record| record.len() > 0)
+    }
+
+    /// The ids of what arrived.
+    pub(crate) fn arrived(&self) -> Vec<Uuid> {
+        self.arrivals().iter().map(|arrival| arrival.id).collect()
+    }
+
+    /// How long each committed event of these keys was under way, in microseconds, the shortest first.
+    pub(crate) async fn lags(&self, of: impl Fn(&Row) -> bool) -> Vec<i64> {
+        let mut first: BTreeMap<Uuid, i64> = BTreeMap::new();
+        for arrival in self.arrivals() {
+            first.entry(arrival.id).or_insert(arrival.at);
+        }
+        let rows = self.rows().await;
+        let lag = |row: &Row| first.get(&row.id).map(|at| at - row.at);
+        let mut lags: Vec<i64> = rows.iter().filter(|row| of(row)).filter_map(lag).collect();
+        lags.sort_unstable();
+        lags
     }
 
     /// Waits until everything that is committed has arrived.
@@ -95,7 +180,7 @@ impl Stage {
         loop {
             let arrived: BTreeSet<Uuid> = self.arrived().into_iter().collect();
             let rows = self.rows().await;
-            let missing = rows.iter().filter(|(id, ..)| !arrived.contains(id)).count();
+            let missing = rows.iter().filter(|row| !arrived.contains(&row.id)).count();
             if missing == 0 {
                 return;
             }
@@ -110,12 +195,16 @@ impl Stage {
     pub(crate) async fn judge(&self) -> (usize, usize) {
         let (rows, arrived) = (self.rows().await, self.arrived());
         let mut history = History::new();
-        for (id, key, n) in &rows {
+        let there: BTreeSet<u32> = rows.iter().map(|row| row.n.cast_unsigned() - 1).collect();
+        for n in self.acknowledged.iter().cloned().flatten() {
+            assert!(there.contains(&n), "event {n} was acknowledged to its producer, and is lost");
+        }
+        for row in &rows {
             history.push(Record::Commit(Commit {
-                id: EventId::from_u128(id.as_u128()),
+                id: EventId::from_u128(row.id.as_u128()),
                 source: String::new(),
-                key: key.clone(),
-                order: u64::try_from(*n).unwrap(),
+                key: row.key.clone(),
+                order: u64::try_from(row.n).unwrap(),
                 destinations: Some(BTreeSet::from(["a".to_owned()])),
                 unserialised: false,
             }));
@@ -155,4 +244,23 @@ pub(crate) async fn try_connect(url: &str) -> Option<Client> {
     tokio::spawn(connection);
     client.simple_query("select 1").await.ok()?;
     Some(client)
+}
+
+/// A part of sorted figures, such as 0.99.
+pub(crate) fn quantile(sorted: &[i64], part: f64) -> i64 {
+    let last = sorted.len().checked_sub(1).expect("there are figures");
+    sorted[(last as f64 * part).round() as usize]
+}
+
+/// The most memory that a process ever had, in MiB.
+pub(crate) fn peak_memory(process: &Child) -> u64 {
+    let id = process.id().expect("it runs");
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("its state");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
+    peak.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
+}
+
+/// How much is asked for by a variable, such as `POSTRIDER_TEST_BACKLOG=10000000`; else so much as takes seconds.
+pub(crate) fn asked(variable: &str, usual: u32) -> u32 {
+    std::env::var(variable).ok().map_or(usual, |text| text.parse().expect("a number"))
 }

@@ -1,0 +1,138 @@
+//! Load of a kind that hurts: one hot key, a long backlog, a stranger's transaction that does not end.
+//!
+//! The gate plays them for seconds; `POSTRIDER_TEST_BACKLOG` and `POSTRIDER_TEST_OPEN` ask for more.
+
+use std::time::{Duration, Instant};
+
+use crate::stage::{PATIENCE, Stage, asked, peak_memory, quantile};
+
+/// What a relay may have of memory, with any backlog, in MiB.
+const MEMORY_MAX: u64 = 256;
+
+/// A machine that is busy with something else may miss a time once.
+const TRIES_MAX: u32 = 3;
+
+const SECOND: i64 = 1_000_000;
+
+/// Commits a hundred events ten times a second.
+async fn a_thousand_a_second(stage: &mut Stage, span: Duration, key: &str) {
+    let mut clock = tokio::time::interval(Duration::from_millis(100));
+    let began = Instant::now();
+    while began.elapsed() < span {
+        clock.tick().await;
+        assert!(stage.write_by(100, key).await.is_some(), "producers are not held up");
+    }
+}
+
+/// F37: nine of ten events are of one key, a thousand a second. Nothing is lost, and the other keys are a second
+/// late at most, for 99 of 100 events.
+#[tokio::test]
+async fn one_key_may_be_hot() {
+    let key = "case when n % 10 = 0 then 'k' || (n / 10 % 50) else 'hot' end";
+    for attempt in 1..=TRIES_MAX {
+        let Some(mut stage) = Stage::open(&["fsync = off"]).await else { return };
+        let relay = stage.relay(&stage.cluster.url(), &[]);
+        stage.write(100).await;
+        stage.all_arrive().await;
+        a_thousand_a_second(&mut stage, Duration::from_secs(5), key).await;
+        stage.all_arrive().await;
+        let (committed, arrived) = stage.judge().await;
+        let others = stage.lags(|row| row.key.starts_with('k')).await;
+        let (half, most) = (quantile(&others, 0.5), quantile(&others, 0.99));
+        let memory = peak_memory(&relay);
+        eprintln!(
+            "{committed} committed, {arrived} arrived; {} of other keys: p50 {} ms, p99 {} ms; {memory} MiB",
+            others.len(),
+            half / 1_000,
+            most / 1_000,
+        );
+        assert!(others.len() > 300 && memory < MEMORY_MAX);
+        if most < SECOND {
+            return;
+        }
+        assert!(attempt < TRIES_MAX, "a hot key makes others late");
+    }
+}
+
+/// F38: a relay starts before a long backlog. The first event is out within 5 s, memory keeps to its bound, and
+/// everything arrives in order.
+#[tokio::test]
+async fn a_backlog_may_be_long() {
+    let size = asked("POSTRIDER_TEST_BACKLOG", 200_000);
+    let Some(mut stage) = Stage::open(&["fsync = off", "max_wal_size = '4GB'"]).await else {
+        return;
+    };
+    let written = Instant::now();
+    for from in (0..size).step_by(50_000) {
+        let count = 50_000.min(size - from);
+        assert!(stage.write_by(count, "(n % 10000)::text").await.is_some());
+    }
+    let written = written.elapsed();
+    let began = Instant::now();
+    let mut relay = stage.relay(&stage.cluster.url(), &[]);
+    while !stage.has_arrivals() {
+        assert!(began.elapsed() < PATIENCE, "nothing arrives");
+        // waits: another process writes the record
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let first = began.elapsed();
+    while stage.arrived().len() < size as usize {
+        assert_eq!(relay.try_wait().unwrap(), None, "it goes on");
+        assert!(
+            began.elapsed() < PATIENCE.max(Duration::from_millis(u64::from(size))),
+            "it is slow"
+        );
+        // waits: another process writes the record
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let (all, memory) = (began.elapsed(), peak_memory(&relay));
+    let (committed, arrived) = stage.judge().await;
+    eprintln!(
+        "{committed} committed in {written:?}; the first after {first:?}, all {arrived} after {all:?}; {memory} MiB"
+    );
+    assert!(memory < MEMORY_MAX);
+    assert!(first < Duration::from_secs(5), "the first is out after {first:?}");
+}
+
+/// F16, R005: a stranger's transaction that has written, and another that holds a snapshot, stay open while a
+/// thousand events a second are written. Nobody waits for them: what is delivered at the end is no later than
+/// at the beginning, by a second at most. `POSTRIDER_TEST_OPEN=600` holds them for ten minutes.
+#[tokio::test]
+async fn a_strangers_transaction_may_be_long() {
+    let span = Duration::from_secs(asked("POSTRIDER_TEST_OPEN", 6).into());
+    for attempt in 1..=TRIES_MAX {
+        let Some(mut stage) = Stage::open(&["fsync = off"]).await else { return };
+        let relay = stage.relay(&stage.cluster.url(), &[]);
+        stage.write(100).await;
+        stage.all_arrive().await;
+        let writes = stage.session("create table stranger (n integer)").await;
+        writes.batch_execute("begin; insert into stranger values (1)").await.unwrap();
+        let looks = stage
+            .session("begin isolation level repeatable read; select count(*) from {outbox}")
+            .await;
+        a_thousand_a_second(&mut stage, span, "(n % 500)::text").await;
+        stage.all_arrive().await;
+        for stranger in [writes, looks] {
+            stranger.batch_execute("commit").await.expect("it was open all the time");
+        }
+        let (committed, arrived) = stage.judge().await;
+        let quarter = committed / 4;
+        let late = i32::try_from(committed - quarter).unwrap();
+        let early = stage.lags(|row| row.n <= i32::try_from(quarter).unwrap()).await;
+        let at_the_end = stage.lags(|row| row.n > late).await;
+        let (begins, ends) = (quantile(&early, 0.99), quantile(&at_the_end, 0.99));
+        eprintln!(
+            "open for {span:?}: {committed} committed, {arrived} arrived; p50 {} ms and p99 {} ms in the first \
+             quarter, p50 {} ms and p99 {} ms in the last; {} MiB",
+            quantile(&early, 0.5) / 1_000,
+            begins / 1_000,
+            quantile(&at_the_end, 0.5) / 1_000,
+            ends / 1_000,
+            peak_memory(&relay)
+        );
+        if ends < begins + SECOND {
+            return;
+        }
+        assert!(attempt < TRIES_MAX, "it grows late");
+    }
+}

@@ -1,0 +1,158 @@
+//! Clocks that are wrong: a relay's, and the database's. Both jump while events are written and delivered.
+//!
+//! The library of `faketime` stands before the clock of one process; the monotonic clock, which no jump of a
+//! wall clock moves, stays what it is.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use postrider_testkit::cluster::Wanted;
+use postrider_testkit::suite::skip;
+
+use crate::stage::{Stage, signal};
+
+const MINUTE: i64 = 60_000_000;
+
+/// A clock that can be set, for one process and its children.
+struct Clock {
+    library: PathBuf,
+    offset: PathBuf,
+}
+
+impl Clock {
+    /// One whose offset stands in a file of this folder; `None`, with the reason printed, where there is no
+    /// library for it.
+    fn new(folder: &Path, name: &str) -> Option<Clock> {
+        let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
+            .map(|machine| format!("/usr/lib/{machine}/faketime/libfaketimeMT.so.1"));
+        let Some(library) = library.iter().map(PathBuf::from).find(|path| path.exists()) else {
+            skip("clocks that jump", "faketime is not installed");
+            return None;
+        };
+        let clock = Clock { library, offset: folder.join(name) };
+        clock.set("+0");
+        Some(clock)
+    }
+
+    /// How far it is off from now on, such as `-10m`. It is looked at every second.
+    fn set(&self, offset: &str) {
+        let fresh = self.offset.with_extension("fresh");
+        std::fs::write(&fresh, format!("{offset}\n")).expect("the offset");
+        std::fs::rename(&fresh, &self.offset).expect("the offset");
+    }
+
+    fn variables(&self) -> [(&'static str, String); 5] {
+        [
+            ("LD_PRELOAD", self.library.display().to_string()),
+            ("FAKETIME_TIMESTAMP_FILE", self.offset.display().to_string()),
+            ("FAKETIME_CACHE_DURATION", "1".to_owned()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ("DONT_FAKE_MONOTONIC", "1".to_owned()),
+        ]
+    }
+}
+
+/// Writes while a clock does what it was told to.
+async fn write_for(stage: &mut Stage, span: Duration) {
+    let began = std::time::Instant::now();
+    while began.elapsed() < span {
+        stage.write(20).await;
+        // waits: a clock takes a second to see that it was set
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// F12, R020, R114: the clocks of two relays are ten minutes apart from the database's on either side, then one
+/// steps back by an hour and the other forward, and relays die meanwhile. Leases go by the database's clock and
+/// the owner's monotonic one: nothing is lost, and each key keeps its order.
+#[tokio::test]
+async fn clocks_of_relays_may_jump() {
+    let Some(mut stage) = Stage::open(&["fsync = off"]).await else { return };
+    let (Some(ahead), Some(behind)) =
+        (Clock::new(stage.folder.path(), "ahead"), Clock::new(stage.folder.path(), "behind"))
+    else {
+        return;
+    };
+    ahead.set("+10m");
+    behind.set("-10m");
+    let url = stage.cluster.url();
+    let start = |stage: &Stage, clock: &Clock| {
+        let set = clock.variables();
+        let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, &**value)).collect();
+        stage.relay_with(&url, &[], &set)
+    };
+    let (first, mut second) = (start(&stage, &ahead), start(&stage, &behind));
+    write_for(&mut stage, Duration::from_secs(2)).await;
+    stage.all_arrive().await;
+    ahead.set("-50m");
+    behind.set("+50m");
+    write_for(&mut stage, Duration::from_secs(3)).await;
+    signal(&first, "-9");
+    let third = start(&stage, &ahead);
+    write_for(&mut stage, Duration::from_secs(2)).await;
+    stage.all_arrive().await;
+    assert_eq!(second.try_wait().unwrap(), None, "a relay outlives the steps of its clock");
+    drop(third);
+    let (committed, arrived) = stage.judge().await;
+    let lags = stage.lags(|_| true).await;
+    let seen = |low: i64, high: i64| {
+        lags.iter().filter(|lag| (low * MINUTE..high * MINUTE).contains(*lag)).count()
+    };
+    let steps = [seen(-70, -40), seen(-40, -8), seen(8, 40), seen(40, 70)];
+    eprintln!("{committed} committed, {arrived} arrived; by the relays' clocks {steps:?}");
+    assert!(
+        steps.iter().filter(|seen| **seen > 0).count() >= 3,
+        "the clocks were wrong: {steps:?}"
+    );
+}
+
+/// F13, R114: the database's clock steps forward by ten minutes, so that every lease looks expired, and back by
+/// an hour, under two relays of which one dies. Leases end early or late by the step; the fence keeps what was
+/// taken over from the one who had it.
+#[tokio::test]
+async fn the_clock_of_the_database_may_step() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(clock) = Clock::new(folder.path(), "server") else { return };
+    readable(folder.path());
+    let wanted = clock
+        .variables()
+        .iter()
+        .fold(Wanted::default(), |wanted, (name, value)| wanted.variable(name, value));
+    let cluster = match wanted.settings(&["fsync = off"]).start().await {
+        Ok(cluster) => cluster,
+        Err(reason) => return skip("a database whose clock steps", &reason),
+    };
+    let mut stage = Stage::on(cluster).await;
+    let url = stage.cluster.url();
+    let (mut first, second) = (stage.relay(&url, &[]), stage.relay(&url, &[]));
+    write_for(&mut stage, Duration::from_secs(2)).await;
+    stage.all_arrive().await;
+    for step in ["+10m", "-50m", "+0"] {
+        clock.set(step);
+        write_for(&mut stage, Duration::from_secs(3)).await;
+        stage.all_arrive().await;
+    }
+    // Early, by a step: whoever died is followed at once.
+    signal(&second, "-9");
+    clock.set("+10m");
+    write_for(&mut stage, Duration::from_secs(2)).await;
+    stage.all_arrive().await;
+    assert_eq!(first.try_wait().unwrap(), None, "a relay outlives the steps");
+    let (committed, arrived) = stage.judge().await;
+    let lags = stage.lags(|_| true).await;
+    let (behind, ahead) = (
+        lags.iter().filter(|lag| **lag < -8 * MINUTE).count(),
+        lags.iter().filter(|lag| **lag > 8 * MINUTE).count(),
+    );
+    eprintln!(
+        "{committed} committed, {arrived} arrived; {behind} while the database was ahead, {ahead} while behind"
+    );
+    assert!(behind > 0 && ahead > 0, "the database's clock was wrong");
+}
+
+/// The account of the server reads the clock's offset.
+fn readable(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder, all).expect("permissions");
+}

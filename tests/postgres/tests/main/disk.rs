@@ -1,0 +1,130 @@
+//! The database's disk is full, with everything on it: tables, log, and the server's own files.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use postrider_testkit::cluster::Wanted;
+use postrider_testkit::suite::skip;
+
+use crate::stage::{PATIENCE, Stage, connect};
+
+/// Room for a cluster, its log, and some events.
+const DISK_MIB: u32 = 256;
+
+/// A small file system, gone with this value.
+struct Disk {
+    folder: PathBuf,
+    _parent: tempfile::TempDir,
+}
+
+impl Disk {
+    /// The reason why there is none: only root may mount.
+    fn new() -> Result<Disk, String> {
+        let parent = tempfile::TempDir::with_prefix("postrider-disk-").expect("a folder");
+        let folder = parent.path().join("disk");
+        std::fs::create_dir(&folder).expect("a folder");
+        readable(parent.path());
+        let size = format!("size={DISK_MIB}m,mode=777");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "postrider-test"])
+            .arg(&folder)
+            .output()
+            .map_err(|error| format!("mount: {error}"))?;
+        match mounted.status.success() {
+            true => Ok(Disk { folder, _parent: parent }),
+            false => Err(format!(
+                "a file system of its own cannot be mounted: {}",
+                String::from_utf8_lossy(&mounted.stderr).trim()
+            )),
+        }
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.folder.join("ballast")
+    }
+
+    /// Leaves no byte.
+    fn fill(&self) {
+        let mut file = File::create(self.ballast()).expect("the ballast");
+        for size in [1 << 20, 1 << 12] {
+            let block = vec![0; size];
+            while file.write_all(&block).is_ok() {}
+        }
+    }
+
+    fn relieve(&self) {
+        std::fs::remove_file(self.ballast()).expect("the ballast");
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily: a server that just ended may hold it for a moment.
+        _ = Command::new("umount").arg("-l").arg(&self.folder).status();
+    }
+}
+
+fn readable(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder, all).expect("permissions");
+}
+
+/// F23, R002: the database's disk is full under a writer and two relays. Producers fail cleanly, and nothing is
+/// half written; with space again the relays go on by themselves, and every commit that was acknowledged is
+/// delivered. A server that gives up for want of room for its log is started again, as its supervisor does.
+#[tokio::test]
+async fn the_disk_of_the_database_may_be_full() {
+    let disk = match Disk::new() {
+        Ok(disk) => disk,
+        Err(reason) => return skip("a database whose disk is full", &reason),
+    };
+    let wanted = Wanted::default().below(&disk.folder).settings(&["max_wal_size = '64MB'"]);
+    let cluster = match wanted.start().await {
+        Ok(cluster) => cluster,
+        Err(reason) => return skip("a database whose disk is full", &reason),
+    };
+    let mut stage = Stage::on(cluster).await;
+    let url = stage.cluster.url();
+    let mut relays = [stage.relay(&url, &[]), stage.relay(&url, &[])];
+    stage.write(2_000).await;
+    stage.all_arrive().await;
+    for _ in 0..2 {
+        disk.fill();
+        let began = Instant::now();
+        while stage.write(2_000).await {
+            assert!(began.elapsed() < PATIENCE, "the disk is not full");
+        }
+        // The relays' own writes fail as well, for longer than a lease.
+        let until = Instant::now() + Duration::from_secs(3);
+        let mut refused = 0;
+        while Instant::now() < until {
+            refused += u32::from(!stage.write(2_000).await);
+            // waits: the fault lasts
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        disk.relieve();
+        let fell = !stage.cluster.is_running();
+        if fell {
+            stage.cluster.launch().await;
+        }
+        drop(connect(&url).await);
+        let resumed = Instant::now();
+        assert!(stage.write(100).await, "producers go on");
+        stage.all_arrive().await;
+        eprintln!(
+            "{refused} more writes refused, the server fell: {fell}; everything arrived {:?} after there was \
+             space",
+            resumed.elapsed()
+        );
+        assert!(refused > 0);
+    }
+    for relay in &mut relays {
+        assert_eq!(relay.try_wait().unwrap(), None, "a relay outlives the full disk");
+    }
+    let (committed, arrived) = stage.judge().await;
+    eprintln!("{committed} committed, {arrived} arrived");
+}
