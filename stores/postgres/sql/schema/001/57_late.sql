@@ -2,7 +2,8 @@
 
 -- What some transactions wrote between two numbers, by partition, in the order of the numbers. If that is more
 -- than `most`, one row without a place. Only the index on xid tells quickly, whatever the planner believes of
--- a table that fills: each entry of another index is made dear.
+-- a table that fills: each entry of another index is made dear. Transactions of about one moment are looked for
+-- together, since ranges that are not summed up yet are read whole each time.
 create function {outbox_late}(
     p_partitions smallint[], p_xids bigint[], p_after bigint, p_through bigint, p_most bigint)
 returns table (place smallint, xids bigint[], seqs bigint[])
@@ -11,13 +12,21 @@ set enable_seqscan = off set enable_indexscan = off set enable_indexonlyscan = o
 set cpu_index_tuple_cost = 100000 as $$
 begin
     return query
-    with found as materialized (
+    with stepped as (
+        select x.xid, x.xid - lag(x.xid) over (order by x.xid) as step from unnest(p_xids) x (xid)
+    ), placed as (
+        select s.xid, count(*) filter (where s.step > 1000) over (order by s.xid) as run
+        from stepped s
+    ), runs as (
+        select min(p.xid) as least, max(p.xid) as greatest from placed p group by p.run
+    ), found as materialized (
         select o.partition, o.xid, o.seq
-        from unnest(p_xids) late (xid)
+        from runs
         cross join lateral (
             select o.partition, o.xid, o.seq from {outbox} o
-            where o.xid = late.xid and o.seq > p_after and o.seq <= p_through
-                and o.partition + 0 = any (p_partitions)
+            where o.xid >= runs.least and o.xid <= runs.greatest
+                and o.seq > p_after and o.seq <= p_through
+                and o.partition + 0 = any (p_partitions) and o.xid + 0 = any (p_xids)
             offset 0) o
         limit p_most + 1
     ), counted as materialized (
