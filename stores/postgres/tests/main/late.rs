@@ -148,7 +148,7 @@ async fn the_end_of_an_old_transaction_costs_what_it_wrote() {
     }
 }
 
-/// R118: where a moment begins among 120,000 events is found without reading what was before it, and exactly,
+/// Where a moment begins among 120,000 events is found without reading what was before it, and exactly,
 /// though events that were scheduled have old times. The control reads everything.
 #[tokio::test]
 async fn a_moment_is_found_without_reading_what_was_before() {
