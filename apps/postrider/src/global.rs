@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use postrider_config::{Environment, Needs};
+use postrider_config::{Config, Environment, Needs};
 use postrider_core::{Operator, OutboxSource};
 
 use crate::config;
@@ -47,10 +47,9 @@ impl Global {
     /// # Errors
     /// If no store is named, and what the store says.
     pub(crate) async fn open(&self) -> Result<Store, Failure> {
-        let (configured, watermark) = configured(self.config.as_deref())?;
-        let store::Opened { operator, source, .. } =
-            store::Place::read(&self.address(configured)?)?.open().await?;
-        Ok(Store { operator, source, watermark })
+        let configured = configured(self.config.as_deref())?;
+        let store::Opened { operator, source, .. } = self.used(&configured)?.open().await?;
+        Ok(Store { operator, source, watermark: configured.config.backpressure.rows })
     }
 
     /// Where the store is, without opening it.
@@ -58,8 +57,14 @@ impl Global {
     /// # Errors
     /// If no store is named, or its address cannot be read.
     pub(crate) fn place(&self) -> Result<store::Place, Failure> {
-        let (configured, _) = configured(self.config.as_deref())?;
-        store::Place::read(&self.address(configured)?)
+        self.used(&configured(self.config.as_deref())?)
+    }
+
+    /// The store that is meant, as the configuration says that it is used.
+    fn used(&self, configured: &Configured) -> Result<store::Place, Failure> {
+        let place = store::Place::read(&self.address(configured.address.clone())?)?;
+        let reference = configured.config.store.as_ref().filter(|_| self.store.is_none());
+        place.used(&configured.config.postgres, reference)
     }
 
     /// Writes the answer.
@@ -81,22 +86,27 @@ impl Global {
     }
 }
 
-/// The store's address and the watermark in a configuration, if one is named.
+/// A configuration, and the store's address in it.
+#[derive(Default)]
+pub(crate) struct Configured {
+    pub(crate) address: Option<String>,
+    pub(crate) config: Config,
+}
+
+/// What a configuration says, if one is named.
 ///
 /// # Errors
 /// What is wrong with the configuration.
-pub(crate) fn configured(config: Option<&Path>) -> Result<(Option<String>, Option<u64>), Failure> {
+pub(crate) fn configured(config: Option<&Path>) -> Result<Configured, Failure> {
     let Some(path) = config else {
-        return Ok((None, None));
+        return Ok(Configured::default());
     };
     let environment = Environment::of_process();
-    let loaded = config::load(Some(path), &environment, Needs::NOTHING)?;
-    let watermark = loaded.config.backpressure.rows;
-    let Some(address) = &loaded.config.store else {
-        return Ok((None, watermark));
+    let config = config::load(Some(path), &environment, Needs::NOTHING)?.config;
+    let address = match config.store.as_ref().map(|address| address.resolve(&environment)) {
+        None => None,
+        Some(Ok((secret, _))) => Some(secret.expose().to_owned()),
+        Some(Err(why)) => return Err(Failure::config(format!("the store's address: {why}"))),
     };
-    match address.resolve(&environment) {
-        Ok((secret, _)) => Ok((Some(secret.expose().to_owned()), watermark)),
-        Err(why) => Err(Failure::config(format!("the store's address: {why}"))),
-    }
+    Ok(Configured { address, config })
 }

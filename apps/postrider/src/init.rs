@@ -78,13 +78,15 @@ pub(crate) async fn run(args: InitArgs) -> Result<Exit, Failure> {
     let given = args.url.clone().or_else(|| args.store.clone());
     let url = match given {
         Some(url) => Some(url),
-        None => global::configured(args.config.as_deref())?.0,
+        None => global::configured(args.config.as_deref())?.address,
     };
     // An address is checked even where only the text is wanted: it names the dialect.
     let place = url.as_deref().map(Place::read).transpose()?;
     if args.print {
         let text = match &place {
-            Some(Place::Postgres(_, names)) => postrider_postgres::Schema::sql(&args.setup(names))?,
+            Some(Place::Postgres(database)) => {
+                postrider_postgres::Schema::sql(&args.setup(database.names()))?
+            }
             _ => {
                 args.refuse_for_sqlite()?;
                 postrider_sqlite::Schema::sql()
@@ -96,7 +98,8 @@ pub(crate) async fn run(args: InitArgs) -> Result<Exit, Failure> {
     match &place {
         None => return Err(Failure::config("the store's address is missing")),
         Some(Place::Sqlite(path)) => sqlite(&args, path)?,
-        Some(place @ Place::Postgres(address, names)) => {
+        Some(place @ Place::Postgres(database)) => {
+            let (address, names) = (database.address(), database.names());
             let before = postrider_postgres::migrations(address, names).await?.version();
             postrider_postgres::init(address, &args.setup(names)).await?;
             let version = postrider_postgres::Schema::VERSION;

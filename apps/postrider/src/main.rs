@@ -13,6 +13,7 @@ mod completions;
 mod config;
 mod confirm;
 mod consume;
+mod database;
 mod dead;
 mod demo;
 mod destinations;

@@ -36,11 +36,11 @@ struct StatusArgs {
 pub(crate) async fn run(args: MigrateArgs) -> Result<Exit, Failure> {
     let MigrateCommand::Status(args) = args.command;
     let place = args.global.place()?;
-    let Place::Postgres(address, names) = place else {
+    let Place::Postgres(database) = place else {
         return Err(Failure::config("a SQLite file's migrations are not listed")
             .advice("Nothing was read. `postrider init` says which version the tables have."));
     };
-    let found = postrider_postgres::migrations(&address, &names).await?;
+    let found = postrider_postgres::migrations(database.address(), database.names()).await?;
     args.global.out().rows(found.states.iter().map(Migration::of).collect())?;
     if let Some(setup) = &found.setup {
         let layout = setup.layout.unwrap_or_default().as_str();

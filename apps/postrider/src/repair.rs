@@ -70,12 +70,12 @@ pub(crate) async fn run(args: RepairArgs) -> Result<Exit, Failure> {
 
 async fn partitions(args: PartitionsArgs) -> Result<Exit, Failure> {
     let by = args.by.note()?;
-    let Place::Postgres(address, names) = args.global.place()? else {
+    let Place::Postgres(database) = args.global.place()? else {
         return Err(Failure::config("a SQLite file's partitions do not move")
             .advice("Nothing was changed. This is for PostgreSQL, and for PR-1011 alone."));
     };
     // Opening the store is what PR-1011 refuses.
-    let store = store::postgres(&address, &names)?;
+    let store = database.store()?;
     let question = "send each key to the partition of this server's hash?";
     if let Answer::Stop(exit) = confirm::yes(args.yes, question).await? {
         return Ok(exit);

@@ -4,10 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use postrider_config::PostgresConfig;
 use postrider_core::{InboxStore, Operator, OutboxSource, TargetUrl};
-use postrider_postgres::{Names, PostgresStore};
+use postrider_postgres::PostgresStore;
 use postrider_sqlite::SqliteStore;
 
+use crate::database::Database;
 use crate::failure::Failure;
 
 /// The stores that work today, as they are written.
@@ -18,8 +20,8 @@ pub(crate) const WORKS: [&str; 2] = ["postgres://HOST/DATABASE", "sqlite://PATH"
 pub(crate) enum Place {
     /// A file.
     Sqlite(PathBuf),
-    /// A database, with its address, which may hold a password, and the names of its tables.
-    Postgres(String, Names),
+    /// A database of PostgreSQL.
+    Postgres(Database),
 }
 
 /// A store by all its sides.
@@ -56,13 +58,43 @@ impl Place {
             )
             .advice("Write sqlite://shop.db, or sqlite:///var/lib/shop.db for an absolute path.")),
             "sqlite" => Ok(Place::Sqlite(PathBuf::from(url.path()))),
-            "postgres" | "postgresql" => {
-                let (address, names) = named(text)?;
-                // Says at once what is wrong with it, and connects to nothing.
-                PostgresStore::new(&address)?;
-                Ok(Place::Postgres(address, names))
-            }
+            "postgres" | "postgresql" => Ok(Place::Postgres(Database::read(text)?)),
             scheme => Err(unknown("store", text, scheme, &WORKS)),
+        }
+    }
+
+    /// The same as a configuration says that it is used. Where its address is read from a file, it is read
+    /// again for each connection: a password may change while the program runs.
+    ///
+    /// # Errors
+    /// A configuration failure: something is asked for that this store does not have.
+    pub(crate) fn used(
+        self,
+        config: &PostgresConfig,
+        reference: Option<&postrider_config::Address>,
+    ) -> Result<Place, Failure> {
+        match self {
+            Place::Postgres(database) => Ok(Place::Postgres(database.used(config, reference))),
+            Place::Sqlite(path) if !config.asks_for_nothing() => {
+                let shown = path.display();
+                Err(Failure::config(format!(
+                    "[postgres] of the configuration is about PostgreSQL, and the store is {shown}"
+                ))
+                .advice("Nothing was started. Leave `pooler` and `publish_after` out."))
+            }
+            place => Ok(place),
+        }
+    }
+
+    /// The same for an inbox, where what is asked of the outbox means nothing.
+    pub(crate) fn of_inbox(
+        self,
+        config: &PostgresConfig,
+        reference: Option<&postrider_config::Address>,
+    ) -> Place {
+        match self {
+            Place::Postgres(database) => Place::Postgres(database.used(config, reference)),
+            place => place,
         }
     }
 
@@ -73,8 +105,8 @@ impl Place {
     pub(crate) async fn open(&self) -> Result<Opened, Failure> {
         let opened = match self {
             Place::Sqlite(path) => Opened::of(SqliteStore::new(path)?),
-            Place::Postgres(address, names) => {
-                let store = postgres(address, names)?;
+            Place::Postgres(database) => {
+                let store = database.store()?;
                 Opened { postgres: Some(store.clone()), ..Opened::of(store) }
             }
         };
@@ -88,46 +120,9 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Sqlite(path) => path.display().fmt(f),
-            Place::Postgres(address, names) => {
-                let store = PostgresStore::new(address).map_err(|_| fmt::Error)?;
-                write!(f, "{}, schema {}", store.name(), names.schema())
-            }
+            Place::Postgres(database) => database.fmt(f),
         }
     }
-}
-
-/// A store that is not open yet: what is wrong with it may be what is to be mended.
-///
-/// # Errors
-/// A configuration failure, of the address.
-pub(crate) fn postgres(address: &str, names: &Names) -> Result<PostgresStore, Failure> {
-    let mut options = postrider_postgres::Options::default();
-    options.names = names.clone();
-    Ok(PostgresStore::with(address, options)?)
-}
-
-/// An address without our own words in it, and the names that they gave.
-fn named(text: &str) -> Result<(String, Names), Failure> {
-    // A question mark may stand in a password.
-    let host = text.find('@').unwrap_or(0);
-    let question = text[host..].find('?').map_or(text.len(), |at| host + at);
-    let (address, query) = (&text[..question], text[question..].trim_start_matches('?'));
-    let (mut schema, mut outbox, mut inbox) = ("postrider", "outbox", "inbox");
-    let mut rest = Vec::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        match pair.split_once('=') {
-            Some(("schema", name)) => schema = name,
-            Some(("outbox", name)) => outbox = name,
-            Some(("inbox", name)) => inbox = name,
-            _ => rest.push(pair),
-        }
-    }
-    let names = Names::new(schema, outbox, inbox)?;
-    let address = match rest.is_empty() {
-        true => address.to_owned(),
-        false => format!("{address}?{}", rest.join("&")),
-    };
-    Ok((address, names))
 }
 
 /// The failure for a scheme that is not there: what it may have meant, and what works today.
@@ -187,19 +182,6 @@ mod tests {
             let shown = failure.plain_text();
             assert!(shown.contains(expected), "{text}: {shown}");
         }
-    }
-
-    #[test]
-    fn names_of_tables_stand_in_the_address() {
-        let (address, names) =
-            named("postgres://u:p@db/shop?schema=billing&sslmode=require&inbox=seen")
-                .unwrap_or_else(|_| panic!("read"));
-        assert_eq!(address, "postgres://u:p@db/shop?sslmode=require");
-        assert_eq!(names, Names::new("billing", "outbox", "seen").expect("names"));
-        assert!(named("postgres://db/shop?schema=a;drop").is_err());
-        let (address, names) =
-            named("postgres://u:p?schema=x@db/shop").unwrap_or_else(|_| panic!("read"));
-        assert_eq!((&*address, names), ("postgres://u:p?schema=x@db/shop", Names::default()));
     }
 
     #[test]

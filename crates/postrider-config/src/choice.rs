@@ -87,6 +87,19 @@ pub enum TableLayout {
     Debezium,
 }
 
+/// What stands between Postrider and a PostgreSQL server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pooler {
+    /// That is found out.
+    Auto,
+    /// Nothing.
+    None,
+    /// A pooler that lends a whole session, which is as good as nothing.
+    Session,
+    /// A pooler that hands each transaction to another session.
+    Transaction,
+}
+
 /// How much the program says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
@@ -118,6 +131,9 @@ choice!(Kind, "kind",
 choice!(TableLayout, "layout",
     "published_at" => TableLayout::PublishedAt, "status" => TableLayout::Status,
     "debezium" => TableLayout::Debezium);
+choice!(Pooler, "pooler",
+    "auto" => Pooler::Auto, "none" => Pooler::None, "session" => Pooler::Session,
+    "transaction" => Pooler::Transaction);
 choice!(LogLevel, "level",
     "info" => LogLevel::Info, "off" => LogLevel::Off, "error" => LogLevel::Error,
     "warn" => LogLevel::Warn, "debug" => LogLevel::Debug, "trace" => LogLevel::Trace);

@@ -14,6 +14,7 @@ use crate::choice::{LogFormat, LogLevel};
 use crate::destination::DestinationConfig;
 use crate::key::Class::{Live, Restart};
 use crate::own_table::OwnTableConfig;
+use crate::postgres::PostgresConfig;
 use crate::secret::SecretRef;
 use crate::section::section;
 use crate::size::Size;
@@ -27,6 +28,8 @@ section! {
         store: Option<Address> { class: Restart, example: "sqlite:///var/lib/shop.db" },
         /// A table of your own in that database, in place of Postrider's outbox.
         own_table: OwnTableConfig {},
+        /// How PostgreSQL databases are used.
+        postgres: PostgresConfig {},
         /// The relay's times and bounds.
         relay: Relay {},
         /// Where events go. The name of the table is the destination's id in the store.

@@ -44,6 +44,7 @@ mod overlay;
 mod own_table;
 mod path;
 mod pattern;
+mod postgres;
 mod problem;
 mod reading;
 mod reference;
@@ -58,7 +59,7 @@ mod syntax;
 mod values;
 
 pub use address::Address;
-pub use choice::{Kind, LogFormat, LogLevel, TableLayout};
+pub use choice::{Kind, LogFormat, LogLevel, Pooler, TableLayout};
 pub use config::{Backpressure, Config, Consume, Observe, Reconcile, Relay, Retention, Window};
 pub use destination::{
     DestinationConfig, Endpoint, Limits, MatchConfig, Retry, RouteConfig, Webhook,
@@ -70,6 +71,7 @@ pub use name::{EndpointName, HeaderName};
 pub use overlay::RESERVED;
 pub use own_table::OwnTableConfig;
 pub use pattern::Pattern;
+pub use postgres::{PostgresConfig, PublishAfter};
 pub use problem::{Origin, Problem};
 pub use reference::reference;
 pub use resolve::Secrets;

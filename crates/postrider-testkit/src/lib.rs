@@ -8,6 +8,7 @@
 //! | let a call fail before, after, or in the middle | [`fault`] |
 //! | find a real server | [`services`] |
 //! | start a PostgreSQL server of the test's own (feature `cluster`) | `cluster` |
+//! | count the round trips to it | [`turns`] |
 //! | judge what happened | the crate `postrider-history` |
 
 #[cfg(all(feature = "cluster", unix))]
@@ -16,3 +17,4 @@ pub mod fault;
 pub mod memory;
 pub mod services;
 pub mod suite;
+pub mod turns;

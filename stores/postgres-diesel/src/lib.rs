@@ -1,4 +1,4 @@
-//! Postrider's outbox on PostgreSQL, in transactions of `diesel` and `diesel-async`.
+//! Postrider's outbox and inbox on PostgreSQL, in transactions of `diesel` and `diesel-async`.
 //!
 //! The tables, the relay, and everything else are those of `postrider-postgres`; here are only the calls
 //! that take a connection of `diesel`. Its transactions are closures over the connection itself, so no type
@@ -18,7 +18,10 @@
 //! })
 //! # }
 //! ```
+//!
+//! The other side, a handler that acts once on what comes in, is [`Inbox::accept`].
 
+mod inbox;
 mod statement;
 #[cfg(feature = "async")]
 mod tokio;
@@ -32,8 +35,9 @@ use diesel::sql_types::BigInt;
 use diesel::{QueryableByName, RunQueryDsl};
 #[cfg(feature = "async")]
 pub use diesel_async;
+pub use inbox::Inbox;
 use postrider_core::{Error, ErrorKind, EventId, NewEvent, Result};
-pub use postrider_postgres::Outbox as Settings;
+pub use postrider_postgres::{Names, Outbox as Settings};
 
 use crate::statement::Statement;
 
@@ -70,7 +74,7 @@ impl Outbox {
         event: &NewEvent,
     ) -> Result<EventId> {
         let id = event.event().id;
-        check_open(C::TransactionManager::transaction_manager_status_mut(connection))?;
+        check_open("enqueue", C::TransactionManager::transaction_manager_status_mut(connection))?;
         self.check_backlog(connection)?;
         Statement::from(self.settings.stage(event)?)
             .execute(connection)
@@ -88,7 +92,7 @@ impl Outbox {
         connection: &mut C,
         events: impl IntoIterator<Item = &'e NewEvent>,
     ) -> Result<Vec<EventId>> {
-        check_open(C::TransactionManager::transaction_manager_status_mut(connection))?;
+        check_open("enqueue", C::TransactionManager::transaction_manager_status_mut(connection))?;
         self.check_backlog(connection)?;
         let Some(mut staged) = self.settings.stage_many(events)? else { return Ok(Vec::new()) };
         let ids = std::mem::take(&mut staged.event_ids);
@@ -112,17 +116,19 @@ impl QueryableByName<Pg> for Backlog {
     }
 }
 
-/// Refuses a connection without a transaction: an event beside one is the mistake this exists to prevent.
-fn check_open(status: &TransactionManagerStatus) -> Result<()> {
+/// Refuses a connection without a transaction: an event or a marker beside one is the mistake this exists to
+/// prevent.
+fn check_open(operation: &'static str, status: &TransactionManagerStatus) -> Result<()> {
     match status.transaction_depth() {
         Ok(Some(_)) => Ok(()),
-        Ok(None) => Err(Error::new(ErrorKind::Invalid, "enqueue")
+        Ok(None) => Err(Error::new(ErrorKind::Invalid, operation)
             .message("no transaction is open on the connection; nothing was written")),
-        Err(error) => Err(of_diesel("enqueue", error)),
+        Err(error) => Err(of_diesel(operation, error)),
     }
 }
 
-/// The driver's errors. It keeps no states, so some kinds are coarser than elsewhere.
+/// The driver's errors. It keeps no states: where its kinds do not tell, the English text of the server does, and
+/// in other languages (`lc_messages`) the kind is coarser.
 fn of_diesel(operation: &'static str, error: diesel::result::Error) -> Error {
     use diesel::result::Error as Diesel;
     let (kind, message) = match &error {
@@ -159,6 +165,24 @@ fn of_kind(
         DatabaseErrorKind::ClosedConnection | DatabaseErrorKind::UnableToSendCommand => {
             (ErrorKind::Unavailable, "the connection to the database was lost".to_owned())
         }
-        _ => (ErrorKind::Internal, format!("PostgreSQL refused a statement: {text}")),
+        _ => of_text(text),
+    }
+}
+
+fn of_text(text: &str) -> (ErrorKind, String) {
+    let has = |part: &str| text.contains(part);
+    if has("lock timeout") || has("deadlock detected") {
+        let told = "the rows are locked by another writer; nothing was written";
+        (ErrorKind::Busy, told.to_owned())
+    } else if has("statement timeout") {
+        (ErrorKind::Timeout, "the database cancelled the statement".to_owned())
+    } else if has("permission denied") {
+        let told = format!("the user of the database lacks a privilege: {text}");
+        (ErrorKind::Unauthorized, told)
+    } else if has("does not exist") {
+        let told = format!("the database has no Postrider tables of this version: {text}");
+        (ErrorKind::SchemaMissing, told)
+    } else {
+        (ErrorKind::Internal, format!("PostgreSQL refused a statement: {text}"))
     }
 }

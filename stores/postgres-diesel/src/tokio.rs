@@ -2,8 +2,10 @@
 
 use diesel::pg::Pg;
 use diesel_async::{AsyncConnection, RunQueryDsl, TransactionManager};
-use postrider_core::{EventId, NewEvent, Result};
+use postrider_core::inbox::Accepted;
+use postrider_core::{Event, EventId, HandlerName, NewEvent, Result};
 
+use crate::inbox::{Answer, Inbox};
 use crate::statement::Statement;
 use crate::{Backlog, Outbox, check_open, of_diesel};
 
@@ -18,7 +20,7 @@ impl Outbox {
         event: &NewEvent,
     ) -> Result<EventId> {
         let id = event.event().id;
-        check_open(C::TransactionManager::transaction_manager_status_mut(connection))?;
+        check_open("enqueue", C::TransactionManager::transaction_manager_status_mut(connection))?;
         self.check_backlog_async(connection).await?;
         RunQueryDsl::execute(Statement::from(self.settings.stage(event)?), connection)
             .await
@@ -35,7 +37,7 @@ impl Outbox {
         connection: &mut C,
         events: impl IntoIterator<Item = &'e NewEvent>,
     ) -> Result<Vec<EventId>> {
-        check_open(C::TransactionManager::transaction_manager_status_mut(connection))?;
+        check_open("enqueue", C::TransactionManager::transaction_manager_status_mut(connection))?;
         self.check_backlog_async(connection).await?;
         let Some(mut staged) = self.settings.stage_many(events)? else { return Ok(Vec::new()) };
         let ids = std::mem::take(&mut staged.event_ids);
@@ -53,5 +55,48 @@ impl Outbox {
         let query = diesel::sql_query(&*statement);
         let read = RunQueryDsl::get_result::<Backlog>(query, connection).await;
         self.settings.allow(read.map_err(|error| of_diesel("enqueue", error))?.0)
+    }
+}
+
+impl Inbox {
+    /// [`Inbox::accept`] in the transaction that is open on a connection of `diesel-async`.
+    ///
+    /// ```
+    /// # async fn receive(connection: &mut diesel_async::AsyncPgConnection, event: postrider_core::Event)
+    /// # -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// use diesel::sql_types::Text;
+    /// use diesel_async::{AsyncConnection, RunQueryDsl};
+    /// use postrider_core::HandlerName;
+    /// use postrider_core::inbox::Accepted;
+    /// use postrider_postgres_diesel::Inbox;
+    ///
+    /// let (inbox, billing) = (Inbox::new(), HandlerName::new("billing")?);
+    /// connection
+    ///     .transaction(async |tx| {
+    ///         if inbox.accept_async(tx, &event, &billing).await? == Accepted::FirstTime {
+    ///             diesel::sql_query("insert into invoices (order_id) values ($1)")
+    ///                 .bind::<Text, _>(&*event.aggregate_id)
+    ///                 .execute(tx)
+    ///                 .await?;
+    ///         }
+    ///         Ok(())
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn accept_async<C: AsyncConnection<Backend = Pg>>(
+        &self,
+        connection: &mut C,
+        event: &Event,
+        handler: &HandlerName,
+    ) -> Result<Accepted> {
+        let status = C::TransactionManager::transaction_manager_status_mut(connection);
+        check_open("accept", status)?;
+        let statement = Statement::from(self.inbox.stage(event, handler)?);
+        let answered = RunQueryDsl::get_result::<Answer>(statement, connection).await;
+        Answer::meaning(answered, event, handler)
     }
 }

@@ -1,4 +1,4 @@
-//! Postrider's outbox on PostgreSQL, in transactions of `sea-orm`.
+//! Postrider's outbox and inbox on PostgreSQL, in transactions of `sea-orm`.
 //!
 //! The tables, the relay, and everything else are those of `postrider-postgres`; here are only the calls
 //! that take `sea-orm`'s own transaction. This crate has its own line of versions, so that a new `sea-orm` is
@@ -17,12 +17,17 @@
 //! tx.commit().await?;
 //! # Ok(()) }
 //! ```
+//!
+//! The other side, a handler that acts once on what comes in, is [`Inbox::accept`].
+
+mod inbox;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+pub use inbox::Inbox;
 use postrider_core::{Error, ErrorKind, EventId, NewEvent, Result};
-pub use postrider_postgres::Outbox as Settings;
+pub use postrider_postgres::{Names, Outbox as Settings};
 use postrider_postgres::{Staged, Value as Ours, of_state};
 pub use sea_orm;
 use sea_orm::{
@@ -100,14 +105,23 @@ impl Outbox {
 }
 
 async fn send(tx: &DatabaseTransaction, staged: Staged<'_>) -> Result<()> {
+    let statement = bound("enqueue", tx, staged)?;
+    tx.execute_raw(statement).await.map(drop).map_err(|error| of_sea_orm("enqueue", error))
+}
+
+/// The statement with its values, for a transaction of PostgreSQL.
+fn bound(
+    operation: &'static str,
+    tx: &DatabaseTransaction,
+    staged: Staged<'_>,
+) -> Result<Statement> {
     if tx.get_database_backend() != DbBackend::Postgres {
-        return Err(Error::new(ErrorKind::Invalid, "enqueue").message(
+        return Err(Error::new(ErrorKind::Invalid, operation).message(
             "the transaction is of another database than PostgreSQL; nothing was written",
         ));
     }
     let values = staged.values.into_iter().map(value);
-    let statement = Statement::from_sql_and_values(DbBackend::Postgres, &*staged.statement, values);
-    tx.execute_raw(statement).await.map(drop).map_err(|error| of_sea_orm("enqueue", error))
+    Ok(Statement::from_sql_and_values(DbBackend::Postgres, &*staged.statement, values))
 }
 
 fn value(value: Ours<'_>) -> Value {

@@ -1,4 +1,4 @@
-//! Postrider's outbox on PostgreSQL, in transactions of `sqlx`.
+//! Postrider's outbox and inbox on PostgreSQL, in transactions of `sqlx`.
 //!
 //! The tables, the relay, and everything else are those of `postrider-postgres`; here are only the calls
 //! that take `sqlx`'s own transaction. This crate has its own line of versions, so that a new `sqlx` is a new
@@ -17,11 +17,18 @@
 //! tx.commit().await?;
 //! # Ok(()) }
 //! ```
+//!
+//! The other side, a handler that acts once on what comes in, is [`Inbox::accept`].
 
+mod inbox;
+
+pub use inbox::Inbox;
 use postrider_core::{Error, ErrorKind, EventId, NewEvent, Result};
-pub use postrider_postgres::Outbox as Settings;
+pub use postrider_postgres::{Names, Outbox as Settings};
 use postrider_postgres::{Staged, Value, of_state};
 pub use sqlx;
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
 /// Stages events. Cheap to clone; holds no connection.
@@ -102,6 +109,12 @@ impl Outbox {
 }
 
 async fn send(tx: &mut Transaction<'_, Postgres>, staged: Staged<'_>) -> Result<()> {
+    let sent = bound(staged).execute(&mut **tx).await;
+    sent.map(drop).map_err(|error| of_sqlx("enqueue", error))
+}
+
+/// The statement with its values in their places.
+fn bound(staged: Staged<'_>) -> Query<'_, Postgres, PgArguments> {
     let mut query = sqlx::query(AssertSqlSafe(staged.statement));
     for value in staged.values {
         query = match value {
@@ -115,7 +128,7 @@ async fn send(tx: &mut Transaction<'_, Postgres>, staged: Staged<'_>) -> Result<
             Value::ByteStrings(values) => query.bind(values),
         };
     }
-    query.execute(&mut **tx).await.map(drop).map_err(|error| of_sqlx("enqueue", error))
+    query
 }
 
 /// The driver's errors, by the server's own states.

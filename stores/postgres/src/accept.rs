@@ -2,44 +2,18 @@
 //!
 //! Invariant: nothing here begins or commits a transaction, so a marker is never written alone.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use postrider_core::inbox::Accepted;
-use postrider_core::{Code, Error, ErrorKind, Event, HandlerName, InboxKey, Result};
+use postrider_core::{Event, HandlerName, Result};
 use tokio_postgres::Transaction;
 
-use crate::Names;
+use crate::enqueue::param;
 use crate::error::During;
-use crate::sql::{Sql, sql};
-use crate::typed::{params, uuid};
-
-const ACCEPT: Sql = sql!("inbox/accept");
-
-/// The inbox of a database, for handlers that act in a transaction of `tokio-postgres`.
-///
-/// Cheap to clone. [`accept`] is the same with the default names.
-#[derive(Clone, Debug)]
-pub struct Inbox {
-    accept: Arc<str>,
-}
-
-impl Default for Inbox {
-    fn default() -> Inbox {
-        Inbox::named(&Names::default())
-    }
-}
+use crate::marker::Inbox;
+use crate::typed::Param;
 
 impl Inbox {
-    /// An inbox with the default names.
-    pub fn new() -> Inbox {
-        Inbox::default()
-    }
-
-    /// An inbox whose tables have names of their own.
-    pub fn named(names: &Names) -> Inbox {
-        Inbox { accept: names.render(ACCEPT.text).into() }
-    }
-
     /// Records, in the caller's transaction, that the handler acts on the event, or says that it did
     /// before. The marker commits with the handler's change or not at all. One round trip.
     ///
@@ -63,27 +37,10 @@ impl Inbox {
         event: &Event,
         handler: &HandlerName,
     ) -> Result<Accepted> {
-        let key = InboxKey::of(event, handler)?;
-        let hash = event.payload.hash();
-        let values = params![
-            &*key.source,
-            uuid(key.event_id),
-            key.handler.as_str(),
-            &*event.event_type,
-            hash.as_slice()
-        ];
-        let rows = tx.query_typed(&self.accept, values).await.during("accept")?;
-        match rows.first().and_then(|row| row.get::<_, Option<&str>>(0)) {
-            Some("first_time") => Ok(Accepted::FirstTime),
-            Some("duplicate") => Ok(Accepted::Duplicate),
-            Some("mismatch") => Err(mismatch("accept", &key)),
-            Some("leased") => Err(Error::new(ErrorKind::Busy, "accept")
-                .message("a worker holds a lease on the event")
-                .context("event", key.event_id)
-                .context("handler", &key.handler)),
-            _ => Err(Error::new(ErrorKind::Internal, "accept")
-                .message("the database's function gave no answer that is known")),
-        }
+        let staged = self.stage(event, handler)?;
+        let values: Vec<Param<'_>> = staged.values.iter().map(param).collect();
+        let row = tx.query_typed_one(&staged.statement, &values).await.during("accept")?;
+        Inbox::accepted(row.get(0), event, handler)
     }
 }
 
@@ -111,14 +68,4 @@ pub async fn accept(
 ) -> Result<Accepted> {
     static DEFAULT: OnceLock<Inbox> = OnceLock::new();
     DEFAULT.get_or_init(Inbox::new).accept(tx, event, handler).await
-}
-
-/// The error for one id with two payloads.
-fn mismatch(operation: &'static str, key: &InboxKey) -> Error {
-    Error::new(ErrorKind::Conflict, operation)
-        .code(Code::PayloadMismatch)
-        .message("this event id is known with another payload; the handler must not act on it")
-        .context("source", &key.source)
-        .context("event", key.event_id)
-        .context("handler", &key.handler)
 }

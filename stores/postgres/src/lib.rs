@@ -2,6 +2,7 @@
 //! application's own database.
 
 mod names;
+pub use marker::Inbox;
 pub use names::Names;
 pub use outbox::Outbox;
 #[cfg(feature = "tokio-postgres")]
@@ -44,6 +45,7 @@ mod lease;
 mod load;
 #[cfg(feature = "store")]
 mod maintain;
+mod marker;
 #[cfg(feature = "store")]
 mod migrate;
 #[cfg(feature = "store")]
@@ -121,4 +123,4 @@ pub use store::{Options, PostgresStore};
 pub use transactional::{HandlerError, Transactional};
 
 #[cfg(feature = "tokio-postgres")]
-pub use accept::{Inbox, accept};
+pub use accept::accept;

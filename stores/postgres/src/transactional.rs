@@ -17,9 +17,9 @@ use postrider_core::{
 use tokio::sync::Semaphore;
 use tokio_postgres::{Client, Transaction};
 
-use crate::accept::Inbox;
 use crate::connect::Address;
 use crate::error::{During, of_postgres};
+use crate::marker::Inbox;
 use crate::sql::{Sql, sql};
 use crate::store::Options;
 

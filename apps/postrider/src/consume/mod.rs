@@ -122,6 +122,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let traces = Traces::start(plan.otlp.as_deref())?;
     let source = Source::parse(&plan.from)?;
     let place = store::Place::read(&plan.inbox)?;
+    let place = place.of_inbox(&plan.postgres, plan.inbox_reference.as_ref());
     let handler = plan.handler.clone();
     let extra = request::extra_headers(&args.headers, |name| std::env::var(name).ok())
         .map_err(Failure::config)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider_config::{Config, Consume, Environment, Needs};
+use postrider_config::{Address, Config, Consume, Environment, Needs, PostgresConfig};
 use postrider_core::HandlerName;
 
 use crate::config;
@@ -17,6 +17,9 @@ pub(crate) struct Plan {
     pub(crate) group: String,
     pub(crate) from: String,
     pub(crate) inbox: String,
+    /// Where the address of the inbox stands, if no flag gives it.
+    pub(crate) inbox_reference: Option<Address>,
+    pub(crate) postgres: PostgresConfig,
     pub(crate) to: String,
     pub(crate) timeout: Duration,
     pub(crate) lease: Duration,
@@ -41,7 +44,7 @@ impl Plan {
         let config = &loaded.config;
         let chosen = choose(args, config)?;
         let table = chosen.map(|(_, table)| table);
-        let address = |flag: &Option<String>, of: fn(&Consume) -> &postrider_config::Address| {
+        let address = |flag: &Option<String>, of: fn(&Consume) -> &Address| {
             let configured = table.and_then(|table| secrets.address(of(table)));
             flag.clone().or_else(|| configured.map(str::to_owned))
         };
@@ -59,6 +62,8 @@ impl Plan {
             group: group.unwrap_or_else(|| name.to_owned()),
             from: address(&args.from, |table| &table.from).ok_or_else(|| missing("--from"))?,
             inbox: address(&args.inbox, |table| &table.inbox).ok_or_else(|| missing("--inbox"))?,
+            inbox_reference: args.inbox.is_none().then(|| Some(table?.inbox.clone())).flatten(),
+            postgres: config.postgres.clone(),
             to: address(&args.to, |table| &table.endpoint).ok_or_else(|| missing("--to"))?,
             timeout: args.timeout.unwrap_or(usual.timeout),
             lease: args.lease.unwrap_or(usual.lease),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use postrider_config::{Config, OwnTableConfig, TableLayout};
 use postrider_core::OutboxSource;
-use postrider_postgres::{Comparison, Mapping, Options, OwnTable, Settled};
+use postrider_postgres::{Comparison, Mapping, OwnTable, Settled};
 
 use crate::failure::Failure;
 use crate::store::Place;
@@ -44,16 +44,15 @@ impl Own {
     /// # Errors
     /// A configuration failure.
     fn table(&self, place: &Place) -> Result<OwnTable, Failure> {
-        let Place::Postgres(address, names) = place else {
+        let Place::Postgres(database) = place else {
             return Err(Failure::config("a table of your own is served from PostgreSQL alone")
                 .advice("Nothing was started. Name its database: postgres://HOST/DATABASE."));
         };
-        let mut options = Options::default();
-        options.names = names.clone();
         let mapping = self.mapping.clone();
+        let store = database.store()?;
         Ok(match self.compares {
-            true => OwnTable::comparing(address, options, mapping)?,
-            false => OwnTable::with(address, options, mapping)?,
+            true => OwnTable::comparing_on(store, mapping)?,
+            false => OwnTable::on(store, mapping)?,
         })
     }
 }

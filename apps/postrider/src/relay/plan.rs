@@ -92,7 +92,10 @@ fn archive(folder: &PathBuf) -> Result<Arc<dyn Archive>, Failure> {
 fn place(args: &RelayArgs, config: &Config, secrets: &Secrets) -> Result<store::Place, Failure> {
     let configured = config.store.as_ref().and_then(|store| secrets.address(store));
     match args.store.as_deref().or(configured) {
-        Some(address) => store::Place::read(address),
+        Some(address) => {
+            let reference = config.store.as_ref().filter(|_| args.store.is_none());
+            store::Place::read(address)?.used(&config.postgres, reference)
+        }
         None => Err(Failure::config("no store is named").advice(
             "Nothing was started. Add --store sqlite://shop.db, or `store = \
              \"sqlite://shop.db\"` to the configuration.",

@@ -7,6 +7,7 @@ mod consume;
 mod destination;
 mod observe;
 mod own_table;
+mod postgres;
 mod relay;
 mod retention;
 mod route;
@@ -25,6 +26,7 @@ pub(crate) fn examine(config: &Config, needs: Needs, reading: &mut Reading) {
     retention::examine(config, reading);
     observe::examine(config, reading);
     own_table::examine(config, reading);
+    postgres::examine(config, reading);
     let at = Path::of("destinations");
     for (id, destination) in &config.destinations {
         let at = at.key(id.as_str());

@@ -75,7 +75,15 @@ impl OwnTable {
     /// # Errors
     /// As [`OwnTable::new`].
     pub fn with(url: &str, options: Options, mapping: Mapping) -> Result<OwnTable> {
-        OwnTable::make(url, options, mapping, false)
+        OwnTable::on(PostgresStore::with(url, options)?, mapping)
+    }
+
+    /// The same beside a store that is there: with its address, which may be asked for again, and its options.
+    ///
+    /// # Errors
+    /// `Config` if a name of the mapping is none.
+    pub fn on(store: PostgresStore, mapping: Mapping) -> Result<OwnTable> {
+        OwnTable::make(store, mapping, false)
     }
 
     /// A handle that publishes beside the loop that is there, and marks nothing: for a comparison, at a
@@ -86,18 +94,25 @@ impl OwnTable {
     /// As [`OwnTable::new`]; `Config` where rows have no number, or are deleted: there is nothing to
     /// compare then.
     pub fn comparing(url: &str, options: Options, mapping: Mapping) -> Result<OwnTable> {
+        OwnTable::comparing_on(PostgresStore::with(url, options)?, mapping)
+    }
+
+    /// The same beside a store that is there.
+    ///
+    /// # Errors
+    /// As [`OwnTable::comparing`].
+    pub fn comparing_on(store: PostgresStore, mapping: Mapping) -> Result<OwnTable> {
         if mapping.order.is_none() || mapping.mark().is_none() {
             return Err(mapping::config(
                 "compare",
                 "only a table whose rows have numbers and stay can be compared",
             ));
         }
-        OwnTable::make(url, options, mapping, true)
+        OwnTable::make(store, mapping, true)
     }
 
-    fn make(url: &str, options: Options, mapping: Mapping, compares: bool) -> Result<OwnTable> {
+    fn make(store: PostgresStore, mapping: Mapping, compares: bool) -> Result<OwnTable> {
         mapping.check()?;
-        let store = PostgresStore::with(url, options)?;
         let (checked, readings) = (tokio::sync::OnceCell::new(), Mutex::default());
         Ok(OwnTable { inner: Arc::new(Inner { store, mapping, compares, checked, readings }) })
     }

@@ -1,24 +1,13 @@
-//! The promises of `enqueue` in transactions of `diesel-async`, against a real server.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test that cannot go on says where, one that is skipped why"
-)]
+//! Events in transactions of the driver.
 
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use postrider_core::{Error, ErrorKind, NewEvent, Result, Timestamp};
-use postrider_postgres::{Names, Setup, init};
+use postrider_core::{ErrorKind, Result, Timestamp};
+use postrider_postgres::Names;
 use postrider_postgres_diesel::{Outbox, Settings};
 
-fn event(n: u32) -> NewEvent {
-    NewEvent::new("order", n.to_string(), "order.placed")
-        .json(&n)
-        .expect("JSON")
-        .tenant("acme")
-        .header("note", "grüße")
-}
+use crate::{Failed, event, fresh};
 
 #[derive(QueryableByName)]
 struct Written {
@@ -30,33 +19,11 @@ struct Written {
     later: i64,
 }
 
-/// What a transaction of an application fails with.
-#[derive(Debug)]
-struct Failed(#[expect(dead_code, reason = "shown where a test fails")] String);
-
-impl From<diesel::result::Error> for Failed {
-    fn from(error: diesel::result::Error) -> Failed {
-        Failed(error.to_string())
-    }
-}
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Failed {
-        Failed(error.to_string())
-    }
-}
-
 /// R001, R002, R003, R010, R123, INV-1: what is rolled back or refused leaves nothing, what commits is there
 /// in its order, a refusal of ours leaves the transaction good, and without a transaction nothing is taken.
 #[tokio::test]
 async fn events_commit_with_the_transaction() {
-    let Ok(url) = std::env::var("POSTRIDER_PG_URL") else {
-        eprintln!("skipped: there is no PostgreSQL; run `cargo x services up pg`");
-        return;
-    };
-    let schema = format!("t{}", &uuid::Uuid::now_v7().simple().to_string()[4..]);
-    let names = Names::new(&schema, "outbox", "inbox").unwrap();
-    init(&url, &Setup { names: names.clone(), ..Setup::default() }).await.unwrap();
+    let Some((url, names)) = fresh().await else { return };
     let mut connection = AsyncPgConnection::establish(&url).await.unwrap();
     for settings in
         [Settings::named(names.clone()), Settings::named(names.clone()).serialize_keys()]

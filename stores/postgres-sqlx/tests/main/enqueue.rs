@@ -1,34 +1,17 @@
-//! The promises of `enqueue` in transactions of `sqlx`, against a real server.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test that cannot go on says where, one that is skipped why"
-)]
+//! Events in transactions of the driver.
 
-use postrider_core::{ErrorKind, NewEvent, Timestamp};
-use postrider_postgres::{Names, Setup, init};
+use postrider_core::{ErrorKind, Timestamp};
+use postrider_postgres::Names;
 use postrider_postgres_sqlx::{Outbox, Settings};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
-fn event(n: u32) -> NewEvent {
-    NewEvent::new("order", n.to_string(), "order.placed")
-        .json(&n)
-        .expect("JSON")
-        .tenant("acme")
-        .header("note", "grüße")
-}
+use crate::{event, fresh};
 
 /// R001, R002, R010, R123, INV-1: what is rolled back or refused leaves nothing, what commits is there in
 /// its order, and a refusal of ours leaves the transaction good.
 #[tokio::test]
 async fn events_commit_with_the_transaction() {
-    let Ok(url) = std::env::var("POSTRIDER_PG_URL") else {
-        eprintln!("skipped: there is no PostgreSQL; run `cargo x services up pg`");
-        return;
-    };
-    let schema = format!("t{}", &uuid::Uuid::now_v7().simple().to_string()[4..]);
-    let names = Names::new(&schema, "outbox", "inbox").unwrap();
-    init(&url, &Setup { names: names.clone(), ..Setup::default() }).await.unwrap();
+    let Some((url, names)) = fresh().await else { return };
     let mut connection = PgConnection::connect(&url).await.unwrap();
     for settings in
         [Settings::named(names.clone()), Settings::named(names.clone()).serialize_keys()]

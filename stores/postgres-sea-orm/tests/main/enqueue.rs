@@ -1,36 +1,19 @@
-//! The promises of `enqueue` in transactions of `sea-orm`, against a real server.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test that cannot go on says where, one that is skipped why"
-)]
+//! Events in transactions of the driver.
 
-use postrider_core::{ErrorKind, NewEvent, Timestamp};
-use postrider_postgres::{Names, Setup, init};
+use postrider_core::{ErrorKind, Timestamp};
+use postrider_postgres::Names;
 use postrider_postgres_sea_orm::{Outbox, Settings};
 use sea_orm::{
     ConnectionTrait, Database, DatabaseConnection, DbBackend, Statement, TransactionTrait,
 };
 
-fn event(n: u32) -> NewEvent {
-    NewEvent::new("order", n.to_string(), "order.placed")
-        .json(&n)
-        .expect("JSON")
-        .tenant("acme")
-        .header("note", "grüße {\"a\", \\}, NULL")
-}
+use crate::{event, fresh};
 
 /// R001, R002, R010, R123, INV-1: what is rolled back or refused leaves nothing, what commits is there in
 /// its order, and a refusal of ours leaves the transaction good.
 #[tokio::test]
 async fn events_commit_with_the_transaction() {
-    let Ok(url) = std::env::var("POSTRIDER_PG_URL") else {
-        eprintln!("skipped: there is no PostgreSQL; run `cargo x services up pg`");
-        return;
-    };
-    let schema = format!("t{}", &uuid::Uuid::now_v7().simple().to_string()[4..]);
-    let names = Names::new(&schema, "outbox", "inbox").unwrap();
-    init(&url, &Setup { names: names.clone(), ..Setup::default() }).await.unwrap();
+    let Some((url, names)) = fresh().await else { return };
     let db = Database::connect(&url).await.unwrap();
     for settings in
         [Settings::named(names.clone()), Settings::named(names.clone()).serialize_keys()]
