@@ -53,10 +53,6 @@ impl Database {
         &self.address
     }
 
-    pub(crate) fn options(&self) -> &Options {
-        &self.options
-    }
-
     pub(crate) fn names(&self) -> &Names {
         &self.options.names
     }
@@ -87,7 +83,7 @@ impl fmt::Display for Database {
 fn read_again(reference: &Address, names: &Names) -> postrider_core::Result<String> {
     let refused = |why: String| Error::new(ErrorKind::Config, "read address").message(why);
     let (secret, _) = reference.resolve(&Environment::of_process()).map_err(refused)?;
-    let (address, now) = named(secret.expose()).map_err(|why| refused(why.plain_text()))?;
+    let (address, now) = named(secret.expose())?;
     if now != *names {
         return Err(refused(
             "the address names other tables than when this program started; restart it".to_owned(),
@@ -97,7 +93,7 @@ fn read_again(reference: &Address, names: &Names) -> postrider_core::Result<Stri
 }
 
 /// An address without our own words in it, and the names that they gave.
-fn named(text: &str) -> Result<(String, Names), Failure> {
+fn named(text: &str) -> postrider_core::Result<(String, Names)> {
     // A question mark may stand in a password.
     let host = text.find('@').unwrap_or(0);
     let question = text[host..].find('?').map_or(text.len(), |at| host + at);

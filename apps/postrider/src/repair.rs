@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::reason::MustGiveReason;
 use crate::shape::{Moved, Repaired};
-use crate::store::{self, Place};
+use crate::store::Place;
 use crate::terminal::{count, note};
 
 /// Mend what a restore or a move has broken

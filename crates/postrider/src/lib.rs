@@ -123,6 +123,7 @@
 //!
 //! `Event` is two things, as serde's `Serialize` is: the struct that handlers receive, and the derive
 //! macro. `use postrider::Event` brings both.
+#![cfg_attr(feature = "store-postgres", doc = include_str!("postgres.md"))]
 
 #[cfg(feature = "broker-file")]
 #[doc(inline)]

@@ -67,6 +67,7 @@ const MIGRATIONS: &[Migration] = &[Migration {
         include_str!("../sql/schema/001/57_late.sql"),
         include_str!("../sql/schema/001/60_status.sql"),
         include_str!("../sql/schema/001/90_rows.sql"),
+        include_str!("../sql/schema/001/95_grants.sql"),
         PARTITIONED,
     ],
     down: include_str!("../sql/schema/001/down.sql"),

@@ -30,6 +30,16 @@ const HOLDS_FOR: Duration = Duration::from_secs(5);
 const TAKES_AT_MOST: Duration = Duration::from_secs(3);
 
 /// What stands between the store and the server.
+///
+/// ```
+/// use postrider_postgres::{Options, Pooler, PostgresStore};
+///
+/// let mut options = Options::default();
+/// options.pooler = "transaction".parse()?;
+/// assert_eq!(options.pooler, Pooler::Transaction);
+/// let store = PostgresStore::with("postgres://relay@127.0.0.1:6432/shop", options)?;
+/// # Ok::<(), postrider_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pooler {
     /// The store finds out with its first two sessions, and again when it connects anew. The default.

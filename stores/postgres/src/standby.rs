@@ -28,6 +28,16 @@ const ASK_FIRST: Duration = Duration::from_millis(1);
 const ASK_LAST: Duration = Duration::from_millis(50);
 
 /// What must have an event on its disk before it is published.
+///
+/// ```
+/// use postrider_postgres::{Options, PostgresStore, PublishAfter};
+///
+/// let mut options = Options::default();
+/// options.publish_after = "standby:berlin".parse()?;
+/// assert_eq!(options.publish_after, PublishAfter::Standby("berlin".into()));
+/// let store = PostgresStore::with("postgres://relay@127.0.0.1/shop", options)?;
+/// # Ok::<(), postrider_core::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PublishAfter {
     /// The server itself. The default. After a failover to a standby that lacked something, events of

@@ -133,7 +133,6 @@ impl Transactional {
         let (client, wire) = self.address.connect("receive").await?;
         // Ends by itself when the client is dropped or the connection is lost.
         tokio::spawn(async move { _ = wire.await });
-        self.within(client.batch_execute(SESSION.text)).await?;
         Ok(client)
     }
 
@@ -176,7 +175,12 @@ impl Transactional {
     }
 
     async fn act(&self, tx: &Transaction<'_>, event: &Event) -> Result<Verdict> {
-        match self.inbox.accept(tx, event, &self.handler).await {
+        // Sent together, in this order: one round trip.
+        let limited = self.within(tx.batch_execute(SESSION.text));
+        let accepted = self.inbox.accept(tx, event, &self.handler);
+        let (limited, accepted) = tokio::join!(limited, accepted);
+        limited?;
+        match accepted {
             Ok(Accepted::FirstTime) => {}
             Ok(Accepted::Duplicate) => return Ok(Verdict::Duplicate),
             Err(error) if error.retry_class() == RetryClass::Permanent => {

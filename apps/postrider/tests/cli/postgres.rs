@@ -1,5 +1,8 @@
 //! The program on PostgreSQL, in a schema of its own: made, written to, relayed, killed, and looked at.
 
+mod configured;
+mod roles;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -19,7 +19,7 @@ struct Written {
     later: i64,
 }
 
-/// R001, R002, R003, R010, R123, INV-1: what is rolled back or refused leaves nothing, what commits is there
+/// R001, R002, R003, R010, R023, R123, INV-1: what is rolled back or refused leaves nothing, what commits is there
 /// in its order, a refusal of ours leaves the transaction good, and without a transaction nothing is taken.
 #[tokio::test]
 async fn events_commit_with_the_transaction() {

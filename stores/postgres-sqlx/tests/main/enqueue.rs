@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use crate::{event, fresh};
 
-/// R001, R002, R010, R123, INV-1: what is rolled back or refused leaves nothing, what commits is there in
+/// R001, R002, R010, R023, R123, INV-1: what is rolled back or refused leaves nothing, what commits is there in
 /// its order, and a refusal of ours leaves the transaction good.
 #[tokio::test]
 async fn events_commit_with_the_transaction() {

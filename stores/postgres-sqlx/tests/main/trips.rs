@@ -7,7 +7,7 @@ use sqlx::{Connection, PgConnection};
 
 use crate::{billing, event, fresh, incoming, run};
 
-/// R005, R010: one event, three hundred, and a marker are one round trip each, once their statements are prepared;
+/// One event, three hundred, and a marker are one round trip each, once their statements are prepared;
 /// one by one, three events are three (which shows that the counter counts).
 #[tokio::test]
 async fn each_call_is_one_round_trip() {

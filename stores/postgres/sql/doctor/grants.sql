@@ -10,6 +10,14 @@ union all
 select 'lacks USAGE on ' || {text:outbox_seq}
 where not has_sequence_privilege({text:outbox_seq}, 'USAGE')
 union all
+select 'lacks EXECUTE on ' || count(*) || ' functions'
+from pg_class o
+join pg_class i on i.oid = {text:inbox}::regclass
+join pg_proc f on f.pronamespace = o.relnamespace and f.proowner = o.relowner
+    and (starts_with(f.proname, o.relname || '_') or starts_with(f.proname, i.relname || '_'))
+where o.oid = {text:outbox}::regclass and not has_function_privilege(f.oid, 'EXECUTE')
+having count(*) > 0
+union all
 select 'numbered by ' || a.grantee::regrole::text
 from pg_class c
 cross join lateral aclexplode(c.relacl) a

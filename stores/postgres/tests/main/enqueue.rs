@@ -1,9 +1,11 @@
 //! Staging events in the application's transaction.
 
-use postrider_core::{ErrorKind, EventLimits, NewEvent, Payload, Timestamp};
-use postrider_postgres::Outbox;
+use postrider_core::{
+    ErrorKind, Event, EventId, EventLimits, HandlerName, NewEvent, Payload, Timestamp,
+};
+use postrider_postgres::{Inbox, Outbox};
 
-use crate::support::Fresh;
+use crate::support::{Fresh, connect};
 
 fn outbox(fresh: &Fresh) -> Outbox {
     Outbox::named(fresh.names.clone())
@@ -264,4 +266,31 @@ async fn a_prepared_outbox_stages_the_same() {
     }
     assert_eq!(rows(&fresh).await, 6);
     assert_eq!(fresh.number("select count(*) from {outbox_scheduled}").await, 3);
+}
+
+/// One event, three hundred, and a marker are one round trip each, the first time too, since nothing is
+/// prepared; one by one, three events are three (which shows that the counter counts).
+#[tokio::test]
+async fn each_call_is_one_round_trip() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    let turns = postrider_testkit::turns::Turns::to(&fresh.url).unwrap();
+    let mut client = connect(turns.url()).await;
+    let (outbox, inbox) = (outbox(&fresh), Inbox::named(&fresh.names));
+    let mut incoming = Event::new(EventId::from_u128(1), "order", "42", "order.placed");
+    incoming.source = "/shop".into();
+    let billing = HandlerName::new("billing").unwrap();
+    let many: Vec<NewEvent> = (0..300).map(event).collect();
+    let tx = client.transaction().await.unwrap();
+    let before = turns.count();
+    outbox.enqueue(&tx, &event(1)).await.unwrap();
+    assert_eq!(turns.count() - before, 1, "one event");
+    outbox.enqueue_many(&tx, &many).await.unwrap();
+    assert_eq!(turns.count() - before, 2, "many events");
+    let _ = inbox.accept(&tx, &incoming, &billing).await.unwrap();
+    assert_eq!(turns.count() - before, 3, "a marker");
+    for event in &many[..3] {
+        outbox.enqueue(&tx, event).await.unwrap();
+    }
+    assert_eq!(turns.count() - before, 6, "three by themselves");
+    tx.commit().await.unwrap();
 }

@@ -59,7 +59,12 @@ pub(super) async fn grants(patient: &Patient<'_>) -> Result<Finding> {
     Ok(critical(
         "grants",
         format!("this user has no {}", listed(&lacks)),
-        "grant it as the tables' owner, or connect as that one",
+        format!(
+            "as the tables' owner, grant what a relay and an operator need: usage on schema {0}; select, \
+             insert, update, delete on all tables in schema {0}; usage, select on all sequences in schema \
+             {0}; execute on all functions in schema {0} (docs/operate/postgres.md, Roles)",
+            patient.store.names().schema()
+        ),
         Some(Code::Unauthorized),
     ))
 }

@@ -222,5 +222,14 @@ async fn a_missing_grant_is_critical() {
     let found = findings.iter().find(|finding| finding.subject == "grants").unwrap();
     assert_eq!((found.level, found.code), (Level::Critical, Some(Code::Unauthorized)));
     assert!(found.message.contains("UPDATE on outbox_cursor"), "{found:?}");
+    assert!(found.message.contains("EXECUTE on "), "{found:?}");
+    let advice = found.advice.as_deref().unwrap_or_default();
+    assert!(advice.contains("execute on all functions in schema"), "{advice}");
+    let granted = "grant update on {outbox_cursor} to ROLE; \
+        grant execute on all functions in schema {schema} to ROLE";
+    play.fresh.run(&granted.replace("ROLE", &role)).await;
+    let findings = store.doctor(Timestamp::now()).await.unwrap();
+    let found = findings.iter().find(|finding| finding.subject == "grants").unwrap();
+    assert_eq!(found.level, Level::Good, "{found:?}");
     play.fresh.run(&format!("drop owned by {role}; drop role {role}")).await;
 }

@@ -260,3 +260,29 @@ async fn so_many_transactions_at_once_and_no_more() {
     tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap();
     assert_eq!(counted.load(Ordering::SeqCst), 2);
 }
+
+/// What limits a handler's transaction is of that transaction: the session, which behind a pooler is somebody
+/// else's next, keeps nothing of it.
+#[tokio::test]
+async fn a_handler_leaves_no_setting_behind() {
+    let Some(fresh) = with_effects().await else { return };
+    let limits = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&limits);
+    let receiver = receiver(&fresh, "billing", move |tx, _| {
+        let seen = Arc::clone(&seen);
+        Box::pin(async move {
+            let show = "show idle_in_transaction_session_timeout";
+            let within: String = tx.query_one(show, &[]).await?.get(0);
+            tx.batch_execute("commit").await?;
+            let behind: String = tx.query_one(show, &[]).await?.get(0);
+            seen.lock().expect("the limits").push((within, behind));
+            Ok(Verdict::Busy { retry_in: Duration::ZERO })
+        })
+    });
+    deliver(&receiver, &incoming(1)).await;
+    let client = fresh.connect().await;
+    let usual = client.query_one("show idle_in_transaction_session_timeout", &[]).await.unwrap();
+    let usual: String = usual.get(0);
+    assert_ne!(usual, "1min", "the server's own would hide the difference");
+    assert_eq!(*limits.lock().unwrap(), [("1min".to_owned(), usual)]);
+}
