@@ -144,7 +144,8 @@ async fn the_end_of_an_old_transaction_costs_what_it_wrote() {
         assert_eq!(rows, again, "both find the same");
         assert!((40..60).contains(&rows), "{rows}");
         assert!(control > 5_000, "{mode}: the control must be seen to read much: {control}");
-        assert!(blocks < 1_000, "{mode}: {blocks}");
+        // Another test's open transaction may widen what is looked through, to each block once.
+        assert!(blocks < control / 3, "{mode}: {blocks}");
     }
 }
 
