@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::measure::peak_memory_kib;
 use crate::options::BrokerKind;
-use crate::{Result, broker, idle, producer, receiver, relay, start, webhook};
+use crate::{Result, broker, idle, postgres, producer, receiver, relay, start, webhook};
 
 /// The first argument of a child.
 pub(crate) const FLAG: &str = "--child";
@@ -40,6 +40,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
                 "seconds": start.elapsed().as_secs_f64(),
                 "peak_kib": peak_memory_kib(),
             })
+        }
+        ["drain-postgres", url, rows, kind, path] => {
+            postgres::memory::drain(url, rows.parse()?, kind, Path::new(path))?
         }
         ["produce", path, events] => {
             json!(producer::produce(Path::new(path), events.parse()?, || {})?)

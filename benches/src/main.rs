@@ -43,7 +43,7 @@ struct Benchmark {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const BENCHMARKS: [Benchmark; 7] = [
+const BENCHMARKS: [Benchmark; 11] = [
     Benchmark {
         name: "enqueue",
         about: "a business transaction with the event, against the same without",
@@ -79,6 +79,26 @@ const BENCHMARKS: [Benchmark; 7] = [
         about: "from the start of a relay's process to its first delivery, against a bare process",
         run: start::run,
     },
+    Benchmark {
+        name: "settled",
+        about: "postgres: a drain beside millions of settled rows, against one in an empty table",
+        run: postgres::only,
+    },
+    Benchmark {
+        name: "writer",
+        about: "postgres: a stream and a drain beside a transaction that stays open, against without it",
+        run: postgres::only,
+    },
+    Benchmark {
+        name: "live",
+        about: "postgres: producers beside a relay, against producers alone",
+        run: postgres::only,
+    },
+    Benchmark {
+        name: "dead",
+        about: "postgres: a destination beside a dead one, against alone",
+        run: postgres::only,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -110,10 +130,15 @@ fn start(arguments: &[String]) -> Result<()> {
         return Err(format!("there is no benchmark `{name}`").into());
     };
     let options = Options::parse(&arguments[1..])?;
+    let before = measure::load_average();
     let outcome = match options.store {
         StoreKind::Sqlite => (benchmark.run)(&options)?,
         StoreKind::Postgres => postgres::run(name, &options)?,
     };
+    let outcome = outcome.add(
+        "load_average",
+        serde_json::json!({ "before": before, "after": measure::load_average() }),
+    );
     if options.json {
         println!("{}", serde_json::to_string(&outcome)?);
     } else {

@@ -72,6 +72,13 @@ pub(crate) fn wake_ups() -> u64 {
     paths.map(|path| field(&path, "voluntary_ctxt_switches:")).sum()
 }
 
+/// The machine's load average over the last minute, which every figure is to be read beside: how many wanted
+/// its processors, this program included. Zero where the system does not say.
+pub(crate) fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default()
+}
+
 fn field(path: impl AsRef<Path>, name: &str) -> u64 {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let value = text.lines().find_map(|line| line.strip_prefix(name));

@@ -12,16 +12,17 @@ const ROWS_MAX: u64 = 10_000_000;
 /// The most rounds: medians do not become better after that.
 const ROUNDS_MAX: u64 = 30;
 
-/// The longest look at an idle relay, in seconds.
+/// The longest look at an idle relay, and the longest stream of events, in seconds.
 const IDLE_MAX: u64 = 600;
 
 /// What the options are, for a person.
 pub(crate) const USAGE: &str = "\
 options:
-  --store sqlite|postgres the store; postgres has drain, enqueue, latency, idle
+  --store sqlite|postgres the store; postgres has drain, enqueue, latency, idle, memory, and those that say so
   --broker noop|local     where the relay delivers; noop acknowledges at once
   --rows N                events, or transactions for `enqueue`
   --rounds N              how often each contender is measured; medians are reported
+  --seconds N             how long events come in `writer`
   --idle-seconds N        how long `latency` and `idle` look at an idle relay
   --binary PATH           the `postrider` that `start` starts; without it, this program
   --json                  one JSON object on one line";
@@ -78,6 +79,7 @@ pub(crate) struct Options {
     pub(crate) rows: Option<u64>,
     pub(crate) rounds: Option<u32>,
     pub(crate) idle_seconds: Option<u64>,
+    pub(crate) seconds: Option<u64>,
     /// The program that `start` starts; without one it starts itself.
     pub(crate) binary: Option<PathBuf>,
     pub(crate) json: bool,
@@ -91,6 +93,7 @@ impl Options {
             rows: None,
             rounds: None,
             idle_seconds: None,
+            seconds: None,
             binary: None,
             json: false,
         };
@@ -110,6 +113,7 @@ impl Options {
                     let rounds = number(argument, value()?, ROUNDS_MAX)?;
                     options.rounds = Some(u32::try_from(rounds)?);
                 }
+                "--seconds" => options.seconds = Some(number(argument, value()?, IDLE_MAX)?),
                 "--idle-seconds" => {
                     options.idle_seconds = Some(number(argument, value()?, IDLE_MAX)?);
                 }

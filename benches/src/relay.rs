@@ -77,13 +77,26 @@ pub(crate) fn start_store(
     store: Arc<dyn OutboxSource>,
     broker: Arc<dyn Broker>,
 ) -> Result<RelayHandle> {
+    let relay = start_destinations(runtime, store, vec![("bench", broker)])?;
     runtime.block_on(async {
-        let relay = builder_of(store, broker)?.start().await?;
         let mut health = relay.health();
         let ready = health.wait_for(|health| health.state == State::Empty);
         tokio::time::timeout(PATIENCE, ready).await??;
         Ok(relay)
     })
+}
+
+/// Starts a relay with so many destinations, which runs until it is told to stop.
+pub(crate) fn start_destinations(
+    runtime: &Runtime,
+    store: Arc<dyn OutboxSource>,
+    destinations: Vec<(&str, Arc<dyn Broker>)>,
+) -> Result<RelayHandle> {
+    let mut builder = Relay::builder(store);
+    for (name, broker) in destinations {
+        builder = builder.destination(destination(name)?, broker);
+    }
+    Ok(runtime.block_on(builder.start())?)
 }
 
 /// Stops a relay and waits until it has.
@@ -96,7 +109,11 @@ fn builder_of(
     store: Arc<dyn OutboxSource>,
     broker: Arc<dyn Broker>,
 ) -> Result<postrider_relay::RelayBuilder> {
+    Ok(Relay::builder(store).destination(destination("bench")?, broker))
+}
+
+/// A destination that takes every event.
+fn destination(name: &str) -> Result<Destination> {
     let routes = vec![Route::all("orders".parse::<Template>()?)];
-    let destination = Destination::new(DestinationId::new("bench")?, "bench", routes);
-    Ok(Relay::builder(store).destination(destination, broker))
+    Ok(Destination::new(DestinationId::new(name)?, "bench", routes))
 }

@@ -9,16 +9,45 @@ use crate::{Result, progress};
 /// Rows of one statement while the backlog is built.
 const BATCH: u64 = 50_000;
 
+const BUILD: &str = include_str!("../../sql/postgres/backlog_build.sql");
+
 /// Builds a backlog of so many events. Nothing of this is measured.
 pub(crate) fn build(runtime: &Runtime, server: &Server, rows: u64) -> Result<()> {
+    insert(runtime, server, rows, "set synchronous_commit = off", BUILD)?;
+    server.batch(runtime, &server.sql("vacuum analyze {outbox}"))?;
+    server.batch(runtime, "checkpoint")
+}
+
+/// Adds events behind those that are there. Nothing of this is measured.
+pub(crate) fn append(runtime: &Runtime, server: &Server, rows: u64) -> Result<()> {
+    insert(runtime, server, rows, "set synchronous_commit = off", BUILD)?;
+    server.batch(runtime, "checkpoint")
+}
+
+/// The same for millions: the table's rules are not asked.
+pub(crate) fn append_millions(runtime: &Runtime, server: &Server, rows: u64) -> Result<()> {
+    let session = include_str!("../../sql/postgres/bulk_session.sql");
+    insert(runtime, server, rows, session, include_str!("../../sql/postgres/backlog_bulk.sql"))?;
+    server.batch(runtime, &server.sql("vacuum analyze {outbox}"))?;
+    server.batch(runtime, "checkpoint")
+}
+
+fn insert(
+    runtime: &Runtime,
+    server: &Server,
+    rows: u64,
+    session: &str,
+    statement: &str,
+) -> Result<()> {
     runtime.block_on(async {
         let client = server.connect().await?;
-        client.batch_execute("set synchronous_commit = off").await?;
-        let insert = server.sql(include_str!("../../sql/postgres/backlog_build.sql"));
-        let insert = client.prepare(&insert).await?;
+        client.batch_execute(session).await?;
+        let ahead = server.sql(include_str!("../../sql/postgres/tables_ahead.sql"));
+        let insert = client.prepare(&server.sql(statement)).await?;
         let keys = i64::try_from(KEYS)?;
         let mut built = 0;
         while built < rows {
+            client.batch_execute(&ahead).await?;
             let (first, last) = (built + 1, rows.min(built + BATCH));
             let numbers = (i64::try_from(first)?, i64::try_from(last)?);
             client.execute(&insert, &[&numbers.0, &numbers.1, &keys]).await?;
@@ -27,8 +56,6 @@ pub(crate) fn build(runtime: &Runtime, server: &Server, rows: u64) -> Result<()>
                 progress(format_args!("backlog: {built} of {rows} rows"));
             }
         }
-        client.batch_execute(&server.sql("vacuum analyze {outbox}")).await?;
-        client.batch_execute("checkpoint").await?;
         Ok(())
     })
 }

@@ -21,7 +21,7 @@ use crate::outcome::{Outcome, rounded};
 use crate::{Result, relay};
 
 /// Events a second, by so many connections.
-const RATE: u64 = 1_000;
+pub(super) const RATE: u64 = 1_000;
 const PRODUCERS: u64 = 8;
 
 const EVENTS: u64 = 10_000;
@@ -82,17 +82,7 @@ fn travel(
     let nudger =
         nudged.then(|| runtime.block_on(async { Nudger::new(&server.url()) })).transpose()?;
     let start = Instant::now();
-    let mut tasks = Vec::new();
-    for producer in 0..PRODUCERS {
-        let (url, nudger) = (server.url(), nudger.clone());
-        tasks.push(runtime.spawn(produce(url, producer, events, start, nudger)));
-    }
-    let mut committed = vec![0u64; usize::try_from(events)?];
-    for task in tasks {
-        for (number, at) in runtime.block_on(task)?? {
-            committed[usize::try_from(number)?] = at;
-        }
-    }
+    let committed = pace(runtime, server, events, nudger)?;
     let mut acknowledged = witness.acknowledged();
     runtime.block_on(async {
         let all = acknowledged.wait_for(|count| *count >= events);
@@ -105,6 +95,28 @@ fn travel(
         committed.iter().zip(witness.arrivals()).skip(WARM_UP_EVENTS.min(committed.len() / 10));
     let micros = pairs.map(|(from, to)| to.saturating_sub(*from) as f64 / 1_000.0).collect();
     Ok((micros, per_s))
+}
+
+/// Commits so many events at [`RATE`], and says when each commit returned.
+pub(super) fn pace(
+    runtime: &Runtime,
+    server: &Server,
+    events: u64,
+    nudger: Option<Nudger>,
+) -> Result<Vec<u64>> {
+    let start = Instant::now();
+    let mut tasks = Vec::new();
+    for producer in 0..PRODUCERS {
+        let (url, nudger) = (server.url(), nudger.clone());
+        tasks.push(runtime.spawn(produce(url, producer, events, start, nudger)));
+    }
+    let mut committed = vec![0u64; usize::try_from(events)?];
+    for task in tasks {
+        for (number, at) in runtime.block_on(task)?? {
+            committed[usize::try_from(number)?] = at;
+        }
+    }
+    Ok(committed)
 }
 
 /// Commits every eighth event, each at its moment, and says when each commit returned.
@@ -135,7 +147,7 @@ async fn produce(
     Ok(committed)
 }
 
-fn summary(micros: &mut [f64]) -> Value {
+pub(super) fn summary(micros: &mut [f64]) -> Value {
     json!({
         "events": micros.len(),
         "p50": rounded(percentile(micros, 50.0)),

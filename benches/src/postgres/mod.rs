@@ -1,13 +1,18 @@
 //! The benchmarks on PostgreSQL: a server of their own, with fsync on, and baselines on that server.
 
 mod backlog;
+mod dead;
 mod drain;
 mod enqueue;
 mod idle;
 mod latency;
+mod live;
 mod loops;
+pub(crate) mod memory;
 mod plain;
 mod server;
+mod settled;
+mod writer;
 
 use crate::Result;
 use crate::options::Options;
@@ -18,8 +23,18 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<Outcome> {
     match name {
         "drain" => drain::run(options),
         "enqueue" => enqueue::run(options),
+        "dead" => dead::run(options),
         "idle" => idle::run(options),
         "latency" => latency::run(options),
+        "live" => live::run(options),
+        "memory" => memory::run(options),
+        "settled" => settled::run(options),
+        "writer" => writer::run(options),
         other => Err(format!("`{other}` is not measured on PostgreSQL").into()),
     }
+}
+
+/// A benchmark that other stores do not have.
+pub(crate) fn only(_: &Options) -> Result<Outcome> {
+    Err("this is measured with `--store postgres` only".into())
 }

@@ -3,6 +3,8 @@
 //! Keeps INV-6: a flow reads no further than its window and the relay's budget allow, but every flow is
 //! sure of one page.
 
+use postrider_core::Cursor;
+
 use crate::flow::Flow;
 use crate::machine::Machine;
 use crate::owned::Owned;
@@ -17,12 +19,23 @@ pub(crate) struct Budget {
 }
 
 impl Machine {
-    /// Bytes that the relay may still read, over all windows and all that came out of `waiting`.
+    /// Bytes that the relay may still read, over all windows and all that came out of `waiting`. What
+    /// destinations that read together share is in memory once.
     pub(crate) fn budget(&self) -> Budget {
         let (mut held, mut flows) = (0, 0);
-        for (_, flow) in self.owned.values().flat_map(Owned::ready) {
-            held += flow.window.bytes() + flow.taken_bytes;
-            flows += 1;
+        for owned in self.owned.values() {
+            let mut together: Option<(&Cursor, u64)> = None;
+            for (_, flow) in owned.ready() {
+                flows += 1;
+                held += flow.taken_bytes;
+                let (read, bytes) = (flow.window.read(), flow.window.bytes());
+                match &mut together {
+                    Some((first, shared)) if *first == read => *shared = bytes.max(*shared),
+                    Some(_) => held += bytes,
+                    None => together = Some((read, bytes)),
+                }
+            }
+            held += together.map_or(0, |(_, shared)| shared);
         }
         let left = self.settings.window.total_bytes_max.saturating_sub(held);
         Budget { left, share: left / flows.max(1) }

@@ -26,8 +26,8 @@ impl Machine {
     /// Begins a settlement in each partition that has one to write and none under way.
     pub(crate) fn settle(&mut self) {
         let partitions: Vec<_> = self.owned.keys().copied().collect();
+        let urge = self.urge();
         for partition in partitions {
-            let hurry = self.mode.is_draining() || self.mode.has_target();
             let (now, settings) = (self.now, self.settings);
             let Some(owned) = self.owned.get_mut(&partition) else {
                 continue;
@@ -42,8 +42,7 @@ impl Machine {
                 }
                 Some(_) => continue,
                 None => {
-                    let hurry = hurry || owned.leaving;
-                    if !wants_settlement(owned, hurry, now, &settings) {
+                    if !wants_settlement(owned, urge, now, &settings) {
                         continue;
                     }
                     let (parts, broken) = collect(owned);
@@ -54,6 +53,28 @@ impl Machine {
                 }
             }
             self.send_settlement(partition);
+        }
+    }
+
+    /// What the relay as a whole has to say about saving now.
+    fn urge(&self) -> Urge {
+        let (now, save_after) = (self.now, self.settings.save_after);
+        let (mut aged, mut savable, mut flows) = (false, 0, 0);
+        let free = self.owned.values().filter(|owned| owned.settling.is_none());
+        for (_, flow) in free.flat_map(Owned::ready) {
+            flows += 1;
+            if flow.window.is_dirty() {
+                aged |= flow.unsaved_since.is_some_and(|since| now >= since + save_after);
+                savable += flow.window.settled_bytes();
+            }
+        }
+        let total = self.settings.window.total_bytes_max;
+        let pressed = savable >= total / 8 && self.budget().left < total / 4;
+        Urge {
+            ends: self.mode.is_draining(),
+            reaches: self.mode.has_target(),
+            aged,
+            heavy: pressed.then(|| savable / (4 * flows)),
         }
     }
 
@@ -206,24 +227,42 @@ fn dead_letters(part: &SettlementPart) -> usize {
     entered + gave_up
 }
 
+/// Why partitions save that would not by themselves.
+#[derive(Clone, Copy)]
+struct Urge {
+    /// The relay ends.
+    ends: bool,
+    /// The relay ends as soon as its target is saved.
+    reaches: bool,
+    /// Some partition saves because of its age: those that would soon join it, so that a store can write
+    /// them together.
+    aged: bool,
+    /// The relay has little room left to read, and saving gives back much of it: every window with so many
+    /// settled bytes saves.
+    heavy: Option<u64>,
+}
+
 /// Whether it is time to write: something entered or changed in `waiting`, an eighth of a window is
-/// settled, or the oldest unsaved outcome is old enough.
+/// settled, the oldest unsaved outcome is old enough, or the relay urges.
 fn wants_settlement(
     owned: &Owned,
-    hurry: bool,
+    urge: Urge,
     now: postrider_core::Tick,
     settings: &crate::Settings,
 ) -> bool {
+    let save_after = if urge.aged { settings.save_after / 2 } else { settings.save_after };
     owned.ready().any(|(_, flow)| {
         let dirty = flow.window.is_dirty();
+        let hurry = urge.ends || owned.leaving || (urge.reaches && flow.reached);
         let eighth = flow.window.settled() as u64 >= u64::from(settings.window.rows_max / 8).max(1);
         let heavy = flow.window.bytes() >= settings.window.bytes_max / 2;
-        let old = flow.unsaved_since.is_some_and(|since| now >= since + settings.save_after);
+        let pressed = urge.heavy.is_some_and(|least| flow.window.settled_bytes() >= least);
+        let old = flow.unsaved_since.is_some_and(|since| now >= since + save_after);
         reach!(SettleForcedByRows, if dirty && eighth);
-        reach!(SettleForcedByBytes, if dirty && heavy);
+        reach!(SettleForcedByBytes, if dirty && (heavy || pressed));
         reach!(SettleForcedByAge, if dirty && old);
         reach!(SettleForcedByEnd, if dirty && hurry);
-        !flow.part.is_empty() || (dirty && (hurry || eighth || heavy || old))
+        !flow.part.is_empty() || (dirty && (hurry || eighth || heavy || pressed || old))
     })
 }
 

@@ -86,7 +86,7 @@ async fn read(
     }
     if !rows.is_empty() {
         if !server.is_flushed {
-            store.flush(server.given, server.life).await?;
+            store.flush(server.given, &server.written, server.life).await?;
         }
         store.await_standby(&server.written, server.life).await?;
     }

@@ -2,11 +2,13 @@
 //!
 //! The engine asks for each partition by itself, often for all of them at the same moment. Whoever comes
 //! first waits until the tasks that are ready have had their turn, and takes along what they asked.
+//! After a rest, when all partitions look at the same beat, a moment more is waited for those that came last time.
 //! Invariant: bounded. At most [`FLIGHTS_MAX`] statements are on their way, each with at most
 //! [`GROUP_MAX`] questions; what comes meanwhile waits for the next.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use postrider_core::{BoxFuture, Error, ErrorKind, Result};
 use tokio::sync::oneshot;
@@ -19,6 +21,14 @@ const GROUP_MAX: usize = 64;
 
 /// How often the ready tasks have their turn before a group leaves.
 const TURNS: usize = 10;
+
+/// Without a statement for so long, questions come on a beat: all partitions' at once.
+const REST: Duration = Duration::from_millis(50);
+
+/// So often, and each time so long, those are waited for that came together on the last beat. Another thread
+/// may be about to ask for them.
+const WAITS: usize = 2;
+const WAIT: Duration = Duration::from_millis(1);
 
 /// Answers a group of questions, each for itself, in their order.
 type Answer<Q, A> = Arc<dyn Fn(Vec<Q>) -> BoxFuture<'static, Vec<Result<A>>> + Send + Sync>;
@@ -34,6 +44,10 @@ struct Waiting<Q, A> {
     gathering: bool,
     /// Statements on their way.
     flights: usize,
+    /// When the last of them landed.
+    landed: Option<Instant>,
+    /// How many came together on the last beat.
+    usual: usize,
 }
 
 impl<Q, A> Clone for Gather<Q, A> {
@@ -44,7 +58,8 @@ impl<Q, A> Clone for Gather<Q, A> {
 
 impl<Q, A> Default for Gather<Q, A> {
     fn default() -> Gather<Q, A> {
-        let waiting = Waiting { questions: Vec::new(), gathering: false, flights: 0 };
+        let waiting =
+            Waiting { questions: Vec::new(), gathering: false, flights: 0, landed: None, usual: 0 };
         Gather { shared: Arc::new(Mutex::new(waiting)) }
     }
 }
@@ -91,6 +106,11 @@ impl<Q, A> Waiting<Q, A> {
         self.gathering |= begins;
         begins
     }
+
+    /// Whether questions come on a beat.
+    fn rests(&self) -> bool {
+        self.flights == 0 && self.landed.is_none_or(|landed| landed.elapsed() >= REST)
+    }
 }
 
 /// A statement on its way. Landed when it is dropped, whatever became of it: one that was lost must not
@@ -99,7 +119,9 @@ struct Flight<'a, Q, A>(&'a Mutex<Waiting<Q, A>>);
 
 impl<Q, A> Drop for Flight<'_, Q, A> {
     fn drop(&mut self) {
-        lock(self.0).flights -= 1;
+        let mut waiting = lock(self.0);
+        waiting.flights -= 1;
+        waiting.landed = Some(Instant::now());
     }
 }
 
@@ -108,12 +130,21 @@ async fn lead<Q, A>(shared: Arc<Mutex<Waiting<Q, A>>>, answer: Answer<Q, A>) {
         for _ in 0..TURNS {
             tokio::task::yield_now().await;
         }
+        let rests = lock(&shared).rests();
+        for _ in 0..WAITS {
+            if !rests || is_complete(&shared) {
+                break;
+            }
+            // waits: for tasks that another thread has not begun yet
+            tokio::time::sleep(WAIT).await;
+        }
         let group: Vec<_> = {
             let mut waiting = lock(&shared);
             waiting.gathering = false;
             // Who has stopped listening needs no answer.
             waiting.questions.retain(|(_, told)| !told.is_closed());
             let count = waiting.questions.len().min(GROUP_MAX);
+            waiting.usual = if rests { count } else { waiting.usual };
             waiting.flights += 1;
             waiting.questions.drain(..count).collect()
         };
@@ -131,6 +162,12 @@ async fn lead<Q, A>(shared: Arc<Mutex<Waiting<Q, A>>>, answer: Answer<Q, A>) {
             return;
         }
     }
+}
+
+/// Whether as many ask as on the last beat.
+fn is_complete<Q, A>(shared: &Mutex<Waiting<Q, A>>) -> bool {
+    let waiting = lock(shared);
+    waiting.questions.len() >= waiting.usual
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use postrider_core::waiting::{Passed, RowRef, Settlement, SettlementPart};
-use postrider_core::{Cursor, Result, Timestamp};
+use postrider_core::{Cursor, ErrorKind, Result, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -21,14 +21,25 @@ use crate::typed::{params, partition, signed};
 use crate::waiting;
 
 const SETTLE: Sql = sql!("settle/settle");
+const SETTLE_MANY: Sql = sql!("settle/settle_many");
 
 /// How many sequence numbers share a row of the settled log.
 pub(crate) const BUCKET: u64 = 4_096;
 
-/// Writes a settlement, if its lease stands.
+/// A settlement as the functions of the schema take it.
+#[derive(Debug)]
+pub(crate) struct Save {
+    partition: i16,
+    owner: String,
+    token: i64,
+    life: Option<Uuid>,
+    parts: Value,
+}
+
+/// Writes a settlement, if its lease stands. Those that only move cursors share a statement with others of
+/// the same moment.
 pub(crate) async fn settle(store: &PostgresStore, settlement: &Settlement) -> Result<()> {
     let lease = &settlement.lease;
-    let session = store.sessions().line(Line::Write, "settle").await?;
     let life = store.life_of(lease).map(|life| Uuid::from_u128(life.0));
     let mut parts: Vec<&SettlementPart> = settlement.parts.iter().collect();
     // Cursors are locked in one order everywhere.
@@ -36,29 +47,81 @@ pub(crate) async fn settle(store: &PostgresStore, settlement: &Settlement) -> Re
     let durable = parts.iter().any(|part| {
         !part.waiting.is_empty() || !part.changes.is_empty() || !part.disabled.is_empty()
     });
-    // One that only moves cursors says from where, and needs no number.
-    let number = durable.then(|| signed(store.remembered().next_settlement(Timestamp::now())));
-    let parts: Vec<Value> = parts.into_iter().map(part).collect::<Result<_>>()?;
-    let parts = Value::Array(parts).to_string();
-    session
-        .execute(
-            "settle",
-            &SETTLE,
-            params![
-                partition(lease.partition),
-                lease.owner.as_str(),
-                signed(lease.token),
-                life,
-                durable,
-                parts,
-                number
-            ],
-        )
-        .await
-        .map_err(|error| {
-            error.context("partition", lease.partition).context("token", lease.token)
-        })?;
-    Ok(())
+    let save = Save {
+        partition: partition(lease.partition),
+        owner: lease.owner.as_str().to_owned(),
+        token: signed(lease.token),
+        life,
+        parts: Value::Array(parts.into_iter().map(part).collect::<Result<_>>()?),
+    };
+    let written = match durable || life.is_none() {
+        true => {
+            // One that only moves cursors says from where, and needs no number.
+            let number = || signed(store.remembered().next_settlement(Timestamp::now()));
+            settle_one(store, &save, durable.then(number)).await
+        }
+        false => {
+            let writer = store.clone();
+            let saved = store.inner.saves.ask("settle", save, move |group| {
+                let store = writer.clone();
+                async move { settle_many(&store, group).await }
+            });
+            saved.await
+        }
+    };
+    written
+        .map_err(|error| error.context("partition", lease.partition).context("token", lease.token))
+}
+
+/// With a number it is durable.
+async fn settle_one(store: &PostgresStore, save: &Save, number: Option<i64>) -> Result<()> {
+    let session = store.sessions().line(Line::Write, "settle").await?;
+    let parts = save.parts.to_string();
+    let durable = number.is_some();
+    let of = params![save.partition, save.owner, save.token, save.life, durable, parts, number];
+    session.execute("settle", &SETTLE, of).await.map(drop)
+}
+
+/// One statement for all. If the server refuses it, nothing of it is written, and each is asked for by itself:
+/// what is wrong with one of them is not the others' affair.
+async fn settle_many(store: &PostgresStore, mut saves: Vec<Save>) -> Vec<Result<()>> {
+    if let [save] = saves.as_slice() {
+        return vec![settle_one(store, save, None).await];
+    }
+    let mut places: Vec<usize> = (0..saves.len()).collect();
+    places.sort_by_key(|place| saves[*place].partition);
+    let all: Vec<Value> = places.iter().map(|place| saves[*place].object()).collect();
+    let together = async {
+        let session = store.sessions().line(Line::Write, "settle").await?;
+        let all = Value::Array(all).to_string();
+        session.execute("settle", &SETTLE_MANY, params![all]).await.map(drop)
+    };
+    match together.await {
+        Ok(()) => saves.iter().map(|_| Ok(())).collect(),
+        Err(error) if is_refusal(error.kind()) => {
+            let alone =
+                saves.drain(..).map(|save| async move { settle_one(store, &save, None).await });
+            futures_util::future::join_all(alone).await
+        }
+        Err(error) => saves.iter().map(|_| Err(error.repeated())).collect(),
+    }
+}
+
+/// Whether the server answered that it did nothing. Who did not answer may have written.
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Fenced | ErrorKind::Conflict | ErrorKind::Busy | ErrorKind::Invalid)
+}
+
+impl Save {
+    fn object(&self) -> Value {
+        json!({
+            "partition": self.partition,
+            "owner": self.owner,
+            "token": self.token,
+            "life": self.life.map(|life| life.to_string()),
+            "parts": self.parts,
+        })
+    }
 }
 
 /// A part as the function of the schema takes it.

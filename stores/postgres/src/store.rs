@@ -79,6 +79,8 @@ pub(crate) struct Inner {
     pub(crate) looks: Gather<(Lease, DestinationId), Option<Duration>>,
     /// Looks for what is scheduled, likewise.
     pub(crate) schedules: Gather<Lease, Option<Duration>>,
+    /// Saves that only move cursors, likewise.
+    pub(crate) saves: Gather<settle::Save, ()>,
     /// What is in memory of the tables themselves.
     pub(crate) maintained: Maintained,
     /// Listens for commits.
@@ -139,6 +141,7 @@ impl PostgresStore {
                 fetches: Gather::default(),
                 looks: Gather::default(),
                 schedules: Gather::default(),
+                saves: Gather::default(),
                 maintained: Maintained::default(),
                 watch: wake::Watch::default(),
             }),

@@ -54,18 +54,24 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Makes durable what was committed before in this life of the server, which is a tick as well.
+    /// Makes durable what was committed before in this life of the server, as far as the log was written when it
+    /// was read. A flush of ours is a tick as well.
     ///
     /// # Errors
     /// `Conflict` if the server has crashed since: then what was read was never durable, and may never have
     /// happened.
-    pub(crate) async fn flush(&self, floor: u64, read_in: Option<Incarnation>) -> Result<()> {
+    pub(crate) async fn flush(
+        &self,
+        floor: u64,
+        written: &str,
+        read_in: Option<Incarnation>,
+    ) -> Result<()> {
         let session = self.sessions().line(Line::Flush, "flush").await?;
-        let taken = session.row("flush", &FLUSH, params![]).await?;
+        let taken = session.row("flush", &FLUSH, params![written]).await?;
         let seen = taken.get::<_, Option<Uuid>>(3);
         self.same_life(&session, read_in, seen.map(life)).await?;
-        if let Some(incarnation) = read_in {
-            self.note(floor, incarnation, taken.get(2), seen);
+        if let (Some(incarnation), Some(xid)) = (read_in, taken.get::<_, Option<i64>>(2)) {
+            self.note(floor, incarnation, xid, seen);
         }
         Ok(())
     }

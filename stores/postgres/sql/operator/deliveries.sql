@@ -16,7 +16,9 @@ left join lateral (
     where destination = c.destination and seq = e.seq limit 1
 ) w on true
 left join lateral (
-    select count, acked, other_route, dropped, waiting, erased, saved_at from {outbox_settled}
+    select count::bigint, acked::bigint, other_route::bigint, dropped::bigint, waiting::bigint,
+        erased::bigint, saved_at
+    from {outbox_settled}
     where destination = c.destination and partition = c.partition and bucket = e.seq / 4096 limit 1
 ) s on true
 order by e.n, c.destination;

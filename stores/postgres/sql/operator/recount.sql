@@ -1,7 +1,7 @@
 -- What the settled log says of a stretch of buckets, and the ids of the events that the cursors have
 -- passed there: one snapshot. A settlement writes cursor and log at once.
 with log as (
-    select s.partition, s.bucket, s.count, s.id_sum
+    select s.partition, s.bucket, s.count::bigint as count, s.id_sum
     from {outbox_settled} s
     where s.destination = $1 and s.bucket between $2 and $3
 ),

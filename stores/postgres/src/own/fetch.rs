@@ -54,7 +54,7 @@ pub(super) async fn fetch(table: &OwnTable, request: &FetchRequest) -> Result<Pa
         let read_in = server.get::<_, Option<Uuid>>(LIFE).map(life);
         if position(log(server, WRITTEN)) > position(log(server, FLUSHED)) {
             // A transaction that is seen may still be lost in a crash, and its event would be a ghost.
-            store.flush(0, read_in).await?;
+            store.flush(0, log(server, WRITTEN), read_in).await?;
         }
         store.await_standby(log(server, WRITTEN), read_in).await?;
     }

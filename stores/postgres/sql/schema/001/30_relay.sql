@@ -153,18 +153,19 @@ create table {outbox_endpoint} (
 
 -- What became of the events a cursor passed, by 4,096 sequence numbers. Additive: rows of one bucket may be
 -- passed in several targets. id_sum is the wrapping sum of the ids' digests, so that a recount of the outbox
--- can prove that nothing was skipped. floor: the least floor of the cursors that were saved with it.
+-- can prove that nothing was skipped. floor: the least floor of the cursors that were saved with it. relay: the
+-- end of the last one's name, which is different for each: rows are narrow, because there are many.
 create table {outbox_settled} (
     destination text not null,
     partition smallint not null,
     bucket bigint not null,
-    count bigint not null,
+    count integer not null,
     id_sum bigint not null,
-    acked bigint not null,
-    other_route bigint not null,
-    dropped bigint not null,
-    waiting bigint not null,
-    erased bigint not null,
+    acked integer not null,
+    other_route integer not null,
+    dropped integer not null,
+    waiting integer not null,
+    erased integer not null,
     floor bigint not null,
     relay text not null,
     saved_at timestamptz not null,

@@ -44,30 +44,42 @@ begin
 end
 $$;
 
--- Counts what a cursor passed.
+-- Counts what a cursor passed. Whoever moves a cursor has its row locked, so a bucket that is not there is
+-- begun by nobody else, and need not be inserted on approval, which writes twice to the log of the server. The
+-- exception is a recount that corrects the log at this moment: then the settlement is refused, and comes again.
+-- The settings: a plan that is made while the log is empty must not read all of it later.
 create function {outbox_log}(
     p_partition smallint, p_destination text, p_buckets jsonb, p_floor bigint, p_relay text,
     p_now timestamptz)
-returns void language plpgsql as $$
+returns void language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
-    insert into {outbox_settled} as s (destination, partition, bucket, count, id_sum, acked,
-        other_route, dropped, waiting, erased, floor, relay, saved_at)
+    with came as materialized (
+        select b.* from jsonb_to_recordset(p_buckets) b (bucket bigint, count integer, id_sum bigint,
+            acked integer, other_route integer, dropped integer, waiting integer, erased integer)
+    ), grown as (
+        update {outbox_settled} s set
+            count = s.count + b.count,
+            id_sum = {outbox_wrapping_add}(s.id_sum, b.id_sum),
+            acked = s.acked + b.acked,
+            other_route = s.other_route + b.other_route,
+            dropped = s.dropped + b.dropped,
+            waiting = s.waiting + b.waiting,
+            erased = s.erased + b.erased,
+            floor = least(s.floor, p_floor),
+            relay = right(p_relay, 12),
+            saved_at = p_now
+        from came b
+        where s.destination = p_destination and s.partition = p_partition and s.bucket = b.bucket
+        returning s.bucket
+    )
+    insert into {outbox_settled} (destination, partition, bucket, count, id_sum, acked, other_route,
+        dropped, waiting, erased, floor, relay, saved_at)
     select p_destination, p_partition, b.bucket, b.count, b.id_sum, b.acked, b.other_route,
-        b.dropped, b.waiting, b.erased, p_floor, p_relay, p_now
-    from jsonb_to_recordset(p_buckets) b (bucket bigint, count bigint, id_sum bigint, acked bigint,
-        other_route bigint, dropped bigint, waiting bigint, erased bigint)
-    order by b.bucket
-    on conflict (destination, partition, bucket) do update set
-        count = s.count + excluded.count,
-        id_sum = {outbox_wrapping_add}(s.id_sum, excluded.id_sum),
-        acked = s.acked + excluded.acked,
-        other_route = s.other_route + excluded.other_route,
-        dropped = s.dropped + excluded.dropped,
-        waiting = s.waiting + excluded.waiting,
-        erased = s.erased + excluded.erased,
-        floor = least(s.floor, excluded.floor),
-        relay = excluded.relay,
-        saved_at = excluded.saved_at;
+        b.dropped, b.waiting, b.erased, p_floor, right(p_relay, 12), p_now
+    from came b
+    where not exists (select from grown g where g.bucket = b.bucket)
+    order by b.bucket;
 end
 $$;
 
@@ -134,5 +146,50 @@ begin
     if v_news > 0 then
         perform {outbox_bump}();
     end if;
+end
+$$;
+
+-- The same for many partitions at once, of settlements that only move cursors: one commit instead of one for
+-- each. A save is an object: partition, owner, token, life, and parts, in the order of the partitions. All are
+-- written or none: whoever asks finds out which of them could not be by asking for each alone. Locks come in the
+-- order in which everybody takes them: all leases, then all cursors, then the log.
+create function {outbox_settle_many}(p_saves jsonb) returns void
+language plpgsql set lock_timeout = '1s' as $$
+declare
+    v_life uuid := (select l.token from {outbox_life} l);
+    v_now timestamptz;
+    v_save jsonb;
+    v_part jsonb;
+    v_moved jsonb[] := '{}';
+begin
+    perform set_config('synchronous_commit', 'off', true);
+    for v_save in select save from jsonb_array_elements(p_saves) with ordinality o (save, nr) order by nr
+    loop
+        perform {outbox_fence}((v_save ->> 'partition')::smallint, v_save ->> 'owner',
+            (v_save ->> 'token')::bigint);
+        if (v_save ->> 'life')::uuid is distinct from v_life then
+            raise exception using errcode = 'PRC01', message =
+                'the server has crashed since the partition was loaded; nothing was written, and what was not saved comes again';
+        end if;
+    end loop;
+    for v_save, v_part in
+        select o.save, part.part
+        from jsonb_array_elements(p_saves) with ordinality o (save, nr),
+            jsonb_array_elements(o.save -> 'parts') with ordinality part (part, nr)
+        order by o.nr, part.nr
+    loop
+        if {outbox_advance}((v_save ->> 'partition')::smallint, v_part ->> 'destination',
+            nullif(v_part -> 'cursor', 'null')) = 'moved'
+        then
+            v_moved := v_moved || (v_part || jsonb_build_object(
+                'partition', v_save -> 'partition', 'relay', v_save -> 'owner'));
+        end if;
+    end loop;
+    v_now := clock_timestamp();
+    foreach v_part in array v_moved
+    loop
+        perform {outbox_log}((v_part ->> 'partition')::smallint, v_part ->> 'destination',
+            v_part -> 'buckets', (v_part -> 'cursor' ->> 'ground')::bigint, v_part ->> 'relay', v_now);
+    end loop;
 end
 $$;

@@ -22,6 +22,7 @@ drop function if exists {outbox_append_only}(), {outbox_rules}(), {outbox_header
 drop function if exists {enqueue}, {outbox_backlog}(), {outbox_hold_keys}(text[]);
 drop function if exists {outbox_settle}(smallint, text, bigint, uuid, boolean, jsonb, bigint),
     {outbox_fence_in_order}(smallint, text, bigint, bigint),
+    {outbox_settle_many}(jsonb),
     {outbox_advance}(smallint, text, jsonb),
     {outbox_log}(smallint, text, jsonb, bigint, text, timestamptz),
     {outbox_change}(smallint, text, jsonb, timestamptz),

@@ -1,0 +1,58 @@
+//! `settled`: a drain beside millions of settled rows in the same table, against one in an empty table.
+
+use std::sync::Arc;
+
+use tokio::runtime::Runtime;
+
+use super::backlog::{append, append_millions, rewind};
+use super::server::Server;
+use crate::measure::{Contender, take_turns};
+use crate::options::{Options, StoreKind};
+use crate::outcome::Outcome;
+use crate::{Result, broker, progress, relay};
+
+/// Settled rows.
+const ROWS: u64 = 10_000_000;
+
+/// Rows to drain in each round.
+const FRESH: u64 = 200_000;
+
+const ROUNDS: u32 = 3;
+
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
+    let rows = options.rows.unwrap_or(ROWS);
+    let rounds = options.rounds.unwrap_or(ROUNDS);
+    let fresh = FRESH.min(rows);
+    let runtime = relay::runtime()?;
+    let (full, empty) = (Server::start(&runtime)?, Server::start(&runtime)?);
+    progress(format_args!("building {rows} rows that are settled"));
+    append_millions(&runtime, &full, rows)?;
+    drain(&runtime, &full, options, rows)?;
+    let mut contenders = [
+        Contender::new("ours", || {
+            append(&runtime, &full, fresh)?;
+            drain(&runtime, &full, options, fresh)
+        }),
+        Contender::new("empty_table", || {
+            rewind(&runtime, &empty)?;
+            let truncate = empty.sql(include_str!("../../sql/postgres/outbox_empty.sql"));
+            empty.batch(&runtime, &truncate)?;
+            append(&runtime, &empty, fresh)?;
+            drain(&runtime, &empty, options, fresh)
+        }),
+    ];
+    let series = take_turns(rounds, &mut contenders)?;
+    drop(contenders);
+    let outcome = Outcome::new("settled", options.broker.as_str(), rows, rounds, &series)
+        .on(StoreKind::Postgres, &full.version(&runtime)?);
+    let ratio = outcome.ratio("empty_table");
+    Ok(outcome
+        .add("drained_rows", fresh)
+        .note("`rows` are settled and stand in the table; each round drains `drained_rows` behind them")
+        .aim_at_least("ours / empty_table", 0.95, ratio))
+}
+
+fn drain(runtime: &Runtime, server: &Server, options: &Options, rows: u64) -> Result<f64> {
+    let broker = broker::open(options.broker, &server.beside("broker.db"))?;
+    Ok(relay::drain_store(runtime, Arc::new(server.store()?), broker, rows)?.per_s)
+}

@@ -1,0 +1,1 @@
+select {outbox_settle_many}($1::text::jsonb);
