@@ -23,5 +23,6 @@ mod retire;
 mod rules;
 mod schema;
 mod support;
+mod together;
 mod trouble;
 mod wake;
