@@ -33,8 +33,13 @@ const NOW: Sql = sql!("destination/now");
 const START: Sql = sql!("destination/start");
 const LOCK_CURSORS: Sql = sql!("destination/lock_cursors");
 const REMOVE: Sql = sql!("destination/remove");
+const SWEEP: Sql = sql!("destination/sweep");
+const LEFT: Sql = sql!("destination/left");
 const BUMP: Sql = sql!("destination/bump");
 const LIST: Sql = sql!("destination/list");
+
+/// Rows of a removed destination that are deleted in one transaction: some hundredths of a second.
+const SWEEP_ROWS: i64 = 5_000;
 
 /// What is there, read under the lock of the definitions.
 struct Known {
@@ -78,6 +83,10 @@ pub(crate) async fn apply_noted(
         return Err(Error::new(ErrorKind::Invalid, "apply")
             .message("the destination `unrouted` is built in and cannot be removed"));
     }
+    // What an earlier removal has left would be the new one's.
+    for (definition, _) in &change.put {
+        sweep(store, &definition.id).await?;
+    }
     // A new destination begins at a moment, and its first reading at what a tick before it says.
     let line = store.sessions().line(Line::Read, "apply").await?;
     store.tick(&line).await?;
@@ -106,6 +115,8 @@ pub(crate) async fn apply_noted(
     }
     if !changed {
         tx.commit("apply").await?;
+        // As after a removal that was cut off.
+        sweep_all(store, &change.remove).await?;
         return Ok(known.version);
     }
     let version = bump(&tx, "apply").await?;
@@ -117,7 +128,34 @@ pub(crate) async fn apply_noted(
         note::write(&tx, note, "destinations apply", &subject).await?;
     }
     tx.commit("apply").await?;
+    // It is removed; what fails here is done with the next removal, or before one of that name is added.
+    if let Err(error) = sweep_all(store, &change.remove).await {
+        tracing::warn!(store = store.name(), %error, "rows of a removed destination are left over");
+    }
     Ok(version)
+}
+
+async fn sweep_all(store: &PostgresStore, removed: &[DestinationId]) -> Result<()> {
+    for id in removed {
+        sweep(store, id).await?;
+    }
+    Ok(())
+}
+
+/// Deletes what is left of a destination that is not there, in writes of a bounded size.
+async fn sweep(store: &PostgresStore, id: &DestinationId) -> Result<()> {
+    const OPERATION: &str = "remove destination";
+    let line = store.sessions().line(Line::Read, OPERATION).await?;
+    if !line.row(OPERATION, &LEFT, params![id.as_str()]).await?.get::<_, bool>(0) {
+        return Ok(());
+    }
+    let session = store.sessions().connect(OPERATION).await?;
+    loop {
+        let values = params![id.as_str(), SWEEP_ROWS];
+        if session.row(OPERATION, &SWEEP, values).await?.get::<_, i64>(0) == 0 {
+            return Ok(());
+        }
+    }
 }
 
 async fn begin<'a>(store: &'a PostgresStore, operation: &'static str) -> Result<Tx<'a>> {
@@ -159,6 +197,11 @@ async fn add(
     start: Start,
 ) -> Result<()> {
     const OPERATION: &str = "add destination";
+    if tx.row(OPERATION, &LEFT, params![definition.id.as_str()]).await?.get(0) {
+        return Err(Error::new(ErrorKind::Busy, OPERATION)
+            .message("what is left of a destination of this name is being deleted; try again")
+            .context("destination", &definition.id));
+    }
     let text = definition.to_definition()?;
     tx.execute(OPERATION, &INSERT, params![definition.id.as_str(), definition.kind, text]).await?;
     // What retention has left below the beginning of the history is no whole: nobody starts there.

@@ -1,4 +1,5 @@
-//! What the tables need from time to time: new ones made ahead, and empty ones taken away.
+//! What the tables need from time to time: new ones made ahead, empty ones taken away, and the default one split
+//! off where it grew while nobody was there.
 //!
 //! Done by whoever renews leases, in a task beside that, on a session of its own. Invariant: it waits for no
 //! lock longer than 200 ms, so nobody waits behind it for longer; what it does not get it tries again.
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use postrider_core::{ErrorKind, PartitionId, Result};
+use postrider_core::{Code, Error, ErrorKind, PartitionId, Result};
 
 use crate::schema;
 use crate::session::Session;
@@ -19,6 +20,8 @@ use crate::typed::params;
 
 const AHEAD: Sql = sql!("maintain/ahead");
 const DETACH: Sql = sql!("maintain/detach");
+const SPLIT: Sql = sql!("maintain/split");
+const PATIENCE: Sql = sql!("maintain/patience");
 
 /// How often tables are made ahead: two million events are room for as long at a hundred thousand a second.
 const EVERY: Duration = Duration::from_secs(20);
@@ -31,6 +34,16 @@ const DETACH_PAUSE_MAX: Duration = Duration::from_secs(600);
 
 /// How often a lock is asked for before it is left to the next time.
 const TRIES_MAX: usize = 5;
+
+/// The default table is split off when it has more bytes: what can be looked through under a lock within a
+/// tenth of a second. `outbox_ahead` has the same limit.
+const DEFAULT_MAX: i64 = 64 * 1024 * 1024;
+
+/// How long the default table may be looked through: half a terabyte. No producer waits for that.
+const LOOK_THROUGH_MAX: Duration = Duration::from_secs(2 * 3_600);
+
+/// Steps of a split, with one more that finds nothing to do, and one that puts an old mark away.
+const STEPS_MAX: usize = 6;
 
 /// What a process remembers of the tables.
 #[derive(Debug, Default)]
@@ -47,6 +60,8 @@ struct State {
     ahead_at: Option<Instant>,
     detach_at: Option<Instant>,
     detach_pause: Duration,
+    split_at: Option<Instant>,
+    split_pause: Duration,
     under_way: bool,
     /// Where a partition is looked through for what may be deleted, by the number before.
     looks: BTreeMap<u16, i64>,
@@ -100,6 +115,22 @@ impl Maintained {
         state.detach_at = Some(now + state.detach_pause);
     }
 
+    /// Whether to try the split now; each time the pause doubles, until it is done.
+    fn begin_split(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        if state.split_at.is_some_and(|at| at > now) {
+            return false;
+        }
+        state.split_pause = (state.split_pause * 2).clamp(EVERY, DETACH_PAUSE_MAX);
+        state.split_at = Some(now + state.split_pause);
+        true
+    }
+
+    fn was_split(&self) {
+        let mut state = self.state();
+        (state.split_at, state.split_pause) = (None, Duration::ZERO);
+    }
+
     fn end(&self) {
         self.state().under_way = false;
     }
@@ -146,31 +177,83 @@ async fn maintain(store: &PostgresStore, ahead: bool, detach: bool) -> Result<()
     if layout(store, &session).await? == Layout::Plain {
         return Ok(());
     }
+    let mut grew = false;
     if ahead {
-        make_ahead(&session).await?;
+        grew = make_ahead(&session).await? < 0;
     }
     if detach {
         session.row("maintain", &DETACH, params![]).await?;
         maintained.detached(Instant::now(), true);
     }
+    if grew && maintained.begin_split(Instant::now()) {
+        split(store, session).await?;
+        maintained.was_split();
+    }
     Ok(())
 }
 
-async fn make_ahead(session: &Session) -> Result<()> {
+/// Says how many were made, or less than none if the default table is in the way.
+async fn make_ahead(session: &Session) -> Result<i32> {
     for _ in 1..TRIES_MAX {
         match session.row("maintain", &AHEAD, params![]).await {
             Err(busy) if busy.kind() == ErrorKind::Busy => {}
-            made => return made.map(drop),
+            made => return made.map(|row| row.get(0)),
         }
         // waits: a reader holds the default table, and the server does not say when it lets go.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    session.row("maintain", &AHEAD, params![]).await.map(drop)
+    session.row("maintain", &AHEAD, params![]).await.map(|row| row.get(0))
+}
+
+/// Splits the default table off, from where the last try stopped.
+async fn split(store: &PostgresStore, session: Session) -> Result<()> {
+    let (name, code) = (store.name(), Code::DefaultTableGrew);
+    let session = session.patient(LOOK_THROUGH_MAX);
+    if session.prepares() {
+        session.row("split", &PATIENCE, params![]).await?;
+    }
+    for _ in 0..STEPS_MAX {
+        let taken = session.row("split", &SPLIT, params![DEFAULT_MAX]).await;
+        match taken.as_ref().map(|row| row.get::<_, &str>(0)) {
+            Ok("leapt") => {
+                tracing::info!(store = name, %code, "the default table was split off");
+                return Ok(());
+            }
+            Ok("none") => return Ok(()),
+            Ok("mixed") => {
+                return Err(Error::new(ErrorKind::Busy, "split").message(
+                    "the default table also holds numbers below those of other tables: it is split \
+                     when retention has deleted them",
+                ));
+            }
+            Ok(step) => {
+                tracing::warn!(store = name, %code, step, "the default table grew; it is being split off");
+            }
+            Err(error) => {
+                tracing::warn!(store = name, %code, %error, "the default table is not split off yet");
+                break;
+            }
+        }
+    }
+    Err(Error::new(ErrorKind::Busy, "split").message("the default table is not split off yet"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_split_that_is_in_somebodys_way_is_tried_less_and_less_often() {
+        let maintained = Maintained::default();
+        let mut now = Instant::now();
+        for pause in [20, 40, 80, 160, 320, 600, 600] {
+            assert!(maintained.begin_split(now));
+            assert!(!maintained.begin_split(now + Duration::from_secs(pause - 1)));
+            now += Duration::from_secs(pause);
+        }
+        maintained.was_split();
+        assert!(maintained.begin_split(now));
+    }
 
     #[test]
     fn each_failure_doubles_the_pause_and_one_success_ends_it() {

@@ -47,6 +47,11 @@ impl Session {
         Session { client, texts, prepared, prepares, way, deadline, broken }
     }
 
+    /// The same session for statements that may take longer.
+    pub(crate) fn patient(self, deadline: Duration) -> Session {
+        Session { deadline, ..self }
+    }
+
     /// Whether it keeps what is prepared and set in it.
     pub(crate) fn prepares(&self) -> bool {
         self.prepares

@@ -96,6 +96,10 @@ codes! {
         "Nothing is lost: statements are sent unprepared, and commits are found by polling. Let the \
          store connect to the server itself or to a pool in session mode, or set `pooler = \
          \"transaction\"` to say that it is meant.",
+    /// The table for events that no table was made for has grown large.
+    DefaultTableGrew = 1014,
+        "Nothing is lost, and nothing waits: its events are delivered as others. Let a relay run that \
+         may alter the tables; it splits the table off within minutes.",
     /// The same event id came with another payload.
     PayloadMismatch = 1101,
         "The handler was not called. Two different events carry one id: find the producer that \

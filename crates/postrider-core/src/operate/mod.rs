@@ -7,7 +7,9 @@
 //! atomic write. Every change leaves a row in the audit table, in the same transaction.
 
 mod filter;
+pub mod findings;
 mod inbox;
+pub mod listing;
 mod overview;
 mod request;
 mod view;

@@ -1,5 +1,6 @@
--- A destination with everything that is its own. What was asked of it is left undone: skipped, and counted
--- as that. Its cursors are locked.
+-- A destination with its cursors and endpoints. What was asked of it is left undone: skipped, and counted as
+-- that. Its cursors are locked. What waited for it and its log have nobody any more, and go afterwards, in
+-- writes of a bounded size: `destination/sweep`.
 with skipped as (
     update {outbox_request_row} r set outcome = 'skipped'
     where r.destination = $1 and r.outcome is null
@@ -13,10 +14,6 @@ with skipped as (
     from counted c where q.id = c.request
 ), cursors as (
     delete from {outbox_cursor} where destination = $1
-), waiting as (
-    delete from {outbox_waiting} where destination = $1
-), settled as (
-    delete from {outbox_settled} where destination = $1
 ), endpoints as (
     delete from {outbox_endpoint} where destination = $1
 )

@@ -1,6 +1,6 @@
--- Erases some events of a key everywhere, in one statement, and asks for their dead letters to be sent
--- again: the owner finds nothing to send, settles them as erased, and their key flows. With the first
--- batch goes the row of the audit table. What was done must not be done again: rows of the inbox stay,
+-- Erases some events of a key everywhere, in one statement, and asks for those that are dead, or wait for a
+-- disabled endpoint, to be sent again: the owner finds nothing to send, settles them as erased, and their key
+-- flows. What was discarded has nothing left. With the first batch goes the row of the audit table. What was done must not be done again: rows of the inbox stay,
 -- and so do steps, with nothing as their result.
 with outbox_rows as (
     select o.id, o.source from {outbox} o
@@ -12,7 +12,7 @@ copies as (
         w.erased_at is null and num_nonnulls(w.payload, w.payload_bytes) > 0 as is_left
     from {outbox_destination} d
     join {outbox_waiting} w on w.destination = d.id and w.seq = any ($2::bigint[])
-    where w.key = $1
+    where w.key = $1 and w.state <> 'discarded'
     order by w.destination, w.seq
     for update of w
 ),
@@ -55,7 +55,7 @@ request as (
     insert into {outbox_request} (verb, destination, who, why, total)
     select 'redrive', case when count(distinct c.destination) = 1 then min(c.destination) end, $3,
         $4, count(*)
-    from copies c where c.state = 'dead'
+    from copies c where c.state in ('dead', 'disabled')
     -- After the row that says why.
     having count(*) > 0 and (select count(*) from begun) >= 0
     returning id, total
@@ -64,7 +64,7 @@ parts as (
     insert into {outbox_request_row} (request, partition, destination, seq)
     select request.id, c.partition, c.destination, c.seq
     from request
-    join copies c on c.state = 'dead'
+    join copies c on c.state in ('dead', 'disabled')
 ),
 noted as (
     insert into {outbox_audit} (who, why, what, subject)
@@ -72,7 +72,7 @@ noted as (
         'request ' || request.id || ': ' || request.total || ' rows (' || (
             select string_agg(d.destination || ' ' || d.count, ', ' order by d.destination)
             from (
-                select c.destination, count(*) from copies c where c.state = 'dead'
+                select c.destination, count(*) from copies c where c.state in ('dead', 'disabled')
                 group by c.destination
             ) d) || ')'
     from request

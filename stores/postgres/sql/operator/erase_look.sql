@@ -9,7 +9,7 @@ copies as (
     select w.id, w.source, w.erased_at, num_nonnulls(w.payload, w.payload_bytes) as payloads
     from {outbox_destination} d
     join {outbox_waiting} w on w.destination = d.id and w.seq = any ($2::bigint[])
-    where w.key = $1
+    where w.key = $1 and w.state <> 'discarded'
 ),
 named as (
     select id, coalesce(source, (select value from {outbox_meta} where key = 'source')) as source

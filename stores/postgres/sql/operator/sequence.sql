@@ -1,2 +1,3 @@
--- The database's clock, and the highest number ever given.
-select clock_timestamp(), case when is_called then last_value else last_value - 1 end from {outbox_seq};
+-- The database's clock, the highest number ever given, and how many below it were leapt over.
+select clock_timestamp(), case when is_called then last_value else last_value - 1 end, {outbox_leapt}(0)
+from {outbox_seq};

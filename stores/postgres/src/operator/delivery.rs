@@ -3,11 +3,11 @@
 //! Invariant (INV-7): `published` is said only where the log proves that the broker acknowledged it:
 //! in a bucket where nothing else happened, or where the routes say what is whose and never changed.
 
+use postrider_core::operate::listing;
 use postrider_core::operate::{DeliveryView, Status};
 use postrider_core::{Destination, DestinationId, Event, EventId, Result, Timestamp};
 use tokio_postgres::Row;
 
-use super::filter;
 use super::value::{count, flag, number, shown, small, text, time};
 use crate::session::Session;
 use crate::sql::{Sql, sql};
@@ -187,7 +187,7 @@ fn delivery(
 }
 
 fn waiting(id: &DestinationId, row: &Row) -> Option<DeliveryView> {
-    let status = filter::status_of(&text(row, 4)?).unwrap_or(Status::Held);
+    let status = listing::status_of(&text(row, 4)?).unwrap_or(Status::Held);
     let timed = matches!(status, Status::Retrying | Status::Held);
     Some(DeliveryView {
         attempts: small(row, 5),

@@ -4,12 +4,12 @@
 //! numbers, in all partitions at once, each stretch beginning at the newest event that is left; gaps cost
 //! nothing. Invariant: one call looks at a stated number of events, and says where to go on.
 
+use postrider_core::operate::listing::{self, Fields, Gathering, SCAN_MAX};
 use postrider_core::operate::{EventView, Filter, Listed, PageRequest};
 use postrider_core::{EventId, Result};
 use tokio_postgres::Row;
 
 use super::delivery::{Deliveries, Subject};
-use super::filter::{self, Fields, Gathering, SCAN_MAX};
 use super::value::{count, flag, id, number, partition, shown, text, time};
 use super::{find, partitions};
 use crate::PostgresStore;
@@ -37,8 +37,8 @@ pub(super) async fn list(
     page: &PageRequest,
 ) -> Result<Listed<EventView>> {
     let gathering = Gathering::new(page.check()?);
-    let before = filter::number_after(page.after.as_deref(), "events")?.unwrap_or(i64::MAX);
-    if filter::asks_for_no_text(filter) {
+    let before = listing::number_after(page.after.as_deref(), "events")?.unwrap_or(i64::MAX);
+    if listing::asks_for_no_text(filter) {
         return Ok(gathering.end());
     }
     let tx = store.sessions().begin_reading("events").await?;
@@ -91,7 +91,7 @@ async fn gather(
         let floor = top.saturating_sub(width - 1);
         let found = stretch(session, &partitions, floor, top, filter).await?;
         for some in found.chunks(batch(&gathering, filter)) {
-            if gathering.is_full() && !filter::asks_for_delivery(filter) {
+            if gathering.is_full() && !listing::asks_for_delivery(filter) {
                 return Ok(gathering.more());
             }
             if read >= READ_MAX {
@@ -118,7 +118,7 @@ async fn gather(
 
 /// How many events are looked up at once: as many as the page still takes, if each will be shown.
 fn batch(gathering: &Gathering<EventView>, filter: &Filter) -> usize {
-    if filter::asks_for_delivery(filter) { LOOKED_UP } else { gathering.wanted().max(1) }
+    if listing::asks_for_delivery(filter) { LOOKED_UP } else { gathering.wanted().max(1) }
 }
 
 /// An event that meets the conditions on itself.
@@ -193,8 +193,8 @@ async fn looked_up(
         if let Some(wanted) = &filter.destination {
             deliveries.retain(|delivery| delivery.destination == *wanted);
         }
-        let passes = !filter::asks_for_delivery(filter)
-            || deliveries.iter().any(|delivery| filter::delivery_passes(filter, delivery));
+        let passes = !listing::asks_for_delivery(filter)
+            || deliveries.iter().any(|delivery| listing::delivery_passes(filter, delivery));
         if passes {
             views.push(EventView { deliveries, ..found.view.clone() });
         }

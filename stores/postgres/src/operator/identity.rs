@@ -53,14 +53,14 @@ async fn renumber_transactions(store: &PostgresStore) -> Result<()> {
     let bounds = tx.row("adopt", &BOUNDS, params![]).await?;
     tx.commit("adopt").await?;
     let number = |column| bounds.get::<_, Option<i64>>(column).map(unsigned);
-    let (Some(mut from), Some(last)) = (number(0), number(1)) else { return Ok(()) };
-    while from <= last {
+    let (mut next, Some(last)) = (number(0), number(1)) else { return Ok(()) };
+    while let Some(from) = next.filter(|from| *from <= last) {
         let through = last.min(from.saturating_add(STRETCH - 1));
         let tx = store.sessions().begin("adopt").await?;
         tx.row("adopt", &REPAIRING, params![]).await?;
         tx.execute("adopt", &XIDS, params![signed(from), signed(through)]).await?;
+        next = sequence::next(&tx, "adopt", through).await?;
         tx.commit("adopt").await?;
-        from = through + 1;
     }
     Ok(())
 }

@@ -13,7 +13,6 @@ mod doctor;
 mod erase;
 mod event;
 mod events;
-mod filter;
 mod find;
 mod identity;
 mod inbox;

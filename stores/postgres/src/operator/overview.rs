@@ -87,8 +87,8 @@ async fn whole(session: &Session, name: &str) -> Result<Overview> {
         facts: StoreFacts { name: name.to_owned(), partitions, schema: schema::VERSION },
         now,
         definitions: schema::number(&meta, "definitions_version")?,
-        enqueued: sequence,
-        kept: number(&kept, 0).map_or(0, |_| count(&kept, 1).saturating_sub(count(&kept, 0)) + 1),
+        enqueued: sequence.saturating_sub(count(&clock, 2)),
+        kept: number(&kept, 0).map_or(0, |_| count(&kept, 1)),
         oldest: time(&kept, 2),
         relays: relays(session, now).await?,
         partitions: self::partitions(session, now).await?,
@@ -247,9 +247,9 @@ async fn pending(session: &Session, sequence: u64) -> Result<HashMap<String, Ahe
             looked: count(&row, 2),
             unpassed: count(&row, 3),
             first: count(&row, 4),
-            last: count(&row, 5),
+            last: count(&row, 5).saturating_sub(count(&row, 7).saturating_sub(count(&row, 8))),
             most: most.unsigned_abs(),
-            sequence,
+            sequence: sequence.saturating_sub(count(&row, 7)),
         };
         let ahead = all.entry(shown(&row, 0)).or_default();
         ahead.pending = ahead.pending.saturating_add(look.pending());

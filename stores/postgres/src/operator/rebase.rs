@@ -1,13 +1,13 @@
 //! Cursors for a server whose numbers were set back.
 //!
 //! Invariants: nothing is passed that was not passed before, so nothing is lost, and what lies above a
-//! cursor's floor comes again; the log begins anew at a bucket's first number, with the cursor, so that it
-//! counts nothing twice; and nobody owns a partition meanwhile: an owner knows how far it has read.
+//! cursor's floor comes again; the log begins anew with the cursor, so that it counts nothing twice, and at a
+//! bucket's first number unless what is below is recounted; and nobody owns a partition meanwhile: an owner knows how far it has read.
 
 use postrider_core::snapshot::{Snapshot, SnapshotCursor};
 use postrider_core::{Cursor, Error, ErrorKind, Result};
 
-use super::recount::BUCKET;
+use super::recount::{self, BUCKET};
 use crate::cursor::Columns;
 use crate::session::Session;
 use crate::sql::{Sql, sql};
@@ -15,6 +15,7 @@ use crate::typed::{params, signed, span, unsigned};
 
 const LEASES_LOCK: Sql = sql!("operator/leases_lock");
 const CURSORS: Sql = sql!("operator/cursors");
+const LOG_TRIM: Sql = sql!("operator/log_trim");
 const CURSOR_PLACE: Sql = sql!("operator/cursor_place");
 
 /// Keeps every partition without an owner until the transaction ends.
@@ -44,20 +45,61 @@ pub(super) async fn all(tx: &Session, operation: &'static str) -> Result<usize> 
         let kept_from = unsigned(row.get::<_, Option<i64>>(4).unwrap_or_default());
         let cursor = SnapshotCursor::decode(&cursor)
             .map_err(|e| e.context("destination", destination).context("partition", partition))?;
-        place(tx, operation, (destination, partition), &rebased(&cursor, kept_from)).await?;
+        let of = (destination, partition);
+        match counted(tx, of, begins(&cursor)).await? {
+            true => stay(tx, operation, of, &cursor).await?,
+            false => place(tx, operation, of, &rebased(&cursor, kept_from)).await?,
+        }
     }
     Ok(rows.len())
+}
+
+/// Whether log and outbox agree in the bucket that a number stands in the middle of.
+async fn counted(tx: &Session, of: (&str, i16), number: u64) -> Result<bool> {
+    let bucket = (number + 1) / BUCKET;
+    let pages = recount::pages(tx, of.0, bucket, bucket).await?;
+    Ok(pages.iter().all(|page| page.partition != of.1 || page.said == page.seen))
+}
+
+/// Puts a cursor where it stood, in the middle of a bucket, whose log begins anew with what the cursor still
+/// covers. So nothing below comes again, nor what a destination that began at `now` is not owed.
+async fn stay(
+    tx: &Session,
+    operation: &'static str,
+    of: (&str, i16),
+    cursor: &SnapshotCursor,
+) -> Result<()> {
+    let floor = begins(cursor);
+    let bucket = (floor + 1) / BUCKET;
+    place_above(tx, operation, of, &at(cursor, floor), bucket + 1).await?;
+    let pages = recount::pages(tx, of.0, bucket, bucket).await?;
+    let seen = pages.iter().find(|page| page.partition == of.1).map(|page| page.seen);
+    let seen = seen.unwrap_or_default();
+    let (count, id_sum) = (signed(seen.count), seen.id_sum.cast_signed());
+    let values = params![of.0, of.1, signed(bucket), count, id_sum];
+    tx.execute(operation, &LOG_TRIM, values).await.map(drop)
 }
 
 /// Puts a cursor somewhere else, at the end of a bucket.
 pub(super) async fn place(
     tx: &Session,
     operation: &'static str,
-    (destination, partition): (&str, i16),
+    of: (&str, i16),
     cursor: &SnapshotCursor,
 ) -> Result<()> {
+    place_above(tx, operation, of, cursor, (cursor.floor() + 1) / BUCKET).await
+}
+
+/// The same, with a log that is kept below a bucket.
+async fn place_above(
+    tx: &Session,
+    operation: &'static str,
+    (destination, partition): (&str, i16),
+    cursor: &SnapshotCursor,
+    bucket: u64,
+) -> Result<()> {
     let row = Columns::of(&cursor.encode()?)?;
-    let bucket = signed((cursor.floor() + 1) / BUCKET);
+    let bucket = signed(bucket);
     let values = params![
         destination,
         partition,
@@ -72,15 +114,24 @@ pub(super) async fn place(
     tx.execute(operation, &CURSOR_PLACE, values).await.map(drop)
 }
 
-/// Where a cursor begins anew: at the end of the last bucket that it has passed whole, or before the kept
+/// How far a cursor has passed everything: below it only pending transactions are looked for.
+fn begins(cursor: &SnapshotCursor) -> u64 {
+    let drained = cursor.target().is_some() && cursor.position() > cursor.ground();
+    if drained { cursor.ground() } else { cursor.floor() }
+}
+
+/// Where a cursor begins anew if log and outbox do not agree: at the end of the last bucket that it has passed whole, or before the kept
 /// history, if it has come that far: where rows are retired and not tables, the history begins behind what is
 /// gone of one partition, and others may still have events below it to pass. Where a part of a target was
 /// drained below the floor, that part is in the log already, so the buckets it is of begin anew as well.
 pub(super) fn rebased(cursor: &SnapshotCursor, kept_from: u64) -> SnapshotCursor {
-    let drained = cursor.target().is_some() && cursor.position() > cursor.ground();
-    let from = if drained { cursor.ground() } else { cursor.floor() };
+    let from = begins(cursor);
     let gone = Some(kept_from.saturating_sub(1)).filter(|gone| *gone <= from);
-    let floor = bucket_end(from).max(gone.unwrap_or_default());
+    at(cursor, bucket_end(from).max(gone.unwrap_or_default()))
+}
+
+/// A cursor that begins anew at a number that it has passed.
+fn at(cursor: &SnapshotCursor, floor: u64) -> SnapshotCursor {
     let running = cursor.pending().iter().filter(|pending| pending.floor < floor);
     above(floor, running.map(|pending| (pending.xid, pending.floor)))
 }
@@ -147,10 +198,11 @@ mod tests {
             kept_from in 1u64..32_000,
         ) {
             let row = Drawn { xid, seq };
-            let after = rebased(&cursor, kept_from);
-            prop_assert_eq!(after.xmax(), 0);
-            if after.has_passed(row) {
-                prop_assert!(cursor.has_passed(row), "{cursor:?} {after:?}");
+            for after in [rebased(&cursor, kept_from), at(&cursor, begins(&cursor))] {
+                prop_assert_eq!(after.xmax(), 0);
+                if after.has_passed(row) {
+                    prop_assert!(cursor.has_passed(row), "{cursor:?} {after:?}");
+                }
             }
         }
     }

@@ -20,6 +20,7 @@ use crate::typed::{params, signed, unsigned};
 
 const RECOUNT: Sql = sql!("operator/recount");
 const RECOUNT_BOUNDS: Sql = sql!("operator/recount_bounds");
+const RECOUNT_NEXT: Sql = sql!("operator/recount_next");
 const RECOUNT_LEFT: Sql = sql!("operator/recount_left");
 const REQUEUE_OPEN: Sql = sql!("operator/requeue_open");
 
@@ -45,7 +46,9 @@ pub(super) async fn recount(
     let mut last = ledger.last;
     while from <= last {
         let through = from + STRETCH - 1;
-        for page in ledger.pages(from, through).await? {
+        let pages = ledger.pages(from, through).await?;
+        let empty = pages.is_empty();
+        for page in pages {
             if page.seen.count > 0 {
                 // What was passed may lie beyond the floors that the bounds were read from.
                 last = last.max(page.bucket + 1);
@@ -61,25 +64,47 @@ pub(super) async fn recount(
             }
             differences.push(difference);
         }
-        from = through + 1;
+        from = match empty {
+            // The sequence may have leapt over a trillion numbers.
+            true => next(&session, destination.as_str(), through).await?.unwrap_or(last + 1),
+            false => through + 1,
+        };
     }
     Ok(differences)
 }
 
+/// What log and outbox have of some buckets of a destination.
+pub(super) async fn pages(
+    session: &Session,
+    destination: &str,
+    from: u64,
+    through: u64,
+) -> Result<Vec<Page>> {
+    let values = params![destination, signed(from), signed(through)];
+    let rows = session.rows("recount", &RECOUNT, values).await?;
+    Ok(rows.iter().map(Page::read).collect())
+}
+
+/// The first bucket behind one of which there is anything.
+pub(super) async fn next(session: &Session, destination: &str, bucket: u64) -> Result<Option<u64>> {
+    let row = session.row("recount", &RECOUNT_NEXT, params![destination, signed(bucket)]).await?;
+    Ok(row.get::<_, Option<i64>>(0).map(unsigned))
+}
+
 /// How many events a bucket has, and the wrapping sum of their ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Tally {
-    count: u64,
-    id_sum: u64,
+pub(super) struct Tally {
+    pub(super) count: u64,
+    pub(super) id_sum: u64,
 }
 
 /// A bucket of a partition.
 #[derive(Clone, Copy, Debug)]
-struct Page {
-    partition: i16,
-    bucket: u64,
-    said: Tally,
-    seen: Tally,
+pub(super) struct Page {
+    pub(super) partition: i16,
+    pub(super) bucket: u64,
+    pub(super) said: Tally,
+    pub(super) seen: Tally,
     /// The last number of it that the cursor covers.
     last: u64,
 }
@@ -203,11 +228,8 @@ impl<'a> Ledger<'a> {
         first(bucket) >= self.kept_from
     }
 
-    /// What log and outbox have of some buckets.
     async fn pages(&self, from: u64, through: u64) -> Result<Vec<Page>> {
-        let values = params![self.destination.as_str(), signed(from), signed(through)];
-        let rows = self.session.rows("recount", &RECOUNT, values).await?;
-        Ok(rows.iter().map(Page::read).collect())
+        pages(self.session, self.destination.as_str(), from, through).await
     }
 
     async fn difference(&self, page: &Page) -> Result<Difference> {

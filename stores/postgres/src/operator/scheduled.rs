@@ -1,11 +1,11 @@
 //! Scheduled events: next due first.
 
+use postrider_core::operate::listing::{self, Fields, Gathering};
 use postrider_core::operate::{Filter, Listed, PageRequest, ScheduledView, Status};
 use postrider_core::{Event, EventId, Result};
 use tokio_postgres::Row;
 
 use super::delivery::{Standing, Taken, standings, taken_by};
-use super::filter::{self, Fields, Gathering};
 use super::partitions;
 use super::value::{count, id, shown, text, time};
 use crate::PostgresStore;
@@ -30,11 +30,11 @@ pub(super) async fn list(
     page: &PageRequest,
 ) -> Result<Listed<ScheduledView>> {
     let gathering = Gathering::new(page.check()?);
-    let after = match filter::parts_after(page.after.as_deref(), "scheduled")? {
+    let after = match listing::parts_after(page.after.as_deref(), "scheduled")? {
         Some((due, seq)) => (Moment(place_of(due)?), seq),
         None => (Moment(i64::MIN), 0),
     };
-    if asks_for_what_was_tried(filter) || filter::asks_for_no_text(filter) {
+    if asks_for_what_was_tried(filter) || listing::asks_for_no_text(filter) {
         return Ok(gathering.end());
     }
     let tx = store.sessions().begin_reading("scheduled").await?;
@@ -88,7 +88,7 @@ fn place(view: &ScheduledView) -> String {
 /// When an event is due may lie before 1970.
 fn place_of(due: &str) -> Result<i64> {
     let digits = due.strip_prefix('-').unwrap_or(due);
-    let number = filter::number(digits, "scheduled")?;
+    let number = listing::number(digits, "scheduled")?;
     Ok(if digits.len() < due.len() { -number } else { number })
 }
 

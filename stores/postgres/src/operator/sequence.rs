@@ -18,12 +18,24 @@ const STATE: Sql = sql!("operator/sequence_state");
 const RAISE: Sql = sql!("operator/sequence_raise");
 const REPAIRING: Sql = sql!("operator/repairing");
 const GONE_BACK: Sql = sql!("operator/sequence_gone_back");
+const NEXT: Sql = sql!("since/next");
 const RENUMBER: Sql = sql!("operator/sequence_renumber");
 
 /// What producers may draw between the look at the sequence and its raise: many times what they can.
 const SLACK: u64 = 1_000;
 
 const OPERATION: &str = "repair sequence";
+
+/// The first number behind one that an event has: whoever goes through the outbox in stretches goes on there,
+/// because between two numbers there may be a trillion that nobody was given.
+pub(super) async fn next(
+    session: &Session,
+    operation: &'static str,
+    after: u64,
+) -> Result<Option<u64>> {
+    let row = session.row(operation, &NEXT, params![signed(after + 1)]).await?;
+    Ok(row.get::<_, Option<i64>>(0).map(unsigned))
+}
 
 /// Repairs the sequence; returns what it was and what it is.
 pub(super) async fn repair(store: &PostgresStore, note: &Note) -> Result<(u64, u64)> {

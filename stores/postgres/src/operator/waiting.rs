@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
+use postrider_core::operate::listing::{self, Fields, Gathering};
 use postrider_core::operate::{Filter, Listed, PageRequest, Status, WaitingView};
 use postrider_core::{Destination, DestinationId, PartitionId, Result};
 use tokio_postgres::Row;
 
 use super::delivery::standings;
-use super::filter::{self, Fields, Gathering};
 use super::value::{count, flag, id, partition, shown, small, text, time};
 use crate::PostgresStore;
 use crate::session::Session;
@@ -28,7 +28,7 @@ pub(super) async fn list(
     page: &PageRequest,
 ) -> Result<Listed<WaitingView>> {
     let gathering = Gathering::new(page.check()?);
-    let after = filter::parts_after(page.after.as_deref(), "waiting")?;
+    let after = listing::parts_after(page.after.as_deref(), "waiting")?;
     let tx = store.sessions().begin_reading("waiting").await?;
     let listed = gather(&tx, filter, after, gathering).await;
     tx.end("waiting").await;
@@ -41,7 +41,7 @@ async fn gather(
     after: Option<(&str, i64)>,
     mut gathering: Gathering<WaitingView>,
 ) -> Result<Listed<WaitingView>> {
-    let states: Vec<&str> = filter::states(filter).iter().map(|state| state.as_str()).collect();
+    let states: Vec<&str> = listing::states(filter).iter().map(|state| state.as_str()).collect();
     let mut destinations = destinations(session, filter, after.map(|(name, _)| name)).await?;
     // Past the destination that the page before ended in, numbers begin anew.
     let same = destinations.front().map(DestinationId::as_str) == after.map(|(name, _)| name);
@@ -106,12 +106,12 @@ fn passes(row: &Row, filter: &Filter) -> bool {
     };
     fields.pass(filter)
         && filter.attempts_min.is_none_or(|least| small(row, 8) >= least)
-        && filter::error_passes(filter, &shown(row, 9), &shown(row, 10))
+        && listing::error_passes(filter, &shown(row, 9), &shown(row, 10))
 }
 
 /// A row with the columns of `operator/waiting_page.sql`.
 pub(super) fn view(row: &Row) -> WaitingView {
-    let status = filter::status_of(&shown(row, 4)).unwrap_or(Status::Held);
+    let status = listing::status_of(&shown(row, 4)).unwrap_or(Status::Held);
     let timed = matches!(status, Status::Retrying | Status::Held);
     WaitingView {
         destination: DestinationId::new(shown(row, 0))

@@ -43,7 +43,8 @@ const OFFER: &str = include_str!("../../sql/own/offer.sql");
 
 /// A relay's handle on an application's own table.
 ///
-/// It serves one destination, in one partition, by polling. The tables of [`init`](crate::init) stand beside,
+/// It serves one destination, in one partition, by polling, and looks at once when it is told of a commit
+/// ([`Nudger::committed`](crate::Nudger::committed), or `pg_notify` on the store's channel). The tables of [`init`](crate::init) stand beside,
 /// made with one partition. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct OwnTable {
@@ -323,6 +324,7 @@ impl OutboxSource for OwnTable {
     }
 
     fn wake(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
+        // Applications that tell of their commits, and operators: nobody else wakes a relay.
+        self.inner.store.wake()
     }
 }

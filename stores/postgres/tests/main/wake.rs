@@ -6,7 +6,7 @@ use futures_util::future::poll_fn;
 use postrider_core::operate::{Note, RowKey, Submission, Verb};
 use postrider_core::source::OutboxSource;
 use postrider_core::{NewEvent, Operator};
-use postrider_postgres::PostgresStore;
+use postrider_postgres::{Mapping, OwnTable, PostgresStore};
 use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, NoTls};
 
@@ -83,6 +83,28 @@ async fn operators_wake_the_relay() {
     let note = Note::new("test", "a reason").expect("a note");
     fresh.store().submit(&Submission { verb, note }).await.expect("submit");
     assert!(is_woken(&store).await, "a request");
+}
+
+/// R035: a relay of an application's own table is woken by those who tell of a commit, in any language.
+#[tokio::test]
+async fn an_own_table_is_looked_at_when_a_commit_is_told_of() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    fresh
+        .run(
+            "create table {schema}.events (seq bigserial unique, id uuid primary key, aggregate_type text,
+                aggregate_id text, event_type text, payload text, created_at timestamptz not null,
+                published_at timestamptz)",
+        )
+        .await;
+    let mapping = Mapping::published_at(format!("{}.events", fresh.names.schema()));
+    let table = OwnTable::with(&fresh.url, fresh.options(), mapping).expect("a mapping");
+    assert!(timeout(SOON, table.wake()).await.is_ok(), "a session that is new");
+    while timeout(Duration::from_millis(300), table.wake()).await.is_ok() {}
+    fresh.committed();
+    assert!(timeout(SOON, table.wake()).await.is_ok(), "by the library");
+    while timeout(Duration::from_millis(300), table.wake()).await.is_ok() {}
+    fresh.run(&format!("select pg_notify('{}', '')", fresh.names.channel())).await;
+    assert!(timeout(SOON, table.wake()).await.is_ok(), "by a statement");
 }
 
 /// F7: a listener whose session was cut off listens again by itself, and looks at what it missed.

@@ -3,11 +3,12 @@
 //! Invariant: a change and its row commit together; nothing deletes from the table.
 
 use postrider_core::Result;
+use postrider_core::operate::listing;
 use postrider_core::operate::{AuditEntry, Listed, Note, PageRequest};
 use rusqlite::{Connection, params};
 
+use super::sql;
 use super::value::{self, count, moment_at, shown};
-use super::{filter, sql};
 use crate::error::During;
 use crate::store::now;
 
@@ -37,7 +38,7 @@ fn line(text: &str) -> String {
 /// A page of the table, newest first.
 pub(super) fn list(connection: &Connection, page: &PageRequest) -> Result<Listed<AuditEntry>> {
     let limit = page.check()?;
-    let before = filter::number_after(page.after.as_deref(), "audit")?.unwrap_or(i64::MAX);
+    let before = listing::number_after(page.after.as_deref(), "audit")?.unwrap_or(i64::MAX);
     // One more than is shown, to know whether there is another page.
     let wanted = params![before, i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)];
     let mut rows = value::all(connection, "audit", sql::AUDIT, wanted, |row| AuditEntry {

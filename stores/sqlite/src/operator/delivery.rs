@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 
+use postrider_core::operate::listing;
 use postrider_core::operate::{DeliveryView, Status};
 use postrider_core::{Destination, DestinationId, Event, EventId, Result};
 use rusqlite::{Connection, params};
 
 use super::value::{count, moment, moment_at, shown, small, text};
-use super::{filter, sql, value};
+use super::{sql, value};
 use crate::settle::BUCKET;
 use crate::store::signed;
 
@@ -195,7 +196,7 @@ impl<'c> Deliveries<'c> {
         let place = params![id.as_str(), signed(seq)];
         let found =
             value::first(self.connection, "read waiting", sql::DELIVERY_WAITING, place, |row| {
-                let status = filter::status_of(&shown(row, 0)).unwrap_or(Status::Held);
+                let status = listing::status_of(&shown(row, 0)).unwrap_or(Status::Held);
                 let timed = matches!(status, Status::Retrying | Status::Held);
                 DeliveryView {
                     attempts: small(row, 1),

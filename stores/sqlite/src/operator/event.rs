@@ -1,6 +1,7 @@
 //! Events of the outbox: pages of them, newest first, and one with everything that is known of it.
 
 use bytes::Bytes;
+use postrider_core::operate::listing::{self, Fields, Gathering, SCAN_MAX};
 use postrider_core::operate::{
     EventDetail, EventView, Filter, Listed, PageRequest, Status, WaitingView,
 };
@@ -8,7 +9,6 @@ use postrider_core::{Event, EventId, Payload, Result};
 use rusqlite::{Connection, Row, params};
 
 use super::delivery::{Deliveries, Subject};
-use super::filter::{self, Fields, Gathering, SCAN_MAX};
 use super::value::{self, count, id, not_found, shown, text, time};
 use super::{sql, waiting};
 use crate::error::During;
@@ -30,7 +30,7 @@ pub(super) fn list(
     page: &PageRequest,
 ) -> Result<Listed<EventView>> {
     let mut gathering = Gathering::new(page.check()?);
-    let before = filter::number_after(page.after.as_deref(), "events")?.unwrap_or(i64::MAX);
+    let before = listing::number_after(page.after.as_deref(), "events")?.unwrap_or(i64::MAX);
     let mut deliveries = Deliveries::read(connection)?;
     if let Some(id) = filter.id {
         let seq = seq_of(connection, id)?.filter(|seq| *seq < before);
@@ -126,8 +126,8 @@ fn read(
     if let Some(wanted) = &filter.destination {
         view.deliveries.retain(|delivery| delivery.destination == *wanted);
     }
-    let passes = !filter::asks_for_delivery(filter)
-        || view.deliveries.iter().any(|delivery| filter::delivery_passes(filter, delivery));
+    let passes = !listing::asks_for_delivery(filter)
+        || view.deliveries.iter().any(|delivery| listing::delivery_passes(filter, delivery));
     Ok(passes.then_some(view))
 }
 

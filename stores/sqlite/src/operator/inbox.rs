@@ -7,13 +7,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use postrider_core::operate::listing::{self, Gathering};
 use postrider_core::operate::{
     Forgotten, InboxFilter, InboxName, InboxState, InboxView, Listed, Marked, Note, PageRequest,
 };
 use postrider_core::{EventId, Result};
 use rusqlite::{Connection, Row, params};
 
-use super::filter::{self, Gathering};
 use super::merge::Merge;
 use super::value::{self, count, id, invalid, moment_at, shown, small, text};
 use super::{audit, sql};
@@ -128,7 +128,7 @@ fn written(place: &Place) -> Result<String> {
 
 fn read_place(text: &str) -> Result<Place> {
     let read: Option<Place> = serde_json::from_str(text).ok();
-    read.filter(|place| place.1 <= CLAIMED).ok_or_else(|| filter::misplaced("inbox", text))
+    read.filter(|place| place.1 <= CLAIMED).ok_or_else(|| listing::misplaced("inbox", text))
 }
 
 /// The rows of one event: a handful, one for each handler.

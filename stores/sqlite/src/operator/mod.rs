@@ -11,7 +11,6 @@ mod destination;
 mod doctor;
 mod erase;
 mod event;
-mod filter;
 pub(crate) mod identity;
 mod inbox;
 mod merge;

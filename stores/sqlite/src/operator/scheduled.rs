@@ -1,5 +1,6 @@
 //! Scheduled events: next due first, and taken back before they enter the outbox.
 
+use postrider_core::operate::listing::{self, Fields, Gathering};
 use postrider_core::operate::{
     Cancelled, Filter, Listed, Note, PageRequest, ScheduledView, Status,
 };
@@ -7,7 +8,6 @@ use postrider_core::{Event, EventId, Result};
 use rusqlite::{Connection, Row, params};
 
 use super::delivery::{Taken, standings, taken_by};
-use super::filter::{self, Fields, Gathering};
 use super::value::{self, count, id, moment_at, shown, text, time};
 use super::{audit, sql};
 use crate::error::During;
@@ -19,7 +19,7 @@ pub(super) fn list(
     page: &PageRequest,
 ) -> Result<Listed<ScheduledView>> {
     let mut gathering = Gathering::new(page.check()?);
-    let (due, seq) = match filter::parts_after(page.after.as_deref(), "scheduled")? {
+    let (due, seq) = match listing::parts_after(page.after.as_deref(), "scheduled")? {
         Some((due, seq)) => (place_of(due)?, seq),
         None => (i64::MIN, 0),
     };
@@ -51,7 +51,7 @@ pub(super) fn list(
 /// When an event is due may lie before 1970.
 fn place_of(due: &str) -> Result<i64> {
     let digits = due.strip_prefix('-').unwrap_or(due);
-    let number = filter::number(digits, "scheduled")?;
+    let number = listing::number(digits, "scheduled")?;
     Ok(if digits.len() < due.len() { -number } else { number })
 }
 

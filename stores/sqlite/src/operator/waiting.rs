@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
+use postrider_core::operate::listing::{self, Fields, Gathering};
 use postrider_core::operate::{Filter, Listed, PageRequest, Status, WaitingView};
 use postrider_core::{DestinationId, PartitionId, Result};
 use rusqlite::{Connection, Row, params};
 
-use super::filter::{self, Fields, Gathering};
 use super::merge::Merge;
 use super::sql;
 use super::value::{self, count, id, moment_at, shown, small, text, time};
@@ -21,8 +21,8 @@ pub(super) fn list(
     page: &PageRequest,
 ) -> Result<Listed<WaitingView>> {
     let mut gathering = Gathering::new(page.check()?);
-    let after = filter::parts_after(page.after.as_deref(), "waiting")?;
-    let states = filter::states(filter);
+    let after = listing::parts_after(page.after.as_deref(), "waiting")?;
+    let states = listing::states(filter);
     let mut from = after.map_or(0, |(_, seq)| seq);
     let mut next = start(connection, filter, after.map(|(destination, _)| destination))?;
     // Past the destination that the page before ended in, numbers begin anew.
@@ -95,12 +95,12 @@ fn passes(row: &Row<'_>, filter: &Filter) -> bool {
     };
     fields.pass(filter)
         && filter.attempts_min.is_none_or(|least| small(row, 8) >= least)
-        && filter::error_passes(filter, &shown(row, 9), &shown(row, 10))
+        && listing::error_passes(filter, &shown(row, 9), &shown(row, 10))
 }
 
 /// A row with the columns of `operator/waiting_list.sql`.
 pub(super) fn view(row: &Row<'_>) -> WaitingView {
-    let status = filter::status_of(&shown(row, 4)).unwrap_or(Status::Held);
+    let status = listing::status_of(&shown(row, 4)).unwrap_or(Status::Held);
     let timed = matches!(status, Status::Retrying | Status::Held);
     WaitingView {
         destination: DestinationId::new(shown(row, 0))

@@ -10,5 +10,6 @@ mod backlog;
 mod clocks;
 mod disk;
 mod faults;
+mod own_table;
 mod proxy;
 mod stage;

@@ -191,6 +191,15 @@ begin
                 p_partition, v_row.destination, v_row.seq, 'dead', 'redriven', v_now)
             then
                 what := 'done';
+            -- What was erased needs no endpoint: it is not sent.
+            elsif exists (
+                    select from {outbox_waiting} w
+                    where w.destination = v_row.destination and w.seq = v_row.seq
+                        and w.erased_at is not null)
+                and {outbox_bring_out}(
+                    p_partition, v_row.destination, v_row.seq, 'disabled', 'redriven', v_now)
+            then
+                what := 'done';
             end if;
         elsif v_row.verb = 'discard' then
             v_gone := {outbox_discard}(p_partition, v_row.destination, v_row.seq, v_now);

@@ -18,7 +18,7 @@ where i.inhparent = {text:outbox}::regclass;
 -- Makes tables ahead, so that the two after the present one are there. ATTACH locks the default table, which is
 -- empty unless nobody came by here for long, and no table that producers write to. The tables' owner makes
 -- them, whoever asks. Returns how many were made, or -1 if the default table holds too much to be looked
--- through under a lock.
+-- through under a lock, or is half split: then outbox_split helps.
 create function {outbox_ahead}() returns integer
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -34,8 +34,11 @@ declare
     v_parent record;
     v_name text;
 begin
-    if v_default is null or v_top >= v_enough then
+    if v_default is null then
         return 0;
+    end if;
+    if v_top >= v_enough then
+        return case when v_top - v_given > 549755813888 then -1 else 0 end;
     end if;
     if not pg_try_advisory_xact_lock(hashtextextended('postrider tables ' || {text:outbox}, 0)) then
         return 0;
@@ -44,7 +47,7 @@ begin
     if pg_relation_size(v_default) > 64 * 1024 * 1024 then
         return -1;
     end if;
-    execute format('select max(seq) from %s', v_default::regclass) into v_last;
+    v_last := {outbox_highest}(v_default);
     if v_last >= v_top then
         -- What is on its way goes to the default table as well: leave it room.
         v_top := (greatest(v_given, v_last) / v_step + 2) * v_step;
@@ -164,15 +167,20 @@ begin
         return;
     end if;
     if v_table.lower is null then
-        -- The default table: only if nothing in it is still needed.
-        execute format('lock table %s in access exclusive mode', v_table.id);
-        execute format('select max(seq), min(seq) from %s', v_table.id) into v_last, v_table.lower;
-        if v_last >= least(p_below, v_start) then
-            more := false;
+        -- The default table: only if nothing in it is still needed. Asked twice, because the first answer
+        -- costs nobody a lock.
+        more := coalesce({outbox_highest}(v_table.id::oid) < least(p_below, v_start), true);
+        if not more then
             return;
         end if;
-        v_table.upper := v_last + 1;
-        v_table.lower := coalesce(v_table.lower, 0);
+        execute format('lock table %s in access exclusive mode', v_table.id);
+        v_last := {outbox_highest}(v_table.id::oid);
+        more := coalesce(v_last < least(p_below, v_start), true);
+        if not more then
+            return;
+        end if;
+        v_table.lower := 0;
+        v_table.upper := coalesce(v_last + 1, 0);
     end if;
     execute format('truncate %s', v_table.id);
     select coalesce(max(passed.events), 0) into gone

@@ -48,4 +48,6 @@ drop function if exists {outbox_ahead}(), {outbox_asked_below}(smallint, bigint)
     {outbox_forget_requests}(bigint, integer),
     {outbox_late}(smallint[], bigint[], bigint, bigint, bigint),
     {outbox_gone_back}(smallint[], bigint[], bigint[]), {outbox_is_own}(xid, bigint),
-    {outbox_first_since}(bigint, bigint, timestamptz);
+    {outbox_first_since}(bigint, bigint, timestamptz),
+    {outbox_leapt}(bigint), {outbox_highest}(oid),
+    {outbox_split}(bigint), {outbox_swap}(oid, bigint, bigint, bigint);

@@ -3,12 +3,12 @@
 //! Each examination is a small function that gives one finding, good or not. Invariant: nothing is
 //! changed, and nothing that takes longer than a look at a screen is done to a large store.
 
-mod flow;
 mod server;
 mod session;
 mod tables;
 
-use postrider_core::operate::{Finding, Level, Overview};
+use postrider_core::operate::findings::{self, critical, good, listed, warning};
+use postrider_core::operate::{Finding, Overview};
 use postrider_core::{Code, Error, ErrorKind, Result, Timestamp};
 
 use super::overview;
@@ -21,8 +21,6 @@ struct Patient<'a> {
     /// Of its own, each statement a transaction: one that is refused spoils no other.
     session: Session,
     overview: Overview,
-    /// The caller's wall clock.
-    now: Timestamp,
 }
 
 impl Patient<'_> {
@@ -67,7 +65,7 @@ pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec
         Err(error) => return unreadable(error),
     };
     let session = store.sessions().connect("doctor").await?;
-    let patient = &Patient { store, session, overview, now };
+    let patient = &Patient { store, session, overview };
     let mut findings = Vec::new();
     for (subject, finding) in [
         ("durability", server::durability(patient).await),
@@ -82,7 +80,6 @@ pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec
         ("copy", session::copy(patient).await),
         ("grants", session::grants(patient).await),
         ("numbering", session::numbering(patient).await),
-        ("clock", flow::clock(patient)),
         ("tables", tables::guards(patient).await),
         ("keys", tables::keys(patient).await),
         ("numbers", tables::numbers(patient).await),
@@ -94,19 +91,12 @@ pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec
         ("history", tables::history(patient).await),
         ("dedup horizon", tables::horizon(patient).await),
         ("stuck claims", tables::stuck(patient).await),
-        ("relay", flow::relay(patient)),
-        ("definitions", flow::definitions(patient)),
-        ("pauses", flow::destinations(patient)),
-        ("paused partitions", flow::partitions(patient)),
-        ("dead letters", flow::dead_letters(patient)),
-        ("disabled endpoints", flow::endpoints(patient)),
-        ("requests", flow::requests(patient)),
-        ("deaths", flow::takeovers(patient)),
     ] {
         findings.push(finding.unwrap_or_else(|error| {
             warning(subject, format!("could not be examined: {error}"), None)
         }));
     }
+    findings.extend(findings::flow(&patient.overview, now, &patient.option()));
     Ok(findings)
 }
 
@@ -117,32 +107,4 @@ fn unreadable(error: Error) -> Result<Vec<Finding>> {
     }
     let code = error.operator_code().unwrap_or(Code::Corrupt);
     Ok(vec![critical("store", error.to_string(), code.advice(), Some(code))])
-}
-
-fn good(subject: &str, message: impl Into<String>) -> Finding {
-    let (subject, message) = (subject.to_owned(), message.into());
-    Finding { level: Level::Good, subject, message, advice: None, code: None }
-}
-
-fn warning(subject: &str, message: impl Into<String>, advice: Option<String>) -> Finding {
-    Finding { level: Level::Warning, advice, ..good(subject, message) }
-}
-
-fn critical(
-    subject: &str,
-    message: impl Into<String>,
-    advice: impl Into<String>,
-    code: Option<Code>,
-) -> Finding {
-    Finding { level: Level::Critical, advice: Some(advice.into()), code, ..good(subject, message) }
-}
-
-/// Names for a sentence, a few of them.
-fn listed(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text.push_str(&format!(" and {} more", names.len() - SHOWN));
-    }
-    text
 }

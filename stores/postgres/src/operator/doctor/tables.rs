@@ -169,10 +169,22 @@ pub(super) async fn default_table(patient: &Patient<'_>) -> Result<Finding> {
         true => count(&patient.session.row("doctor", &DEFAULT_ROWS, params![]).await?, 0),
         false => 0,
     };
-    Ok(stray(rows))
+    Ok(stray(rows, count(&row, 4)))
 }
 
-fn stray(rows: u64) -> Finding {
+/// More than this is split off: `outbox_ahead` has the same limit.
+const DEFAULT_MAX: u64 = 64 * 1024 * 1024;
+
+fn stray(rows: u64, bytes: u64) -> Finding {
+    if bytes > DEFAULT_MAX {
+        let code = Code::DefaultTableGrew;
+        let message = format!(
+            "{} MiB are in the default table: no relay made tables ahead for long",
+            bytes >> 20
+        );
+        let found = warning("default table", message, Some(code.advice().to_owned()));
+        return Finding { code: Some(code), ..found };
+    }
     if rows == 0 {
         return good("default table", "every event is in a table made for its number");
     }
@@ -295,8 +307,9 @@ mod tests {
         assert_eq!(room(5, Some(6)).level, Level::Good);
         assert_eq!(room(6, Some(6)).level, Level::Warning);
         assert_eq!(room(6, None).level, Level::Warning);
-        assert_eq!(stray(0).level, Level::Good);
-        assert!(stray(10_000).message.starts_with("10000 or more"));
+        assert_eq!(stray(0, DEFAULT_MAX).level, Level::Good);
+        assert_eq!(stray(0, DEFAULT_MAX + 1).code, Some(Code::DefaultTableGrew));
+        assert!(stray(10_000, 8_192).message.starts_with("10000 or more"));
         assert_eq!(dedup(None, true).level, Level::Warning);
         assert_eq!(dedup(None, false).level, Level::Good);
         assert_eq!(dedup(Some(Duration::from_secs(7_200)), true).level, Level::Good);

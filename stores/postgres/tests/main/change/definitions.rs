@@ -65,6 +65,46 @@ async fn a_destination_is_renamed_with_all_that_is_its_own() {
     assert_eq!(play.store.recount(&id("b")).await.unwrap(), []);
 }
 
+/// R101: what waited for a destination goes with it, in writes of a bounded size; what a removal that was cut
+/// off has left is nobody's, and does not become a new destination's of that name.
+#[tokio::test]
+async fn a_destination_is_removed_with_all_that_waited() {
+    let Some(play) = Play::begin(&[everything("a"), everything("b")]).await else { return };
+    let waits = |destination: &str, rows: u32| {
+        format!(
+            "insert into {{outbox_waiting}} (destination, partition, seq, key, key_hash, state, holds_key,
+                next_at, reason, moved_at)
+            select '{destination}', 0, seq, 'order/1', 0, 'dead', false, now(), 'gave_up', now()
+            from generate_series(1, {rows}) seq;
+            insert into {{outbox_settled}} select '{destination}', 0, bucket, 1, 0, 1, 0, 0, 0, 0, 0, 'r', now()
+            from generate_series(1, {rows}) bucket"
+        )
+    };
+    play.fresh.run(&waits("a", 12_000)).await;
+    play.fresh.run(&waits("b", 3)).await;
+    let remove = DefinitionChange { remove: vec![id("a")], ..DefinitionChange::default() };
+    OutboxSource::apply(&play.store, &remove).await.unwrap();
+    let left = |of: &str| {
+        format!(
+            "select (select count(*) from {{outbox_waiting}} where destination = '{of}')
+                + (select count(*) from {{outbox_settled}} where destination = '{of}')"
+        )
+    };
+    assert_eq!(play.fresh.number(&left("a")).await, 0);
+    assert_eq!(play.fresh.number(&left("b")).await, 6, "another one's stays");
+    // As a crash after the removal leaves it.
+    play.fresh.run(&waits("a", 6_000)).await;
+    let version = OutboxSource::apply(&play.store, &remove).await.unwrap();
+    assert_eq!(play.fresh.number(&left("a")).await, 0, "a removal that is said again finishes it");
+    assert_eq!(play.store.destinations().await.unwrap().version, version);
+    play.fresh.run(&waits("a", 10)).await;
+    let put = vec![(everything("a"), Start::Beginning)];
+    let change = DefinitionChange { put, ..DefinitionChange::default() };
+    OutboxSource::apply(&play.store, &change).await.unwrap();
+    assert_eq!(play.store.counts(&id("a")).await.unwrap().total(), 0);
+    assert_eq!(play.fresh.number(&left("a")).await, 0);
+}
+
 #[tokio::test]
 async fn destinations_and_partitions_are_paused_and_resumed() {
     let Some(play) = Play::begin(&[everything("a")]).await else { return };

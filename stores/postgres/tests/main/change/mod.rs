@@ -3,6 +3,8 @@
 mod definitions;
 mod doctor;
 mod erase;
+mod floors;
+mod forget;
 mod inbox;
 mod recount;
 mod repair;

@@ -4,12 +4,12 @@
 //! changed, and nothing that takes longer than a look at a screen is done to a large store.
 
 mod file;
-mod flow;
 mod tables;
 
 use std::path::Path;
 
-use postrider_core::operate::{Finding, Level, Overview};
+use postrider_core::operate::findings::{self, critical, good, listed, warning};
+use postrider_core::operate::{Finding, Overview};
 use postrider_core::{Code, Error, ErrorKind, Result, Timestamp};
 use rusqlite::Connection;
 
@@ -21,8 +21,6 @@ struct Patient<'a> {
     /// Where the file is, with links resolved.
     path: &'a Path,
     overview: Overview,
-    /// The caller's wall clock.
-    now: Timestamp,
 }
 
 /// One look at the patient.
@@ -43,8 +41,8 @@ pub(super) fn examine(
     now: Timestamp,
 ) -> Result<Vec<Finding>> {
     let overview = overview::read(connection, path.display().to_string())?;
-    let patient = Patient { connection, path, overview, now };
-    let examinations: [(&str, Examination); 20] = [
+    let patient = Patient { connection, path, overview };
+    let examinations: [(&str, Examination); 11] = [
         ("integrity", file::integrity),
         ("journal", file::journal),
         ("durability", file::durability),
@@ -52,26 +50,19 @@ pub(super) fn examine(
         ("disk space", file::space),
         ("permissions", file::permissions),
         ("copy", file::copy),
-        ("clock", flow::clock),
         ("tables", tables::guards),
         ("numbers", tables::numbers),
         ("settled log", tables::history),
         ("stuck claims", tables::stuck),
-        ("relay", flow::relay),
-        ("definitions", flow::definitions),
-        ("pauses", flow::destinations),
-        ("paused partitions", flow::partitions),
-        ("dead letters", flow::dead_letters),
-        ("disabled endpoints", flow::endpoints),
-        ("requests", flow::requests),
-        ("deaths", flow::takeovers),
     ];
     let findings = examinations.into_iter().map(|(subject, examine)| {
         examine(&patient).unwrap_or_else(|error| {
             warning(subject, format!("could not be examined: {error}"), None)
         })
     });
-    Ok(findings.collect())
+    let mut findings: Vec<Finding> = findings.collect();
+    findings.extend(findings::flow(&patient.overview, now, &patient.store()));
+    Ok(findings)
 }
 
 /// A store that cannot be read at all has one finding. Where there is none it is an error.
@@ -81,32 +72,4 @@ pub(super) fn unreadable(error: Error) -> Result<Vec<Finding>> {
     }
     let advice = Code::Corrupt.advice();
     Ok(vec![critical("store", error.to_string(), advice, Some(Code::Corrupt))])
-}
-
-fn good(subject: &str, message: impl Into<String>) -> Finding {
-    let (subject, message) = (subject.to_owned(), message.into());
-    Finding { level: Level::Good, subject, message, advice: None, code: None }
-}
-
-fn warning(subject: &str, message: impl Into<String>, advice: Option<String>) -> Finding {
-    Finding { level: Level::Warning, advice, ..good(subject, message) }
-}
-
-fn critical(
-    subject: &str,
-    message: impl Into<String>,
-    advice: impl Into<String>,
-    code: Option<Code>,
-) -> Finding {
-    Finding { level: Level::Critical, advice: Some(advice.into()), code, ..good(subject, message) }
-}
-
-/// Names for a sentence, a few of them.
-fn listed(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text.push_str(&format!(" and {} more", names.len() - SHOWN));
-    }
-    text
 }

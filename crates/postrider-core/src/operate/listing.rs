@@ -1,31 +1,37 @@
-//! Which rows a filter lets through, and how far one call may look for them.
+//! For stores that list rows page by page: which rows a filter lets through, where a page ended, and how far
+//! one call may look.
 //!
 //! Invariant: no text of a filter becomes part of a statement. What SQL compares is bound; patterns
-//! are matched here, by the same [`Glob`](postrider_core::Glob) as in routes.
+//! are matched here, by the same [`Glob`](crate::Glob) as in routes.
 
-use postrider_core::operate::{DeliveryView, Filter, Listed, Status};
-use postrider_core::waiting::WaitingState;
-use postrider_core::{EventId, Result, Timestamp};
-
-use super::value::invalid;
+use crate::operate::{DeliveryView, Filter, Listed, Status};
+use crate::waiting::WaitingState;
+use crate::{Error, ErrorKind, EventId, Result, Timestamp};
 
 /// Rows that one call looks at, however few of them a filter lets through: about a tenth of a second
 /// of the reading thread. The page then ends early and says where to go on.
-pub(super) const SCAN_MAX: u64 = 100_000;
+pub const SCAN_MAX: u64 = 100_000;
 
 /// An event's own fields, as filters compare them.
-pub(super) struct Fields<'a> {
-    pub(super) id: Option<EventId>,
-    pub(super) key: &'a str,
-    pub(super) event_type: &'a str,
-    pub(super) aggregate_type: &'a str,
-    pub(super) tenant: Option<&'a str>,
-    pub(super) created_at: Option<Timestamp>,
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a> {
+    /// Its id, if it can be read.
+    pub id: Option<EventId>,
+    /// Its key.
+    pub key: &'a str,
+    /// Its type.
+    pub event_type: &'a str,
+    /// The type of its aggregate.
+    pub aggregate_type: &'a str,
+    /// Its tenant.
+    pub tenant: Option<&'a str>,
+    /// When its row was created, if that can be read.
+    pub created_at: Option<Timestamp>,
 }
 
 impl Fields<'_> {
     /// Whether the conditions on the event itself hold. What cannot be read meets none.
-    pub(super) fn pass(&self, filter: &Filter) -> bool {
+    pub fn pass(&self, filter: &Filter) -> bool {
         fn holds<T>(wanted: Option<&T>, test: impl FnOnce(&T) -> bool) -> bool {
             wanted.is_none_or(test)
         }
@@ -39,8 +45,15 @@ impl Fields<'_> {
     }
 }
 
+/// Whether a key or a tenant is asked for that no row can have: text in the database has no zero byte,
+/// and a statement with one is refused.
+pub fn asks_for_no_text(filter: &Filter) -> bool {
+    let zero = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains('\0'));
+    zero(&filter.key) || zero(&filter.tenant)
+}
+
 /// Whether a filter has conditions on what became of an event at a destination.
-pub(super) fn asks_for_delivery(filter: &Filter) -> bool {
+pub fn asks_for_delivery(filter: &Filter) -> bool {
     filter.destination.is_some()
         || !filter.status.is_empty()
         || filter.error.is_some()
@@ -48,7 +61,7 @@ pub(super) fn asks_for_delivery(filter: &Filter) -> bool {
 }
 
 /// Whether one delivery meets all the conditions on deliveries.
-pub(super) fn delivery_passes(filter: &Filter, delivery: &DeliveryView) -> bool {
+pub fn delivery_passes(filter: &Filter, delivery: &DeliveryView) -> bool {
     filter.destination.as_ref().is_none_or(|wanted| delivery.destination == *wanted)
         && (filter.status.is_empty() || filter.status.contains(&delivery.status))
         && filter.attempts_min.is_none_or(|least| delivery.attempts >= least)
@@ -60,7 +73,7 @@ pub(super) fn delivery_passes(filter: &Filter, delivery: &DeliveryView) -> bool 
 }
 
 /// Whether the reason or the detail has the text that is looked for, whatever its case.
-pub(super) fn error_passes(filter: &Filter, reason: &str, detail: &str) -> bool {
+pub fn error_passes(filter: &Filter, reason: &str, detail: &str) -> bool {
     filter.error.as_ref().is_none_or(|wanted| {
         let wanted = wanted.to_lowercase();
         reason.to_lowercase().contains(&wanted) || detail.to_lowercase().contains(&wanted)
@@ -68,7 +81,7 @@ pub(super) fn error_passes(filter: &Filter, reason: &str, detail: &str) -> bool 
 }
 
 /// The states of waiting events that a filter's statuses ask for; all of them if it names none.
-pub(super) fn states(filter: &Filter) -> Vec<WaitingState> {
+pub fn states(filter: &Filter) -> Vec<WaitingState> {
     let all = [
         (Status::Retrying, WaitingState::Retrying),
         (Status::Parked, WaitingState::Parked),
@@ -83,7 +96,7 @@ pub(super) fn states(filter: &Filter) -> Vec<WaitingState> {
 }
 
 /// A waiting event's state in the words of an operator.
-pub(super) fn status_of(state: &str) -> Option<Status> {
+pub fn status_of(state: &str) -> Option<Status> {
     Some(match state.parse::<WaitingState>().ok()? {
         WaitingState::Retrying => Status::Retrying,
         WaitingState::Parked => Status::Parked,
@@ -95,13 +108,19 @@ pub(super) fn status_of(state: &str) -> Option<Status> {
 }
 
 /// Where the page before ended, as a number.
-pub(super) fn number_after(after: Option<&str>, operation: &'static str) -> Result<Option<i64>> {
+///
+/// # Errors
+/// `Invalid` for what is none.
+pub fn number_after(after: Option<&str>, operation: &'static str) -> Result<Option<i64>> {
     after.map(|text| number(text, operation)).transpose()
 }
 
 /// Where the page before ended, as two parts with a colon between them. The last colon counts,
 /// because names may have some.
-pub(super) fn parts_after<'a>(
+///
+/// # Errors
+/// `Invalid` for what has no such parts.
+pub fn parts_after<'a>(
     after: Option<&'a str>,
     operation: &'static str,
 ) -> Result<Option<(&'a str, i64)>> {
@@ -110,19 +129,25 @@ pub(super) fn parts_after<'a>(
     Ok(Some((first, number(last, operation)?)))
 }
 
-pub(super) fn number(text: &str, operation: &'static str) -> Result<i64> {
+/// A number that stands for a place in a list.
+///
+/// # Errors
+/// `Invalid` for what is none.
+pub fn number(text: &str, operation: &'static str) -> Result<i64> {
     let plain = !text.is_empty() && text.len() <= 19 && text.bytes().all(|b| b.is_ascii_digit());
     text.parse().ok().filter(|_| plain).ok_or_else(|| misplaced(operation, text))
 }
 
 /// The error for a place that no page ended at.
-pub(super) fn misplaced(operation: &'static str, text: &str) -> postrider_core::Error {
+pub fn misplaced(operation: &'static str, text: &str) -> Error {
     let shown: String = text.escape_debug().take(80).collect();
-    invalid(operation, format!("`{shown}` is not where a page of this list ended"))
+    Error::new(ErrorKind::Invalid, operation)
+        .message(format!("`{shown}` is not where a page of this list ended"))
 }
 
 /// Rows as they are gathered into a page of a limited size.
-pub(super) struct Gathering<T> {
+#[derive(Clone, Debug)]
+pub struct Gathering<T> {
     limit: usize,
     rows: Vec<T>,
     /// The place of the last row that was taken.
@@ -131,38 +156,73 @@ pub(super) struct Gathering<T> {
 }
 
 impl<T> Gathering<T> {
-    pub(super) fn new(limit: usize) -> Gathering<T> {
+    /// An empty page of at most so many rows.
+    pub fn new(limit: usize) -> Gathering<T> {
         Gathering { limit, rows: Vec::new(), taken: None, scanned: 0 }
     }
 
     /// Counts a row that was looked at, and says whether another may be.
-    pub(super) fn look(&mut self) -> bool {
+    pub fn look(&mut self) -> bool {
         self.scanned += 1;
         self.scanned < SCAN_MAX
     }
 
+    /// How many more rows the page takes.
+    pub fn wanted(&self) -> usize {
+        self.limit.saturating_sub(self.rows.len())
+    }
+
     /// Whether the page is full, so that one more row means that there is another page.
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.rows.len() >= self.limit
     }
 
-    pub(super) fn push(&mut self, row: T, place: String) {
+    /// Takes a row, which stands at a place.
+    pub fn push(&mut self, row: T, place: String) {
         self.rows.push(row);
         self.taken = Some(place);
     }
 
     /// The page, with nothing behind it.
-    pub(super) fn end(self) -> Listed<T> {
+    pub fn end(self) -> Listed<T> {
         Listed { rows: self.rows, next: None }
     }
 
     /// The page, with more behind its last row.
-    pub(super) fn more(self) -> Listed<T> {
+    pub fn more(self) -> Listed<T> {
         Listed { rows: self.rows, next: self.taken }
     }
 
     /// The page, which goes on behind a row that was looked at.
-    pub(super) fn more_after(self, place: String) -> Listed<T> {
+    pub fn more_after(self, place: String) -> Listed<T> {
         Listed { rows: self.rows, next: Some(place) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_as_it_was_given() {
+        assert_eq!(number_after(None, "list").unwrap(), None);
+        assert_eq!(number_after(Some("42"), "list").unwrap(), Some(42));
+        assert_eq!(parts_after(Some("a:b:7"), "list").unwrap(), Some(("a:b", 7)));
+        for wrong in ["", "-1", "+1", "1 ", "99999999999999999999", "x"] {
+            assert_eq!(number(wrong, "list").unwrap_err().kind(), ErrorKind::Invalid, "{wrong}");
+        }
+        assert!(parts_after(Some("7"), "list").is_err());
+    }
+
+    #[test]
+    fn a_page_ends_where_it_is_full() {
+        let mut page = Gathering::new(2);
+        for row in [5, 6] {
+            assert!(!page.is_full() && page.look());
+            page.push(row, row.to_string());
+        }
+        assert!(page.is_full() && page.wanted() == 0);
+        let listed = page.more();
+        assert_eq!((listed.rows, listed.next.as_deref()), (vec![5, 6], Some("6")));
     }
 }

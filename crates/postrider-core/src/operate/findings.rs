@@ -1,11 +1,67 @@
-//! The flow: who carries events, what keeps them, and since when.
+//! Findings of an examination: how they are made, and those that every store tells from its overview: who
+//! carries events, what keeps them, and since when.
+//!
+//! Invariant: each names what to do, as a command where there is one.
 
 use std::time::Duration;
 
-use postrider_core::operate::{DestinationView, Finding};
-use postrider_core::{Code, DestinationState, Result};
+use super::{DestinationView, Finding, Level, Overview};
+use crate::{Code, DestinationState, Timestamp};
 
-use super::{Patient, critical, good, listed, warning};
+/// One that is as it should be.
+pub fn good(subject: &str, message: impl Into<String>) -> Finding {
+    let (subject, message) = (subject.to_owned(), message.into());
+    Finding { level: Level::Good, subject, message, advice: None, code: None }
+}
+
+/// One that a person should know of.
+pub fn warning(subject: &str, message: impl Into<String>, advice: Option<String>) -> Finding {
+    Finding { level: Level::Warning, advice, ..good(subject, message) }
+}
+
+/// One that keeps events from flowing, or loses them.
+pub fn critical(
+    subject: &str,
+    message: impl Into<String>,
+    advice: impl Into<String>,
+    code: Option<Code>,
+) -> Finding {
+    Finding { level: Level::Critical, advice: Some(advice.into()), code, ..good(subject, message) }
+}
+
+/// Names for a sentence, a few of them.
+pub fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text.push_str(&format!(" and {} more", names.len() - SHOWN));
+    }
+    text
+}
+
+/// What the flow of events looks like, `now` by the caller's clock. `option` is how the command line names the
+/// store: `--store …`.
+pub fn flow(overview: &Overview, now: Timestamp, option: &str) -> Vec<Finding> {
+    let patient = &Patient { overview, now, option };
+    vec![
+        clock(patient),
+        relay(patient),
+        definitions(patient),
+        destinations(patient),
+        partitions(patient),
+        dead_letters(patient),
+        endpoints(patient),
+        requests(patient),
+        takeovers(patient),
+    ]
+}
+
+/// What the examinations look at.
+struct Patient<'a> {
+    overview: &'a Overview,
+    now: Timestamp,
+    option: &'a str,
+}
 
 /// Clocks apart by more than this make times hard to compare.
 const SKEW_WARNING: Duration = Duration::from_secs(5);
@@ -19,16 +75,16 @@ const TAKEOVERS_MAX: u32 = 2;
 /// A request that nobody carries out for as long is one that nobody will.
 const REQUESTS_MAX: u64 = 100;
 
-pub(super) fn clock(patient: &Patient<'_>) -> Result<Finding> {
+fn clock(patient: &Patient<'_>) -> Finding {
     let (ours, theirs) = (patient.now, patient.overview.now);
     let skew = ours.since(theirs).max(theirs.since(ours));
     let message = format!("the clocks of the store and of this program are {skew:.1?} apart");
     let advice = "set both machines' clocks by NTP: scheduled events are due by the store's";
-    Ok(match skew {
+    match skew {
         skew if skew > SKEW_CRITICAL => critical("clock", message, advice, None),
         skew if skew > SKEW_WARNING => warning("clock", message, Some(advice.to_owned())),
         _ => good("clock", message),
-    })
+    }
 }
 
 /// Whether something of a destination could flow and does not need a person first.
@@ -37,14 +93,14 @@ fn has_backlog(view: &DestinationView) -> bool {
         && (view.pending > 0 || view.waiting.retrying + view.waiting.held > 0)
 }
 
-pub(super) fn relay(patient: &Patient<'_>) -> Result<Finding> {
-    let overview = &patient.overview;
+fn relay(patient: &Patient<'_>) -> Finding {
+    let overview = patient.overview;
     if let Some(relay) = overview.relays.first() {
         let message = match overview.relays.len() {
             1 => format!("{} is alive", relay.owner),
             many => format!("{many} relays are alive"),
         };
-        return Ok(good("relay", message));
+        return good("relay", message);
     }
     let behind: Vec<String> = overview
         .destinations
@@ -54,21 +110,21 @@ pub(super) fn relay(patient: &Patient<'_>) -> Result<Finding> {
         .collect();
     let never_run = overview.destinations.is_empty() && overview.enqueued > 0;
     if behind.is_empty() && !never_run {
-        return Ok(good("relay", "no relay is alive, and nothing waits for one"));
+        return good("relay", "no relay is alive, and nothing waits for one");
     }
     let what = match never_run {
         true => format!("{} events were never read", overview.enqueued),
         false => format!("events wait at {}", listed(&behind)),
     };
-    Ok(critical(
+    critical(
         "relay",
         format!("no relay is alive, and {what}"),
-        format!("postrider relay {}", patient.option()),
+        format!("postrider relay {}", patient.option),
         None,
-    ))
+    )
 }
 
-pub(super) fn definitions(patient: &Patient<'_>) -> Result<Finding> {
+fn definitions(patient: &Patient<'_>) -> Finding {
     let outdated: Vec<String> = patient
         .overview
         .relays
@@ -77,7 +133,7 @@ pub(super) fn definitions(patient: &Patient<'_>) -> Result<Finding> {
         .map(|relay| relay.owner.to_string())
         .collect();
     if outdated.is_empty() {
-        return Ok(good("definitions", "every relay has the store's definitions"));
+        return good("definitions", "every relay has the store's definitions");
     }
     let mut finding = warning(
         "definitions",
@@ -85,10 +141,10 @@ pub(super) fn definitions(patient: &Patient<'_>) -> Result<Finding> {
         Some(Code::DefinitionOutdated.advice().to_owned()),
     );
     finding.code = Some(Code::DefinitionOutdated);
-    Ok(finding)
+    finding
 }
 
-pub(super) fn destinations(patient: &Patient<'_>) -> Result<Finding> {
+fn destinations(patient: &Patient<'_>) -> Finding {
     let paused: Vec<&DestinationView> = patient
         .overview
         .destinations
@@ -96,36 +152,32 @@ pub(super) fn destinations(patient: &Patient<'_>) -> Result<Finding> {
         .filter(|view| view.state == DestinationState::Paused && view.pending > 0)
         .collect();
     let Some(first) = paused.first() else {
-        return Ok(good("pauses", "no destination is paused with events behind it"));
+        return good("pauses", "no destination is paused with events behind it");
     };
     let names: Vec<String> =
         paused.iter().map(|view| format!("{} ({} pending)", view.id, view.pending)).collect();
-    Ok(warning(
+    warning(
         "pauses",
         format!("paused: {}", listed(&names)),
-        Some(format!("postrider destinations resume {} {}", first.id, patient.option())),
-    ))
+        Some(format!("postrider destinations resume {} {}", first.id, patient.option)),
+    )
 }
 
-pub(super) fn partitions(patient: &Patient<'_>) -> Result<Finding> {
-    let overview = &patient.overview;
+fn partitions(patient: &Patient<'_>) -> Finding {
+    let overview = patient.overview;
     let behind = overview.destinations.iter().any(|view| view.pending > 0);
     let paused = overview.partitions.iter().find(|partition| partition.paused);
     match paused.filter(|_| behind) {
-        None => Ok(good("paused partitions", "no partition is paused with events in it")),
-        Some(partition) => Ok(warning(
+        None => good("paused partitions", "no partition is paused with events in it"),
+        Some(partition) => warning(
             "paused partitions",
             format!("partition {} is paused, and events wait in it", partition.partition),
-            Some(format!(
-                "postrider partitions resume {} {}",
-                partition.partition,
-                patient.option()
-            )),
-        )),
+            Some(format!("postrider partitions resume {} {}", partition.partition, patient.option)),
+        ),
     }
 }
 
-pub(super) fn dead_letters(patient: &Patient<'_>) -> Result<Finding> {
+fn dead_letters(patient: &Patient<'_>) -> Finding {
     let dead: Vec<String> = patient
         .overview
         .destinations
@@ -137,55 +189,55 @@ pub(super) fn dead_letters(patient: &Patient<'_>) -> Result<Finding> {
         })
         .collect();
     if dead.is_empty() {
-        return Ok(good("dead letters", "there are none"));
+        return good("dead letters", "there are none");
     }
-    Ok(warning(
+    warning(
         "dead letters",
         listed(&dead),
-        Some(format!("postrider dead ls {}; then redrive or discard them", patient.option())),
-    ))
+        Some(format!("postrider dead ls {}; then redrive or discard them", patient.option)),
+    )
 }
 
-pub(super) fn endpoints(patient: &Patient<'_>) -> Result<Finding> {
+fn endpoints(patient: &Patient<'_>) -> Finding {
     let views = patient.overview.destinations.iter();
     let disabled: Vec<(String, &String)> = views
         .flat_map(|view| view.disabled.iter().map(|topic| (view.id.to_string(), topic)))
         .collect();
     let Some((destination, topic)) = disabled.first() else {
-        return Ok(good("disabled endpoints", "every endpoint is in service"));
+        return good("disabled endpoints", "every endpoint is in service");
     };
     let names: Vec<String> =
         disabled.iter().map(|(destination, topic)| format!("{topic} of {destination}")).collect();
-    Ok(warning(
+    warning(
         "disabled endpoints",
         format!("out of service: {}", listed(&names)),
         Some(format!(
             "when it takes events again: postrider destinations enable {destination} '{topic}' {}",
-            patient.option()
+            patient.option
         )),
-    ))
+    )
 }
 
-pub(super) fn requests(patient: &Patient<'_>) -> Result<Finding> {
+fn requests(patient: &Patient<'_>) -> Finding {
     let (open, relays) = (patient.overview.requests, patient.overview.relays.len());
     if open == 0 || relays > 0 && open <= REQUESTS_MAX {
-        return Ok(good("requests", format!("{open} requests are open")));
+        return good("requests", format!("{open} requests are open"));
     }
-    Ok(warning(
+    warning(
         "requests",
         format!("{open} requests are open, with {relays} relays to carry them out"),
-        Some(format!("postrider relay {}", patient.option())),
-    ))
+        Some(format!("postrider relay {}", patient.option)),
+    )
 }
 
-pub(super) fn takeovers(patient: &Patient<'_>) -> Result<Finding> {
+fn takeovers(patient: &Patient<'_>) -> Finding {
     let worst = patient.overview.partitions.iter().map(|p| p.takeovers).max().unwrap_or_default();
     if worst < TAKEOVERS_MAX {
-        return Ok(good("deaths", "relays do not die at their work"));
+        return good("deaths", "relays do not die at their work");
     }
-    Ok(warning(
+    warning(
         "deaths",
         format!("{worst} relays in a row died with nothing settled between"),
         Some("look at the end of their logs, and at the memory they may use".to_owned()),
-    ))
+    )
 }
