@@ -1,5 +1,6 @@
 //! What operators change: requests, definitions, erasure, repairs, and the inbox; and the doctor.
 
+mod carry_out;
 mod definitions;
 mod doctor;
 mod erase;
