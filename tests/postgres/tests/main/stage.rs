@@ -31,6 +31,8 @@ pub(crate) struct Stage {
     written: u32,
     /// The numbers of events whose commit the server acknowledged.
     acknowledged: Vec<Range<u32>>,
+    /// The producer's session, while it lasts.
+    writer: Option<Client>,
 }
 
 /// One event as a relay process delivered it.
@@ -62,7 +64,7 @@ impl Stage {
         let setup = Setup { names: names.clone(), partitions: Some(8), ..Setup::default() };
         init(&cluster.url(), &setup).await.expect("the tables are made");
         let folder = TempDir::with_prefix("postrider-stage-").expect("a folder");
-        Stage { cluster, folder, names, written: 0, acknowledged: Vec::new() }
+        Stage { cluster, folder, names, written: 0, acknowledged: Vec::new(), writer: None }
     }
 
     fn record(&self) -> PathBuf {
@@ -96,12 +98,15 @@ impl Stage {
     /// not, they may be there all the same.
     pub(crate) async fn write(&mut self, count: u32) -> bool {
         let key = format!("(n % {KEYS})::text");
-        self.write_by(count, &key).await.is_some()
+        self.write_by(count, &key).await.is_ok()
     }
 
-    /// The same with keys by this expression of `n`, the event's number. `None` if the server did not say so.
-    pub(crate) async fn write_by(&mut self, count: u32, key: &str) -> Option<()> {
-        let client = try_connect(&self.cluster.url()).await?;
+    /// The same with keys by this expression of `n`, the event's number; else why the server did not say so.
+    pub(crate) async fn write_by(&mut self, count: u32, key: &str) -> Result<(), String> {
+        let client = match self.writer.take().filter(|writer| !writer.is_closed()) {
+            Some(client) => client,
+            None => try_connect(&self.cluster.url()).await.ok_or("no connection")?,
+        };
         let range = self.written..self.written + count;
         self.written = range.end;
         let statement = self.names.render(&format!(
@@ -111,9 +116,10 @@ impl Stage {
             range.start,
             range.end - 1
         ));
-        client.batch_execute(&statement).await.ok()?;
+        client.batch_execute(&statement).await.map_err(|error| format!("{error:?}"))?;
         self.acknowledged.push(range);
-        Some(())
+        self.writer = Some(client);
+        Ok(())
     }
 
     /// Runs a statement, with the names in their places, in a session of its own that stays open.
@@ -145,10 +151,11 @@ impl Stage {
         let text = std::fs::read_to_string(self.record()).unwrap_or_default();
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let arrival = |line: &str| {
-            let (id, at) = line.split_once(' ').expect("an id and a time");
-            Arrival { id: id.parse().expect("an id"), at: at.parse().expect("a time") }
+            let (id, at) = line.split_once(' ')?;
+            Some(Arrival { id: id.parse().ok()?, at: at.parse().ok()? })
         };
-        whole.lines().map(arrival).collect()
+        let read = |line: &str| arrival(line).unwrap_or_else(|| panic!("no arrival: {line:?}"));
+        whole.lines().map(read).collect()
     }
 
     /// Whether anything did.
@@ -187,6 +194,25 @@ impl Stage {
             let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
             assert!(began.elapsed() < PATIENCE, "{missing} of {} do not arrive\n{log}", rows.len());
             // waits: another process writes the record
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until the cursors of everything that is committed are saved.
+    pub(crate) async fn all_settled(&self) {
+        let client = connect(&self.cluster.url()).await;
+        let open = self.names.render(
+            "select (select count(*) from {outbox})
+                - (select coalesce(sum(count), 0)::bigint from {outbox_settled} where destination = 'a')",
+        );
+        let began = Instant::now();
+        loop {
+            let left: i64 = client.query_one(&open, &[]).await.expect("a row").get(0);
+            if left == 0 {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{left} are not settled");
+            // waits: another process settles
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
