@@ -1,0 +1,176 @@
+//! The broker: a batch is sent at once, and each event has the answer of its stream.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_nats::jetstream::context::PublishAckFuture;
+use async_nats::jetstream::message::PublishMessage;
+use postrider_core::{
+    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Fault, Outcome, Outgoing, Result,
+};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::answer::judge;
+use crate::connection::{Connection, Up};
+use crate::encode::{Encoded, encode};
+use crate::settings::NatsSettings;
+
+/// A broker that publishes to NATS JetStream.
+///
+/// **Durability.** As the stream is made: see the [crate](crate).
+/// **Cancellation.** What a dropped call had sent may arrive, at most one batch; the client sends nothing
+/// later that it had not taken before, and takes nothing while it has no connection.
+pub struct NatsBroker {
+    connection: Connection,
+    closed: AtomicBool,
+}
+
+impl NatsBroker {
+    /// Checks the settings and makes a broker. Nobody is called before the first event.
+    ///
+    /// # Errors
+    /// `Config`, naming the setting.
+    pub fn new(settings: NatsSettings) -> Result<NatsBroker> {
+        Ok(NatsBroker { connection: Connection::new(settings)?, closed: AtomicBool::new(false) })
+    }
+
+    async fn publish_batch(&self, batch: &[Outgoing]) -> Result<Vec<Outcome>> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "publish")
+                .message("the NATS broker was closed; nothing was sent"));
+        }
+        let settings = self.connection.settings();
+        let deadline = Instant::now() + settings.deadline;
+        let mut up = self.connection.up(deadline).await?;
+        match settings.allow_lossy {
+            true => publish_lossy(&mut up, batch, deadline).await,
+            false => Ok(publish_kept(&mut up, batch, deadline).await),
+        }
+    }
+}
+
+/// One event of a batch, sent or not.
+enum Sent {
+    Waiting(PublishAckFuture),
+    Decided(Outcome),
+}
+
+async fn publish_kept(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Vec<Outcome> {
+    let bytes_max = up.client.max_payload();
+    let mut sent = Vec::with_capacity(batch.len());
+    for outgoing in batch {
+        sent.push(match encode(outgoing, bytes_max) {
+            Ok(message) => send(up, &outgoing.topic, message).await,
+            Err(fault) => Sent::Decided(Outcome::Rejected(fault)),
+        });
+    }
+    let mut outcomes = Vec::with_capacity(batch.len());
+    for (outgoing, sent) in batch.iter().zip(sent) {
+        outcomes.push(match sent {
+            Sent::Waiting(acknowledgement) => {
+                answer(up, &outgoing.topic, acknowledgement, deadline).await
+            }
+            Sent::Decided(outcome) => outcome,
+        });
+    }
+    outcomes
+}
+
+async fn send(up: &Up, subject: &str, message: Encoded) -> Sent {
+    let message = PublishMessage::build().payload(message.body).headers(message.headers);
+    match up.jetstream.send_publish(subject.to_owned(), message).await {
+        Ok(acknowledgement) => Sent::Waiting(acknowledgement),
+        Err(error) => Sent::Decided(judge(subject, &error)),
+    }
+}
+
+/// What the stream says of one event. An answer that is there already counts, also when the connection is
+/// gone since.
+async fn answer(
+    up: &mut Up,
+    subject: &str,
+    acknowledgement: PublishAckFuture,
+    deadline: Instant,
+) -> Outcome {
+    let unknown = |kind, what: &str| {
+        let detail = format!("{what}; whether the event arrived is not known");
+        Outcome::Retry { fault: Fault::new(kind, detail), after: None }
+    };
+    tokio::select! {
+        biased;
+        answered = acknowledgement.into_future() => match answered {
+            Ok(_) => Outcome::Acked,
+            Err(error) => judge(subject, &error),
+        },
+        () = up.lost() => unknown(ErrorKind::Unavailable, "the connection to NATS was lost"),
+        () = sleep_until(deadline) => unknown(ErrorKind::Timeout, "NATS did not answer in time"),
+    }
+}
+
+/// With core NATS: the server has read everything when it answers what was asked behind it.
+async fn publish_lossy(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Result<Vec<Outcome>> {
+    let lost = |what: &str| {
+        Error::new(ErrorKind::Unavailable, "publish")
+            .message(format!("{what}; whether the events arrived is not known"))
+    };
+    let bytes_max = up.client.max_payload();
+    let mut outcomes = Vec::with_capacity(batch.len());
+    for outgoing in batch {
+        outcomes.push(match encode(outgoing, bytes_max) {
+            Ok(message) => {
+                let subject = outgoing.topic.to_string();
+                let Encoded { headers, body } = message;
+                let sent = up.client.publish_with_headers(subject, headers, body).await;
+                sent.map_err(|error| lost(&error.to_string()))?;
+                Outcome::Acked
+            }
+            Err(fault) => Outcome::Rejected(fault),
+        });
+    }
+    let client = up.client.clone();
+    tokio::select! {
+        biased;
+        () = up.lost() => Err(lost("the connection to NATS was lost")),
+        flushed = timeout_at(deadline, client.flush()) => match flushed {
+            Ok(Ok(())) => Ok(outcomes),
+            Ok(Err(error)) => Err(lost(&error.to_string())),
+            Err(_) => Err(lost("NATS did not answer in time")),
+        },
+    }
+}
+
+impl Broker for NatsBroker {
+    fn capabilities(&self) -> BrokerCapabilities {
+        let settings = self.connection.settings();
+        let mut can = BrokerCapabilities::least();
+        // A refused message does not stop those behind it, so one event of a key is under way at a time.
+        can.prefix_order = false;
+        can.keeps_key_order = true;
+        can.durable = !settings.allow_lossy;
+        can.batch_rows_max = 512;
+        can.batch_bytes_max = 4 * 1024 * 1024;
+        can.batches_in_flight_max = settings.batches_in_flight;
+        can.endpoint_batches_max = settings.batches_in_flight;
+        can
+    }
+
+    fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
+        Box::pin(self.publish_batch(batch))
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.closed.store(true, Ordering::Release);
+            self.connection.close().await;
+            Ok(())
+        })
+    }
+}
+
+impl fmt::Debug for NatsBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NatsBroker")
+            .field("servers", &self.connection.settings().servers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,196 @@
+//! The one connection of a broker or a subscription: made when it is first needed, and made again for as
+//! long as it is wanted.
+//!
+//! Invariant: whoever waits for an answer is told the moment the connection that carried the question is
+//! gone, and nothing is given to a connection that is down: what the client would queue, it would send
+//! whenever it comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, ClientError, ConnectOptions, Event};
+use postrider_core::{Error, ErrorKind, Result};
+use tokio::sync::{OnceCell, watch};
+use tokio::time::{Instant, timeout_at};
+
+use crate::settings::{Credentials, NatsSettings, wrong};
+
+/// Between two attempts to reach a server. The first ones come sooner.
+const RECONNECT_MAX: Duration = Duration::from_secs(2);
+/// How long a server may take to answer when a connection is made. More than a congested network needs.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How the connection stands.
+#[derive(Clone, Debug, Default)]
+struct Standing {
+    /// It is up.
+    up: bool,
+    /// Grows each time it comes up: what was asked before is not answered any more.
+    epoch: u64,
+    /// What was said when it went down, or when it could not be made.
+    trouble: Option<String>,
+}
+
+/// See the module.
+pub(crate) struct Connection {
+    settings: Arc<NatsSettings>,
+    made: OnceCell<(Client, Context)>,
+    standing: watch::Sender<Standing>,
+}
+
+/// A connection that stood when it was asked for.
+pub(crate) struct Up {
+    pub(crate) client: Client,
+    pub(crate) jetstream: Context,
+    epoch: u64,
+    standing: watch::Receiver<Standing>,
+}
+
+impl Up {
+    /// Returns when this connection is gone.
+    pub(crate) async fn lost(&mut self) {
+        let epoch = self.epoch;
+        // The sender lives as long as the connection's owner; without one it is gone as well.
+        let _ = self.standing.wait_for(|now| !now.up || now.epoch != epoch).await;
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(settings: NatsSettings) -> Result<Connection> {
+        settings.check()?;
+        Ok(Connection {
+            settings: Arc::new(settings),
+            made: OnceCell::new(),
+            standing: watch::Sender::new(Standing::default()),
+        })
+    }
+
+    pub(crate) fn settings(&self) -> &NatsSettings {
+        &self.settings
+    }
+
+    /// The connection, as soon as it is up.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Unauthorized` if it is not in time; nothing was sent. `Config` if it cannot ever be.
+    pub(crate) async fn up(&self, until: Instant) -> Result<Up> {
+        let (client, jetstream) = self.made.get_or_try_init(|| self.make()).await?;
+        let mut standing = self.standing.subscribe();
+        let epoch = match timeout_at(until, standing.wait_for(|now| now.up)).await {
+            Ok(Ok(now)) => now.epoch,
+            _ => return Err(self.unreachable()),
+        };
+        let (client, jetstream) = (client.clone(), jetstream.clone());
+        Ok(Up { client, jetstream, epoch, standing })
+    }
+
+    /// Sends what is queued, and ends the connection.
+    pub(crate) async fn close(&self) {
+        if let Some((client, _)) = self.made.get() {
+            // A connection that is down has nothing that would be waited for.
+            let _ = client.drain().await;
+        }
+    }
+
+    fn unreachable(&self) -> Error {
+        let trouble = self.standing.borrow().trouble.clone();
+        let said = trouble.as_deref().unwrap_or("it does not answer");
+        let lower = said.to_ascii_lowercase();
+        let refused = ["authorization", "authentication", "signing nonce", "permissions"];
+        let (kind, advice) = match refused.iter().any(|word| lower.contains(word)) {
+            true => (ErrorKind::Unauthorized, "; correct the credentials of this destination"),
+            false => (ErrorKind::Unavailable, ""),
+        };
+        Error::new(kind, "connect")
+            .message(format!("NATS cannot be used: {said}; nothing was sent{advice}"))
+            .context("servers", self.settings.shown())
+    }
+
+    async fn make(&self) -> Result<(Client, Context)> {
+        let settings = &*self.settings;
+        let standing = self.standing.clone();
+        let options = identified(settings)?
+            .name("postrider")
+            .retry_on_initial_connect()
+            .connection_timeout(CONNECT_MAX)
+            .reconnect_delay_callback(|attempt| {
+                let doubled = Duration::from_millis(50 << attempt.min(6));
+                doubled.min(RECONNECT_MAX)
+            })
+            .event_callback(move |event| {
+                standing.send_modify(|now| note(now, &event));
+                std::future::ready(())
+            });
+        let servers: Vec<async_nats::ServerAddr> = settings
+            .servers
+            .iter()
+            .map(|server| {
+                let parsed = server.expose().parse();
+                parsed.map_err(|error| wrong(format!("`{server}` is no address of NATS: {error}")))
+            })
+            .collect::<Result<_>>()?;
+        let client = options.connect(servers).await.map_err(|error| {
+            wrong(format!("the settings cannot be used: {error}"))
+                .context("servers", settings.shown())
+        })?;
+        let jetstream = jetstream::context::ContextBuilder::new()
+            .timeout(settings.deadline)
+            .max_ack_inflight(IN_FLIGHT_MAX)
+            .build(client.clone());
+        Ok((client, jetstream))
+    }
+}
+
+/// Acknowledgements that are waited for at once, those whose call was dropped included: more than the relay
+/// can have under way.
+const IN_FLIGHT_MAX: usize = 65_536;
+
+fn note(now: &mut Standing, event: &Event) {
+    match event {
+        Event::Connected => {
+            now.up = true;
+            now.epoch += 1;
+            now.trouble = None;
+        }
+        Event::Disconnected => {
+            now.up = false;
+            now.trouble.get_or_insert_with(|| "the connection was lost".to_owned());
+        }
+        Event::Closed | Event::Draining => {
+            now.up = false;
+            now.trouble = Some("the connection was closed".to_owned());
+        }
+        Event::ServerError(error) => now.trouble = Some(error.to_string()),
+        Event::ClientError(ClientError::Other(said)) => now.trouble = Some(said.clone()),
+        Event::ClientError(error) => now.trouble = Some(error.to_string()),
+        Event::LameDuckMode | Event::SlowConsumer(_) => {}
+    }
+}
+
+/// The options that say who we are, and whom we believe.
+fn identified(settings: &NatsSettings) -> Result<ConnectOptions> {
+    let options = ConnectOptions::new();
+    let options = match &settings.credentials {
+        Credentials::None => options,
+        Credentials::Token(token) => options.token(token.expose().to_owned()),
+        Credentials::User { name, password } => {
+            options.user_and_password(name.clone(), password.expose().to_owned())
+        }
+        Credentials::Nkey(seed) => options.nkey(seed.expose().trim().to_owned()),
+        Credentials::Creds(content) => options
+            .credentials(content.expose())
+            .map_err(|_| wrong("the credentials file has no JWT and seed that can be read"))?,
+    };
+    let options = options.require_tls(settings.tls.required);
+    let options = match &settings.tls.roots {
+        Some(path) => options.add_root_certificates(path.clone()),
+        None => options,
+    };
+    Ok(match &settings.tls.identity {
+        Some((certificate, key)) => {
+            options.add_client_certificate(certificate.clone(), key.clone())
+        }
+        None => options,
+    })
+}

@@ -1,0 +1,206 @@
+//! Between an event and a message: CloudEvents' NATS binding 1.0.2, in structured and binary mode.
+//!
+//! Invariant: what is written here is read back equal, and what cannot be sent is refused here, alone.
+
+use std::sync::Arc;
+
+use async_nats::{HeaderMap, HeaderValue};
+use bytes::Bytes;
+use postrider_core::cloudevents::{self, binary};
+use postrider_core::{ErrorKind, Event, Fault, Format, Marks, Outgoing, Result};
+
+/// The header by which a stream knows an event that it has already.
+pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
+/// The content type of a binary message, as the binding has it: an attribute like the others.
+const CONTENT_TYPE: &str = "datacontenttype";
+/// Headers that tracing looks for beside the event.
+const TRACE: [&str; 2] = ["traceparent", "tracestate"];
+/// Bytes of a subject. Longer ones are a mistake in a template.
+const SUBJECT_BYTES_MAX: usize = 1_024;
+
+/// A message, ready to be sent.
+pub(crate) struct Encoded {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+pub(crate) fn encode(outgoing: &Outgoing, bytes_max: usize) -> Result<Encoded, Fault> {
+    let subject = &outgoing.topic;
+    if let Some(wrong) = unusable(subject) {
+        let detail = format!("`{}` is no subject of NATS: {wrong}", subject.escape_debug());
+        return Err(Fault::new(ErrorKind::Invalid, detail));
+    }
+    let event = &outgoing.event;
+    let said = |error: postrider_core::Error| Fault::new(error.kind(), format!("{error:?}"));
+    let mut headers = HeaderMap::new();
+    headers.insert(MESSAGE_ID, event.id.to_string());
+    let body = match outgoing.format {
+        Format::Structured => {
+            headers.insert("content-type", cloudevents::MEDIA_TYPE);
+            Bytes::from(cloudevents::to_json(event, outgoing.marks).map_err(said)?)
+        }
+        Format::Binary => {
+            for (name, value) in binary::attributes(event, outgoing.marks).map_err(said)? {
+                headers.insert(format!("{}{name}", binary::PREFIX), &*binary::encode_value(&value));
+            }
+            let content_type = binary::encode_value(&event.content_type).into_owned();
+            headers.insert(format!("{}{CONTENT_TYPE}", binary::PREFIX), content_type);
+            Bytes::copy_from_slice(event.payload.as_bytes())
+        }
+    };
+    for name in TRACE {
+        if let Some(value) = event.headers.get(name) {
+            headers.insert(name, &*binary::encode_value(value));
+        }
+    }
+    let bytes = body.len() + headers_bytes(&headers);
+    if bytes > bytes_max {
+        let detail = format!(
+            "the message has {bytes} bytes with its headers, the server takes {bytes_max} \
+             (`max_payload`)"
+        );
+        return Err(Fault::new(ErrorKind::TooLarge, detail));
+    }
+    Ok(Encoded { headers, body })
+}
+
+/// What headers take on the wire: a status line, and a line each.
+fn headers_bytes(headers: &HeaderMap) -> usize {
+    const FRAME: usize = "NATS/1.0\r\n\r\n".len();
+    let line = |(name, values): (&async_nats::header::HeaderName, &Vec<HeaderValue>)| {
+        let name: &str = name.as_ref();
+        values.iter().map(|value| name.len() + value.as_str().len() + 4).sum::<usize>()
+    };
+    FRAME + headers.iter().map(line).sum::<usize>()
+}
+
+/// What is wrong with a subject to publish to, if something is.
+fn unusable(subject: &str) -> Option<&'static str> {
+    match subject {
+        "" => Some("it is empty"),
+        _ if subject.len() > SUBJECT_BYTES_MAX => Some("it is longer than 1,024 bytes"),
+        _ if subject.chars().any(|c| c.is_whitespace() || c.is_control()) => {
+            Some("it has a blank or a control character")
+        }
+        _ if subject.split('.').any(str::is_empty) => Some("a part between two dots is empty"),
+        _ if subject.split('.').any(|token| token == "*" || token == ">") => {
+            Some("wildcards are for those who listen")
+        }
+        _ if subject.starts_with('$') => Some("subjects that begin with `$` are the server's own"),
+        _ => None,
+    }
+}
+
+/// Reads what arrived.
+pub(crate) fn decode(
+    headers: Option<&HeaderMap>,
+    body: Bytes,
+) -> Result<(Arc<Event>, Marks), Fault> {
+    let none = HeaderMap::new();
+    let headers = headers.unwrap_or(&none);
+    let read = match is_binary(headers) {
+        true => read_binary(headers, body),
+        false => cloudevents::parse(&body),
+    };
+    let (event, marks) =
+        read.map_err(|error| Fault::new(ErrorKind::Invalid, format!("{error:?}")))?;
+    Ok((Arc::new(event), marks))
+}
+
+fn is_binary(headers: &HeaderMap) -> bool {
+    attributes(headers).any(|(name, _)| name == "specversion")
+}
+
+/// Attributes by their plain names. Names of headers have no case that could be relied on.
+fn attributes(headers: &HeaderMap) -> impl Iterator<Item = (String, &str)> {
+    headers.iter().filter_map(|(name, values)| {
+        let name: &str = name.as_ref();
+        let name = name.to_ascii_lowercase();
+        let plain = name.strip_prefix(binary::PREFIX)?.to_owned();
+        Some((plain, values.first()?.as_str()))
+    })
+}
+
+fn read_binary(headers: &HeaderMap, body: Bytes) -> Result<(Event, Marks)> {
+    let mut texts = Vec::new();
+    let mut content_type = None;
+    for (name, value) in attributes(headers) {
+        let value = binary::decode_value(value.as_bytes())?;
+        match &*name {
+            CONTENT_TYPE => content_type = Some(value),
+            _ => texts.push((name, value)),
+        }
+    }
+    let pairs = texts.iter().map(|(name, value)| (&**name, &**value));
+    binary::parse(pairs, content_type.as_deref(), body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postrider_core::NewEvent;
+
+    fn outgoing(topic: &str, format: Format) -> Outgoing {
+        let new = NewEvent::new("order", "4 2", "order.placed")
+            .source("/shop/ü")
+            .header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+            .header("x-note", "a \"b\" % €")
+            .bytes(vec![0u8, 255, 10], "application/octet-stream");
+        let marks = Marks { late: true, replay: false };
+        let event = Arc::new(new.event().clone());
+        Outgoing { event, topic: topic.into(), format, marks, attempt: 1 }
+    }
+
+    /// R062, R063: whatever an event holds, it survives the message, in both modes.
+    #[test]
+    fn an_event_survives_both_modes() {
+        for format in [Format::Structured, Format::Binary] {
+            let sent = outgoing("orders.4", format);
+            let message = encode(&sent, 1 << 20).unwrap();
+            assert_eq!(
+                message.headers.get(MESSAGE_ID).unwrap().as_str(),
+                sent.event.id.to_string()
+            );
+            assert!(message.headers.get("traceparent").is_some());
+            let (read, marks) = decode(Some(&message.headers), message.body).unwrap();
+            assert_eq!((read, marks), (sent.event, sent.marks));
+        }
+        let message = encode(&outgoing("orders", Format::Binary), 1 << 20).unwrap();
+        assert_eq!(&message.body[..], [0, 255, 10]);
+        let header = |name: &str| message.headers.get(name).unwrap().as_str().to_owned();
+        assert_eq!(header("ce-source"), "/shop/%C3%BC");
+        assert_eq!(header("ce-datacontenttype"), "application/octet-stream");
+    }
+
+    #[test]
+    fn what_is_no_subject_is_refused() {
+        for topic in ["", "a b", "a..b", ".a", "a.", "a.*", "a.>", "$JS.API", "a\r\nPUB b 0"] {
+            let refused = encode(&outgoing(topic, Format::Binary), 1 << 20).err().unwrap();
+            assert_eq!(refused.kind, ErrorKind::Invalid, "{topic}");
+        }
+        let long = "a".repeat(SUBJECT_BYTES_MAX + 1);
+        assert!(encode(&outgoing(&long, Format::Binary), 1 << 20).is_err());
+    }
+
+    #[test]
+    fn what_the_server_would_not_take_is_refused() {
+        let sent = outgoing("orders", Format::Binary);
+        let message = encode(&sent, 1 << 20).unwrap();
+        let bytes = message.body.len() + headers_bytes(&message.headers);
+        assert!(encode(&sent, bytes).is_ok());
+        assert_eq!(encode(&sent, bytes - 1).err().unwrap().kind, ErrorKind::TooLarge);
+    }
+
+    /// F22: what is no event is said to be none.
+    #[test]
+    fn what_is_no_event_has_a_reason() {
+        for body in [&b""[..], b"{}", b"\xff", b"[]"] {
+            let fault = decode(None, Bytes::from_static(body)).unwrap_err();
+            assert_eq!(fault.kind, ErrorKind::Invalid);
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert("ce-specversion", "1.0");
+        headers.insert("ce-id", "%zz");
+        assert!(decode(Some(&headers), Bytes::new()).is_err());
+    }
+}

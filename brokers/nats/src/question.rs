@@ -1,0 +1,112 @@
+//! The question that waits for the next message of a consumer.
+//!
+//! Invariant: a message that came while nobody received is given back in time, uncounted, and is not kept from
+//! others until its visibility ends.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::jetstream::AckKind;
+use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::message::Message;
+use futures_util::StreamExt;
+use postrider_core::{Error, ErrorKind, Result};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::receipts::Receipts;
+
+/// How long one question to the server waits for a message. It is asked again at once.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// What a question brought: a message and when it came, or nothing.
+type Arrived = Result<Option<(Instant, Message)>>;
+
+/// See the module. It outlives a `receive` that was dropped, so that what it brings meanwhile is not lost for a
+/// whole visibility. Dropping it takes it back.
+pub(crate) struct Question {
+    task: JoinHandle<()>,
+    slot: Arc<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    arrived: Mutex<Option<Arrived>>,
+    told: Notify,
+}
+
+impl Slot {
+    fn take(&self) -> Option<Arrived> {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, arrived: Arrived) {
+        *self.arrived.lock().unwrap_or_else(PoisonError::into_inner) = Some(arrived);
+        self.told.notify_one();
+    }
+}
+
+impl Question {
+    /// Asks. What is not taken within `patience` after it came is given back.
+    pub(crate) fn ask(
+        consumer: PullConsumer,
+        patience: Duration,
+        receipts: Arc<Receipts>,
+    ) -> Question {
+        let slot = Arc::new(Slot::default());
+        let task = tokio::spawn(wait(consumer, patience, receipts, Arc::clone(&slot)));
+        Question { task, slot }
+    }
+
+    /// Waits for the answer.
+    pub(crate) async fn arrived(&self) -> Arrived {
+        loop {
+            let told = self.slot.told.notified();
+            if let Some(arrived) = self.slot.take() {
+                return arrived;
+            }
+            told.await;
+        }
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn wait(
+    consumer: PullConsumer,
+    patience: Duration,
+    receipts: Arc<Receipts>,
+    slot: Arc<Slot>,
+) {
+    slot.put(next(consumer).await);
+    // waits: whoever asked may have turned away
+    tokio::time::sleep(patience).await;
+    let Some(Ok(Some((_, message)))) = slot.take() else { return };
+    if let Ok(sequence) = message.info().map(|info| info.stream_sequence) {
+        receipts.discount(sequence);
+    }
+    // If it is not heard, the message comes again when its visibility ends.
+    let _ = message.ack_with(AckKind::Nak(None)).await;
+    slot.put(Ok(None));
+}
+
+/// Waits for one message. They are asked for one by one: a question for more would still be open when the first
+/// came, and what the server sent to it later, nobody would take.
+async fn next(consumer: PullConsumer) -> Arrived {
+    let failed = |error: &dyn std::fmt::Display| {
+        Error::new(ErrorKind::Unavailable, "consume")
+            .message(format!("NATS: {error}; what is not settled comes again"))
+    };
+    let batch = consumer.batch().max_messages(1).expires(WAIT).messages().await;
+    let mut batch = batch.map_err(|error| failed(&error))?;
+    match batch.next().await {
+        None => Ok(None),
+        Some(Ok(message)) => Ok(Some((Instant::now(), message))),
+        Some(Err(error)) => Err(failed(&error)),
+    }
+}

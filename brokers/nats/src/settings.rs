@@ -1,0 +1,196 @@
+//! What the operator says: servers, who we are, whom to believe, and times.
+//!
+//! Invariant: `Debug` shows no secret, and no more of an address than its host.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use postrider_core::{Error, ErrorKind, Result};
+
+/// The longest deadline of a publish.
+const DEADLINE_MAX: Duration = Duration::from_secs(10 * 60);
+/// The most batches under way at once.
+const BATCHES_MAX: u32 = 1_024;
+
+/// The settings of a connection to NATS.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NatsSettings {
+    /// Servers of one cluster, as `nats://host:port` or `tls://host:port`. Others of the cluster are learnt
+    /// from them.
+    pub servers: Vec<Address>,
+    /// Who we are. Default: nobody.
+    pub credentials: Credentials,
+    /// Whom to believe, and with which certificate to show who we are.
+    pub tls: Tls,
+    /// From the beginning of a publish to its last acknowledgement, waiting for a connection included.
+    /// Default 4 s: less than the relay's own publish deadline (5 s), so that each event is named in the
+    /// answer.
+    pub deadline: Duration,
+    /// Batches under way at once. Default 8: enough to fill the round trip to a stream of three replicas.
+    pub batches_in_flight: u32,
+    /// Publish with core NATS, which keeps nothing: whoever does not listen at that moment never hears of the
+    /// event. Default: no.
+    pub allow_lossy: bool,
+}
+
+/// Where a server is. Shown without what stands before the `@`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address(String);
+
+impl Address {
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T: Into<String>> From<T> for Address {
+    fn from(text: T) -> Address {
+        Address(text.into())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("nats", &self.0));
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        let host = host.split(['/', '?', '#']).next().unwrap_or_default();
+        write!(f, "{scheme}://{host}")
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T: Into<String>> From<T> for Secret {
+    fn from(text: T) -> Secret {
+        Secret(text.into())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Who we are, for the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Credentials {
+    /// Nobody; a server may know us by a client certificate all the same.
+    #[default]
+    None,
+    /// A token.
+    Token(Secret),
+    /// A user and a password.
+    User {
+        /// The user's name.
+        name: String,
+        /// The password.
+        password: Secret,
+    },
+    /// The seed of a user's nkey, `SU…`. It signs; it is never sent.
+    Nkey(Secret),
+    /// The content of a credentials file: a JWT, and the seed that goes with it.
+    Creds(Secret),
+}
+
+/// Encryption.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// Refuse a server that does not encrypt. An address with `tls://` says the same.
+    pub required: bool,
+    /// A file of root certificates in PEM to believe besides the system's.
+    pub roots: Option<PathBuf>,
+    /// Files of our certificate and its key in PEM, for a server that asks for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+impl NatsSettings {
+    /// The defaults, with one server.
+    pub fn new(server: impl Into<Address>) -> NatsSettings {
+        NatsSettings {
+            servers: vec![server.into()],
+            credentials: Credentials::None,
+            tls: Tls::default(),
+            deadline: Duration::from_secs(4),
+            batches_in_flight: 8,
+            allow_lossy: false,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.servers.is_empty() {
+            return Err(wrong("`servers` names at least one server"));
+        }
+        if self.deadline.is_zero() || self.deadline > DEADLINE_MAX {
+            return Err(wrong("`deadline` is more than nothing and at most 10 min"));
+        }
+        if !(1..=BATCHES_MAX).contains(&self.batches_in_flight) {
+            return Err(wrong(format!("`batches_in_flight` is 1 to {BATCHES_MAX}")));
+        }
+        Ok(())
+    }
+
+    /// The servers, for a message.
+    pub(crate) fn shown(&self) -> String {
+        let shown: Vec<String> = self.servers.iter().map(ToString::to_string).collect();
+        shown.join(", ")
+    }
+}
+
+pub(crate) fn wrong(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Config, "open nats").message(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F32: settings may be logged.
+    #[test]
+    fn debug_shows_no_secret() {
+        let mut settings = NatsSettings::new("nats://joe:pa55@nats.example:4222/hush");
+        settings.credentials =
+            Credentials::User { name: "joe".to_owned(), password: "sesame".into() };
+        let text = format!("{settings:?}");
+        for secret in ["pa55", "sesame", "hush"] {
+            assert!(!text.contains(secret), "{text}");
+        }
+        assert!(text.contains("nats://nats.example:4222"));
+        for credentials in [
+            Credentials::Token("hush".into()),
+            Credentials::Nkey("hush".into()),
+            Credentials::Creds("hush".into()),
+        ] {
+            assert!(!format!("{credentials:?}").contains("hush"));
+        }
+    }
+
+    #[test]
+    fn senseless_settings_are_refused() {
+        let good = NatsSettings::new("nats://127.0.0.1:4222");
+        assert!(good.check().is_ok());
+        let none = NatsSettings { servers: Vec::new(), ..good.clone() };
+        let hasty = NatsSettings { deadline: Duration::ZERO, ..good.clone() };
+        let idle = NatsSettings { batches_in_flight: 0, ..good };
+        for settings in [none, hasty, idle] {
+            assert_eq!(settings.check().unwrap_err().kind(), ErrorKind::Config);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The consumer's side: a durable pull consumer of a stream, shared by the instances of a group.
+//!
+//! Invariant: a delivery is settled only by a confirmed answer to the server, and what nobody settles comes
+//! again (INV-1).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::AckKind;
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
+use async_nats::jetstream::message::{Message, PublishMessage};
+use futures_util::StreamExt;
+use postrider_core::subscription::{Receipt, SubscriptionCapabilities};
+use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use crate::connection::Connection;
+use crate::encode::{MESSAGE_ID, decode};
+use crate::question::Question;
+use crate::receipts::Receipts;
+use crate::settings::{NatsSettings, wrong};
+
+/// Deliveries fetched at once, whatever is asked for: more would only wait here while their time runs.
+const FETCH_MAX: usize = 512;
+
+/// What is consumed, and how.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SubscriptionSettings {
+    /// The stream.
+    pub stream: String,
+    /// The name of the durable consumer: instances with the same name share the work.
+    pub group: String,
+    /// The subjects to take; all of the stream if there is none. One.
+    pub subject: Option<String>,
+    /// How long a delivery is ours without being extended. Default 30 s, as the server has it.
+    pub visibility: Duration,
+    /// Deliveries that may be unsettled at once in the whole group. Default 1,000, as the server has it.
+    pub unsettled_max: u32,
+    /// Where a new group begins. Default: with the oldest message of the stream.
+    pub from_now: bool,
+    /// The subject that takes what was refused for good, with the reason as headers. A stream has to take
+    /// it. Without one a refused message is ended on the server, which tells nobody but its advisories.
+    pub dead_letters: Option<String>,
+}
+
+impl SubscriptionSettings {
+    /// The defaults, for a stream and a group.
+    pub fn new(stream: &str, group: &str) -> SubscriptionSettings {
+        SubscriptionSettings {
+            stream: stream.to_owned(),
+            group: group.to_owned(),
+            subject: None,
+            visibility: Duration::from_secs(30),
+            unsettled_max: 1_000,
+            from_now: false,
+            dead_letters: None,
+        }
+    }
+
+    fn consumer(&self) -> pull::Config {
+        pull::Config {
+            durable_name: Some(self.group.clone()),
+            deliver_policy: match self.from_now {
+                true => DeliverPolicy::New,
+                false => DeliverPolicy::All,
+            },
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.visibility,
+            // The server would end a message at its last delivery and say so to nobody.
+            max_deliver: -1,
+            filter_subject: self.subject.clone().unwrap_or_default(),
+            max_ack_pending: i64::from(self.unsettled_max),
+            ..pull::Config::default()
+        }
+    }
+}
+
+/// A subscription to a stream of NATS JetStream.
+///
+/// **Order.** The server hands out in the order of the stream, to whoever asks first: across the instances
+/// of a group a key has no order, and within one process the consumer engine keeps it.
+/// **Counting.** The server counts every delivery. One that was merely somebody else's turn is taken off
+/// here, in this process.
+/// **Extending** prolongs by the visibility of the consumer, however much is asked for.
+pub struct NatsSubscription {
+    connection: Connection,
+    settings: SubscriptionSettings,
+    consumer: PullConsumer,
+    receipts: Arc<Receipts>,
+    question: Mutex<Option<Question>>,
+}
+
+impl NatsSubscription {
+    /// Finds the stream, and finds or makes the group's consumer.
+    ///
+    /// # Errors
+    /// `Unroutable` if there is no such stream, `Config` if the group has a consumer of another kind,
+    /// `Unavailable` if NATS cannot be reached in time.
+    pub async fn open(
+        nats: NatsSettings,
+        settings: SubscriptionSettings,
+    ) -> Result<NatsSubscription> {
+        if settings.visibility < Duration::from_millis(100) {
+            return Err(wrong("`visibility` is at least 100 ms"));
+        }
+        let connection = Connection::new(nats)?;
+        let until = Instant::now() + connection.settings().deadline;
+        let up = connection.up(until).await?;
+        let stream = up.jetstream.get_stream(&settings.stream).await.map_err(|error| {
+            Error::new(ErrorKind::Unroutable, "subscribe")
+                .message(format!(
+                    "the stream cannot be used: {error}; create it, or correct its name"
+                ))
+                .context("stream", &settings.stream)
+        })?;
+        let wanted = settings.consumer();
+        let consumer = stream.get_or_create_consumer(&settings.group, wanted.clone()).await;
+        let consumer: PullConsumer = consumer.map_err(|error| {
+            Error::new(ErrorKind::Config, "subscribe")
+                .message(format!("the group's consumer cannot be used: {error}"))
+                .context("stream", &settings.stream)
+                .context("group", &settings.group)
+        })?;
+        let found = &consumer.cached_info().config;
+        if found.ack_policy != AckPolicy::Explicit || found.ack_wait != settings.visibility {
+            return Err(Error::new(ErrorKind::Config, "subscribe")
+                .message(format!(
+                    "the group's consumer is there with other settings (ack policy {:?}, ack wait {:?}): \
+                     set `visibility` to it, or choose another group",
+                    found.ack_policy, found.ack_wait
+                ))
+                .context("group", &settings.group));
+        }
+        Ok(NatsSubscription {
+            connection,
+            settings,
+            consumer,
+            receipts: Arc::default(),
+            question: Mutex::new(None),
+        })
+    }
+
+    async fn receive_some(&self, max: usize) -> Result<Vec<Delivery>> {
+        let max = max.clamp(1, FETCH_MAX);
+        loop {
+            let mut question = self.question.lock().await;
+            let asked = match question.take() {
+                Some(asked) => asked,
+                None => {
+                    let ready = self.fetch_ready(max).await?;
+                    if !ready.is_empty() {
+                        return Ok(ready);
+                    }
+                    self.ask()
+                }
+            };
+            // Kept while it is waited for: whoever drops this call leaves it to the next.
+            let asked = question.insert(asked);
+            let arrived = asked.arrived().await;
+            *question = None;
+            if let Some((at, message)) = arrived? {
+                return Ok(vec![self.deliver(at, message)?]);
+            }
+        }
+    }
+
+    fn ask(&self) -> Question {
+        let patience = self.settings.visibility / 2;
+        Question::ask(self.consumer.clone(), patience, Arc::clone(&self.receipts))
+    }
+
+    /// What the server has at this moment.
+    async fn fetch_ready(&self, max: usize) -> Result<Vec<Delivery>> {
+        let failed = |error: &dyn std::fmt::Display| self.lost(&error.to_string());
+        let fetch = self.consumer.fetch().max_messages(max).messages().await;
+        let mut messages = fetch.map_err(|error| failed(&error))?;
+        let mut deliveries = Vec::new();
+        while let Some(message) = messages.next().await {
+            let message = message.map_err(|error| failed(&error))?;
+            deliveries.push(self.deliver(Instant::now(), message)?);
+        }
+        Ok(deliveries)
+    }
+
+    fn deliver(&self, at: Instant, message: Message) -> Result<Delivery> {
+        let info = message.info().map_err(|error| self.lost(&error.to_string()))?;
+        let receipt = Receipt { message: info.stream_sequence, token: info.consumer_sequence };
+        let delivered = u32::try_from(info.delivered).unwrap_or(u32::MAX);
+        let (message, acker) = message.split();
+        let count = self.receipts.open(receipt, at + self.settings.visibility, acker, delivered);
+        let topic: Arc<str> = Arc::from(message.subject.as_str());
+        let (event, marks) = match decode(message.headers.as_ref(), message.payload) {
+            Ok((event, marks)) => (Ok(event), marks),
+            Err(fault) => (Err(fault), postrider_core::Marks::default()),
+        };
+        let mut delivery = Delivery::new(event, topic, receipt);
+        delivery.marks = marks;
+        delivery.count = count;
+        Ok(delivery)
+    }
+
+    /// Tells the server, and waits until it has heard.
+    async fn settle(&self, delivery: &Delivery, kind: AckKind) -> Result<()> {
+        let acker = self.receipts.find(delivery.receipt)?;
+        let until = Instant::now() + self.connection.settings().deadline;
+        match timeout_at(until, acker.double_ack_with(kind)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.lost(&error.to_string())),
+            Err(_) => Err(self.lost("it did not answer in time")),
+        }
+    }
+
+    /// Keeps a copy where dead letters go, and only then lets the message go.
+    async fn bury(&self, delivery: &Delivery, fault: &Fault) -> Result<()> {
+        let Some(subject) = &self.settings.dead_letters else { return Ok(()) };
+        self.receipts.find(delivery.receipt)?;
+        let until = Instant::now() + self.connection.settings().deadline;
+        let up = self.connection.up(until).await?;
+        let sequence = delivery.receipt.message;
+        let stream = up.jetstream.get_stream_no_info(&self.settings.stream).await;
+        let stream = stream.map_err(|error| self.lost(&error.to_string()))?;
+        let raw = stream.get_raw_message(sequence).await;
+        let raw = raw.map_err(|error| self.lost(&error.to_string()))?;
+        let mut headers: HeaderMap = raw.headers;
+        // One copy a group, however often this is tried.
+        headers.insert(
+            MESSAGE_ID,
+            format!("{}/{}/{sequence}", self.settings.stream, self.settings.group),
+        );
+        headers.insert("postrider-dead-subject", raw.subject.as_str());
+        headers.insert("postrider-dead-group", &*self.settings.group);
+        headers.insert("postrider-dead-reason", &*one_line(&fault.to_string()));
+        let message = PublishMessage::build().payload(raw.payload).headers(headers);
+        let sent = up.jetstream.send_publish(subject.clone(), message).await;
+        let acknowledged = match sent {
+            Ok(acknowledgement) => acknowledgement.await.map(drop),
+            Err(error) => Err(error),
+        };
+        acknowledged.map_err(|error| {
+            Error::new(ErrorKind::Unroutable, "reject")
+                .message(format!(
+                    "the dead letter was not kept: {error}; the message comes again. A stream has to take \
+                     the subject of `dead_letters`"
+                ))
+                .context("dead_letters", subject)
+        })
+    }
+
+    fn lost(&self, said: &str) -> Error {
+        Error::new(ErrorKind::Unavailable, "consume")
+            .message(format!("NATS: {said}; what is not settled comes again"))
+            .context("stream", &self.settings.stream)
+            .context("group", &self.settings.group)
+    }
+}
+
+/// A reason, as a header can carry it.
+fn one_line(reason: &str) -> String {
+    const REASON_CHARS_MAX: usize = 1_000;
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    reason.chars().take(REASON_CHARS_MAX).map(plain).collect()
+}
+
+impl Subscription for NatsSubscription {
+    fn capabilities(&self) -> SubscriptionCapabilities {
+        let mut can = SubscriptionCapabilities::least(self.settings.visibility);
+        can.counts_deliveries = true;
+        can
+    }
+
+    fn receive(&self, max: usize) -> BoxFuture<'_, Result<Vec<Delivery>>> {
+        Box::pin(self.receive_some(max))
+    }
+
+    fn ack<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            self.settle(delivery, AckKind::Ack).await?;
+            self.receipts.close(delivery.receipt);
+            self.receipts.forget(delivery.receipt.message);
+            Ok(())
+        })
+    }
+
+    fn nack<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        delay: Duration,
+        counted: bool,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let delay = (!delay.is_zero()).then_some(delay);
+            self.settle(delivery, AckKind::Nak(delay)).await?;
+            self.receipts.close(delivery.receipt);
+            if !counted {
+                self.receipts.discount(delivery.receipt.message);
+            }
+            Ok(())
+        })
+    }
+
+    fn reject<'a>(&'a self, delivery: &'a Delivery, fault: &'a Fault) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            self.bury(delivery, fault).await?;
+            self.settle(delivery, AckKind::Term).await?;
+            self.receipts.close(delivery.receipt);
+            self.receipts.forget(delivery.receipt.message);
+            Ok(())
+        })
+    }
+
+    fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>> {
+        let _ = by;
+        Box::pin(async {
+            // From before the question: the server counts from when it hears it.
+            let asked = Instant::now();
+            self.settle(delivery, AckKind::Progress).await?;
+            self.receipts.extend(delivery.receipt, asked + self.settings.visibility);
+            Ok(())
+        })
+    }
+}
+
+impl std::fmt::Debug for NatsSubscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NatsSubscription").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

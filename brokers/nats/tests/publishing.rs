@@ -1,0 +1,143 @@
+//! What the real server answers, and what becomes of each event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::stream::{self, DiscardPolicy};
+use postrider_core::{
+    Broker, ErrorKind, Event, EventId, Fault, Format, Marks, NewEvent, Outcome, Outgoing,
+};
+use postrider_nats::NatsBroker;
+
+use crate::server::Server;
+
+pub(crate) fn event(key: &str, n: u32, bytes: usize) -> Arc<Event> {
+    let new = NewEvent::new("order", key, format!("order.changed.{n}"))
+        .source("/shop")
+        .bytes(vec![b'x'; bytes], "text/plain");
+    Arc::new(new.event().clone())
+}
+
+pub(crate) fn outgoing(topic: &str, event: &Arc<Event>) -> Outgoing {
+    Outgoing {
+        event: Arc::clone(event),
+        topic: topic.into(),
+        format: Format::Binary,
+        marks: Marks::default(),
+        attempt: 1,
+    }
+}
+
+/// The ids in a stream, in its order.
+pub(crate) async fn stored(stream: &stream::Stream) -> Vec<EventId> {
+    let state = stream.get_info().await.unwrap().state;
+    let mut ids = Vec::new();
+    for sequence in state.first_sequence..=state.last_sequence {
+        let message = stream.get_raw_message(sequence).await.unwrap();
+        ids.push(message.headers.get("Nats-Msg-Id").unwrap().as_str().parse().unwrap());
+    }
+    ids
+}
+
+/// R120, F22: a subject that no stream takes is the endpoint's trouble, and nothing is sent into the void.
+#[tokio::test]
+async fn a_subject_without_a_stream_is_unroutable() {
+    let Some(server) = Server::start().await else { return };
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let sent = event("1", 1, 10);
+    let outcomes = broker.publish(&[outgoing("orders.new", &sent)]).await.unwrap();
+    let [Outcome::Unroutable(Fault { kind: ErrorKind::Unroutable, detail })] = &outcomes[..] else {
+        panic!("{outcomes:?}");
+    };
+    assert!(detail.contains("orders.new") && detail.contains("create one"), "{detail}");
+    // As soon as there is one, it goes.
+    let stream = server.stream("orders", "orders.*").await;
+    let outcomes = broker.publish(&[outgoing("orders.new", &sent)]).await.unwrap();
+    assert_eq!(outcomes, [Outcome::Acked]);
+    assert_eq!(stored(&stream).await, [sent.id]);
+}
+
+/// R057, R095, F22: what the stream or the server refuses for good is refused alone, in the server's words.
+#[tokio::test]
+async fn a_message_too_large_is_refused_and_its_neighbours_go_on() {
+    let Some(server) = Server::with("max_payload: 65536").await else { return };
+    let config = stream::Config {
+        name: "orders".to_owned(),
+        subjects: vec!["orders".to_owned()],
+        max_message_size: 10_000,
+        ..stream::Config::default()
+    };
+    let stream = server.stream_of(config).await;
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let events =
+        [event("1", 1, 10), event("2", 1, 20_000), event("3", 1, 90_000), event("4", 1, 10)];
+    let batch: Vec<Outgoing> = events.iter().map(|event| outgoing("orders", event)).collect();
+    let outcomes = broker.publish(&batch).await.unwrap();
+    assert_eq!((&outcomes[0], &outcomes[3]), (&Outcome::Acked, &Outcome::Acked));
+    for (outcome, words) in [(&outcomes[1], "maximum"), (&outcomes[2], "max_payload")] {
+        let Outcome::Rejected(fault) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(fault.kind, ErrorKind::TooLarge);
+        assert!(fault.detail.contains(words), "{fault}");
+    }
+    assert_eq!(stored(&stream).await, [events[0].id, events[3].id]);
+}
+
+/// F20: a stream that is full takes nothing and kills nothing; with room it goes on.
+#[tokio::test]
+async fn a_full_stream_is_the_endpoints_trouble() {
+    let Some(server) = Server::start().await else { return };
+    let full = stream::Config {
+        name: "orders".to_owned(),
+        subjects: vec!["orders".to_owned()],
+        max_messages: 2,
+        discard: DiscardPolicy::New,
+        ..stream::Config::default()
+    };
+    let stream = server.stream_of(full).await;
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let events: Vec<_> = (0..3).map(|n| event(&n.to_string(), 1, 10)).collect();
+    let batch: Vec<Outgoing> = events.iter().map(|event| outgoing("orders", event)).collect();
+    let outcomes = broker.publish(&batch).await.unwrap();
+    let Outcome::Unroutable(fault) = &outcomes[2] else { panic!("{outcomes:?}") };
+    assert_eq!(fault.kind, ErrorKind::Backpressure);
+    assert!(fault.detail.contains("maximum messages"), "{fault}");
+    stream.purge().await.unwrap();
+    let outcomes = broker.publish(&batch[2..]).await.unwrap();
+    assert_eq!(outcomes, [Outcome::Acked]);
+}
+
+/// R061: an event that is sent again under its id is stored once within the stream's window.
+#[tokio::test]
+async fn a_copy_is_dropped_by_the_stream() {
+    let Some(server) = Server::start().await else { return };
+    let stream = server.stream("orders", "orders").await;
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let sent = event("1", 1, 10);
+    for _ in 0..3 {
+        let outcomes = broker.publish(&[outgoing("orders", &sent)]).await.unwrap();
+        assert_eq!(outcomes, [Outcome::Acked]);
+    }
+    assert_eq!(stored(&stream).await, [sent.id]);
+}
+
+/// Core NATS only where it is allowed, and then without a word about durability.
+#[tokio::test]
+async fn core_nats_keeps_nothing_and_says_so() {
+    let Some(server) = Server::start().await else { return };
+    let mut settings = server.settings();
+    settings.allow_lossy = true;
+    let broker = NatsBroker::new(settings).unwrap();
+    assert!(!broker.capabilities().durable);
+    let sent = event("1", 1, 10);
+    // Nobody listens: it is gone, and that is what was allowed.
+    let outcomes = broker.publish(&[outgoing("orders", &sent)]).await.unwrap();
+    assert_eq!(outcomes, [Outcome::Acked]);
+    let client = async_nats::connect(server.address()).await.unwrap();
+    let mut listener = client.subscribe("orders").await.unwrap();
+    client.flush().await.unwrap();
+    broker.publish(&[outgoing("orders", &sent)]).await.unwrap();
+    let heard =
+        tokio::time::timeout(Duration::from_secs(5), futures_util::StreamExt::next(&mut listener));
+    let heard = heard.await.unwrap().unwrap();
+    assert_eq!(heard.headers.unwrap().get("ce-id").unwrap().as_str(), sent.id.to_string());
+}

@@ -1,0 +1,188 @@
+//! Servers that go away, stall, and refuse us.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::{Broker, ErrorKind, Event, EventId, Outcome, Outgoing};
+use postrider_nats::{Credentials, NatsBroker, NatsSettings};
+use tokio::time::Instant;
+
+use crate::publishing::{event, outgoing, stored};
+use crate::server::Server;
+
+/// Carries events as the relay does: one of a key under way, and the same again until it is acknowledged.
+async fn carry(broker: &NatsBroker, keys: usize, each: u32) -> Vec<Vec<Arc<Event>>> {
+    let sent: Vec<Vec<Arc<Event>>> =
+        (0..keys).map(|key| (0..each).map(|n| event(&key.to_string(), n, 100)).collect()).collect();
+    let mut next = vec![0usize; keys];
+    let begun = Instant::now();
+    while next.iter().any(|at| *at < each as usize) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not go on: {next:?}");
+        let open: Vec<usize> = (0..keys).filter(|key| next[*key] < each as usize).collect();
+        let batch: Vec<Outgoing> =
+            open.iter().map(|key| outgoing("orders", &sent[*key][next[*key]])).collect();
+        let Ok(outcomes) = broker.publish(&batch).await else { continue };
+        for (key, outcome) in open.into_iter().zip(outcomes) {
+            match outcome {
+                Outcome::Acked => next[key] += 1,
+                Outcome::Retry { .. } | Outcome::Unroutable(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    sent
+}
+
+/// Every event is there, and the first copies of each key are in its order.
+fn assert_in_order(stored: &[EventId], sent: &[Vec<Arc<Event>>]) {
+    for key in sent {
+        let of_key = |id: &&EventId| key.iter().any(|event| event.id == **id);
+        let mut first: Vec<EventId> = Vec::new();
+        for id in stored.iter().filter(of_key) {
+            if !first.contains(id) {
+                first.push(*id);
+            }
+        }
+        assert_eq!(first, key.iter().map(|event| event.id).collect::<Vec<_>>());
+    }
+}
+
+/// F5, F6, F10: the server is killed and stalled in mid-batch, again and again: nothing acknowledged is lost,
+/// and each key is in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_and_stalls_in_mid_batch_keep_the_order() {
+    let Some(mut server) = Server::start().await else { return };
+    let stream = server.stream("orders", "orders").await;
+    let mut settings = server.settings();
+    settings.deadline = Duration::from_secs(1);
+    let broker = NatsBroker::new(settings).unwrap();
+    let carrying = tokio::spawn(async move { carry(&broker, 20, 400).await });
+    for round in 0..6 {
+        let before = stored_count(&stream).await;
+        // In mid-batch: as soon as some more have arrived.
+        while !carrying.is_finished() && stored_count(&stream).await < before + 50 {
+            tokio::task::yield_now().await;
+        }
+        match round % 2 {
+            0 => {
+                server.kill();
+                server.run().await;
+            }
+            _ => {
+                server.signal("-STOP");
+                // waits: longer than the deadline, so that answers come too late
+                tokio::time::sleep(Duration::from_millis(1_300)).await;
+                server.signal("-CONT");
+            }
+        }
+    }
+    let sent = carrying.await.unwrap();
+    let ids = stored(&stream).await;
+    assert_in_order(&ids, &sent);
+}
+
+async fn stored_count(stream: &async_nats::jetstream::stream::Stream) -> u64 {
+    // The server may be away at this moment.
+    stream.get_info().await.map_or(0, |info| info.state.messages)
+}
+
+/// A negative control: the checker of the order sees one that is wrong, and one that is missing.
+#[test]
+#[should_panic(expected = "assertion")]
+fn the_checker_sees_a_wrong_order() {
+    let key: Vec<Arc<Event>> = (0..3).map(|n| event("1", n, 1)).collect();
+    let ids = [key[1].id, key[0].id, key[2].id];
+    assert_in_order(&ids, &[key]);
+}
+
+/// F5: a connection that is lost is noticed at once, not at the deadline; a server that is away is an error
+/// that names it, and nothing was sent.
+#[tokio::test]
+async fn a_server_that_goes_away_is_noticed_at_once() {
+    let Some(mut server) = Server::start().await else { return };
+    server.stream("orders", "orders").await;
+    let mut settings = server.settings();
+    settings.deadline = Duration::from_secs(30);
+    let broker = Arc::new(NatsBroker::new(settings).unwrap());
+    let sent = event("1", 1, 10);
+    assert_eq!(broker.publish(&[outgoing("orders", &sent)]).await.unwrap(), [Outcome::Acked]);
+    server.signal("-STOP");
+    let next = event("1", 2, 10);
+    let waiting = tokio::spawn({
+        let (broker, next) = (Arc::clone(&broker), Arc::clone(&next));
+        async move { broker.publish(&[outgoing("orders", &next)]).await }
+    });
+    let begun = Instant::now();
+    server.kill();
+    let told = waiting.await.unwrap();
+    let unknown = match &told {
+        Ok(outcomes) => matches!(&outcomes[..], [Outcome::Retry { .. }]),
+        Err(error) => error.kind() == ErrorKind::Unavailable,
+    };
+    assert!(unknown, "{told:?}");
+    assert!(begun.elapsed() < Duration::from_secs(25), "not at the deadline");
+    server.run().await;
+    assert_eq!(broker.publish(&[outgoing("orders", &next)]).await.unwrap(), [Outcome::Acked]);
+}
+
+/// A relay may start before its broker.
+#[tokio::test]
+async fn a_server_that_is_not_there_yet_is_waited_for() {
+    let Some(mut server) = Server::start().await else { return };
+    server.stream("orders", "orders").await;
+    server.kill();
+    let mut settings = server.settings();
+    settings.deadline = Duration::from_millis(300);
+    let broker = NatsBroker::new(settings).unwrap();
+    let sent = event("1", 1, 10);
+    let refused = broker.publish(&[outgoing("orders", &sent)]).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert!(refused.to_string().contains("nothing was sent"), "{refused}");
+    server.run().await;
+    let begun = Instant::now();
+    while broker.publish(&[outgoing("orders", &sent)]).await.is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+}
+
+async fn says(
+    server: &Server,
+    credentials: Credentials,
+) -> Result<Vec<Outcome>, postrider_core::Error> {
+    let mut settings: NatsSettings = server.settings();
+    settings.credentials = credentials;
+    settings.deadline = Duration::from_secs(2);
+    let broker = NatsBroker::new(settings)?;
+    broker.publish(&[outgoing("orders", &event("1", 1, 10))]).await
+}
+
+/// F25, R126: who we are is shown, and a server that does not know us is said to, without a secret.
+#[tokio::test]
+async fn credentials_are_shown_and_refused() {
+    let config = "authorization { users = [ { user: joe, password: sesame } ] }";
+    let Some(server) = Server::with(config).await else { return };
+    let joe = |password: &str| Credentials::User { name: "joe".into(), password: password.into() };
+    // No stream takes the subject: we were let in.
+    let let_in = says(&server, joe("sesame")).await.unwrap();
+    assert!(matches!(let_in[..], [Outcome::Unroutable(_)]), "{let_in:?}");
+    for wrong in [joe("hush"), Credentials::None, Credentials::Token("hush".into())] {
+        let refused = says(&server, wrong).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused:?}");
+        assert!(!refused.to_string().contains("hush"), "{refused}");
+        assert!(refused.to_string().contains("credentials"), "{refused}");
+    }
+}
+
+/// F25: a user's nkey signs, and another's does not.
+#[tokio::test]
+async fn an_nkey_signs() {
+    // Two pairs made for this test alone.
+    let pairs = [nkeys::KeyPair::new_user(), nkeys::KeyPair::new_user()];
+    let config = format!("authorization {{ users = [ {{ nkey: {} }} ] }}", pairs[0].public_key());
+    let Some(server) = Server::with(&config).await else { return };
+    let seed = |pair: &nkeys::KeyPair| Credentials::Nkey(pair.seed().unwrap().into());
+    let let_in = says(&server, seed(&pairs[0])).await.unwrap();
+    assert!(matches!(let_in[..], [Outcome::Unroutable(_)]), "{let_in:?}");
+    let refused = says(&server, seed(&pairs[1])).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused:?}");
+}
