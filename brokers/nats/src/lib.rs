@@ -33,3 +33,7 @@ mod subscription;
 pub use broker::NatsBroker;
 pub use settings::{Credentials, NatsSettings, Secret, Tls};
 pub use subscription::{NatsSubscription, SubscriptionSettings};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/nats.md")]
+struct Guide;

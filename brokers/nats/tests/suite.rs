@@ -92,7 +92,7 @@ impl BrokerHarness for Nats {
     fn restart(&mut self) -> BoxFuture<'_, bool> {
         Box::pin(async {
             self.server.kill();
-            self.server.run().await;
+            self.server.run().unwrap();
             true
         })
     }

@@ -66,13 +66,13 @@ async fn kills_and_stalls_in_mid_batch_keep_the_order() {
         match round % 2 {
             0 => {
                 server.kill();
-                server.run().await;
+                server.run().unwrap();
             }
             _ => {
-                server.signal("-STOP");
+                assert!(server.signal("-STOP"));
                 // waits: longer than the deadline, so that answers come too late
                 tokio::time::sleep(Duration::from_millis(1_300)).await;
-                server.signal("-CONT");
+                assert!(server.signal("-CONT"));
             }
         }
     }
@@ -106,7 +106,7 @@ async fn a_server_that_goes_away_is_noticed_at_once() {
     let broker = Arc::new(NatsBroker::new(settings).unwrap());
     let sent = event("1", 1, 10);
     assert_eq!(broker.publish(&[outgoing("orders", &sent)]).await.unwrap(), [Outcome::Acked]);
-    server.signal("-STOP");
+    assert!(server.signal("-STOP"));
     let next = event("1", 2, 10);
     let waiting = tokio::spawn({
         let (broker, next) = (Arc::clone(&broker), Arc::clone(&next));
@@ -121,7 +121,7 @@ async fn a_server_that_goes_away_is_noticed_at_once() {
     };
     assert!(unknown, "{told:?}");
     assert!(begun.elapsed() < Duration::from_secs(25), "not at the deadline");
-    server.run().await;
+    server.run().unwrap();
     assert_eq!(broker.publish(&[outgoing("orders", &next)]).await.unwrap(), [Outcome::Acked]);
 }
 
@@ -138,7 +138,7 @@ async fn a_server_that_is_not_there_yet_is_waited_for() {
     let refused = broker.publish(&[outgoing("orders", &sent)]).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
     assert!(refused.to_string().contains("nothing was sent"), "{refused}");
-    server.run().await;
+    server.run().unwrap();
     let begun = Instant::now();
     while broker.publish(&[outgoing("orders", &sent)]).await.is_err() {
         assert!(begun.elapsed() < Duration::from_secs(20));

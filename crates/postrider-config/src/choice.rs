@@ -56,6 +56,8 @@ fn refusal(written: &str, key: &Key, known: &[&str]) -> Complaint {
 pub enum Kind {
     /// HTTP requests to endpoints.
     Webhook,
+    /// Streams of NATS JetStream.
+    Nats,
     /// A durable queue in one file.
     Local,
     /// CloudEvents as lines of a file.
@@ -69,6 +71,7 @@ impl Kind {
     pub const fn word(self) -> &'static str {
         match self {
             Kind::Webhook => "webhook",
+            Kind::Nats => "nats",
             Kind::Local => "local",
             Kind::File => "file",
             Kind::Stdout => "stdout",
@@ -127,7 +130,8 @@ pub enum LogFormat {
 }
 
 choice!(Kind, "kind",
-    "webhook" => Kind::Webhook, "local" => Kind::Local, "file" => Kind::File, "stdout" => Kind::Stdout);
+    "webhook" => Kind::Webhook, "nats" => Kind::Nats, "local" => Kind::Local, "file" => Kind::File,
+    "stdout" => Kind::Stdout);
 choice!(TableLayout, "layout",
     "published_at" => TableLayout::PublishedAt, "status" => TableLayout::Status,
     "debezium" => TableLayout::Debezium);

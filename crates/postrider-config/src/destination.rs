@@ -4,6 +4,7 @@
 //! `definition` change it, and no others do.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use postrider_core::{
@@ -26,7 +27,7 @@ section! {
     pub struct DestinationConfig {
         /// What kind of broker it is.
         kind: Kind { required: true, example: "webhook", class: Definition },
-        /// The address, for the kinds `local` and `file`.
+        /// The address, for the kinds `nats`, `local`, and `file`. Of NATS, any server of the cluster.
         url: Option<Address> { example: "local:///var/lib/queue.db" },
         /// Where a destination begins to read that `destinations apply` adds: `now`, `beginning`, or
         /// a time. The first relay on a store without destinations begins at the beginning, whatever
@@ -39,6 +40,8 @@ section! {
         routes: Vec<RouteConfig> {},
         /// Requests, for the kind `webhook`.
         webhook: Webhook {},
+        /// The connection, for the kind `nats`.
+        nats: Nats {},
         /// Where requests go, for the kind `webhook`. The topic of a route names one.
         endpoints: BTreeMap<EndpointName, Endpoint> {},
     }
@@ -123,6 +126,39 @@ section! {
         allow_urls: bool { default: "false" },
         /// How much of a response is read, for the error in a dead letter.
         response_bytes: Size { default: "1KiB", min: "0B", max: "64KiB" },
+    }
+}
+
+section! {
+    /// A connection to NATS. Events go to the subject that the route's topic gives, and a stream has to
+    /// take it.
+    pub struct Nats {
+        /// Who we are, with `password`.
+        user: Option<String> { example: "relay" },
+        /// The user's password.
+        password: Option<SecretRef> { example: "env:NATS_PASSWORD" },
+        /// A token, for a server that asks for one.
+        token: Option<SecretRef> { example: "env:NATS_TOKEN" },
+        /// The seed of a user's nkey. It signs, and is never sent.
+        nkey: Option<SecretRef> { example: "file:/run/secrets/relay.nk" },
+        /// A credentials file: a JWT and the seed that goes with it.
+        creds: Option<SecretRef> { example: "file:/run/secrets/relay.creds" },
+        /// Refuse a server that does not encrypt. An address with `tls://` says the same.
+        require_tls: bool { default: "false" },
+        /// Root certificates in PEM to believe besides the system's.
+        roots: Option<PathBuf> { example: "/etc/postrider/roots.pem" },
+        /// Our certificate in PEM, for a server that asks for one.
+        certificate: Option<PathBuf> { example: "/etc/postrider/relay.pem" },
+        /// The key of our certificate.
+        key: Option<PathBuf> { example: "/run/secrets/relay.key" },
+        /// How long a batch may take, waiting for a connection included. At most
+        /// `relay.publish_deadline`.
+        timeout: Duration { default: "4s", min: "50ms", max: "5m" },
+        /// Batches under way at once. Eight fill the round trip to a stream of three replicas.
+        batches: u32 { default: "8", min: "1", max: "1024", class: Restart },
+        /// Publish with core NATS, which keeps nothing: whoever does not listen at that moment never
+        /// hears of the event.
+        allow_lossy: bool { default: "false" },
     }
 }
 

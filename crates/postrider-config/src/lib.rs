@@ -62,7 +62,7 @@ pub use address::Address;
 pub use choice::{Kind, LogFormat, LogLevel, Pooler, TableLayout};
 pub use config::{Backpressure, Config, Consume, Observe, Reconcile, Relay, Retention, Window};
 pub use destination::{
-    DestinationConfig, Endpoint, Limits, MatchConfig, Retry, RouteConfig, Webhook,
+    DestinationConfig, Endpoint, Limits, MatchConfig, Nats, Retry, RouteConfig, Webhook,
 };
 pub use environment::Environment;
 pub use key::Class;

@@ -9,12 +9,14 @@
 //! | find a real server | [`services`] |
 //! | start a PostgreSQL server of the test's own (feature `cluster`) | `cluster` |
 //! | count the round trips to it | [`turns`] |
+//! | start a NATS server of the test's own | [`nats`] |
 //! | judge what happened | the crate `postrider-history` |
 
 #[cfg(all(feature = "cluster", unix))]
 pub mod cluster;
 pub mod fault;
 pub mod memory;
+pub mod nats;
 pub mod services;
 pub mod suite;
 pub mod turns;

@@ -100,8 +100,8 @@
 //!   twice; the inbox makes the second one harmless.
 //! * Order between keys, or between events of one key in two destinations.
 //! * Two-phase commit, sagas, or an event store: the outbox is a queue, and may be purged.
-//! * Stores other than SQLite and PostgreSQL, and brokers other than the local one, files, standard
-//!   output, and webhooks.
+//! * Stores other than SQLite and PostgreSQL, and brokers other than the local one, NATS JetStream, files,
+//!   standard output, and webhooks.
 //!
 //! # Features
 //!
@@ -116,6 +116,7 @@
 //! | `broker-local` | yes | [`local`]: durable topics and groups in one file |
 //! | `broker-file` | yes | [`mod@file`]: CloudEvents as lines of a file or of standard output |
 //! | `broker-webhook` | yes | [`webhook`]: signed CloudEvents to HTTP endpoints, and their verification |
+//! | `broker-nats` | no | `nats`: streams of NATS JetStream, as a destination and as a source |
 //! | `otel` | no | `otel`: OpenTelemetry traces from the enqueue to the handler |
 //!
 //! An application that only writes events needs `default-features = false, features =
@@ -134,6 +135,9 @@ pub use postrider_inbox as inbox;
 #[cfg(feature = "broker-local")]
 #[doc(inline)]
 pub use postrider_local as local;
+#[cfg(feature = "broker-nats")]
+#[doc(inline)]
+pub use postrider_nats as nats;
 #[cfg(feature = "otel")]
 #[doc(inline)]
 pub use postrider_otel as otel;

@@ -29,6 +29,7 @@ pub(crate) fn open(
             let url = destination.url.as_ref().and_then(|url| secrets.address(url));
             Target::parse(url.unwrap_or_default()).map_err(within)?.open().map_err(within)
         }
+        Kind::Nats => super::nats::open(destination, secrets).map_err(within),
         Kind::Webhook => {
             let settings = webhook(destination, secrets).map_err(within)?;
             let broker = WebhookBroker::new(&settings).map_err(Failure::from).map_err(within)?;
@@ -84,7 +85,7 @@ fn webhook(destination: &DestinationConfig, secrets: &Secrets) -> Result<Webhook
     Ok(settings)
 }
 
-fn text<'a>(secrets: &'a Secrets, reference: &SecretRef) -> Result<&'a str, String> {
+pub(super) fn text<'a>(secrets: &'a Secrets, reference: &SecretRef) -> Result<&'a str, String> {
     let secret = secrets.get(reference).ok_or_else(|| format!("{reference} was not read"))?;
     Ok(secret.expose())
 }

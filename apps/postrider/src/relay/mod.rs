@@ -2,6 +2,7 @@
 
 mod agree;
 mod brokers;
+mod nats;
 mod own;
 mod plan;
 mod reconcile;

@@ -13,10 +13,12 @@ pub(super) fn examine(destination: &DestinationConfig, at: &Path, reading: &mut 
         return;
     }
     let kind = destination.kind.word();
-    for name in ["webhook", "endpoints"] {
-        if destination.kind != Kind::Webhook && reading.is_given(&at.key(name)) {
-            let message = format!("`{name}` belongs to the kind webhook, and this is {kind}");
-            let advice = format!("leave {name} out, or write kind = \"webhook\"");
+    let sections = [("webhook", Kind::Webhook), ("endpoints", Kind::Webhook), ("nats", Kind::Nats)];
+    for (name, owner) in sections {
+        if destination.kind != owner && reading.is_given(&at.key(name)) {
+            let owner = owner.word();
+            let message = format!("`{name}` belongs to the kind {owner}, and this is {kind}");
+            let advice = format!("leave {name} out, or write kind = \"{owner}\"");
             reading.contradict(&[at.key(name), at.key("kind")], Complaint::new(message, advice));
         }
     }
@@ -37,9 +39,9 @@ fn examine_url(destination: &DestinationConfig, at: &Path, reading: &mut Reading
             let message = "standard output has no address";
             reading.contradict(&paths, Complaint::new(message, "leave url out"));
         }
-        (Kind::Local | Kind::File, None) => {
+        (Kind::Nats | Kind::Local | Kind::File, None) => {
             let message = format!("a destination of the kind {kind} needs `url`");
-            let advice = format!("write url = \"{kind}:///var/lib/postrider/{}\"", example(kind));
+            let advice = format!("write url = \"{}\"", example(destination.kind));
             reading.contradict(&[at.key("kind")], Complaint::new(message, advice));
         }
         (Kind::Local | Kind::File, Some(url)) => {
@@ -52,12 +54,24 @@ fn examine_url(destination: &DestinationConfig, at: &Path, reading: &mut Reading
                 reading.contradict(&paths, Complaint::new(message, advice));
             }
         }
+        (Kind::Nats, Some(url)) => {
+            let known = ["nats", "tls"];
+            if url.scheme().is_some_and(|scheme| !known.contains(&&*scheme)) {
+                let message = "an address of the kind nats begins with nats:// or tls://";
+                let advice = "correct the scheme; the rest was not looked at";
+                reading.contradict(&paths, Complaint::new(message, advice));
+            }
+        }
         (Kind::Webhook | Kind::Stdout, None) => {}
     }
 }
 
-fn example(kind: &str) -> &'static str {
-    if kind == "file" { "events.jsonl" } else { "queue.db" }
+fn example(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Nats => "nats://127.0.0.1:4222",
+        Kind::File => "file:///var/lib/postrider/events.jsonl",
+        _ => "local:///var/lib/postrider/queue.db",
+    }
 }
 
 /// Two destinations that bring the same events to the same topic of the same address.
@@ -85,7 +99,7 @@ fn address(destination: &DestinationConfig) -> Option<&str> {
     match destination.kind {
         Kind::Webhook => None,
         Kind::Stdout => Some("stdout"),
-        Kind::Local | Kind::File => destination.url.as_ref()?.literal(),
+        Kind::Nats | Kind::Local | Kind::File => destination.url.as_ref()?.literal(),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod consume;
 mod destination;
+mod nats;
 mod observe;
 mod own_table;
 mod postgres;
@@ -33,6 +34,7 @@ pub(crate) fn examine(config: &Config, needs: Needs, reading: &mut Reading) {
         destination::examine(destination, &at, reading);
         route::examine(&destination.routes, &at.key("routes"), reading);
         webhook::examine(config, destination, &at, reading);
+        nats::examine(config, destination, &at, reading);
     }
     destination::examine_pairs(config, reading);
     for (name, consumer) in &config.consume {

@@ -1,0 +1,8 @@
+//! Faults against real relay processes and real brokers: whatever is killed, stopped, or restarted, nothing
+//! that was committed is lost, nothing else is delivered, and each key keeps its order.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures, and skips")]
+
+mod nats;
+mod stage;

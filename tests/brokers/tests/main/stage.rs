@@ -1,0 +1,124 @@
+//! A shop's database, relay processes, and the verdict on what arrived.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::time::Duration;
+
+use postrider_core::EventId;
+use postrider_history::{Commit, History, Record, check};
+use rusqlite::Connection;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+/// Takeovers happen within such a lease.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
+
+/// A loaded machine takes long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Keys, each written by one writer alone, so that its events are in order.
+const KEYS: u32 = 20;
+
+pub(crate) struct Stage {
+    folder: TempDir,
+    written: u32,
+}
+
+impl Stage {
+    pub(crate) fn open() -> Stage {
+        let folder = TempDir::with_prefix("postrider-brokers-").unwrap();
+        let stage = Stage { folder, written: 0 };
+        postrider_sqlite::init(stage.file()).unwrap();
+        stage
+    }
+
+    fn file(&self) -> String {
+        self.folder.path().join("shop.db").display().to_string()
+    }
+
+    fn connect(&self) -> Connection {
+        postrider_sqlite::connect(self.file()).unwrap()
+    }
+
+    /// A relay process, killed when the value is dropped.
+    pub(crate) fn relay(&self, url: &str, words: &[&str]) -> Child {
+        let path = self.folder.path().join("log");
+        let log = std::fs::File::options().append(true).create(true).open(path).unwrap();
+        Command::new(env!("CARGO_BIN_EXE_broker-relay"))
+            .args([&*self.file(), url, &*LEASE.as_millis().to_string()])
+            .args(words)
+            // Proofs of life are of this test alone.
+            .env("TMPDIR", self.folder.path())
+            .stdin(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap()
+    }
+
+    /// What the relays wrote.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Delivers what is left, with a relay that stops by itself.
+    pub(crate) async fn finish(&self, url: &str) {
+        let mut last = self.relay(url, &["once"]);
+        let ended = tokio::time::timeout(PATIENCE, last.wait()).await.expect("it ends").unwrap();
+        assert!(ended.success(), "{ended}: {}", self.log());
+    }
+
+    /// Commits so many events in one transaction, each key's next ones; and takes as many back in another.
+    pub(crate) fn write(&mut self, count: u32) {
+        let mut connection = self.connect();
+        for commits in [false, true] {
+            let tx = connection.transaction().unwrap();
+            for n in self.written..self.written + count {
+                let values = ((n % KEYS).to_string(), n + 1, n.to_string());
+                let insert = "insert into outbox (aggregate_type, aggregate_id, event_type, \
+                              event_version, payload) values ('account', ?1, 'account.moved', ?2, ?3)";
+                tx.execute(insert, values).unwrap();
+            }
+            if commits {
+                tx.commit().unwrap();
+            }
+        }
+        self.written += count;
+    }
+
+    /// Nothing lost, nothing that was not committed, each key in order. Returns how many were committed.
+    pub(crate) fn judge(&self, arrived: &[EventId]) -> usize {
+        let connection = self.connect();
+        let all = "select id, aggregate_id, event_version from outbox";
+        let mut statement = connection.prepare(all).unwrap();
+        let mut history = History::new();
+        let mut count = 0;
+        let rows = statement.query_map((), |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, u32>(2)?))
+        });
+        for row in rows.unwrap() {
+            let (id, key, order) = row.unwrap();
+            history.push(Record::Commit(Commit {
+                id: id.parse().unwrap(),
+                source: String::new(),
+                key,
+                order: u64::from(order),
+                destinations: Some(BTreeSet::from(["a".to_owned()])),
+                unserialised: false,
+            }));
+            count += 1;
+        }
+        for id in arrived {
+            history.deliver("a", *id);
+        }
+        let verdict = check(&history);
+        assert!(verdict.holds(), "{verdict}");
+        count
+    }
+}
+
+/// Sends a process a signal by its name.
+pub(crate) fn signal(process: &Child, name: &str) {
+    let id = process.id().expect("it runs").to_string();
+    assert!(std::process::Command::new("kill").args([name, &*id]).status().unwrap().success());
+}
