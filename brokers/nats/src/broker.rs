@@ -103,6 +103,7 @@ async fn answer(
             Err(error) => judge(subject, &error),
         },
         () = up.lost() => unknown(ErrorKind::Unavailable, "the connection to NATS was lost"),
+        // waits: until nobody listens any more
         () = sleep_until(deadline) => unknown(ErrorKind::Timeout, "NATS did not answer in time"),
     }
 }

@@ -150,7 +150,7 @@ section! {
         /// Our certificate in PEM, for a server that asks for one.
         certificate: Option<PathBuf> { example: "/etc/postrider/relay.pem" },
         /// The key of our certificate.
-        key: Option<PathBuf> { example: "/run/secrets/relay.key" },
+        certificate_key: Option<PathBuf> { example: "/run/secrets/relay.key" },
         /// How long a batch may take, waiting for a connection included. At most
         /// `relay.publish_deadline`.
         timeout: Duration { default: "4s", min: "50ms", max: "5m" },

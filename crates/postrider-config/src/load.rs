@@ -119,15 +119,15 @@ impl Config {
         listed
     }
 
-    /// Tables and keys without a meaning where they are: of requests for what is no webhook, and of
+    /// Tables and keys without a meaning where they are: of another kind than the destination is, and of
     /// delivery for routes that drop.
     fn idle(&self) -> Vec<Path> {
         let mut idle = Vec::new();
         for (id, destination) in &self.destinations {
             let at = Path::of("destinations").key(id.as_str());
-            if destination.kind != Kind::Webhook {
-                idle.push(at.key("webhook"));
-            }
+            let tables = [("webhook", Kind::Webhook), ("nats", Kind::Nats)];
+            let others = tables.iter().filter(|(_, kind)| destination.kind != *kind);
+            idle.extend(others.map(|(name, _)| at.key(name)));
             for (index, route) in destination.routes.iter().enumerate() {
                 let at = at.key("routes").index(index);
                 if route.drop {

@@ -34,7 +34,7 @@ pub(super) fn open(
     settings.credentials = credentials(nats, secrets)?;
     settings.tls.required = nats.require_tls;
     settings.tls.roots.clone_from(&nats.roots);
-    settings.tls.identity = nats.certificate.clone().zip(nats.key.clone());
+    settings.tls.identity = nats.certificate.clone().zip(nats.certificate_key.clone());
     settings.deadline = nats.timeout;
     settings.batches_in_flight = nats.batches;
     settings.allow_lossy = nats.allow_lossy;

@@ -31,7 +31,12 @@ pub(super) fn examine(
     }
     let pairs = [
         ("user", nats.user.is_some(), "password", nats.password.is_some()),
-        ("certificate", nats.certificate.is_some(), "key", nats.key.is_some()),
+        (
+            "certificate",
+            nats.certificate.is_some(),
+            "certificate_key",
+            nats.certificate_key.is_some(),
+        ),
     ];
     for (one, has_one, other, has_other) in pairs {
         if has_one != has_other {
