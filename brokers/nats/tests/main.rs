@@ -1,5 +1,8 @@
 //! NATS JetStream, against real servers of the tests' own.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![allow(clippy::print_stdout, reason = "a skipped test says why")]
+
 mod publishing;
 mod server;
 mod suite;

@@ -42,7 +42,7 @@ pub(crate) async fn stored(stream: &stream::Stream) -> Vec<EventId> {
 /// R120, F22: a subject that no stream takes is the endpoint's trouble, and nothing is sent into the void.
 #[tokio::test]
 async fn a_subject_without_a_stream_is_unroutable() {
-    let Some(server) = Server::start().await else { return };
+    let Some(server) = Server::start() else { return };
     let broker = NatsBroker::new(server.settings()).unwrap();
     let sent = event("1", 1, 10);
     let outcomes = broker.publish(&[outgoing("orders.new", &sent)]).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_subject_without_a_stream_is_unroutable() {
 /// R057, R095, F22: what the stream or the server refuses for good is refused alone, in the server's words.
 #[tokio::test]
 async fn a_message_too_large_is_refused_and_its_neighbours_go_on() {
-    let Some(server) = Server::with("max_payload: 65536").await else { return };
+    let Some(server) = Server::with("max_payload: 65536") else { return };
     let config = stream::Config {
         name: "orders".to_owned(),
         subjects: vec!["orders".to_owned()],
@@ -85,7 +85,7 @@ async fn a_message_too_large_is_refused_and_its_neighbours_go_on() {
 /// F20: a stream that is full takes nothing and kills nothing; with room it goes on.
 #[tokio::test]
 async fn a_full_stream_is_the_endpoints_trouble() {
-    let Some(server) = Server::start().await else { return };
+    let Some(server) = Server::start() else { return };
     let full = stream::Config {
         name: "orders".to_owned(),
         subjects: vec!["orders".to_owned()],
@@ -109,7 +109,7 @@ async fn a_full_stream_is_the_endpoints_trouble() {
 /// R061: an event that is sent again under its id is stored once within the stream's window.
 #[tokio::test]
 async fn a_copy_is_dropped_by_the_stream() {
-    let Some(server) = Server::start().await else { return };
+    let Some(server) = Server::start() else { return };
     let stream = server.stream("orders", "orders").await;
     let broker = NatsBroker::new(server.settings()).unwrap();
     let sent = event("1", 1, 10);
@@ -123,7 +123,7 @@ async fn a_copy_is_dropped_by_the_stream() {
 /// Core NATS only where it is allowed, and then without a word about durability.
 #[tokio::test]
 async fn core_nats_keeps_nothing_and_says_so() {
-    let Some(server) = Server::start().await else { return };
+    let Some(server) = Server::start() else { return };
     let mut settings = server.settings();
     settings.allow_lossy = true;
     let broker = NatsBroker::new(settings).unwrap();

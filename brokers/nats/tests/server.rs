@@ -24,12 +24,12 @@ impl DerefMut for Server {
 
 impl Server {
     /// Starts one with JetStream; `None`, with the reason printed, where there is no program.
-    pub(crate) async fn start() -> Option<Server> {
-        Server::with("").await
+    pub(crate) fn start() -> Option<Server> {
+        Server::with("")
     }
 
     /// Starts one with more lines of configuration.
-    pub(crate) async fn with(config: &str) -> Option<Server> {
+    pub(crate) fn with(config: &str) -> Option<Server> {
         match NatsServer::start(config) {
             Ok(server) => Some(Server(server)),
             Err(reason) => {

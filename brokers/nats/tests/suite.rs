@@ -34,7 +34,7 @@ async fn read(server: &Server, stream: &str) -> Vec<Arc<Event>> {
 
 impl BrokerHarness for Nats {
     async fn start() -> Nats {
-        let server = Server::start().await.expect("a server, or none of these tests");
+        let server = Server::start().expect("a server, or none of these tests");
         for topic in ["orders", "refunds"] {
             server.stream(topic, topic).await;
         }

@@ -51,7 +51,7 @@ fn assert_in_order(stored: &[EventId], sent: &[Vec<Arc<Event>>]) {
 /// and each key is in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_and_stalls_in_mid_batch_keep_the_order() {
-    let Some(mut server) = Server::start().await else { return };
+    let Some(mut server) = Server::start() else { return };
     let stream = server.stream("orders", "orders").await;
     let mut settings = server.settings();
     settings.deadline = Duration::from_secs(1);
@@ -99,7 +99,7 @@ fn the_checker_sees_a_wrong_order() {
 /// that names it, and nothing was sent.
 #[tokio::test]
 async fn a_server_that_goes_away_is_noticed_at_once() {
-    let Some(mut server) = Server::start().await else { return };
+    let Some(mut server) = Server::start() else { return };
     server.stream("orders", "orders").await;
     let mut settings = server.settings();
     settings.deadline = Duration::from_secs(30);
@@ -128,7 +128,7 @@ async fn a_server_that_goes_away_is_noticed_at_once() {
 /// A relay may start before its broker.
 #[tokio::test]
 async fn a_server_that_is_not_there_yet_is_waited_for() {
-    let Some(mut server) = Server::start().await else { return };
+    let Some(mut server) = Server::start() else { return };
     server.stream("orders", "orders").await;
     server.kill();
     let mut settings = server.settings();
@@ -160,7 +160,7 @@ async fn says(
 #[tokio::test]
 async fn credentials_are_shown_and_refused() {
     let config = "authorization { users = [ { user: joe, password: sesame } ] }";
-    let Some(server) = Server::with(config).await else { return };
+    let Some(server) = Server::with(config) else { return };
     let joe = |password: &str| Credentials::User { name: "joe".into(), password: password.into() };
     // No stream takes the subject: we were let in.
     let let_in = says(&server, joe("sesame")).await.unwrap();
@@ -179,7 +179,7 @@ async fn an_nkey_signs() {
     // Two pairs made for this test alone.
     let pairs = [nkeys::KeyPair::new_user(), nkeys::KeyPair::new_user()];
     let config = format!("authorization {{ users = [ {{ nkey: {} }} ] }}", pairs[0].public_key());
-    let Some(server) = Server::with(&config).await else { return };
+    let Some(server) = Server::with(&config) else { return };
     let seed = |pair: &nkeys::KeyPair| Credentials::Nkey(pair.seed().unwrap().into());
     let let_in = says(&server, seed(&pairs[0])).await.unwrap();
     assert!(matches!(let_in[..], [Outcome::Unroutable(_)]), "{let_in:?}");

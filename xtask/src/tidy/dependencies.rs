@@ -73,7 +73,11 @@ impl Role {
             "crates/postrider" => Self::Facade,
             "crates/postrider-derive" => Self::Macros,
             "crates/postrider-config" => Self::Config,
-            "tests/brokers" | "tests/e2e" | "tests/postgres" | "benches" | "crates/postrider-sim" => Self::Proof,
+            "tests/brokers"
+            | "tests/e2e"
+            | "tests/postgres"
+            | "benches"
+            | "crates/postrider-sim" => Self::Proof,
             "xtask" => Self::Xtask,
             _ if folder.starts_with("stores/postgres-") => Self::Driver,
             _ => match folder.split_once('/')?.0 {
