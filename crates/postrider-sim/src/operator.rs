@@ -42,13 +42,28 @@ impl Operator {
 
     async fn work(mut self) {
         let every = if self.dice.chance(4_000) { EVERY / 8 } else { EVERY };
+        // Some watch the dead letters, and send each again as soon as they see it.
+        let watchful = self.dice.chance(2_500);
         loop {
-            self.shared.kernel.sleep(every).await;
+            self.shared.kernel.sleep(if watchful { EVERY / 8 } else { every }).await;
             if self.shared.weather.is_calm() {
                 return;
             }
-            if self.dice.chance(self.shared.scenario.operator) {
+            if watchful && self.dice.chance(5_000) {
+                self.redrive_one();
+            } else if self.dice.chance(self.shared.scenario.operator) {
                 self.act();
+            }
+        }
+    }
+
+    /// Sends one dead letter again, if there is one.
+    fn redrive_one(&mut self) {
+        for place in self.shared.all_places() {
+            let Ok(id) = DestinationId::new(place.name()) else { continue };
+            let mut dead = self.shared.store.waiting(&id).into_iter();
+            if let Some(row) = dead.find(|row| row.state == WaitingState::Dead) {
+                self.ask_for(&id, vec![row.row.seq], Verb::Redrive);
             }
         }
     }

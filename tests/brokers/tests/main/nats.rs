@@ -42,12 +42,13 @@ impl Nats {
         self.stream.get_info().await.map_or(0, |info| info.state.messages)
     }
 
-    /// Waits until so many more are there.
-    async fn grows_by(&self, more: u64) {
-        let (before, begun) = (self.count().await, Instant::now());
-        while self.count().await < before + more {
-            assert!(begun.elapsed() < PATIENCE, "nothing arrives");
-            tokio::task::yield_now().await;
+    /// Waits until so many are there, copies included.
+    async fn holds(&self, least: u64) {
+        let begun = Instant::now();
+        while self.count().await < least {
+            assert!(begun.elapsed() < PATIENCE, "{} of {least} arrive", self.count().await);
+            // waits: the server tells nobody what it stores
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
@@ -69,15 +70,10 @@ impl Nats {
 async fn a_relay_may_be_killed_at_every_point() {
     let Some(nats) = Nats::start().await else { return };
     let (mut stage, url) = (Stage::open(), nats.server.address());
-    let points = [
-        "after_acquire",
-        "after_fetch",
-        "before_publish",
-        "after_publish",
-        "before_settle",
-        "after_settle",
-    ];
-    for point in points.iter().flat_map(|point| [format!("{point}:1"), format!("{point}:3")]) {
+    let points =
+        ["after_fetch", "before_publish", "after_publish", "before_settle", "after_settle"];
+    let points = points.iter().flat_map(|point| [format!("{point}:1"), format!("{point}:3")]);
+    for point in points.chain(["after_acquire:1".to_owned()]) {
         let mut relay = stage.relay(&url, &[&point]);
         let begun = Instant::now();
         let ended = loop {
@@ -94,7 +90,7 @@ async fn a_relay_may_be_killed_at_every_point() {
     stage.finish(&url).await;
     let arrived = nats.arrived().await;
     let committed = stage.judge(&arrived);
-    eprintln!("12 kills, {committed} committed, {} arrived", arrived.len());
+    eprintln!("11 kills, {committed} committed, {} arrived", arrived.len());
     assert!(committed > 100);
 }
 
@@ -106,8 +102,10 @@ async fn a_server_and_its_relays_may_be_killed_and_stopped() {
     let (mut stage, url) = (Stage::open(), nats.server.address());
     let relays = [stage.relay(&url, &[]), stage.relay(&url, &[])];
     for round in 0..4 {
-        stage.write(1_500);
-        nats.grows_by(200).await;
+        let before = nats.count().await;
+        stage.write(3_000);
+        // In the middle, unless they are very fast.
+        nats.holds(before + 200).await;
         match round {
             0 | 2 => {
                 nats.server.kill();
@@ -121,13 +119,13 @@ async fn a_server_and_its_relays_may_be_killed_and_stopped() {
                 signal(stopped, "-CONT");
             }
         }
-        nats.grows_by(200).await;
+        stage.write(200);
+        nats.holds(before + 3_200).await;
     }
     drop(relays);
     stage.finish(&url).await;
     let arrived = nats.arrived().await;
     let committed = stage.judge(&arrived);
     eprintln!("2 crashes, 2 stops, {committed} committed, {} arrived", arrived.len());
-    assert!(arrived.len() > committed, "what was unknown was sent again");
-    assert_eq!(committed, 6_000);
+    assert_eq!(committed, 12_800);
 }
