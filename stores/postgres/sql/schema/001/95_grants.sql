@@ -16,7 +16,7 @@ begin
             and p.oid <> all (array[
                 {text:outbox_hold_keys}, {text:outbox_backlog}, {text:outbox_partition_of},
                 {text:outbox_wrapping_add}, {text:outbox_headers_are_plain}, {text:outbox_passed},
-                {text:outbox_predates}, {text:outbox_covers}]::regproc[]::oid[])
+                {text:outbox_predates}, {text:outbox_covers}, {text:outbox_leapt}]::regproc[]::oid[])
     loop
         execute format('revoke execute on function %s from public', v_function);
     end loop;

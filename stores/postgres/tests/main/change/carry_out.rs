@@ -192,7 +192,7 @@ async fn a_change_and_its_mark_are_one_write() {
 
 /// What is booked as passed, by bucket.
 async fn log(play: &Play) -> Vec<(i64, i64, i64)> {
-    let all = "select bucket, count, id_sum from {outbox_settled} order by bucket";
+    let all = "select bucket::bigint, count::bigint, id_sum::bigint from {outbox_settled} order by bucket";
     let client = play.fresh.connect().await;
     let rows = client.query(&play.fresh.sql(all), &[]).await.expect("the log");
     rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
