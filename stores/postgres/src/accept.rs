@@ -27,7 +27,7 @@ impl Inbox {
     /// ([`Transactional`](crate::Transactional) looks for that).
     ///
     /// # Errors
-    /// `Invalid` if the event has no source; `Conflict` with [`Code::PayloadMismatch`] if the id was done
+    /// `Invalid` if the event has no source; `Conflict` with [`PayloadMismatch`](postrider_core::Code::PayloadMismatch) if the id was done
     /// with another payload; `Busy` if a worker holds a lease on it, if the wait was too long, and at
     /// `REPEATABLE READ` and `SERIALIZABLE` if another transaction accepted it since this one began;
     /// what the database says.
