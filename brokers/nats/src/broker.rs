@@ -3,8 +3,11 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_nats::Client;
 use async_nats::jetstream::context::PublishAckFuture;
 use async_nats::jetstream::message::PublishMessage;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
 use postrider_core::{
     BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Fault, Outcome, Outgoing, Result,
 };
@@ -132,11 +135,23 @@ async fn publish_lossy(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Re
     tokio::select! {
         biased;
         () = up.lost() => Err(lost("the connection to NATS was lost")),
-        flushed = timeout_at(deadline, client.flush()) => match flushed {
+        heard = timeout_at(deadline, hear_oneself(&client)) => match heard {
             Ok(Ok(())) => Ok(outcomes),
-            Ok(Err(error)) => Err(lost(&error.to_string())),
+            Ok(Err(said)) => Err(lost(&said)),
             Err(_) => Err(lost("NATS did not answer in time")),
         },
+    }
+}
+
+/// Returns when the server has read what was sent before: it sends us our own message back, and a connection is
+/// read in its order.
+async fn hear_oneself(client: &Client) -> std::result::Result<(), String> {
+    let inbox = client.new_inbox();
+    let mut listener = client.subscribe(inbox.clone()).await.map_err(|error| error.to_string())?;
+    client.publish(inbox, Bytes::new()).await.map_err(|error| error.to_string())?;
+    match listener.next().await {
+        Some(_) => Ok(()),
+        None => Err("the connection to NATS was closed".to_owned()),
     }
 }
 

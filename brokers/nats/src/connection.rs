@@ -40,6 +40,7 @@ pub(crate) struct Connection {
 }
 
 /// A connection that stood when it was asked for.
+#[derive(Clone)]
 pub(crate) struct Up {
     pub(crate) client: Client,
     pub(crate) jetstream: Context,

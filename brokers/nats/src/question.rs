@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::connection::Up;
 use crate::receipts::Receipts;
 
 /// How long one question to the server waits for a message. It is asked again at once.
@@ -48,14 +49,16 @@ impl Slot {
 }
 
 impl Question {
-    /// Asks. What is not taken within `patience` after it came is given back.
+    /// Asks. What is not taken within `patience` after it came is given back. A connection that is lost takes the
+    /// question with it, and that is an answer as well.
     pub(crate) fn ask(
         consumer: PullConsumer,
+        up: Up,
         patience: Duration,
         receipts: Arc<Receipts>,
     ) -> Question {
         let slot = Arc::new(Slot::default());
-        let task = tokio::spawn(wait(consumer, patience, receipts, Arc::clone(&slot)));
+        let task = tokio::spawn(wait(consumer, up, patience, receipts, Arc::clone(&slot)));
         Question { task, slot }
     }
 
@@ -79,11 +82,16 @@ impl Drop for Question {
 
 async fn wait(
     consumer: PullConsumer,
+    mut up: Up,
     patience: Duration,
     receipts: Arc<Receipts>,
     slot: Arc<Slot>,
 ) {
-    slot.put(next(consumer).await);
+    slot.put(tokio::select! {
+        biased;
+        arrived = next(consumer) => arrived,
+        () = up.lost() => Ok(None),
+    });
     // waits: whoever asked may have turned away
     tokio::time::sleep(patience).await;
     let Some(Ok(Some((_, message)))) = slot.take() else { return };

@@ -16,7 +16,7 @@ use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subsc
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Up};
 use crate::encode::{MESSAGE_ID, decode};
 use crate::question::Question;
 use crate::receipts::Receipts;
@@ -150,11 +150,13 @@ impl NatsSubscription {
             let asked = match question.take() {
                 Some(asked) => asked,
                 None => {
-                    let ready = self.fetch_ready(max).await?;
+                    let deadline = self.connection.settings().deadline;
+                    let up = self.connection.up(Instant::now() + deadline).await?;
+                    let ready = self.fetch_ready(max, up.clone()).await?;
                     if !ready.is_empty() {
                         return Ok(ready);
                     }
-                    self.ask()
+                    self.ask(up)
                 }
             };
             // Kept while it is waited for: whoever drops this call leaves it to the next.
@@ -167,22 +169,28 @@ impl NatsSubscription {
         }
     }
 
-    fn ask(&self) -> Question {
+    fn ask(&self, up: Up) -> Question {
         let patience = self.settings.visibility / 2;
-        Question::ask(self.consumer.clone(), patience, Arc::clone(&self.receipts))
+        Question::ask(self.consumer.clone(), up, patience, Arc::clone(&self.receipts))
     }
 
-    /// What the server has at this moment.
-    async fn fetch_ready(&self, max: usize) -> Result<Vec<Delivery>> {
+    /// What the server has at this moment. It says when that is all; where it cannot any more, what came is all.
+    async fn fetch_ready(&self, max: usize, mut up: Up) -> Result<Vec<Delivery>> {
         let failed = |error: &dyn std::fmt::Display| self.lost(&error.to_string());
+        let until = Instant::now() + self.connection.settings().deadline;
         let fetch = self.consumer.fetch().max_messages(max).messages().await;
         let mut messages = fetch.map_err(|error| failed(&error))?;
         let mut deliveries = Vec::new();
-        while let Some(message) = messages.next().await {
+        loop {
+            let next = tokio::select! {
+                biased;
+                next = timeout_at(until, messages.next()) => next.unwrap_or_default(),
+                () = up.lost() => None,
+            };
+            let Some(message) = next else { return Ok(deliveries) };
             let message = message.map_err(|error| failed(&error))?;
             deliveries.push(self.deliver(Instant::now(), message)?);
         }
-        Ok(deliveries)
     }
 
     fn deliver(&self, at: Instant, message: Message) -> Result<Delivery> {

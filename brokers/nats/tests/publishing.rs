@@ -134,7 +134,9 @@ async fn core_nats_keeps_nothing_and_says_so() {
     assert_eq!(outcomes, [Outcome::Acked]);
     let client = async_nats::connect(server.address()).await.unwrap();
     let mut listener = client.subscribe("orders").await.unwrap();
-    client.flush().await.unwrap();
+    // Heard back by the same connection: the subscription stands.
+    client.publish("orders", "heard".into()).await.unwrap();
+    futures_util::StreamExt::next(&mut listener).await.unwrap();
     broker.publish(&[outgoing("orders", &sent)]).await.unwrap();
     let heard =
         tokio::time::timeout(Duration::from_secs(5), futures_util::StreamExt::next(&mut listener));

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Broker, ErrorKind, Event, EventId, Outcome, Outgoing};
-use postrider_nats::{Credentials, NatsBroker, NatsSettings};
+use postrider_core::{Broker, ErrorKind, Event, EventId, Outcome, Outgoing, Subscription};
+use postrider_nats::{
+    Credentials, NatsBroker, NatsSettings, NatsSubscription, SubscriptionSettings,
+};
 use tokio::time::Instant;
 
 use crate::publishing::{event, outgoing, stored};
@@ -143,6 +145,39 @@ async fn a_server_that_is_not_there_yet_is_waited_for() {
     while broker.publish(&[outgoing("orders", &sent)]).await.is_err() {
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
+}
+
+/// F10: a consumer that waits while the server is killed goes on as soon as it is back, not when its question
+/// would have run out.
+#[tokio::test]
+async fn a_waiting_consumer_outlives_its_server() {
+    let Some(mut server) = Server::start() else { return };
+    server.stream("orders", "orders").await;
+    let settings = SubscriptionSettings::new("orders", "billing");
+    let subscription = NatsSubscription::open(server.settings(), settings).await.unwrap();
+    let subscription = Arc::new(subscription);
+    let receiving = tokio::spawn({
+        let subscription = Arc::clone(&subscription);
+        async move {
+            loop {
+                match subscription.receive(10).await {
+                    Ok(deliveries) => return deliveries,
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+                }
+            }
+        }
+    });
+    // waits: so that the consumer waits by then; earlier is right as well
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    server.kill();
+    server.run().unwrap();
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let sent = event("1", 1, 10);
+    assert_eq!(broker.publish(&[outgoing("orders", &sent)]).await.unwrap(), [Outcome::Acked]);
+    let deliveries = tokio::time::timeout(Duration::from_secs(20), receiving).await;
+    let deliveries = deliveries.expect("before the question would have run out").unwrap();
+    assert_eq!(deliveries[0].event.as_ref().unwrap().id, sent.id);
+    subscription.ack(&deliveries[0]).await.unwrap();
 }
 
 async fn says(
