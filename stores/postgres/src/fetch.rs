@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use postrider_core::snapshot::{
-    Drawn, Incarnation, SequenceTick, Snapshot, SnapshotCursor, Verdict, given_through,
+    Drawn, Incarnation, SequenceTick, Snapshot, SnapshotCursor, Verdict,
 };
 use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::{Cursor, Error, ErrorKind, Result};
@@ -150,7 +150,10 @@ fn parts(rows: &[Row]) -> HashMap<i32, Vec<&Row>> {
 
 /// What the server said of itself beside the rows.
 struct Server {
+    /// What the sequence has given: the floor of a tick.
     given: u64,
+    /// Where it stands: what a cursor must not be ahead of.
+    stands: u64,
     life: Option<Incarnation>,
     now: Snapshot,
     /// The end of the log when the snapshot was taken, as text.
@@ -161,10 +164,12 @@ struct Server {
 
 impl Server {
     fn read(row: &Row) -> Result<Server> {
-        let (last, called): (i64, i64) = (row.get(2), row.get(EVENT));
+        let (given, by_row): (i64, i64) = (row.get(2), row.get(EVENT));
         let text = |column: usize| row.get::<_, Option<&str>>(EVENT + column).unwrap_or_default();
         Ok(Server {
-            given: given_through(unsigned(last), called == 1),
+            given: unsigned(given),
+            // One that was set and has given nothing since stands where its row says.
+            stands: unsigned(if given == 0 { by_row } else { given }),
             life: row.get::<_, Option<Uuid>>(EVENT + 1).map(life),
             now: text(2).parse()?,
             written: text(3).to_owned(),
@@ -211,7 +216,7 @@ impl Asked<'_> {
         (rows, rows_max): (Vec<&Row>, usize),
         decoder: &mut Decoder,
     ) -> Result<Page> {
-        check_rewound(self.after.floor_ahead().max(self.after.position()), server.given)?;
+        check_rewound(self.after.floor_ahead().max(self.after.position()), server.stands)?;
         let goes_on = self.after.target().is_some();
         let covered = self.until.as_ref().is_some_and(|head| self.after.covers(&head.base()));
         if covered && !goes_on {
@@ -290,13 +295,13 @@ impl Asked<'_> {
     }
 }
 
-fn check_rewound(after: u64, given: u64) -> Result<()> {
-    if after <= given {
+fn check_rewound(after: u64, stands: u64) -> Result<()> {
+    if after <= stands {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Rewound, "fetch")
         .message("the outbox numbers lie behind the cursor: the database was restored or replaced")
-        .context("sequence", given)
+        .context("sequence", stands)
         .context("cursor", after))
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTick, Verdict, given_through};
+use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTick, Verdict};
 use postrider_core::{Error, ErrorKind, Lease, Result, Tick};
 use uuid::Uuid;
 
@@ -98,9 +98,8 @@ impl PostgresStore {
 
     async fn read_sequence(&self, session: &Session) -> Result<Option<(u64, Incarnation)>> {
         let row = session.row("read sequence", &READ, params![]).await?;
-        let (last, called): (i64, bool) = (row.get(0), row.get(1));
-        let (token, unnumbered): (Option<Uuid>, bool) = (row.get(2), row.get(3));
-        let given = given_through(unsigned(last), called);
+        let given = unsigned(row.get(0));
+        let (token, unnumbered): (Option<Uuid>, bool) = (row.get(1), row.get(2));
         Ok(token.filter(|_| unnumbered).map(|token| (given, life(token))))
     }
 
@@ -114,7 +113,7 @@ impl PostgresStore {
         for _ in 0..PLANTINGS_MAX {
             session.execute("plant token", &PLANT, params![]).await?;
             let row = session.row("read sequence", &READ, params![]).await?;
-            if let Some(token) = row.get::<_, Option<Uuid>>(2) {
+            if let Some(token) = row.get::<_, Option<Uuid>>(1) {
                 return Ok(life(token));
             }
         }

@@ -36,6 +36,8 @@ mutants! {
     FloorAtFetch,
     /// A fresh sequence says 1 before 1 was given, and that is taken as given.
     FreshSequenceAsGiven,
+    /// The sequence's row is read without its lock, while it says that 32 more were given than were.
+    SequenceReadUnlocked,
     /// One cursor serves two destinations.
     OneCursorForTwo,
     /// The token does not grow when the same owner takes its lease again.

@@ -17,6 +17,11 @@
 //! `t < S.xmax` holds whenever the tick was acknowledged before the fetch of `S` was sent, because `t`
 //! had ended by then. It is checked by value, so an answer that overtakes another cannot break it.
 //!
+//! `v` must have been *given*. PostgreSQL's `select last_value from seq` does not say that: the row is read without the
+//! sequence's lock, and every 32 numbers `nextval` writes to its log that 32 more were given, by way of the
+//! same row. Who looks at that moment reads a number that is still to be drawn. `pg_sequence_last_value`
+//! takes the lock.
+//!
 //! What is *no* tick: a read inside a transaction that has a number already (locking a row takes one),
 //! for then `t` was given before `v` was read. A store should answer the read with
 //! `pg_current_xact_id_if_assigned()` beside it, and drop the tick unless that is null.

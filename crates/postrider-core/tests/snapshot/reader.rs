@@ -9,6 +9,9 @@ use crate::server::{Row, Server};
 
 const LIFE: Incarnation = Incarnation(1);
 
+/// As PostgreSQL does it.
+const LOGGED_AHEAD: u64 = 32;
+
 /// How the floor of a snapshot is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
@@ -20,6 +23,8 @@ pub(crate) enum Rule {
     HighestSeen,
     /// By ticks that believe a fresh sequence.
     FreshAsGiven,
+    /// By ticks that read the sequence while it writes ahead what it will have given.
+    LoggedAhead,
     /// By ticks whose transaction has its number before the read.
     TickInTransaction,
 }
@@ -66,7 +71,8 @@ impl Reader {
         let Some(floor) = self.reading.take() else {
             let (last_value, is_called) = server.sequence();
             let is_called = is_called || self.rule == Rule::FreshAsGiven;
-            self.reading = Some(given_through(last_value, is_called));
+            let ahead = if self.rule == Rule::LoggedAhead { LOGGED_AHEAD } else { 0 };
+            self.reading = Some(given_through(last_value, is_called) + ahead);
             return;
         };
         let xid = self.early_xid.take().unwrap_or_else(|| server.begin_xid());

@@ -55,6 +55,12 @@ fn a_fresh_sequence_taken_at_its_word_loses() {
 
 /// The same.
 #[test]
+fn a_sequence_read_while_it_logs_ahead_loses() {
+    assert_eq!(found(Rule::LoggedAhead), Some(Fault::Lost));
+}
+
+/// The same.
+#[test]
 fn a_tick_in_a_transaction_that_has_a_number_loses() {
     assert_eq!(found(Rule::TickInTransaction), Some(Fault::Lost));
 }

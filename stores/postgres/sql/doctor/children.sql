@@ -3,7 +3,7 @@
 select
     exists (select from {outbox_tables}),
     (select max(t.upper) from {outbox_tables} t),
-    (select last_value from {outbox_seq}),
+    {outbox_given}(),
     (select t.name from {outbox_tables} t where t.lower is null),
     (select coalesce(sum(pg_relation_size(t.id::oid)), 0)::bigint
         from {outbox_tables} t where t.lower is null);

@@ -7,9 +7,9 @@
 -- $13 tick_floor  $14 tick_xid: the last tick that was acknowledged
 -- $15 behind_max: a transaction whose floor lies further behind the others' is looked for by its number
 --
--- The first row says what the server is at: n 0, the sequence's last value in xid, whether it was given in
--- seq, the token of its life in id, and as texts the snapshot, the end of what was written and of what was
--- flushed of the log, and the transaction's own number, which it must not have.
+-- The first row says what the server is at: n 0, what the sequence has given in xid, where it stands by its own
+-- row in seq, the token of its life in id, and as texts the snapshot, the end of what was written and of what
+-- was flushed of the log. Its own row may be ahead of what was given: it compares, and never is a floor.
 -- The others are events, by n. A row whose payload and headers together are larger than payload_max has `cut`,
 -- neither of them, and their size in event_version.
 with server as materialized (
@@ -91,11 +91,12 @@ placed as materialized (
             limit ended.rows_max) as first
     ) as those on ended.far_xids is not null
 )
-select 0 as n, false as cut, sequence.last_value as xid, sequence.is_called::integer::bigint as seq,
+select 0 as n, false as cut, {outbox_given}() as xid,
+    sequence.last_value - (not sequence.is_called)::integer as seq,
     (select token from {outbox_life}) as id, server.snapshot::text as source,
     pg_current_wal_insert_lsn()::text as aggregate_type,
     pg_current_wal_flush_lsn()::text as aggregate_id,
-    pg_current_xact_id_if_assigned()::text as key, null::text as event_type,
+    null::text as key, null::text as event_type,
     null::integer as event_version, null::text as payload, null::bytea as payload_bytes,
     null::text as content_type, null::text as encoding, null::jsonb as headers, null::text as tenant,
     null::smallint as format, null::timestamptz as occurred_at, null::timestamptz as created_at,

@@ -1,6 +1,7 @@
 -- What the server has given, and how far the cursors are.
 select
-    (select last_value - case when is_called then 0 else 1 end from {outbox_seq}) as sequence_given,
+    (select coalesce(nullif({outbox_given}(), 0), last_value - (not is_called)::integer)
+        from {outbox_seq}) as sequence_given,
     coalesce(c.seq, 0) as cursor_seq,
     pg_snapshot_xmax(pg_current_snapshot())::text::bigint as server_xmax,
     coalesce(c.xmax, 0) as cursor_xmax

@@ -1,7 +1,8 @@
 -- What the sequence has given, what anything in the store knows, where the transaction counter is, and the
 -- highest that a cursor knows of it. The first number of the log's last bucket was given as well.
 select
-    (select last_value - case when is_called then 0 else 1 end from {outbox_seq}),
+    (select coalesce(nullif({outbox_given}(), 0), last_value - (not is_called)::integer)
+        from {outbox_seq}),
     greatest(
         (select max(o.seq)
             from {outbox_lease} l

@@ -1,4 +1,3 @@
 -- The first half of a tick: what the sequence has given. Its transaction has no number.
-select sequence.last_value, sequence.is_called, (select token from {outbox_life}) as token,
-    pg_current_xact_id_if_assigned() is null as unnumbered
-from {outbox_seq} as sequence;
+select {outbox_given}() as given, (select token from {outbox_life}) as token,
+    pg_current_xact_id_if_assigned() is null as unnumbered;

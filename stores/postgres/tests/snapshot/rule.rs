@@ -1,7 +1,7 @@
 //! A reader of a few lines with the rule of the floor as its only variable: the right one, and the wrong
 //! ones that a proof has to exclude. It has one cursor for all partitions, and no pages.
 
-use postrider_core::snapshot::{Drawn, Snapshot, SnapshotCursor, given_through};
+use postrider_core::snapshot::{Drawn, Snapshot, SnapshotCursor};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
@@ -118,9 +118,12 @@ impl Reader {
     }
 
     async fn given(&self) -> u64 {
-        let row = self.one(&self.shop.sql("select last_value, is_called from {outbox_seq}")).await;
-        let called = self.rule == Rule::FreshOneGiven || row.get::<_, bool>(1);
-        given_through(row.get::<_, i64>(0).cast_unsigned(), called)
+        if self.rule == Rule::FreshOneGiven {
+            let row = self.one(&self.shop.sql("select last_value from {outbox_seq}")).await;
+            return row.get::<_, i64>(0).cast_unsigned();
+        }
+        let row = self.one(&self.shop.sql("select {outbox_given}()")).await;
+        row.get::<_, i64>(0).cast_unsigned()
     }
 
     async fn take(&self) -> u64 {

@@ -4,6 +4,13 @@
 -- that. Producers set neither. CACHE 1, for the same reason.
 create sequence {outbox_seq} as bigint cache 1;
 
+-- What the sequence has given: the highest number, or 0. Read under the sequence's lock. `select last_value`
+-- reads its row without: each 32 numbers nextval writes to the log that 32 more were given, by way of that very
+-- row, and who looks at that moment reads a number that nobody was given yet.
+create function {outbox_given}() returns bigint language sql volatile as $$
+    select coalesce(pg_sequence_last_value({text:outbox_seq}::regclass), 0);
+$$;
+
 create table {outbox} (
     xid bigint not null default pg_current_xact_id()::text::bigint,
     seq bigint not null default nextval({text:outbox_seq}),

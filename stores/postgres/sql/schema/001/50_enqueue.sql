@@ -67,8 +67,7 @@ $$;
 create function {outbox_backlog}() returns bigint
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select case
-        when not exists (select from {outbox_destination}) then (
-            select case when is_called then last_value else 0 end from {outbox_seq})
+        when not exists (select from {outbox_destination}) then {outbox_given}()
         else coalesce((
             select max(of_destination.behind) from (
                 select sum(greatest(head.seq - greatest(c.ground, c.floor, c.position), 0))

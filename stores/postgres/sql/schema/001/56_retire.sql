@@ -26,7 +26,7 @@ set lock_timeout = '200ms' as $$
 declare
     v_step bigint := (select m.value::bigint from {outbox_meta} m where m.key = 'table_rows');
     v_default oid := (select t.id from {outbox_tables} t where t.lower is null);
-    v_given bigint := (select last_value from {outbox_seq});
+    v_given bigint := {outbox_given}();
     v_enough bigint := (v_given / v_step + 3) * v_step;
     v_top bigint := (select coalesce(max(t.upper), 0) from {outbox_tables} t);
     v_last bigint;

@@ -50,7 +50,7 @@ begin
         return 'none';
     end if;
     -- Only under the lock: a sequence that was set back would give numbers twice.
-    v_given := (select last_value from {outbox_seq});
+    v_given := {outbox_given}();
     select t.upper into v_upper from {outbox_tables} t
     where t.lower <= v_given + 1 and t.upper > v_given + 1 and t.upper - t.lower >= v_leap / 2;
     if found then
