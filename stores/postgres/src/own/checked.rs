@@ -79,15 +79,33 @@ pub(crate) fn orders_by(mapping: &Mapping, column: &Column) -> bool {
 }
 
 async fn missing_table(session: &Session, mapping: &Mapping) -> Result<Error> {
-    let found = session.rows("open own table", &TABLES, params![]).await?;
-    let names: Vec<&str> = found.iter().map(|row| row.get(0)).collect();
     let (schema, table) = mapping.place();
-    let asked = format!("{schema}.{table}");
-    let message = match suggested(&asked, &names) {
-        Some(near) => format!("there is no such table; did you mean `{near}`?"),
+    let found = session.rows("open own table", &TABLES, params![schema]).await?;
+    let known: Vec<(&str, &str)> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let message = match suggested_table((schema, table), &known) {
+        Some((schema, table)) => {
+            format!("there is no such table; did you mean `{schema}.{table}`?")
+        }
         None => "there is no such table, or the user may not see it".to_owned(),
     };
+    let asked = format!("{schema}.{table}");
     Ok(config("table", &message).context("table", asked.escape_debug()))
+}
+
+/// Which table was meant: one of the schema that was asked for, before any elsewhere.
+fn suggested_table<'a>(
+    (schema, table): (&str, &str),
+    known: &[(&'a str, &'a str)],
+) -> Option<(&'a str, &'a str)> {
+    let beside: Vec<_> = known.iter().filter(|place| place.0 == schema).collect();
+    let names: Vec<&str> = beside.iter().map(|place| place.1).collect();
+    if let Some(near) = suggested(table, &names) {
+        return beside.into_iter().find(|place| place.1 == near).copied();
+    }
+    let written: Vec<String> = known.iter().map(|(of, name)| format!("{of}.{name}")).collect();
+    let names: Vec<&str> = written.iter().map(String::as_str).collect();
+    let near = suggested(&format!("{schema}.{table}"), &names)?;
+    names.iter().position(|name| *name == near).map(|index| known[index])
 }
 
 /// What was meant, if something is near: half of it is the same.
@@ -191,4 +209,21 @@ fn refused(mapping: &Mapping, key: &'static str, column: &Column, message: &str)
         .context("table", mapping.table.escape_debug())
         .context("column", column.name.escape_debug())
         .context("type", &column.written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_the_schema_that_was_asked_for_is_meant_first() {
+        let known = [("shop", "outbox events"), ("shop", "orders"), ("shop2", "outbox event")];
+        let meant = |schema, table| suggested_table((schema, table), &known);
+        assert_eq!(meant("shop", "outbox event"), Some(("shop", "outbox events")));
+        assert_eq!(meant("shop2", "outbox_event"), Some(("shop2", "outbox event")));
+        assert_eq!(meant("shopp", "orders"), Some(("shop", "orders")), "the schema was mistyped");
+        assert_eq!(meant("other", "outbox event"), Some(("shop2", "outbox event")));
+        assert_eq!(meant("billing", "xyz"), None);
+        assert_eq!(suggested_table(("shop", "orders"), &[]), None);
+    }
 }
