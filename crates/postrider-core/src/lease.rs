@@ -71,7 +71,8 @@ pub struct Granted {
     pub lease: Lease,
     /// How many times in a row this partition was taken over from an owner that did not let go,
     /// with its cursors standing still. From 2 on the new owner suspects that an event kills the
-    /// process, and sends one event at a time.
+    /// process, and sends one event at a time. A store on a server that was itself down in between
+    /// does not count that.
     pub takeovers: u32,
 }
 

@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(meant("shop", "outbox event"), Some(("shop", "outbox events")));
         assert_eq!(meant("shop2", "outbox_event"), Some(("shop2", "outbox event")));
         assert_eq!(meant("shopp", "orders"), Some(("shop", "orders")), "the schema was mistyped");
-        assert_eq!(meant("other", "outbox event"), Some(("shop2", "outbox event")));
+        assert_eq!(meant("shop20", "outbox event"), Some(("shop2", "outbox event")));
         assert_eq!(meant("billing", "xyz"), None);
         assert_eq!(suggested_table(("shop", "orders"), &[]), None);
     }

@@ -1,6 +1,7 @@
 //! What a server and a network do to a store in operation, and that it goes on by itself.
 
 mod certificate;
+mod crash;
 mod failover;
 
 use std::sync::Arc;

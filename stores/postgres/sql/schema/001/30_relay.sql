@@ -63,6 +63,10 @@ create table {outbox_lease} (
     boot text,
     lock_path text,
     takeovers integer not null default 0,
+    -- When it was taken or prolonged last, and in which life of the server: an owner that fell silent
+    -- together with the server is not thought to have died of an event.
+    renewed_at timestamptz not null default 'epoch',
+    life uuid,
     -- Where each cursor stood when it was taken, as a digest, and through how many deaths in a row.
     cursors jsonb not null default '{}',
     -- The last settlement under it that changed what waits.

@@ -88,6 +88,7 @@ returns table (what text, place smallint, holder text, number bigint, micros big
 language plpgsql set lock_timeout = '1s' as $$
 declare
     v_now timestamptz;
+    v_life uuid;
     v_free smallint[];
 begin
     perform {outbox_durably}();
@@ -99,6 +100,7 @@ begin
     insert into {outbox_life} (token)
     select gen_random_uuid() where not exists (select from {outbox_life})
     on conflict do nothing;
+    v_life := (select l.token from {outbox_life} l);
     v_free := array(
         select l.partition from {outbox_lease} l
         where not l.paused
@@ -117,7 +119,16 @@ begin
         for update skip locked);
     v_now := clock_timestamp();
     return query
-        with stood as (
+        with ended as (
+            -- Who did not let go has died; unless the server was down since he was heard of last, by a
+            -- crash or not: then he may have had to fall silent.
+            select l.partition, case
+                    when l.owner is null or l.life is distinct from v_life
+                        or l.renewed_at < pg_postmaster_start_time() then 0
+                    else 1
+                end as died
+            from {outbox_lease} l where l.partition = any (v_free)
+        ), stood as (
             -- How many deaths in a row each cursor has stood still through. One that is paused sends
             -- nothing, and `unrouted` never does.
             select c.partition, c.destination, c as cursor, at.digest,
@@ -125,11 +136,12 @@ begin
                 case
                     when l.owner is null then 0
                     when l.cursors -> c.destination ->> 0 = at.digest
-                        then (l.cursors -> c.destination ->> 1)::integer + 1
-                    else 1
+                        then (l.cursors -> c.destination ->> 1)::integer + e.died
+                    else e.died
                 end as deaths
             from {outbox_cursor} c
             join {outbox_lease} l on l.partition = c.partition
+            join ended e on e.partition = c.partition
             join {outbox_destination} d on d.id = c.destination
             cross join lateral (
                 select hashtextextended(encode(c.base, 'hex') || '@' || c.position, 0)::text
@@ -153,11 +165,12 @@ begin
             expires_at = v_now + p_lease_micros * interval '1 microsecond',
             host = p_host, boot = p_boot, lock_path = p_path,
             -- Whoever let go left no name.
-            takeovers = case when l.owner is null then 0 else greatest(s.deaths, 1) end,
+            renewed_at = v_now, life = v_life,
+            takeovers = case when l.owner is null then 0 else greatest(s.deaths, e.died) end,
             cursors = coalesce(s.cursors, '{}'),
             settled = 0
-        from unnest(v_free) free (partition) left join stands s using (partition)
-        where l.partition = free.partition
+        from ended e left join stands s using (partition)
+        where l.partition = e.partition
         returning 'granted', l.partition, l.owner, l.token, 0::bigint,
             null::text, null::text, null::text, l.takeovers;
     return query
@@ -190,7 +203,8 @@ begin
         order by l.partition
         for no key update);
     update {outbox_lease} l
-    set expires_at = clock_timestamp() + p_lease_micros * interval '1 microsecond'
+    set expires_at = clock_timestamp() + p_lease_micros * interval '1 microsecond',
+        renewed_at = clock_timestamp(), life = (select token from {outbox_life})
     where l.partition = any (v_kept);
     return query
         select null::smallint, (select m.value::bigint from {outbox_meta} m
