@@ -33,6 +33,8 @@ mod init;
 mod logs;
 mod man;
 mod migrate;
+#[cfg(feature = "nats")]
+mod nats;
 mod otel;
 mod outbox;
 mod output;

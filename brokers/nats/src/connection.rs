@@ -123,14 +123,8 @@ impl Connection {
                 standing.send_modify(|now| note(now, &event));
                 std::future::ready(())
             });
-        let servers: Vec<async_nats::ServerAddr> = settings
-            .servers
-            .iter()
-            .map(|server| {
-                let parsed = server.expose().parse();
-                parsed.map_err(|error| wrong(format!("`{server}` is no address of NATS: {error}")))
-            })
-            .collect::<Result<_>>()?;
+        let servers: Vec<async_nats::ServerAddr> =
+            settings.servers.iter().map(|server| Ok(server.parse()?.0)).collect::<Result<_>>()?;
         let client = options.connect(servers).await.map_err(|error| {
             wrong(format!("the settings cannot be used: {error}"))
                 .context("servers", settings.shown())
@@ -172,11 +166,11 @@ fn note(now: &mut Standing, event: &Event) {
 /// The options that say who we are, and whom we believe.
 fn identified(settings: &NatsSettings) -> Result<ConnectOptions> {
     let options = ConnectOptions::new();
-    let options = match &settings.credentials {
+    let options = match settings.identity()? {
         Credentials::None => options,
         Credentials::Token(token) => options.token(token.expose().to_owned()),
         Credentials::User { name, password } => {
-            options.user_and_password(name.clone(), password.expose().to_owned())
+            options.user_and_password(name, password.expose().to_owned())
         }
         Credentials::Nkey(seed) => options.nkey(seed.expose().trim().to_owned()),
         Credentials::Creds(content) => options

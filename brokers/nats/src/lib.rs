@@ -25,6 +25,7 @@ mod answer;
 mod broker;
 mod connection;
 mod encode;
+mod group;
 mod question;
 mod receipts;
 mod settings;

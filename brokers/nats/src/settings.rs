@@ -2,10 +2,13 @@
 //!
 //! Invariant: `Debug` shows no secret, and no more of an address than its host.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use async_nats::ServerAddr;
+use percent_encoding::percent_decode_str;
 use postrider_core::{Error, ErrorKind, Result};
 
 /// The longest deadline of a publish.
@@ -18,7 +21,8 @@ const BATCHES_MAX: u32 = 1_024;
 #[non_exhaustive]
 pub struct NatsSettings {
     /// Servers of one cluster, as `nats://host:port` or `tls://host:port`. Others of the cluster are learnt
-    /// from them.
+    /// from them. `user:password@` or `token@` before the first host says who we are, if `credentials` does
+    /// not.
     pub servers: Vec<Address>,
     /// Who we are. Default: nobody.
     pub credentials: Credentials,
@@ -40,8 +44,31 @@ pub struct NatsSettings {
 pub struct Address(String);
 
 impl Address {
-    pub(crate) fn expose(&self) -> &str {
-        &self.0
+    /// Where it is, with nothing of a secret, and who we are there: `user:password@`, or `token@`.
+    ///
+    /// # Errors
+    /// `Config` if it is no address.
+    pub(crate) fn parse(&self) -> Result<(ServerAddr, Credentials)> {
+        let unusable = |said: String| wrong(format!("`{self}` is no address of NATS: {said}"));
+        let parsed: ServerAddr = self.0.parse().map_err(|error| unusable(format!("{error}")))?;
+        let decoded = |text: &str| {
+            let text = percent_decode_str(text).decode_utf8();
+            text.map(Cow::into_owned)
+                .map_err(|_| unusable("what is before the @ is no text".into()))
+        };
+        let credentials = match (parsed.username(), parsed.password()) {
+            (None, _) => Credentials::None,
+            (Some(token), None) => Credentials::Token(decoded(token)?.into()),
+            (Some(name), Some(password)) => {
+                Credentials::User { name: decoded(name)?, password: decoded(password)?.into() }
+            }
+        };
+        let mut url = parsed.into_inner();
+        // The client shows its addresses in its log. Both can only fail where there is nothing to remove.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        let bare = ServerAddr::from_url(url).map_err(|error| unusable(format!("{error}")))?;
+        Ok((bare, credentials))
     }
 }
 
@@ -134,6 +161,17 @@ impl NatsSettings {
         }
     }
 
+    /// Who we are: what was said, else what stands in the first address.
+    ///
+    /// # Errors
+    /// `Config` if that cannot be read, without repeating it.
+    pub(crate) fn identity(&self) -> Result<Credentials> {
+        match (&self.credentials, self.servers.first()) {
+            (Credentials::None, Some(server)) => Ok(server.parse()?.1),
+            (credentials, _) => Ok(credentials.clone()),
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         if self.servers.is_empty() {
             return Err(wrong("`servers` names at least one server"));
@@ -180,6 +218,30 @@ mod tests {
         ] {
             assert!(!format!("{credentials:?}").contains("hush"));
         }
+    }
+
+    /// F25: who we are may stand in the address, and is taken out of it.
+    #[test]
+    fn an_address_may_say_who_we_are() {
+        let user = |name: &str, password: &str| Credentials::User {
+            name: name.to_owned(),
+            password: password.into(),
+        };
+        for (text, expected) in [
+            ("nats://a:4222", Credentials::None),
+            ("nats://t0%40ken@a:4222", Credentials::Token("t0@ken".into())),
+            ("nats://joe:pa%3A55@a:4222", user("joe", "pa:55")),
+        ] {
+            let settings = NatsSettings::new(text);
+            assert_eq!(settings.identity().unwrap(), expected, "{text}");
+            let (bare, _) = settings.servers[0].parse().unwrap();
+            assert_eq!(bare.as_url_str(), "nats://a:4222");
+        }
+        let mut settings = NatsSettings::new("nats://joe:pa55@a:4222");
+        settings.credentials = Credentials::Token("said".into());
+        assert_eq!(settings.identity().unwrap(), Credentials::Token("said".into()));
+        let wrong = Address::from("kafka://joe:pa55@a").parse().unwrap_err();
+        assert!(!wrong.to_string().contains("pa55"), "{wrong}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::AckKind;
-use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
+use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::{Message, PublishMessage};
 use futures_util::StreamExt;
 use postrider_core::subscription::{Receipt, SubscriptionCapabilities};
@@ -18,12 +18,16 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::connection::{Connection, Up};
 use crate::encode::{MESSAGE_ID, decode};
+use crate::group;
 use crate::question::Question;
 use crate::receipts::Receipts;
-use crate::settings::{NatsSettings, wrong};
+use crate::settings::NatsSettings;
 
 /// Deliveries fetched at once, whatever is asked for: more would only wait here while their time runs.
 const FETCH_MAX: usize = 512;
+
+/// How long the next message of an answer may take: they come in one go.
+const NEXT_MAX: Duration = Duration::from_millis(200);
 
 /// What is consumed, and how.
 #[derive(Clone, Debug)]
@@ -37,7 +41,8 @@ pub struct SubscriptionSettings {
     pub subject: Option<String>,
     /// How long a delivery is ours without being extended. Default 30 s, as the server has it.
     pub visibility: Duration,
-    /// Deliveries that may be unsettled at once in the whole group. Default 1,000, as the server has it.
+    /// Deliveries that may be unsettled at once in the whole group. Default 1,000, as the server has it. With
+    /// one, the order of the stream holds across instances and crashes.
     pub unsettled_max: u32,
     /// Where a new group begins. Default: with the oldest message of the stream.
     pub from_now: bool,
@@ -59,29 +64,13 @@ impl SubscriptionSettings {
             dead_letters: None,
         }
     }
-
-    fn consumer(&self) -> pull::Config {
-        pull::Config {
-            durable_name: Some(self.group.clone()),
-            deliver_policy: match self.from_now {
-                true => DeliverPolicy::New,
-                false => DeliverPolicy::All,
-            },
-            ack_policy: AckPolicy::Explicit,
-            ack_wait: self.visibility,
-            // The server would end a message at its last delivery and say so to nobody.
-            max_deliver: -1,
-            filter_subject: self.subject.clone().unwrap_or_default(),
-            max_ack_pending: i64::from(self.unsettled_max),
-            ..pull::Config::default()
-        }
-    }
 }
 
 /// A subscription to a stream of NATS JetStream.
 ///
 /// **Order.** The server hands out in the order of the stream, to whoever asks first: across the instances
-/// of a group a key has no order, and within one process the consumer engine keeps it.
+/// of a group, and across a crash, a key has no order, and within one process the consumer engine keeps it.
+/// A group with one unsettled delivery at a time ([`SubscriptionSettings::unsettled_max`]) has the stream's.
 /// **Counting.** The server counts every delivery. One that was merely somebody else's turn is taken off
 /// here, in this process.
 /// **Extending** prolongs by the visibility of the consumer, however much is asked for.
@@ -94,46 +83,24 @@ pub struct NatsSubscription {
 }
 
 impl NatsSubscription {
-    /// Finds the stream, and finds or makes the group's consumer.
+    /// Finds the stream, and finds or makes the group's consumer. One that is there keeps its settings: its
+    /// ack wait is the visibility then.
     ///
     /// # Errors
-    /// `Unroutable` if there is no such stream, `Config` if the group has a consumer of another kind,
-    /// `Unavailable` if NATS cannot be reached in time.
+    /// `Unroutable` if there is no such stream, or none that takes the dead letters; `Config` if the group
+    /// has a consumer that would lose messages or takes other subjects; `Unavailable` if NATS cannot be
+    /// reached in time.
     pub async fn open(
         nats: NatsSettings,
-        settings: SubscriptionSettings,
+        mut settings: SubscriptionSettings,
     ) -> Result<NatsSubscription> {
-        if settings.visibility < Duration::from_millis(100) {
-            return Err(wrong("`visibility` is at least 100 ms"));
-        }
+        group::check(&settings)?;
         let connection = Connection::new(nats)?;
         let until = Instant::now() + connection.settings().deadline;
         let up = connection.up(until).await?;
-        let stream = up.jetstream.get_stream(&settings.stream).await.map_err(|error| {
-            Error::new(ErrorKind::Unroutable, "subscribe")
-                .message(format!(
-                    "the stream cannot be used: {error}; create it, or correct its name"
-                ))
-                .context("stream", &settings.stream)
-        })?;
-        let wanted = settings.consumer();
-        let consumer = stream.get_or_create_consumer(&settings.group, wanted.clone()).await;
-        let consumer: PullConsumer = consumer.map_err(|error| {
-            Error::new(ErrorKind::Config, "subscribe")
-                .message(format!("the group's consumer cannot be used: {error}"))
-                .context("stream", &settings.stream)
-                .context("group", &settings.group)
-        })?;
-        let found = &consumer.cached_info().config;
-        if found.ack_policy != AckPolicy::Explicit || found.ack_wait != settings.visibility {
-            return Err(Error::new(ErrorKind::Config, "subscribe")
-                .message(format!(
-                    "the group's consumer is there with other settings (ack policy {:?}, ack wait {:?}): \
-                     set `visibility` to it, or choose another group",
-                    found.ack_policy, found.ack_wait
-                ))
-                .context("group", &settings.group));
-        }
+        let consumer = group::join(&up, &settings).await?;
+        // The server's word counts: whoever made the consumer may have chosen another time.
+        settings.visibility = consumer.cached_info().config.ack_wait;
         Ok(NatsSubscription {
             connection,
             settings,
@@ -177,8 +144,11 @@ impl NatsSubscription {
     /// What the server has at this moment. It says when that is all; where it cannot any more, what came is all.
     async fn fetch_ready(&self, max: usize, mut up: Up) -> Result<Vec<Delivery>> {
         let failed = |error: &dyn std::fmt::Display| self.lost(&error.to_string());
-        let until = Instant::now() + self.connection.settings().deadline;
-        let fetch = self.consumer.fetch().max_messages(max).messages().await;
+        let mut until = Instant::now() + self.connection.settings().deadline;
+        // The server holds an answer open that its limit of unsettled deliveries stopped in the middle.
+        let limit = self.consumer.cached_info().config.max_ack_pending;
+        let limit = usize::try_from(limit).unwrap_or(FETCH_MAX).max(1);
+        let fetch = self.consumer.fetch().max_messages(max.min(limit)).messages().await;
         let mut messages = fetch.map_err(|error| failed(&error))?;
         let mut deliveries = Vec::new();
         loop {
@@ -190,6 +160,8 @@ impl NatsSubscription {
             let Some(message) = next else { return Ok(deliveries) };
             let message = message.map_err(|error| failed(&error))?;
             deliveries.push(self.deliver(Instant::now(), message)?);
+            // Nor are those kept waiting that came, while their time runs.
+            until = until.min(Instant::now() + NEXT_MAX);
         }
     }
 
@@ -276,6 +248,7 @@ impl Subscription for NatsSubscription {
     fn capabilities(&self) -> SubscriptionCapabilities {
         let mut can = SubscriptionCapabilities::least(self.settings.visibility);
         can.counts_deliveries = true;
+        can.key_order = self.consumer.cached_info().config.max_ack_pending == 1;
         can
     }
 

@@ -77,8 +77,8 @@ fn is_http(text: &str) -> bool {
 }
 
 /// Schemes whose paths name files and databases, and are no secrets.
-const OPEN_PATHS: [&str; 7] =
-    ["file", "local", "mariadb", "mysql", "postgres", "postgresql", "sqlite"];
+const OPEN_PATHS: [&str; 9] =
+    ["file", "local", "mariadb", "mysql", "nats", "postgres", "postgresql", "sqlite", "tls"];
 
 fn has_open_path(text: &str) -> bool {
     let scheme = text.split("://").next().unwrap_or_default().to_ascii_lowercase();
@@ -219,6 +219,11 @@ fn secret_in(text: &str) -> Option<String> {
     if is_http(text) && authority.contains('@') {
         return Some("a user name or a password".into());
     }
+    // Of NATS, a name alone is a token.
+    let scheme = text.split("://").next().unwrap_or_default().to_ascii_lowercase();
+    if matches!(&*scheme, "nats" | "tls") && authority.contains('@') {
+        return Some("a token or a password".into());
+    }
     // A path may have an `@` of its own; before the first slash it ends the user's part.
     let user = authority.rsplit_once('@').map(|(user, _)| user);
     if user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
@@ -246,6 +251,7 @@ mod tests {
             "https://hooks.example/in?Api-Key=hunter2",
             "https://hunter2@hooks.example/in",
             "mysql://u:a:b@c@d/x",
+            "nats://hunter2@nats-1:4222",
         ] {
             assert!(secret_in(text).is_some(), "{text}");
         }

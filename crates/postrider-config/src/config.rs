@@ -13,6 +13,7 @@ use crate::address::Address;
 use crate::choice::{LogFormat, LogLevel};
 use crate::destination::DestinationConfig;
 use crate::key::Class::{Live, Restart};
+use crate::nats::NatsSource;
 use crate::own_table::OwnTableConfig;
 use crate::postgres::PostgresConfig;
 use crate::secret::SecretRef;
@@ -92,7 +93,8 @@ section! {
     /// A sidecar: receives from a queue, notes what was done in the inbox, and calls an HTTP endpoint
     /// in any language.
     pub struct Consume {
-        /// The queue and the topics, with `*` for any run of characters.
+        /// The queue and the topics, with `*` for any run of characters; or of NATS the server, the
+        /// stream, and the subjects: `nats://HOST:PORT/STREAM/SUBJECT`.
         from: Address { required: true, example: "local://queue.db/order.*", class: Restart },
         /// The consumer group. Consumers of one group share its events. If absent, the handler's
         /// name.
@@ -112,6 +114,8 @@ section! {
         concurrency: u32 { default: "16", min: "1", max: "1024", class: Restart },
         /// Calls of one event that count, the first included, before it is a dead letter.
         attempts: u32 { default: "10", min: "1", max: "10000", class: Restart },
+        /// The connection, if events come from NATS.
+        nats: NatsSource {},
     }
 }
 

@@ -135,6 +135,10 @@ impl Config {
                 }
             }
         }
+        for (name, consumer) in &self.consume {
+            let at = Path::of("consume").key(name.as_str());
+            idle.extend(consumer.elsewhere().map(|_| at.key("nats")));
+        }
         idle
     }
 }

@@ -9,6 +9,7 @@
 mod endpoint;
 mod gate;
 mod judge;
+mod nats;
 mod plan;
 mod purge;
 mod request;
@@ -72,9 +73,15 @@ pub(crate) struct ConsumeArgs {
     /// only one.
     #[arg(long, value_name = "NAME")]
     handler: Option<String>,
-    /// Where from: local://PATH/TOPIC, where * stands for anything
+    /// Where from: local://PATH/TOPIC, or nats://HOST:PORT/STREAM/SUBJECT
+    ///
+    /// In a topic, * stands for anything; in a subject for one word, and > for
+    /// the rest. Where the address says who we are: env:NAME, or file:PATH.
     #[arg(long, value_name = "URL")]
     from: Option<String>,
+    /// The subject for dead letters, of NATS [default: postrider.dead.GROUP]
+    #[arg(long, value_name = "SUBJECT")]
+    dead_letters: Option<String>,
     /// The consumer group at the broker; its instances share the work
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
@@ -120,7 +127,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let plan = Plan::of(&args)?;
     logs::start(&plan.log, plan.log_format)?;
     let traces = Traces::start(plan.otlp.as_deref())?;
-    let source = Source::parse(&plan.from)?;
+    let source = Source::parse(&plan.from.0)?;
     let place = store::Place::read(&plan.inbox)?;
     let place = place.of_inbox(&plan.postgres, plan.inbox_reference.as_ref());
     let handler = plan.handler.clone();
@@ -141,6 +148,9 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         // A little longer than the lease: whoever gets the message of a dead sidecar can claim it.
         visibility: plan.lease + plan.lease / 10,
         deliveries_max: options.deliveries_max.saturating_mul(2),
+        dead_letters: args.dead_letters.clone(),
+        nats: plan.nats.clone(),
+        secrets: plan.secrets.clone(),
     };
     let subscription = source.subscribe(&wishes).await?;
     terminal::note(&format!(

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use postrider_config::{Address, Config, Consume, Environment, Needs, PostgresConfig};
+use postrider_config::{
+    Address, Config, Consume, Environment, NatsSource, Needs, PostgresConfig, SecretRef, Secrets,
+};
 use postrider_core::HandlerName;
 
 use crate::config;
@@ -15,7 +17,11 @@ use crate::logs::{self, LogFormat};
 pub(crate) struct Plan {
     pub(crate) handler: HandlerName,
     pub(crate) group: String,
-    pub(crate) from: String,
+    /// Where from. It may hold a secret.
+    pub(crate) from: Secretive,
+    /// How to connect to NATS, if the configuration says it.
+    pub(crate) nats: Option<NatsSource>,
+    pub(crate) secrets: Secrets,
     pub(crate) inbox: String,
     /// Where the address of the inbox stands, if no flag gives it.
     pub(crate) inbox_reference: Option<Address>,
@@ -60,7 +66,8 @@ impl Plan {
         Ok(Plan {
             handler: HandlerName::new(name).map_err(|error| Failure::config(error.to_string()))?,
             group: group.unwrap_or_else(|| name.to_owned()),
-            from: address(&args.from, |table| &table.from).ok_or_else(|| missing("--from"))?,
+            from: from(args.from.as_deref(), table, &secrets, &environment)?,
+            nats: table.map(|table| table.nats.clone()),
             inbox: address(&args.inbox, |table| &table.inbox).ok_or_else(|| missing("--inbox"))?,
             inbox_reference: args.inbox.is_none().then(|| Some(table?.inbox.clone())).flatten(),
             postgres: config.postgres.clone(),
@@ -71,10 +78,48 @@ impl Plan {
             attempts: args.attempts.unwrap_or(usual.attempts),
             otlp: otlp.map(str::to_owned),
             retention: args.retention.unwrap_or(config.retention.inbox),
+            secrets: secrets.clone(),
             log: args.log.clone().unwrap_or_else(|| logs::level(config.observe.log).to_owned()),
             log_format: args.log_format.unwrap_or_else(|| config.observe.log_format.into()),
         })
     }
+}
+
+/// A text that `Debug` does not show.
+pub(crate) struct Secretive(pub(crate) String);
+
+impl std::fmt::Debug for Secretive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Where from. A flag may say where the address stands, and never who we are: command lines are seen by others.
+fn from(
+    flag: Option<&str>,
+    table: Option<&Consume>,
+    secrets: &Secrets,
+    environment: &Environment,
+) -> Result<Secretive, Failure> {
+    let Some(text) = flag else {
+        let configured = table.and_then(|table| secrets.address(&table.from));
+        return configured.map(|text| Secretive(text.to_owned())).ok_or_else(|| missing("--from"));
+    };
+    if let Some(reference) = SecretRef::parse(text) {
+        let (secret, _) = reference
+            .resolve(environment)
+            .map_err(|why| Failure::config(format!("--from {reference}: {why}")))?;
+        return Ok(Secretive(secret.expose().to_owned()));
+    }
+    let (scheme, rest) = text.split_once("://").unwrap_or((text, ""));
+    let is_nats = ["nats", "tls"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    if is_nats && rest.split('/').next().is_some_and(|server| server.contains('@')) {
+        return Err(Failure::config("--from holds a token or a password").advice(
+            "Nothing was started. Write --from env:NAME or --from file:PATH, and keep the whole \
+             address there; others can read a command line.",
+        ));
+    }
+    Ok(Secretive(text.to_owned()))
 }
 
 /// What stands where no flag does.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider_config::{NatsSource, Secrets};
 use postrider_core::{Subscription, TargetUrl};
 use postrider_local::{LocalBroker, SubscribeOptions};
 
@@ -11,7 +12,7 @@ use crate::failure::Failure;
 use crate::store::unknown;
 
 /// The sources that work today, as they are written.
-const WORKS: [&str; 1] = ["local://PATH/TOPIC"];
+const WORKS: [&str; 2] = ["local://PATH/TOPIC", "nats://HOST:PORT/STREAM/SUBJECT"];
 
 /// Where from, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +24,20 @@ pub(crate) enum Source {
         /// A pattern of topics.
         topics: String,
     },
+    /// Subjects of a stream of NATS.
+    Nats {
+        /// `nats://HOST:PORT`, with who we are if the address says it.
+        server: TargetUrl,
+        /// The stream.
+        stream: String,
+        /// The subjects, if not all of the stream.
+        subject: Option<String>,
+    },
 }
 
 /// How to receive.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "nats"), expect(dead_code, reason = "what only a client of NATS reads"))]
 pub(crate) struct Wishes {
     pub(crate) group: String,
     /// How long a delivery stays invisible without a sign of life.
@@ -34,10 +45,16 @@ pub(crate) struct Wishes {
     /// Deliveries after which the broker gives up by itself: beyond what the engine allows, so that
     /// the engine's reason is the one that is kept.
     pub(crate) deliveries_max: u32,
+    /// Where dead letters go, if a flag says it.
+    pub(crate) dead_letters: Option<String>,
+    /// How to connect to NATS.
+    pub(crate) nats: Option<NatsSource>,
+    /// The secrets of the configuration.
+    pub(crate) secrets: Secrets,
 }
 
 impl Source {
-    /// Reads a source's address. What stands after the last `/` is a pattern of topics, unless what
+    /// Reads a source's address. Of a file, what stands after the last `/` is a pattern of topics, unless what
     /// stands before it is a folder: then there is no pattern, and all topics are meant.
     ///
     /// # Errors
@@ -46,8 +63,10 @@ impl Source {
         let advice = "Write --from local://queue.db/order.* for some topics of a file, or \
                       local://queue.db for all of them.";
         let url: TargetUrl = text.parse().map_err(|error| Failure::from(error).advice(advice))?;
-        if url.scheme() != "local" {
-            return Err(unknown("source", text, url.scheme(), &WORKS));
+        match url.scheme() {
+            "local" => {}
+            "nats" | "tls" => return of_nats(&url),
+            scheme => return Err(unknown("source", text, scheme, &WORKS)),
         }
         if url.expose() != url.path() {
             return Err(Failure::config("local:// takes no parameters").advice(advice));
@@ -80,14 +99,41 @@ impl Source {
                 let broker = LocalBroker::open(path)?;
                 Arc::new(broker.subscribe(&wishes.group, topics.as_str(), options).await?)
             }
+            Source::Nats { server, stream, subject } => {
+                super::nats::subscribe(server, stream, subject.as_deref(), wishes).await?
+            }
         })
     }
+}
+
+/// The server, the stream, and the subjects.
+fn of_nats(url: &TargetUrl) -> Result<Source, Failure> {
+    let advice = "Write --from nats://HOST:4222/STREAM for all of a stream, or \
+                  --from nats://HOST:4222/STREAM/SUBJECT, where * is one word and > the rest.";
+    if url.expose() != url.path() {
+        return Err(Failure::config("nats:// takes no parameters").advice(advice));
+    }
+    let (server, rest) = url.path().split_once('/').unwrap_or_else(|| (url.path(), ""));
+    let (stream, subject) = rest.split_once('/').unwrap_or((rest, ""));
+    if server.is_empty() || stream.is_empty() {
+        return Err(Failure::config("the source names no stream").advice(advice));
+    }
+    let server = format!("{}://{server}", url.scheme());
+    Ok(Source::Nats {
+        server: server.parse().map_err(Failure::from)?,
+        stream: stream.to_owned(),
+        subject: (!subject.is_empty()).then(|| subject.to_owned()),
+    })
 }
 
 impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Source::Local { path, topics } => write!(f, "{topics} of local://{}", path.display()),
+            Source::Nats { server, stream, subject } => {
+                let subject = subject.as_deref().unwrap_or(">");
+                write!(f, "{subject} of the stream {stream} at {server}")
+            }
         }
     }
 }
@@ -97,8 +143,26 @@ mod tests {
     use super::*;
 
     fn local(text: &str) -> (String, String) {
-        let Source::Local { path, topics } = Source::parse(text).unwrap();
-        (path.display().to_string(), topics)
+        match Source::parse(text).unwrap() {
+            Source::Local { path, topics } => (path.display().to_string(), topics),
+            other => panic!("{other}"),
+        }
+    }
+
+    /// F32: what stands before the `@` is shown nowhere.
+    #[test]
+    fn a_source_may_be_a_stream() {
+        for (text, shown) in [
+            ("nats://127.0.0.1:4222/SHOP", "> of the stream SHOP at nats://127.0.0.1:4222"),
+            (
+                "tls://joe:pa55@a:4222/SHOP/order.*",
+                "order.* of the stream SHOP at tls://***@a:4222",
+            ),
+        ] {
+            let source = Source::parse(text).unwrap();
+            assert_eq!(source.to_string(), shown);
+            assert!(!format!("{source:?}").contains("pa55"));
+        }
     }
 
     #[test]
@@ -118,12 +182,14 @@ mod tests {
     #[test]
     fn what_does_not_work_is_said_with_what_does() {
         for (text, expected) in [
-            ("kafka://k:9092/orders", "What works today: local://PATH/TOPIC"),
+            ("kafka://k:9092/orders", "What works today: local://PATH/TOPIC, nats://"),
             ("locl://queue.db", "did you mean `local://PATH/TOPIC`?"),
             ("local://", "names no file"),
             ("local:///", "names no file"),
             ("local://queue.db/", "names no file"),
             ("local://queue.db?x=1", "takes no parameters"),
+            ("nats://127.0.0.1:4222", "names no stream"),
+            ("nats://127.0.0.1:4222/S?x=1", "takes no parameters"),
         ] {
             let shown = Source::parse(text).unwrap_err().plain_text();
             assert!(shown.contains(expected), "{text}: {shown}");

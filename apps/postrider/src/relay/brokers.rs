@@ -85,7 +85,8 @@ fn webhook(destination: &DestinationConfig, secrets: &Secrets) -> Result<Webhook
     Ok(settings)
 }
 
-pub(super) fn text<'a>(secrets: &'a Secrets, reference: &SecretRef) -> Result<&'a str, String> {
+/// The text behind a reference.
+pub(crate) fn text<'a>(secrets: &'a Secrets, reference: &SecretRef) -> Result<&'a str, String> {
     let secret = secrets.get(reference).ok_or_else(|| format!("{reference} was not read"))?;
     Ok(secret.expose())
 }

@@ -1,7 +1,7 @@
 //! `postrider relay`: carries committed events from a store to its destinations.
 
 mod agree;
-mod brokers;
+pub(crate) mod brokers;
 mod nats;
 mod own;
 mod plan;

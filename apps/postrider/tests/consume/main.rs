@@ -13,6 +13,8 @@ mod flags;
 mod guide;
 mod history;
 mod lease;
+#[cfg(feature = "nats")]
+mod nats;
 mod order;
 mod pipeline;
 mod sidecar;

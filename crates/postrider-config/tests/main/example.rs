@@ -17,7 +17,11 @@ fn the_example_is_right_and_says_everything() {
     let names = |key: &str| {
         let inner =
             key.replace("partners", "NAME").replace("queue", "NAME").replace("stream", "NAME");
-        inner.replace("billing", "NAME").replace("[0]", "").replace("[1]", "")
+        inner
+            .replace("billing", "NAME")
+            .replace("mail", "NAME")
+            .replace("[0]", "")
+            .replace("[1]", "")
     };
     let values = loaded.values();
     let written: BTreeSet<String> = values

@@ -1,0 +1,331 @@
+//! Events from a stream of NATS, with a real server.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::{self, consumer, stream};
+use postrider_core::{Broker as _, Event, Format, Invariant, Marks, Outcome, Outgoing};
+use postrider_nats::{Credentials, NatsBroker, NatsSettings};
+use postrider_testkit::nats::NatsServer;
+use tokio::process::Command;
+
+use crate::endpoint::{Endpoint, Plan};
+use crate::history::{assert_one_effect_each, judge};
+use crate::sidecar::Sidecar;
+use crate::stage::{Stage, order};
+
+/// How long a stream may take to be settled.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The password of the server's only user, where it has one.
+const PASSWORD: &str = "hunter2";
+
+/// A server with a stream of orders and one for dead letters, and a stage.
+struct Nats {
+    stage: Stage,
+    server: NatsServer,
+    client: async_nats::Client,
+    broker: NatsBroker,
+}
+
+impl Nats {
+    async fn start() -> Option<Nats> {
+        Nats::with(false).await
+    }
+
+    async fn with(password: bool) -> Option<Nats> {
+        let users = format!("authorization {{ users = [{{ user: joe, password: {PASSWORD} }}] }}");
+        let server = match NatsServer::start(if password { &users } else { "" }) {
+            Ok(server) => server,
+            Err(reason) => {
+                println!("skipped: a server of NATS: {reason}");
+                assert!(std::env::var_os("CI").is_none(), "{reason}");
+                return None;
+            }
+        };
+        let mut settings = NatsSettings::new(server.address());
+        let mut options = async_nats::ConnectOptions::new();
+        if password {
+            options = options.user_and_password("joe".to_owned(), PASSWORD.to_owned());
+            settings.credentials =
+                Credentials::User { name: "joe".to_owned(), password: PASSWORD.into() };
+        }
+        let client = options.connect(server.address()).await.unwrap();
+        let broker = NatsBroker::new(settings).unwrap();
+        let nats = Nats { stage: Stage::new(), server, client, broker };
+        // Copies are delivered: the inbox has something to absorb.
+        nats.stream("SHOP", "shop.>", Duration::from_millis(100)).await;
+        nats.stream("DEAD", "postrider.dead.>", Duration::from_secs(60)).await;
+        Some(nats)
+    }
+
+    async fn stream(&self, name: &str, subject: &str, window: Duration) {
+        let config = stream::Config {
+            name: name.to_owned(),
+            subjects: vec![subject.to_owned()],
+            duplicate_window: window,
+            ..stream::Config::default()
+        };
+        self.jetstream().create_stream(config).await.unwrap();
+    }
+
+    fn jetstream(&self) -> jetstream::Context {
+        jetstream::new(self.client.clone())
+    }
+
+    async fn publish(&self, event: &Event) {
+        let outgoing = Outgoing {
+            event: Arc::new(event.clone()),
+            topic: Arc::from("shop.order.placed"),
+            format: Format::Structured,
+            marks: Marks::default(),
+            attempt: 1,
+        };
+        assert_eq!(self.broker.publish(&[outgoing]).await.unwrap(), [Outcome::Acked]);
+    }
+
+    async fn place(&self, key: &str) -> Event {
+        let event = order(key);
+        self.publish(&event).await;
+        self.stage.was_placed(event.id, event.key());
+        event
+    }
+
+    fn from(&self) -> String {
+        format!("{}/SHOP/shop.order.*", self.server.address())
+    }
+
+    /// The command of a sidecar.
+    fn command(&self, from: &str, endpoint: &Endpoint, more: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+        command
+            .args(["consume", "--inbox", "sqlite://billing.db", "--to", &endpoint.url()])
+            .args(["--lease", "1s", "--from", from])
+            .args(more);
+        self.placed(command)
+    }
+
+    /// The same command in the folder of the stage, and with nothing of this test's environment.
+    fn placed(&self, mut command: Command) -> Command {
+        command.current_dir(self.stage.folder.path());
+        for name in postrider_testkit::services::variables() {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// A configuration with more lines about the connection.
+    fn configuration(&self, more: &str) -> String {
+        format!(
+            "[consume.billing]\nfrom = \"{}\"\ninbox = \"sqlite://billing.db\"\n\
+             endpoint = \"http://127.0.0.1:9\"\nlease = \"1s\"\ntimeout = \"900ms\"\n\
+             [consume.billing.nats]\n{more}\n",
+            self.from()
+        )
+    }
+
+    /// Starts a sidecar of the group, and waits until it receives.
+    async fn sidecar(&self, endpoint: &Endpoint, more: &[&str]) -> Sidecar {
+        let more = [&["--group", "billing"], more].concat();
+        let mut sidecar = Sidecar::start(self.command(&self.from(), endpoint, &more));
+        sidecar.hear("receiving").await;
+        sidecar
+    }
+
+    /// Waits until the group has settled everything.
+    async fn settled(&self) {
+        let begun = Instant::now();
+        loop {
+            let stream = self.jetstream().get_stream("SHOP").await.unwrap();
+            let group = stream.consumer_info("billing").await.unwrap();
+            if (group.num_pending, group.num_ack_pending) == (0, 0) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{group:?}");
+            // waits: the server tells nobody what is settled
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+    }
+}
+
+/// Sidecars are killed again and again while orders come, some of them twice.
+async fn kill_again_and_again(nats: &Nats, orders: usize, more: &[&str]) -> Endpoint {
+    let endpoint =
+        Endpoint::start(|_, _| Plan::After(Duration::from_millis(20), Box::new(Plan::done())))
+            .await;
+    let mut again = Vec::new();
+    for round in 0..5_usize {
+        for number in 0..orders {
+            let placed = nats.place(&(number % 11).to_string()).await;
+            if number % 5 == 0 {
+                again.push(placed);
+            }
+        }
+        let sidecar = nats.sidecar(&endpoint, &[&["--concurrency", "4"], more].concat()).await;
+        endpoint.called((5 + 3 * round).max(endpoint.calls().len() + 1)).await;
+        sidecar.kill().await;
+    }
+    for event in &again {
+        nats.publish(event).await;
+    }
+    let sidecar = nats.sidecar(&endpoint, more).await;
+    nats.settled().await;
+    let ended = sidecar.stop().await;
+    assert_eq!(nats.stage.processed().len(), 5 * orders);
+    assert!(!ended.text.contains(" 0 duplicates"), "{}", ended.text);
+    endpoint
+}
+
+/// R076, INV-4: whatever is killed, each order is acted on once. (What a dead sidecar had in its hands comes again
+/// after its time, behind later ones of its key.)
+#[tokio::test]
+async fn whatever_is_killed_an_order_of_a_stream_is_acted_on_once() {
+    let Some(nats) = Nats::start().await else { return };
+    let endpoint = kill_again_and_again(&nats, 30, &[]).await;
+    let verdict = judge(&nats.stage, &endpoint.effects()).await;
+    assert!(verdict.broken().iter().all(|it| *it == Invariant::KeyOrder), "{verdict}");
+    for invariant in [Invariant::NoLoss, Invariant::NoGhost, Invariant::OneEffect] {
+        assert!(verdict.judged(invariant) > 0, "{invariant} was judged on nothing");
+    }
+}
+
+/// R076, INV-3, INV-4: with one order in work at a time in the whole group, each key is in order as well, whatever
+/// is killed.
+#[tokio::test]
+async fn a_group_in_order_stays_in_order_whatever_is_killed() {
+    let Some(nats) = Nats::start().await else { return };
+    std::fs::write(nats.stage.path("in-order.toml"), nats.configuration("in_order = true"))
+        .unwrap();
+    let more = ["--config", "in-order.toml"];
+    let endpoint = kill_again_and_again(&nats, 12, &more).await;
+    assert_eq!(endpoint.at_work_max(), 1);
+    assert_one_effect_each(&nats.stage, &endpoint).await;
+    let verdict = judge(&nats.stage, &endpoint.effects()).await;
+    assert!(verdict.judged(Invariant::KeyOrder) > 0);
+}
+
+/// F10: the server is killed under a sidecar, which goes on when it is back.
+#[tokio::test]
+async fn a_sidecar_outlives_its_server() {
+    let Some(mut nats) = Nats::start().await else { return };
+    let endpoint = Endpoint::willing().await;
+    let mut sidecar = nats.sidecar(&endpoint, &[]).await;
+    nats.place("1").await;
+    endpoint.called(1).await;
+    nats.server.kill();
+    sidecar.hear("broker:").await;
+    nats.server.run().unwrap();
+    while tokio::time::timeout(PATIENCE, nats.client.flush()).await.unwrap().is_err() {}
+    let begun = Instant::now();
+    while nats.jetstream().get_stream("SHOP").await.is_err() {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    nats.place("2").await;
+    endpoint.called(2).await;
+    nats.settled().await;
+    sidecar.stop().await;
+    assert_one_effect_each(&nats.stage, &endpoint).await;
+}
+
+/// INV-1: what the endpoint refuses for good is kept in a stream, with the reason. Without such a stream nothing
+/// is started.
+#[tokio::test]
+async fn what_is_refused_is_kept_in_a_stream() {
+    let Some(nats) = Nats::start().await else { return };
+    let endpoint = Endpoint::start(|_, _| Plan::status(422)).await;
+    nats.place("1").await;
+    let elsewhere = ["--group", "billing", "--dead-letters", "nobody.takes.it"];
+    let refused = Sidecar::start(nats.command(&nats.from(), &endpoint, &elsewhere)).ended().await;
+    assert_eq!(refused.code, Some(1), "{}", refused.text);
+    assert!(refused.text.contains("create one for the subject `nobody.takes.it`"));
+    let sidecar = nats.sidecar(&endpoint, &[]).await;
+    nats.settled().await;
+    sidecar.stop().await;
+    let dead = nats.jetstream().get_stream("DEAD").await.unwrap();
+    let letter = dead.get_raw_message(1).await.unwrap();
+    assert_eq!(letter.subject.as_str(), "postrider.dead.billing");
+    let reason = letter.headers.get("postrider-dead-reason").unwrap().as_str();
+    assert!(reason.contains("422"), "{reason}");
+    // The group's own subjects may not take them: they would come again.
+    let own = ["--group", "billing", "--dead-letters", "shop.order.dead"];
+    let refused = Sidecar::start(nats.command(&nats.from(), &endpoint, &own)).ended().await;
+    assert_eq!(refused.code, Some(78), "{}", refused.text);
+    assert!(refused.text.contains("come again"), "{}", refused.text);
+}
+
+/// F25, R107: who we are comes from the environment or a file, is never on the command line, and a server that does
+/// not know us is said to.
+#[tokio::test]
+async fn secrets_come_from_the_environment() {
+    let Some(nats) = Nats::with(true).await else { return };
+    let endpoint = Endpoint::willing().await;
+    nats.place("1").await;
+    let group = ["--group", "billing"];
+    let open = nats.from().replace("nats://", &format!("nats://joe:{PASSWORD}@"));
+    let on_the_line = Sidecar::start(nats.command(&open, &endpoint, &group)).ended().await;
+    let nobody = Sidecar::start(nats.command(&nats.from(), &endpoint, &group)).ended().await;
+    for (ended, code, words) in
+        [(&on_the_line, 78, "--from env:NAME"), (&nobody, 1, "correct the credentials")]
+    {
+        assert_eq!(ended.code, Some(code), "{}", ended.text);
+        assert!(ended.text.contains(words) && !ended.text.contains(PASSWORD), "{}", ended.text);
+    }
+    // The whole address.
+    let mut command = nats.command("env:SHOP_STREAM", &endpoint, &group);
+    command.env("SHOP_STREAM", &open);
+    let mut sidecar = Sidecar::start(command);
+    sidecar.hear("receiving").await;
+    endpoint.called(1).await;
+    let ended = sidecar.stop().await;
+    assert!(!ended.text.contains(PASSWORD), "{}", ended.text);
+    // A configuration.
+    let text = nats.configuration("user = \"joe\"\npassword = \"file:password\"");
+    std::fs::write(nats.stage.path("postrider.toml"), text).unwrap();
+    std::fs::write(nats.stage.path("password"), PASSWORD).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+    command.args(["consume", "--config", "postrider.toml", "--to", &endpoint.url()]);
+    let mut sidecar = Sidecar::start(nats.placed(command));
+    sidecar.hear("receiving").await;
+    nats.place("2").await;
+    endpoint.called(2).await;
+    nats.settled().await;
+    sidecar.stop().await;
+    assert_one_effect_each(&nats.stage, &endpoint).await;
+}
+
+/// INV-1: a consumer that gives messages up in silence, or takes others, is not joined.
+#[tokio::test]
+async fn a_consumer_that_loses_messages_is_refused() {
+    let Some(nats) = Nats::start().await else { return };
+    let endpoint = Endpoint::willing().await;
+    let stream = nats.jetstream().get_stream("SHOP").await.unwrap();
+    let right = consumer::pull::Config {
+        filter_subject: "shop.order.*".to_owned(),
+        ack_wait: Duration::from_secs(7),
+        ..consumer::pull::Config::default()
+    };
+    let few = consumer::pull::Config { max_deliver: 5, ..right.clone() };
+    let other = consumer::pull::Config { filter_subject: "shop.x".to_owned(), ..right.clone() };
+    let careless =
+        consumer::pull::Config { ack_policy: consumer::AckPolicy::None, ..right.clone() };
+    for (group, config, words) in [
+        ("few", few, "after 5 deliveries"),
+        ("other", other, "takes the subjects shop.x"),
+        ("careless", careless, "must be explicit"),
+    ] {
+        let config = consumer::pull::Config { durable_name: Some(group.to_owned()), ..config };
+        stream.create_consumer(config).await.unwrap();
+        let command = nats.command(&nats.from(), &endpoint, &["--group", group]);
+        let ended = Sidecar::start(command).ended().await;
+        assert_eq!(ended.code, Some(78), "{}", ended.text);
+        assert!(ended.text.contains(words), "{}", ended.text);
+    }
+    // One that an operator made is joined as it is.
+    let right = consumer::pull::Config { durable_name: Some("billing".to_owned()), ..right };
+    stream.create_consumer(right).await.unwrap();
+    nats.place("1").await;
+    let sidecar = nats.sidecar(&endpoint, &[]).await;
+    nats.settled().await;
+    sidecar.stop().await;
+    assert_one_effect_each(&nats.stage, &endpoint).await;
+}

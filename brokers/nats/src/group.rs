@@ -1,0 +1,204 @@
+//! The durable consumer behind a group: found, or made, and fit for what the engine promises.
+//!
+//! Invariant (INV-1): no group is joined whose consumer would let a message go that nobody settled.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
+use async_nats::jetstream::context::GetStreamByNameErrorKind;
+use postrider_core::{Error, ErrorKind, Result};
+
+use crate::connection::Up;
+use crate::settings::wrong;
+use crate::subscription::SubscriptionSettings;
+
+/// Below it the server delivers again what is merely on its way.
+const VISIBILITY_MIN: Duration = Duration::from_millis(100);
+
+/// Refuses what no server would take, before one is asked.
+///
+/// # Errors
+/// `Config`, naming the setting.
+pub(crate) fn check(settings: &SubscriptionSettings) -> Result<()> {
+    if settings.visibility < VISIBILITY_MIN {
+        return Err(wrong("`visibility` is at least 100 ms"));
+    }
+    for (name, value) in [("stream", &settings.stream), ("group", &settings.group)] {
+        let bad = |c: char| c.is_whitespace() || c.is_control() || ".*>/\\".contains(c);
+        if value.is_empty() || value.contains(bad) {
+            return Err(wrong(format!(
+                "the {name} `{}` cannot be a name at NATS: it has no blanks and none of . * > / \\",
+                value.escape_debug()
+            )));
+        }
+    }
+    let subjects = [&settings.subject, &settings.dead_letters];
+    if subjects.into_iter().flatten().any(|subject| !is_subject(subject)) {
+        return Err(wrong("a subject is made of words with dots between them, and has no blanks"));
+    }
+    if settings.dead_letters.as_ref().is_some_and(|subject| subject.contains(['*', '>'])) {
+        return Err(wrong("`dead_letters` is one subject, without * and >"));
+    }
+    Ok(())
+}
+
+fn is_subject(text: &str) -> bool {
+    let odd = |c: char| c.is_whitespace() || c.is_control();
+    text.split('.').all(|word| !word.is_empty() && !word.contains(odd))
+}
+
+/// The group's consumer.
+///
+/// # Errors
+/// As [`open`](crate::NatsSubscription::open).
+pub(crate) async fn join(up: &Up, settings: &SubscriptionSettings) -> Result<PullConsumer> {
+    let stream = up.jetstream.get_stream(&settings.stream).await.map_err(|error| {
+        Error::new(ErrorKind::Unroutable, "subscribe")
+            .message(format!("the stream cannot be used: {error}; create it, or correct its name"))
+            .context("stream", &settings.stream)
+    })?;
+    bury_somewhere(up, settings).await?;
+    let consumer = stream.get_or_create_consumer(&settings.group, wanted(settings)).await;
+    let consumer: PullConsumer = consumer.map_err(|error| {
+        unfit(settings, &format!("cannot be used: {error}"), "choose another group")
+    })?;
+    examine(settings, &consumer)?;
+    Ok(consumer)
+}
+
+fn wanted(settings: &SubscriptionSettings) -> pull::Config {
+    pull::Config {
+        durable_name: Some(settings.group.clone()),
+        deliver_policy: match settings.from_now {
+            true => DeliverPolicy::New,
+            false => DeliverPolicy::All,
+        },
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: settings.visibility,
+        // The server would end a message at its last delivery and say so to nobody.
+        max_deliver: -1,
+        filter_subject: settings.subject.clone().unwrap_or_default(),
+        max_ack_pending: i64::from(settings.unsettled_max),
+        ..pull::Config::default()
+    }
+}
+
+/// A stream has to take the dead letters, and the group must not get them back.
+async fn bury_somewhere(up: &Up, settings: &SubscriptionSettings) -> Result<()> {
+    let Some(subject) = &settings.dead_letters else { return Ok(()) };
+    let taken = up.jetstream.stream_by_subject(subject).await;
+    match taken {
+        Ok(stream) if stream == settings.stream => {
+            let filter = settings.subject.as_deref().unwrap_or(">");
+            match matches(filter, subject) {
+                true => Err(wrong(
+                    "the group's own subjects take its dead letters, which would come again as new \
+                     messages: choose another subject for `dead_letters`, or fewer subjects for the group",
+                )
+                .context("dead_letters", subject)),
+                false => Ok(()),
+            }
+        }
+        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => Err(Error::new(
+            ErrorKind::Unroutable,
+            "subscribe",
+        )
+        .message(format!(
+            "no stream takes the dead letters: create one for the subject `{subject}`, or choose \
+                     another one for `dead_letters`"
+        ))
+        .context("dead_letters", subject)),
+        // Who may not ask is not refused: a dead letter that nobody takes is not let go.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Whether a filter takes a subject.
+fn matches(filter: &str, subject: &str) -> bool {
+    let (mut filter, mut subject) = (filter.split('.'), subject.split('.'));
+    loop {
+        match (filter.next(), subject.next()) {
+            (Some(">"), Some(_)) | (None, None) => return true,
+            (Some(pattern), Some(word)) if pattern == "*" || pattern == word => {}
+            _ => return false,
+        }
+    }
+}
+
+/// A consumer that somebody made may have settings under which messages are lost.
+fn examine(settings: &SubscriptionSettings, consumer: &PullConsumer) -> Result<()> {
+    let found = &consumer.cached_info().config;
+    let (said, advice) = if found.ack_policy != AckPolicy::Explicit {
+        (format!("has the ack policy {:?}", found.ack_policy), "its ack policy must be explicit")
+    } else if found.max_deliver > 0 {
+        (
+            format!("gives a message up after {} deliveries, and tells nobody", found.max_deliver),
+            "set its max deliver to -1",
+        )
+    } else if !found.inactive_threshold.is_zero() {
+        (
+            format!("is deleted when nobody asks for {:?}", found.inactive_threshold),
+            "set its inactive threshold to nothing",
+        )
+    } else if found.headers_only {
+        ("gives no payloads".to_owned(), "it must not give headers only")
+    } else if found.ack_wait < VISIBILITY_MIN {
+        (format!("waits {:?} for an answer", found.ack_wait), "set its ack wait to 30 s")
+    } else if !found.filter_subjects.is_empty()
+        || found.filter_subject != settings.subject.as_deref().unwrap_or_default()
+    {
+        let mut subjects = found.filter_subjects.clone();
+        subjects.extend(Some(found.filter_subject.clone()).filter(|subject| !subject.is_empty()));
+        let subjects = if subjects.is_empty() { ">".to_owned() } else { subjects.join(", ") };
+        (format!("takes the subjects {subjects}"), "name the same subjects")
+    } else {
+        return Ok(());
+    };
+    Err(unfit(settings, &said, &format!("{advice}, or choose another group")))
+}
+
+fn unfit(settings: &SubscriptionSettings, said: &str, advice: &str) -> Error {
+    Error::new(ErrorKind::Config, "subscribe")
+        .message(format!("the group's consumer {said}; {advice}"))
+        .context("stream", &settings.stream)
+        .context("group", &settings.group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_match_as_the_server_matches() {
+        for (filter, subject, expected) in [
+            (">", "a.b", true),
+            ("a.>", "a.b.c", true),
+            ("a.>", "a", false),
+            ("a.*", "a.b", true),
+            ("a.*", "a.b.c", false),
+            ("*.b", "a.b", true),
+            ("a.b", "a.b", true),
+            ("a.b", "a.c", false),
+            ("a.b.c", "a.b", false),
+        ] {
+            assert_eq!(matches(filter, subject), expected, "{filter} {subject}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_server_takes_are_refused() {
+        assert!(check(&SubscriptionSettings::new("ORDERS", "billing")).is_ok());
+        for (stream, group) in [("", "g"), ("S", ""), ("S", "a.b"), ("S", "a b"), ("S>", "g")] {
+            let error = check(&SubscriptionSettings::new(stream, group)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+        }
+        for subject in ["", "a..b", "a b", "."] {
+            let mut settings = SubscriptionSettings::new("S", "g");
+            settings.subject = Some(subject.to_owned());
+            assert!(check(&settings).is_err(), "{subject}");
+        }
+        let mut settings = SubscriptionSettings::new("S", "g");
+        settings.dead_letters = Some("dead.*".to_owned());
+        assert!(check(&settings).is_err());
+    }
+}
