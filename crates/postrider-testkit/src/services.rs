@@ -118,7 +118,7 @@ fn numbers(text: &str) -> Option<(u32, u32)> {
 }
 
 /// The private folder of this user's servers.
-fn folder() -> Result<PathBuf, String> {
+pub(crate) fn folder() -> Result<PathBuf, String> {
     match set("POSTRIDER_SERVICES_DIR") {
         Some(folder) => Ok(folder.into()),
         None => Ok(format!("/var/tmp/postrider-services-{}", user()?).into()),

@@ -100,8 +100,8 @@
 //!   twice; the inbox makes the second one harmless.
 //! * Order between keys, or between events of one key in two destinations.
 //! * Two-phase commit, sagas, or an event store: the outbox is a queue, and may be purged.
-//! * Stores other than SQLite and PostgreSQL, and brokers other than the local one, NATS JetStream, files,
-//!   standard output, and webhooks.
+//! * Stores other than SQLite and PostgreSQL, and brokers other than the local one, Kafka, NATS JetStream,
+//!   files, standard output, and webhooks.
 //!
 //! # Features
 //!
@@ -117,6 +117,8 @@
 //! | `broker-file` | yes | [`mod@file`]: CloudEvents as lines of a file or of standard output |
 //! | `broker-webhook` | yes | [`webhook`]: signed CloudEvents to HTTP endpoints, and their verification |
 //! | `broker-nats` | no | `nats`: streams of NATS JetStream, as a destination and as a source |
+//! | `broker-kafka` | no | `kafka`: topics of Kafka as a destination; builds a library in C |
+//! | `broker-kafka-tls` | no | TLS and SCRAM for it, with the system's OpenSSL |
 //! | `otel` | no | `otel`: OpenTelemetry traces from the enqueue to the handler |
 //!
 //! An application that only writes events needs `default-features = false, features =
@@ -132,6 +134,9 @@ pub use postrider_file as file;
 #[cfg(feature = "inbox")]
 #[doc(inline)]
 pub use postrider_inbox as inbox;
+#[cfg(feature = "broker-kafka")]
+#[doc(inline)]
+pub use postrider_kafka as kafka;
 #[cfg(feature = "broker-local")]
 #[doc(inline)]
 pub use postrider_local as local;

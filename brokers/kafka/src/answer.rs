@@ -1,0 +1,173 @@
+//! From what the client said to what became of the event.
+//!
+//! Invariant (INV-7): only the partition's answer is an acknowledgement. What is the cluster's, the topic's,
+//! or this machine's trouble is never counted against the event.
+
+use std::time::Duration;
+
+use postrider_core::{ErrorKind, Fault, Outcome};
+use rdkafka::error::RDKafkaErrorCode as Code;
+
+/// How long to hold back where the cluster asks for less.
+const THROTTLED: Duration = Duration::from_secs(1);
+
+/// What became of a record that was refused or given up, and of its topic `topic`. `trouble` is what the
+/// client last complained about.
+pub(crate) fn judge(topic: &str, code: Code, trouble: Option<String>) -> Outcome {
+    let retry =
+        |kind, detail: String| Outcome::Retry { fault: Fault::new(kind, detail), after: None };
+    let unroutable = |kind, detail: String| Outcome::Unroutable(Fault::new(kind, detail));
+    let said = || described(code, trouble.as_deref());
+    match code {
+        Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition => {
+            Outcome::Unroutable(missing(topic))
+        }
+        Code::TopicAuthorizationFailed
+        | Code::ClusterAuthorizationFailed
+        | Code::TransactionalIdAuthorizationFailed
+        | Code::SaslAuthenticationFailed
+        | Code::Authentication => Outcome::Unroutable(denied(topic, code)),
+        Code::InvalidRecord => Outcome::Rejected(Fault::new(
+            ErrorKind::Rejected,
+            format!("the topic `{topic}` refuses the record: {}{}", said(), INVALID),
+        )),
+        // Its neighbour in the same request was refused, and the request with it.
+        Code::InvalidDifferentRecord => Outcome::Skipped,
+        Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize => {
+            Outcome::Rejected(Fault::new(ErrorKind::TooLarge, said()))
+        }
+        Code::PolicyViolation => Outcome::Rejected(Fault::new(ErrorKind::Rejected, said())),
+        // The record's time is this machine's time.
+        Code::InvalidTimestamp => unroutable(
+            ErrorKind::Config,
+            format!("the topic `{topic}` refuses this machine's time: {}; set its clock", said()),
+        ),
+        Code::UnsupportedCompressionType | Code::UnsupportedForMessageFormat => unroutable(
+            ErrorKind::Config,
+            format!("the topic `{topic}` does not take this compression or format: {}", said()),
+        ),
+        Code::InvalidTopic => unroutable(
+            ErrorKind::Unroutable,
+            format!("`{topic}` is a topic that nobody may write to: {}", said()),
+        ),
+        Code::ThrottlingQuotaExceeded => {
+            Outcome::Retry { fault: Fault::new(ErrorKind::Busy, said()), after: Some(THROTTLED) }
+        }
+        Code::QueueFull => retry(
+            ErrorKind::Busy,
+            "the client's queue is full: the cluster takes less than is sent; nothing was sent"
+                .to_owned(),
+        ),
+        Code::MessageTimedOut | Code::OperationTimedOut | Code::TimedOutQueue => {
+            retry(ErrorKind::Timeout, format!("{}; whether the event arrived is not known", said()))
+        }
+        Code::PurgeQueue | Code::PurgeInflight => retry(
+            ErrorKind::Unavailable,
+            "the connection was given up; whether the event arrived is not known".to_owned(),
+        ),
+        _ => retry(
+            ErrorKind::Unavailable,
+            format!("{}; whether the event arrived is not known", said()),
+        ),
+    }
+}
+
+/// What a record may lack, where the server does not say.
+const INVALID: &str = " (a compacted topic takes no record without a key)";
+
+/// A record of which nothing was heard until the deadline.
+pub(crate) fn unheard(trouble: Option<String>) -> Outcome {
+    judge("", Code::MessageTimedOut, trouble)
+}
+
+/// The topic is not there.
+pub(crate) fn missing(topic: &str) -> Fault {
+    Fault::new(
+        ErrorKind::Unroutable,
+        format!("there is no topic `{topic}`: create it, or correct the route's topic"),
+    )
+}
+
+/// We may not write there.
+pub(crate) fn denied(topic: &str, code: Code) -> Fault {
+    Fault::new(
+        ErrorKind::Unauthorized,
+        format!(
+            "this user may not write to the topic `{topic}`: {code}; grant it WRITE and DESCRIBE on the topic \
+             (before Kafka 3.0 also IDEMPOTENT_WRITE on the cluster)"
+        ),
+    )
+}
+
+/// A record larger than the topic takes.
+pub(crate) fn too_large(topic: &str, bytes: u64, bytes_max: Option<u64>) -> Fault {
+    let limit = bytes_max.map(|max| format!(", which takes {max}")).unwrap_or_default();
+    Fault::new(
+        ErrorKind::TooLarge,
+        format!(
+            "the record has {bytes} bytes or more, too many for the topic `{topic}`{limit} (`max.message.bytes`)"
+        ),
+    )
+}
+
+fn described(code: Code, trouble: Option<&str>) -> String {
+    let transient = matches!(code, Code::MessageTimedOut | Code::BrokerTransportFailure);
+    match trouble.filter(|_| transient) {
+        Some(trouble) => format!("Kafka: {code} ({trouble})"),
+        None => format!("Kafka: {code}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(outcome: &Outcome) -> ErrorKind {
+        match outcome {
+            Outcome::Retry { fault, .. }
+            | Outcome::Rejected(fault)
+            | Outcome::Unroutable(fault) => fault.kind,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// R120: what the cluster suffers from kills no event; what is wrong with the record does.
+    #[test]
+    fn each_answer_has_its_class() {
+        let judged = |code| judge("orders", code, None);
+        for code in [Code::UnknownTopicOrPartition, Code::UnknownTopic] {
+            let outcome = judged(code);
+            assert!(matches!(outcome, Outcome::Unroutable(_)), "{outcome:?}");
+            assert_eq!(kind(&outcome), ErrorKind::Unroutable);
+        }
+        assert_eq!(kind(&judged(Code::TopicAuthorizationFailed)), ErrorKind::Unauthorized);
+        for code in [Code::InvalidRecord, Code::MessageSizeTooLarge] {
+            assert!(matches!(judged(code), Outcome::Rejected(_)));
+        }
+        // A clock that is wrong would refuse every event.
+        assert!(matches!(judged(Code::InvalidTimestamp), Outcome::Unroutable(_)));
+        assert_eq!(judged(Code::InvalidDifferentRecord), Outcome::Skipped);
+        for code in [
+            Code::MessageTimedOut,
+            Code::NotEnoughReplicas,
+            Code::KafkaStorageError,
+            Code::Fatal,
+            Code::OutOfOrderSequenceNumber,
+            Code::PurgeInflight,
+            Code::Unknown,
+        ] {
+            assert!(matches!(judged(code), Outcome::Retry { .. }), "{code:?}");
+        }
+        let throttled = judged(Code::ThrottlingQuotaExceeded);
+        assert!(matches!(throttled, Outcome::Retry { after: Some(_), .. }));
+    }
+
+    #[test]
+    fn a_timeout_says_what_was_the_matter() {
+        let Outcome::Retry { fault, .. } = unheard(Some("connection refused".to_owned())) else {
+            panic!("unknown is tried again");
+        };
+        assert!(fault.detail.contains("connection refused"), "{fault}");
+        assert!(fault.detail.contains("not known"), "{fault}");
+    }
+}

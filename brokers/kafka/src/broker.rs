@@ -1,0 +1,317 @@
+//! The broker: a batch is given to the client at once, and each event has the answer of its partition.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use postrider_core::{
+    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Outcome, Outgoing, Result,
+};
+use rdkafka::error::RDKafkaErrorCode;
+use tokio::time::{Instant, timeout_at};
+
+use crate::answer::{judge, too_large, unheard};
+use crate::client::{Client, Producer};
+use crate::encode::{Encoded, encode, unusable};
+use crate::flight::{Answer, Flight};
+use crate::settings::{BYTES_MAX, Compression, KafkaSettings, ROWS_MAX};
+use crate::topics::{Facts, Standing, Topics};
+use crate::trouble::Trouble;
+
+/// A broker that publishes to Kafka.
+///
+/// **Durability.** As the topic is made: see the [crate](crate).
+/// **Cancellation.** What a dropped call had queued may arrive until its delivery time is over, at most one
+/// batch.
+pub struct KafkaBroker {
+    settings: Arc<KafkaSettings>,
+    trouble: Arc<Trouble>,
+    /// Sends as one what goes to one partition.
+    together: Client,
+    /// Sends each record by itself: what was refused together is judged one by one.
+    alone: Client,
+    topics: Topics,
+    closed: AtomicBool,
+}
+
+/// The topics of a batch, and how each stands.
+struct Standings(Vec<(Arc<str>, Standing)>);
+
+impl Standings {
+    fn of(&self, topic: &str) -> Option<&Standing> {
+        self.0.iter().find(|(known, _)| **known == *topic).map(|(_, standing)| standing)
+    }
+
+    fn facts(&self, topic: &str) -> Option<&Facts> {
+        match self.of(topic)? {
+            Standing::There(facts) => Some(facts),
+            Standing::Closed(_) => None,
+        }
+    }
+
+    fn is_alone(&self, topic: &str) -> bool {
+        self.facts(topic).is_some_and(Facts::is_alone)
+    }
+}
+
+/// What was given to the client, and how large each record is.
+struct Sending {
+    flight: Arc<Flight>,
+    bytes: Vec<u64>,
+}
+
+impl Sending {
+    fn new(batch: &[Outgoing]) -> Sending {
+        Sending { flight: Flight::new(batch.len()), bytes: vec![0; batch.len()] }
+    }
+}
+
+impl KafkaBroker {
+    /// Checks the settings and makes a broker. Nobody is called before the first event.
+    ///
+    /// # Errors
+    /// `Config`, naming the setting.
+    pub fn new(settings: KafkaSettings) -> Result<KafkaBroker> {
+        settings.check()?;
+        let settings = Arc::new(settings);
+        let trouble = Arc::new(Trouble::default());
+        let together = Client::new(&settings, false, &trouble);
+        together.check()?;
+        Ok(KafkaBroker {
+            together,
+            alone: Client::new(&settings, true, &trouble),
+            topics: Topics::new(&settings, &trouble),
+            settings,
+            trouble,
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    async fn publish_batch(&self, batch: &[Outgoing]) -> Result<Vec<Outcome>> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "publish")
+                .message("the Kafka broker was closed; nothing was sent"));
+        }
+        let begun = Instant::now();
+        let ready = begun + self.settings.preparation();
+        let deadline = begun + self.settings.deadline;
+        let together = self.producer(&self.together, ready).await?;
+        let standings = self.standings(&together, batch, ready).await?;
+        let mut outcomes: Vec<Option<Outcome>> =
+            batch.iter().map(|outgoing| closed(&standings, &outgoing.topic)).collect();
+        // One by one where that is known to be needed, the rest together; and then one by one what was
+        // refused for its company.
+        self.send_alone(batch, &standings, &mut outcomes, deadline).await;
+        self.send_together(batch, &standings, &mut outcomes, &together, deadline).await;
+        self.send_alone(batch, &standings, &mut outcomes, deadline).await;
+        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(Outcome::Skipped)).collect())
+    }
+
+    /// A producer, made in time.
+    async fn producer(&self, client: &Client, until: Instant) -> Result<Arc<Producer>> {
+        let made = timeout_at(until, client.producer()).await;
+        made.unwrap_or_else(|_| Err(self.trouble.unreachable(&self.settings.shown())))
+    }
+
+    /// How each topic of a batch stands: a batch has one, as a rule.
+    async fn standings(
+        &self,
+        producer: &Arc<Producer>,
+        batch: &[Outgoing],
+        until: Instant,
+    ) -> Result<Standings> {
+        let mut standings = Standings(Vec::new());
+        for outgoing in batch {
+            let topic = &outgoing.topic;
+            if standings.of(topic).is_some() {
+                continue;
+            }
+            let standing = match unusable(topic) {
+                Some(fault) => Standing::Closed(fault),
+                None => self.topics.look(producer, topic, until).await?,
+            };
+            standings.0.push((Arc::clone(topic), standing));
+        }
+        Ok(standings)
+    }
+
+    async fn send_together(
+        &self,
+        batch: &[Outgoing],
+        standings: &Standings,
+        outcomes: &mut [Option<Outcome>],
+        producer: &Producer,
+        deadline: Instant,
+    ) {
+        let mut sending = Sending::new(batch);
+        for (index, outgoing) in batch.iter().enumerate() {
+            if outcomes[index].is_none() && !standings.is_alone(&outgoing.topic) {
+                let facts = standings.facts(&outgoing.topic);
+                outcomes[index] = self.send(producer, outgoing, facts, &mut sending, index);
+            }
+        }
+        // What is not answered by then stays unanswered.
+        let _ = timeout_at(deadline, sending.flight.landed()).await;
+        for (index, answer) in sending.flight.answers().into_iter().enumerate() {
+            let sent = outcomes[index].is_none() && sending.bytes[index] > 0;
+            if !sent {
+                continue;
+            }
+            let topic = &batch[index].topic;
+            match answer {
+                // Of the whole request or of this record: only by itself does it show.
+                Some(Err(code)) if is_too_large(code) => {
+                    standings.facts(topic).into_iter().for_each(Facts::send_alone);
+                }
+                answer => outcomes[index] = Some(self.judge(topic, answer)),
+            }
+        }
+        if outcomes.contains(&Some(Outcome::Acked)) {
+            self.trouble.forget();
+        }
+    }
+
+    /// Sends one by one what has no outcome yet and belongs to a topic that wants it so, while there is time
+    /// for a delivery.
+    async fn send_alone(
+        &self,
+        batch: &[Outgoing],
+        standings: &Standings,
+        outcomes: &mut [Option<Outcome>],
+        deadline: Instant,
+    ) {
+        let begin = deadline - self.settings.delivery();
+        let open = |(outgoing, outcome): (&Outgoing, &Option<Outcome>)| {
+            outcome.is_none() && standings.is_alone(&outgoing.topic)
+        };
+        let any = batch.iter().zip(outcomes.iter()).any(open);
+        if !any || Instant::now() > begin {
+            return;
+        }
+        // Without one they were not tried.
+        let Ok(producer) = self.producer(&self.alone, begin).await else { return };
+        let mut sending = Sending::new(batch);
+        for (index, outgoing) in batch.iter().enumerate() {
+            if outcomes[index].is_none() && standings.is_alone(&outgoing.topic) {
+                let facts = standings.facts(&outgoing.topic);
+                outcomes[index] = self.send(&producer, outgoing, facts, &mut sending, index);
+            }
+        }
+        let _ = timeout_at(deadline, sending.flight.landed()).await;
+        for (index, answer) in sending.flight.answers().into_iter().enumerate() {
+            let bytes = sending.bytes[index];
+            if outcomes[index].is_some() || bytes == 0 {
+                continue;
+            }
+            let topic = &batch[index].topic;
+            let bytes_max = standings.facts(topic).and_then(|facts| facts.bytes_max);
+            outcomes[index] = Some(match answer {
+                Some(Err(code)) if is_too_large(code) => {
+                    Outcome::Rejected(too_large(topic, bytes, bytes_max))
+                }
+                answer => self.judge(topic, answer),
+            });
+        }
+    }
+
+    /// Gives a record to the client, or says at once what becomes of its event.
+    fn send(
+        &self,
+        producer: &Producer,
+        outgoing: &Outgoing,
+        facts: Option<&Facts>,
+        sending: &mut Sending,
+        index: usize,
+    ) -> Option<Outcome> {
+        let record = match encode(outgoing, &self.settings.record_key) {
+            Ok(record) => record,
+            Err(fault) => return Some(Outcome::Rejected(fault)),
+        };
+        if let Some(max) = self.bytes_max(facts).filter(|max| record.bytes > *max) {
+            return Some(Outcome::Rejected(too_large(&outgoing.topic, record.bytes, Some(max))));
+        }
+        sending.bytes[index] = bytes_of(&record);
+        producer.send(&outgoing.topic, &record, sending.flight.board(index));
+        None
+    }
+
+    /// What is certainly too large need not be sent; of what is compressed, only the server can tell.
+    fn bytes_max(&self, facts: Option<&Facts>) -> Option<u64> {
+        facts?.bytes_max.filter(|_| self.settings.compression == Compression::None)
+    }
+
+    fn judge(&self, topic: &str, answer: Option<Answer>) -> Outcome {
+        let outcome = match answer {
+            Some(Ok(())) => return Outcome::Acked,
+            Some(Err(code)) => judge(topic, code, self.trouble.said()),
+            None => unheard(self.trouble.said()),
+        };
+        // What is wrong with the topic, the next call asks and says in plain words.
+        if matches!(outcome, Outcome::Retry { .. } | Outcome::Unroutable(_)) {
+            self.topics.suspect(topic);
+        }
+        outcome
+    }
+}
+
+fn is_too_large(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::MessageSizeTooLarge
+            | RDKafkaErrorCode::MessageBatchTooLarge
+            | RDKafkaErrorCode::InvalidMessageSize
+    )
+}
+
+/// Never nothing: a record without a key, headers, and value takes its frame.
+fn bytes_of(record: &Encoded<'_>) -> u64 {
+    record.bytes.max(1)
+}
+
+/// The outcome of an event whose topic takes nothing.
+fn closed(standings: &Standings, topic: &str) -> Option<Outcome> {
+    match standings.of(topic)? {
+        Standing::There(_) => None,
+        // The event's own fields made it.
+        Standing::Closed(fault) if fault.kind == ErrorKind::Invalid => {
+            Some(Outcome::Rejected(fault.clone()))
+        }
+        Standing::Closed(fault) => Some(Outcome::Unroutable(fault.clone())),
+    }
+}
+
+impl Broker for KafkaBroker {
+    fn capabilities(&self) -> BrokerCapabilities {
+        let mut can = BrokerCapabilities::least();
+        // A refused record does not stop those behind it in other requests, so one event of a key is under
+        // way at a time.
+        can.prefix_order = false;
+        can.keeps_key_order = self.settings.record_key != crate::RecordKey::none();
+        can.durable = true;
+        can.batch_rows_max = ROWS_MAX;
+        can.batch_bytes_max = BYTES_MAX;
+        can.batches_in_flight_max = self.settings.batches_in_flight;
+        can.endpoint_batches_max = self.settings.batches_in_flight;
+        can
+    }
+
+    fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
+        Box::pin(self.publish_batch(batch))
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.closed.store(true, Ordering::Release);
+            tokio::join!(self.together.close(), self.alone.close());
+            Ok(())
+        })
+    }
+}
+
+impl fmt::Debug for KafkaBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaBroker")
+            .field("servers", &self.settings.shown())
+            .finish_non_exhaustive()
+    }
+}

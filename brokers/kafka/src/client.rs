@@ -1,0 +1,177 @@
+//! The client: made when it is first needed, and made anew when it gave up for good.
+//!
+//! Invariant: no thread of the runtime waits for it. It is made, asked, and ended on threads of their own.
+
+use std::sync::Arc;
+use std::thread;
+
+use postrider_core::{Error, ErrorKind, Result};
+use rdkafka::client::ClientContext;
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{
+    BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer,
+};
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+
+use crate::encode::Encoded;
+use crate::flight::{Answer, Ticket};
+use crate::settings::{KafkaSettings, wrong};
+use crate::trouble::Trouble;
+
+/// Takes what the library's own threads report.
+pub(crate) struct Context {
+    trouble: Arc<Trouble>,
+}
+
+impl ClientContext for Context {
+    fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {
+        // What matters comes as an error too, and a library prints nothing.
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.trouble.note(&error, reason);
+    }
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = Box<Ticket>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, ticket: Box<Ticket>) {
+        ticket.answer(match result {
+            Ok(_) => Ok(()),
+            Err((error, _)) => Err(code_of(error)),
+        });
+    }
+}
+
+pub(crate) fn code_of(error: &KafkaError) -> RDKafkaErrorCode {
+    error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)
+}
+
+/// One producer of the library, with the thread that takes its answers.
+pub(crate) struct Producer(Option<ThreadedProducer<Context>>);
+
+impl Producer {
+    fn make(settings: &KafkaSettings, alone: bool, trouble: Arc<Trouble>) -> Result<Producer> {
+        let config = settings.producer(alone);
+        let made = ThreadedProducer::from_config_and_context(&config, Context { trouble });
+        let producer = made.map_err(|error| refused(&error, settings))?;
+        Ok(Producer(Some(producer)))
+    }
+
+    fn inner(&self) -> &ThreadedProducer<Context> {
+        self.0.as_ref().expect("invariant: taken when it is dropped, and not before")
+    }
+
+    /// The library's client, to ask questions on a thread that may wait.
+    pub(crate) fn client(&self) -> &rdkafka::client::Client<Context> {
+        self.inner().client()
+    }
+
+    /// Queues a record. Never waits; the answer comes with the ticket.
+    pub(crate) fn send(&self, topic: &str, record: &Encoded<'_>, ticket: Box<Ticket>) {
+        let mut base = BaseRecord::with_opaque_to(topic, ticket).headers(record.headers.clone());
+        base.key = record.key.as_deref();
+        base.payload = record.value.as_deref();
+        if let Err((error, base)) = self.inner().send::<str, [u8]>(base) {
+            base.delivery_opaque.answer(refusal(&error));
+        }
+    }
+
+    /// Whether it will never send again: the library says so after a gap that it cannot close.
+    fn is_dead(&self) -> bool {
+        self.client().fatal_error().is_some()
+    }
+
+    /// Waits until nothing is queued, and gives up what then is. Blocks.
+    fn finish(&self, settings: &KafkaSettings) {
+        // What is not sent in time is purged, and its callers are told.
+        let _ = self.inner().flush(settings.delivery());
+        self.inner().purge(PurgeConfig::default().queue().inflight());
+    }
+}
+
+fn refusal(error: &KafkaError) -> Answer {
+    Err(code_of(error))
+}
+
+/// The library's words about its settings name values, and a value may be a secret.
+fn refused(error: &KafkaError, settings: &KafkaSettings) -> Error {
+    let said = match error {
+        KafkaError::ClientConfig(_, said, key, _) => format!("{key}: {said}"),
+        KafkaError::ClientCreation(said) => said.clone(),
+        other => other.to_string(),
+    };
+    wrong(format!("the settings cannot be used: {said}")).context("servers", settings.shown())
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        end(self.0.take());
+    }
+}
+
+/// Drops what waits while it is dropped.
+pub(crate) fn end<T: Send + 'static>(thing: T) {
+    // Where no thread can be had, this one waits.
+    let _ = thread::Builder::new().name("kafka end".to_owned()).spawn(move || drop(thing));
+}
+
+/// See the module.
+pub(crate) struct Client {
+    settings: Arc<KafkaSettings>,
+    alone: bool,
+    trouble: Arc<Trouble>,
+    made: Mutex<Option<Arc<Producer>>>,
+}
+
+impl Client {
+    pub(crate) fn new(
+        settings: &Arc<KafkaSettings>,
+        alone: bool,
+        trouble: &Arc<Trouble>,
+    ) -> Client {
+        Client {
+            settings: Arc::clone(settings),
+            alone,
+            trouble: Arc::clone(trouble),
+            made: Mutex::new(None),
+        }
+    }
+
+    /// Refuses settings that the library does not know, with nothing made yet.
+    pub(crate) fn check(&self) -> Result<()> {
+        let checked = self.settings.producer(self.alone).create_native_config();
+        checked.map(drop).map_err(|error| refused(&error, &self.settings))
+    }
+
+    /// The producer; a new one where the last one is dead. What was queued in that fails, and its callers
+    /// are told before anything that follows is given to the new one.
+    ///
+    /// # Errors
+    /// `Config` if none can be made.
+    pub(crate) async fn producer(&self) -> Result<Arc<Producer>> {
+        let mut made = self.made.lock().await;
+        if let Some(producer) = made.as_ref().filter(|producer| !producer.is_dead()) {
+            return Ok(Arc::clone(producer));
+        }
+        *made = None;
+        let (settings, trouble) = (Arc::clone(&self.settings), Arc::clone(&self.trouble));
+        let alone = self.alone;
+        let producer = spawn_blocking(move || Producer::make(&settings, alone, trouble)).await;
+        let producer = producer.map_err(|error| {
+            Error::new(ErrorKind::Internal, "open kafka").message(error.to_string())
+        })??;
+        Ok(Arc::clone(made.insert(Arc::new(producer))))
+    }
+
+    /// Sends what is queued, and nothing after that.
+    pub(crate) async fn close(&self) {
+        let Some(producer) = self.made.lock().await.take() else { return };
+        let settings = Arc::clone(&self.settings);
+        // Whoever drops this call leaves the end to the thread.
+        let _ = spawn_blocking(move || producer.finish(&settings)).await;
+    }
+}

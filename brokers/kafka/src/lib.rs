@@ -1,0 +1,42 @@
+//! Kafka: a destination of the relay.
+//!
+//! **What is promised.** `Acked` means that the leader of the partition has the record and so has every
+//! replica that was in sync (`acks=all`). How safe that is, the topic decides: its replicas, its
+//! `min.insync.replicas`, and whether a replica that lags may become leader. A topic that does not exist is
+//! [`Unroutable`](postrider_core::Outcome::Unroutable), and its events wait.
+//!
+//! **Order.** One event of a key is under way at a time, so a refused one never lets a later one pass. The
+//! [record key](RecordKey) follows from the ordering key alone, and the partition from the record key as the
+//! Java client chooses it, so all events of a key stand in one partition. When partitions are added, keys move
+//! to others: each key's events are still sent in order, and whoever reads two partitions sees no order
+//! between them.
+//!
+//! **Duplicates.** The producer is idempotent: what the client sends again by itself, the partition stores
+//! once. What the relay sends again, after an answer that did not come in time, is stored again.
+//!
+//! **What may be left behind.** A call that was dropped leaves at most its batch in the client's queue, which
+//! gives up on each record after five eighths of [`KafkaSettings::deadline`], counted from when it was taken,
+//! and looks at that once a second.
+//!
+//! ```no_run
+//! use postrider_kafka::{KafkaBroker, KafkaSettings};
+//! # fn main() -> postrider_core::Result<()> {
+//! let broker = KafkaBroker::new(KafkaSettings::new("127.0.0.1:9092"))?;
+//! # drop(broker);
+//! # Ok(()) }
+//! ```
+
+mod answer;
+mod broker;
+mod client;
+mod encode;
+mod flight;
+mod record_key;
+mod settings;
+mod topics;
+mod trouble;
+
+pub use broker::KafkaBroker;
+pub use encode::TOMBSTONE;
+pub use record_key::RecordKey;
+pub use settings::{Compression, KafkaSettings, Mechanism, Sasl, Secret, Tls};

@@ -1,0 +1,218 @@
+//! What is known of topics: whether each is there, and what it takes.
+//!
+//! Invariant: nothing is given to the client for a topic that is not known to be there. The client would keep
+//! it for as long as a record lives, and say no more than that its time ran out.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use postrider_core::{Error, ErrorKind, Fault, Result};
+use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::FromClientConfig;
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::metadata::MetadataTopic;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
+
+use crate::answer::{denied, missing};
+use crate::client::{Producer, end};
+use crate::settings::{KafkaSettings, SET_BYTES_MAX};
+use crate::trouble::Trouble;
+
+/// How long a topic is taken to be as it was. Its settings change rarely; that it is gone, the client says.
+const GOOD_FOR: Duration = Duration::from_secs(300);
+/// Topics that are remembered. Past them all are asked for again.
+const TOPICS_MAX: usize = 4_096;
+/// How long to wait for a topic's settings. A user that may not read them is answered at once.
+const SETTINGS_MAX: Duration = Duration::from_secs(1);
+
+/// What is known of a topic that is there.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// What one request may hold for a partition; unknown where we may not ask.
+    pub(crate) bytes_max: Option<u64>,
+    /// It refused what the client sent as one, so each record goes by itself.
+    alone: AtomicBool,
+}
+
+impl Facts {
+    /// Whether records are to be sent one by one.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::Relaxed) || self.bytes_max.is_some_and(|max| max < SET_BYTES_MAX)
+    }
+
+    pub(crate) fn send_alone(&self) {
+        self.alone.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How a topic stands.
+#[derive(Clone, Debug)]
+pub(crate) enum Standing {
+    There(Arc<Facts>),
+    /// It takes nothing, and why.
+    Closed(Fault),
+}
+
+/// When a topic was found to be there, and what was found; locked while it is asked for.
+type Entry = Arc<tokio::sync::Mutex<Option<(Instant, Arc<Facts>)>>>;
+
+/// See the module.
+pub(crate) struct Topics {
+    settings: Arc<KafkaSettings>,
+    trouble: Arc<Trouble>,
+    known: Mutex<HashMap<Arc<str>, Entry>>,
+}
+
+impl Topics {
+    pub(crate) fn new(settings: &Arc<KafkaSettings>, trouble: &Arc<Trouble>) -> Topics {
+        Topics {
+            settings: Arc::clone(settings),
+            trouble: Arc::clone(trouble),
+            known: Mutex::default(),
+        }
+    }
+
+    /// How the topic stands, asked for at most once at a time.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Unauthorized` if the cluster does not say in time; nothing was sent.
+    pub(crate) async fn look(
+        &self,
+        producer: &Arc<Producer>,
+        topic: &Arc<str>,
+        until: Instant,
+    ) -> Result<Standing> {
+        let entry = self.entry(topic);
+        let unreachable = || self.trouble.unreachable(&self.settings.shown());
+        let mut found = timeout_at(until, entry.lock()).await.map_err(|_| unreachable())?;
+        if let Some((at, facts)) = found.as_ref().filter(|(at, _)| at.elapsed() < GOOD_FOR) {
+            let _ = at;
+            return Ok(Standing::There(Arc::clone(facts)));
+        }
+        let question = Question {
+            producer: Arc::clone(producer),
+            settings: Arc::clone(&self.settings),
+            trouble: Arc::clone(&self.trouble),
+            topic: Arc::clone(topic),
+            patience: until.saturating_duration_since(Instant::now()),
+        };
+        let asking = spawn_blocking(move || question.ask());
+        let answered = timeout_at(until, asking).await.map_err(|_| unreachable())?;
+        let standing = answered.map_err(|error| {
+            Error::new(ErrorKind::Internal, "find topic").message(error.to_string())
+        })??;
+        if let Standing::There(facts) = &standing {
+            *found = Some((Instant::now(), Arc::clone(facts)));
+        }
+        Ok(standing)
+    }
+
+    /// Something went wrong there: it is asked for again before anything else is sent to it.
+    pub(crate) fn suspect(&self, topic: &str) {
+        self.lock().remove(topic);
+    }
+
+    fn entry(&self, topic: &Arc<str>) -> Entry {
+        let mut known = self.lock();
+        if known.len() >= TOPICS_MAX && !known.contains_key(topic) {
+            known.clear();
+        }
+        Arc::clone(known.entry(Arc::clone(topic)).or_default())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Entry>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question about one topic, asked on a thread that may wait.
+struct Question {
+    producer: Arc<Producer>,
+    settings: Arc<KafkaSettings>,
+    trouble: Arc<Trouble>,
+    topic: Arc<str>,
+    patience: Duration,
+}
+
+impl Question {
+    fn ask(&self) -> Result<Standing> {
+        let unreachable = || self.trouble.unreachable(&self.settings.shown());
+        let metadata = self
+            .producer
+            .client()
+            .fetch_metadata(Some(&self.topic), self.patience)
+            .map_err(|_| unreachable())?;
+        let Some(found) = metadata.topics().first() else {
+            return Ok(Standing::Closed(missing(&self.topic)));
+        };
+        self.trouble.forget();
+        if let Some(error) = found.error() {
+            return Ok(Standing::Closed(self.judge(error.into())));
+        }
+        let (bytes_max, in_sync_min) = self.describe();
+        if let Some(fault) = in_sync_min.and_then(|min| self.lacking(found, min)) {
+            return Ok(Standing::Closed(fault));
+        }
+        Ok(Standing::There(Arc::new(Facts { bytes_max, alone: AtomicBool::new(false) })))
+    }
+
+    fn judge(&self, code: RDKafkaErrorCode) -> Fault {
+        match code {
+            RDKafkaErrorCode::UnknownTopicOrPartition => missing(&self.topic),
+            RDKafkaErrorCode::TopicAuthorizationFailed => denied(&self.topic, code),
+            _ => Fault::new(
+                ErrorKind::Unavailable,
+                format!("the topic `{}` cannot be used now: {code}", self.topic),
+            ),
+        }
+    }
+
+    /// The topic's largest request and its fewest replicas in sync, where we may know them.
+    fn describe(&self) -> (Option<u64>, Option<usize>) {
+        let Ok(admin) =
+            AdminClient::<DefaultClientContext>::from_config(&self.settings.connection())
+        else {
+            return (None, None);
+        };
+        let patience = SETTINGS_MAX.min(self.patience / 2);
+        let options = AdminOptions::new().request_timeout(Some(patience));
+        let topic = [ResourceSpecifier::Topic(&self.topic)];
+        let described = Handle::current().block_on(admin.describe_configs(&topic, &options));
+        end(admin);
+        let Some(Ok(config)) = described.ok().and_then(|mut found| found.pop()) else {
+            return (None, None);
+        };
+        let number = |name: &str| config.get(name)?.value.as_ref()?.parse::<u64>().ok();
+        let in_sync_min = number("min.insync.replicas").and_then(|min| usize::try_from(min).ok());
+        (number("max.message.bytes"), in_sync_min)
+    }
+
+    /// What is wrong if no partition can acknowledge anything.
+    fn lacking(&self, found: &MetadataTopic, in_sync_min: usize) -> Option<Fault> {
+        let most = |count: fn(&rdkafka::metadata::MetadataPartition) -> usize| {
+            found.partitions().iter().map(count).max().unwrap_or_default()
+        };
+        let replicas = most(|partition| partition.replicas().len());
+        let in_sync = most(|partition| partition.isr().len());
+        let topic = &self.topic;
+        if replicas < in_sync_min {
+            let detail = format!(
+                "the topic `{topic}` has {replicas} replicas and wants {in_sync_min} in sync \
+                 (`min.insync.replicas`), so nothing can be acknowledged: add replicas, or want fewer"
+            );
+            return Some(Fault::new(ErrorKind::Config, detail));
+        }
+        (in_sync < in_sync_min).then(|| {
+            let detail = format!(
+                "of the topic `{topic}` only {in_sync} replicas are in sync, and it wants {in_sync_min} \
+                 (`min.insync.replicas`); it goes on when they are back"
+            );
+            Fault::new(ErrorKind::Unavailable, detail)
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! What the client last complained about: the reason that a mere "no answer in time" leaves out.
+//!
+//! Invariant: never a secret; the library's words name hosts and mechanisms.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use postrider_core::{Error, ErrorKind};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble(Mutex<Option<(ErrorKind, String)>>);
+
+impl Trouble {
+    /// The client says that something is wrong.
+    pub(crate) fn note(&self, error: &KafkaError, said: &str) {
+        let code = error.rdkafka_error_code();
+        let kind = match code {
+            Some(
+                RDKafkaErrorCode::Authentication
+                | RDKafkaErrorCode::SaslAuthenticationFailed
+                | RDKafkaErrorCode::UnsupportedSASLMechanism
+                | RDKafkaErrorCode::IllegalSASLState
+                | RDKafkaErrorCode::ClusterAuthorizationFailed,
+            ) => ErrorKind::Unauthorized,
+            Some(RDKafkaErrorCode::SSL) => ErrorKind::Unauthorized,
+            _ => ErrorKind::Unavailable,
+        };
+        let mut known = self.lock();
+        // That all are down follows from what was said before, which says more.
+        let summary = code == Some(RDKafkaErrorCode::AllBrokersDown);
+        let refused = known.as_ref().is_some_and(|(kind, _)| *kind == ErrorKind::Unauthorized);
+        if known.is_none() || !(summary || refused && kind != ErrorKind::Unauthorized) {
+            *known = Some((kind, said.to_owned()));
+        }
+    }
+
+    /// It works.
+    pub(crate) fn forget(&self) {
+        *self.lock() = None;
+    }
+
+    /// What was said last.
+    pub(crate) fn said(&self) -> Option<String> {
+        self.lock().as_ref().map(|(_, said)| said.clone())
+    }
+
+    /// The error of a call that sent nothing.
+    pub(crate) fn unreachable(&self, servers: &str) -> Error {
+        let known = self.lock().clone();
+        let (kind, said) = known
+            .unwrap_or_else(|| (ErrorKind::Unavailable, "it did not answer in time".to_owned()));
+        let advice = match kind {
+            ErrorKind::Unauthorized => {
+                "; correct the credentials or the certificates of this destination"
+            }
+            _ => "",
+        };
+        Error::new(kind, "connect")
+            .message(format!("Kafka cannot be used: {said}; nothing was sent{advice}"))
+            .context("servers", servers)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(ErrorKind, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_outlives_what_follows_from_it() {
+        let trouble = Trouble::default();
+        let note = |code, said| trouble.note(&KafkaError::Global(code), said);
+        note(RDKafkaErrorCode::BrokerTransportFailure, "connection refused");
+        note(RDKafkaErrorCode::AllBrokersDown, "1/1 brokers are down");
+        assert_eq!(trouble.said().unwrap(), "connection refused");
+        note(RDKafkaErrorCode::Authentication, "invalid credentials");
+        note(RDKafkaErrorCode::BrokerTransportFailure, "disconnected");
+        let error = trouble.unreachable("a:9092");
+        assert_eq!(error.kind(), ErrorKind::Unauthorized);
+        assert!(error.to_string().contains("invalid credentials"), "{error}");
+        trouble.forget();
+        assert_eq!(trouble.unreachable("a:9092").kind(), ErrorKind::Unavailable);
+    }
+}

@@ -1,0 +1,10 @@
+//! Kafka, against real servers of the tests' own.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![allow(clippy::print_stdout, reason = "a skipped test says why")]
+
+mod identity;
+mod publishing;
+mod server;
+mod suite;
+mod trouble;

@@ -1,0 +1,167 @@
+//! Servers that go away and stall.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::{Broker, ErrorKind, Event, EventId, Outcome, Outgoing};
+use postrider_kafka::KafkaBroker;
+use tokio::task::block_in_place;
+use tokio::time::Instant;
+
+use crate::publishing::{event, outgoing, publish};
+use crate::server::Server;
+
+/// Carries events as the relay does: one of a key under way, and the same again until it is acknowledged.
+async fn carry(broker: &KafkaBroker, topic: &str, keys: usize, each: u32) -> Vec<Vec<Arc<Event>>> {
+    let sent: Vec<Vec<Arc<Event>>> =
+        (0..keys).map(|key| (0..each).map(|n| event(&key.to_string(), n, 100)).collect()).collect();
+    let mut next = vec![0usize; keys];
+    let begun = Instant::now();
+    while next.iter().any(|at| *at < each as usize) {
+        assert!(begun.elapsed() < Duration::from_secs(90), "it does not go on: {next:?}");
+        let open: Vec<usize> = (0..keys).filter(|key| next[*key] < each as usize).collect();
+        let batch: Vec<Outgoing> =
+            open.iter().map(|key| outgoing(topic, &sent[*key][next[*key]])).collect();
+        let Ok(outcomes) = broker.publish(&batch).await else { continue };
+        for (key, outcome) in open.into_iter().zip(outcomes) {
+            match outcome {
+                Outcome::Acked => next[key] += 1,
+                Outcome::Retry { .. } | Outcome::Unroutable(_) | Outcome::Skipped => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    sent
+}
+
+/// Every event is there, and the first copies of each key are in its order.
+fn assert_in_order(stored: &[EventId], sent: &[Vec<Arc<Event>>]) {
+    for key in sent {
+        let of_key = |id: &&EventId| key.iter().any(|event| event.id == **id);
+        let mut first: Vec<EventId> = Vec::new();
+        for id in stored.iter().filter(of_key) {
+            if !first.contains(id) {
+                first.push(*id);
+            }
+        }
+        assert_eq!(first, key.iter().map(|event| event.id).collect::<Vec<_>>());
+    }
+}
+
+/// F5, F6, F8, F10: the server is killed and stalled in mid-batch, again and again: nothing acknowledged is lost,
+/// and each key is in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_and_stalls_in_mid_batch_keep_the_order() {
+    let Some(mut server) = Server::own().await else { return };
+    let topic = server.topic("orders", 3, &[]).await;
+    let mut settings = server.settings();
+    settings.deadline = Duration::from_secs(2);
+    let broker = KafkaBroker::new(settings).unwrap();
+    let carrying = tokio::spawn({
+        let topic = topic.clone();
+        async move { carry(&broker, &topic, 20, 600).await }
+    });
+    let mut faults = 0;
+    for round in 0..4 {
+        let before = server.count(&topic).await;
+        // In mid-batch: as soon as some more have arrived.
+        while !carrying.is_finished() && server.count(&topic).await < before + 100 {
+            tokio::task::yield_now().await;
+        }
+        faults += usize::from(!carrying.is_finished());
+        match round % 2 {
+            0 => block_in_place(|| {
+                server.kill();
+                server.run().unwrap();
+            }),
+            _ => {
+                assert!(server.signal("-STOP"));
+                // waits: longer than the deadline, so that answers come too late
+                tokio::time::sleep(Duration::from_millis(2_500)).await;
+                assert!(server.signal("-CONT"));
+            }
+        }
+    }
+    assert!(faults >= 3, "only {faults} faults fell into the run");
+    let sent = carrying.await.unwrap();
+    assert_in_order(&server.ids(&topic).await, &sent);
+}
+
+/// A negative control: the checker of the order sees one that is wrong, and one that is missing.
+#[test]
+#[should_panic(expected = "assertion")]
+fn the_checker_sees_a_wrong_order() {
+    let key: Vec<Arc<Event>> = (0..3).map(|n| event("1", n, 1)).collect();
+    let ids = [key[1].id, key[0].id, key[2].id];
+    assert_in_order(&ids, &[key]);
+}
+
+/// R070: 1 is refused for good while 2 and 3 of other keys go on, and 2 of its own key is not under way before
+/// that is known; the broker's part of it is one event of a key in a batch, and an answer for each.
+#[tokio::test]
+async fn a_refused_event_lets_nothing_of_its_key_pass() {
+    let Some(server) = Server::shared().await else { return };
+    let topic = server.topic("refusing", 1, &[("max.message.bytes", "5000")]).await;
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    assert!(!broker.capabilities().prefix_order, "so the relay sends one of a key at a time");
+    let (first, other) = (event("1", 1, 9_000), event("2", 1, 10));
+    let outcomes = publish(&broker, &topic, &[first, Arc::clone(&other)]).await;
+    assert!(matches!(&outcomes[..], [Outcome::Rejected(_), Outcome::Acked]), "{outcomes:?}");
+    assert_eq!(server.ids(&topic).await, [other.id]);
+}
+
+/// F5: a server that is away is an error that names it, and nothing was sent; as soon as it is back, it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_not_there_yet_is_waited_for() {
+    let Some(mut server) = Server::own().await else { return };
+    let topic = server.topic("orders", 1, &[]).await;
+    server.kill();
+    let mut settings = server.settings();
+    settings.deadline = Duration::from_secs(1);
+    let broker = KafkaBroker::new(settings).unwrap();
+    let batch = [outgoing(&topic, &event("1", 1, 10))];
+    let begun = Instant::now();
+    let refused = broker.publish(&batch).await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(5), "the deadline holds");
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert!(refused.to_string().contains("nothing was sent"), "{refused}");
+    assert!(format!("{refused:?}").contains(&server.address()), "{refused:?}");
+    block_in_place(|| server.run().unwrap());
+    let begun = Instant::now();
+    while !matches!(broker.publish(&batch).await.as_deref(), Ok([Outcome::Acked])) {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+    // A server that stops while it is used: unknown, in time, and with the reason.
+    server.kill();
+    let told = broker.publish(&[outgoing(&topic, &event("1", 2, 10))]).await;
+    let unknown = match &told {
+        Ok(outcomes) => matches!(&outcomes[..], [Outcome::Retry { .. }]),
+        Err(error) => error.kind() == ErrorKind::Unavailable,
+    };
+    assert!(unknown, "{told:?}");
+}
+
+/// Dropping a call leaves at most its batch, and closing waits until nothing more will be sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_after_close() {
+    let Some(server) = Server::own().await else { return };
+    let topic = server.topic("orders", 1, &[]).await;
+    let mut settings = server.settings();
+    settings.deadline = Duration::from_secs(1);
+    let broker = KafkaBroker::new(settings).unwrap();
+    assert_eq!(publish(&broker, &topic, &[event("0", 1, 10)]).await, [Outcome::Acked]);
+    assert!(server.signal("-STOP"));
+    let events: Vec<_> = (0..50).map(|n| event(&n.to_string(), 2, 10)).collect();
+    let batch: Vec<Outgoing> = events.iter().map(|event| outgoing(&topic, event)).collect();
+    let dropped = tokio::time::timeout(Duration::from_millis(100), broker.publish(&batch)).await;
+    assert!(dropped.is_err(), "a server that stands still does not answer");
+    broker.close().await.unwrap();
+    assert!(server.signal("-CONT"));
+    // What was on its way when the server stopped, it may have read; nothing comes twice after that.
+    let settled = server.count(&topic).await;
+    // waits: longer than the client would try
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let ids = server.ids(&topic).await;
+    assert!(ids.len() <= 51, "{} records", ids.len());
+    assert!(settled <= 51);
+}
