@@ -1,8 +1,8 @@
 -- Whoever may use the schema may not yet act in it. PostgreSQL lets everybody execute a new function; here
 -- that stays so for what a producer's insert runs: enqueue, the lock on its keys, the backlog, and what the
--- trigger calls; for arithmetic on a row that somebody may read; and for a look at the sequence of who may use it. Everything else is for those to whom it is
--- granted (docs/operate/postgres.md). By the names of ours, since the schema may have functions of the
--- application's own.
+-- trigger calls; for arithmetic on a row that somebody may read; and for a look at the sequence by those who may
+-- use it. Everything else is for those to whom it is granted (docs/operate/postgres.md). By the names of ours,
+-- since the schema may have functions of the application's own.
 do $body$
 declare
     v_function regprocedure;
