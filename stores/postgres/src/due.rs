@@ -13,6 +13,7 @@ use postrider_core::waiting::{
 use postrider_core::{DestinationId, Error, ErrorKind, KeyHash, Lease, Result};
 use tokio_postgres::Row;
 
+use crate::gather::Reply;
 use crate::row::Decoder;
 use crate::sessions::Line;
 use crate::settle;
@@ -43,7 +44,7 @@ pub(crate) async fn due(store: &PostgresStore, request: &DueRequest) -> Result<D
     let (asker, place) = (store.clone(), (request.lease.clone(), request.destination.clone()));
     let look = store.inner.looks.ask("due", place, move |group| {
         let store = asker.clone();
-        async move { look(&store, &group).await }
+        async move { look(&store, &group).await.into_iter().map(Reply::Is).collect() }
     });
     match look.await? {
         // Something is, or its time has come while we asked.

@@ -16,6 +16,7 @@ use postrider_core::{Cursor, Error, ErrorKind, Result};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use crate::gather::Reply;
 use crate::gone_back;
 use crate::question;
 use crate::room::Room;
@@ -41,27 +42,38 @@ pub(crate) async fn fetch(store: &PostgresStore, request: &FetchRequest) -> Resu
         .await
 }
 
-/// The pages of a group. What the room in one statement did not suffice for is asked for again.
-async fn fetch_all(store: &PostgresStore, group: Vec<FetchRequest>) -> Vec<Result<Page>> {
+/// The pages of a group, as many as one statement has room for. The others are asked for again.
+async fn fetch_all(
+    store: &PostgresStore,
+    group: Vec<FetchRequest>,
+) -> Vec<Reply<FetchRequest, Page>> {
     let mut answers: Vec<Option<Result<Page>>> =
         gone_back::look(store, &group).await.into_iter().map(|refused| refused.map(Err)).collect();
-    while answers.iter().any(Option::is_none) {
-        let open: Vec<usize> = (0..group.len()).filter(|index| answers[*index].is_none()).collect();
-        let questions: Vec<&FetchRequest> = open.iter().map(|index| &group[*index]).collect();
-        match read(store, &questions).await {
-            Ok(pages) => {
-                for (index, page) in open.into_iter().zip(pages) {
-                    answers[index] = page;
-                }
+    let pages_max = store.remembered().room.pages_max();
+    let is_open = |index: &usize| answers[*index].is_none();
+    let open: Vec<usize> = (0..group.len()).filter(is_open).take(pages_max).collect();
+    let questions: Vec<&FetchRequest> = open.iter().map(|index| &group[*index]).collect();
+    let pages = match questions.is_empty() {
+        true => Ok(Vec::new()),
+        false => read(store, &questions).await,
+    };
+    match pages {
+        Ok(pages) => {
+            for (index, page) in open.into_iter().zip(pages) {
+                answers[index] = page;
             }
-            Err(error) => {
-                for index in open {
-                    answers[index] = Some(Err(error.repeated()));
-                }
+        }
+        Err(error) => {
+            for index in open {
+                answers[index] = Some(Err(error.repeated()));
             }
         }
     }
-    answers.into_iter().flatten().collect()
+    let reply = |(question, answer): (_, Option<_>)| match answer {
+        Some(answer) => Reply::Is(answer),
+        None => Reply::Again(question),
+    };
+    group.into_iter().zip(answers).map(reply).collect()
 }
 
 /// One statement. `None` where it had no room for a page.

@@ -4,7 +4,8 @@
 //! first waits until the tasks that are ready have had their turn, and takes along what they asked.
 //! After a rest, when all partitions look at the same beat, a moment more is waited for those that came last time.
 //! Invariant: bounded. At most [`FLIGHTS_MAX`] statements are on their way, each with at most
-//! [`GROUP_MAX`] questions; what comes meanwhile waits for the next.
+//! [`GROUP_MAX`] questions; what comes meanwhile waits for the next, and so does what a statement had no
+//! room for.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,8 +31,17 @@ const REST: Duration = Duration::from_millis(50);
 const WAITS: usize = 2;
 const WAIT: Duration = Duration::from_millis(1);
 
+/// What becomes of a question.
+pub(crate) enum Reply<Q, A> {
+    /// It is answered.
+    Is(Result<A>),
+    /// There was no room for it: it comes first in the next group. Some other question of each group must
+    /// have been answered, or the next group must fare better.
+    Again(Q),
+}
+
 /// Answers a group of questions, each for itself, in their order.
-type Answer<Q, A> = Arc<dyn Fn(Vec<Q>) -> BoxFuture<'static, Vec<Result<A>>> + Send + Sync>;
+type Answer<Q, A> = Arc<dyn Fn(Vec<Q>) -> BoxFuture<'static, Vec<Reply<Q, A>>> + Send + Sync>;
 
 /// Where questions gather.
 pub(crate) struct Gather<Q, A> {
@@ -80,7 +90,7 @@ impl<Q: Send + 'static, A: Send + 'static> Gather<Q, A> {
     ) -> Result<A>
     where
         F: Fn(Vec<Q>) -> R + Send + Sync + 'static,
-        R: Future<Output = Vec<Result<A>>> + Send + 'static,
+        R: Future<Output = Vec<Reply<Q, A>>> + Send + 'static,
     {
         let (told, hears) = oneshot::channel();
         let leads = {
@@ -154,9 +164,14 @@ async fn lead<Q, A>(shared: Arc<Mutex<Waiting<Q, A>>>, answer: Answer<Q, A>) {
             true => Vec::new(),
             false => answer(questions).await,
         };
+        let mut again = Vec::new();
         for (listener, answer) in listeners.into_iter().zip(answers) {
-            _ = listener.send(answer);
+            match answer {
+                Reply::Is(answer) => _ = listener.send(answer),
+                Reply::Again(question) => again.push((question, listener)),
+            }
         }
+        lock(&shared).questions.splice(..0, again);
         drop(flight);
         if !lock(&shared).begins() {
             return;
@@ -188,7 +203,8 @@ mod tests {
             let statements = Arc::clone(&statements);
             gather.ask("ask", question, move |group: Vec<u32>| {
                 statements.fetch_add(1, Ordering::Relaxed);
-                async move { group.into_iter().map(|question| Ok(question * 2)).collect() }
+                let answer = |question| Reply::Is(Ok(question * 2));
+                async move { group.into_iter().map(answer).collect() }
             })
         };
         let answers = futures_util::future::join_all((0..100).map(ask)).await;
@@ -208,7 +224,28 @@ mod tests {
             });
             assert_eq!(lost.await.unwrap_err().kind(), ErrorKind::Closed);
         }
-        let answered = gather.ask("ask", 1, |_| async { vec![Ok(2)] });
+        let answered = gather.ask("ask", 1, |_| async { vec![Reply::Is(Ok(2))] });
         assert_eq!(answered.await.unwrap(), 2);
+    }
+
+    /// INV-6: what a statement had no room for is asked by the next, and nobody's answer is another's.
+    #[tokio::test]
+    async fn what_had_no_room_comes_with_the_next() {
+        let (gather, statements) = (Gather::default(), Arc::new(AtomicUsize::new(0)));
+        let ask = |question: u32| {
+            let statements = Arc::clone(&statements);
+            gather.ask("ask", question, move |group: Vec<u32>| {
+                statements.fetch_add(1, Ordering::Relaxed);
+                let reply = |(place, question)| match place {
+                    0..7 => Reply::Is(Ok(question * 2)),
+                    _ => Reply::Again(question),
+                };
+                async move { group.into_iter().enumerate().map(reply).collect() }
+            })
+        };
+        let answers = futures_util::future::join_all((0..32).map(ask)).await;
+        let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
+        assert_eq!(answers, (0..32).map(|question| question * 2).collect::<Vec<u32>>());
+        assert_eq!(statements.load(Ordering::Relaxed), 5);
     }
 }

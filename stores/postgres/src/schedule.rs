@@ -6,6 +6,7 @@ use postrider_core::source::Admitted;
 use postrider_core::{Error, ErrorKind, Lease, Result};
 use tokio_postgres::Row;
 
+use crate::gather::Reply;
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
@@ -46,7 +47,7 @@ pub(crate) async fn admit(store: &PostgresStore, lease: &Lease, rows_max: u32) -
     let asker = store.clone();
     let next_in = store.inner.schedules.ask("admit", lease.clone(), move |group| {
         let store = asker.clone();
-        async move { look(&store, &group).await }
+        async move { look(&store, &group).await.into_iter().map(Reply::Is).collect() }
     });
     match next_in.await? {
         Some(next_in) if next_in.is_zero() => {}

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::cursor::Columns;
+use crate::gather::Reply;
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
@@ -64,7 +65,7 @@ pub(crate) async fn settle(store: &PostgresStore, settlement: &Settlement) -> Re
             let writer = store.clone();
             let saved = store.inner.saves.ask("settle", save, move |group| {
                 let store = writer.clone();
-                async move { settle_many(&store, group).await }
+                async move { settle_many(&store, group).await.into_iter().map(Reply::Is).collect() }
             });
             saved.await
         }
