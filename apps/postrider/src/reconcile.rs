@@ -2,7 +2,7 @@
 
 use clap::Args;
 use postrider_core::DestinationId;
-use postrider_core::operate::{Difference, RowKey, Submission, Verb};
+use postrider_core::operate::{Difference, Recounted, RowKey, Submission, Verb};
 
 use crate::confirm::{self, Answer};
 use crate::failure::{Exit, Failure};
@@ -17,8 +17,9 @@ use crate::terminal::{self, count, note};
 /// Prove that what was committed was delivered, or send it again
 ///
 /// Recounts the outbox against the log of what was settled, bucket by bucket,
-/// as far as the cursors reach. Where they differ, the events that do not wait
-/// are sent again, marked as late. Inboxes absorb those that had arrived.
+/// as far as the cursors reach. Where they differ, what is missing is sent
+/// again, marked as late: where the sums do not tell what it is, all of the
+/// bucket that does not wait. Inboxes absorb what had arrived.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -102,14 +103,35 @@ async fn recount(
     let mut differences = Vec::new();
     for name in names {
         let found = store.operator.recount(name).await?;
-        note(&match found.len() {
-            0 => format!("{name}: the log agrees with the outbox"),
-            1 => format!("{name}: 1 bucket differs"),
-            number => format!("{name}: {number} buckets differ"),
-        });
-        differences.extend(found.into_iter().map(|difference| (name.clone(), difference)));
+        said(name, &found).iter().for_each(|line| note(line));
+        let found = found.differences.into_iter();
+        differences.extend(found.map(|difference| (name.clone(), difference)));
     }
     Ok(differences)
+}
+
+/// What was found at a destination, and what could not be judged.
+fn said(name: &DestinationId, found: &Recounted) -> Vec<String> {
+    let open = found.not_passed + found.at_beginning > 0;
+    let mut lines = vec![match found.differences.len() {
+        0 if open => format!("{name}: the log agrees with the outbox, as far as it can be judged"),
+        0 => format!("{name}: the log agrees with the outbox"),
+        1 => format!("{name}: 1 bucket differs"),
+        number => format!("{name}: {number} buckets differ"),
+    }];
+    if found.not_passed > 0 {
+        let events = events(found.not_passed);
+        lines.push(format!("{name}: not judged yet: {events} on their way, or behind these"));
+    }
+    if found.at_beginning > 0 {
+        let events = events(found.at_beginning);
+        lines.push(format!("{name}: not judged: {events} beside which others were purged already"));
+    }
+    lines
+}
+
+fn events(number: u64) -> String {
+    if number == 1 { "1 event".to_owned() } else { format!("{} events", count(number)) }
 }
 
 /// Whether something may differ still after these were sent again: a recount ends where it has named

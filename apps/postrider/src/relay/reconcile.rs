@@ -38,7 +38,7 @@ async fn reconcile(operator: &dyn Operator) -> Result<u64> {
     let overview = operator.overview().await?;
     let mut asked = 0;
     for destination in overview.destinations.iter().map(|view| &view.id) {
-        let differences = operator.recount(destination).await?;
+        let differences = operator.recount(destination).await?.differences;
         let missing = differences.iter().flat_map(|difference| &difference.requeue);
         let rows: Vec<RowKey> = missing
             .map(|seq| RowKey { destination: destination.clone(), seq: *seq })

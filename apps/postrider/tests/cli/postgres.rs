@@ -1,6 +1,7 @@
 //! The program on PostgreSQL, in a schema of its own: made, written to, relayed, killed, and looked at.
 
 mod configured;
+mod reconcile;
 mod roles;
 
 use std::collections::{BTreeMap, BTreeSet};

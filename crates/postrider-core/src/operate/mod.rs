@@ -11,6 +11,7 @@ pub mod findings;
 mod inbox;
 pub mod listing;
 mod overview;
+mod recount;
 mod request;
 mod view;
 
@@ -19,6 +20,7 @@ pub use inbox::{Forgotten, InboxFilter, InboxName, InboxState, InboxView, Marked
 pub use overview::{
     BacklogGroup, DestinationView, ErrorGroup, Overview, PartitionView, RelayView, SettledTotals,
 };
+pub use recount::{Recounted, missing};
 pub use request::{Note, RequestId, RequestState, RowKey, Submission, Verb};
 pub use view::{
     AuditEntry, Cancelled, DeliveryView, Difference, Erasure, EventDetail, EventView, Finding,
@@ -151,16 +153,13 @@ pub trait Operator: Send + Sync {
     fn erase<'a>(&'a self, key: &'a str, note: &'a Note) -> BoxFuture<'a, Result<Erasure>>;
 
     /// Compares the settled log with a recount of the outbox, bucket by bucket, as far as the
-    /// destination's cursors reach. Nothing is changed. A bucket that the kept history begins in is
-    /// left out: its log counts what is gone.
+    /// destination's cursors reach. Nothing is changed. What cannot be judged is counted: what was not
+    /// passed yet, and a bucket that the kept history begins in, whose log counts what is gone.
     ///
     /// Ends where the events that are named are as many as one request takes
     /// ([`Submission::ROWS_MAX`]). A [`Verb::Requeue`] of all that a difference names corrects the log
     /// in the same write, so that the next recount finds it whole, and what is left.
-    fn recount<'a>(
-        &'a self,
-        destination: &'a DestinationId,
-    ) -> BoxFuture<'a, Result<Vec<Difference>>>;
+    fn recount<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Recounted>>;
 
     /// Raises the store's sequence above everything that cursors have passed, so that new events are
     /// not taken for old ones; returns (before, after). Refused while a relay owns a partition.

@@ -160,7 +160,8 @@ pub struct Difference {
     pub settled: u64,
     /// How many events the outbox has.
     pub found: u64,
-    /// The events that a requeue of the bucket would send again, late: those that do not wait.
+    /// The events that a requeue of the bucket would send again, late. Where the sums tell which are
+    /// missing, these ([`missing`](super::missing)), else all that do not wait.
     pub requeue: Vec<u64>,
 }
 

@@ -35,22 +35,24 @@ noted as (
     insert into {outbox_audit} (who, why, what, subject)
     select $5, $6, $7, 'request ' || request.id || ': ' || $8 from request
 ),
--- The log as it is after everything of the bucket that is not elsewhere waits, or will. Only where
--- what it said, and what the cursor has passed, are as they were when the correction was worked out.
+-- The log as it is after everything of the bucket that is not elsewhere waits, or will; or, where it is known
+-- what is missing, with that. Only where what it said, and what the cursor has passed, are as they were when
+-- the correction was worked out, or have grown by as much.
 correction as (
-    select k.*
+    select k.*, now.seen - k.seen as grown
     from request
     cross join json_to_recordset($9::text::json) as k (
-        destination text, partition smallint, bucket bigint, said bigint, said_sum bigint,
-        seen bigint, seen_sum bigint, other_route bigint, dropped bigint, waiting bigint,
-        erased bigint)
-    where k.seen = (
-        select count(*)
+        destination text, partition smallint, bucket bigint, is_added boolean, said bigint,
+        said_sum bigint, seen bigint, seen_sum bigint, lack_sum bigint, other_route bigint,
+        dropped bigint, waiting bigint, erased bigint)
+    cross join lateral (
+        select count(*) as seen
         from {outbox_cursor} c
         join {outbox} o on o.partition = c.partition
         where c.destination = k.destination and c.partition = k.partition
             and o.seq between k.bucket * 4096 and k.bucket * 4096 + 4095
-            and {outbox_covers}(c, o.xid, o.seq))
+            and {outbox_covers}(c, o.xid, o.seq)) now
+    where k.is_added or now.seen = k.seen
 ),
 corrected as (
     update {outbox_settled} s
@@ -59,7 +61,17 @@ corrected as (
         saved_at = clock_timestamp()
     from correction k
     where s.destination = k.destination and s.partition = k.partition and s.bucket = k.bucket
-        and s.count = k.said and s.id_sum = k.said_sum
+        and not k.is_added and s.count = k.said and s.id_sum = k.said_sum
+),
+added as (
+    update {outbox_settled} s
+    set count = s.count + k.seen - k.said, id_sum = {outbox_wrapping_add}(s.id_sum, k.lack_sum),
+        other_route = s.other_route + k.other_route, dropped = s.dropped + k.dropped,
+        waiting = s.waiting + k.waiting, erased = s.erased + k.erased, relay = 'reconcile',
+        saved_at = clock_timestamp()
+    from correction k
+    where s.destination = k.destination and s.partition = k.partition and s.bucket = k.bucket
+        and k.is_added and s.count = k.said + k.grown
 ),
 begun as (
     insert into {outbox_settled} (destination, partition, bucket, count, id_sum, acked, other_route,

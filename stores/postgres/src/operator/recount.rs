@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use postrider_core::operate::{Difference, RowKey, Submission};
+use postrider_core::operate::{Difference, Recounted, RowKey, Submission, missing};
 use postrider_core::{DestinationId, Event, EventId, PartitionId, Result};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -37,11 +37,11 @@ const CORRECTED_MAX: usize = 1_000;
 pub(super) async fn recount(
     store: &PostgresStore,
     destination: &DestinationId,
-) -> Result<Vec<Difference>> {
+) -> Result<Recounted> {
     // A session of its own: it takes as long as there are events.
     let session = store.sessions().connect("recount").await?;
     let ledger = Ledger::read(&session, destination).await?;
-    let mut differences: Vec<Difference> = Vec::new();
+    let mut recounted = Recounted::default();
     let (mut from, mut named) = (ledger.kept_from / BUCKET, 0);
     let mut last = ledger.last;
     while from <= last {
@@ -53,16 +53,21 @@ pub(super) async fn recount(
                 // What was passed may lie beyond the floors that the bounds were read from.
                 last = last.max(page.bucket + 1);
             }
-            if page.said == page.seen || !ledger.is_kept(page.bucket) {
+            recounted.not_passed += page.ahead;
+            if page.said == page.seen {
+                continue;
+            }
+            if !ledger.is_kept(page.bucket) {
+                recounted.at_beginning += page.seen.count;
                 continue;
             }
             let difference = ledger.difference(&page).await?;
             named += difference.requeue.len();
             // More than one request can send again is left to the recount after that request.
             if named > Submission::ROWS_MAX {
-                return Ok(differences);
+                return Ok(recounted);
             }
-            differences.push(difference);
+            recounted.differences.push(difference);
         }
         from = match empty {
             // The sequence may have leapt over a trillion numbers.
@@ -70,7 +75,7 @@ pub(super) async fn recount(
             false => through + 1,
         };
     }
-    Ok(differences)
+    Ok(recounted)
 }
 
 /// What log and outbox have of some buckets of a destination.
@@ -99,12 +104,16 @@ pub(super) struct Tally {
 }
 
 /// A bucket of a partition.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Page {
     pub(super) partition: i16,
     pub(super) bucket: u64,
     pub(super) said: Tally,
     pub(super) seen: Tally,
+    /// Events that the cursor has not passed.
+    ahead: u64,
+    /// The events that the log has missed, where the sums tell.
+    missing: Option<BTreeSet<u64>>,
     /// The last number of it that the cursor covers.
     last: u64,
 }
@@ -118,19 +127,36 @@ impl Page {
             count: ids.len() as u64,
             id_sum: ids.iter().fold(0, |sum, id| sum.wrapping_add(digest(id))),
         };
+        let said =
+            Tally { count: unsigned(row.get(2)), id_sum: row.get::<_, i64>(3).cast_unsigned() };
+        let missing = (said != seen).then(|| {
+            let places: Vec<i16> = row.get(7);
+            let seq = |place: &i16| bucket * BUCKET + u64::from(place.unsigned_abs());
+            let mut rows: Vec<(u64, u64)> =
+                places.iter().map(seq).zip(ids.iter().map(digest)).collect();
+            rows.sort_unstable();
+            seen.lacks(said).and_then(|lack| missing(&rows, lack.count, lack.id_sum))
+        });
         let end = bucket * BUCKET + BUCKET - 1;
         let ground = unsigned(row.get::<_, Option<i64>>(6).unwrap_or_default());
         let last = row.get::<_, Option<i64>>(5).map(unsigned);
         Page {
             partition: row.get(0),
             bucket,
-            said: Tally {
-                count: unsigned(row.get(2)),
-                id_sum: row.get::<_, i64>(3).cast_unsigned(),
-            },
+            said,
             seen,
+            ahead: unsigned(row.get(8)),
+            missing: missing.flatten().map(BTreeSet::from_iter),
             last: if ground >= end { end } else { last.unwrap_or(end) },
         }
+    }
+}
+
+impl Tally {
+    /// What a log that says so much has missed of this; `None` if it says something else altogether.
+    fn lacks(self, said: Tally) -> Option<Tally> {
+        let count = self.count.checked_sub(said.count).filter(|count| *count > 0)?;
+        Some(Tally { count, id_sum: self.id_sum.wrapping_sub(said.id_sum) })
     }
 }
 
@@ -143,21 +169,26 @@ pub(super) struct Correction {
 }
 
 impl Correction {
-    /// As the statement of the request reads them.
+    /// As the statement of the request reads them. Where it is known what is missing, that is added to the
+    /// log; else all that is left of the bucket waits, or will.
     pub(super) fn to_json(corrections: &[Correction]) -> String {
         let rows = corrections.iter().map(|Correction { destination, page, left }| {
             let gone = left.other_route + left.dropped + left.erased;
+            let lack = page.seen.lacks(page.said).unwrap_or_default();
+            let waits = page.missing.as_ref().map_or(page.seen.count, |_| lack.count);
             serde_json::json!({
                 "destination": destination.as_str(),
                 "partition": page.partition,
                 "bucket": page.bucket,
+                "is_added": page.missing.is_some() && page.said.count > 0,
                 "said": page.said.count,
                 "said_sum": page.said.id_sum.cast_signed(),
                 "seen": page.seen.count,
                 "seen_sum": page.seen.id_sum.cast_signed(),
+                "lack_sum": lack.id_sum.cast_signed(),
                 "other_route": left.other_route,
                 "dropped": left.dropped,
-                "waiting": page.seen.count.saturating_sub(gone),
+                "waiting": waits.saturating_sub(gone),
                 "erased": left.erased,
             })
         });
@@ -260,19 +291,23 @@ impl<'a> Ledger<'a> {
         Ok(all.then(|| Correction { destination: self.destination.clone(), page, left }))
     }
 
-    /// What of a bucket does not wait, by what the routes say of it now.
+    /// What of a bucket does not wait, of what is missing if that is known, by what the routes say of it now.
     async fn left(&self, page: &Page) -> Result<Left> {
         let values = params![self.destination.as_str(), page.partition, signed(page.bucket)];
         let rows = self.session.rows("recount", &RECOUNT_LEFT, values).await?;
         let mut left = Left::default();
         for row in rows {
+            let seq = unsigned(row.get(0));
+            if page.missing.as_ref().is_some_and(|missing| !missing.contains(&seq)) {
+                continue;
+            }
             let mut event = Event::new(EventId::from_u128(0), row.get(2), "", row.get(1));
             event.tenant = row.get::<_, Option<&str>>(3).map(Into::into);
             match taken_by(&self.standings, &event)[self.index] {
                 Taken::No => left.other_route += 1,
                 Taken::Dropped => left.dropped += 1,
                 Taken::Delivered if row.get(4) => left.erased += 1,
-                Taken::Delivered => left.requeue.push(unsigned(row.get(0))),
+                Taken::Delivered => left.requeue.push(seq),
             }
         }
         Ok(left)

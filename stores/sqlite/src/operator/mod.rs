@@ -26,9 +26,9 @@ mod waiting;
 use std::sync::Arc;
 
 use postrider_core::operate::{
-    AuditEntry, BacklogGroup, Cancelled, Difference, Erasure, EventDetail, EventView, Filter,
-    Finding, Forgotten, InboxFilter, InboxName, InboxView, Listed, Marked, Note, Operator,
-    Overview, PageRequest, RequestId, RequestState, ScheduledView, Submission, WaitingView,
+    AuditEntry, BacklogGroup, Cancelled, Erasure, EventDetail, EventView, Filter, Finding,
+    Forgotten, InboxFilter, InboxName, InboxView, Listed, Marked, Note, Operator, Overview,
+    PageRequest, Recounted, RequestId, RequestState, ScheduledView, Submission, WaitingView,
 };
 use postrider_core::source::DefinitionChange;
 use postrider_core::{
@@ -163,10 +163,7 @@ impl Operator for SqliteStore {
         Box::pin(erase::erase(self, key, note))
     }
 
-    fn recount<'a>(
-        &'a self,
-        destination: &'a DestinationId,
-    ) -> BoxFuture<'a, Result<Vec<Difference>>> {
+    fn recount<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Recounted>> {
         Box::pin(recount::recount(self, destination))
     }
 

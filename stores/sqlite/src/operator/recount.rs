@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use postrider_core::operate::{Difference, RowKey, Submission};
+use postrider_core::operate::{Difference, Recounted, RowKey, Submission, missing};
 use postrider_core::{DestinationId, Event, EventId, PartitionId, Result};
 use rusqlite::{Connection, Transaction, params};
 
@@ -24,32 +24,31 @@ const STRETCH: u64 = 64;
 
 /// What one reading found.
 struct Part {
-    differences: Vec<Difference>,
+    found: Recounted,
     /// The last bucket there is to look at.
     last: u64,
 }
 
 /// Compares all buckets, as far as the cursor reaches.
-pub(super) async fn recount(
-    store: &SqliteStore,
-    destination: &DestinationId,
-) -> Result<Vec<Difference>> {
-    let mut differences: Vec<Difference> = Vec::new();
+pub(super) async fn recount(store: &SqliteStore, destination: &DestinationId) -> Result<Recounted> {
+    let mut recounted = Recounted::default();
     let (mut from, mut last, mut named) = (0, 0, 0);
     // More than one request can send again is left to the recount after that request.
     while from <= last {
         let (id, through) = (destination.clone(), from + STRETCH - 1);
         let part = store.read("recount", move |tx| compare(tx, &id, from..=through)).await?;
-        for difference in part.differences {
+        recounted.not_passed += part.found.not_passed;
+        recounted.at_beginning += part.found.at_beginning;
+        for difference in part.found.differences {
             named += difference.requeue.len();
             if named > Submission::ROWS_MAX {
-                return Ok(differences);
+                return Ok(recounted);
             }
-            differences.push(difference);
+            recounted.differences.push(difference);
         }
         (from, last) = (through + 1, part.last);
     }
-    Ok(differences)
+    Ok(recounted)
 }
 
 /// How many events a bucket has, and the wrapping sum of their ids.
@@ -57,6 +56,14 @@ pub(super) async fn recount(
 struct Tally {
     count: u64,
     id_sum: u64,
+}
+
+impl Tally {
+    /// What a log that says so much has missed of this; `None` if it says something else altogether.
+    fn lacks(self, said: Tally) -> Option<Tally> {
+        let count = self.count.checked_sub(said.count).filter(|count| *count > 0)?;
+        Some(Tally { count, id_sum: self.id_sum.wrapping_sub(said.id_sum) })
+    }
 }
 
 /// Compares some buckets.
@@ -67,23 +74,28 @@ fn compare(
 ) -> Result<Part> {
     let ledger = Ledger::read(connection, destination)?;
     let (said, seen) = (ledger.said(&buckets)?, ledger.seen(&buckets)?);
-    let mut differences = Vec::new();
-    for bucket in buckets.filter(|bucket| ledger.is_kept(*bucket)) {
+    let mut found = Recounted { not_passed: ledger.ahead(&buckets)?, ..Recounted::default() };
+    for bucket in buckets {
         let of = |tallies: &BTreeMap<u64, Tally>| tallies.get(&bucket).copied().unwrap_or_default();
         let (said, seen) = (of(&said), of(&seen));
-        if said != seen {
-            let stretch = ledger.covered(bucket);
-            differences.push(Difference {
-                partition: PartitionId(ledger.standing().partition),
-                first: *stretch.start(),
-                last: *stretch.end(),
-                settled: said.count,
-                found: seen.count,
-                requeue: ledger.left(bucket)?.requeue,
-            });
+        if said == seen {
+            continue;
         }
+        if !ledger.is_kept(bucket) {
+            found.at_beginning += seen.count;
+            continue;
+        }
+        let stretch = ledger.covered(bucket);
+        found.differences.push(Difference {
+            partition: PartitionId(ledger.standing().partition),
+            first: *stretch.start(),
+            last: *stretch.end(),
+            settled: said.count,
+            found: seen.count,
+            requeue: ledger.left(bucket, said, seen)?.requeue,
+        });
     }
-    Ok(Part { differences, last: ledger.last()? })
+    Ok(Part { found, last: ledger.last()? })
 }
 
 /// A bucket of which a requeue sends everything again that the log may have missed.
@@ -94,9 +106,7 @@ pub(super) struct Correction {
     covered: RangeInclusive<u64>,
     said: Tally,
     seen: Tally,
-    other_route: u64,
-    dropped: u64,
-    erased: u64,
+    left: Left,
 }
 
 /// The buckets that differ and of which all that is missing is among the rows of a requeue, or of one
@@ -135,7 +145,7 @@ fn examine(
     if said == seen || !ledger.is_kept(bucket) {
         return Ok(None);
     }
-    let left = ledger.left(bucket)?;
+    let left = ledger.left(bucket, said, seen)?;
     let open = OpenRequeues::read(connection)?;
     for seq in left.requeue.iter().filter(|seq| !asked.contains(seq)) {
         if !open.has(connection, destination, ledger.standing().partition, *seq)? {
@@ -148,38 +158,46 @@ fn examine(
         covered: ledger.covered(bucket),
         said,
         seen,
-        other_route: left.other_route,
-        dropped: left.dropped,
-        erased: left.erased,
+        left,
     }))
 }
 
-/// Writes a correction, in the transaction of the request, unless the bucket's log, or what the cursor
-/// has passed of it, has changed since it was worked out: then the next recount sees. A cursor that
-/// moves elsewhere is nothing to it.
+/// Writes a correction, in the transaction of the request: what is missing, where that is known, else that all
+/// that is left of the bucket waits. Unless the bucket's log, or what the cursor has passed of it, has changed
+/// since it was worked out, and not by the same: then the next recount sees.
 pub(super) fn correct(connection: &Connection, correction: &Correction) -> Result<()> {
     let ledger = Ledger::read(connection, &correction.destination)?;
     let one = correction.bucket..=correction.bucket;
     let said = ledger.said(&one)?.remove(&correction.bucket).unwrap_or_default();
-    let standing = ledger.standing();
-    if said != correction.said || ledger.covered(correction.bucket) != correction.covered {
+    let Correction { seen, left, .. } = correction;
+    let gone = left.other_route + left.dropped + left.erased;
+    let is_added = left.is_exact && correction.said.count > 0;
+    let (as_it_was, count, id_sum, waiting) = if is_added {
+        let now = ledger.seen(&one)?.remove(&correction.bucket).unwrap_or_default();
+        let lack = seen.lacks(correction.said).unwrap_or_default();
+        (now.lacks(said) == Some(lack), now.count, now.id_sum, lack.count)
+    } else {
+        let covered = ledger.covered(correction.bucket);
+        let as_it_was = said == correction.said && covered == correction.covered;
+        (as_it_was, seen.count, seen.id_sum, seen.count)
+    };
+    if !as_it_was {
         return Ok(());
     }
-    let Correction { seen, other_route, dropped, erased, .. } = correction;
-    let waiting = seen.count.saturating_sub(other_route + dropped + erased);
     let row = params![
         correction.destination.as_str(),
-        standing.partition,
+        ledger.standing().partition,
         signed(correction.bucket),
-        signed(seen.count),
-        seen.id_sum.cast_signed(),
-        signed(*other_route),
-        signed(*dropped),
-        signed(waiting),
-        signed(*erased),
+        signed(count),
+        id_sum.cast_signed(),
+        signed(left.other_route),
+        signed(left.dropped),
+        signed(waiting.saturating_sub(gone)),
+        signed(left.erased),
         now(connection)?,
     ];
-    connection.execute(sql::RECOUNT_CORRECT, row).map(drop).during("submit")
+    let statement = if is_added { sql::RECOUNT_ADD } else { sql::RECOUNT_CORRECT };
+    connection.execute(statement, row).map(drop).during("submit")
 }
 
 /// A destination's cursor and log, beside the outbox.
@@ -191,8 +209,10 @@ struct Ledger<'c> {
 }
 
 /// What of a bucket does not wait.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Left {
+    /// The sums tell what the log has missed, and this is of that alone.
+    is_exact: bool,
     /// What the destination should have: what was let go by an operator waits, in its way.
     requeue: Vec<u64>,
     other_route: u64,
@@ -268,8 +288,33 @@ impl Ledger<'_> {
         Ok(tallies)
     }
 
-    /// What of a bucket does not wait, by what the routes say of it now.
-    fn left(&self, bucket: u64) -> Result<Left> {
+    /// How many events of some buckets the cursor has not passed.
+    fn ahead(&self, buckets: &RangeInclusive<u64>) -> Result<u64> {
+        let passed = self.standing().position.max(self.standing().origin);
+        let of = params![
+            signed((passed + 1).max(first(*buckets.start()))),
+            signed(buckets.end() * BUCKET + BUCKET - 1)
+        ];
+        let ahead =
+            value::first(self.connection, "recount", sql::RECOUNT_AHEAD, of, |row| count(row, 0))?;
+        Ok(ahead.unwrap_or_default())
+    }
+
+    /// The events of a bucket that the log has missed, where the sums tell.
+    fn missing(&self, bucket: u64, said: Tally, seen: Tally) -> Result<Option<BTreeSet<u64>>> {
+        let Some(lack) = seen.lacks(said) else { return Ok(None) };
+        let stretch = self.covered(bucket);
+        let of = (signed(*stretch.start()), signed(*stretch.end()));
+        let digest = |id: Option<EventId>| id.unwrap_or(EventId::from_u128(0)).digest();
+        let rows = value::all(self.connection, "recount", sql::RECOUNT_ROWS, of, |row| {
+            (count(row, 0), digest(id(row, 1)))
+        })?;
+        Ok(missing(&rows, lack.count, lack.id_sum).map(BTreeSet::from_iter))
+    }
+
+    /// What of a bucket does not wait, of what is missing if that is known, by what the routes say of it now.
+    fn left(&self, bucket: u64, said: Tally, seen: Tally) -> Result<Left> {
+        let missing = self.missing(bucket, said, seen)?;
         let stretch = self.covered(bucket);
         let of = params![
             self.standing().definition.id.as_str(),
@@ -281,8 +326,9 @@ impl Ledger<'_> {
             event.tenant = text(row, 3).map(Into::into);
             (count(row, 0), taken_by(&self.standings, &event)[self.index], count(row, 4) != 0)
         })?;
-        let mut left = Left::default();
-        for (seq, taken, erased) in rows {
+        let mut left = Left { is_exact: missing.is_some(), ..Left::default() };
+        let is_left = |seq: &u64| missing.as_ref().is_none_or(|missing| missing.contains(seq));
+        for (seq, taken, erased) in rows.into_iter().filter(|row| is_left(&row.0)) {
             match taken {
                 Taken::No => left.other_route += 1,
                 Taken::Dropped => left.dropped += 1,

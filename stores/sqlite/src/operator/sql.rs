@@ -59,6 +59,8 @@ statements! {
     PARTITIONS = "partitions",
     POSITION_LEAST = "position_least",
     REASONS = "reasons",
+    RECOUNT_ADD = "recount_add",
+    RECOUNT_AHEAD = "recount_ahead",
     RECOUNT_CORRECT = "recount_correct",
     RECOUNT_LAST = "recount_last",
     RECOUNT_LOG = "recount_log",

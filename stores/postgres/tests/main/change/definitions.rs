@@ -62,7 +62,7 @@ async fn a_destination_is_renamed_with_all_that_is_its_own() {
     let definitions = play.store.destinations().await.unwrap();
     assert!(definitions.rows.iter().any(|row| row.definition.id == id("b")));
     assert_eq!(told(&play.audited().await), [("destinations rename", "a to b")]);
-    assert_eq!(play.store.recount(&id("b")).await.unwrap(), []);
+    assert_eq!(play.store.recount(&id("b")).await.unwrap().differences, []);
 }
 
 /// R101: what waited for a destination goes with it, in writes of a bounded size; what a removal that was cut

@@ -143,7 +143,7 @@ async fn what_was_in_flight_waits_erased() {
     play.carry_out().await;
     assert_eq!(due(&play).await, [Payload::Erased]);
     assert_eq!(
-        play.store.recount(&id("a")).await.expect("recount"),
+        play.store.recount(&id("a")).await.expect("recount").differences,
         [],
         "the sums are of ids alone"
     );

@@ -169,7 +169,7 @@ async fn the_recount_leaps_too() {
             from (select max(seq) as seq from {outbox}) l",
         )
         .await;
-    let differences = play.store.recount(&id("a")).await.expect("recount");
+    let differences = play.store.recount(&id("a")).await.expect("recount").differences;
     let last = differences.last().expect("nobody counted them");
     assert!(last.first > LEAP as u64 && last.found > 0, "{last:?}");
     let found: u64 = differences.iter().map(|of| of.found).sum();

@@ -22,8 +22,8 @@ async fn kill_a_session(fresh: &Fresh) {
     assert!(killed.expect("kill runs").success());
     let there = "select count(*) from {outbox_life}";
     while victim.simple_query(&fresh.sql(there)).await.is_ok() {}
-    // waits: the server says nothing while it recovers, and is asked until it takes connections
     while tokio_postgres::connect(&fresh.url, tokio_postgres::NoTls).await.is_err() {
+        // waits: the server says nothing while it recovers, and is asked until it takes connections
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }
