@@ -56,7 +56,7 @@ struct Waiting<Q, A> {
     flights: usize,
     /// When the last of them landed.
     landed: Option<Instant>,
-    /// How many came together on the last beat.
+    /// How many came on the last beat, together or one after the other.
     usual: usize,
 }
 
@@ -154,7 +154,9 @@ async fn lead<Q, A>(shared: Arc<Mutex<Waiting<Q, A>>>, answer: Answer<Q, A>) {
             // Who has stopped listening needs no answer.
             waiting.questions.retain(|(_, told)| !told.is_closed());
             let count = waiting.questions.len().min(GROUP_MAX);
-            waiting.usual = if rests { count } else { waiting.usual };
+            // Those who came too late for the first group of a beat belong to it as well.
+            let before = if rests { 0 } else { waiting.usual };
+            waiting.usual = (before + count).min(GROUP_MAX);
             waiting.flights += 1;
             waiting.questions.drain(..count).collect()
         };
