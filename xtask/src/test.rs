@@ -34,7 +34,7 @@ const DOC_TESTS: [&str; 7] =
 const DOCS: [&str; 5] = ["doc", "--quiet", "--workspace", "--no-deps", "--all-features"];
 
 /// The servers that the tests use. They stay up for the next run; `cargo x services down` stops them.
-const SERVICES: [&str; 4] = ["pg", "pg18", "pgbouncer", "nats"];
+const SERVICES: [&str; 5] = ["pg", "pg18", "pgbouncer", "nats", "kafka"];
 
 /// Runs everything and sums it up.
 pub(crate) fn run(root: &Path) -> ExitCode {

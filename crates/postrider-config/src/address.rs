@@ -77,8 +77,18 @@ fn is_http(text: &str) -> bool {
 }
 
 /// Schemes whose paths name files and databases, and are no secrets.
-const OPEN_PATHS: [&str; 9] =
-    ["file", "local", "mariadb", "mysql", "nats", "postgres", "postgresql", "sqlite", "tls"];
+const OPEN_PATHS: [&str; 10] = [
+    "file",
+    "kafka",
+    "local",
+    "mariadb",
+    "mysql",
+    "nats",
+    "postgres",
+    "postgresql",
+    "sqlite",
+    "tls",
+];
 
 fn has_open_path(text: &str) -> bool {
     let scheme = text.split("://").next().unwrap_or_default().to_ascii_lowercase();
@@ -221,7 +231,7 @@ fn secret_in(text: &str) -> Option<String> {
     }
     // Of NATS, a name alone is a token.
     let scheme = text.split("://").next().unwrap_or_default().to_ascii_lowercase();
-    if matches!(&*scheme, "nats" | "tls") && authority.contains('@') {
+    if matches!(&*scheme, "kafka" | "nats" | "tls") && authority.contains('@') {
         return Some("a token or a password".into());
     }
     // A path may have an `@` of its own; before the first slash it ends the user's part.

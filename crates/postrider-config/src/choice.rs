@@ -56,6 +56,8 @@ fn refusal(written: &str, key: &Key, known: &[&str]) -> Complaint {
 pub enum Kind {
     /// HTTP requests to endpoints.
     Webhook,
+    /// Topics of Kafka.
+    Kafka,
     /// Streams of NATS JetStream.
     Nats,
     /// A durable queue in one file.
@@ -71,12 +73,39 @@ impl Kind {
     pub const fn word(self) -> &'static str {
         match self {
             Kind::Webhook => "webhook",
+            Kind::Kafka => "kafka",
             Kind::Nats => "nats",
             Kind::Local => "local",
             Kind::File => "file",
             Kind::Stdout => "stdout",
         }
     }
+}
+
+/// How a password is shown to a server of Kafka.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KafkaMechanism {
+    /// As it is.
+    Plain,
+    /// Proved, never sent.
+    ScramSha256,
+    /// Proved, never sent.
+    ScramSha512,
+}
+
+/// How records of Kafka are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KafkaCompression {
+    /// Not at all.
+    None,
+    /// Little work.
+    Lz4,
+    /// The fewest bytes.
+    Zstd,
+    /// Little work.
+    Snappy,
+    /// Much work.
+    Gzip,
 }
 
 /// How an application's own outbox table is laid out.
@@ -130,8 +159,15 @@ pub enum LogFormat {
 }
 
 choice!(Kind, "kind",
-    "webhook" => Kind::Webhook, "nats" => Kind::Nats, "local" => Kind::Local, "file" => Kind::File,
-    "stdout" => Kind::Stdout);
+    "webhook" => Kind::Webhook, "kafka" => Kind::Kafka, "nats" => Kind::Nats, "local" => Kind::Local,
+    "file" => Kind::File, "stdout" => Kind::Stdout);
+choice!(KafkaMechanism, "mechanism",
+    "plain" => KafkaMechanism::Plain, "scram-sha-256" => KafkaMechanism::ScramSha256,
+    "scram-sha-512" => KafkaMechanism::ScramSha512);
+choice!(KafkaCompression, "compression",
+    "none" => KafkaCompression::None, "lz4" => KafkaCompression::Lz4,
+    "zstd" => KafkaCompression::Zstd, "snappy" => KafkaCompression::Snappy,
+    "gzip" => KafkaCompression::Gzip);
 choice!(TableLayout, "layout",
     "published_at" => TableLayout::PublishedAt, "status" => TableLayout::Status,
     "debezium" => TableLayout::Debezium);

@@ -14,6 +14,7 @@ use postrider_core::{
 
 use crate::address::Address;
 use crate::choice::Kind;
+use crate::kafka::Kafka;
 use crate::key::Class::{Definition, Restart};
 use crate::name::{EndpointName, HeaderName};
 use crate::pattern::Pattern;
@@ -27,7 +28,8 @@ section! {
     pub struct DestinationConfig {
         /// What kind of broker it is.
         kind: Kind { required: true, example: "webhook", class: Definition },
-        /// The address, for the kinds `nats`, `local`, and `file`. Of NATS, any server of the cluster.
+        /// The address, for the kinds `kafka`, `nats`, `local`, and `file`. Of a cluster, any server; of Kafka
+        /// several, with commas between.
         url: Option<Address> { example: "local:///var/lib/queue.db" },
         /// Where a destination begins to read that `destinations apply` adds: `now`, `beginning`, or
         /// a time. The first relay on a store without destinations begins at the beginning, whatever
@@ -40,6 +42,8 @@ section! {
         routes: Vec<RouteConfig> {},
         /// Requests, for the kind `webhook`.
         webhook: Webhook {},
+        /// The connection, for the kind `kafka`.
+        kafka: Kafka {},
         /// The connection, for the kind `nats`.
         nats: Nats {},
         /// Where requests go, for the kind `webhook`. The topic of a route names one.

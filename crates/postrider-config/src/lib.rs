@@ -36,6 +36,7 @@ mod config;
 mod destination;
 mod environment;
 mod field;
+mod kafka;
 mod key;
 mod load;
 mod name;
@@ -60,12 +61,15 @@ mod syntax;
 mod values;
 
 pub use address::Address;
-pub use choice::{Kind, LogFormat, LogLevel, Pooler, TableLayout};
+pub use choice::{
+    KafkaCompression, KafkaMechanism, Kind, LogFormat, LogLevel, Pooler, TableLayout,
+};
 pub use config::{Backpressure, Config, Consume, Observe, Reconcile, Relay, Retention, Window};
 pub use destination::{
     DestinationConfig, Endpoint, Limits, MatchConfig, Nats, Retry, RouteConfig, Webhook,
 };
 pub use environment::Environment;
+pub use kafka::Kafka;
 pub use key::Class;
 pub use load::{FILE_BYTES_MAX, Loaded, Loader, Needs};
 pub use name::{EndpointName, HeaderName};

@@ -125,7 +125,7 @@ impl Config {
         let mut idle = Vec::new();
         for (id, destination) in &self.destinations {
             let at = Path::of("destinations").key(id.as_str());
-            let tables = [("webhook", Kind::Webhook), ("nats", Kind::Nats)];
+            let tables = [("webhook", Kind::Webhook), ("kafka", Kind::Kafka), ("nats", Kind::Nats)];
             let others = tables.iter().filter(|(_, kind)| destination.kind != *kind);
             idle.extend(others.map(|(name, _)| at.key(name)));
             for (index, route) in destination.routes.iter().enumerate() {

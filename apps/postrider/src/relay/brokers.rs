@@ -29,6 +29,7 @@ pub(crate) fn open(
             let url = destination.url.as_ref().and_then(|url| secrets.address(url));
             Target::parse(url.unwrap_or_default()).map_err(within)?.open().map_err(within)
         }
+        Kind::Kafka => super::kafka::open(destination, secrets).map_err(within),
         Kind::Nats => super::nats::open(destination, secrets).map_err(within),
         Kind::Webhook => {
             let settings = webhook(destination, secrets).map_err(within)?;

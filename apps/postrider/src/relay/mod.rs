@@ -2,6 +2,7 @@
 
 mod agree;
 pub(crate) mod brokers;
+mod kafka;
 mod nats;
 mod own;
 mod plan;

@@ -13,7 +13,12 @@ pub(super) fn examine(destination: &DestinationConfig, at: &Path, reading: &mut 
         return;
     }
     let kind = destination.kind.word();
-    let sections = [("webhook", Kind::Webhook), ("endpoints", Kind::Webhook), ("nats", Kind::Nats)];
+    let sections = [
+        ("webhook", Kind::Webhook),
+        ("endpoints", Kind::Webhook),
+        ("kafka", Kind::Kafka),
+        ("nats", Kind::Nats),
+    ];
     for (name, owner) in sections {
         if destination.kind != owner && reading.is_given(&at.key(name)) {
             let owner = owner.word();
@@ -39,7 +44,7 @@ fn examine_url(destination: &DestinationConfig, at: &Path, reading: &mut Reading
             let message = "standard output has no address";
             reading.contradict(&paths, Complaint::new(message, "leave url out"));
         }
-        (Kind::Nats | Kind::Local | Kind::File, None) => {
+        (Kind::Kafka | Kind::Nats | Kind::Local | Kind::File, None) => {
             let message = format!("a destination of the kind {kind} needs `url`");
             let advice = format!("write url = \"{}\"", example(destination.kind));
             reading.contradict(&[at.key("kind")], Complaint::new(message, advice));
@@ -54,10 +59,17 @@ fn examine_url(destination: &DestinationConfig, at: &Path, reading: &mut Reading
                 reading.contradict(&paths, Complaint::new(message, advice));
             }
         }
-        (Kind::Nats, Some(url)) => {
-            let known = ["nats", "tls"];
+        (Kind::Kafka | Kind::Nats, Some(url)) => {
+            let (known, message) = match destination.kind {
+                Kind::Kafka => {
+                    (&["kafka"][..], "an address of the kind kafka begins with kafka://")
+                }
+                _ => (
+                    &["nats", "tls"][..],
+                    "an address of the kind nats begins with nats:// or tls://",
+                ),
+            };
             if url.scheme().is_some_and(|scheme| !known.contains(&&*scheme)) {
-                let message = "an address of the kind nats begins with nats:// or tls://";
                 let advice = "correct the scheme; the rest was not looked at";
                 reading.contradict(&paths, Complaint::new(message, advice));
             }
@@ -68,6 +80,7 @@ fn examine_url(destination: &DestinationConfig, at: &Path, reading: &mut Reading
 
 fn example(kind: Kind) -> &'static str {
     match kind {
+        Kind::Kafka => "kafka://127.0.0.1:9092",
         Kind::Nats => "nats://127.0.0.1:4222",
         Kind::File => "file:///var/lib/postrider/events.jsonl",
         _ => "local:///var/lib/postrider/queue.db",
@@ -99,7 +112,7 @@ fn address(destination: &DestinationConfig) -> Option<&str> {
     match destination.kind {
         Kind::Webhook => None,
         Kind::Stdout => Some("stdout"),
-        Kind::Nats | Kind::Local | Kind::File => destination.url.as_ref()?.literal(),
+        Kind::Kafka | Kind::Nats | Kind::Local | Kind::File => destination.url.as_ref()?.literal(),
     }
 }
 

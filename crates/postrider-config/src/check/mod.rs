@@ -5,6 +5,7 @@
 
 mod consume;
 mod destination;
+mod kafka;
 mod nats;
 mod observe;
 mod own_table;
@@ -34,6 +35,7 @@ pub(crate) fn examine(config: &Config, needs: Needs, reading: &mut Reading) {
         destination::examine(destination, &at, reading);
         route::examine(&destination.routes, &at.key("routes"), reading);
         webhook::examine(config, destination, &at, reading);
+        kafka::examine(config, destination, &at, reading);
         nats::examine(config, destination, &at, reading);
     }
     destination::examine_pairs(config, reading);

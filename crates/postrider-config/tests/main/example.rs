@@ -17,6 +17,7 @@ fn the_example_is_right_and_says_everything() {
     let names = |key: &str| {
         let inner =
             key.replace("partners", "NAME").replace("queue", "NAME").replace("stream", "NAME");
+        let inner = inner.replace("topics", "NAME");
         inner
             .replace("billing", "NAME")
             .replace("mail", "NAME")
