@@ -1,23 +1,31 @@
 //! `postrider doctor`: looks for what will go wrong, and says what to do about it.
 
-use clap::Args;
-use postrider_core::Timestamp;
-use postrider_core::operate::Level;
+use std::path::Path;
+use std::time::Duration;
 
+use clap::Args;
+use postrider_config::{Environment, Kind, Needs};
+use postrider_core::operate::{Finding, Level, findings};
+use postrider_core::{Error, ErrorKind, Timestamp};
+
+use crate::config;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output::Format;
+use crate::relay::brokers;
 use crate::shape::Found;
 use crate::table::clean;
 use crate::terminal::{self, Style, wrap};
 
-/// Examine the store for what will go wrong
+/// Examine the store, and the brokers, for what will go wrong
 ///
-/// Each finding comes with what to do. Nothing is changed.
+/// Each finding comes with what to do. Nothing is changed. The brokers are
+/// those of the configuration: --config FILE.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   postrider doctor --store sqlite://shop.db
+  postrider doctor --config postrider.toml
   postrider doctor --strict --output json
 
 Exit codes:
@@ -35,6 +43,9 @@ pub(crate) struct DoctorArgs {
 pub(crate) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
     let store = args.global.open().await?;
     let mut findings = store.operator.doctor(Timestamp::now()).await?;
+    if let Some(path) = &args.global.config {
+        findings.extend(of_brokers(path).await?);
+    }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     let worst = findings.iter().map(|finding| finding.level).max();
     let found: Vec<Found> = findings.into_iter().map(Found::from).collect();
@@ -55,6 +66,47 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
         Some(Level::Warning) if args.strict => Exit::Unhealthy,
         _ => Exit::Success,
     })
+}
+
+/// How long one broker may be asked.
+const BROKER_MAX: Duration = Duration::from_secs(30);
+
+/// What the brokers of a configuration say of themselves. One that cannot be asked is a finding.
+async fn of_brokers(path: &Path) -> Result<Vec<Finding>, Failure> {
+    let environment = Environment::of_process();
+    let loaded = config::load(Some(path), &environment, Needs::NOTHING)?;
+    let secrets = config::secrets(&loaded, &environment)?;
+    let mut found = Vec::new();
+    for (id, destination) in &loaded.config.destinations {
+        if matches!(destination.kind, Kind::Stdout | Kind::File | Kind::Local) {
+            // A file says nothing of itself, and opening one would make it.
+            continue;
+        }
+        let broker = brokers::open(id, destination, &secrets)?;
+        let routes = destination.definition(id).routes;
+        let asked = tokio::time::timeout(BROKER_MAX, broker.examine(&routes)).await;
+        let asked = asked.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Timeout, "examine").message("it does not answer"))
+        });
+        found.extend(asked.unwrap_or_else(|error| vec![silent(&error)]).into_iter().map(
+            |finding| {
+                let subject = format!("destination `{id}`, {}", finding.subject);
+                Finding { subject, ..finding }
+            },
+        ));
+        // Nothing was published: there is nothing to wait for.
+        let _ = tokio::time::timeout(BROKER_MAX, broker.close()).await;
+    }
+    Ok(found)
+}
+
+/// A broker that could not be asked.
+fn silent(error: &Error) -> Finding {
+    let advice = match error.operator_code() {
+        Some(code) => code.advice(),
+        None => "its events wait; look whether it runs, and whether this machine may reach it",
+    };
+    findings::critical("broker", error.to_string(), advice, error.operator_code())
 }
 
 /// A finding as people read it: the level, what it is about, and below it what to do.

@@ -8,8 +8,10 @@ use async_nats::jetstream::context::PublishAckFuture;
 use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use postrider_core::operate::Finding;
 use postrider_core::{
     BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Fault, Outcome, Outgoing, Result,
+    Route,
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -172,6 +174,10 @@ impl Broker for NatsBroker {
 
     fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
         Box::pin(self.publish_batch(batch))
+    }
+
+    fn examine<'a>(&'a self, routes: &'a [Route]) -> BoxFuture<'a, Result<Vec<Finding>>> {
+        Box::pin(crate::examine::examine(&self.connection, routes))
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

@@ -25,6 +25,7 @@ mod answer;
 mod broker;
 mod connection;
 mod encode;
+mod examine;
 mod group;
 mod question;
 mod receipts;

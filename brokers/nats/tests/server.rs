@@ -40,6 +40,21 @@ impl Server {
         }
     }
 
+    /// Starts three that know each other: only a cluster has streams of three replicas.
+    pub(crate) fn cluster() -> Option<[Server; 3]> {
+        let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        // Held until all are known, so that they are three.
+        let ports = [free(), free(), free()].map(|held| held.local_addr().unwrap().port());
+        let routes = ports.map(|port| format!("nats-route://127.0.0.1:{port}")).join(", ");
+        let start = |number: usize| {
+            Server::with(&format!(
+                "server_name: n{number}\ncluster {{ name: c, listen: \"127.0.0.1:{}\", routes: [{routes}] }}",
+                ports[number]
+            ))
+        };
+        Some([start(0)?, start(1)?, start(2)?])
+    }
+
     pub(crate) fn settings(&self) -> NatsSettings {
         NatsSettings::new(self.address())
     }

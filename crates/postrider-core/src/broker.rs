@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BoxFuture, ErrorKind, Event, Format, Result};
+use crate::operate::Finding;
+use crate::{BoxFuture, ErrorKind, Event, Format, Result, Route};
 
 /// A broker, as the relay sees it. Object-safe; shared by all tasks of a relay.
 ///
@@ -31,6 +32,19 @@ pub trait Broker: Send + Sync {
     /// # Errors
     /// A failure that names no event of the batch.
     fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>>;
+
+    /// Looks at the broker as it is set up now: what could lose, double, or hold up what these routes send
+    /// there, each with what to do about it. Nothing is changed, and nothing is published.
+    ///
+    /// A finding of the level [`Good`](crate::operate::Level::Good) says what was looked at. A broker that has
+    /// nothing to ask finds nothing.
+    ///
+    /// # Errors
+    /// The broker could not be asked.
+    fn examine<'a>(&'a self, routes: &'a [Route]) -> BoxFuture<'a, Result<Vec<Finding>>> {
+        let _ = routes;
+        Box::pin(async { Ok(Vec::new()) })
+    }
 
     /// Sends nothing more, and returns when that is so.
     fn close(&self) -> BoxFuture<'_, Result<()>> {

@@ -67,6 +67,28 @@ impl RetryPolicy {
         Some(spread.max(wished).min(self.delay_max))
     }
 
+    /// The longest time from the first attempt to the last, if no server wishes for more and each attempt itself
+    /// takes no time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use postrider_core::RetryPolicy;
+    /// assert_eq!(RetryPolicy::default().span(), Duration::from_secs(511));
+    /// ```
+    pub fn span(&self) -> Duration {
+        let mut span = Duration::ZERO;
+        let last = self.attempts_max.saturating_sub(1);
+        for attempt in 1..=last {
+            let step = self.step(attempt);
+            if step >= self.delay_max {
+                let left = last - attempt + 1;
+                return span.saturating_add(self.delay_max.saturating_mul(left));
+            }
+            span = span.saturating_add(step);
+        }
+        span
+    }
+
     /// The longest delay after so many attempts, before jitter.
     fn step(&self, attempts: u32) -> Duration {
         let exponent = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);

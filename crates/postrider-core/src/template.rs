@@ -66,6 +66,19 @@ impl Template {
         text
     }
 
+    /// The text up to the first field, and whether there is one: where the topics of a route lie, whatever the
+    /// events.
+    pub fn prefix(&self) -> (String, bool) {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(literal) => text.push_str(literal),
+                Part::Field(_) => return (text, true),
+            }
+        }
+        (text, false)
+    }
+
     /// Like [`Template::render`], into a buffer that is used again and again.
     pub fn render_into(&self, event: &Event, text: &mut String) {
         for part in &self.parts {

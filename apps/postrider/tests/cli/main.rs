@@ -9,6 +9,8 @@ mod examples;
 mod exits;
 mod help;
 mod init;
+#[cfg(feature = "nats")]
+mod nats;
 mod offline;
 mod once;
 mod operate;

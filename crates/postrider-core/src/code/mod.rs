@@ -141,6 +141,26 @@ codes! {
     /// The configuration contradicts itself.
     Config = 1401,
         "Nothing was started. Correct the value that the message names.",
+    /// The broker keeps acknowledged events in one place alone, or in memory.
+    CopiesFew = 1501,
+        "Nothing is lost yet. What the broker acknowledged, the relay does not send again: give the \
+         stream or topic three replicas on disk, or accept that a lost machine loses its events.",
+    /// The broker lets go of events that nobody has read.
+    KeptTooShort = 1502,
+        "Nothing is lost yet. What the broker drops before it is read, nobody sends again by itself: \
+         let it refuse new events when it is full, and keep events longer than a consumer may be away.",
+    /// The broker forgets ids sooner than an event may be sent again.
+    DuplicatesKept = 1503,
+        "Nothing is lost. What is sent again later than that is there twice; an inbox absorbs it. Let \
+         the broker remember ids for as long as the route's attempts take.",
+    /// Events are sent where nobody says that they arrived.
+    Unacknowledged = 1504,
+        "Events may be lost on the way or on arrival, and nobody would know. Send them where the \
+         broker keeps and acknowledges them.",
+    /// The broker will soon take nothing more.
+    NearlyFull = 1505,
+        "Nothing is lost: when the broker is full, events wait in the outbox. Make room, or raise its \
+         limit.",
 }
 
 impl Code {

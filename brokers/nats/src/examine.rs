@@ -1,0 +1,241 @@
+//! What in the present settings of the server could lose, double, or hold up events.
+//!
+//! Invariant: every finding that is not good has a code and says what to set to what; nothing is changed.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
+use postrider_core::operate::{Finding, findings};
+use postrider_core::{Code, Error, ErrorKind, Result, Route, Template};
+use tokio::time::{Instant, timeout_at};
+
+use crate::connection::{Connection, Up};
+
+/// Streams that are looked at. More are not listed by one answer of the server, and nobody reads more.
+const STREAMS_MAX: usize = 1_024;
+
+/// How long all questions together may take, in deadlines of one.
+const DEADLINES: u32 = 4;
+
+/// From here on a limit is said to be near: there is still time to act.
+const NEARLY_FULL: f64 = 0.8;
+
+/// Looks at the streams that take what the routes send.
+///
+/// # Errors
+/// The server could not be asked.
+pub(crate) async fn examine(connection: &Connection, routes: &[Route]) -> Result<Vec<Finding>> {
+    let settings = connection.settings();
+    let until = Instant::now() + settings.deadline;
+    let up = connection.up(until).await?;
+    if settings.allow_lossy {
+        let message =
+            "`allow_lossy` is set: core NATS keeps nothing, and says nothing of who heard";
+        let advice = "leave `allow_lossy` out, and let a stream take the subjects";
+        return Ok(vec![warning("acknowledgements", message, advice, Code::Unacknowledged)]);
+    }
+    let until = Instant::now() + settings.deadline * DEADLINES;
+    match timeout_at(until, ask(&up, routes)).await {
+        Ok(found) => found,
+        Err(_) => {
+            Err(Error::new(ErrorKind::Timeout, "examine").message("NATS did not answer in time"))
+        }
+    }
+}
+
+async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
+    let mut found = Vec::new();
+    let mut streams = BTreeSet::new();
+    let sending: Vec<&Route> = routes.iter().filter(|route| !route.drop).collect();
+    let subjects: BTreeSet<String> = sending.iter().map(|route| filter(&route.topic)).collect();
+    for subject in subjects {
+        let names = taking(up, &subject).await?;
+        if names.is_empty() {
+            found.push(findings::critical(
+                "subjects",
+                format!("no stream takes the subject {subject}: its events wait"),
+                format!(
+                    "nats stream add NAME --subjects '{subject}', or correct the route's topic"
+                ),
+                Some(Code::Unroutable),
+            ));
+        }
+        streams.extend(names);
+    }
+    let horizon = sending.iter().map(|route| route.retry.span()).max().unwrap_or_default();
+    for name in streams.iter().take(STREAMS_MAX) {
+        let stream = up.jetstream.get_stream(name).await.map_err(|error| silent(&error))?;
+        found.extend(of_stream(stream.cached_info(), horizon));
+    }
+    found.extend(of_account(&answer(up, "INFO", &serde_json::Value::Null).await?));
+    Ok(found)
+}
+
+/// The subjects that a template may render: what it begins with, and whatever the fields make of the rest.
+fn filter(topic: &Template) -> String {
+    let (prefix, open) = topic.prefix();
+    match (open, prefix.rsplit_once('.')) {
+        (false, _) => prefix,
+        (true, Some((words, _))) => format!("{words}.>"),
+        (true, None) => ">".to_owned(),
+    }
+}
+
+/// The names of the streams that take some of these subjects.
+async fn taking(up: &Up, subject: &str) -> Result<Vec<String>> {
+    let question = serde_json::json!({ "subject": subject });
+    let answer = answer(up, "STREAM.NAMES", &question).await?;
+    let names = answer["streams"].as_array().into_iter().flatten();
+    Ok(names.filter_map(|name| name.as_str().map(str::to_owned)).collect())
+}
+
+/// An answer as it comes: servers differ in what they leave out.
+async fn answer(up: &Up, what: &str, question: &serde_json::Value) -> Result<serde_json::Value> {
+    let answer = up.jetstream.request(what.to_owned(), question).await;
+    let answer: serde_json::Value = answer.map_err(|error| silent(&error))?;
+    match answer["error"]["description"].as_str() {
+        Some(said) => Err(silent(&said)),
+        None => Ok(answer),
+    }
+}
+
+fn silent(error: &dyn std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Unavailable, "examine").message(format!(
+        "the server does not say how its streams are set: {error}; it has to have JetStream, and to let us ask"
+    ))
+}
+
+fn warning(subject: &str, message: impl Into<String>, advice: &str, code: Code) -> Finding {
+    let mut finding = findings::warning(subject, message, Some(advice.to_owned()));
+    finding.code = Some(code);
+    finding
+}
+
+/// What a stream's settings mean for events that are tried for so long.
+fn of_stream(info: &Info, horizon: Duration) -> Vec<Finding> {
+    let config = &info.config;
+    let subject = format!("stream {}", config.name);
+    let mut found = Vec::new();
+    of_copies(config, &subject, &mut found);
+    of_keeping(info, &subject, horizon, &mut found);
+    if config.no_ack {
+        found.push(findings::critical(
+            &subject,
+            "it acknowledges nothing, so no event ever counts as published",
+            "set no_ack to false",
+            Some(Code::Unacknowledged),
+        ));
+    }
+    if config.duplicate_window < horizon {
+        found.push(warning(
+            &subject,
+            format!(
+                "it remembers ids for {:?}, and an event may be sent again for {horizon:?}",
+                config.duplicate_window
+            ),
+            &format!("nats stream edit {} --dupe-window {}s", config.name, seconds(horizon)),
+            Code::DuplicatesKept,
+        ));
+    }
+    let used = [
+        ("bytes", share(info.state.bytes, config.max_bytes)),
+        ("messages", share(info.state.messages, config.max_messages)),
+    ];
+    for (what, share) in used {
+        if config.discard == DiscardPolicy::New && share >= NEARLY_FULL {
+            let message = format!("{:.0} % of its limit of {what} is used", share * 100.0);
+            let advice = "raise its limit, or let consumers catch up and purge";
+            found.push(warning(&subject, message, advice, Code::NearlyFull));
+        }
+    }
+    if found.is_empty() {
+        let message = format!(
+            "on disk, {} replicas, and it refuses what it cannot keep",
+            config.num_replicas
+        );
+        found.push(findings::good(&subject, message));
+    }
+    found
+}
+
+/// How many copies there are, and on what.
+fn of_copies(config: &Config, subject: &str, found: &mut Vec<Finding>) {
+    if config.storage == StorageType::Memory {
+        found.push(findings::critical(
+            subject,
+            "it is kept in memory: a restart of its servers loses what was acknowledged",
+            "make it anew with --storage file: the kind of storage cannot be changed",
+            Some(Code::CopiesFew),
+        ));
+    }
+    if config.num_replicas < 2 {
+        let message = "it has one replica: a lost disk loses what was acknowledged, and a power cut \
+                       what was not forced to it yet, two minutes unless the server's sync_interval \
+                       says otherwise";
+        let advice = format!("nats stream edit {} --replicas 3", config.name);
+        found.push(warning(subject, message, &advice, Code::CopiesFew));
+    }
+}
+
+/// Under which circumstances it lets go of what nobody read.
+fn of_keeping(info: &Info, subject: &str, horizon: Duration, found: &mut Vec<Finding>) {
+    let config = &info.config;
+    let limited =
+        config.max_bytes > 0 || config.max_messages > 0 || config.max_messages_per_subject > 0;
+    if config.discard == DiscardPolicy::Old && limited {
+        found.push(warning(
+            subject,
+            "when it is full it drops the oldest messages, read or not",
+            &format!(
+                "nats stream edit {} --discard new: then events wait in the outbox",
+                config.name
+            ),
+            Code::KeptTooShort,
+        ));
+    }
+    if !config.max_age.is_zero() && config.max_age < horizon {
+        found.push(findings::critical(
+            subject,
+            format!(
+                "it drops messages after {:?}, and an event may be tried for {horizon:?}",
+                config.max_age
+            ),
+            format!("nats stream edit {} --max-age 7d, or longer", config.name),
+            Some(Code::KeptTooShort),
+        ));
+    }
+    if config.retention == RetentionPolicy::Interest && info.state.consumer_count == 0 {
+        found.push(findings::critical(
+            subject,
+            "it keeps only what a consumer waits for, and there is none: what comes is dropped",
+            "make the consumers first, or set its retention to limits",
+            Some(Code::KeptTooShort),
+        ));
+    }
+}
+
+/// What the account may still store.
+fn of_account(account: &serde_json::Value) -> Vec<Finding> {
+    let used = [("storage", "max_storage"), ("memory", "max_memory")].map(|(what, limit)| {
+        let used = account[what].as_u64().unwrap_or_default();
+        (what, share(used, account["limits"][limit].as_i64().unwrap_or(-1)))
+    });
+    let near = used.into_iter().filter(|(_, share)| *share >= NEARLY_FULL);
+    near.map(|(what, share)| {
+        let message = format!("{:.0} % of the account's {what} is used", share * 100.0);
+        warning("account", message, "raise the account's limit, or purge streams", Code::NearlyFull)
+    })
+    .collect()
+}
+
+/// How much of a limit is used; nothing, if there is no limit.
+#[expect(clippy::cast_precision_loss, reason = "a share in percent")]
+fn share(used: u64, limit: i64) -> f64 {
+    if limit <= 0 { 0.0 } else { used as f64 / limit as f64 }
+}
+
+/// Whole seconds, rounded up.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}

@@ -1,0 +1,183 @@
+//! What the broker says of the server's settings, each on streams that are really so.
+
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use postrider_core::operate::{Finding, Level};
+use postrider_core::{Broker, Code, RetryPolicy, Route};
+use postrider_nats::NatsBroker;
+
+use crate::publishing::{event, outgoing};
+use crate::server::Server;
+
+/// A stream that nothing is to be said of, but for the number of its replicas.
+fn sound(name: &str) -> Config {
+    Config {
+        name: name.to_owned(),
+        subjects: vec![name.to_owned()],
+        storage: StorageType::File,
+        discard: DiscardPolicy::New,
+        duplicate_window: RetryPolicy::default().span(),
+        ..Config::default()
+    }
+}
+
+/// What is found where a route sends to these topics.
+async fn found(server: &Server, topics: &[&str]) -> Vec<Finding> {
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let routes: Vec<Route> =
+        topics.iter().map(|topic| Route::all(topic.parse().unwrap())).collect();
+    broker.examine(&routes).await.unwrap()
+}
+
+/// The codes of what is not good.
+fn codes(found: &[Finding]) -> Vec<Code> {
+    let bad = found.iter().filter(|finding| finding.level != Level::Good);
+    bad.map(|finding| {
+        assert!(finding.advice.is_some(), "{finding:?}");
+        finding.code.unwrap_or_else(|| panic!("no code: {finding:?}"))
+    })
+    .collect()
+}
+
+/// A stream, what is changed of it, what is found then, and words of the advice.
+type Case = (&'static str, fn(&mut Config), &'static [Code], &'static str);
+
+/// R125: what could lose or double events is found, one setting at a time, each with a code and what to do.
+#[tokio::test]
+async fn each_setting_that_loses_events_is_found() {
+    let Some(server) = Server::start() else { return };
+    const ONE: Code = Code::CopiesFew;
+    let cases: [Case; 8] = [
+        ("single", |_| {}, &[ONE], "--replicas 3"),
+        ("memory", |it| it.storage = StorageType::Memory, &[ONE, ONE], "--storage file"),
+        (
+            "old",
+            |it| {
+                it.discard = DiscardPolicy::Old;
+                it.max_bytes = 1_000_000;
+            },
+            &[ONE, Code::KeptTooShort],
+            "--discard new",
+        ),
+        (
+            "aged",
+            |it| {
+                it.max_age = Duration::from_secs(300);
+                it.duplicate_window = Duration::from_secs(300);
+            },
+            &[ONE, Code::KeptTooShort, Code::DuplicatesKept],
+            "--max-age 7d",
+        ),
+        (
+            "window",
+            |it| it.duplicate_window = Duration::from_secs(120),
+            &[ONE, Code::DuplicatesKept],
+            "--dupe-window 511s",
+        ),
+        (
+            "interest",
+            |it| it.retention = RetentionPolicy::Interest,
+            &[ONE, Code::KeptTooShort],
+            "make the consumers first",
+        ),
+        ("mute", |it| it.no_ack = true, &[ONE, Code::Unacknowledged], "no_ack"),
+        ("full", |it| it.max_messages = 1, &[ONE, Code::NearlyFull], "purge"),
+    ];
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    for (name, change, expected, advice) in cases {
+        let mut config = sound(name);
+        change(&mut config);
+        server.stream_of(config).await;
+        if name == "full" {
+            broker.publish(&[outgoing(name, &event("1", 1, 10))]).await.unwrap();
+        }
+        let found = found(&server, &[name]).await;
+        assert_eq!(codes(&found), expected, "{name}: {found:?}");
+        let advised =
+            |finding: &Finding| finding.advice.as_ref().is_some_and(|it| it.contains(advice));
+        assert!(found.iter().any(advised), "{name}: {found:?}");
+    }
+}
+
+/// R120, R125: a subject that no stream takes is found before an event waits for it; a template is looked for by
+/// what its topics have in common.
+#[tokio::test]
+async fn a_subject_without_a_stream_is_found() {
+    let Some(server) = Server::start() else { return };
+    server.stream_of(Config { subjects: vec!["shop.>".to_owned()], ..sound("SHOP") }).await;
+    let missing = |found: &[Finding]| codes(found).contains(&Code::Unroutable);
+    assert!(!missing(&found(&server, &["shop.orders", "shop.{event_type}", "{event_type}"]).await));
+    for topic in ["orders", "store.{event_type}", "shop2.{tenant}.x"] {
+        let found = found(&server, &["shop.orders", topic]).await;
+        assert!(missing(&found), "{topic}: {found:?}");
+        assert_eq!(found[0].level, Level::Critical);
+    }
+    // A route that drops sends nothing.
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let dropping = Route::all("orders".parse().unwrap()).dropping();
+    assert_eq!(broker.examine(&[dropping]).await.unwrap(), []);
+}
+
+/// R125: publishing with core NATS is said to be what it is.
+#[tokio::test]
+async fn publishing_into_the_void_is_found() {
+    let Some(server) = Server::start() else { return };
+    let mut settings = server.settings();
+    settings.allow_lossy = true;
+    let broker = NatsBroker::new(settings).unwrap();
+    let routes = [Route::all("orders".parse().unwrap())];
+    let found = broker.examine(&routes).await.unwrap();
+    assert_eq!(codes(&found), [Code::Unacknowledged]);
+}
+
+/// R125: an account that is nearly used up is found, and one without JetStream is an error that says so.
+#[tokio::test]
+async fn an_account_that_is_nearly_full_is_found() {
+    let config = "accounts { \
+                  A { jetstream { max_file: 100000 }, users: [{ user: a, password: a }] }, \
+                  B { users: [{ user: b, password: b }] } }";
+    let Some(server) = Server::with(config) else { return };
+    let settings = |name: &str| {
+        let mut settings = server.settings();
+        settings.credentials =
+            postrider_nats::Credentials::User { name: name.to_owned(), password: name.into() };
+        settings.deadline = Duration::from_secs(2);
+        settings
+    };
+    let broker = NatsBroker::new(settings("a")).unwrap();
+    let routes = [Route::all("orders".parse().unwrap())];
+    let found = broker.examine(&routes).await.unwrap();
+    assert_eq!(codes(&found), [Code::Unroutable], "the stream is missing, and nothing else");
+    let address = server.address();
+    let options = async_nats::ConnectOptions::with_user_and_password("a".into(), "a".into());
+    let jetstream = async_nats::jetstream::new(options.connect(address).await.unwrap());
+    jetstream.create_stream(Config { max_bytes: 90_000, ..sound("orders") }).await.unwrap();
+    for n in 0..9 {
+        let sent = outgoing("orders", &event("1", n, 9_200));
+        let outcomes = broker.publish(&[sent]).await.unwrap();
+        assert_eq!(outcomes, [postrider_core::Outcome::Acked]);
+    }
+    let found = broker.examine(&routes).await.unwrap();
+    let expected = [Code::CopiesFew, Code::NearlyFull, Code::NearlyFull];
+    assert_eq!(codes(&found), expected, "stream and account: {found:?}");
+    let refused = NatsBroker::new(settings("b")).unwrap().examine(&routes).await.unwrap_err();
+    assert!(refused.to_string().contains("it has to have JetStream"), "{refused}");
+}
+
+/// The negative control: of a stream of three replicas that keeps what it took, nothing is found.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_found_on_a_sound_stream() {
+    let Some(servers) = Server::cluster() else { return };
+    let config = Config { num_replicas: 3, ..sound("orders") };
+    let begun = Instant::now();
+    // A cluster takes its time until it has a leader.
+    let jetstream = servers[0].jetstream().await;
+    while let Err(error) = jetstream.create_stream(config.clone()).await {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{error}");
+    }
+    let found = found(&servers[0], &["orders"]).await;
+    assert_eq!(codes(&found), [], "{found:?}");
+    assert_eq!(found.len(), 1);
+    assert!(found[0].message.contains("3 replicas"), "{found:?}");
+}
