@@ -231,7 +231,7 @@ impl KafkaBroker {
             return Some(Outcome::Rejected(too_large(&outgoing.topic, record.bytes, Some(max))));
         }
         sending.bytes[index] = bytes_of(&record);
-        producer.send(&outgoing.topic, &record, sending.flight.board(index));
+        producer.send(&outgoing.topic, record, sending.flight.board(index));
         None
     }
 

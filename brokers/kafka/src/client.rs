@@ -71,11 +71,11 @@ impl Producer {
     }
 
     /// Queues a record. Never waits; the answer comes with the ticket.
-    pub(crate) fn send(&self, topic: &str, record: &Encoded<'_>, ticket: Box<Ticket>) {
-        let mut base = BaseRecord::with_opaque_to(topic, ticket).headers(record.headers.clone());
+    pub(crate) fn send(&self, topic: &str, record: Encoded<'_>, ticket: Box<Ticket>) {
+        let mut base = BaseRecord::with_opaque_to(topic, ticket).headers(record.headers);
         base.key = record.key.as_deref();
         base.payload = record.value.as_deref();
-        if let Err((error, base)) = self.inner().send::<str, [u8]>(base) {
+        if let Err((error, base)) = self.inner().send::<[u8], [u8]>(base) {
             base.delivery_opaque.answer(refusal(&error));
         }
     }

@@ -28,7 +28,7 @@ const TOPIC_CHARS_MAX: usize = 249;
 
 /// A record, ready to be sent.
 pub(crate) struct Encoded<'a> {
-    pub(crate) key: Option<String>,
+    pub(crate) key: Option<Vec<u8>>,
     pub(crate) headers: OwnedHeaders,
     /// None is a tombstone.
     pub(crate) value: Option<Cow<'a, [u8]>>,
@@ -70,6 +70,7 @@ pub(crate) fn encode<'a>(
     }
     let key = record_key.of(event);
     let bytes = headers.bytes + value.len() + key.as_ref().map_or(0, String::len);
+    let key = key.map(String::into_bytes);
     let value = (!tombstone).then_some(value);
     Ok(Encoded { key, headers: headers.headers, value, bytes: bytes as u64 })
 }
@@ -151,7 +152,7 @@ mod tests {
         let key = RecordKey::aggregate_id();
         let sent = outgoing(Format::Binary, vec![0, 255, 10], &[]);
         let record = encode(&sent, &key).unwrap();
-        assert_eq!(record.key.as_deref(), Some("4 2"));
+        assert_eq!(record.key.as_deref(), Some(&b"4 2"[..]));
         assert_eq!(record.value.as_deref(), Some(&[0u8, 255, 10][..]));
         let headers = texts(&record.headers);
         assert_eq!(headers["ce_source"], "/shop/ü", "UTF-8, as the binding has it");

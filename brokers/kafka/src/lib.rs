@@ -1,4 +1,4 @@
-//! Kafka: a destination of the relay.
+//! Kafka: a destination of the relay, and a source of the inbox.
 //!
 //! **What is promised.** `Acked` means that the leader of the partition has the record and so has every
 //! replica that was in sync (`acks=all`). How safe that is, the topic decides: its replicas, its
@@ -18,6 +18,9 @@
 //! gives up on each record after five eighths of [`KafkaSettings::deadline`], counted from when it was taken,
 //! and looks at that once a second.
 //!
+//! **As a source** it is a [`KafkaSubscription`]: a member of a consumer group that hands out one event of a key
+//! at a time, and commits nothing before it is settled.
+//!
 //! ```no_run
 //! use postrider_kafka::{KafkaBroker, KafkaSettings};
 //! # fn main() -> postrider_core::Result<()> {
@@ -29,14 +32,24 @@
 mod answer;
 mod broker;
 mod client;
+mod decode;
 mod encode;
 mod flight;
+mod holdings;
+mod reader;
 mod record_key;
 mod settings;
+mod subscription;
 mod topics;
 mod trouble;
+mod window;
 
 pub use broker::KafkaBroker;
 pub use encode::TOMBSTONE;
 pub use record_key::RecordKey;
 pub use settings::{Compression, KafkaSettings, Mechanism, Sasl, Secret, Tls};
+pub use subscription::{KafkaSubscription, SubscriptionSettings};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/kafka.md")]
+struct Guide;

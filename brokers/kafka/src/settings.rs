@@ -10,6 +10,7 @@ use postrider_core::{Error, ErrorKind, Result};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 
 use crate::record_key::RecordKey;
+use crate::subscription::SubscriptionSettings;
 
 /// The longest deadline of a publish.
 const DEADLINE_MAX: Duration = Duration::from_secs(10 * 60);
@@ -266,6 +267,36 @@ impl KafkaSettings {
         config
     }
 }
+
+impl KafkaSettings {
+    /// A member of a group, that commits what it is told to.
+    pub(crate) fn consumer(&self, subscription: &SubscriptionSettings) -> ClientConfig {
+        let millis = |span: Duration| span.as_millis().to_string();
+        let mut config = self.connection();
+        // A rebalance waits for handlers, and asks for no records meanwhile.
+        let silence = subscription.visibility.saturating_add(POLL_MAX);
+        let session = subscription.session;
+        config
+            .set("group.id", &*subscription.group)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", if subscription.from_now { "latest" } else { "earliest" })
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .set("session.timeout.ms", millis(session))
+            .set("heartbeat.interval.ms", millis((session / 10).min(HEARTBEAT_MAX)))
+            .set("max.poll.interval.ms", millis(silence.max(session)))
+            // What an aborted transaction wrote never happened.
+            .set("isolation.level", "read_committed")
+            .set("fetch.wait.max.ms", "100")
+            .set("queued.max.messages.kbytes", "16384");
+        config
+    }
+}
+
+/// The longest that a member is silent on purpose, besides waiting for handlers.
+const POLL_MAX: Duration = Duration::from_secs(300);
+/// The library's default. How soon a member hears of a rebalance.
+const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
 
 /// How long a server may take to answer when a connection is made. More than a congested network needs.
 const CONNECT_MAX: Duration = Duration::from_secs(5);

@@ -6,5 +6,6 @@
 mod identity;
 mod publishing;
 mod server;
+mod subscribing;
 mod suite;
 mod trouble;

@@ -4,7 +4,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postrider_core::{Event, EventId};
 use postrider_kafka::KafkaSettings;
@@ -56,6 +56,16 @@ impl Stored {
             Some(id) => id.parse().unwrap(),
             None => self.event().id,
         }
+    }
+
+    /// The event of a record in binary mode.
+    pub(crate) fn binary(&self) -> Event {
+        let attributes = self.headers.iter().filter_map(|(name, value)| {
+            name.strip_prefix("ce_").map(|plain| (plain, value.as_str()))
+        });
+        let body = self.value.clone().unwrap_or_default().into();
+        let content_type = self.header("content-type");
+        postrider_core::cloudevents::binary::parse(attributes, content_type, body).unwrap().0
     }
 
     /// The event of a record in structured mode.
@@ -140,6 +150,21 @@ impl Server {
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
         let made = self.admin().create_topics([&topic], &options).await.unwrap();
         made.into_iter().next().unwrap().unwrap();
+        // The controller knows it; the server learns of it a moment later.
+        let (config, name) = (self.config(), name.to_owned());
+        let known = move || {
+            let consumer: BaseConsumer = config.create().unwrap();
+            let begun = Instant::now();
+            loop {
+                let metadata = consumer.fetch_metadata(Some(&name), PATIENCE).unwrap();
+                let found = &metadata.topics()[0];
+                if found.error().is_none() && !found.partitions().is_empty() {
+                    return;
+                }
+                assert!(begun.elapsed() < PATIENCE, "`{name}` does not appear");
+            }
+        };
+        spawn_blocking(known).await.unwrap();
     }
 
     /// What stands in a topic, partition after partition.

@@ -149,7 +149,15 @@ async fn nothing_is_sent_after_close() {
     let mut settings = server.settings();
     settings.deadline = Duration::from_secs(1);
     let broker = KafkaBroker::new(settings).unwrap();
-    assert_eq!(publish(&broker, &topic, &[event("0", 1, 10)]).await, [Outcome::Acked]);
+    // A server that has just begun may be slow at first.
+    let first = [event("0", 1, 10)];
+    for attempt in 0.. {
+        if publish(&broker, &topic, &first).await == [Outcome::Acked] {
+            break;
+        }
+        assert!(attempt < 20);
+    }
+    let before = server.count(&topic).await;
     assert!(server.signal("-STOP"));
     let events: Vec<_> = (0..50).map(|n| event(&n.to_string(), 2, 10)).collect();
     let batch: Vec<Outgoing> = events.iter().map(|event| outgoing(&topic, event)).collect();
@@ -157,11 +165,11 @@ async fn nothing_is_sent_after_close() {
     assert!(dropped.is_err(), "a server that stands still does not answer");
     broker.close().await.unwrap();
     assert!(server.signal("-CONT"));
-    // What was on its way when the server stopped, it may have read; nothing comes twice after that.
-    let settled = server.count(&topic).await;
+    // What was on its way when the server stopped, it may still read: at most the batch, and once.
     // waits: longer than the client would try
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let ids = server.ids(&topic).await;
-    assert!(ids.len() <= 51, "{} records", ids.len());
-    assert!(settled <= 51);
+    let after = server.count(&topic).await;
+    assert!((before..=before + 50).contains(&after), "{before}, then {after}");
+    let refused = broker.publish(&batch).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed);
 }

@@ -117,7 +117,7 @@
 //! | `broker-file` | yes | [`mod@file`]: CloudEvents as lines of a file or of standard output |
 //! | `broker-webhook` | yes | [`webhook`]: signed CloudEvents to HTTP endpoints, and their verification |
 //! | `broker-nats` | no | `nats`: streams of NATS JetStream, as a destination and as a source |
-//! | `broker-kafka` | no | `kafka`: topics of Kafka as a destination; builds a library in C |
+//! | `broker-kafka` | no | `kafka`: topics of Kafka, as a destination and as a source; builds a library in C |
 //! | `broker-kafka-tls` | no | TLS and SCRAM for it, with the system's OpenSSL |
 //! | `otel` | no | `otel`: OpenTelemetry traces from the enqueue to the handler |
 //!

@@ -1,0 +1,323 @@
+//! What a consumer holds: the partitions that are its own, with their windows, shared by the thread that reads and
+//! those who settle.
+//!
+//! Invariant: a partition that is given up is not committed beyond what is settled, and nothing is settled in it
+//! afterwards.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use postrider_core::subscription::Receipt;
+use postrider_core::{Delivery, Error, ErrorKind, Result};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::window::{HandedOut, Record, Window};
+
+/// A topic and one of its partitions.
+pub(crate) type Place = (Arc<str>, i32);
+
+struct Held {
+    window: Window,
+    /// The offset that was asked to be committed last.
+    committed: Option<i64>,
+    /// It is being given up: nothing more is handed out.
+    leaving: bool,
+    paused: bool,
+}
+
+#[derive(Default)]
+struct Inner {
+    held: HashMap<Place, Held>,
+    /// Where the record of a receipt is.
+    open: HashMap<u64, (Place, i64)>,
+    drawn: u64,
+    joined: bool,
+    trouble: Option<Error>,
+}
+
+/// See the module.
+pub(crate) struct Holdings {
+    visibility: Duration,
+    /// Records of one partition that may wait here.
+    window_max: usize,
+    inner: Mutex<Inner>,
+    /// Something may be handed out, or somebody has to be told of trouble.
+    changed: Notify,
+    /// Something was settled or given back.
+    settled: Condvar,
+}
+
+impl Holdings {
+    pub(crate) fn new(visibility: Duration, window_max: usize) -> Holdings {
+        Holdings {
+            visibility,
+            window_max,
+            inner: Mutex::default(),
+            changed: Notify::new(),
+            settled: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The group has given us these, besides what we have.
+    pub(crate) fn take_over(&self, places: Vec<Place>) {
+        let mut inner = self.lock();
+        for place in places {
+            let held =
+                Held { window: Window::new(), committed: None, leaving: false, paused: false };
+            inner.held.insert(place, held);
+        }
+        inner.joined = true;
+        drop(inner);
+        self.changed.notify_waiters();
+    }
+
+    /// Hands out nothing more of these, and waits until what is handed out is settled, or not ours any more. What
+    /// to commit of them.
+    pub(crate) fn finish(&self, places: &[Place], patience: Duration) -> Vec<(Place, i64)> {
+        let until = std::time::Instant::now() + patience;
+        let mut inner = self.lock();
+        for place in places {
+            if let Some(held) = inner.held.get_mut(place) {
+                held.leaving = true;
+            }
+        }
+        loop {
+            let now = Instant::now();
+            let away =
+                |place: &Place| inner.held.get(place).is_some_and(|it| it.window.is_away(now));
+            let left = until.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() || !places.iter().any(away) {
+                break;
+            }
+            // What runs out by itself tells nobody.
+            let nap = left.min(Duration::from_millis(50));
+            inner = self
+                .settled
+                .wait_timeout(inner, nap)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(inner, _)| inner);
+        }
+        let settled = |place: &Place| {
+            let offset = inner.held.get(place)?.window.settled()?;
+            Some((place.clone(), offset))
+        };
+        places.iter().filter_map(settled).collect()
+    }
+
+    /// These are not ours any more.
+    pub(crate) fn give_up(&self, places: &[Place]) {
+        let mut inner = self.lock();
+        for place in places {
+            inner.held.remove(place);
+        }
+        inner.open.retain(|_, (place, _)| !places.contains(place));
+    }
+
+    /// A record was read.
+    pub(crate) fn push(&self, place: &Place, record: Record) {
+        if let Some(held) = self.lock().held.get_mut(place) {
+            held.window.push(record);
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// What is settled since it was asked for last.
+    pub(crate) fn uncommitted(&self) -> Vec<(Place, i64)> {
+        let mut inner = self.lock();
+        let newer = |(place, held): (&Place, &mut Held)| {
+            let offset = held.window.settled().filter(|offset| held.committed != Some(*offset))?;
+            held.committed = Some(offset);
+            Some((place.clone(), offset))
+        };
+        inner.held.iter_mut().filter_map(newer).collect()
+    }
+
+    /// A commit failed: it is tried again with the next.
+    pub(crate) fn uncommit(&self) {
+        self.lock().held.values_mut().for_each(|held| held.committed = None);
+    }
+
+    /// Partitions that have read enough for now, and those that have room again.
+    pub(crate) fn flow(&self) -> (Vec<Place>, Vec<Place>) {
+        let (mut full, mut free) = (Vec::new(), Vec::new());
+        for (place, held) in &mut self.lock().held {
+            let records = held.window.len();
+            if !held.paused && records >= self.window_max {
+                held.paused = true;
+                full.push(place.clone());
+            } else if held.paused && records <= self.window_max / 2 {
+                held.paused = false;
+                free.push(place.clone());
+            }
+        }
+        (full, free)
+    }
+
+    /// Somebody has to be told.
+    pub(crate) fn complain(&self, error: Error) {
+        self.lock().trouble = Some(error);
+        self.changed.notify_waiters();
+    }
+
+    /// Returns when the group has let us in.
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub(crate) async fn joined(&self) -> Result<()> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut inner = self.lock();
+                if let Some(error) = inner.trouble.take() {
+                    return Err(error);
+                }
+                if inner.joined {
+                    return Ok(());
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits for deliveries, and hands out up to `max`.
+    ///
+    /// # Errors
+    /// What went wrong since the last call.
+    pub(crate) async fn receive(&self, max: usize) -> Result<Vec<Delivery>> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let due = {
+                let mut inner = self.lock();
+                if let Some(error) = inner.trouble.take() {
+                    return Err(error);
+                }
+                let out = inner.hand_out(self.visibility, max.max(1));
+                if !out.is_empty() {
+                    return Ok(out);
+                }
+                inner.held.values().filter_map(|held| held.window.next_due()).min()
+            };
+            match due {
+                None => changed.await,
+                Some(due) => tokio::select! {
+                    () = changed => {}
+                    // waits: until a delivery runs out, or its delay is over
+                    () = tokio::time::sleep_until(due) => {}
+                },
+            }
+        }
+    }
+
+    /// The record of a delivery that is ours.
+    ///
+    /// # Errors
+    /// `Fenced` if it is not any more.
+    pub(crate) fn find(&self, receipt: Receipt) -> Result<(Place, Record)> {
+        let inner = self.lock();
+        let found = inner.open.get(&receipt.message).and_then(|(place, offset)| {
+            let window = &inner.held.get(place)?.window;
+            let record = window.find(*offset, receipt.token, Instant::now())?;
+            Some((place.clone(), record.clone()))
+        });
+        found.ok_or_else(fenced)
+    }
+
+    /// It is done, or put aside.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub(crate) fn settle(&self, receipt: Receipt) -> Result<()> {
+        self.within(receipt, |window, offset, now| window.settle(offset, receipt.token, now))?;
+        self.lock().open.remove(&receipt.message);
+        Ok(())
+    }
+
+    /// It comes again.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub(crate) fn give_back(&self, receipt: Receipt, delay: Duration, counted: bool) -> Result<()> {
+        self.within(receipt, |window, offset, now| {
+            window.give_back(offset, receipt.token, now, delay, counted)
+        })
+    }
+
+    /// It stays ours.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub(crate) fn extend(&self, receipt: Receipt, by: Duration) -> Result<()> {
+        self.within(receipt, |window, offset, now| window.extend(offset, receipt.token, now, by))
+    }
+
+    fn within(
+        &self,
+        receipt: Receipt,
+        change: impl FnOnce(&mut Window, i64, Instant) -> bool,
+    ) -> Result<()> {
+        let mut inner = self.lock();
+        let (place, offset) = inner.open.get(&receipt.message).cloned().ok_or_else(fenced)?;
+        let held = inner.held.get_mut(&place).ok_or_else(fenced)?;
+        let changed = change(&mut held.window, offset, Instant::now());
+        drop(inner);
+        if !changed {
+            return Err(fenced());
+        }
+        self.settled.notify_all();
+        self.changed.notify_waiters();
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn hand_out(&mut self, visibility: Duration, max: usize) -> Vec<Delivery> {
+        let now = Instant::now();
+        let Inner { held, open, drawn, .. } = self;
+        let mut deliveries = Vec::new();
+        for (place, held) in held.iter_mut().filter(|(_, held)| !held.leaving) {
+            let mut out = Vec::new();
+            let token = || {
+                *drawn += 1;
+                *drawn
+            };
+            held.window.hand_out(now, visibility, max - deliveries.len(), token, &mut out);
+            for (token, HandedOut { record, count }) in out {
+                let message = name_of(place, record.offset);
+                open.insert(message, (place.clone(), record.offset));
+                let receipt = Receipt { message, token };
+                let mut delivery = Delivery::new(record.event, Arc::clone(&place.0), receipt);
+                delivery.marks = record.marks;
+                delivery.count = count;
+                deliveries.push(delivery);
+            }
+            if deliveries.len() >= max {
+                break;
+            }
+        }
+        deliveries
+    }
+}
+
+/// A number for a record, the same at each delivery. Two records that share one would fence each other out, and
+/// come again; with a 64-bit hash that does not happen.
+fn name_of(place: &Place, offset: i64) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    (place, offset).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn fenced() -> Error {
+    Error::new(ErrorKind::Fenced, "settle delivery").message(
+        "its visibility ended, or its partition went to another consumer; it comes again, and nothing was settled",
+    )
+}

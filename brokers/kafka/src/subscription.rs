@@ -1,0 +1,276 @@
+//! The consumer's side: a member of a consumer group.
+//!
+//! Invariant: a delivery is settled only by whoever holds its partition, and what nobody settles comes again
+//! (INV-1).
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use postrider_core::subscription::SubscriptionCapabilities;
+use postrider_core::{
+    BoxFuture, Delivery, Error, ErrorKind, Fault, Format, Outgoing, Result, Subscription,
+};
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{Header, OwnedHeaders};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
+
+use crate::answer::missing;
+use crate::client::Client;
+use crate::encode::{Encoded, encode};
+use crate::flight::Flight;
+use crate::holdings::{Holdings, Place};
+use crate::reader::{Member, Reader};
+use crate::settings::{KafkaSettings, wrong};
+use crate::trouble::Trouble;
+use crate::window::Record;
+
+/// What is consumed, and how.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SubscriptionSettings {
+    /// The topics.
+    pub topics: Vec<String>,
+    /// The consumer group: instances with the same name share the partitions.
+    pub group: String,
+    /// How long a delivery is ours without being extended, before it is handed out again. Default 30 s. A
+    /// rebalance waits as long for the handlers at work.
+    pub visibility: Duration,
+    /// How long a member may be silent before its partitions go to others. Default 10 s; the group's server has
+    /// limits of its own, 6 s to 30 min.
+    pub session: Duration,
+    /// Records of one partition that may be unsettled here. Default 1,000: one that is not settled holds up no
+    /// more than these.
+    pub unsettled_max: usize,
+    /// Where a new group begins. Default: with the oldest record.
+    pub from_now: bool,
+    /// The topic that takes what was refused for good, with the reason as headers. Without one a refused record
+    /// is passed over, and stands in its topic as long as that keeps it.
+    pub dead_letters: Option<String>,
+}
+
+impl SubscriptionSettings {
+    /// The defaults, for a topic and a group.
+    pub fn new(topic: &str, group: &str) -> SubscriptionSettings {
+        SubscriptionSettings {
+            topics: vec![topic.to_owned()],
+            group: group.to_owned(),
+            visibility: Duration::from_secs(30),
+            session: Duration::from_secs(10),
+            unsettled_max: 1_000,
+            from_now: false,
+            dead_letters: None,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.topics.is_empty() || self.topics.iter().any(String::is_empty) {
+            return Err(wrong("`topics` names at least one topic"));
+        }
+        if self.group.is_empty() {
+            return Err(wrong("`group` is the name of a consumer group"));
+        }
+        if self.visibility < Duration::from_millis(100) {
+            return Err(wrong("`visibility` is at least 100 ms"));
+        }
+        if self.session < Duration::from_secs(1) {
+            return Err(wrong("`session` is at least 1 s"));
+        }
+        match self.unsettled_max {
+            1..=100_000 => Ok(()),
+            _ => Err(wrong("`unsettled_max` is 1 to 100,000")),
+        }
+    }
+}
+
+/// A member of a consumer group.
+///
+/// **Order.** A partition has one owner, and of a key one event is handed out at a time: the order of a key holds
+/// across the instances of a group. Events of other keys of the partition go on meanwhile.
+/// **Commits.** An offset is committed, at most 100 ms later, when everything before it is settled. A crash
+/// brings again what was settled behind something that was not.
+/// **Rebalances** are cooperative. A partition is given up when what is handed out of it is settled, at the
+/// latest after the visibility; what is then settled too late is `Fenced`.
+/// **Counting.** Deliveries are counted in this process, and begin at 1 in the next.
+pub struct KafkaSubscription {
+    settings: SubscriptionSettings,
+    kafka: Arc<KafkaSettings>,
+    holdings: Arc<Holdings>,
+    ended: Arc<AtomicBool>,
+    buried: Client,
+}
+
+impl KafkaSubscription {
+    /// Finds the topics and joins the group.
+    ///
+    /// # Errors
+    /// `Unroutable` if there is no such topic, `Config` for settings, `Unavailable` or `Unauthorized` if Kafka
+    /// cannot be used in time.
+    pub async fn open(
+        kafka: KafkaSettings,
+        settings: SubscriptionSettings,
+    ) -> Result<KafkaSubscription> {
+        kafka.check()?;
+        settings.check()?;
+        let kafka = Arc::new(kafka);
+        let trouble = Arc::new(Trouble::default());
+        let holdings = Arc::new(Holdings::new(settings.visibility, settings.unsettled_max));
+        let ended = Arc::new(AtomicBool::new(false));
+        let subscription = KafkaSubscription {
+            buried: Client::new(&kafka, false, &trouble),
+            settings: settings.clone(),
+            kafka: Arc::clone(&kafka),
+            holdings: Arc::clone(&holdings),
+            ended: Arc::clone(&ended),
+        };
+        let until = Instant::now() + kafka.deadline;
+        let member = Member {
+            holdings: Arc::clone(&holdings),
+            trouble: Arc::clone(&trouble),
+            patience: settings.visibility,
+            ended,
+        };
+        let joining = spawn_blocking(move || join(&kafka, &settings, member));
+        joining.await.map_err(|error| {
+            Error::new(ErrorKind::Internal, "subscribe").message(error.to_string())
+        })??;
+        // A group that takes longer lets us in later.
+        timeout_at(until, holdings.joined()).await.unwrap_or(Ok(()))?;
+        Ok(subscription)
+    }
+
+    /// Keeps a copy where dead letters go.
+    async fn bury(&self, place: &Place, record: &Record, fault: &Fault) -> Result<()> {
+        let Some(topic) = &self.settings.dead_letters else { return Ok(()) };
+        let until = Instant::now() + self.kafka.deadline;
+        let failed = |said: String| {
+            Error::new(ErrorKind::Unroutable, "reject")
+                .message(format!("the dead letter was not kept: {said}; the event comes again"))
+                .context("dead_letters", topic)
+        };
+        let producer = timeout_at(until, self.buried.producer()).await;
+        let producer = producer.map_err(|_| failed("Kafka did not answer".to_owned()))??;
+        let outgoing = record.event.as_ref().ok().map(|event| Outgoing {
+            event: Arc::clone(event),
+            topic: Arc::clone(&place.0),
+            format: Format::Binary,
+            marks: record.marks,
+            attempt: 1,
+        });
+        let mut copy = match &outgoing {
+            Some(outgoing) => encode(outgoing, &self.kafka.record_key)
+                .map_err(|fault| failed(fault.to_string()))?,
+            // What is no event is kept as it came, without its headers.
+            None => Encoded {
+                key: None,
+                headers: OwnedHeaders::new(),
+                value: record.value.as_deref().map(std::borrow::Cow::Borrowed),
+                bytes: 0,
+            },
+        };
+        let texts = [
+            ("postrider-dead-topic", place.0.to_string()),
+            ("postrider-dead-partition", place.1.to_string()),
+            ("postrider-dead-offset", record.offset.to_string()),
+            ("postrider-dead-group", self.settings.group.clone()),
+            ("postrider-dead-reason", fault.to_string()),
+        ];
+        for (key, value) in &texts {
+            copy.headers = copy.headers.insert(Header { key, value: Some(value.as_str()) });
+        }
+        let flight = Flight::new(1);
+        copy.key = record.key.as_deref().map(<[u8]>::to_vec);
+        producer.send(topic, copy, flight.board(0));
+        let _ = timeout_at(until, flight.landed()).await;
+        match flight.answers().pop().flatten() {
+            Some(Ok(())) => Ok(()),
+            Some(Err(RDKafkaErrorCode::UnknownTopic)) => Err(failed(missing(topic).detail)),
+            Some(Err(code)) => Err(failed(code.to_string())),
+            None => Err(failed("Kafka did not answer".to_owned())),
+        }
+    }
+}
+
+/// Makes the consumer, finds the topics, and begins to read on a thread of its own.
+fn join(kafka: &KafkaSettings, settings: &SubscriptionSettings, member: Member) -> Result<()> {
+    let trouble = Arc::clone(&member.trouble);
+    let refused = |error: KafkaError| wrong(format!("the group cannot be joined: {error}"));
+    let consumer: BaseConsumer<Member> =
+        BaseConsumer::from_config_and_context(&kafka.consumer(settings), member)
+            .map_err(refused)?;
+    for topic in &settings.topics {
+        let metadata = consumer.fetch_metadata(Some(topic), kafka.deadline);
+        let metadata = metadata.map_err(|_| trouble.unreachable(&kafka.shown()))?;
+        let error = metadata.topics().first().and_then(|found| found.error());
+        if let Some(error) = error.map(RDKafkaErrorCode::from) {
+            let detail = match error {
+                RDKafkaErrorCode::UnknownTopicOrPartition => missing(topic).detail,
+                other => format!("the topic `{topic}` cannot be read: {other}"),
+            };
+            return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
+        }
+    }
+    let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
+    consumer.subscribe(&topics).map_err(refused)?;
+    let reader = Reader { consumer, group: settings.group.clone() };
+    let begun = thread::Builder::new().name("kafka reader".to_owned()).spawn(|| reader.read());
+    begun
+        .map(drop)
+        .map_err(|error| Error::new(ErrorKind::Unavailable, "subscribe").message(error.to_string()))
+}
+
+impl Subscription for KafkaSubscription {
+    fn capabilities(&self) -> SubscriptionCapabilities {
+        let mut can = SubscriptionCapabilities::least(self.settings.visibility);
+        can.key_order = true;
+        can
+    }
+
+    fn receive(&self, max: usize) -> BoxFuture<'_, Result<Vec<Delivery>>> {
+        Box::pin(self.holdings.receive(max))
+    }
+
+    fn ack<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { self.holdings.settle(delivery.receipt) })
+    }
+
+    fn nack<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+        delay: Duration,
+        counted: bool,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.holdings.give_back(delivery.receipt, delay, counted) })
+    }
+
+    fn reject<'a>(&'a self, delivery: &'a Delivery, fault: &'a Fault) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            let (place, record) = self.holdings.find(delivery.receipt)?;
+            self.bury(&place, &record, fault).await?;
+            self.holdings.settle(delivery.receipt)
+        })
+    }
+
+    fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.holdings.extend(delivery.receipt, by) })
+    }
+}
+
+impl Drop for KafkaSubscription {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for KafkaSubscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaSubscription")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

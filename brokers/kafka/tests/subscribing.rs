@@ -1,0 +1,215 @@
+//! Consumer groups: what is committed, rebalances, and what is no event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::{Broker, Delivery, ErrorKind, EventId, Fault, Outcome, Subscription};
+use postrider_kafka::{KafkaBroker, KafkaSubscription, SubscriptionSettings};
+use rdkafka::config::ClientConfig;
+use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
+use tokio::task::{block_in_place, spawn_blocking};
+use tokio::time::{Instant, timeout};
+
+use crate::publishing::{event, publish};
+use crate::server::{Server, unique};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn open(server: &Server, topic: &str, group: &str) -> Arc<KafkaSubscription> {
+    let mut settings = SubscriptionSettings::new(topic, group);
+    settings.session = Duration::from_secs(2);
+    settings.dead_letters = Some(format!("{topic}.dead"));
+    Arc::new(KafkaSubscription::open(server.settings(), settings).await.unwrap())
+}
+
+async fn receive(subscription: &KafkaSubscription, count: usize) -> Vec<Delivery> {
+    let mut deliveries = Vec::new();
+    while deliveries.len() < count {
+        let more = timeout(PATIENCE, subscription.receive(count - deliveries.len())).await;
+        deliveries.extend(more.expect("it comes").unwrap());
+    }
+    deliveries
+}
+
+fn ids(deliveries: &[Delivery]) -> Vec<EventId> {
+    deliveries.iter().map(|delivery| delivery.event.as_ref().unwrap().id).collect()
+}
+
+/// R080, F15: what is settled behind something that is not comes again with it after a restart; what is settled
+/// in full does not, also when its consumer ends.
+#[tokio::test]
+async fn commits_pass_nothing_that_is_not_settled() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("orders", 1, &[]).await, unique("gap"));
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent: Vec<_> = (0..3).map(|n| event(&n.to_string(), n, 10)).collect();
+    assert_eq!(publish(&broker, &topic, &sent).await, vec![Outcome::Acked; 3]);
+    let first = open(&server, &topic, &group).await;
+    let deliveries = receive(&first, 3).await;
+    for delivery in &deliveries[1..] {
+        first.ack(delivery).await.unwrap();
+    }
+    drop(first);
+    let second = open(&server, &topic, &group).await;
+    let deliveries = receive(&second, 3).await;
+    assert_eq!(ids(&deliveries), sent.iter().map(|event| event.id).collect::<Vec<_>>());
+    for delivery in &deliveries {
+        second.ack(delivery).await.unwrap();
+    }
+    drop(second);
+    let third = open(&server, &topic, &group).await;
+    let next = event("9", 9, 10);
+    assert_eq!(publish(&broker, &topic, &[Arc::clone(&next)]).await, [Outcome::Acked]);
+    assert_eq!(ids(&receive(&third, 1).await), [next.id], "and nothing of before");
+}
+
+/// R070: events of other keys of the partition go on while one of a key is at work.
+#[tokio::test]
+async fn a_slow_key_holds_up_no_other() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("orders", 1, &[]).await, unique("slow"));
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let keys = ["slow", "slow", "a", "a", "b"];
+    let mut sent = Vec::new();
+    for (n, key) in (0..).zip(keys) {
+        let event = event(key, n, 10);
+        assert_eq!(publish(&broker, &topic, &[Arc::clone(&event)]).await, [Outcome::Acked]);
+        sent.push(event.id);
+    }
+    let subscription = open(&server, &topic, &group).await;
+    let deliveries = receive(&subscription, 3).await;
+    assert_eq!(ids(&deliveries), [sent[0], sent[2], sent[4]], "the first of each key");
+    subscription.ack(&deliveries[1]).await.unwrap();
+    let next = receive(&subscription, 1).await;
+    assert_eq!(ids(&next), [sent[3]]);
+    subscription.ack(&deliveries[0]).await.unwrap();
+    assert_eq!(ids(&receive(&subscription, 1).await), [sent[1]]);
+}
+
+/// F14, F39: a partition goes to another member when the handlers at work in it are done, and what they did is not
+/// done again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebalance_waits_for_the_handlers_at_work() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("orders", 2, &[]).await, unique("rebalance"));
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent: Vec<_> = (0..20).map(|n| event(&n.to_string(), n, 10)).collect();
+    assert_eq!(publish(&broker, &topic, &sent).await, vec![Outcome::Acked; 20]);
+    let first = open(&server, &topic, &group).await;
+    let deliveries = receive(&first, 20).await;
+    let second = open(&server, &topic, &group).await;
+    // Nothing is handed out twice while the handlers work.
+    let early = timeout(Duration::from_secs(1), second.receive(20)).await;
+    assert!(early.is_err(), "{early:?}");
+    for delivery in &deliveries {
+        first.ack(delivery).await.unwrap();
+    }
+    let more: Vec<_> = (20..60).map(|n| event(&n.to_string(), n, 10)).collect();
+    assert_eq!(publish(&broker, &topic, &more).await, vec![Outcome::Acked; 40]);
+    let mut seen = Vec::new();
+    let begun = Instant::now();
+    let mut shares = [0, 0];
+    while seen.len() < 40 {
+        assert!(begun.elapsed() < PATIENCE, "{} of 40 came", seen.len());
+        for (share, member) in shares.iter_mut().zip([&first, &second]) {
+            let came = timeout(Duration::from_millis(200), member.receive(40)).await;
+            for delivery in came.unwrap_or(Ok(Vec::new())).unwrap() {
+                member.ack(&delivery).await.unwrap();
+                seen.extend(ids(&[delivery]));
+                *share += 1;
+            }
+        }
+    }
+    seen.sort();
+    let mut expected: Vec<_> = more.iter().map(|event| event.id).collect();
+    expected.sort();
+    assert_eq!(seen, expected, "each once, and none of before");
+    assert!(shares[1] > 0, "the second one has a partition: {shares:?}");
+}
+
+/// F21: what is no event comes as what it is, and goes aside with its bytes.
+#[tokio::test]
+async fn what_is_no_event_is_put_aside() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("orders", 1, &[]).await, unique("junk"));
+    server.create(&format!("{topic}.dead"), 1, &[]).await;
+    let (address, to) = (server.address(), topic.clone());
+    let junk = move || {
+        let producer: ThreadedProducer<DefaultProducerContext> =
+            ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
+        producer.send(BaseRecord::to(&to).key("k").payload(&b"\xff\x00junk"[..])).unwrap();
+        producer.flush(PATIENCE).unwrap();
+    };
+    spawn_blocking(junk).await.unwrap();
+    let subscription = open(&server, &topic, &group).await;
+    let delivery = receive(&subscription, 1).await.remove(0);
+    let fault = delivery.event.clone().unwrap_err();
+    assert_eq!(fault.kind, ErrorKind::Invalid);
+    subscription.reject(&delivery, &fault).await.unwrap();
+    let stored = server.stored(&format!("{topic}.dead")).await.remove(0);
+    assert_eq!(stored.value.as_deref(), Some(&b"\xff\x00junk"[..]));
+    assert_eq!(stored.key.as_deref(), Some(&b"k"[..]));
+    assert_eq!(stored.header("postrider-dead-topic"), Some(&*topic));
+    assert_eq!(stored.header("postrider-dead-offset"), Some("0"));
+    // A copy that cannot be kept lets nothing go.
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    assert_eq!(publish(&broker, &topic, &[event("1", 1, 10)]).await, [Outcome::Acked]);
+    let mut settings = SubscriptionSettings::new(&topic, &unique("lost"));
+    settings.dead_letters = Some(unique("nowhere"));
+    let subscription = KafkaSubscription::open(server.settings(), settings).await.unwrap();
+    let delivery = receive(&subscription, 1).await.remove(0);
+    let fault = Fault::new(ErrorKind::Rejected, "no");
+    let refused = subscription.reject(&delivery, &fault).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unroutable, "{refused:?}");
+    subscription.ack(&delivery).await.unwrap();
+}
+
+/// R120: a topic that is not there is named before anything is waited for.
+#[tokio::test]
+async fn a_topic_that_is_not_there_is_named() {
+    let Some(server) = Server::shared().await else { return };
+    let topic = unique("nothing");
+    let settings = SubscriptionSettings::new(&topic, "group");
+    let refused = KafkaSubscription::open(server.settings(), settings).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unroutable);
+    assert!(refused.to_string().contains(&topic), "{refused}");
+}
+
+/// F5, F10: a consumer that waits while the server is killed goes on when it is back, and does nothing twice that
+/// it had settled long before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiting_consumer_outlives_its_server() {
+    let Some(mut server) = Server::own().await else { return };
+    let topic = server.topic("orders", 1, &[]).await;
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent = [event("1", 1, 10), event("1", 2, 10)];
+    while publish(&broker, &topic, &sent[..1]).await != [Outcome::Acked] {}
+    let subscription = open(&server, &topic, "billing").await;
+    let delivery = receive(&subscription, 1).await.remove(0);
+    subscription.ack(&delivery).await.unwrap();
+    block_in_place(|| {
+        server.kill();
+        server.run().unwrap();
+    });
+    let begun = Instant::now();
+    while !matches!(
+        broker.publish(&[crate::publishing::outgoing(&topic, &sent[1])]).await.as_deref(),
+        Ok([Outcome::Acked])
+    ) {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < Duration::from_secs(40));
+        // That the servers are away is an error, and then it goes on.
+        let Ok(deliveries) = timeout(PATIENCE, subscription.receive(1)).await.unwrap() else {
+            continue;
+        };
+        let last = ids(&deliveries) == [sent[1].id];
+        // After the fall of its group a member may have lost what it held.
+        let _ = subscription.ack(&deliveries[0]).await;
+        if last {
+            break;
+        }
+    }
+}
