@@ -1,5 +1,5 @@
-//! What the tables need from time to time: new ones made ahead, empty ones taken away, and the default one split
-//! off where it grew while nobody was there.
+//! What the tables need from time to time: new ones made ahead, empty ones taken away, the default one split
+//! off where it grew while nobody was there, and ranges of an index summed up.
 //!
 //! Done by whoever renews leases, in a task beside that, on a session of its own. Invariant: it waits for no
 //! lock longer than 200 ms, so nobody waits behind it for longer; what it does not get it tries again.
@@ -21,6 +21,7 @@ use crate::typed::params;
 const AHEAD: Sql = sql!("maintain/ahead");
 const DETACH: Sql = sql!("maintain/detach");
 const SPLIT: Sql = sql!("maintain/split");
+const SUMMARIZE: Sql = sql!("maintain/summarize");
 const PATIENCE: Sql = sql!("maintain/patience");
 
 /// How often tables are made ahead: two million events are room for as long at a hundred thousand a second.
@@ -174,6 +175,10 @@ async fn maintain(store: &PostgresStore, ahead: bool, detach: bool) -> Result<()
         maintained.detached(Instant::now(), false);
     }
     let session = store.sessions().connect("maintain").await?;
+    if ahead {
+        // Somebody vacuums: then there is less to do the next time.
+        _ = session.row("maintain", &SUMMARIZE, params![]).await;
+    }
     if layout(store, &session).await? == Layout::Plain {
         return Ok(());
     }

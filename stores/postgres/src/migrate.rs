@@ -66,6 +66,7 @@ const MIGRATIONS: &[Migration] = &[Migration {
         include_str!("../sql/schema/001/56_retire.sql"),
         include_str!("../sql/schema/001/57_late.sql"),
         include_str!("../sql/schema/001/58_split.sql"),
+        include_str!("../sql/schema/001/59_summarize.sql"),
         include_str!("../sql/schema/001/60_status.sql"),
         include_str!("../sql/schema/001/90_rows.sql"),
         include_str!("../sql/schema/001/95_grants.sql"),

@@ -1,9 +1,9 @@
 //! One relay process for the tests: the engine that everybody uses, on a PostgreSQL store, with a broker that
 //! writes down what arrives.
 //!
-//! `postgres-relay URL RECORD LEASE_MS [once] [POINT:N]`: with a point, the process kills itself there, the
-//! N-th time it comes by, as the kernel does it when memory is short. Invariant: what is acknowledged stands
-//! in the record, in the order in which it arrived, with the time.
+//! `postgres-relay URL RECORD LEASE_MS [once] [purge] [POINT:N]`: with a point, the process kills itself there, the
+//! N-th time it comes by, as the kernel does it when memory is short; one that purges deletes at once what may
+//! go. Invariant: what is acknowledged stands in the record, in the order in which it arrived, with the time.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -17,7 +17,7 @@ use postrider_core::{
     Outgoing, Result, Route, Template, Timestamp,
 };
 use postrider_postgres::{Options, PostgresStore};
-use postrider_relay::{Ending, Observer, Point, Relay, Settings, Target};
+use postrider_relay::{Ending, Observer, Point, Relay, Retention, Settings, Target};
 
 /// Writes a line for each event: its id, and when it arrived by this process's clock, in microseconds.
 struct Record(Mutex<File>);
@@ -75,7 +75,7 @@ fn config(message: &'static str) -> Error {
 
 async fn run(args: &[String]) -> Result<ExitCode> {
     let [url, record, lease, others @ ..] = args else {
-        return Err(config("postgres-relay URL RECORD LEASE_MS [once] [POINT:N]"));
+        return Err(config("postgres-relay URL RECORD LEASE_MS [once] [purge] [POINT:N]"));
     };
     let file = File::options().append(true).create(true).open(record);
     let file = file.map_err(|_| config("the record cannot be opened"))?;
@@ -85,8 +85,13 @@ async fn run(args: &[String]) -> Result<ExitCode> {
     let store = Arc::new(PostgresStore::with(url, options)?);
     let topic: Template = "orders".parse()?;
     let definition = Destination::new(DestinationId::new("a")?, "record", vec![Route::all(topic)]);
-    let settings =
-        Settings { pause_max: Duration::from_millis(300), ..Settings::with_lease(lease) };
+    let soon = Duration::from_millis(300);
+    let retention = Retention { every: soon, ..Retention::of(Duration::from_millis(1)) };
+    let settings = Settings {
+        pause_max: soon,
+        retention: others.iter().any(|word| word == "purge").then_some(retention),
+        ..Settings::with_lease(lease)
+    };
     let once = others.iter().any(|word| word == "once");
     let mut relay = Relay::builder(store)
         .destination(definition, Arc::new(Record(Mutex::new(file))))

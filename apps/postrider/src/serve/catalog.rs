@@ -50,6 +50,8 @@ catalog! {
         "Events whose time has not come";
     REQUESTS = Gauge "postrider_open_requests" []
         "Requests of operators that are not carried out yet";
+    STRAY = Gauge "postrider_default_table_bytes" []
+        "Bytes of the table for events that no other was made for, where the store has one: over 64 MiB it is being split off";
     RELAYS = Gauge "postrider_relays" []
         "Relays that renewed within their lease";
     PARTITIONS = Gauge "postrider_partitions_owned" []

@@ -106,6 +106,9 @@ impl View {
         }
         metrics.set(catalog::SCHEDULED, &[], overview.scheduled as f64);
         metrics.set(catalog::REQUESTS, &[], overview.requests as f64);
+        if let Some(bytes) = overview.stray_bytes {
+            metrics.set(catalog::STRAY, &[], bytes as f64);
+        }
         metrics.set(catalog::RELAYS, &[], overview.relays.len() as f64);
         metrics.total(catalog::ENQUEUED, &[], overview.enqueued);
     }

@@ -33,6 +33,8 @@ pub struct Overview {
     pub scheduled_next: Option<Timestamp>,
     /// Requests that are not finished.
     pub requests: u64,
+    /// Bytes of the table for events that no other table was made for, in a store that has one.
+    pub stray_bytes: Option<u64>,
 }
 
 /// A relay that is alive.

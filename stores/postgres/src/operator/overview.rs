@@ -100,6 +100,7 @@ async fn whole(session: &Session, name: &str) -> Result<Overview> {
         },
         scheduled_next: time(&scheduled, 2),
         requests: count(&requests, 0),
+        stray_bytes: number(&kept, 3).map(i64::unsigned_abs),
     })
 }
 

@@ -300,3 +300,27 @@ async fn nothing_of_old_transactions_is_lost_or_read_twice() {
     }
     assert!(late > 50, "too tame: {late}");
 }
+
+/// Ranges that autovacuum has not come to are summed up by whoever makes tables; the last one, to which
+/// producers write, is not, and a second time there is nothing to do.
+#[tokio::test]
+async fn ranges_without_a_sum_are_summed_up() {
+    let Some(fresh) = Fresh::new(2).await else { return };
+    let sums = "select {outbox_summarize}()::bigint";
+    assert_eq!(fresh.number(sums).await, 0, "nothing is there");
+    fresh
+        .run(
+            "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)
+             select 'order', n, 'order.placed', '{}' from generate_series(1, 20000) n",
+        )
+        .await;
+    fresh.number(sums).await;
+    assert_eq!(fresh.number(sums).await, 0, "a second time");
+    let left = "select sum(brin_summarize_new_values(i.indexrelid))::bigint
+        from pg_index i
+        join pg_class c on c.oid = i.indexrelid
+        join pg_am a on a.oid = c.relam
+        where a.amname = 'brin' and i.indrelid = (
+            select t.id::oid from {outbox_tables} t where t.lower = 0)";
+    assert_eq!(fresh.number(left).await, 1, "the last range");
+}

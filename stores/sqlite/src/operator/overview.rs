@@ -62,6 +62,7 @@ pub(super) fn read(connection: &Connection, name: String) -> Result<Overview> {
             count(row, 0)
         })?
         .unwrap_or_default(),
+        stray_bytes: None,
     })
 }
 

@@ -1,15 +1,19 @@
 //! The database's disk is full, with everything on it: tables, log, and the server's own files.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use postrider_postgres::Setup;
 use postrider_testkit::cluster::Wanted;
 use postrider_testkit::suite::skip;
 
-use crate::stage::{PATIENCE, Stage, connect};
+use uuid::Uuid;
+
+use crate::stage::{PATIENCE, Row, Stage, connect};
 
 /// Room for a cluster, its log, and some events.
 const DISK_MIB: u32 = 256;
@@ -127,4 +131,77 @@ async fn the_disk_of_the_database_may_be_full() {
     }
     let (committed, arrived) = stage.judge().await;
     eprintln!("{committed} committed, {arrived} arrived");
+}
+
+/// Events of one table: more than one bucket of the settled log, and some megabytes.
+const TABLE_ROWS: u64 = 8_192;
+
+/// F23, R101: a relay that purges while the disk is full. What it cannot delete then stays, nothing goes that is
+/// not delivered, producers are refused cleanly; and with space, or as soon as there is some because whole
+/// tables went, it goes on by itself.
+#[tokio::test]
+async fn what_is_old_is_purged_beside_a_full_disk() {
+    let disk = match Disk::new() {
+        Ok(disk) => disk,
+        Err(reason) => return skip("a purge beside a full disk", &reason),
+    };
+    let wanted = Wanted::default().below(&disk.folder).settings(&["max_wal_size = '64MB'"]);
+    let cluster = match wanted.start().await {
+        Ok(cluster) => cluster,
+        Err(reason) => return skip("a purge beside a full disk", &reason),
+    };
+    let setup = Setup { table_rows: Some(TABLE_ROWS), ..Setup::default() };
+    let mut stage = Stage::with(cluster, setup).await;
+    let url = stage.cluster.url();
+    let mut keeps = stage.relay(&url, &[]);
+    for _ in 0..15 {
+        assert!(stage.write(2_000).await);
+    }
+    stage.all_arrive().await;
+    stage.all_settled().await;
+    keeps.kill().await.expect("it ends");
+    // What nobody has delivered yet must outlive the purge.
+    assert!(stage.write(1_000).await);
+    let kept: Vec<Row> = stage.rows().await;
+    disk.fill();
+    let mut relays = [stage.relay(&url, &["purge"]), stage.relay(&url, &["purge"])];
+    let until = Instant::now() + Duration::from_secs(6);
+    let (mut refused, mut taken) = (0, 0);
+    while Instant::now() < until {
+        match stage.write(2_000).await {
+            true => taken += 1,
+            false => refused += 1,
+        }
+        // waits: the fault lasts
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    disk.relieve();
+    let fell = !stage.cluster.is_running();
+    if fell {
+        stage.cluster.launch().await;
+    }
+    drop(connect(&url).await);
+    let resumed = Instant::now();
+    while !stage.write(100).await {
+        assert!(resumed.elapsed() < PATIENCE, "producers go on");
+    }
+    // Everything below the last tables goes.
+    let oldest = "select coalesce(min(seq), 0) from {outbox}";
+    while stage.number(oldest).await < 2 * TABLE_ROWS.cast_signed() {
+        assert!(resumed.elapsed() < PATIENCE, "nothing is purged");
+        // waits: another process purges
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stage.all_arrive().await;
+    let arrived: BTreeSet<Uuid> = stage.arrived().into_iter().collect();
+    let lost = kept.iter().filter(|row| !arrived.contains(&row.id)).count();
+    assert_eq!(lost, 0, "what was purged had been delivered");
+    for relay in &mut relays {
+        assert_eq!(relay.try_wait().unwrap(), None, "a relay outlives the full disk");
+    }
+    eprintln!(
+        "{refused} writes refused and {taken} taken while the disk was full, the server fell: {fell}; purged {:?} \
+         after there was space",
+        resumed.elapsed()
+    );
 }

@@ -60,8 +60,13 @@ impl Stage {
 
     /// A stage on this server.
     pub(crate) async fn on(cluster: Cluster) -> Stage {
+        Stage::with(cluster, Setup::default()).await
+    }
+
+    /// The same with tables that are made in another way.
+    pub(crate) async fn with(cluster: Cluster, setup: Setup) -> Stage {
         let names = Names::default();
-        let setup = Setup { names: names.clone(), partitions: Some(8), ..Setup::default() };
+        let setup = Setup { names: names.clone(), partitions: Some(8), ..setup };
         init(&cluster.url(), &setup).await.expect("the tables are made");
         let folder = TempDir::with_prefix("postrider-stage-").expect("a folder");
         Stage { cluster, folder, names, written: 0, acknowledged: Vec::new(), writer: None }
@@ -120,6 +125,12 @@ impl Stage {
         self.acknowledged.push(range);
         self.writer = Some(client);
         Ok(())
+    }
+
+    /// One number out of the database.
+    pub(crate) async fn number(&self, statement: &str) -> i64 {
+        let client = connect(&self.cluster.url()).await;
+        client.query_one(&self.names.render(statement), &[]).await.expect("a row").get(0)
     }
 
     /// Runs a statement, with the names in their places, in a session of its own that stays open.

@@ -56,6 +56,7 @@ fn overview() -> Overview {
         scheduled: 0,
         scheduled_next: None,
         requests: 0,
+        stray_bytes: None,
     }
 }
 
