@@ -5,15 +5,17 @@
 //! gone, and nothing is given to a connection that is down: what the client would queue, it would send
 //! whenever it comes back.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, ClientError, ConnectOptions, Event};
-use postrider_core::{Error, ErrorKind, Result};
+use async_nats::{Client, ClientError, ConnectOptions, Event, ServerAddr};
+use postrider_core::{Error, Result};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{Instant, timeout_at};
 
+use crate::diagnosis::{Diagnosis, is_vague, judge};
 use crate::settings::{Credentials, NatsSettings, wrong};
 
 /// Between two attempts to reach a server. The first ones come sooner.
@@ -97,12 +99,7 @@ impl Connection {
     fn unreachable(&self) -> Error {
         let trouble = self.standing.borrow().trouble.clone();
         let said = trouble.as_deref().unwrap_or("it does not answer");
-        let lower = said.to_ascii_lowercase();
-        let refused = ["authorization", "authentication", "signing nonce", "permissions"];
-        let (kind, advice) = match refused.iter().any(|word| lower.contains(word)) {
-            true => (ErrorKind::Unauthorized, "; correct the credentials of this destination"),
-            false => (ErrorKind::Unavailable, ""),
-        };
+        let (kind, advice) = judge(said);
         Error::new(kind, "connect")
             .message(format!("NATS cannot be used: {said}; nothing was sent{advice}"))
             .context("servers", self.settings.shown())
@@ -111,6 +108,7 @@ impl Connection {
     async fn make(&self) -> Result<(Client, Context)> {
         let settings = &*self.settings;
         let standing = self.standing.clone();
+        let diagnosis = Diagnosis::new(Arc::clone(&self.settings));
         let options = identified(settings)?
             .name("postrider")
             .retry_on_initial_connect()
@@ -121,11 +119,20 @@ impl Connection {
             })
             .event_callback(move |event| {
                 standing.send_modify(|now| note(now, &event));
+                if matches!(&event, Event::ClientError(ClientError::Other(said)) if is_vague(said))
+                {
+                    let standing = standing.clone();
+                    diagnosis.begin(move |said| {
+                        standing.send_modify(|now| {
+                            if !now.up {
+                                now.trouble = Some(said);
+                            }
+                        });
+                    });
+                }
                 std::future::ready(())
             });
-        let servers: Vec<async_nats::ServerAddr> =
-            settings.servers.iter().map(|server| Ok(server.parse()?.0)).collect::<Result<_>>()?;
-        let client = options.connect(servers).await.map_err(|error| {
+        let client = options.connect(addresses(settings)?).await.map_err(|error| {
             wrong(format!("the settings cannot be used: {error}"))
                 .context("servers", settings.shown())
         })?;
@@ -157,14 +164,31 @@ fn note(now: &mut Standing, event: &Event) {
             now.trouble = Some("the connection was closed".to_owned());
         }
         Event::ServerError(error) => now.trouble = Some(error.to_string()),
+        // What was found out says more.
+        Event::ClientError(ClientError::Other(said)) if is_vague(said) => {
+            now.trouble.get_or_insert_with(|| said.clone());
+        }
         Event::ClientError(ClientError::Other(said)) => now.trouble = Some(said.clone()),
         Event::ClientError(error) => now.trouble = Some(error.to_string()),
         Event::LameDuckMode | Event::SlowConsumer(_) => {}
     }
 }
 
+/// Where the servers are, with nothing of a secret.
+pub(crate) fn addresses(settings: &NatsSettings) -> Result<Vec<ServerAddr>> {
+    settings.servers.iter().map(|server| Ok(server.parse()?.0)).collect()
+}
+
+/// Files that the client reads at each attempt are looked at first, so that the setting can be named.
+fn readable(name: &str, path: &Path) -> Result<()> {
+    std::fs::File::open(path).map(drop).map_err(|error| {
+        let path = path.display();
+        wrong(format!("`{name}` cannot be read: {path}: {error}; nothing was sent"))
+    })
+}
+
 /// The options that say who we are, and whom we believe.
-fn identified(settings: &NatsSettings) -> Result<ConnectOptions> {
+pub(crate) fn identified(settings: &NatsSettings) -> Result<ConnectOptions> {
     let options = ConnectOptions::new();
     let options = match settings.identity()? {
         Credentials::None => options,
@@ -179,11 +203,16 @@ fn identified(settings: &NatsSettings) -> Result<ConnectOptions> {
     };
     let options = options.require_tls(settings.tls.required);
     let options = match &settings.tls.roots {
-        Some(path) => options.add_root_certificates(path.clone()),
+        Some(path) => {
+            readable("roots", path)?;
+            options.add_root_certificates(path.clone())
+        }
         None => options,
     };
     Ok(match &settings.tls.identity {
         Some((certificate, key)) => {
+            readable("certificate", certificate)?;
+            readable("certificate_key", key)?;
             options.add_client_certificate(certificate.clone(), key.clone())
         }
         None => options,

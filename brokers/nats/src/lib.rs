@@ -24,6 +24,7 @@
 mod answer;
 mod broker;
 mod connection;
+mod diagnosis;
 mod encode;
 mod examine;
 mod group;

@@ -142,7 +142,7 @@ pub enum Credentials {
 pub struct Tls {
     /// Refuse a server that does not encrypt. An address with `tls://` says the same.
     pub required: bool,
-    /// A file of root certificates in PEM to believe besides the system's.
+    /// A file of root certificates in PEM to believe in place of the system's.
     pub roots: Option<PathBuf>,
     /// Files of our certificate and its key in PEM, for a server that asks for one.
     pub identity: Option<(PathBuf, PathBuf)>,

@@ -5,6 +5,7 @@
 
 mod examining;
 mod publishing;
+mod secure;
 mod server;
 mod suite;
 mod trouble;

@@ -149,7 +149,7 @@ section! {
         creds: Option<SecretRef> { example: "file:/run/secrets/relay.creds" },
         /// Refuse a server that does not encrypt. An address with `tls://` says the same.
         require_tls: bool { default: "false" },
-        /// Root certificates in PEM to believe besides the system's.
+        /// Root certificates in PEM to believe in place of the system's.
         roots: Option<PathBuf> { example: "/etc/postrider/roots.pem" },
         /// Our certificate in PEM, for a server that asks for one.
         certificate: Option<PathBuf> { example: "/etc/postrider/relay.pem" },

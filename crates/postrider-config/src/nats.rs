@@ -35,7 +35,7 @@ section! {
         creds: Option<SecretRef> { example: "file:/run/secrets/billing.creds", class: Restart },
         /// Refuse a server that does not encrypt. An address with `tls://` says the same.
         require_tls: bool { default: "false", class: Restart },
-        /// Root certificates in PEM to believe besides the system's.
+        /// Root certificates in PEM to believe in place of the system's.
         roots: Option<PathBuf> { example: "/etc/postrider/roots.pem", class: Restart },
         /// Our certificate in PEM, for a server that asks for one.
         certificate: Option<PathBuf> { example: "/etc/postrider/billing.pem", class: Restart },
@@ -70,7 +70,7 @@ pub struct NatsLogin<'a> {
     pub creds: Option<&'a SecretRef>,
     /// Refuse a server that does not encrypt.
     pub require_tls: bool,
-    /// Root certificates to believe besides the system's.
+    /// Root certificates to believe in place of the system's.
     pub roots: Option<&'a PathBuf>,
     /// Our certificate.
     pub certificate: Option<&'a PathBuf>,

@@ -90,6 +90,11 @@ impl NatsServer {
         Ok(())
     }
 
+    /// Other lines of configuration, for its next start.
+    pub fn configure(&mut self, config: &str) {
+        config.clone_into(&mut self.config);
+    }
+
     /// Kills it as a crash would.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {

@@ -1,7 +1,11 @@
 //! Destinations on NATS, with a real server.
 
+use async_nats::ConnectOptions;
+use async_nats::jetstream::{self, stream};
 use postrider_testkit::nats::NatsServer;
+use rustix::process::Signal;
 
+use crate::running::until;
 use crate::{Shop, code, err, out, said};
 
 /// A server with more lines of configuration; `None`, with the reason printed, where there is no program.
@@ -57,4 +61,55 @@ fn doctor_asks_the_brokers() {
     ask("NATS cannot be used", None);
     let alone = shop.run(&["doctor", "--store", "sqlite://shop.db"]);
     assert!(!out(&alone).contains("NATS"), "{}", out(&alone));
+}
+
+/// A client of the test's own, as the server's only user.
+async fn client(server: &NatsServer, password: &str) -> jetstream::Context {
+    let options = ConnectOptions::with_user_and_password("joe".into(), password.into());
+    jetstream::new(options.connect(server.address()).await.unwrap())
+}
+
+/// F25, F36: a password that the server does not know any more makes events wait, the relay lives on and names the
+/// setting; a reload brings the new one, and nothing is lost or sent twice.
+#[test]
+fn a_reload_brings_new_credentials() {
+    let only = |password: &str| {
+        format!("authorization {{ users: [{{ user: joe, password: {password} }}] }}")
+    };
+    let Some(mut server) = server(&only("hunter2")) else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let stored = |server: &NatsServer, password| {
+        runtime.block_on(async {
+            let stream = client(server, password).await.get_stream("orders").await.unwrap();
+            stream.cached_info().state.messages
+        })
+    };
+    runtime.block_on(async {
+        let config = stream::Config {
+            name: "orders".to_owned(),
+            subjects: vec!["orders".to_owned()],
+            ..stream::Config::default()
+        };
+        client(&server, "hunter2").await.create_stream(config).await.unwrap();
+    });
+    let shop = Shop::new();
+    shop.configure(&configured(&server.address(), "user = \"joe\"\npassword = \"file:password\""));
+    std::fs::write(shop.path("password"), "hunter2").unwrap();
+    let mut relay = shop.configured(&[]);
+    shop.place(1..4);
+    until("the first are delivered", || stored(&server, "hunter2") == 3);
+    server.kill();
+    server.configure(&only("sesame"));
+    server.run().unwrap();
+    shop.place(4..7);
+    relay.wait_for("correct the credentials");
+    assert_eq!(stored(&server, "sesame"), 3);
+    std::fs::write(shop.path("password"), "sesame").unwrap();
+    relay.signal(Signal::HUP);
+    relay.wait_for("secrets: read anew");
+    until("the others are delivered", || stored(&server, "sesame") == 6);
+    assert!(relay.stop().success());
+    let waiting = "select count(*) from outbox_waiting where state = 'dead'";
+    let dead: u32 = shop.connect().query_row(waiting, (), |row| row.get(0)).unwrap();
+    assert_eq!(dead, 0);
 }

@@ -1,0 +1,209 @@
+//! Encryption, certificates, and credentials files, each with a server that asks for them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use nkeys::KeyPair as Nkey;
+use postrider_core::{Broker, Error, ErrorKind, Outcome};
+use postrider_nats::{Credentials, NatsBroker, NatsSettings};
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
+use tempfile::TempDir;
+
+use crate::publishing::{event, outgoing};
+use crate::server::Server;
+
+/// A company's own root, and what it has signed, as files.
+struct Authority {
+    folder: TempDir,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let folder = tempfile::tempdir().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let root = params.self_signed(&key).unwrap();
+        std::fs::write(folder.path().join("roots.pem"), root.pem()).unwrap();
+        Authority { folder, issuer: Issuer::new(params, key) }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn roots(&self) -> PathBuf {
+        self.path("roots.pem")
+    }
+
+    /// Signs a certificate for this machine that is good until the end of a year.
+    fn sign(&self, name: &str, until: i32) -> (PathBuf, PathBuf) {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(until, 12, 31);
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let files = (self.path(&format!("{name}.pem")), self.path(&format!("{name}.key")));
+        std::fs::write(&files.0, certificate.pem()).unwrap();
+        std::fs::write(&files.1, key.serialize_pem()).unwrap();
+        files
+    }
+
+    /// The server's configuration; `verify` asks clients for a certificate as well.
+    fn config(&self, until: i32, verify: bool) -> String {
+        let (certificate, key) = self.sign("server", until);
+        format!(
+            "tls {{ cert_file: {certificate:?}, key_file: {key:?}, ca_file: {:?}, verify: {verify} }}",
+            self.roots()
+        )
+    }
+}
+
+async fn says(mut settings: NatsSettings) -> Result<Vec<Outcome>, Error> {
+    settings.deadline = Duration::from_secs(3);
+    let broker = NatsBroker::new(settings)?;
+    let said = broker.publish(&[outgoing("orders", &event("1", 1, 10))]).await;
+    broker.close().await.unwrap();
+    said
+}
+
+/// No stream takes the subject: we were let in.
+fn assert_let_in(said: Result<Vec<Outcome>, Error>) {
+    let said = said.unwrap();
+    assert!(matches!(said[..], [Outcome::Unroutable(_)]), "{said:?}");
+}
+
+/// R126, F25: encryption with a root of one's own; a server that nobody vouches for, and one whose certificate has
+/// expired, are not believed, and the setting is named.
+#[tokio::test]
+async fn a_server_shows_who_it_is() {
+    let authority = Authority::new();
+    let Some(server) = Server::with(&authority.config(2099, false)) else { return };
+    let mut settings = server.settings();
+    settings.tls.roots = Some(authority.roots());
+    settings.tls.required = true;
+    assert_let_in(says(settings.clone()).await);
+    settings.tls.roots = None;
+    let stranger = says(settings.clone()).await.unwrap_err();
+    settings.tls.roots = Some(authority.path("missing.pem"));
+    let missing = says(settings.clone()).await.unwrap_err();
+    drop(server);
+    let expired = Authority::new();
+    let Some(server) = Server::with(&expired.config(2021, false)) else { return };
+    let mut settings = server.settings();
+    settings.tls.roots = Some(expired.roots());
+    let expired = says(settings).await.unwrap_err();
+    let (unavailable, config) = (ErrorKind::Unavailable, ErrorKind::Config);
+    for (error, kind, words) in [
+        (stranger, unavailable, "`roots`"),
+        (missing, config, "`roots`"),
+        (expired, unavailable, "xpired"),
+    ] {
+        assert_eq!(error.kind(), kind, "{error}");
+        let said = error.to_string();
+        assert!(said.contains(words) && said.contains("nothing was sent"), "{said}");
+    }
+    // A server that does not encrypt, where we ask for it.
+    let Some(plain) = Server::start() else { return };
+    let mut settings = plain.settings();
+    settings.tls.required = true;
+    let refused = says(settings).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+}
+
+/// F25: a server that asks for our certificate gets it; without one, with a stranger's, and with an expired one we
+/// are refused, and told which setting it is.
+#[tokio::test]
+async fn a_certificate_shows_who_we_are() {
+    let authority = Authority::new();
+    let Some(server) = Server::with(&authority.config(2099, true)) else { return };
+    let mut settings = server.settings();
+    settings.tls.roots = Some(authority.roots());
+    let with = |identity| {
+        let mut settings = settings.clone();
+        settings.tls.identity = identity;
+        says(settings)
+    };
+    assert_let_in(with(Some(authority.sign("good", 2099))).await);
+    let nobody = with(None).await.unwrap_err();
+    let other = Authority::new();
+    let stranger = with(Some(other.sign("stranger", 2099))).await.unwrap_err();
+    let expired = with(Some(authority.sign("expired", 2021))).await.unwrap_err();
+    for error in [nobody, stranger, expired] {
+        assert_eq!(error.kind(), ErrorKind::Unauthorized, "{error}");
+        assert!(error.to_string().contains("`certificate`"), "{error}");
+    }
+    let (certificate, _) = authority.sign("half", 2099);
+    let half = with(Some((certificate, authority.path("missing.key")))).await.unwrap_err();
+    assert!(half.to_string().contains("`certificate_key`"), "{half}");
+}
+
+/// A signed claim, as accounts are made of them.
+fn jwt(issuer: &Nkey, subject: &str, name: &str, nats: &str) -> String {
+    let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let header = encode("{\"typ\":\"JWT\",\"alg\":\"ed25519-nkey\"}");
+    let claims = format!(
+        "{{\"jti\":\"{name}\",\"iat\":1600000000,\"iss\":\"{}\",\"name\":\"{name}\",\"sub\":\"{subject}\",\
+         \"nats\":{nats}}}",
+        issuer.public_key()
+    );
+    let signed = format!("{header}.{}", encode(&claims));
+    let signature = issuer.sign(signed.as_bytes()).unwrap();
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+/// F25: a credentials file, with a server that believes an operator's signatures; another operator's user is not
+/// let in, and what is no credentials file is refused before anybody is asked.
+#[tokio::test]
+async fn a_credentials_file_shows_who_we_are() {
+    let (operator, account) = (Nkey::new_operator(), Nkey::new_account());
+    let (system, user) = (Nkey::new_account(), Nkey::new_user());
+    let limits = "{\"subs\":-1,\"data\":-1,\"payload\":-1,\"imports\":-1,\"exports\":-1,\
+                   \"wildcards\":true,\"conn\":-1,\"leaf\":-1}";
+    let account_claims = format!("{{\"type\":\"account\",\"version\":2,\"limits\":{limits}}}");
+    let of_account =
+        |account: &Nkey, name| jwt(&operator, &account.public_key(), name, &account_claims);
+    let config = format!(
+        "operator: {}\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{ {}: {}, {}: {} }}",
+        jwt(&operator, &operator.public_key(), "o", "{\"type\":\"operator\",\"version\":2}"),
+        system.public_key(),
+        system.public_key(),
+        of_account(&system, "system"),
+        account.public_key(),
+        of_account(&account, "shop"),
+    );
+    let Some(server) = Server::with(&config) else { return };
+    let creds = |issuer: &Nkey| {
+        let claims = "{\"type\":\"user\",\"version\":2,\"subs\":-1,\"data\":-1,\"payload\":-1}";
+        let token = jwt(issuer, &user.public_key(), "relay", claims);
+        let seed = user.seed().unwrap();
+        let line = |what: &str, word: &str| format!("-----{word} {what}-----\n");
+        [
+            line("NATS USER JWT", "BEGIN"),
+            format!("{token}\n------END NATS USER JWT------\n\n"),
+            line("USER NKEY SEED", "BEGIN"),
+            format!("{seed}\n------END USER NKEY SEED------\n"),
+        ]
+        .concat()
+    };
+    let with = |content: String| {
+        let mut settings = server.settings();
+        settings.credentials = Credentials::Creds(content.into());
+        says(settings)
+    };
+    assert_let_in(with(creds(&account)).await);
+    let refused = with(creds(&Nkey::new_account())).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused}");
+    let nothing = with("nothing".to_owned()).await.unwrap_err();
+    assert_eq!(nothing.kind(), ErrorKind::Config, "{nothing}");
+    let seed = user.seed().unwrap();
+    assert!(!format!("{refused:?}{nothing:?}").contains(&seed));
+}
