@@ -89,14 +89,15 @@ async fn read(
     let (room, tick) = store.remembered().room_and_tick();
     let rows =
         question::ask(&session, asked.iter().flatten(), (room, questions.len()), tick).await?;
-    let Some((first, rows)) = rows.split_first() else {
+    let mut rows = rows.into_iter();
+    let Some(first) = rows.next() else {
         return Err(Error::new(ErrorKind::Internal, "fetch").message("a fetch had no first row"));
     };
-    let server = Server::read(first)?;
+    let server = Server::read(&first)?;
     if let Some(seen) = server.life {
         store.remembered().given = Some((server.given, seen));
     }
-    if !rows.is_empty() {
+    if !rows.as_slice().is_empty() {
         if !server.is_flushed {
             store.flush(server.given, &server.written, server.life).await?;
         }
@@ -104,7 +105,7 @@ async fn read(
     }
     let mut pages = Vec::with_capacity(questions.len());
     let mut decoder = Decoder::new(&store.default_source(&session).await?, EVENT);
-    note_sizes(store, rows);
+    note_sizes(store, rows.as_slice());
     let mut parts = parts(rows);
     let mut number = 0;
     for (asked, known) in asked.into_iter().zip(known) {
@@ -122,7 +123,7 @@ async fn read(
         } else if tick.is_none_or(|tick| Some(tick.incarnation) != server.life) {
             // The statement went by a tick of another life: with one of this it is asked again.
             pages.push(None);
-        } else if rows.first().is_some_and(|row| is_cut(row)) {
+        } else if rows.first().is_some_and(is_cut) {
             pages.push(None);
         } else {
             let rows_max = asked.rows_max(room, questions.len());
@@ -151,9 +152,10 @@ fn note_sizes(store: &PostgresStore, rows: &[Row]) {
     }
 }
 
-/// The rows of each page, by its number.
-fn parts(rows: &[Row]) -> HashMap<i32, Vec<&Row>> {
-    let mut parts: HashMap<i32, Vec<&Row>> = HashMap::new();
+/// The rows of each page, by its number. Each is let go when it is decoded: the answer and what becomes of it are
+/// not both there as a whole.
+fn parts(rows: impl Iterator<Item = Row>) -> HashMap<i32, Vec<Row>> {
+    let mut parts: HashMap<i32, Vec<Row>> = HashMap::new();
     for row in rows {
         parts.entry(row.get(0)).or_default().push(row);
     }
@@ -225,7 +227,7 @@ impl Asked<'_> {
         &self,
         server: &Server,
         tick: Option<SequenceTick>,
-        (rows, rows_max): (Vec<&Row>, usize),
+        (rows, rows_max): (Vec<Row>, usize),
         decoder: &mut Decoder,
     ) -> Result<Page> {
         check_rewound(self.after.floor_ahead().max(self.after.position()), server.stands)?;
@@ -264,7 +266,7 @@ impl Asked<'_> {
     /// The rows as events, as far as the page's bytes suffice, and one at least.
     fn rows(
         &self,
-        found: Vec<&Row>,
+        found: Vec<Row>,
         link: &SnapshotCursor,
         base: &Cursor,
         decoder: &mut Decoder,
@@ -281,10 +283,10 @@ impl Asked<'_> {
                 rows.last().is_none_or(|last: &FetchedRow| last.row.seq <= drawn.seq),
                 "out of order: {drawn:?}"
             );
-            if is_cut(row) {
+            if is_cut(&row) {
                 break;
             }
-            let decoded = decoder.decode(row);
+            let decoded = decoder.decode(&row);
             bytes = bytes.saturating_add(decoded.bytes);
             if !rows.is_empty() && bytes > self.request.bytes_max {
                 break;
