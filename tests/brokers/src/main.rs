@@ -12,6 +12,7 @@ use std::time::Duration;
 use postrider_core::{
     BoxFuture, Broker, Destination, DestinationId, Error, ErrorKind, Result, Route, Template,
 };
+use postrider_kafka::{KafkaBroker, KafkaSettings};
 use postrider_nats::{NatsBroker, NatsSettings};
 use postrider_relay::{Ending, Observer, Point, Relay, Settings, Target};
 use postrider_sqlite::SqliteStore;
@@ -52,7 +53,12 @@ fn broker(url: &str, deadline: Duration) -> Result<Arc<dyn Broker>> {
             settings.deadline = deadline;
             Ok(Arc::new(NatsBroker::new(settings)?))
         }
-        _ => Err(config("a broker's address begins with nats://")),
+        Some(("kafka", _)) => {
+            let mut settings = KafkaSettings::new(url);
+            settings.deadline = deadline;
+            Ok(Arc::new(KafkaBroker::new(settings)?))
+        }
+        _ => Err(config("a broker's address begins with nats:// or kafka://")),
     }
 }
 

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures, and skips")]
 
+mod kafka;
 mod nats;
 mod stage;

@@ -17,7 +17,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Keys, each written by one writer alone, so that its events are in order.
-const KEYS: u32 = 20;
+pub(crate) const KEYS: u32 = 20;
 
 pub(crate) struct Stage {
     folder: TempDir,
