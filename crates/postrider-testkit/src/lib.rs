@@ -9,11 +9,13 @@
 //! | find a real server | [`services`] |
 //! | start a PostgreSQL server of the test's own (feature `cluster`) | `cluster` |
 //! | count the round trips to it | [`turns`] |
+//! | test the crate of another driver of it | [`driver`] |
 //! | start a NATS or a Kafka server of the test's own | [`nats`], [`kafka`] |
 //! | judge what happened | the crate `postrider-history` |
 
 #[cfg(all(feature = "cluster", unix))]
 pub mod cluster;
+pub mod driver;
 pub mod fault;
 pub mod kafka;
 pub mod memory;

@@ -112,7 +112,7 @@ fn markers<C: Blocking>(url: &str, names: &Names) {
             handle = Some(thread::spawn(move || {
                 second.transaction(|tx| Ok::<_, Failed>(late.accept(tx, &event, &billing())?))
             }));
-            let waiting = waiting(names);
+            let waiting = waiting(names.schema());
             while diesel::sql_query(&waiting).get_result::<Count>(&mut two)?.count == 0 {
                 thread::yield_now();
             }

@@ -73,7 +73,7 @@ async fn the_second_of_two_waits_for_the_first() {
         let second = db.begin().await.unwrap();
         assert_eq!(inbox.accept(&first, &event, &billing).await.unwrap(), Accepted::FirstTime);
         let (answer, ()) = tokio::join!(inbox.accept(&second, &event, &billing), async {
-            let waiting = waiting(&names);
+            let waiting = waiting(names.schema());
             while count(&db, &waiting).await == 0 {
                 tokio::task::yield_now().await;
             }

@@ -72,7 +72,7 @@ async fn the_second_of_two_waits_for_the_first() {
         let mut second = two.begin().await.unwrap();
         assert_eq!(inbox.accept(&mut first, &event, &billing).await.unwrap(), Accepted::FirstTime);
         let (answer, ()) = tokio::join!(inbox.accept(&mut second, &event, &billing), async {
-            until_one_waits(&url, &waiting(&names)).await;
+            until_one_waits(&url, &waiting(names.schema())).await;
             match commits {
                 true => first.commit().await.unwrap(),
                 false => first.rollback().await.unwrap(),
