@@ -3,6 +3,7 @@
 //! Invariant: `Debug` shows no secret.
 
 use std::fmt;
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -139,6 +140,13 @@ pub struct Tls {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
+impl Tls {
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let ours = self.identity.iter().flat_map(|(certificate, key)| [certificate, key]);
+        self.roots.iter().chain(ours)
+    }
+}
+
 impl KafkaSettings {
     /// The defaults, with servers: `host:port`, several with commas between, `kafka://` before them or not.
     pub fn new(servers: &str) -> KafkaSettings {
@@ -202,7 +210,10 @@ impl KafkaSettings {
                  postrider-kafka (`kafka-tls` of the program)",
             ));
         }
-        Ok(())
+        self.tls.iter().flat_map(Tls::files).try_for_each(|path| match File::open(path) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(wrong(format!("`{}` cannot be read: {error}", path.display()))),
+        })
     }
 
     /// What producers, consumers, and administrators have in common.

@@ -24,6 +24,9 @@ impl Trouble {
                 | RDKafkaErrorCode::ClusterAuthorizationFailed,
             ) => ErrorKind::Unauthorized,
             Some(RDKafkaErrorCode::SSL) => ErrorKind::Unauthorized,
+            // A server that does not believe our certificate says so after the handshake, on a connection that
+            // it then drops.
+            _ if said.contains("certificate") => ErrorKind::Unauthorized,
             _ => ErrorKind::Unavailable,
         };
         let mut known = self.lock();

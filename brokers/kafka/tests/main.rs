@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
+mod encryption;
 mod identity;
+mod mocked;
 mod publishing;
 mod server;
 mod subscribing;
