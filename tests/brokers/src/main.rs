@@ -1,6 +1,6 @@
-//! One relay process for the tests: the engine that everybody uses, from a SQLite store to a real broker.
+//! One relay process for the tests: the engine that everybody uses, from a store to a real broker.
 //!
-//! `broker-relay FILE BROKER_URL LEASE_MS [once] [POINT:N]`: with a point, the process kills itself there, the
+//! `broker-relay STORE BROKER_URL LEASE_MS [once] [POINT:N]`: with a point, the process kills itself there, the
 //! N-th time it comes by, as the kernel does it when memory is short.
 
 use std::io::Write as _;
@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use postrider_core::{
-    BoxFuture, Broker, Destination, DestinationId, Error, ErrorKind, Result, Route, Template,
+    BoxFuture, Broker, Destination, DestinationId, Error, ErrorKind, OutboxSource, Result, Route,
+    Template,
 };
 use postrider_kafka::{KafkaBroker, KafkaSettings};
 use postrider_nats::{NatsBroker, NatsSettings};
+use postrider_postgres::{Options, PostgresStore};
 use postrider_relay::{Ending, Observer, Point, Relay, Settings, Target};
 use postrider_sqlite::SqliteStore;
 
@@ -62,9 +64,19 @@ fn broker(url: &str, deadline: Duration) -> Result<Arc<dyn Broker>> {
     }
 }
 
+/// A file of SQLite, or the address of a PostgreSQL database.
+fn store(text: &str) -> Result<Arc<dyn OutboxSource>> {
+    if !text.starts_with("postgres://") {
+        return Ok(Arc::new(SqliteStore::new(text)?));
+    }
+    let mut options = Options::default();
+    options.statement_deadline = Duration::from_secs(3);
+    Ok(Arc::new(PostgresStore::with(text, options)?))
+}
+
 async fn run(args: &[String]) -> Result<ExitCode> {
     let [file, url, lease, others @ ..] = args else {
-        return Err(config("broker-relay FILE BROKER_URL LEASE_MS [once] [POINT:N]"));
+        return Err(config("broker-relay STORE BROKER_URL LEASE_MS [once] [POINT:N]"));
     };
     let lease = Duration::from_millis(lease.parse().map_err(|_| config("a lease is a number"))?);
     let settings = Settings::with_lease(lease);
@@ -72,7 +84,7 @@ async fn run(args: &[String]) -> Result<ExitCode> {
     let definition = Destination::new(DestinationId::new("a")?, "broker", vec![Route::all(topic)]);
     let broker = broker(url, settings.publish_deadline / 2)?;
     let once = others.iter().any(|word| word == "once");
-    let mut relay = Relay::builder(Arc::new(SqliteStore::new(file)?))
+    let mut relay = Relay::builder(store(file)?)
         .destination(definition, broker)
         .settings(settings)
         .target(if once { Target::Once } else { Target::Forever });

@@ -7,3 +7,4 @@
 mod kafka;
 mod nats;
 mod stage;
+mod whole_way;

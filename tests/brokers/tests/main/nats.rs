@@ -10,13 +10,13 @@ use postrider_testkit::nats::NatsServer;
 use crate::stage::{LEASE, PATIENCE, Stage, signal};
 
 /// A server, and the stream `orders`.
-struct Nats {
-    server: NatsServer,
-    stream: stream::Stream,
+pub(crate) struct Nats {
+    pub(crate) server: NatsServer,
+    pub(crate) stream: stream::Stream,
 }
 
 impl Nats {
-    async fn start() -> Option<Nats> {
+    pub(crate) async fn start() -> Option<Nats> {
         let server = match NatsServer::start("") {
             Ok(server) => server,
             Err(reason) => {
@@ -35,6 +35,10 @@ impl Nats {
         };
         let stream = jetstream::new(client).create_stream(config).await.unwrap();
         Some(Nats { server, stream })
+    }
+
+    pub(crate) async fn jetstream(&self) -> jetstream::Context {
+        jetstream::new(async_nats::connect(self.server.address()).await.unwrap())
     }
 
     async fn count(&self) -> u64 {

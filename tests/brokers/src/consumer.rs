@@ -1,0 +1,83 @@
+//! One consumer process for the tests: from a real broker to an effect in a PostgreSQL database.
+//!
+//! `broker-consumer DATABASE BROKER_URL [careless]`: an effect is a row of the table `effects`, written in the
+//! transaction of the inbox. A careless one has no inbox, and writes a row for each delivery: what the checker has
+//! to find.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::inbox::{Receiver, Verdict};
+use postrider_core::{
+    BoxFuture, Delivery, Error, ErrorKind, Event, HandlerName, Result, Subscription,
+};
+use postrider_inbox::Consumer;
+use postrider_nats::{NatsSettings, NatsSubscription, SubscriptionSettings};
+use postrider_postgres::Transactional;
+
+/// The write of an effect.
+const EFFECT: &str = include_str!("effect.sql");
+
+/// Writes one row for each delivery, with an inbox that forgets everything.
+struct Careless {
+    inner: Transactional,
+}
+
+impl Receiver for Careless {
+    fn handler(&self) -> &HandlerName {
+        self.inner.handler()
+    }
+
+    fn receive<'a>(
+        &'a self,
+        event: &'a Arc<Event>,
+        delivery: &'a Delivery,
+    ) -> BoxFuture<'a, Result<Verdict>> {
+        // Another id each time is as good as no inbox; the effect names the real one.
+        let mut other = Event::clone(event);
+        other.headers.insert("real".to_owned(), event.id.to_string());
+        other.id = postrider_core::EventId::mint();
+        Box::pin(async move { self.inner.receive(&Arc::new(other), delivery).await })
+    }
+}
+
+fn ledger(database: &str) -> Result<Transactional> {
+    Transactional::new(database, HandlerName::new("ledger")?, |tx, event| {
+        Box::pin(async move {
+            let id = event.headers.get("real").cloned().unwrap_or_else(|| event.id.to_string());
+            tx.execute(EFFECT, &[&id]).await?;
+            Ok(Verdict::Done)
+        })
+    })
+}
+
+async fn run(args: &[String]) -> Result<ExitCode> {
+    let [database, url, others @ ..] = args else {
+        return Err(Error::new(ErrorKind::Config, "start")
+            .message("broker-consumer DATABASE BROKER_URL [careless]"));
+    };
+    let ledger = ledger(database)?;
+    let receiver: Arc<dyn Receiver> = match others {
+        [] => Arc::new(ledger),
+        _ => Arc::new(Careless { inner: ledger }),
+    };
+    let mut settings = SubscriptionSettings::new("orders", "ledger");
+    settings.visibility = Duration::from_secs(2);
+    // The order of a key is judged as well.
+    settings.unsettled_max = 1;
+    let opened = NatsSubscription::open(NatsSettings::new(url.as_str()), settings).await?;
+    let subscription: Arc<dyn Subscription> = Arc::new(opened);
+    Consumer::builder(subscription).receiver(receiver).start()?.stopped().await;
+    Ok(ExitCode::FAILURE)
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    run(&args).await.unwrap_or_else(|error| {
+        _ = writeln!(std::io::stderr(), "{error}");
+        ExitCode::from(2)
+    })
+}

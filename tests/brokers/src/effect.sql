@@ -1,0 +1,1 @@
+insert into effects (event_id) values ($1)
