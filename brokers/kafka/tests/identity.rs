@@ -20,7 +20,7 @@ async fn says(server: &Server, sasl: Option<Sasl>) -> Result<Vec<Outcome>, postr
     broker.publish(&[outgoing("orders", &event("1", 1, 10))]).await
 }
 
-/// F25, F36, R126: who we are is shown, and a server that does not know us is said to, without a secret.
+/// F36, R107: who we are is shown, and a server that does not know us is said to, without a secret.
 #[tokio::test]
 async fn credentials_are_shown_and_refused() {
     let login = |kind: &str, options: &str| {
