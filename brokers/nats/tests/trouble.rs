@@ -13,7 +13,7 @@ use crate::publishing::{event, outgoing, stored};
 use crate::server::Server;
 
 /// Carries events as the relay does: one of a key under way, and the same again until it is acknowledged.
-async fn carry(broker: &NatsBroker, keys: usize, each: u32) -> Vec<Vec<Arc<Event>>> {
+pub(crate) async fn carry(broker: &NatsBroker, keys: usize, each: u32) -> Vec<Vec<Arc<Event>>> {
     let sent: Vec<Vec<Arc<Event>>> =
         (0..keys).map(|key| (0..each).map(|n| event(&key.to_string(), n, 100)).collect()).collect();
     let mut next = vec![0usize; keys];
@@ -36,7 +36,7 @@ async fn carry(broker: &NatsBroker, keys: usize, each: u32) -> Vec<Vec<Arc<Event
 }
 
 /// Every event is there, and the first copies of each key are in its order.
-fn assert_in_order(stored: &[EventId], sent: &[Vec<Arc<Event>>]) {
+pub(crate) fn assert_in_order(stored: &[EventId], sent: &[Vec<Arc<Event>>]) {
     for key in sent {
         let of_key = |id: &&EventId| key.iter().any(|event| event.id == **id);
         let mut first: Vec<EventId> = Vec::new();

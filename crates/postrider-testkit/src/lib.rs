@@ -11,6 +11,7 @@
 //! | count the round trips to it | [`turns`] |
 //! | test the crate of another driver of it | [`driver`] |
 //! | start a NATS or a Kafka server of the test's own | [`nats`], [`kafka`] |
+//! | put a network between a client and a server that loses and delays | [`proxy`] |
 //! | judge what happened | the crate `postrider-history` |
 
 #[cfg(all(feature = "cluster", unix))]
@@ -20,6 +21,7 @@ pub mod fault;
 pub mod kafka;
 pub mod memory;
 pub mod nats;
+pub mod proxy;
 pub mod services;
 pub mod suite;
 pub mod turns;

@@ -116,6 +116,11 @@ impl NatsServer {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// `nats://127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)

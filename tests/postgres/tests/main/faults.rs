@@ -3,7 +3,8 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
-use crate::proxy::Proxy;
+use postrider_testkit::proxy::Proxy;
+
 use crate::stage::{LEASE, PATIENCE, Stage, asked, signal};
 
 /// F1, R001, R008, R036: a relay is killed at each named moment, among them between fetch and publish and between

@@ -11,5 +11,4 @@ mod clocks;
 mod disk;
 mod faults;
 mod own_table;
-mod proxy;
 mod stage;
