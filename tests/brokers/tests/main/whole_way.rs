@@ -80,7 +80,8 @@ impl WholeWay {
             if commits {
                 self.shop.batch_execute("commit").await.unwrap();
             } else {
-                let ids = rows.iter().map(|row| row.get::<_, String>(0).parse::<EventId>().unwrap());
+                let ids =
+                    rows.iter().map(|row| row.get::<_, String>(0).parse::<EventId>().unwrap());
                 self.rolled_back.extend(ids);
                 self.shop.batch_execute("rollback").await.unwrap();
             }
