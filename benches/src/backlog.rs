@@ -97,8 +97,13 @@ pub(crate) fn event(number: u64) -> Result<NewEvent> {
 
 /// A JSON text of [`PAYLOAD_BYTES`] bytes.
 pub(crate) fn payload(number: u64) -> String {
+    payload_of(number, PAYLOAD_BYTES)
+}
+
+/// The same of so many bytes.
+pub(crate) fn payload_of(number: u64, bytes: usize) -> String {
     let mut text = format!("{{\"order\":{number},\"total\":1250,\"note\":\"");
-    let room = PAYLOAD_BYTES.saturating_sub(text.len() + 2);
+    let room = bytes.saturating_sub(text.len() + 2);
     text.extend(std::iter::repeat_n('x', room));
     text.push_str("\"}");
     text

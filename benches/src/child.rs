@@ -44,6 +44,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         ["drain-postgres", url, rows, kind, path] => {
             postgres::memory::drain(url, rows.parse()?, kind, Path::new(path))?
         }
+        #[cfg(feature = "brokers")]
+        ["brokered", ref rest @ ..] => return crate::brokered::child(rest),
         ["produce", path, events] => {
             json!(producer::produce(Path::new(path), events.parse()?, || {})?)
         }

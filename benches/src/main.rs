@@ -7,6 +7,8 @@
 mod backlog;
 mod bare_client;
 mod broker;
+#[cfg(feature = "brokers")]
+mod brokered;
 mod child;
 mod counted;
 mod drain;
@@ -43,7 +45,7 @@ struct Benchmark {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const BENCHMARKS: [Benchmark; 11] = [
+const BENCHMARKS: [Benchmark; 12] = [
     Benchmark {
         name: "enqueue",
         about: "a business transaction with the event, against the same without",
@@ -99,6 +101,11 @@ const BENCHMARKS: [Benchmark; 11] = [
         about: "postgres: a destination beside a dead one, against alone",
         run: postgres::only,
     },
+    Benchmark {
+        name: "consumer",
+        about: "kafka, nats: a consumer with the inbox on postgres, against a bare one with the same write",
+        run: postgres::only,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -132,8 +139,9 @@ fn start(arguments: &[String]) -> Result<()> {
     let options = Options::parse(&arguments[1..])?;
     let before = measure::load_average();
     let outcome = match options.store {
-        StoreKind::Sqlite => (benchmark.run)(&options)?,
+        StoreKind::Postgres if options.broker.is_server() => brokered(name, &options)?,
         StoreKind::Postgres => postgres::run(name, &options)?,
+        StoreKind::Sqlite => (benchmark.run)(&options)?,
     };
     let outcome = outcome.add(
         "load_average",
@@ -145,6 +153,18 @@ fn start(arguments: &[String]) -> Result<()> {
         print!("{outcome}");
     }
     Ok(())
+}
+
+#[cfg(feature = "brokers")]
+fn brokered(name: &str, options: &Options) -> Result<Outcome> {
+    brokered::run(name, options)
+}
+
+#[cfg(not(feature = "brokers"))]
+fn brokered(_: &str, options: &Options) -> Result<Outcome> {
+    let broker = options.broker.as_str();
+    Err(format!("{broker} is not built in: build postrider-bench with the feature `brokers`")
+        .into())
 }
 
 fn list() {

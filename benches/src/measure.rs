@@ -79,6 +79,25 @@ pub(crate) fn load_average() -> f64 {
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default()
 }
 
+/// Seconds of processor time that running children of this process with such a name took so far; zero where
+/// the system does not say.
+#[cfg(feature = "brokers")]
+pub(crate) fn cpu_seconds_of_children(name: &str) -> f64 {
+    /// What the kernel counts in, everywhere.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let own = std::process::id().to_string();
+    let ticks = |entry: std::fs::DirEntry| -> Option<u64> {
+        let text = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (before, after) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        let is_ours = before.ends_with(&format!("({name}")) && *fields.get(1)? == own;
+        is_ours
+            .then_some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+    };
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(ticks).sum::<u64>() as f64 / TICKS_PER_SECOND
+}
+
 fn field(path: impl AsRef<Path>, name: &str) -> u64 {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let value = text.lines().find_map(|line| line.strip_prefix(name));

@@ -19,7 +19,8 @@ const IDLE_MAX: u64 = 600;
 pub(crate) const USAGE: &str = "\
 options:
   --store sqlite|postgres the store; postgres has drain, enqueue, latency, idle, memory, and those that say so
-  --broker noop|local     where the relay delivers; noop acknowledges at once
+  --broker NAME           where the relay delivers: noop acknowledges at once; local; with postgres also kafka
+                          and nats, for drain, memory, latency, and consumer
   --rows N                events, or transactions for `enqueue`
   --rounds N              how often each contender is measured; medians are reported
   --seconds N             how long events come in `writer`
@@ -52,6 +53,10 @@ pub(crate) enum BrokerKind {
     Noop,
     /// The local broker, in a file of its own.
     Local,
+    /// A server of Apache Kafka of the benchmark's own.
+    Kafka,
+    /// A server of NATS with JetStream of the benchmark's own.
+    Nats,
 }
 
 impl BrokerKind {
@@ -59,14 +64,25 @@ impl BrokerKind {
         match self {
             BrokerKind::Noop => "noop",
             BrokerKind::Local => "local",
+            BrokerKind::Kafka => "kafka",
+            BrokerKind::Nats => "nats",
         }
+    }
+
+    /// Whether it is a server, which only some benchmarks know.
+    pub(crate) const fn is_server(self) -> bool {
+        matches!(self, BrokerKind::Kafka | BrokerKind::Nats)
     }
 
     pub(crate) fn parse(text: &str) -> Result<BrokerKind> {
         match text {
             "noop" => Ok(BrokerKind::Noop),
             "local" => Ok(BrokerKind::Local),
-            other => Err(format!("there is no broker `{other}` here: noop or local").into()),
+            "kafka" => Ok(BrokerKind::Kafka),
+            "nats" => Ok(BrokerKind::Nats),
+            other => {
+                Err(format!("there is no broker `{other}` here: noop, local, kafka, nats").into())
+            }
         }
     }
 }

@@ -15,6 +15,9 @@ use crate::measure::{rate, written_bytes};
 /// How long a relay may take to be ready, or to finish something small.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Where events go, unless a benchmark says otherwise.
+const TOPIC: &str = "orders";
+
 /// What a drain came to.
 pub(crate) struct Drained {
     pub(crate) per_s: f64,
@@ -44,10 +47,23 @@ pub(crate) fn drain_store(
     broker: Arc<dyn Broker>,
     rows: u64,
 ) -> Result<Drained> {
+    drain_route(runtime, store, broker, rows, Route::all(TOPIC.parse::<Template>()?))
+}
+
+/// The same along a route that takes every event.
+pub(crate) fn drain_route(
+    runtime: &Runtime,
+    store: Arc<dyn OutboxSource>,
+    broker: Arc<dyn Broker>,
+    rows: u64,
+    route: Route,
+) -> Result<Drained> {
     let written = written_bytes();
     let start = Instant::now();
     let report = runtime.block_on(async {
-        let relay = builder_of(store, broker)?.target(Target::Once).start().await?;
+        let destination = destination("bench", route)?;
+        let builder = Relay::builder(store).destination(destination, broker);
+        let relay = builder.target(Target::Once).start().await?;
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(relay.stopped().await)
     })?;
     let per_s = rate(rows, start);
@@ -78,12 +94,27 @@ pub(crate) fn start_store(
     broker: Arc<dyn Broker>,
 ) -> Result<RelayHandle> {
     let relay = start_destinations(runtime, store, vec![("bench", broker)])?;
-    runtime.block_on(async {
-        let mut health = relay.health();
-        let ready = health.wait_for(|health| health.state == State::Empty);
-        tokio::time::timeout(PATIENCE, ready).await??;
-        Ok(relay)
-    })
+    runtime.block_on(ready(relay))
+}
+
+/// The same along a route that takes every event.
+#[cfg(feature = "brokers")]
+pub(crate) fn start_route(
+    runtime: &Runtime,
+    store: Arc<dyn OutboxSource>,
+    broker: Arc<dyn Broker>,
+    route: Route,
+) -> Result<RelayHandle> {
+    let builder = Relay::builder(store).destination(destination("bench", route)?, broker);
+    runtime.block_on(async { ready(builder.start().await?).await })
+}
+
+/// Waits until a relay has nothing to do.
+async fn ready(relay: RelayHandle) -> Result<RelayHandle> {
+    let mut health = relay.health();
+    let ready = health.wait_for(|health| health.state == State::Empty);
+    tokio::time::timeout(PATIENCE, ready).await??;
+    Ok(relay)
 }
 
 /// Starts a relay with so many destinations, which runs until it is told to stop.
@@ -94,7 +125,8 @@ pub(crate) fn start_destinations(
 ) -> Result<RelayHandle> {
     let mut builder = Relay::builder(store);
     for (name, broker) in destinations {
-        builder = builder.destination(destination(name)?, broker);
+        let route = Route::all(TOPIC.parse::<Template>()?);
+        builder = builder.destination(destination(name, route)?, broker);
     }
     Ok(runtime.block_on(builder.start())?)
 }
@@ -105,15 +137,7 @@ pub(crate) fn stop(runtime: &Runtime, relay: RelayHandle) {
     runtime.block_on(relay.stopped());
 }
 
-fn builder_of(
-    store: Arc<dyn OutboxSource>,
-    broker: Arc<dyn Broker>,
-) -> Result<postrider_relay::RelayBuilder> {
-    Ok(Relay::builder(store).destination(destination("bench")?, broker))
-}
-
 /// A destination that takes every event.
-fn destination(name: &str) -> Result<Destination> {
-    let routes = vec![Route::all("orders".parse::<Template>()?)];
-    Ok(Destination::new(DestinationId::new(name)?, "bench", routes))
+fn destination(name: &str, route: Route) -> Result<Destination> {
+    Ok(Destination::new(DestinationId::new(name)?, "bench", vec![route]))
 }

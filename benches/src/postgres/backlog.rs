@@ -9,25 +9,40 @@ use crate::{Result, progress};
 /// Rows of one statement while the backlog is built.
 const BATCH: u64 = 50_000;
 
+const BULK_SESSION: &str = include_str!("../../sql/postgres/bulk_session.sql");
 const BUILD: &str = include_str!("../../sql/postgres/backlog_build.sql");
 
 /// Builds a backlog of so many events. Nothing of this is measured.
 pub(crate) fn build(runtime: &Runtime, server: &Server, rows: u64) -> Result<()> {
-    insert(runtime, server, rows, "set synchronous_commit = off", BUILD)?;
+    insert(runtime, server, rows, "set synchronous_commit = off", BUILD, None)?;
     server.batch(runtime, &server.sql("vacuum analyze {outbox}"))?;
     server.batch(runtime, "checkpoint")
 }
 
 /// Adds events behind those that are there. Nothing of this is measured.
 pub(crate) fn append(runtime: &Runtime, server: &Server, rows: u64) -> Result<()> {
-    insert(runtime, server, rows, "set synchronous_commit = off", BUILD)?;
+    insert(runtime, server, rows, "set synchronous_commit = off", BUILD, None)?;
     server.batch(runtime, "checkpoint")
 }
 
 /// The same for millions: the table's rules are not asked.
 pub(crate) fn append_millions(runtime: &Runtime, server: &Server, rows: u64) -> Result<()> {
-    let session = include_str!("../../sql/postgres/bulk_session.sql");
-    insert(runtime, server, rows, session, include_str!("../../sql/postgres/backlog_bulk.sql"))?;
+    let statement = include_str!("../../sql/postgres/backlog_bulk.sql");
+    insert(runtime, server, rows, BULK_SESSION, statement, None)?;
+    server.batch(runtime, &server.sql("vacuum analyze {outbox}"))?;
+    server.batch(runtime, "checkpoint")
+}
+
+/// The same with payloads of so many bytes.
+#[cfg(feature = "brokers")]
+pub(crate) fn append_sized(
+    runtime: &Runtime,
+    server: &Server,
+    rows: u64,
+    payload_bytes: i32,
+) -> Result<()> {
+    let statement = include_str!("../../sql/postgres/backlog_sized.sql");
+    insert(runtime, server, rows, BULK_SESSION, statement, Some(payload_bytes))?;
     server.batch(runtime, &server.sql("vacuum analyze {outbox}"))?;
     server.batch(runtime, "checkpoint")
 }
@@ -38,6 +53,7 @@ fn insert(
     rows: u64,
     session: &str,
     statement: &str,
+    payload_bytes: Option<i32>,
 ) -> Result<()> {
     runtime.block_on(async {
         let client = server.connect().await?;
@@ -50,7 +66,12 @@ fn insert(
             client.batch_execute(&ahead).await?;
             let (first, last) = (built + 1, rows.min(built + BATCH));
             let numbers = (i64::try_from(first)?, i64::try_from(last)?);
-            client.execute(&insert, &[&numbers.0, &numbers.1, &keys]).await?;
+            match &payload_bytes {
+                Some(bytes) => {
+                    client.execute(&insert, &[&numbers.0, &numbers.1, &keys, bytes]).await?
+                }
+                None => client.execute(&insert, &[&numbers.0, &numbers.1, &keys]).await?,
+            };
             built = last;
             if built % 1_000_000 == 0 {
                 progress(format_args!("backlog: {built} of {rows} rows"));

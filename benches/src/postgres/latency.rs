@@ -21,7 +21,7 @@ use crate::outcome::{Outcome, rounded};
 use crate::{Result, relay};
 
 /// Events a second, by so many connections.
-pub(super) const RATE: u64 = 1_000;
+pub(crate) const RATE: u64 = 1_000;
 const PRODUCERS: u64 = 8;
 
 const EVENTS: u64 = 10_000;
@@ -98,7 +98,7 @@ fn travel(
 }
 
 /// Commits so many events at [`RATE`], and says when each commit returned.
-pub(super) fn pace(
+pub(crate) fn pace(
     runtime: &Runtime,
     server: &Server,
     events: u64,
@@ -147,7 +147,7 @@ async fn produce(
     Ok(committed)
 }
 
-pub(super) fn summary(micros: &mut [f64]) -> Value {
+pub(crate) fn summary(micros: &mut [f64]) -> Value {
     json!({
         "events": micros.len(),
         "p50": rounded(percentile(micros, 50.0)),

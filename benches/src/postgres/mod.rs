@@ -1,16 +1,16 @@
 //! The benchmarks on PostgreSQL: a server of their own, with fsync on, and baselines on that server.
 
-mod backlog;
+pub(crate) mod backlog;
 mod dead;
 mod drain;
 mod enqueue;
 mod idle;
-mod latency;
+pub(crate) mod latency;
 mod live;
 mod loops;
 pub(crate) mod memory;
-mod plain;
-mod server;
+pub(crate) mod plain;
+pub(crate) mod server;
 mod settled;
 mod writer;
 

@@ -3,11 +3,12 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use postrider_postgres::Names;
 use tokio::runtime::Runtime;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::server::Server;
+use super::server::{Server, connect};
 use crate::Result;
 use crate::measure::rate;
 
@@ -38,10 +39,15 @@ struct PlainRow {
 
 /// Reads everything once, page after page, and returns rows per second.
 pub(crate) fn read(runtime: &Runtime, server: &Server, rows: u64) -> Result<f64> {
+    read_at(runtime, &server.url(), rows)
+}
+
+/// The same at an address.
+pub(crate) fn read_at(runtime: &Runtime, url: &str, rows: u64) -> Result<f64> {
     let start = Instant::now();
-    let statement = server.sql(include_str!("../../sql/postgres/plain_read.sql"));
+    let statement = Names::default().render(include_str!("../../sql/postgres/plain_read.sql"));
     let found = runtime.block_on(async {
-        let client = server.connect().await?;
+        let client = connect(url).await?;
         let statement = client.prepare(&statement).await?;
         let mut found = 0u64;
         for partition in 0..PARTITIONS {
