@@ -24,8 +24,8 @@ use crate::postgres::server::connect;
 /// How often a thread that hears nothing looks whether it should end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Messages that wait for a worker.
-const QUEUE: usize = 64;
+/// Messages that wait for a worker: so many that a partition of which much came at once holds up no other.
+const QUEUE: usize = 100_000;
 
 /// The number of an event, out of its payload, wherever that stands in the message.
 fn number_of(message: &[u8]) -> Option<u64> {

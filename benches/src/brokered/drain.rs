@@ -30,6 +30,7 @@ struct Costs {
     client: Vec<f64>,
     server: Vec<f64>,
     peak_kib: Vec<f64>,
+    batches: Vec<f64>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
@@ -62,6 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         costs.client.push(answer("cpu_seconds") * per_100k);
         costs.server.push((server.cpu_seconds() - before) * per_100k);
         costs.peak_kib.push(answer("peak_kib"));
+        costs.batches.push(answer("batches"));
         runtime.block_on(server.delete(&topic))?;
         Ok(answer("per_s"))
     };
@@ -89,6 +91,7 @@ fn describe(outcome: Outcome, costs: &BTreeMap<&'static str, Costs>) -> Outcome 
         .add("cpu_s_per_100k", of(|costs| &costs.client))
         .add("broker_cpu_s_per_100k", of(|costs| &costs.server))
         .add("peak_kib", of(|costs| &costs.peak_kib))
+        .add("batches", of(|costs| &costs.batches))
         .aim_at_least("ours / the narrower of client_producer and noop", AIM, client.max(noop))
         .note(
             "client_producer sends payload and key alone; ours a CloudEvent, structured, or binary in \
