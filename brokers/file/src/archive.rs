@@ -96,6 +96,7 @@ fn line(event: &Arc<Event>) -> Outgoing {
         event: Arc::clone(event),
         topic: Arc::from("archive"),
         format: Format::Structured,
+        layout: None,
         marks: Marks::default(),
         attempt: 1,
     }

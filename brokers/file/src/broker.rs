@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Fault, Outcome, Outgoing, Result,
-    TargetUrl, cloudevents,
+    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Fault, Format, Outcome, Outgoing,
+    Result, TargetUrl, cloudevents,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -200,6 +200,7 @@ impl Broker for FileBroker {
         can.keeps_key_order = true;
         can.deduplicates_for = None;
         can.durable = self.durable;
+        can.formats = &[Format::Structured];
         can.batch_rows_max = 1_000;
         can.batch_bytes_max = 4 * 1024 * 1024;
         can.batches_in_flight_max = BATCHES_MAX as u32;

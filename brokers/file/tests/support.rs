@@ -10,6 +10,7 @@ pub(crate) fn outgoing(number: u128, key: &str) -> Outgoing {
         event: Arc::new(Event::new(EventId::from_u128(number), "order", key, "order.placed")),
         topic: Arc::from("orders"),
         format: Format::Structured,
+        layout: None,
         marks: Marks::default(),
         attempt: 1,
     }

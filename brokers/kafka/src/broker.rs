@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Outcome, Outgoing, Result,
+    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Format, Outcome, Outgoing, Result,
 };
 use rdkafka::error::RDKafkaErrorCode;
 use tokio::time::{Instant, timeout_at};
@@ -288,6 +288,8 @@ impl Broker for KafkaBroker {
         can.prefix_order = false;
         can.keeps_key_order = self.settings.record_key != crate::RecordKey::none();
         can.durable = true;
+        can.formats = &[Format::Structured, Format::Binary, Format::Plain, Format::Debezium];
+        can.message_keys = true;
         can.batch_rows_max = ROWS_MAX;
         can.batch_bytes_max = BYTES_MAX;
         can.batches_in_flight_max = self.settings.batches_in_flight;

@@ -1,4 +1,5 @@
-//! From a record to an event: CloudEvents' Kafka binding, in the mode that the record has.
+//! From a record to an event, in whichever format the record is: CloudEvents' Kafka binding in both modes, and the
+//! payload with headers beside it, as we write it or as Debezium's outbox event router does.
 //!
 //! Invariant: what was encoded here is read back equal, and what is no event has a reason.
 
@@ -6,7 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use postrider_core::cloudevents::{self, binary};
-use postrider_core::{ErrorKind, Event, Fault, Marks};
+use postrider_core::plain::{self, Around};
+use postrider_core::{ErrorKind, Event, Fault, Marks, Timestamp};
 use rdkafka::message::{Headers, Message};
 
 use crate::encode::{CONTENT_TYPE, PREFIX};
@@ -29,20 +31,47 @@ pub(crate) fn decode(message: &impl Message) -> Result<(Arc<Event>, Marks), Faul
     }
     let body = message.payload().unwrap_or_default();
     let is_binary = attributes.iter().any(|(name, _)| *name == "specversion");
-    let read = match is_binary {
-        true => binary::parse(attributes, content_type, Bytes::copy_from_slice(body)),
-        false => cloudevents::parse(body),
+    let read = if plain::is_ours(names(message)) {
+        read_plain(message, body)
+    } else if is_binary {
+        binary::parse(attributes, content_type, Bytes::copy_from_slice(body))
+    } else if !content_type.is_some_and(cloudevents::is_structured)
+        && names(message).any(|name| name == plain::ROUTER_ID)
+    {
+        read_plain(message, body)
+    } else {
+        cloudevents::parse(body)
     };
     let (event, marks) = read.map_err(|error| wrong(format!("{error:?}")))?;
     Ok((Arc::new(event), marks))
+}
+
+fn names<M: Message>(message: &M) -> impl Iterator<Item = &str> {
+    message.headers().into_iter().flat_map(Headers::iter).map(|header| header.key)
+}
+
+/// A record whose value is the payload. Of headers that are no text, as those of some serialisers, only their
+/// readers know the meaning: they are left out.
+fn read_plain(
+    message: &impl Message,
+    body: &[u8],
+) -> Result<(Event, Marks), postrider_core::Error> {
+    let texts = message.headers().into_iter().flat_map(Headers::iter).filter_map(|header| {
+        Some((header.key, std::str::from_utf8(header.value.unwrap_or_default()).ok()?))
+    });
+    let around = Around {
+        topic: message.topic(),
+        key: message.key().and_then(|key| std::str::from_utf8(key).ok()),
+        time: message.timestamp().to_millis().map(|ms| Timestamp::from_micros(ms * 1_000)),
+    };
+    plain::parse(texts, Bytes::copy_from_slice(body), &around)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::encode::encode;
-    use crate::record_key::RecordKey;
-    use postrider_core::{Format, NewEvent, Outgoing};
+    use postrider_core::{Format, NewEvent, Outgoing, RecordKey};
     use rdkafka::message::{Header, OwnedHeaders, OwnedMessage, Timestamp};
 
     fn message(value: Option<Vec<u8>>, headers: OwnedHeaders) -> OwnedMessage {
@@ -57,7 +86,7 @@ mod tests {
         )
     }
 
-    /// R062, R063: what was sent is read, in both modes, and as a tombstone.
+    /// R062, R063: what was sent is read, in every format, and as a tombstone.
     #[test]
     fn what_was_sent_is_read() {
         let new = |payload: Vec<u8>| {
@@ -65,11 +94,11 @@ mod tests {
         };
         let tombstone = new(vec![]).header(crate::TOMBSTONE, "true");
         for new in [new(vec![0, 255]), new(vec![]), tombstone] {
-            for format in [Format::Structured, Format::Binary] {
+            for format in [Format::Structured, Format::Binary, Format::Plain, Format::Debezium] {
                 let event = Arc::new(new.event().clone());
                 let marks = Marks { late: true, replay: false };
                 let topic = "orders".into();
-                let sent = Outgoing { event, topic, format, marks, attempt: 1 };
+                let sent = Outgoing { event, topic, format, layout: None, marks, attempt: 1 };
                 let record = encode(&sent, &RecordKey::aggregate_id()).unwrap();
                 let value = record.value.map(std::borrow::Cow::into_owned);
                 let read = decode(&message(value, record.headers)).unwrap();
@@ -90,6 +119,8 @@ mod tests {
             (Some(b"\xff".to_vec()), header("content-type", b"text/plain")),
             (Some(b"{}".to_vec()), header("ce_id", b"\xff")),
             (Some(b"{}".to_vec()), header("ce_specversion", b"1.0")),
+            (Some(b"{}".to_vec()), header("postrider-source", b"/s")),
+            (Some(b"{}".to_vec()), header("id", b"17")),
         ] {
             let fault = decode(&message(value, headers)).unwrap_err();
             assert_eq!(fault.kind, ErrorKind::Invalid);

@@ -1,14 +1,13 @@
-//! From an event to a record: CloudEvents' Kafka binding 1.0.2, in structured and binary mode.
+//! From an event to a record: CloudEvents' Kafka binding 1.0.2, in structured and binary mode, or the payload as
+//! it is with headers beside it.
 //!
 //! Invariant: what cannot be sent is refused here, alone.
 
 use std::borrow::Cow;
 
 use postrider_core::cloudevents::{self, binary};
-use postrider_core::{ErrorKind, Event, Fault, Format, Outgoing};
+use postrider_core::{ErrorKind, Event, Fault, Format, Outgoing, RecordKey, plain};
 use rdkafka::message::{Header, OwnedHeaders};
-
-use crate::record_key::RecordKey;
 
 /// The header of an event that says: this record is a tombstone. Its value is `true`, and the event has an
 /// empty payload; the record then has no value at all, and a compacted topic forgets the key.
@@ -18,7 +17,7 @@ pub const TOMBSTONE: &str = "kafka-tombstone";
 /// What stands before an attribute's name in a header.
 pub(crate) const PREFIX: &str = "ce_";
 /// The header that says what a value is, as the binding has it.
-pub(crate) const CONTENT_TYPE: &str = "content-type";
+pub(crate) const CONTENT_TYPE: &str = plain::CONTENT_TYPE;
 /// What a structured value is.
 pub(crate) const STRUCTURED: &str = "application/cloudevents+json; charset=UTF-8";
 /// Headers that tracing looks for beside the event.
@@ -45,7 +44,10 @@ pub(crate) fn encode<'a>(
     let tombstone = is_tombstone(event)?;
     let mut headers = Writer { headers: OwnedHeaders::new_with_capacity(16), bytes: 0 };
     // A tombstone has no value that could hold a document.
-    let format = if tombstone { Format::Binary } else { outgoing.format };
+    let format = match outgoing.format {
+        Format::Structured if tombstone => Format::Binary,
+        format => format,
+    };
     let value = match format {
         Format::Structured => {
             headers.put(CONTENT_TYPE, STRUCTURED);
@@ -62,13 +64,21 @@ pub(crate) fn encode<'a>(
             headers.put(CONTENT_TYPE, &event.content_type);
             Cow::Borrowed(event.payload.as_bytes())
         }
+        Format::Plain | Format::Debezium => {
+            for header in plain::headers(outgoing, |_, _| true).map_err(said)? {
+                headers.put(&header.name, &header.value);
+            }
+            Cow::Borrowed(event.payload.as_bytes())
+        }
     };
-    for name in TRACE {
-        if let Some(value) = event.headers.get(name) {
+    // Where the application's headers stand under their own names, these do already.
+    for name in TRACE.iter().filter(|_| !format.has_open_headers()) {
+        if let Some(value) = event.headers.get(*name) {
             headers.put(name, value);
         }
     }
-    let key = record_key.of(event);
+    let of_route = outgoing.layout.as_deref().and_then(|layout| layout.key.as_ref());
+    let key = of_route.unwrap_or(record_key).of(event);
     let bytes = headers.bytes + value.len() + key.as_ref().map_or(0, String::len);
     let key = key.map(String::into_bytes);
     let value = (!tombstone).then_some(value);
@@ -136,7 +146,7 @@ mod tests {
         }
         let marks = Marks { late: true, replay: false };
         let event = Arc::new(new.event().clone());
-        Outgoing { event, topic: "orders".into(), format, marks, attempt: 1 }
+        Outgoing { event, topic: "orders".into(), format, layout: None, marks, attempt: 1 }
     }
 
     fn texts(headers: &OwnedHeaders) -> BTreeMap<String, String> {

@@ -35,9 +35,10 @@ mod client;
 mod decode;
 mod encode;
 mod flight;
+#[cfg(test)]
+mod golden;
 mod holdings;
 mod reader;
-mod record_key;
 mod settings;
 mod subscription;
 mod topics;
@@ -46,7 +47,7 @@ mod window;
 
 pub use broker::KafkaBroker;
 pub use encode::TOMBSTONE;
-pub use record_key::RecordKey;
+pub use postrider_core::RecordKey;
 pub use settings::{Compression, KafkaSettings, Mechanism, Sasl, Secret, Tls};
 pub use subscription::{KafkaSubscription, SubscriptionSettings};
 

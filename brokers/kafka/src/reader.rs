@@ -11,7 +11,7 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
-use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::decode::decode;
@@ -195,5 +195,6 @@ fn record(message: &BorrowedMessage<'_>) -> Record {
         event,
         marks,
         key: message.key().map(boxed),
+        headers: message.headers().map(BorrowedHeaders::detach),
     }
 }

@@ -7,10 +7,9 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use postrider_core::{Error, ErrorKind, Result};
+use postrider_core::{Error, ErrorKind, RecordKey, Result};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 
-use crate::record_key::RecordKey;
 use crate::subscription::SubscriptionSettings;
 
 /// The longest deadline of a publish.
@@ -51,7 +50,7 @@ pub struct KafkaSettings {
     pub linger: Duration,
     /// How records are compressed. Default: not at all.
     pub compression: Compression,
-    /// The key of a record. Default `{aggregate_id}`.
+    /// The key of a record, where its route gives none. Default `{aggregate_id}`.
     pub record_key: RecordKey,
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: a delivery is settled only by whoever holds its partition, and what nobody settles comes again
 //! (INV-1).
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,18 +12,18 @@ use std::time::Duration;
 
 use postrider_core::subscription::SubscriptionCapabilities;
 use postrider_core::{
-    BoxFuture, Delivery, Error, ErrorKind, Fault, Format, Outgoing, Result, Subscription,
+    BoxFuture, Delivery, Error, ErrorKind, Fault, Format, Outgoing, Result, Subscription, plain,
 };
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::message::{Header, Headers, OwnedHeaders};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::missing;
 use crate::client::Client;
-use crate::encode::{Encoded, encode};
+use crate::encode::{Encoded, PREFIX, encode};
 use crate::flight::Flight;
 use crate::holdings::{Holdings, Place};
 use crate::reader::{Member, Reader};
@@ -159,13 +160,14 @@ impl KafkaSubscription {
             event: Arc::clone(event),
             topic: Arc::clone(&place.0),
             format: Format::Binary,
+            layout: None,
             marks: record.marks,
             attempt: 1,
         });
         let mut copy = match &outgoing {
             Some(outgoing) => encode(outgoing, &self.kafka.record_key)
                 .map_err(|fault| failed(fault.to_string()))?,
-            // What is no event is kept as it came, without its headers.
+            // What is no event is kept as it came.
             None => Encoded {
                 key: None,
                 headers: OwnedHeaders::new(),
@@ -180,6 +182,7 @@ impl KafkaSubscription {
             ("postrider-dead-group", self.settings.group.clone()),
             ("postrider-dead-reason", fault.to_string()),
         ];
+        copy.headers = with_headers_of(record, copy.headers);
         for (key, value) in &texts {
             copy.headers = copy.headers.insert(Header { key, value: Some(value.as_str()) });
         }
@@ -194,6 +197,22 @@ impl KafkaSubscription {
             None => Err(failed("Kafka did not answer".to_owned())),
         }
     }
+}
+
+/// The headers of a dead letter, and those of its record that they do not say already. Of an event, what we wrote is
+/// in them; of what is none, everything stays.
+fn with_headers_of(record: &Record, mut headers: OwnedHeaders) -> OwnedHeaders {
+    let Some(of_record) = &record.headers else { return headers };
+    let written: HashSet<String> = headers.iter().map(|header| header.key.to_owned()).collect();
+    let said = |name: &str| {
+        written.contains(name)
+            || (record.event.is_ok()
+                && [PREFIX, plain::PREFIX].iter().any(|it| name.starts_with(it)))
+    };
+    for header in of_record.iter().filter(|header| !said(header.key)) {
+        headers = headers.insert(header);
+    }
+    headers
 }
 
 /// Makes the consumer, finds the topics, and begins to read on a thread of its own.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::{Event, Fault, KeyHash, Marks};
+use rdkafka::message::OwnedHeaders;
 use tokio::time::Instant;
 
 /// One record, read and decoded.
@@ -20,6 +21,8 @@ pub(crate) struct Record {
     pub(crate) key: Option<Box<[u8]>>,
     /// Its value, where it is no event.
     pub(crate) value: Option<Box<[u8]>>,
+    /// Its headers, for a dead letter.
+    pub(crate) headers: Option<OwnedHeaders>,
 }
 
 impl Record {
@@ -216,7 +219,7 @@ mod tests {
         let id = EventId::from_u128(u128::try_from(offset).unwrap());
         let event = Event::new(id, "order", &key.to_string(), "changed");
         let marks = Marks::default();
-        Record { offset, event: Ok(Arc::new(event)), marks, key: None, value: None }
+        Record { offset, event: Ok(Arc::new(event)), marks, key: None, value: None, headers: None }
     }
 
     fn take(window: &mut Window, now: Instant, max: usize, next: &mut u64) -> Vec<(u64, i64, u32)> {

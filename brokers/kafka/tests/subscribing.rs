@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Broker, Delivery, ErrorKind, EventId, Fault, Outcome, Subscription};
+use postrider_core::{
+    Broker, Delivery, ErrorKind, EventId, Fault, Format, Layout, Outcome, Subscription,
+};
 use postrider_kafka::{KafkaBroker, KafkaSubscription, SubscriptionSettings};
 use rdkafka::config::ClientConfig;
+use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::{Instant, timeout};
 
-use crate::publishing::{event, publish};
+use crate::publishing::{event, outgoing, publish};
 use crate::server::{Server, unique};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -137,7 +140,9 @@ async fn what_is_no_event_is_put_aside() {
     let junk = move || {
         let producer: ThreadedProducer<DefaultProducerContext> =
             ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
-        producer.send(BaseRecord::to(&to).key("k").payload(&b"\xff\x00junk"[..])).unwrap();
+        let headers = OwnedHeaders::new().insert(Header { key: "x-origin", value: Some("legacy") });
+        let record = BaseRecord::to(&to).key("k").payload(&b"\xff\x00junk"[..]).headers(headers);
+        producer.send(record).unwrap();
         producer.flush(PATIENCE).unwrap();
     };
     spawn_blocking(junk).await.unwrap();
@@ -151,6 +156,7 @@ async fn what_is_no_event_is_put_aside() {
     assert_eq!(stored.key.as_deref(), Some(&b"k"[..]));
     assert_eq!(stored.header("postrider-dead-topic"), Some(&*topic));
     assert_eq!(stored.header("postrider-dead-offset"), Some("0"));
+    assert_eq!(stored.header("x-origin"), Some("legacy"));
     // A copy that cannot be kept lets nothing go.
     let broker = KafkaBroker::new(server.settings()).unwrap();
     assert_eq!(publish(&broker, &topic, &[event("1", 1, 10)]).await, [Outcome::Acked]);
@@ -162,6 +168,31 @@ async fn what_is_no_event_is_put_aside() {
     let refused = subscription.reject(&delivery, &fault).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unroutable, "{refused:?}");
     subscription.ack(&delivery).await.unwrap();
+}
+
+/// A dead letter of an event is written anew, and keeps headers that are nothing of ours.
+#[tokio::test]
+async fn a_dead_letter_keeps_foreign_headers() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("orders", 1, &[]).await, unique("kept"));
+    server.create(&format!("{topic}.dead"), 1, &[]).await;
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent = event("1", 1, 10);
+    let mut outgoing = outgoing(&topic, &sent);
+    outgoing.format = Format::Plain;
+    let headers = [("X-Shard".to_owned(), "7".parse().unwrap())].into();
+    outgoing.layout = Some(Arc::new(Layout { key: None, headers }));
+    assert_eq!(broker.publish(&[outgoing]).await.unwrap(), [Outcome::Acked]);
+    let subscription = open(&server, &topic, &group).await;
+    let delivery = receive(&subscription, 1).await.remove(0);
+    assert_eq!(delivery.event.as_ref().unwrap().id, sent.id);
+    let fault = Fault::new(ErrorKind::Rejected, "no");
+    subscription.reject(&delivery, &fault).await.unwrap();
+    let stored = server.stored(&format!("{topic}.dead")).await.remove(0);
+    assert_eq!(stored.binary().id, sent.id);
+    assert_eq!(stored.header("X-Shard"), Some("7"));
+    assert!(stored.header("postrider-dead-reason").is_some());
+    assert_eq!(stored.header("postrider-id"), None, "what is ours stands there in one way");
 }
 
 /// R120: a topic that is not there is named before anything is waited for.

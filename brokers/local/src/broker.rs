@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Outcome, Outgoing, Result, TargetUrl,
-    cloudevents,
+    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Format, Outcome, Outgoing, Result,
+    TargetUrl, cloudevents,
 };
 
 use crate::database::{Access, Database, Scope};
@@ -262,6 +262,7 @@ impl Broker for LocalBroker {
         // On purpose: what a retry doubles is to reach consumers here as it does elsewhere.
         can.deduplicates_for = None;
         can.durable = true;
+        can.formats = &[Format::Structured];
         can.batch_rows_max = 1_000;
         can.batch_bytes_max = 4 * 1024 * 1024;
         can.batches_in_flight_max = 4;
@@ -292,7 +293,7 @@ impl Broker for LocalBroker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postrider_core::{Event, EventId, Format, Marks};
+    use postrider_core::{Event, EventId, Marks};
 
     /// A publish that looked before the broker was closed, and came behind the end, stores
     /// nothing: `close` said that nothing more is sent.
@@ -307,6 +308,7 @@ mod tests {
             event: Arc::new(event),
             topic: Arc::from("orders"),
             format: Format::default(),
+            layout: None,
             marks: Marks::default(),
             attempt: 1,
         };

@@ -28,6 +28,7 @@
 //!     event: Arc::new(Event::new(EventId::mint(), "order", "42", "order.placed")),
 //!     topic: Arc::from("orders"),
 //!     format: Format::Structured,
+//!     layout: None,
 //!     marks: postrider_core::Marks::default(),
 //!     attempt: 1,
 //! };

@@ -53,6 +53,7 @@ pub(crate) fn outgoing(event: Event) -> Outgoing {
         event: Arc::new(event),
         topic: Arc::from("orders"),
         format: Format::Structured,
+        layout: None,
         marks: Marks::default(),
         attempt: 1,
     }

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use postrider_core::operate::Finding;
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Fault, Outcome, Outgoing, Result,
-    Route,
+    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Fault, Format, Outcome, Outgoing,
+    Result, Route,
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -168,6 +168,7 @@ impl Broker for NatsBroker {
         can.batch_rows_max = 512;
         can.batch_bytes_max = 4 * 1024 * 1024;
         can.batches_in_flight_max = settings.batches_in_flight;
+        can.formats = &[Format::Structured, Format::Binary, Format::Plain, Format::Debezium];
         can.endpoint_batches_max = settings.batches_in_flight;
         can
     }

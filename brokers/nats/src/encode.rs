@@ -1,12 +1,15 @@
-//! Between an event and a message: CloudEvents' NATS binding 1.0.2, in structured and binary mode.
+//! Between an event and a message: CloudEvents' NATS binding 1.0.2, in structured and binary mode, or the payload as
+//! it is with headers beside it.
 //!
 //! Invariant: what is written here is read back equal, and what cannot be sent is refused here, alone.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_nats::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use postrider_core::cloudevents::{self, binary};
+use postrider_core::plain::{self, Around};
 use postrider_core::{ErrorKind, Event, Fault, Format, Marks, Outgoing, Result};
 
 /// The header by which a stream knows an event that it has already.
@@ -47,10 +50,21 @@ pub(crate) fn encode(outgoing: &Outgoing, bytes_max: usize) -> Result<Encoded, F
             headers.insert(format!("{}{CONTENT_TYPE}", binary::PREFIX), content_type);
             Bytes::copy_from_slice(event.payload.as_bytes())
         }
+        Format::Plain | Format::Debezium => {
+            for header in plain::headers(outgoing, carries).map_err(said)? {
+                let value = match !header.own && is_plain(&header.value) {
+                    true => header.value,
+                    false => Cow::Owned(binary::encode_value(&header.value).into_owned()),
+                };
+                headers.insert(&*header.name, &*value);
+            }
+            Bytes::copy_from_slice(event.payload.as_bytes())
+        }
     };
-    for name in TRACE {
-        if let Some(value) = event.headers.get(name) {
-            headers.insert(name, &*binary::encode_value(value));
+    // Where the application's headers stand under their own names, these do already.
+    for name in TRACE.iter().filter(|_| !outgoing.format.has_open_headers()) {
+        if let Some(value) = event.headers.get(*name) {
+            headers.insert(*name, &*binary::encode_value(value));
         }
     }
     let bytes = body.len() + headers_bytes(&headers);
@@ -62,6 +76,17 @@ pub(crate) fn encode(outgoing: &Outgoing, bytes_max: usize) -> Result<Encoded, F
         return Err(Fault::new(ErrorKind::TooLarge, detail));
     }
     Ok(Encoded { headers, body })
+}
+
+/// Whether a header can stand in a message as it is: the server has names of its own.
+fn carries(name: &str, value: &str) -> bool {
+    let own = name.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("nats-"));
+    !own && is_plain(value)
+}
+
+/// Whether a value comes out as it went in.
+fn is_plain(value: &str) -> bool {
+    value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value
 }
 
 /// What headers take on the wire: a status line, and a line each.
@@ -93,18 +118,50 @@ fn unusable(subject: &str) -> Option<&'static str> {
 
 /// Reads what arrived.
 pub(crate) fn decode(
+    subject: &str,
     headers: Option<&HeaderMap>,
     body: Bytes,
 ) -> Result<(Arc<Event>, Marks), Fault> {
     let none = HeaderMap::new();
     let headers = headers.unwrap_or(&none);
-    let read = match is_binary(headers) {
-        true => read_binary(headers, body),
-        false => cloudevents::parse(&body),
+    let content_type = || headers.get(plain::CONTENT_TYPE).map(HeaderValue::as_str);
+    let read = if plain::is_ours(names(headers)) {
+        read_plain(subject, headers, body)
+    } else if is_binary(headers) {
+        read_binary(headers, body)
+    } else if !content_type().is_some_and(cloudevents::is_structured)
+        && names(headers).any(|name| name == plain::ROUTER_ID)
+    {
+        read_plain(subject, headers, body)
+    } else {
+        cloudevents::parse(&body)
     };
     let (event, marks) =
         read.map_err(|error| Fault::new(ErrorKind::Invalid, format!("{error:?}")))?;
     Ok((Arc::new(event), marks))
+}
+
+fn names(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers.iter().map(|(name, _)| AsRef::<str>::as_ref(name))
+}
+
+/// A message whose body is the payload. The server's own headers are not the event's.
+fn read_plain(subject: &str, headers: &HeaderMap, body: Bytes) -> Result<(Event, Marks)> {
+    let mut texts = Vec::new();
+    for (name, values) in headers.iter() {
+        let name: &str = name.as_ref();
+        let Some(value) = values.first() else { continue };
+        let begins = |with: &str| {
+            name.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with))
+        };
+        match begins(plain::PREFIX) {
+            true => texts.push((name, binary::decode_value(value.as_str().as_bytes())?)),
+            false if begins("nats-") => {}
+            false => texts.push((name, value.as_str().to_owned())),
+        }
+    }
+    let pairs = texts.iter().map(|(name, value)| (*name, &**value));
+    plain::parse(pairs, body, &Around { topic: subject, key: None, time: None })
 }
 
 fn is_binary(headers: &HeaderMap) -> bool {
@@ -148,13 +205,13 @@ mod tests {
             .bytes(vec![0u8, 255, 10], "application/octet-stream");
         let marks = Marks { late: true, replay: false };
         let event = Arc::new(new.event().clone());
-        Outgoing { event, topic: topic.into(), format, marks, attempt: 1 }
+        Outgoing { event, topic: topic.into(), format, layout: None, marks, attempt: 1 }
     }
 
-    /// R062, R063: whatever an event holds, it survives the message, in both modes.
+    /// R062, R063: whatever an event holds, it survives the message, in every format.
     #[test]
-    fn an_event_survives_both_modes() {
-        for format in [Format::Structured, Format::Binary] {
+    fn an_event_survives_every_format() {
+        for format in [Format::Structured, Format::Binary, Format::Plain, Format::Debezium] {
             let sent = outgoing("orders.4", format);
             let message = encode(&sent, 1 << 20).unwrap();
             assert_eq!(
@@ -162,7 +219,7 @@ mod tests {
                 sent.event.id.to_string()
             );
             assert!(message.headers.get("traceparent").is_some());
-            let (read, marks) = decode(Some(&message.headers), message.body).unwrap();
+            let (read, marks) = decode("orders", Some(&message.headers), message.body).unwrap();
             assert_eq!((read, marks), (sent.event, sent.marks));
         }
         let message = encode(&outgoing("orders", Format::Binary), 1 << 20).unwrap();
@@ -195,12 +252,12 @@ mod tests {
     #[test]
     fn what_is_no_event_has_a_reason() {
         for body in [&b""[..], b"{}", b"\xff", b"[]"] {
-            let fault = decode(None, Bytes::from_static(body)).unwrap_err();
+            let fault = decode("orders", None, Bytes::from_static(body)).unwrap_err();
             assert_eq!(fault.kind, ErrorKind::Invalid);
         }
         let mut headers = HeaderMap::new();
         headers.insert("ce-specversion", "1.0");
         headers.insert("ce-id", "%zz");
-        assert!(decode(Some(&headers), Bytes::new()).is_err());
+        assert!(decode("orders", Some(&headers), Bytes::new()).is_err());
     }
 }

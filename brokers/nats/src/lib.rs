@@ -27,6 +27,8 @@ mod connection;
 mod diagnosis;
 mod encode;
 mod examine;
+#[cfg(test)]
+mod golden;
 mod group;
 mod question;
 mod receipts;

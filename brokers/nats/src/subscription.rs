@@ -172,7 +172,7 @@ impl NatsSubscription {
         let (message, acker) = message.split();
         let count = self.receipts.open(receipt, at + self.settings.visibility, acker, delivered);
         let topic: Arc<str> = Arc::from(message.subject.as_str());
-        let (event, marks) = match decode(message.headers.as_ref(), message.payload) {
+        let (event, marks) = match decode(&topic, message.headers.as_ref(), message.payload) {
             Ok((event, marks)) => (Ok(event), marks),
             Err(fault) => (Err(fault), postrider_core::Marks::default()),
         };

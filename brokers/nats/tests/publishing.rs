@@ -23,6 +23,7 @@ pub(crate) fn outgoing(topic: &str, event: &Arc<Event>) -> Outgoing {
         event: Arc::clone(event),
         topic: topic.into(),
         format: Format::Binary,
+        layout: None,
         marks: Marks::default(),
         attempt: 1,
     }

@@ -66,6 +66,7 @@
 //!     event: Arc::new(Event::new(EventId::mint(), "order", "42", "order.placed")),
 //!     topic: Arc::from("partner"),
 //!     format: Format::Structured,
+//!     layout: None,
 //!     marks: Marks::default(),
 //!     attempt: 1,
 //! };

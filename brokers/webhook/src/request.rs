@@ -31,10 +31,10 @@ pub(crate) fn encode(
 ) -> Result<Request<Full<Bytes>>, Fault> {
     let event = &*outgoing.event;
     let mut headers = HeaderMap::with_capacity(match outgoing.format {
-        Format::Structured => target.signer.headers.len() + OWN_HEADERS,
         Format::Binary => {
             target.signer.headers.len() + OWN_HEADERS + NAMES.len() + event.headers.len()
         }
+        _ => target.signer.headers.len() + OWN_HEADERS,
     });
     headers.extend(target.signer.headers.iter().map(|(name, text)| (name.clone(), text.clone())));
     let body = match outgoing.format {
@@ -49,6 +49,10 @@ pub(crate) fn encode(
                 Payload::Json(bytes) | Payload::Bytes(bytes) => bytes.clone(),
                 Payload::Erased => Bytes::new(),
             }
+        }
+        other => {
+            let detail = format!("a webhook is sent as structured or binary, not as {other}");
+            return Err(Fault::new(ErrorKind::Config, detail));
         }
     };
     if body.len() > bytes_max {

@@ -190,6 +190,7 @@ pub(crate) fn outgoing_of(event: Event) -> Outgoing {
         event: Arc::new(event),
         topic: Arc::from("partner"),
         format: Format::Structured,
+        layout: None,
         marks: Marks::default(),
         attempt: 1,
     }

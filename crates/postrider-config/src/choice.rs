@@ -178,6 +178,8 @@ choice!(LogLevel, "level",
     "info" => LogLevel::Info, "off" => LogLevel::Off, "error" => LogLevel::Error,
     "warn" => LogLevel::Warn, "debug" => LogLevel::Debug, "trace" => LogLevel::Trace);
 choice!(LogFormat, "format", "text" => LogFormat::Text, "json" => LogFormat::Json);
-choice!(Format, "format", "structured" => Format::Structured, "binary" => Format::Binary);
+choice!(Format, "format",
+    "structured" => Format::Structured, "binary" => Format::Binary, "plain" => Format::Plain,
+    "debezium" => Format::Debezium);
 choice!(DeadKeyPolicy, "policy",
     "park" => DeadKeyPolicy::Park, "skip" => DeadKeyPolicy::Skip, "halt" => DeadKeyPolicy::Halt);

@@ -8,15 +8,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use postrider_core::{
-    DeadKeyPolicy, Destination, DestinationId, EventLimits, Format, Glob, Match, RetryPolicy,
-    Route, Start, Template,
+    DeadKeyPolicy, Destination, DestinationId, EventLimits, Format, Glob, Match, RecordKey,
+    RetryPolicy, Route, Start, Template,
 };
 
 use crate::address::Address;
 use crate::choice::Kind;
 use crate::kafka::Kafka;
 use crate::key::Class::{Definition, Restart};
-use crate::name::{EndpointName, HeaderName};
+use crate::name::{EndpointName, HeaderName, MessageHeader};
 use crate::pattern::Pattern;
 use crate::secret::SecretRef;
 use crate::section::section;
@@ -70,9 +70,17 @@ section! {
         /// `aggregate_id`, `event_type`, `event_version`, `key`, `tenant`, `source`, and `id`.
         /// Needed, unless `drop` is set.
         topic: Option<Template> { example: "{event_type}", class: Definition },
-        /// How an event is written: CloudEvents as one JSON document, or attributes as headers and
-        /// the payload as the body.
+        /// How an event is written: `structured` (CloudEvents as one JSON document), `binary` (CloudEvents with
+        /// attributes as headers and the payload as the body), `plain` (the payload as it is, and headers of
+        /// Postrider's own), or `debezium` (as Debezium's outbox event router writes it). Kafka and NATS take
+        /// all of them, webhooks the first two, queues and files the first.
         format: Format { default: "structured", class: Definition },
+        /// The key of a record, for the kind `kafka`: a template over the ordering key alone, as
+        /// `kafka.record_key`, which counts if this is absent.
+        record_key: Option<RecordKey> { example: "{aggregate_type}:{aggregate_id}", class: Definition },
+        /// Further headers of each message, in the formats `plain` and `debezium`, with `{field}` of the event:
+        /// what Debezium's router is told by `table.fields.additional.placement`.
+        add_headers: BTreeMap<MessageHeader, Template> { class: Definition },
         /// What happens to a key whose event has become a dead letter: `park` (its successors wait),
         /// `skip` (they flow), or `halt` (there is no dead letter; the event is tried for ever).
         dead_key: DeadKeyPolicy { default: "park", class: Definition },
@@ -216,6 +224,9 @@ impl RouteConfig {
         };
         let mut route = Route::all(topic).only(matches).retry(retry).dead_key(self.dead_key);
         route.format = self.format;
+        route.key = self.record_key.clone();
+        let headers = self.add_headers.iter();
+        route.headers = headers.map(|(name, text)| (name.to_string(), text.clone())).collect();
         route.drop = self.drop;
         route
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use postrider_core::Template;
+use postrider_core::RecordKey;
 
 use crate::choice::{KafkaCompression, KafkaMechanism};
 use crate::key::Class::Restart;
@@ -36,9 +36,9 @@ section! {
         linger: Duration { default: "1ms", min: "0s", max: "500ms" },
         /// How records are compressed.
         compression: KafkaCompression { default: "none" },
-        /// The key of a record, over the ordering key alone: `{key}` is the whole of it, `{aggregate_type}`
-        /// what stands before its first slash, `{aggregate_id}` what stands behind it. By default that is the
-        /// aggregate's id.
-        record_key: Template { default: "{aggregate_id}", class: Restart },
+        /// The key of a record whose route gives none, over the ordering key alone: `{key}` is the whole of it,
+        /// `{aggregate_type}` what stands before its first slash, `{aggregate_id}` what stands behind it. By
+        /// default that is the aggregate's id.
+        record_key: RecordKey { default: "{aggregate_id}", class: Restart },
     }
 }

@@ -72,7 +72,7 @@ pub use environment::Environment;
 pub use kafka::Kafka;
 pub use key::Class;
 pub use load::{FILE_BYTES_MAX, Loaded, Loader, Needs};
-pub use name::{EndpointName, HeaderName};
+pub use name::{EndpointName, HeaderName, MessageHeader};
 pub use nats::{NatsLogin, NatsSource};
 pub use overlay::RESERVED;
 pub use own_table::OwnTableConfig;

@@ -109,6 +109,11 @@ text_name!(
     HeaderName, "header", "HEADER", "^[a-z0-9!#$%&'*+.^_`|~-]{1,128}$", header_fault
 );
 
+text_name!(
+    /// The name of a header that a route adds to its messages.
+    MessageHeader, "header", "HEADER", "^[A-Za-z0-9._-]{1,128}$", message_header_fault
+);
+
 /// Headers that say how the request is framed: the broker for webhooks refuses them as well.
 const TAKEN: [&str; 12] = [
     "connection",
@@ -127,6 +132,16 @@ const TAKEN: [&str; 12] = [
 
 /// Families of headers that a request sets itself.
 const TAKEN_PREFIXES: [&str; 4] = ["ce-", "postrider-", "proxy-", "webhook-"];
+
+fn message_header_fault(name: &str) -> Option<&'static str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.is_empty() || name.len() > 128 || !name.chars().all(plain) {
+        return Some("it has 1 to 128 letters, digits, and the signs . _ -");
+    }
+    let lower = name.to_ascii_lowercase();
+    let reserved = ["postrider-", "nats-"].iter().any(|prefix| lower.starts_with(prefix));
+    (reserved || lower == "content-type" || lower == "id").then_some("the message sets it itself")
+}
 
 fn endpoint_fault(name: &str) -> Option<&'static str> {
     let url =

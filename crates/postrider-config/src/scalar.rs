@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use postrider_core::{Start, Template, Timestamp};
+use postrider_core::{RecordKey, Start, Template, Timestamp};
 
 use crate::duration;
 use crate::field::Scalar;
@@ -318,6 +318,32 @@ impl Scalar for Template {
 
     fn placeholder() -> Template {
         "{event_type}".parse().expect("invariant: a valid template")
+    }
+}
+
+impl Scalar for RecordKey {
+    const LEAF: Leaf = Leaf {
+        word: "template",
+        expected: "a template in quotes, like \"{aggregate_type}:{aggregate_id}\"",
+        example: "{aggregate_id}",
+        json: Json::Text("^.+$"),
+        secret: false,
+    };
+
+    fn parse(node: &Node, key: &Key) -> Parsed<RecordKey> {
+        let text = node.text()?;
+        Some(text.parse().map_err(|error: postrider_core::Error| {
+            let why = error.to_string();
+            unreadable(key, why.strip_prefix("parse record key: ").unwrap_or(&why))
+        }))
+    }
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+
+    fn placeholder() -> RecordKey {
+        RecordKey::aggregate_id()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::operate::Finding;
-use crate::{BoxFuture, ErrorKind, Event, Format, Result, Route};
+use crate::{BoxFuture, ErrorKind, Event, Format, Layout, Result, Route};
 
 /// A broker, as the relay sees it. Object-safe; shared by all tasks of a relay.
 ///
@@ -74,11 +74,15 @@ pub struct BrokerCapabilities {
     pub batches_in_flight_max: u32,
     /// Batches under way at once to one endpoint.
     pub endpoint_batches_max: u32,
+    /// How it can write an event. A relay does not start with a route that asks for another format.
+    pub formats: &'static [Format],
+    /// Its messages have keys, so a route may say of what they are made.
+    pub message_keys: bool,
 }
 
 impl BrokerCapabilities {
     /// A broker that promises nothing but its answers, with modest limits: 100 events or 1 MiB a
-    /// batch, 4 batches at once.
+    /// batch, 4 batches at once; it writes CloudEvents.
     pub const fn least() -> BrokerCapabilities {
         BrokerCapabilities {
             prefix_order: false,
@@ -89,6 +93,8 @@ impl BrokerCapabilities {
             batch_bytes_max: 1024 * 1024,
             batches_in_flight_max: 4,
             endpoint_batches_max: 4,
+            formats: &[Format::Structured, Format::Binary],
+            message_keys: false,
         }
     }
 }
@@ -102,10 +108,26 @@ pub struct Outgoing {
     pub topic: Arc<str>,
     /// How to write it.
     pub format: Format,
+    /// What its route says about messages besides.
+    pub layout: Option<Arc<Layout>>,
     /// How it is marked, for consumers that care.
     pub marks: Marks,
     /// Which attempt this is, from 1, for the logs.
     pub attempt: u32,
+}
+
+impl Outgoing {
+    /// A first attempt, with the defaults.
+    pub fn new(event: Arc<Event>, topic: impl Into<Arc<str>>) -> Outgoing {
+        Outgoing {
+            event,
+            topic: topic.into(),
+            format: Format::default(),
+            layout: None,
+            marks: Marks::default(),
+            attempt: 1,
+        }
+    }
 }
 
 /// What a delivery says about itself besides the event.

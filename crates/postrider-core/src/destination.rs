@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DestinationId, Error, ErrorKind, Event, EventLimits, Result, Route, Timestamp};
+use crate::{
+    BrokerCapabilities, DestinationId, Error, ErrorKind, Event, EventLimits, Format, Result, Route,
+    Timestamp,
+};
 
 /// The definition of a destination, shared by all relays of a store.
 ///
@@ -46,6 +49,45 @@ impl Destination {
     /// The route that takes an event, if one does.
     pub fn route(&self, event: &Event) -> Option<&Route> {
         self.routes.iter().find(|route| route.matches.matches(event))
+    }
+
+    /// Checks that a broker can write what the routes ask for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`], naming what it can write.
+    pub fn check(&self, broker: &BrokerCapabilities) -> Result<()> {
+        let refuse = |message: String| {
+            Err(Error::new(ErrorKind::Config, "check routes")
+                .message(message)
+                .context("destination", &self.id))
+        };
+        for route in self.routes.iter().filter(|route| !route.drop) {
+            if !broker.formats.contains(&route.format) {
+                let known: Vec<&str> = broker.formats.iter().map(|format| format.word()).collect();
+                return refuse(format!(
+                    "a destination of the kind {} writes {}, and a route asks for {}",
+                    self.kind,
+                    known.join(" or "),
+                    route.format
+                ));
+            }
+            if route.key.is_some() && !broker.message_keys {
+                return refuse(format!(
+                    "messages of a destination of the kind {} have no key, and a route gives one",
+                    self.kind
+                ));
+            }
+            if !route.headers.is_empty() && !route.format.has_open_headers() {
+                return refuse(format!(
+                    "a route adds headers, and in the format {} there is no place for them: take {} \
+                     or {}",
+                    route.format,
+                    Format::Plain,
+                    Format::Debezium
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The definition as stored: JSON with fields in a fixed order, so that equal definitions have

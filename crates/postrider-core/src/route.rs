@@ -1,8 +1,12 @@
 //! Routes: which events a destination takes, to which topic, and what happens when that fails.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Event, Glob, RetryPolicy, Template};
+use crate::{Event, Glob, RecordKey, RetryPolicy, Template};
 
 /// The rule that sends an event to a destination.
 ///
@@ -23,6 +27,12 @@ pub struct Route {
     /// How the event is written on the wire.
     #[serde(default)]
     pub format: Format,
+    /// Of what a message's key is made, where a broker has keys. If absent, the broker's own default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<RecordKey>,
+    /// Further headers of each message, in the formats [`Format::Plain`] and [`Format::Debezium`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, Template>,
     /// When a failure is tried again.
     #[serde(default)]
     pub retry: RetryPolicy,
@@ -39,6 +49,8 @@ impl Route {
             drop: false,
             topic,
             format: Format::default(),
+            key: None,
+            headers: BTreeMap::new(),
             retry: RetryPolicy::default(),
             dead_key: DeadKeyPolicy::default(),
         }
@@ -63,6 +75,33 @@ impl Route {
     pub fn dead_key(mut self, policy: DeadKeyPolicy) -> Route {
         self.dead_key = policy;
         self
+    }
+
+    /// The same route with another format.
+    #[must_use]
+    pub fn format(mut self, format: Format) -> Route {
+        self.format = format;
+        self
+    }
+
+    /// The same route with messages that are keyed by a template.
+    #[must_use]
+    pub fn keyed_by(mut self, key: RecordKey) -> Route {
+        self.key = Some(key);
+        self
+    }
+
+    /// The same route with a further header of each message.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: Template) -> Route {
+        self.headers.insert(name.into(), value);
+        self
+    }
+
+    /// What the route says about messages besides their format, if it says something.
+    pub fn layout(&self) -> Option<Arc<Layout>> {
+        let layout = Layout { key: self.key.clone(), headers: self.headers.clone() };
+        (layout != Layout::default()).then(|| Arc::new(layout))
     }
 
     /// The same route, but the events are dropped.
@@ -116,6 +155,42 @@ pub enum Format {
     Structured,
     /// CloudEvents in binary mode: attributes are headers, the body is the payload.
     Binary,
+    /// The payload as it is, and what is known of the event in headers: see [`plain`](crate::plain).
+    Plain,
+    /// As Debezium's outbox event router writes it: the payload as it is, and the id in the header `id`.
+    Debezium,
+}
+
+impl Format {
+    /// The word of configurations and definitions.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Format::Structured => "structured",
+            Format::Binary => "binary",
+            Format::Plain => "plain",
+            Format::Debezium => "debezium",
+        }
+    }
+
+    /// Whether a message has headers that a route may add to.
+    pub const fn has_open_headers(self) -> bool {
+        matches!(self, Format::Plain | Format::Debezium)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// What a route says about messages besides their format.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layout {
+    /// Of what a message's key is made.
+    pub key: Option<RecordKey>,
+    /// Further headers, by name.
+    pub headers: BTreeMap<String, Template>,
 }
 
 /// What happens to the successors of a dead letter of the same key.

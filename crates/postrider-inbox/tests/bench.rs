@@ -91,6 +91,7 @@ impl Bench {
             event: Arc::clone(event),
             topic: Arc::from(TOPIC),
             format: Format::default(),
+            layout: None,
             marks: postrider_core::Marks::default(),
             attempt: 1,
         };

@@ -47,6 +47,7 @@ fn outgoing(event: Event, topic: &str) -> Outgoing {
         event: Arc::new(event),
         topic: Arc::from(topic),
         format: Format::default(),
+        layout: None,
         marks: Marks { late: true, replay: false },
         attempt: 3,
     }

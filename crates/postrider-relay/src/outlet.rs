@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::{
-    BrokerCapabilities, Destination, Event, Jitter, KeyHash, PartitionId, Route, Tick, reach,
+    BrokerCapabilities, Destination, Event, Jitter, KeyHash, Layout, PartitionId, Route, Tick,
+    reach,
 };
 
 use crate::disable::Disabling;
@@ -27,6 +28,8 @@ pub(crate) type LaneRef = (PartitionId, KeyHash);
 #[derive(Debug)]
 pub(crate) struct Outlet {
     pub(crate) definition: Arc<Destination>,
+    /// What each route says about messages besides their format.
+    layouts: Vec<Option<Arc<Layout>>>,
     pub(crate) capabilities: BrokerCapabilities,
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) by_topic: BTreeMap<Arc<str>, u32>,
@@ -59,6 +62,7 @@ pub(crate) struct Outlet {
 impl Outlet {
     pub(crate) fn new(definition: Arc<Destination>, capabilities: BrokerCapabilities) -> Outlet {
         Outlet {
+            layouts: definition.routes.iter().map(Route::layout).collect(),
             definition,
             capabilities,
             endpoints: Vec::new(),
@@ -110,6 +114,10 @@ impl Outlet {
 
     pub(crate) fn route(&self, index: u16) -> &Route {
         &self.definition.routes[usize::from(index)]
+    }
+
+    pub(crate) fn layout(&self, index: u16) -> Option<Arc<Layout>> {
+        self.layouts[usize::from(index)].clone()
     }
 
     pub(crate) fn endpoint(&self, index: u32) -> &Endpoint {

@@ -71,6 +71,7 @@ impl Batch {
             event: Arc::clone(&entry.event),
             topic: Arc::clone(&outlet.endpoint(entry.endpoint).topic),
             format: outlet.route(entry.route).format,
+            layout: outlet.layout(entry.route),
             marks: Marks { late, replay: entry.row.seq <= replay_through },
             attempt: attempts + 1,
         });

@@ -124,7 +124,8 @@ impl RelayBuilder {
     /// Checks the settings, opens the store, registers the destinations if it has none, and starts.
     ///
     /// # Errors
-    /// `Config` for settings that contradict each other; whatever the store says when it is opened.
+    /// `Config` for settings that contradict each other, and for routes that ask for what their broker cannot
+    /// write; whatever the store says when it is opened.
     pub async fn start(self) -> Result<RelayHandle> {
         self.settings.check()?;
         let definitions: Vec<Destination> =
@@ -132,6 +133,9 @@ impl RelayBuilder {
         if let Some(definition) = definitions.iter().find(|definition| definition.is_unrouted()) {
             return Err(Error::new(ErrorKind::Config, "start relay")
                 .message(format!("the name `{}` is built in", definition.id)));
+        }
+        for (definition, broker) in &self.destinations {
+            definition.check(&broker.capabilities())?;
         }
         let facts = self.source.open().await?;
         self.source.register(&definitions).await?;

@@ -61,6 +61,7 @@ fn outgoing() -> Outgoing {
         event: Arc::new(event),
         topic: Arc::from("order.placed"),
         format: Format::Structured,
+        layout: None,
         marks: postrider::Marks::default(),
         attempt: 1,
     }

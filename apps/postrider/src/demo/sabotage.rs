@@ -48,6 +48,7 @@ impl Sabotage {
                     event: event.into(),
                     topic: Step::Placed.event_type().into(),
                     format: Format::default(),
+                    layout: None,
                     marks: postrider_core::Marks::default(),
                     attempt: 1,
                 };

@@ -58,6 +58,6 @@ pub(super) fn open(
     settings.deadline = kafka.timeout;
     settings.batches_in_flight = kafka.batches;
     settings.linger = kafka.linger;
-    settings.record_key = kafka.record_key.to_string().parse()?;
+    settings.record_key = kafka.record_key.clone();
     Ok(Arc::new(KafkaBroker::new(settings)?))
 }

@@ -81,6 +81,7 @@ mod tests {
             event: Arc::new(Event::new(EventId::from_u128(1), "order", "1", "order.placed")),
             topic: Arc::from("t"),
             format: Format::Structured,
+            layout: None,
             marks: Marks::default(),
             attempt: 1,
         }

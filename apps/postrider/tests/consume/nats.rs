@@ -78,6 +78,7 @@ impl Nats {
             event: Arc::new(event.clone()),
             topic: Arc::from("shop.order.placed"),
             format: Format::Structured,
+            layout: None,
             marks: Marks::default(),
             attempt: 1,
         };

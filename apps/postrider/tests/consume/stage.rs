@@ -71,6 +71,7 @@ impl Stage {
                 event: Arc::new(event.clone()),
                 topic: Arc::from(TOPIC),
                 format: Format::Structured,
+                layout: None,
                 marks: Marks::default(),
                 attempt: 1,
             };

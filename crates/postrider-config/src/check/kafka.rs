@@ -1,4 +1,4 @@
-//! Destinations on Kafka: who we are, in full, times, and keys that hold an order together.
+//! Destinations on Kafka: who we are, in full, and times.
 
 use crate::choice::Kind;
 use crate::config::Config;
@@ -7,9 +7,6 @@ use crate::duration::print;
 use crate::kafka::Kafka;
 use crate::path::Path;
 use crate::reading::{Complaint, Reading};
-
-/// The fields that follow from an ordering key.
-const OF_KEY: [&str; 3] = ["aggregate_id", "aggregate_type", "key"];
 
 pub(super) fn examine(
     config: &Config,
@@ -22,7 +19,6 @@ pub(super) fn examine(
     }
     let (kafka, at) = (&destination.kafka, at.key("kafka"));
     examine_login(kafka, &at, reading);
-    examine_record_key(kafka, &at, reading);
     if kafka.timeout > config.relay.publish_deadline {
         let deadline = print(config.relay.publish_deadline);
         let message = format!(
@@ -69,19 +65,5 @@ fn examine_login(kafka: &Kafka, at: &Path, reading: &mut Reading) {
         let message = format!("`{given}` is of no use to a connection that does not encrypt");
         let advice = format!("write tls = true, or leave {given} out");
         reading.contradict(&[at.key(given)], Complaint::new(message, advice));
-    }
-}
-
-/// A record's key decides its partition: it may be made of nothing in which two events of one ordering key differ.
-fn examine_record_key(kafka: &Kafka, at: &Path, reading: &mut Reading) {
-    let text = kafka.record_key.to_string().replace("{{", "").replace("}}", "");
-    let names = text.split('{').skip(1).filter_map(|rest| rest.split('}').next());
-    if let Some(name) = names.into_iter().find(|name| !OF_KEY.contains(name)) {
-        let message = format!(
-            "two events of one key may differ in `{name}`: they would come to two partitions, and lose \
-             their order"
-        );
-        let advice = format!("a record's key is made of {}", OF_KEY.join(", "));
-        reading.contradict(&[at.key("record_key")], Complaint::new(message, advice));
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn examine(config: &Config, needs: Needs, reading: &mut Reading) {
     for (id, destination) in &config.destinations {
         let at = at.key(id.as_str());
         destination::examine(destination, &at, reading);
-        route::examine(&destination.routes, &at.key("routes"), reading);
+        route::examine(destination, &at, reading);
         webhook::examine(config, destination, &at, reading);
         kafka::examine(config, destination, &at, reading);
         nats::examine(config, destination, &at, reading);

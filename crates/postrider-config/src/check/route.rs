@@ -1,13 +1,23 @@
-//! Routes: those that are never reached, those that drop, and those without a topic.
+//! Routes: those that are never reached, those that drop, those without a topic, and those that ask for what their
+//! destination cannot write.
 
-use crate::destination::{MatchConfig, RouteConfig};
+use postrider_core::Format;
+
+use crate::choice::Kind;
+use crate::destination::{DestinationConfig, MatchConfig, RouteConfig};
 use crate::path::Path;
 use crate::reading::{Complaint, Reading};
 
-pub(super) fn examine(routes: &[RouteConfig], at: &Path, reading: &mut Reading) {
+pub(super) fn examine(destination: &DestinationConfig, at: &Path, reading: &mut Reading) {
+    let kind_is_known = reading.is_sound(&[at.key("kind")]);
+    let (routes, kind, of) = (&destination.routes, at.key("kind"), at.key("routes"));
+    let at = &of;
     for (index, route) in routes.iter().enumerate() {
         let here = at.index(index);
         examine_one(route, &here, reading);
+        if kind_is_known && !route.drop {
+            examine_format(route, &here, (destination.kind, &kind), reading);
+        }
         let before = routes[..index].iter().position(|first| first.matches.covers(&route.matches));
         if let Some(first) = before {
             let message = format!(
@@ -23,7 +33,7 @@ pub(super) fn examine(routes: &[RouteConfig], at: &Path, reading: &mut Reading) 
 fn examine_one(route: &RouteConfig, at: &Path, reading: &mut Reading) {
     let topic = at.key("topic");
     if route.drop {
-        for name in ["topic", "format", "dead_key", "retry"] {
+        for name in ["topic", "format", "record_key", "add_headers", "dead_key", "retry"] {
             if reading.is_given(&at.key(name)) {
                 let message = format!("a route that drops its events has no use for `{name}`");
                 let advice = format!("leave {name} out, or leave drop out");
@@ -48,6 +58,44 @@ fn examine_one(route: &RouteConfig, at: &Path, reading: &mut Reading) {
         let message = "events without a tenant come here too, and `{tenant}` is empty for them";
         let advice = "write match = { tenant = \"*\" } to take only events with one";
         reading.warn(&[topic], Complaint::new(message, advice));
+    }
+}
+
+/// What each kind can write.
+fn formats(kind: Kind) -> &'static [Format] {
+    match kind {
+        Kind::Kafka | Kind::Nats => {
+            &[Format::Structured, Format::Binary, Format::Plain, Format::Debezium]
+        }
+        Kind::Webhook => &[Format::Structured, Format::Binary],
+        Kind::Local | Kind::File | Kind::Stdout => &[Format::Structured],
+    }
+}
+
+fn examine_format(
+    route: &RouteConfig,
+    at: &Path,
+    (kind, kind_at): (Kind, &Path),
+    reading: &mut Reading,
+) {
+    let (format, word) = (at.key("format"), kind.word());
+    let known = formats(kind);
+    if !known.contains(&route.format) {
+        let words: Vec<String> = known.iter().map(|known| format!("\"{known}\"")).collect();
+        let message = format!("a destination of the kind {word} does not write {}", route.format);
+        let advice = format!("write format = {}", words.join(" or "));
+        reading.contradict(&[format.clone(), kind_at.clone()], Complaint::new(message, advice));
+    }
+    if route.record_key.is_some() && kind != Kind::Kafka {
+        let message = format!("messages of the kind {word} have no key");
+        let advice = "leave record_key out: what is in order follows from the ordering key";
+        reading
+            .contradict(&[at.key("record_key"), kind_at.clone()], Complaint::new(message, advice));
+    }
+    if !route.add_headers.is_empty() && !route.format.has_open_headers() {
+        let message = format!("in the format {} a message has no headers to add to", route.format);
+        let advice = "leave add_headers out, or write format = \"plain\" or \"debezium\"";
+        reading.contradict(&[at.key("add_headers"), format], Complaint::new(message, advice));
     }
 }
 

@@ -37,7 +37,7 @@ fn a_configuration_needs_no_file() {
         ("POSTRIDER_DESTINATIONS__PARTNERS__ENDPOINTS__ACME__HEADERS__X_API_KEY", "env:API"),
         ("POSTRIDER_DESTINATIONS__QUEUE__KIND", "local"),
         ("POSTRIDER_DESTINATIONS__QUEUE__URL", "local://queue.db"),
-        ("POSTRIDER_DESTINATIONS__QUEUE__ROUTES", "[{ topic = \"x\", format = \"binary\" }]"),
+        ("POSTRIDER_DESTINATIONS__QUEUE__ROUTES", "[{ topic = \"x\", format = \"structured\" }]"),
         ("PATH", "/bin"),
     ]
     .into_iter()

@@ -95,7 +95,9 @@ fn the_reference_has_every_key() {
     let page = postrider_config::reference();
     for value in load(EXAMPLE).values() {
         let name = value.key.rsplit('.').next().unwrap();
-        let name = if value.key.contains(".headers.") { "headers" } else { name };
+        let maps = ["headers", "add_headers"].map(|map| (map, format!(".{map}.")));
+        let map = maps.iter().find(|(_, infix)| value.key.contains(&**infix));
+        let name = map.map_or(name, |(map, _)| map);
         assert!(page.contains(&format!("| `{name}` |")), "{}", value.key);
     }
     assert!(page.contains("| `lease` | duration | `\"15s\"` | 500ms to 10m | restart |"), "{page}");

@@ -50,13 +50,18 @@ pub fn attributes(event: &Event, marks: Marks) -> Result<Vec<(&str, Cow<'_, str>
     .map_err(|e| {
         Error::new(ErrorKind::Invalid, "write cloudevent").context("event", event.id).source(e)
     })?;
-    let kind = match &event.payload {
+    let kind = payload_kind(event);
+    attributes.extend(kind.map(|kind| (PAYLOAD, Cow::Borrowed(kind))));
+    Ok(attributes)
+}
+
+/// What the body is, where its media type and its length would mislead.
+pub(crate) fn payload_kind(event: &Event) -> Option<&'static str> {
+    match &event.payload {
         Payload::Json(_) if !is_json(&event.content_type) => Some("json"),
         Payload::Bytes(bytes) if is_json(&event.content_type) || bytes.is_empty() => Some("bytes"),
         _ => None,
-    };
-    attributes.extend(kind.map(|kind| (PAYLOAD, Cow::Borrowed(kind))));
-    Ok(attributes)
+    }
 }
 
 /// The attributes of a message.
@@ -106,17 +111,22 @@ pub fn parse<'a>(
         texts.insert("datacontenttype".to_owned(), content_type.to_owned());
     }
     let (mut event, marks) = envelope::assemble(Texts(texts))?;
-    event.payload = match kind.as_deref() {
+    event.payload = payload(kind.as_deref(), &event.content_type, body)?;
+    Ok((event, marks))
+}
+
+/// The payload that a body is.
+pub(crate) fn payload(kind: Option<&str>, content_type: &str, body: Bytes) -> Result<Payload> {
+    Ok(match kind {
         Some("bytes") => Payload::Bytes(body),
         Some("json") => json(body)?,
         _ if body.is_empty() => Payload::Erased,
-        _ if is_json(&event.content_type) => {
+        _ if is_json(content_type) => {
             // Bytes that only claim to be JSON are kept as they are.
             json(body.clone()).unwrap_or(Payload::Bytes(body))
         }
         _ => Payload::Bytes(body),
-    };
-    Ok((event, marks))
+    })
 }
 
 fn json(body: Bytes) -> Result<Payload> {

@@ -61,6 +61,19 @@ const RESERVED: [&str; 20] = [
 /// The attribute that holds the headers that are no attributes.
 const HEADERS: &str = "postriderheaders";
 
+/// Whether a content type says that the body is a structured event.
+///
+/// ```
+/// use postrider_core::cloudevents::{MEDIA_TYPE, is_structured};
+/// assert!(is_structured(MEDIA_TYPE));
+/// assert!(is_structured("Application/CloudEvents+json; charset=UTF-8"));
+/// assert!(!is_structured("application/json"));
+/// ```
+pub fn is_structured(content_type: &str) -> bool {
+    let begin = content_type.trim_start().get(..MEDIA_TYPE.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(MEDIA_TYPE))
+}
+
 fn is_attribute_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     (1..=20).contains(&name.len()) && name.chars().all(plain) && !RESERVED.contains(&name)

@@ -223,6 +223,7 @@ impl World {
             event: Arc::clone(event),
             topic: Arc::from(TOPIC),
             format: Format::default(),
+            layout: None,
             marks: Marks::default(),
             attempt: 1,
         };

@@ -202,6 +202,7 @@ pub(crate) fn outgoing(event: &Arc<Event>) -> Outgoing {
         event: Arc::clone(event),
         topic: Arc::from(TOPIC),
         format: Format::Structured,
+        layout: None,
         marks: Marks::default(),
         attempt: 1,
     }

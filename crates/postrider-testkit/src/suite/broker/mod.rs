@@ -87,6 +87,7 @@ fn outgoing(topic: &Arc<str>, event: &Arc<Event>) -> Outgoing {
         event: Arc::clone(event),
         topic: Arc::clone(topic),
         format: Format::Structured,
+        layout: None,
         marks: Marks::default(),
         attempt: 1,
     }

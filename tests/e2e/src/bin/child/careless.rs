@@ -52,6 +52,7 @@ pub(crate) async fn run(args: &Args, halt: &Halt) -> Result<ExitCode> {
                 topic: Arc::from(&*event.event_type),
                 event,
                 format: Format::Structured,
+                layout: None,
                 marks: postrider_core::Marks::default(),
                 attempt: 1,
             })

@@ -5,9 +5,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use postrider_core::{Error, Event, Result};
+use serde::{Deserialize, Serialize};
 
-use crate::settings::wrong;
+use crate::{Error, ErrorKind, Event, Result};
 
 /// A template of record keys, over the ordering key's own parts.
 ///
@@ -16,13 +16,14 @@ use crate::settings::wrong;
 /// A key without a slash is all `{aggregate_id}`. `{{` and `}}` stand for braces.
 ///
 /// ```
-/// use postrider_kafka::RecordKey;
+/// use postrider_core::RecordKey;
 /// assert!("{aggregate_type}:{aggregate_id}".parse::<RecordKey>().is_ok());
 /// // Two events of one key could come to two partitions.
 /// let refused = "{event_type}".parse::<RecordKey>().unwrap_err();
 /// assert!(refused.to_string().contains("aggregate_id"));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct RecordKey {
     text: String,
     parts: Vec<Part>,
@@ -49,7 +50,13 @@ impl RecordKey {
     }
 
     /// The key of an event's record.
-    pub(crate) fn of(&self, event: &Event) -> Option<String> {
+    ///
+    /// ```
+    /// use postrider_core::{Event, EventId, RecordKey};
+    /// let event = Event::new(EventId::from_u128(1), "order", "42", "order.placed");
+    /// assert_eq!(RecordKey::aggregate_id().of(&event).as_deref(), Some("42"));
+    /// ```
+    pub fn of(&self, event: &Event) -> Option<String> {
         if self.parts.is_empty() {
             return None;
         }
@@ -76,7 +83,10 @@ impl FromStr for RecordKey {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<RecordKey> {
-        let refuse = |why: &str| wrong(format!("record key `{}`: {why}", text.escape_debug()));
+        let refuse = |why: &str| {
+            Error::new(ErrorKind::Config, "parse record key")
+                .message(format!("`{}`: {why}", text.escape_debug()))
+        };
         let mut parts = Vec::new();
         let mut literal = String::new();
         let mut chars = text.chars().peekable();
@@ -96,7 +106,8 @@ impl FromStr for RecordKey {
                     _ => {
                         return Err(refuse(
                             "it is made of `{key}`, `{aggregate_type}`, and `{aggregate_id}` alone: any \
-                             other field may differ between two events of one ordering key, and part them",
+                             other field may differ between two events of one ordering key, and part them; \
+                             order by a key that holds it (`ordered_by`), and write `{key}`",
                         ));
                     }
                 });
@@ -116,6 +127,19 @@ impl FromStr for RecordKey {
     }
 }
 
+impl TryFrom<String> for RecordKey {
+    type Error = Error;
+    fn try_from(text: String) -> Result<RecordKey> {
+        text.parse()
+    }
+}
+
+impl From<RecordKey> for String {
+    fn from(key: RecordKey) -> String {
+        key.text
+    }
+}
+
 impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -125,7 +149,7 @@ impl fmt::Display for RecordKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postrider_core::EventId;
+    use crate::EventId;
 
     fn event(aggregate_type: &str, aggregate_id: &str, key: Option<&str>) -> Event {
         let mut event = Event::new(EventId::from_u128(1), aggregate_type, aggregate_id, "changed");
