@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use postrider_core::cloudevents::{self, binary};
-use postrider_core::{ErrorKind, Event, Fault, Format, Outgoing, RecordKey, plain};
+use postrider_core::{ErrorKind, Event, Fault, Format, Outgoing, RecordKey, TopicRule, plain};
 use rdkafka::message::{Header, OwnedHeaders};
 
 /// The header of an event that says: this record is a tombstone. Its value is `true`, and the event has an
@@ -22,7 +22,7 @@ pub(crate) const CONTENT_TYPE: &str = plain::CONTENT_TYPE;
 pub(crate) const STRUCTURED: &str = "application/cloudevents+json; charset=UTF-8";
 /// Headers that tracing looks for beside the event.
 const TRACE: [&str; 2] = ["traceparent", "tracestate"];
-/// Characters of a topic's name, as the server has it.
+/// How much of a topic's name is shown: more than any has.
 const TOPIC_CHARS_MAX: usize = 249;
 
 /// A record, ready to be sent.
@@ -113,14 +113,7 @@ fn is_tombstone(event: &Event) -> Result<bool, Fault> {
 
 /// What is wrong with the name of a topic, if something is.
 pub(crate) fn unusable(topic: &str) -> Option<Fault> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    let wrong = match topic {
-        "" => "it is empty",
-        "." | ".." => "it is a place, not a name",
-        _ if topic.len() > TOPIC_CHARS_MAX => "it is longer than 249 characters",
-        _ if !topic.chars().all(plain) => "it has other characters than a-z A-Z 0-9 . _ -",
-        _ => return None,
-    };
+    let wrong = TopicRule::Name.unusable(topic)?;
     let shown: String = topic.chars().take(TOPIC_CHARS_MAX).collect();
     let detail = format!("`{}` is no topic of Kafka: {wrong}", shown.escape_debug());
     Some(Fault::new(ErrorKind::Invalid, detail))

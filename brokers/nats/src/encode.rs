@@ -10,7 +10,7 @@ use async_nats::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use postrider_core::cloudevents::{self, binary};
 use postrider_core::plain::{self, Around};
-use postrider_core::{ErrorKind, Event, Fault, Format, Marks, Outgoing, Result};
+use postrider_core::{ErrorKind, Event, Fault, Format, Marks, Outgoing, Result, TopicRule};
 
 /// The header by which a stream knows an event that it has already.
 pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
@@ -18,8 +18,6 @@ pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
 const CONTENT_TYPE: &str = "datacontenttype";
 /// Headers that tracing looks for beside the event.
 const TRACE: [&str; 2] = ["traceparent", "tracestate"];
-/// Bytes of a subject. Longer ones are a mistake in a template.
-const SUBJECT_BYTES_MAX: usize = 1_024;
 
 /// A message, ready to be sent.
 pub(crate) struct Encoded {
@@ -29,7 +27,7 @@ pub(crate) struct Encoded {
 
 pub(crate) fn encode(outgoing: &Outgoing, bytes_max: usize) -> Result<Encoded, Fault> {
     let subject = &outgoing.topic;
-    if let Some(wrong) = unusable(subject) {
+    if let Some(wrong) = TopicRule::Subject.unusable(subject) {
         let detail = format!("`{}` is no subject of NATS: {wrong}", subject.escape_debug());
         return Err(Fault::new(ErrorKind::Invalid, detail));
     }
@@ -97,23 +95,6 @@ fn headers_bytes(headers: &HeaderMap) -> usize {
         values.iter().map(|value| name.len() + value.as_str().len() + 4).sum::<usize>()
     };
     FRAME + headers.iter().map(line).sum::<usize>()
-}
-
-/// What is wrong with a subject to publish to, if something is.
-fn unusable(subject: &str) -> Option<&'static str> {
-    match subject {
-        "" => Some("it is empty"),
-        _ if subject.len() > SUBJECT_BYTES_MAX => Some("it is longer than 1,024 bytes"),
-        _ if subject.chars().any(|c| c.is_whitespace() || c.is_control()) => {
-            Some("it has a blank or a control character")
-        }
-        _ if subject.split('.').any(str::is_empty) => Some("a part between two dots is empty"),
-        _ if subject.split('.').any(|token| token == "*" || token == ">") => {
-            Some("wildcards are for those who listen")
-        }
-        _ if subject.starts_with('$') => Some("subjects that begin with `$` are the server's own"),
-        _ => None,
-    }
 }
 
 /// Reads what arrived.
@@ -235,7 +216,7 @@ mod tests {
             let refused = encode(&outgoing(topic, Format::Binary), 1 << 20).err().unwrap();
             assert_eq!(refused.kind, ErrorKind::Invalid, "{topic}");
         }
-        let long = "a".repeat(SUBJECT_BYTES_MAX + 1);
+        let long = "a".repeat(1_025);
         assert!(encode(&outgoing(&long, Format::Binary), 1 << 20).is_err());
     }
 

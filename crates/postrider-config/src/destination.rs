@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use postrider_core::{
     DeadKeyPolicy, Destination, DestinationId, EventLimits, Format, Glob, Match, RecordKey,
-    RetryPolicy, Route, Start, Template,
+    RetryPolicy, Route, Start, Template, TopicRule,
 };
 
 use crate::address::Address;
@@ -21,6 +21,10 @@ use crate::pattern::Pattern;
 use crate::secret::SecretRef;
 use crate::section::section;
 use crate::size::Size;
+
+/// What servers of Kafka (`message.max.bytes`) and NATS (`max_payload`) take by default is 1 MiB, their own frame
+/// included: some hundred bytes.
+const SERVER_MESSAGE_BYTES: u64 = 1_048_000;
 
 section! {
     /// A destination: where events go, and which. Its definition (`kind`, `limits`, and `routes`)
@@ -52,12 +56,17 @@ section! {
 }
 
 section! {
-    /// What one event may weigh for this destination.
+    /// What one event may weigh for this destination. Larger ones become dead letters, and producers with a pre-flight
+    /// are told before.
     pub struct Limits {
         /// The payload. The default is also the most: what stores take.
         payload: Size { default: "1MiB", min: "1B", max: "1MiB", class: Definition },
         /// All headers together, names and values. The default is also the most: what stores take.
         headers: Size { default: "16KiB", min: "0B", max: "16KiB", class: Definition },
+        /// The whole message as its route writes it, key and headers included: for the pre-flight at enqueue. At
+        /// publish the server's own limit counts. If absent, `1048kB` for the kinds
+        /// `kafka` and `nats`, which is what their servers take by default, less a frame; and none for the others.
+        message: Option<Size> { example: "1048kB", min: "1kB", max: "8MiB", class: Definition },
     }
 }
 
@@ -201,7 +210,17 @@ impl DestinationConfig {
         definition.limits = EventLimits {
             payload_bytes_max: self.limits.payload.bytes(),
             headers_bytes_max: self.limits.headers.bytes(),
+            message_bytes_max: match (self.limits.message, self.kind) {
+                (Some(message), _) => Some(message.bytes()),
+                (None, Kind::Kafka | Kind::Nats) => Some(SERVER_MESSAGE_BYTES),
+                (None, _) => None,
+            },
             ..EventLimits::default()
+        };
+        definition.topics = match self.kind {
+            Kind::Kafka => TopicRule::Name,
+            Kind::Nats => TopicRule::Subject,
+            Kind::Webhook | Kind::Local | Kind::File | Kind::Stdout => TopicRule::Any,
         };
         definition
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     BrokerCapabilities, DestinationId, Error, ErrorKind, Event, EventLimits, Format, Result, Route,
-    Timestamp,
+    Timestamp, TopicRule,
 };
 
 /// The definition of a destination, shared by all relays of a store.
@@ -24,6 +24,9 @@ pub struct Destination {
     /// What it can carry.
     #[serde(default)]
     pub limits: EventLimits,
+    /// Which names its topics may have.
+    #[serde(default, skip_serializing_if = "TopicRule::is_any")]
+    pub topics: TopicRule,
 }
 
 impl Destination {
@@ -32,7 +35,8 @@ impl Destination {
 
     /// A destination with its routes and the default limits.
     pub fn new(id: DestinationId, kind: impl Into<String>, routes: Vec<Route>) -> Destination {
-        Destination { id, kind: kind.into(), routes, limits: EventLimits::default() }
+        let (limits, topics) = (EventLimits::default(), TopicRule::Any);
+        Destination { id, kind: kind.into(), routes, limits, topics }
     }
 
     /// The built-in destination that takes what no other destination takes.

@@ -25,6 +25,11 @@ pub struct EventLimits {
     pub headers_max: u32,
     /// The key, in bytes. Default 512: indexes and brokers take it; longer ones are a mistake.
     pub key_bytes_max: u32,
+    /// The whole message as its route writes it, key and headers included, in bytes. Default none: a destination
+    /// whose server has such a limit sets it, for the [pre-flight](crate::preflight) alone. When it is published, the
+    /// server's own limit counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_bytes_max: Option<u64>,
     /// Types, ids, tenants and other names, in bytes. Default 255, as the stores' CHECKs have it.
     pub name_bytes_max: u32,
 }
@@ -36,6 +41,7 @@ impl Default for EventLimits {
             headers_bytes_max: 16 * 1024,
             headers_max: 64,
             key_bytes_max: 512,
+            message_bytes_max: None,
             name_bytes_max: 255,
         }
     }

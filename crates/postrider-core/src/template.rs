@@ -35,8 +35,9 @@ enum Part {
     Field(Field),
 }
 
+/// A field of an event that a template may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+pub(crate) enum Field {
     AggregateType,
     AggregateId,
     EventType,
@@ -77,6 +78,19 @@ impl Template {
             }
         }
         (text, false)
+    }
+
+    /// As it was written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The fields that it names, in their order.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = Field> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Field(field) => Some(*field),
+            Part::Text(_) => None,
+        })
     }
 
     /// Like [`Template::render`], into a buffer that is used again and again.

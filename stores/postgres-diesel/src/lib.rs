@@ -31,7 +31,7 @@ use diesel::connection::{LoadConnection, TransactionManager, TransactionManagerS
 use diesel::pg::Pg;
 use diesel::result::{DatabaseErrorInformation, DatabaseErrorKind};
 use diesel::row::NamedRow;
-use diesel::sql_types::BigInt;
+use diesel::sql_types::{BigInt, Text};
 use diesel::{QueryableByName, RunQueryDsl};
 #[cfg(feature = "async")]
 pub use diesel_async;
@@ -75,6 +75,7 @@ impl Outbox {
     ) -> Result<EventId> {
         let id = event.event().id;
         check_open("enqueue", C::TransactionManager::transaction_manager_status_mut(connection))?;
+        self.ask_limits(connection)?;
         self.check_backlog(connection)?;
         Statement::from(self.settings.stage(event)?)
             .execute(connection)
@@ -93,11 +94,19 @@ impl Outbox {
         events: impl IntoIterator<Item = &'e NewEvent>,
     ) -> Result<Vec<EventId>> {
         check_open("enqueue", C::TransactionManager::transaction_manager_status_mut(connection))?;
+        self.ask_limits(connection)?;
         self.check_backlog(connection)?;
         let Some(mut staged) = self.settings.stage_many(events)? else { return Ok(Vec::new()) };
         let ids = std::mem::take(&mut staged.event_ids);
         Statement::from(staged).execute(connection).map_err(|error| of_diesel("enqueue", error))?;
         Ok(ids)
+    }
+
+    fn ask_limits<C: LoadConnection<Backend = Pg>>(&self, connection: &mut C) -> Result<()> {
+        let Some(statement) = self.settings.unknown() else { return Ok(()) };
+        let read = diesel::sql_query(&*statement).get_result::<Definitions>(connection);
+        self.settings.learn(&read.map_err(|error| of_diesel("enqueue", error))?.0);
+        Ok(())
     }
 
     fn check_backlog<C: LoadConnection<Backend = Pg>>(&self, connection: &mut C) -> Result<()> {
@@ -113,6 +122,15 @@ struct Backlog(i64);
 impl QueryableByName<Pg> for Backlog {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> diesel::deserialize::Result<Backlog> {
         NamedRow::get::<BigInt, i64>(row, "backlog").map(Backlog)
+    }
+}
+
+/// What the destinations can carry.
+struct Definitions(String);
+
+impl QueryableByName<Pg> for Definitions {
+    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> diesel::deserialize::Result<Definitions> {
+        NamedRow::get::<Text, String>(row, "definitions").map(Definitions)
     }
 }
 

@@ -7,7 +7,7 @@ use postrider_core::{Event, EventId, HandlerName, NewEvent, Result};
 
 use crate::inbox::{Answer, Inbox};
 use crate::statement::Statement;
-use crate::{Backlog, Outbox, check_open, of_diesel};
+use crate::{Backlog, Definitions, Outbox, check_open, of_diesel};
 
 impl Outbox {
     /// [`Outbox::enqueue`] in the transaction that is open on a connection of `diesel-async`.
@@ -21,6 +21,7 @@ impl Outbox {
     ) -> Result<EventId> {
         let id = event.event().id;
         check_open("enqueue", C::TransactionManager::transaction_manager_status_mut(connection))?;
+        self.ask_limits_async(connection).await?;
         self.check_backlog_async(connection).await?;
         RunQueryDsl::execute(Statement::from(self.settings.stage(event)?), connection)
             .await
@@ -38,6 +39,7 @@ impl Outbox {
         events: impl IntoIterator<Item = &'e NewEvent>,
     ) -> Result<Vec<EventId>> {
         check_open("enqueue", C::TransactionManager::transaction_manager_status_mut(connection))?;
+        self.ask_limits_async(connection).await?;
         self.check_backlog_async(connection).await?;
         let Some(mut staged) = self.settings.stage_many(events)? else { return Ok(Vec::new()) };
         let ids = std::mem::take(&mut staged.event_ids);
@@ -45,6 +47,17 @@ impl Outbox {
             .await
             .map_err(|error| of_diesel("enqueue", error))?;
         Ok(ids)
+    }
+
+    async fn ask_limits_async<C: AsyncConnection<Backend = Pg>>(
+        &self,
+        connection: &mut C,
+    ) -> Result<()> {
+        let Some(statement) = self.settings.unknown() else { return Ok(()) };
+        let query = diesel::sql_query(&*statement);
+        let read = RunQueryDsl::get_result::<Definitions>(query, connection).await;
+        self.settings.learn(&read.map_err(|error| of_diesel("enqueue", error))?.0);
+        Ok(())
     }
 
     async fn check_backlog_async<C: AsyncConnection<Backend = Pg>>(

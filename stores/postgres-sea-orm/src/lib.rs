@@ -71,6 +71,7 @@ impl Outbox {
     /// event: nothing was written then, and the transaction goes on. Whatever else keeps the database from
     /// writing ends the transaction, as always in PostgreSQL.
     pub async fn enqueue(&self, tx: &DatabaseTransaction, event: &NewEvent) -> Result<EventId> {
+        self.ask_limits(tx).await?;
         let staged = self.settings.stage(event)?;
         self.check_backlog(tx).await?;
         send(tx, staged).await.map_err(|error| error.context("event", event.event().id))?;
@@ -87,11 +88,22 @@ impl Outbox {
         tx: &DatabaseTransaction,
         events: impl IntoIterator<Item = &'e NewEvent>,
     ) -> Result<Vec<EventId>> {
+        self.ask_limits(tx).await?;
         let Some(mut staged) = self.settings.stage_many(events)? else { return Ok(Vec::new()) };
         self.check_backlog(tx).await?;
         let ids = std::mem::take(&mut staged.event_ids);
         send(tx, staged).await?;
         Ok(ids)
+    }
+
+    async fn ask_limits(&self, tx: &DatabaseTransaction) -> Result<()> {
+        let Some(statement) = self.settings.unknown() else { return Ok(()) };
+        let statement = Statement::from_string(DbBackend::Postgres, &*statement);
+        let row = tx.query_one_raw(statement).await;
+        let row = row.map_err(|error| of_sea_orm("enqueue", error))?;
+        let text = row.map_or(Ok(String::new()), |row| row.try_get_by_index(0));
+        self.settings.learn(&text.map_err(|error| of_sea_orm("enqueue", error))?);
+        Ok(())
     }
 
     async fn check_backlog(&self, tx: &DatabaseTransaction) -> Result<()> {

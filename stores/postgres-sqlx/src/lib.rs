@@ -78,6 +78,7 @@ impl Outbox {
         tx: &mut Transaction<'_, Postgres>,
         event: &NewEvent,
     ) -> Result<EventId> {
+        self.ask_limits(&mut *tx).await?;
         let staged = self.settings.stage(event)?;
         self.check_backlog(&mut *tx).await?;
         send(tx, staged).await.map_err(|error| error.context("event", event.event().id))?;
@@ -94,11 +95,20 @@ impl Outbox {
         tx: &mut Transaction<'_, Postgres>,
         events: impl IntoIterator<Item = &'e NewEvent>,
     ) -> Result<Vec<EventId>> {
+        self.ask_limits(&mut *tx).await?;
         let Some(mut staged) = self.settings.stage_many(events)? else { return Ok(Vec::new()) };
         self.check_backlog(&mut *tx).await?;
         let ids = std::mem::take(&mut staged.event_ids);
         send(tx, staged).await?;
         Ok(ids)
+    }
+
+    async fn ask_limits(&self, tx: &mut Transaction<'_, Postgres>) -> Result<()> {
+        let Some(statement) = self.settings.unknown() else { return Ok(()) };
+        let text = sqlx::query_scalar(AssertSqlSafe(statement)).fetch_one(&mut **tx).await;
+        let text: String = text.map_err(|error| of_sqlx("enqueue", error))?;
+        self.settings.learn(&text);
+        Ok(())
     }
 
     async fn check_backlog(&self, tx: &mut Transaction<'_, Postgres>) -> Result<()> {

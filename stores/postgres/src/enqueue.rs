@@ -22,6 +22,7 @@ impl Outbox {
     /// the database from writing: after those PostgreSQL takes nothing but a rollback, of the transaction or
     /// to a savepoint.
     pub async fn enqueue(&self, tx: &Transaction<'_>, event: &NewEvent) -> Result<EventId> {
+        self.ask_limits(tx).await?;
         let staged = self.stage(event)?;
         self.check_backlog(tx).await?;
         send(tx, &staged).await.map_err(|error| error.context("event", event.event().id))?;
@@ -38,10 +39,18 @@ impl Outbox {
         tx: &Transaction<'_>,
         events: impl IntoIterator<Item = &'e NewEvent>,
     ) -> Result<Vec<EventId>> {
+        self.ask_limits(tx).await?;
         let Some(staged) = self.stage_many(events)? else { return Ok(Vec::new()) };
         self.check_backlog(tx).await?;
         send(tx, &staged).await?;
         Ok(staged.event_ids)
+    }
+
+    async fn ask_limits(&self, tx: &Transaction<'_>) -> Result<()> {
+        let Some(statement) = self.unknown() else { return Ok(()) };
+        let row = tx.query_typed_one(&statement, &[]).await;
+        self.learn(row.map_err(|error| of_postgres("enqueue", error))?.get(0));
+        Ok(())
     }
 
     pub(crate) async fn check_backlog(&self, tx: &Transaction<'_>) -> Result<()> {

@@ -4,14 +4,17 @@
 //! real when the caller commits, together with the change it tells of, or never.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use postrider_core::{Error, ErrorKind, EventLimits, NewEvent, Result};
+use postrider_core::preflight::Known;
+use postrider_core::{Error, ErrorKind, EventLimits, NewEvent, Preflight, Result};
 
 use crate::Names;
 use crate::sql::{Sql, sql};
 use crate::staged::{self, Row, Staged};
 
 const BACKLOG: Sql = sql!("outbox/backlog");
+const LIMITS: Sql = sql!("outbox/limits");
 const ONE: Sql = sql!("outbox/enqueue");
 const ONE_SCHEDULED: Sql = sql!("outbox/enqueue_scheduled");
 const MANY: Sql = sql!("outbox/enqueue_many");
@@ -39,6 +42,8 @@ pub struct Outbox {
     /// More events than this that are not passed, and nothing is taken. Default none: an outbox that
     /// refuses makes the application fail while the broker does, which only its author can want.
     watermark: Option<u64>,
+    /// What the destinations can carry, if that is asked for.
+    known: Option<Arc<Known>>,
     statements: Arc<Statements>,
 }
 
@@ -46,6 +51,7 @@ pub struct Outbox {
 #[derive(Debug)]
 struct Statements {
     backlog: Arc<str>,
+    limits: Arc<str>,
     one: Arc<str>,
     one_scheduled: Arc<str>,
     many: Arc<str>,
@@ -60,6 +66,7 @@ impl Statements {
         };
         Arc::new(Statements {
             backlog: render(&BACKLOG, None),
+            limits: render(&LIMITS, None),
             one: render(&ONE, Some(&HELD)),
             one_scheduled: render(&ONE_SCHEDULED, None),
             many: render(&MANY, Some(&HELD_MANY)),
@@ -88,6 +95,7 @@ impl Outbox {
             names,
             serialize_keys: false,
             watermark: None,
+            known: None,
             statements,
         }
     }
@@ -102,6 +110,7 @@ impl Outbox {
             payload_bytes_max: limits.payload_bytes_max.min(table.payload_bytes_max),
             headers_bytes_max: limits.headers_bytes_max.min(table.headers_bytes_max),
             headers_max: limits.headers_max.min(table.headers_max),
+            message_bytes_max: limits.message_bytes_max,
             key_bytes_max: limits.key_bytes_max.min(table.key_bytes_max),
             name_bytes_max: limits.name_bytes_max.min(table.name_bytes_max),
         };
@@ -139,6 +148,44 @@ impl Outbox {
         self
     }
 
+    /// The same with a pre-flight: what a destination of this store cannot carry, because it is too large in the
+    /// format of its route or its topic would have no name, is refused here with `TooLarge` or `Invalid`, in the
+    /// caller's transaction, and not by a relay later.
+    ///
+    /// What destinations can carry stands in their definitions, which are read in the transaction of the first
+    /// event, and again when they are a [minute](postrider_core::preflight::GOOD_FOR) old; between, an event costs
+    /// a few comparisons. So keep the outbox, or clones of it: each new one reads anew. Needs `SELECT` on
+    /// `outbox_destination`.
+    #[must_use]
+    pub fn preflight(mut self) -> Outbox {
+        self.known = Some(Arc::default());
+        self
+    }
+
+    /// The statement whose one text is what destinations can carry, if that is to be known and is not, or was
+    /// read too long ago.
+    #[doc(hidden)]
+    pub fn unknown(&self) -> Option<Arc<str>> {
+        let known = self.known.as_ref()?;
+        known.is_stale(Instant::now()).then(|| Arc::clone(&self.statements.limits))
+    }
+
+    /// What that statement answered.
+    #[doc(hidden)]
+    pub fn learn(&self, definitions: &str) {
+        if let Some(known) = &self.known {
+            known.learn(Instant::now(), Preflight::read(definitions));
+        }
+    }
+
+    fn row<'e>(&self, event: &'e NewEvent) -> Result<Row<'e>> {
+        let row = Row::new(&self.limits, event)?;
+        if let Some(known) = &self.known {
+            known.check(event.event()).map_err(|error| error.context("event", row.event_id))?;
+        }
+        Ok(row)
+    }
+
     /// The statement whose one number is the backlog, if there is a watermark.
     #[doc(hidden)]
     pub fn backlog(&self) -> Option<Arc<str>> {
@@ -168,7 +215,7 @@ impl Outbox {
     /// `TooLarge` or `Invalid`, naming what is wrong with the event.
     #[doc(hidden)]
     pub fn stage<'e>(&self, event: &'e NewEvent) -> Result<Staged<'e>> {
-        let row = Row::new(&self.limits, event)?;
+        let row = self.row(event)?;
         let statement = match row.due_at {
             None => &self.statements.one,
             Some(_) => &self.statements.one_scheduled,
@@ -189,8 +236,8 @@ impl Outbox {
         &self,
         events: impl IntoIterator<Item = &'e NewEvent>,
     ) -> Result<Option<Staged<'e>>> {
-        let row = |event| Row::new(&self.limits, event);
-        let rows: Vec<Row<'e>> = events.into_iter().map(row).collect::<Result<_>>()?;
+        let rows: Vec<Row<'e>> =
+            events.into_iter().map(|event| self.row(event)).collect::<Result<_>>()?;
         if rows.is_empty() {
             return Ok(None);
         }

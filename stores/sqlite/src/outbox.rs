@@ -3,8 +3,12 @@
 //! Invariant: nothing here opens, commits, or ends a transaction of the caller's. An event becomes
 //! real when the caller commits, together with the change it tells of, or never.
 
+use std::sync::Arc;
+use std::time::Instant;
+
+use postrider_core::preflight::Known;
 use postrider_core::{
-    Error, ErrorKind, Event, EventId, EventLimits, NewEvent, Payload, Result, Timestamp,
+    Error, ErrorKind, Event, EventId, EventLimits, NewEvent, Payload, Preflight, Result, Timestamp,
 };
 use rusqlite::Transaction;
 
@@ -12,7 +16,7 @@ use crate::error::During;
 use crate::sql;
 use crate::store::unsigned;
 
-/// Stages events. Cheap to make and to copy; holds no connection.
+/// Stages events. Cheap to make and to clone; holds no connection.
 ///
 /// Only a transaction is accepted, because an event beside a transaction is the mistake this exists
 /// to prevent. A connection does not compile:
@@ -22,12 +26,14 @@ use crate::store::unsigned;
 /// # let event = postrider_core::NewEvent::new("order", "42", "order.placed");
 /// postrider_sqlite::Outbox::new().enqueue(&connection, &event);
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Outbox {
     limits: EventLimits,
     /// More events than this that are not passed, and nothing is taken. Default none: an outbox that
     /// refuses makes the application fail while the broker does, which only its author can want.
     watermark: Option<u64>,
+    /// What the destinations can carry, if that is asked for.
+    known: Option<Arc<Known>>,
 }
 
 /// The values of one row, as both drivers bind them.
@@ -73,6 +79,19 @@ impl Outbox {
         self
     }
 
+    /// The same with a pre-flight: what a destination of this store cannot carry, because it is too large in the
+    /// format of its route or its topic would have no name, is refused here with `TooLarge` or `Invalid`, in the
+    /// caller's transaction, and not by a relay later.
+    ///
+    /// What destinations can carry stands in their definitions, which are read behind the first event, and again
+    /// when they are a [minute](postrider_core::preflight::GOOD_FOR) old; between, an event costs a few
+    /// comparisons. So keep the outbox, or clones of it: each new one reads anew.
+    #[must_use]
+    pub fn preflight(mut self) -> Outbox {
+        self.known = Some(Arc::default());
+        self
+    }
+
     /// Stages an event in the transaction, and returns its id. Scheduled events
     /// ([`NewEvent::deliver_after`]) wait in `outbox_scheduled` until they are due.
     ///
@@ -83,6 +102,11 @@ impl Outbox {
     /// writing. Nothing of the event was written then; whether the rest of the transaction commits
     /// is the caller's decision.
     pub fn enqueue(&self, tx: &Transaction<'_>, event: &NewEvent) -> Result<EventId> {
+        if self.is_to_learn() {
+            // Undone as one, if what is read then refuses it.
+            self.enqueue_many(tx, [event])?;
+            return Ok(event.event().id);
+        }
         let values = self.values(event)?;
         self.check_backlog(tx)?;
         insert(tx, &values)
@@ -101,7 +125,8 @@ impl Outbox {
             events.into_iter().map(|event| self.values(event)).collect::<Result<_>>()?;
         self.check_backlog(tx)?;
         tx.execute_batch(sql::OUTBOX_SAVEPOINT).during("enqueue")?;
-        let outcome = all.iter().map(|values| insert(tx, values)).collect();
+        let inserted: Result<Vec<EventId>> = all.iter().map(|values| insert(tx, values)).collect();
+        let outcome = inserted.and_then(|ids| self.learn_behind(tx, &all).map(|()| ids));
         let end = match &outcome {
             Ok(_) => sql::OUTBOX_SAVEPOINT_KEEP,
             Err(_) => sql::OUTBOX_SAVEPOINT_UNDO,
@@ -111,6 +136,33 @@ impl Outbox {
         let ids: Vec<EventId> = outcome?;
         ended?;
         Ok(ids)
+    }
+
+    /// Reads what destinations can carry, if that is due, and checks what was just written: a transaction that
+    /// begins with reading may fail when it writes, and one that has written may read.
+    fn learn_behind(&self, tx: &Transaction<'_>, written: &[Values<'_>]) -> Result<()> {
+        if !self.is_to_learn() {
+            return Ok(());
+        }
+        let definitions: String = tx
+            .prepare_cached(sql::OUTBOX_LIMITS)
+            .and_then(|mut statement| statement.query_row((), |row| row.get(0)))
+            .during("enqueue")?;
+        self.learn(&definitions, written)
+    }
+
+    /// Whether what destinations can carry is to be known and is not, or was read too long ago.
+    pub(crate) fn is_to_learn(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.is_stale(Instant::now()))
+    }
+
+    /// What destinations can carry was read: it counts for these as well.
+    pub(crate) fn learn(&self, definitions: &str, written: &[Values<'_>]) -> Result<()> {
+        let Some(known) = &self.known else { return Ok(()) };
+        known.learn(Instant::now(), Preflight::read(definitions));
+        written.iter().try_for_each(|values| {
+            known.check(values.event).map_err(|error| error.context("event", values.event.id))
+        })
     }
 
     fn check_backlog(&self, tx: &Transaction<'_>) -> Result<()> {
@@ -148,6 +200,9 @@ impl Outbox {
         let event = new.event();
         let named = |error: Error| error.context("event", event.id);
         self.limits.check(event).map_err(named)?;
+        if let Some(known) = &self.known {
+            known.check(event).map_err(named)?;
+        }
         let (payload, payload_bytes) = match &event.payload {
             Payload::Json(text) => {
                 let text = std::str::from_utf8(text)

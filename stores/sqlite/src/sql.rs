@@ -65,6 +65,7 @@ statements! {
     OUTBOX_SAVEPOINT = "outbox/savepoint.sql",
     OUTBOX_SAVEPOINT_KEEP = "outbox/savepoint_keep.sql",
     OUTBOX_SAVEPOINT_UNDO = "outbox/savepoint_undo.sql",
+    OUTBOX_LIMITS = "outbox/limits.sql",
     OUTBOX_SEQUENCE = "outbox/sequence.sql",
     REQUEST_ANY = "request/any.sql",
     REQUEST_BRING_OUT = "request/bring_out.sql",

@@ -19,6 +19,11 @@ pub async fn enqueue(
     tx: &mut Transaction<'_, Sqlite>,
     event: &NewEvent,
 ) -> Result<EventId> {
+    if outbox.is_to_learn() {
+        // Undone as one, if what is read then refuses it.
+        enqueue_many(outbox, tx, std::slice::from_ref(event)).await?;
+        return Ok(event.event().id);
+    }
     let values = outbox.values(event)?;
     check_backlog(outbox, &mut *tx).await?;
     insert(&mut *tx, &values).await
@@ -47,8 +52,26 @@ pub async fn enqueue_many(
             }
         }
     }
+    if let Err(error) = learn_behind(outbox, &mut *tx, &all).await {
+        run(&mut *tx, sql::OUTBOX_SAVEPOINT_UNDO).await?;
+        return Err(error);
+    }
     run(&mut *tx, sql::OUTBOX_SAVEPOINT_KEEP).await?;
     Ok(ids)
+}
+
+/// Reads what destinations can carry, if that is due, and checks what was just written.
+async fn learn_behind(
+    outbox: &Outbox,
+    connection: &mut SqliteConnection,
+    written: &[Values<'_>],
+) -> Result<()> {
+    if !outbox.is_to_learn() {
+        return Ok(());
+    }
+    let row = ::sqlx::query(sql::OUTBOX_LIMITS).fetch_one(connection).await;
+    let text = row.and_then(|row| row.try_get::<String, _>(0));
+    outbox.learn(&text.map_err(|e| of_sqlx("enqueue", e))?, written)
 }
 
 /// Records, in the caller's transaction, that the handler acts on the event. See

@@ -30,7 +30,8 @@ pub(super) fn page(made: &str) -> Result<String, Failure> {
         "# SQL contract\n\n{made}The tables of version {} in SQLite, as `postrider init` makes them. \
          Applications write to `outbox` and `outbox_scheduled`, with the columns that have no \
          default and whichever others they need; everything else is Postrider's own, and may be \
-         read. How and why: [the tables as a contract](sqlite.md).\n",
+         read. Rows that are inserted with SQL meet the rules of their table, and no pre-flight: what a \
+         destination cannot carry is found when it is published, and becomes a dead letter. How and why: [the tables as a contract](sqlite.md).\n",
         Schema::VERSION
     );
     let mut tables =

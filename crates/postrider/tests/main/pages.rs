@@ -100,6 +100,12 @@ macro_rules! shown_as_number {
 }
 shown_as_number!(u16, u32, u64, usize);
 
+impl Shown for Option<u64> {
+    fn shown(&self) -> String {
+        self.map_or("none".to_owned(), |number| number.shown())
+    }
+}
+
 impl Shown for f64 {
     fn shown(&self) -> String {
         self.to_string()
@@ -141,7 +147,7 @@ fn table(page: &str, title: &str) -> Vec<(String, String)> {
 fn the_page_of_limits_has_every_limit_and_its_default() {
     let page = read("docs/reference/limits.md");
     compare!(page, "One event", EventLimits:
-        payload_bytes_max headers_bytes_max headers_max key_bytes_max name_bytes_max);
+        payload_bytes_max headers_bytes_max headers_max key_bytes_max message_bytes_max name_bytes_max);
     compare!(page, "What a relay reads ahead", WindowLimits:
         rows_max bytes_max total_bytes_max page_rows_max page_bytes_max);
     compare!(page, "Times and bounds of a relay", Settings:

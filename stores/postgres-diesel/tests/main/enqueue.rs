@@ -55,6 +55,14 @@ async fn play(connection: &mut AsyncPgConnection, names: &Names, outbox: &Outbox
             let full = Outbox::from(Settings::named(names.clone()).watermark(1));
             let refused = full.enqueue_async(tx, &event(1)).await.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Backpressure, "{refused}");
+            tx.batch_execute(&small(names)).await?;
+            let careful = Outbox::from(Settings::named(names.clone()).preflight());
+            let large = event(1).bytes(vec![0; 1_001], "a/b");
+            let refused = careful.enqueue_async(tx, &large).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
+            let refused = careful.enqueue_many_async(tx, [&event(1), &large]).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
+            tx.batch_execute(&names.render("delete from {outbox_destination}")).await?;
             Ok(())
         })
         .await;
@@ -79,4 +87,12 @@ async fn stage(tx: &mut AsyncPgConnection, outbox: &Outbox) -> Result<()> {
     outbox.enqueue_many_async(tx, &[event(7), event(8)]).await?;
     outbox.enqueue_many_async(tx, &[]).await?;
     Ok(())
+}
+
+/// Adds a destination that takes a payload of 1,000 bytes at most.
+pub(crate) fn small(names: &Names) -> String {
+    let definition = r#"{"id":"small","kind":"queue","routes":[{"topic":"x"}],"limits":{"payload_bytes_max":1000}}"#;
+    let insert = "insert into {outbox_destination} (id, kind, definition, version) \
+        values ('small', 'queue', '$', 1)";
+    names.render(insert).replace('$', definition)
 }

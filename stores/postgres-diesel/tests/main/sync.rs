@@ -15,6 +15,7 @@ use postrider_postgres::Names;
 use postrider_postgres_diesel::{Inbox, Outbox, Settings};
 use postrider_testkit::turns::Turns;
 
+use crate::enqueue::small;
 use crate::{Count, Failed, billing, event, fresh, incoming, run, waiting};
 
 /// A connection that blocks.
@@ -88,6 +89,14 @@ fn events<C: Blocking>(url: &str, names: &Names) {
         let full = Outbox::from(Settings::named(names.clone()).watermark(1));
         let refused = full.enqueue(tx, &event(1)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Backpressure, "{refused}");
+        tx.batch_execute(&small(names))?;
+        let careful = Outbox::from(Settings::named(names.clone()).preflight());
+        let large = event(1).bytes(vec![0; 1_001], "a/b");
+        let refused = careful.enqueue(tx, &large).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
+        let refused = careful.enqueue_many(tx, [&event(1), &large]).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
+        tx.batch_execute(&names.render("delete from {outbox_destination}"))?;
         Ok(())
     });
     committed.unwrap();

@@ -40,6 +40,15 @@ async fn play(connection: &mut PgConnection, names: &Names, outbox: &Outbox) {
     let full = Outbox::from(Settings::named(names.clone()).watermark(1));
     let refused = full.enqueue(&mut tx, &event(1)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Backpressure, "{refused}");
+    sqlx::raw_sql(AssertSqlSafe(small(names))).execute(&mut *tx).await.unwrap();
+    let careful = Outbox::from(Settings::named(names.clone()).preflight());
+    let large = event(1).bytes(vec![0; 1_001], "a/b");
+    let refused = careful.enqueue(&mut tx, &large).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
+    let refused = careful.enqueue_many(&mut tx, [&event(1), &large]).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
+    let gone = names.render("delete from {outbox_destination}");
+    sqlx::raw_sql(AssertSqlSafe(gone)).execute(&mut *tx).await.unwrap();
     tx.commit().await.unwrap();
     let count = "select string_agg(aggregate_id, ' ' order by seq), \
         count(*) filter (where payload_bytes = '\\x00ff'), \
@@ -56,4 +65,12 @@ async fn play(connection: &mut PgConnection, names: &Names, outbox: &Outbox) {
     tx.rollback().await.unwrap();
     let empty = names.render("delete from {outbox}; delete from {outbox_scheduled}");
     sqlx::raw_sql(AssertSqlSafe(empty)).execute(connection).await.unwrap();
+}
+
+/// Adds a destination that takes a payload of 1,000 bytes at most.
+fn small(names: &Names) -> String {
+    let definition = r#"{"id":"small","kind":"queue","routes":[{"topic":"x"}],"limits":{"payload_bytes_max":1000}}"#;
+    let insert = "insert into {outbox_destination} (id, kind, definition, version) \
+        values ('small', 'queue', '$', 1)";
+    names.render(insert).replace('$', definition)
 }

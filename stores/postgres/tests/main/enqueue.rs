@@ -1,7 +1,8 @@
 //! Staging events in the application's transaction.
 
 use postrider_core::{
-    ErrorKind, Event, EventId, EventLimits, HandlerName, NewEvent, Payload, Timestamp,
+    Destination, DestinationId, ErrorKind, Event, EventId, EventLimits, Format, HandlerName, Match,
+    NewEvent, OutboxSource, Payload, Route, Timestamp, TopicRule,
 };
 use postrider_postgres::{Inbox, Outbox};
 
@@ -215,6 +216,43 @@ async fn the_function_stages_an_event() {
     let held =
         "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()";
     assert_eq!(tx.query_one(held, &[]).await.unwrap().get::<_, i64>(0), 1);
+}
+
+/// R123: what a destination cannot carry, because it is too large as its route writes it or would have no topic, is
+/// refused in the caller's transaction, which goes on; and what destinations can carry is read once in a while.
+#[tokio::test]
+async fn what_a_destination_cannot_carry_is_refused() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let route = Route::all("shop.{aggregate_type}".parse().unwrap())
+        .only(Match::event_type("order.*"))
+        .format(Format::Debezium);
+    let mut small = Destination::new(DestinationId::new("small").unwrap(), "queue", vec![route]);
+    small.limits.message_bytes_max = Some(2_000);
+    small.topics = TopicRule::Name;
+    fresh.store().register(&[small]).await.unwrap();
+    let mut client = fresh.connect().await;
+    let tx = client.transaction().await.unwrap();
+    let large = || event(1).bytes(vec![0; 2_000], "a/b");
+    let odd = NewEvent::new("an order", "42", "order.placed");
+    let careful = outbox(&fresh).preflight();
+    for outbox in [&careful, &careful, &outbox(&fresh).preflight()] {
+        let refused = outbox.enqueue(&tx, &large()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
+        assert!(format!("{refused:?}").contains("small"), "{refused:?}");
+        let refused = outbox.enqueue_many(&tx, [&event(1), &odd]).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+        assert!(refused.to_string().contains("shop.an order"), "{refused}");
+    }
+    let elsewhere = NewEvent::new("an order", "42", "user.left").bytes(vec![0; 5_000], "a/b");
+    careful.enqueue(&tx, &elsewhere).await.expect("the destination does not take it");
+    // Read within the last minute, so nothing is asked.
+    tx.execute(&fresh.sql("delete from {outbox_destination}"), &[]).await.unwrap();
+    assert!(careful.clone().enqueue(&tx, &large()).await.is_err());
+    assert!(outbox(&fresh).preflight().enqueue(&tx, &large()).await.is_ok());
+    tx.rollback().await.unwrap();
+    let tx = client.transaction().await.unwrap();
+    outbox(&fresh).enqueue_many(&tx, [&large(), &odd]).await.expect("the control");
+    tx.commit().await.unwrap();
 }
 
 /// R104: over the watermark `enqueue` answers with a typed error and the transaction goes on; the slowest

@@ -13,6 +13,7 @@ mod operator;
 mod page;
 mod plans;
 mod play;
+mod preflight;
 mod relay;
 mod requests;
 mod retire;

@@ -6,7 +6,7 @@ use postrider_sqlite::Outbox;
 
 use crate::support::{Fresh, event, fetch, number, pass};
 
-fn enqueue(fresh: &Fresh, outbox: Outbox) -> postrider_core::Result<()> {
+fn enqueue(fresh: &Fresh, outbox: &Outbox) -> postrider_core::Result<()> {
     let mut connection = fresh.connect();
     let tx = connection.transaction().expect("begin");
     outbox.enqueue(&tx, &event(1))?;
@@ -27,9 +27,9 @@ async fn over_the_watermark_events_are_refused() {
         .unwrap();
     let outbox = Outbox::new().watermark(2);
     for _ in 0..3 {
-        enqueue(&fresh, outbox).expect("the backlog is not over it yet");
+        enqueue(&fresh, &outbox).expect("the backlog is not over it yet");
     }
-    let refused = enqueue(&fresh, outbox).unwrap_err();
+    let refused = enqueue(&fresh, &outbox).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Backpressure, "{refused}");
     assert_eq!(refused.retry_class(), RetryClass::Transient);
     for says in ["3 events", "the limit is 2", "nothing was written"] {
@@ -41,10 +41,10 @@ async fn over_the_watermark_events_are_refused() {
     let refused = outbox.enqueue_many(&tx, &[event(1), event(2)]).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Backpressure, "{refused}");
     tx.rollback().unwrap();
-    enqueue(&fresh, Outbox::new()).expect("no watermark");
+    enqueue(&fresh, &Outbox::new()).expect("no watermark");
     let rows = fetch(&store, &lease, 0).await.rows;
     store.settle(&pass(&lease, 0, &rows[..2], Passed::Acked)).await.unwrap();
-    enqueue(&fresh, outbox).expect("two are left");
+    enqueue(&fresh, &outbox).expect("two are left");
 }
 
 /// R104: the slowest destination counts, but for those that an operator paused; before there is any,
@@ -54,19 +54,19 @@ async fn the_slowest_active_destination_counts() {
     let fresh = Fresh::new();
     fresh.commit(&[event(1), event(2)]);
     let outbox = Outbox::new().watermark(1);
-    assert_eq!(enqueue(&fresh, outbox).unwrap_err().kind(), ErrorKind::Backpressure);
+    assert_eq!(enqueue(&fresh, &outbox).unwrap_err().kind(), ErrorKind::Backpressure);
     let _relay = fresh.relay().await;
     let connection = fresh.connect();
     connection
         .execute("update outbox_cursor set position = 2 where destination = 'a'", ())
         .unwrap();
-    assert_eq!(enqueue(&fresh, outbox).unwrap_err().kind(), ErrorKind::Backpressure);
+    assert_eq!(enqueue(&fresh, &outbox).unwrap_err().kind(), ErrorKind::Backpressure);
     let pause = "update outbox_destination set state = 'paused' where id = 'unrouted'";
     connection.execute(pause, ()).unwrap();
-    enqueue(&fresh, outbox).expect("the other has passed everything");
+    enqueue(&fresh, &outbox).expect("the other has passed everything");
     connection.execute("update outbox_destination set state = 'paused'", ()).unwrap();
     for _ in 0..3 {
-        enqueue(&fresh, outbox).expect("nothing is asked of anybody");
+        enqueue(&fresh, &outbox).expect("nothing is asked of anybody");
     }
 }
 

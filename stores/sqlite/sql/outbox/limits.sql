@@ -1,0 +1,1 @@
+select coalesce(group_concat(definition, char(10)), '') from outbox_destination;
