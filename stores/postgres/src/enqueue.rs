@@ -46,7 +46,7 @@ impl Outbox {
         Ok(staged.event_ids)
     }
 
-    async fn ask_limits(&self, tx: &Transaction<'_>) -> Result<()> {
+    pub(crate) async fn ask_limits(&self, tx: &Transaction<'_>) -> Result<()> {
         let Some(statement) = self.unknown() else { return Ok(()) };
         let row = tx.query_typed_one(&statement, &[]).await;
         self.learn(row.map_err(|error| of_postgres("enqueue", error))?.get(0));

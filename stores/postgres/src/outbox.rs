@@ -162,6 +162,11 @@ impl Outbox {
         self
     }
 
+    /// The same without one, for what is no event.
+    pub(crate) fn without_preflight(&self) -> Outbox {
+        Outbox { known: None, ..self.clone() }
+    }
+
     /// The statement whose one text is what destinations can carry, if that is to be known and is not, or was
     /// read too long ago.
     #[doc(hidden)]

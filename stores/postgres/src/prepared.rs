@@ -33,7 +33,7 @@ impl Outbox {
     /// `SchemaMissing` if the tables are not there; what the database says.
     pub async fn prepare(&self, client: &Client) -> Result<PreparedOutbox> {
         let placeholder = NewEvent::new("a", "a", "a");
-        let staged = self.stage(&placeholder)?;
+        let staged = self.without_preflight().stage(&placeholder)?;
         let types: Vec<Type> = staged.values.iter().map(|value| param(value).1).collect();
         let one = client.prepare_typed(&staged.statement, &types).await;
         let one = one.map_err(|error| of_postgres("prepare", error))?;
@@ -50,6 +50,7 @@ impl PreparedOutbox {
         if event.due().is_some() {
             return self.outbox.enqueue(tx, event).await;
         }
+        self.outbox.ask_limits(tx).await?;
         let staged = self.outbox.stage(event)?;
         self.outbox.check_backlog(tx).await?;
         let values: Vec<&(dyn ToSql + Sync)> =

@@ -19,7 +19,7 @@ pub(super) async fn stage(store: &PostgresStore, events: &[NewEvent]) -> Result<
     // Ends by itself when the client is dropped or the connection is lost.
     tokio::spawn(async move { _ = wire.await });
     let tx = client.transaction().await.during("stage")?;
-    let ids = Outbox::named(store.names().clone()).enqueue_many(&tx, events).await?;
+    let ids = Outbox::named(store.names().clone()).preflight().enqueue_many(&tx, events).await?;
     tx.commit().await.during("stage")?;
     store.announce().await;
     Ok(ids)

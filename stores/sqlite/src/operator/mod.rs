@@ -213,7 +213,7 @@ impl Operator for SqliteStore {
                     format!("at most {STAGED_MAX} events are staged at once"),
                 ));
             }
-            self.write("stage", move |tx| Outbox::new().enqueue_many(tx, &events)).await
+            self.write("stage", move |tx| Outbox::new().preflight().enqueue_many(tx, &events)).await
         })
     }
 
