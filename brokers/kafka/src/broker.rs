@@ -297,6 +297,10 @@ impl Broker for KafkaBroker {
         can
     }
 
+    fn system(&self) -> &'static str {
+        crate::SYSTEM
+    }
+
     fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
         Box::pin(self.publish_batch(batch))
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use postrider_core::subscription::Receipt;
+use postrider_core::subscription::{Origin, Receipt};
 use postrider_core::{Delivery, Error, ErrorKind, Result};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -39,6 +39,7 @@ struct Inner {
 
 /// See the module.
 pub(crate) struct Holdings {
+    group: Arc<str>,
     visibility: Duration,
     /// Records of one partition that may wait here.
     window_max: usize,
@@ -50,8 +51,9 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    pub(crate) fn new(visibility: Duration, window_max: usize) -> Holdings {
+    pub(crate) fn new(group: &str, visibility: Duration, window_max: usize) -> Holdings {
         Holdings {
+            group: Arc::from(group),
             visibility,
             window_max,
             inner: Mutex::default(),
@@ -200,7 +202,7 @@ impl Holdings {
                 if let Some(error) = inner.trouble.take() {
                     return Err(error);
                 }
-                let out = inner.hand_out(self.visibility, max.max(1));
+                let out = inner.hand_out(&self.group, self.visibility, max.max(1));
                 if !out.is_empty() {
                     return Ok(out);
                 }
@@ -279,7 +281,7 @@ impl Holdings {
 }
 
 impl Inner {
-    fn hand_out(&mut self, visibility: Duration, max: usize) -> Vec<Delivery> {
+    fn hand_out(&mut self, group: &Arc<str>, visibility: Duration, max: usize) -> Vec<Delivery> {
         let now = Instant::now();
         let Inner { held, open, drawn, .. } = self;
         let mut deliveries = Vec::new();
@@ -297,6 +299,10 @@ impl Inner {
                 let mut delivery = Delivery::new(record.event, Arc::clone(&place.0), receipt);
                 delivery.marks = record.marks;
                 delivery.count = count;
+                let mut origin = Origin::new(crate::SYSTEM);
+                origin.group = Some(Arc::clone(group));
+                (origin.partition, origin.offset) = (Some(place.1), Some(record.offset));
+                delivery.origin = Some(origin);
                 deliveries.push(delivery);
             }
             if deliveries.len() >= max {

@@ -51,6 +51,9 @@ pub use postrider_core::RecordKey;
 pub use settings::{Compression, KafkaSettings, Mechanism, Sasl, Secret, Tls};
 pub use subscription::{KafkaSubscription, SubscriptionSettings};
 
+/// What traces call it.
+const SYSTEM: &str = "kafka";
+
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/kafka.md")]
 struct Guide;

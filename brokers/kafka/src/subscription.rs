@@ -120,7 +120,8 @@ impl KafkaSubscription {
         settings.check()?;
         let kafka = Arc::new(kafka);
         let trouble = Arc::new(Trouble::default());
-        let holdings = Arc::new(Holdings::new(settings.visibility, settings.unsettled_max));
+        let holdings =
+            Arc::new(Holdings::new(&settings.group, settings.visibility, settings.unsettled_max));
         let ended = Arc::new(AtomicBool::new(false));
         let subscription = KafkaSubscription {
             buried: Client::new(&kafka, false, &trouble),

@@ -173,6 +173,10 @@ impl Broker for NatsBroker {
         can
     }
 
+    fn system(&self) -> &'static str {
+        crate::SYSTEM
+    }
+
     fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
         Box::pin(self.publish_batch(batch))
     }

@@ -39,6 +39,9 @@ pub use broker::NatsBroker;
 pub use settings::{Credentials, NatsSettings, Secret, Tls};
 pub use subscription::{NatsSubscription, SubscriptionSettings};
 
+/// What traces call it.
+const SYSTEM: &str = "nats";
+
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/nats.md")]
 struct Guide;

@@ -11,7 +11,7 @@ use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::{Message, PublishMessage};
 use futures_util::StreamExt;
-use postrider_core::subscription::{Receipt, SubscriptionCapabilities};
+use postrider_core::subscription::{Origin, Receipt, SubscriptionCapabilities};
 use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
@@ -76,6 +76,7 @@ impl SubscriptionSettings {
 /// **Extending** prolongs by the visibility of the consumer, however much is asked for.
 pub struct NatsSubscription {
     connection: Connection,
+    group: Arc<str>,
     settings: SubscriptionSettings,
     consumer: PullConsumer,
     receipts: Arc<Receipts>,
@@ -103,6 +104,7 @@ impl NatsSubscription {
         settings.visibility = consumer.cached_info().config.ack_wait;
         Ok(NatsSubscription {
             connection,
+            group: Arc::from(settings.group.as_str()),
             settings,
             consumer,
             receipts: Arc::default(),
@@ -179,6 +181,10 @@ impl NatsSubscription {
         let mut delivery = Delivery::new(event, topic, receipt);
         delivery.marks = marks;
         delivery.count = count;
+        let mut origin = Origin::new(crate::SYSTEM);
+        origin.group = Some(Arc::clone(&self.group));
+        origin.offset = i64::try_from(receipt.message).ok();
+        delivery.origin = Some(origin);
         Ok(delivery)
     }
 

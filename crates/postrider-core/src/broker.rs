@@ -27,6 +27,11 @@ pub trait Broker: Send + Sync {
     /// What this broker can do. Constant for its lifetime.
     fn capabilities(&self) -> BrokerCapabilities;
 
+    /// What the broker is, for traces: the conventions' name of its kind, where they have one, in lower case.
+    fn system(&self) -> &'static str {
+        "postrider"
+    }
+
     /// Sends a batch, all to one endpoint (topic).
     ///
     /// # Errors

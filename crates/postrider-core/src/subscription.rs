@@ -74,17 +74,40 @@ pub struct Delivery {
     pub count: u32,
     /// The broker's own handle.
     pub receipt: Receipt,
+    /// Where it stands in its broker, if the broker says so: for traces.
+    pub origin: Option<Origin>,
 }
 
 impl Delivery {
     /// A first delivery.
     pub fn new(event: Result<Arc<Event>, Fault>, topic: Arc<str>, receipt: Receipt) -> Delivery {
-        Delivery { event, topic, marks: Marks::default(), count: 1, receipt }
+        Delivery { event, topic, marks: Marks::default(), count: 1, receipt, origin: None }
     }
 
     /// The key's hash; what is no event has the hash of nothing.
     pub fn key_hash(&self) -> KeyHash {
         self.event.as_ref().map_or(KeyHash(0), |event| event.key_hash())
+    }
+}
+
+/// Where a message stands in its broker: for people who look for it there, never for a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Origin {
+    /// What the broker is, as [`Broker::system`](crate::Broker::system) says it.
+    pub system: &'static str,
+    /// The consumer group.
+    pub group: Option<Arc<str>>,
+    /// The partition of the topic, where topics have some.
+    pub partition: Option<i32>,
+    /// The place in the partition, or in the stream.
+    pub offset: Option<i64>,
+}
+
+impl Origin {
+    /// Somewhere in a broker of this kind.
+    pub const fn new(system: &'static str) -> Origin {
+        Origin { system, group: None, partition: None, offset: None }
     }
 }
 

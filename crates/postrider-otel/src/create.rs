@@ -3,11 +3,11 @@
 //! Invariant: an event that has a valid context keeps it: whoever wrote it knows better.
 
 use opentelemetry::Context;
-use opentelemetry::trace::{SpanKind, TraceContextExt as _};
+use opentelemetry::trace::TraceContextExt as _;
 use postrider_core::NewEvent;
 
 use crate::context;
-use crate::tracing::Tracing;
+use crate::tracing::{Operation, SYSTEM, Tracing};
 
 /// Puts the trace into an event.
 pub trait Traced: Sized {
@@ -46,7 +46,7 @@ impl Traced for NewEvent {
         }
         let span = {
             let event = self.event();
-            tracing.span("create", &event.event_type, SpanKind::Producer, event)
+            tracing.span(Operation::CREATE, SYSTEM, &event.event_type, event)
         };
         let created = Context::map_current(|current| tracing.start(span, current));
         let span = created.span();

@@ -11,8 +11,9 @@
 //! | enqueue | `create {event type}` | producer | [`Traced::traced`] |
 //! | each attempt of a relay | `send {destination}` | client | [`Tracing::broker`] |
 //! | each delivery to a handler | `process {handler}` | consumer | [`Tracing::receiver`] |
+//! | each answer to a delivery | `ack`, `nack`, `reject {group}` | client | [`Tracing::subscription`] |
 //!
-//! `send` and `process` are children of `create` and link to it, so an event is one trace, however
+//! All but `create` are children of it and link to it, so an event is one trace, however
 //! often it is tried. Names and attributes follow the OpenTelemetry conventions for messaging,
 //! version [`SEMANTIC_CONVENTIONS`], which are still in development.
 //!
@@ -42,6 +43,7 @@ mod process;
 mod resume;
 mod semconv;
 mod send;
+mod settle;
 mod tracing;
 
 pub use context::current_headers;
@@ -50,6 +52,7 @@ pub use process::TracedReceiver;
 pub use resume::{Resumed, resume};
 pub use semconv::SEMANTIC_CONVENTIONS;
 pub use send::TracedBroker;
+pub use settle::TracedSubscription;
 pub use tracing::Tracing;
 
 /// The example of the guide, compiled as it stands there.

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use opentelemetry::context::FutureExt as _;
-use opentelemetry::trace::{SpanContext, SpanKind, TraceContextExt as _};
+use opentelemetry::trace::{SpanContext, TraceContextExt as _};
 use opentelemetry::{Context, KeyValue};
 use postrider_core::inbox::{Receiver, Verdict};
 use postrider_core::{BoxFuture, Delivery, Event, HandlerName, Result};
 
 use crate::outcome::Open;
 use crate::resume::InWork;
-use crate::tracing::{Tracing, from_creation, marks};
+use crate::tracing::{Operation, Tracing, from_creation, marks, origin, system};
 use crate::{context, semconv};
 
 /// A receiver whose deliveries are traced; see [`Tracing::receiver`].
@@ -53,11 +53,12 @@ impl TracedReceiver {
 
     fn start(&self, event: &Event, delivery: &Delivery, creation: Option<&SpanContext>) -> Context {
         let handler = self.receiver.handler().as_str();
-        let mut span = self.tracing.span("process", handler, SpanKind::Consumer, event);
+        let mut span = self.tracing.span(Operation::PROCESS, system(delivery), handler, event);
         let attributes = span.attributes.get_or_insert_default();
         attributes.push(KeyValue::new(semconv::HANDLER, handler.to_owned()));
         attributes.push(KeyValue::new(semconv::ATTEMPT, i64::from(delivery.count)));
         attributes.extend(self.tracing.topic(&delivery.topic, event));
+        attributes.extend(origin(delivery));
         attributes.extend(marks(delivery.marks));
         let (span, parent) = match creation {
             Some(creation) => from_creation(span, creation),

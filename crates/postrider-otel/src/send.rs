@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use opentelemetry::KeyValue;
-use opentelemetry::trace::SpanKind;
+use postrider_core::operate::Finding;
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, DestinationId, Error, Outcome, Outgoing, Result,
+    BoxFuture, Broker, BrokerCapabilities, DestinationId, Error, Outcome, Outgoing, Result, Route,
 };
 
 use crate::outcome::Open;
-use crate::tracing::{Tracing, from_creation, marks};
+use crate::tracing::{Operation, Tracing, from_creation, marks};
 use crate::{context, semconv};
 
 /// A broker whose attempts to publish are traced; see [`Tracing::broker`].
@@ -59,16 +59,18 @@ impl TracedBroker {
 
     /// The spans of a batch: `None` where an event has none.
     fn open(&self, batch: &[Outgoing]) -> Vec<Option<Open>> {
-        batch.iter().map(|outgoing| self.open_one(outgoing)).collect()
+        batch.iter().map(|outgoing| self.open_one(outgoing, batch.len())).collect()
     }
 
-    fn open_one(&self, outgoing: &Outgoing) -> Option<Open> {
+    fn open_one(&self, outgoing: &Outgoing, batch: usize) -> Option<Open> {
         let event = &outgoing.event;
         let creation = context::read(&event.headers).filter(|creation| creation.is_sampled())?;
-        let mut span = self.tracing.span("send", &self.destination, SpanKind::Client, event);
+        let system = self.broker.0.system();
+        let mut span = self.tracing.span(Operation::SEND, system, &self.destination, event);
         let attributes = span.attributes.get_or_insert_default();
         attributes.push(KeyValue::new(semconv::DESTINATION, Arc::clone(&self.destination)));
         attributes.push(KeyValue::new(semconv::ATTEMPT, i64::from(outgoing.attempt)));
+        attributes.push(KeyValue::new(semconv::BATCH, batch as i64));
         attributes.extend(self.tracing.topic(&outgoing.topic, event));
         attributes.extend(marks(outgoing.marks));
         let (span, parent) = from_creation(span, &creation);
@@ -101,6 +103,14 @@ impl Broker for TracedBroker {
             }
             answer
         })
+    }
+
+    fn system(&self) -> &'static str {
+        self.broker.0.system()
+    }
+
+    fn examine<'a>(&'a self, routes: &'a [Route]) -> BoxFuture<'a, Result<Vec<Finding>>> {
+        self.broker.0.examine(routes)
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

@@ -11,14 +11,35 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, InstrumentationScope, KeyValue, global};
 use postrider_core::inbox::Receiver;
-use postrider_core::{Broker, DestinationId, Event, Marks};
+use postrider_core::{Broker, Delivery, DestinationId, Event, Marks, Subscription};
 
 use crate::process::TracedReceiver;
 use crate::semconv;
 use crate::send::TracedBroker;
+use crate::settle::TracedSubscription;
 
-/// What is written on every span as the system.
-const SYSTEM: &str = "postrider";
+/// The system of a span that is about no broker, or of an unknown one.
+pub(crate) const SYSTEM: &str = "postrider";
+
+/// What is done to a message: the conventions' name and type of it, and the kind of its span.
+pub(crate) struct Operation {
+    name: &'static str,
+    class: &'static str,
+    kind: SpanKind,
+}
+
+impl Operation {
+    pub(crate) const CREATE: Operation = Operation::new("create", "create", SpanKind::Producer);
+    pub(crate) const SEND: Operation = Operation::new("send", "send", SpanKind::Client);
+    pub(crate) const PROCESS: Operation = Operation::new("process", "process", SpanKind::Consumer);
+    pub(crate) const ACK: Operation = Operation::new("ack", "settle", SpanKind::Client);
+    pub(crate) const NACK: Operation = Operation::new("nack", "settle", SpanKind::Client);
+    pub(crate) const REJECT: Operation = Operation::new("reject", "settle", SpanKind::Client);
+
+    const fn new(name: &'static str, class: &'static str, kind: SpanKind) -> Operation {
+        Operation { name, class, kind }
+    }
+}
 
 /// Opens spans. Cheap to clone.
 ///
@@ -72,6 +93,11 @@ impl Tracing {
         TracedReceiver::new(self.clone(), receiver)
     }
 
+    /// A subscription with a span around each answer to a delivery.
+    pub fn subscription(&self, subscription: Arc<dyn Subscription>) -> TracedSubscription {
+        TracedSubscription::new(self.clone(), subscription)
+    }
+
     pub(crate) fn is_detailed(&self) -> bool {
         self.detailed
     }
@@ -84,15 +110,16 @@ impl Tracing {
     /// A span about an event, with what every one of them says.
     pub(crate) fn span(
         &self,
-        operation: &'static str,
+        operation: Operation,
+        system: &'static str,
         target: &str,
-        kind: SpanKind,
         event: &Event,
     ) -> SpanBuilder {
+        let Operation { name, class, kind } = operation;
         let mut attributes = vec![
-            KeyValue::new(semconv::SYSTEM, SYSTEM),
-            KeyValue::new(semconv::OPERATION_NAME, operation),
-            KeyValue::new(semconv::OPERATION_TYPE, operation),
+            KeyValue::new(semconv::SYSTEM, system),
+            KeyValue::new(semconv::OPERATION_NAME, name),
+            KeyValue::new(semconv::OPERATION_TYPE, class),
             KeyValue::new(semconv::MESSAGE_ID, event.id.to_string()),
             KeyValue::new(semconv::EVENT_TYPE, event.event_type.to_string()),
         ];
@@ -102,7 +129,7 @@ impl Tracing {
         if self.detailed {
             attributes.push(KeyValue::new(semconv::KEY, event.key()));
         }
-        SpanBuilder::from_name(format!("{operation} {target}"))
+        SpanBuilder::from_name(format!("{name} {target}"))
             .with_kind(kind)
             .with_attributes(attributes)
     }
@@ -139,6 +166,22 @@ pub(crate) fn marks(marks: Marks) -> impl Iterator<Item = KeyValue> {
         .into_iter()
         .filter(|(_, marked)| *marked)
         .map(|(name, marked)| KeyValue::new(name, marked))
+}
+
+/// What a delivery says of where it stands.
+pub(crate) fn origin(delivery: &Delivery) -> Vec<KeyValue> {
+    let Some(origin) = &delivery.origin else { return Vec::new() };
+    let group = origin.group.as_ref();
+    let group = group.map(|group| KeyValue::new(semconv::GROUP, Arc::clone(group)));
+    let partition = origin.partition.map(|id| KeyValue::new(semconv::PARTITION, id.to_string()));
+    let name = if origin.system == "kafka" { semconv::KAFKA_OFFSET } else { semconv::OFFSET };
+    let offset = origin.offset.map(|offset| KeyValue::new(name, offset));
+    group.into_iter().chain(partition).chain(offset).collect()
+}
+
+/// Which broker a delivery came from.
+pub(crate) fn system(delivery: &Delivery) -> &'static str {
+    delivery.origin.as_ref().map_or(SYSTEM, |origin| origin.system)
 }
 
 /// A topic without what may name a person or be a secret: nothing, if the event's key or aggregate is

@@ -172,6 +172,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         tally: Arc::clone(&tally),
     };
     let receiver = traces.receiver(Arc::new(sidecar));
+    let subscription = traces.subscription(subscription);
     let consumer = Consumer::builder(subscription).receiver(receiver).options(options).start()?;
     let house = tokio::spawn(purge::keep_house(inbox, plan.retention));
     let watched = Watched { consumer, gate, tally, endpoint: endpoint.shown(), stop };

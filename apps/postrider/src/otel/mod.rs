@@ -11,7 +11,7 @@ mod export;
 use std::sync::Arc;
 
 use postrider_core::inbox::Receiver;
-use postrider_core::{Broker, Destination, Headers};
+use postrider_core::{Broker, Destination, Headers, Subscription};
 
 use crate::failure::Failure;
 
@@ -50,6 +50,17 @@ impl Traces {
         }
     }
 
+    /// The subscription, with spans around what it is answered.
+    pub(crate) fn subscription(
+        &self,
+        subscription: Arc<dyn Subscription>,
+    ) -> Arc<dyn Subscription> {
+        match &self.export {
+            Some(export) => Arc::new(export.tracing().subscription(subscription)),
+            None => subscription,
+        }
+    }
+
     /// Sends what there is, for a few seconds at most, and stops.
     pub(crate) async fn stop(self) {
         if let Some(export) = self.export {
@@ -84,6 +95,14 @@ impl Traces {
 
     pub(crate) fn receiver(&self, receiver: Arc<dyn Receiver>) -> Arc<dyn Receiver> {
         receiver
+    }
+
+    #[allow(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn subscription(
+        &self,
+        subscription: Arc<dyn Subscription>,
+    ) -> Arc<dyn Subscription> {
+        subscription
     }
 
     #[allow(clippy::unused_async, reason = "as with the feature")]
