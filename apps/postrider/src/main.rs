@@ -24,12 +24,15 @@ mod erase;
 mod explain;
 mod failure;
 mod filter;
+mod flag;
 mod follow;
 mod generate;
 mod global;
 mod hint;
 mod inbox;
 mod init;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod logs;
 mod man;
 mod migrate;

@@ -16,7 +16,14 @@ use crate::failure::Failure;
 use crate::store::unknown;
 
 /// The destinations that work today, as they are written.
-pub(crate) const WORKS: [&str; 4] = ["stdout", "file://PATH", "local://PATH", "https://URL"];
+pub(crate) const WORKS: [&str; 6] = [
+    "stdout",
+    "file://PATH",
+    "local://PATH",
+    "https://URL",
+    "kafka://HOST:PORT/TOPIC",
+    "nats://HOST:PORT/SUBJECT",
+];
 
 /// The kind of a destination that is given by an address. The address itself is no part of the
 /// definition and may change, so the kind must not depend on it.
@@ -38,6 +45,47 @@ pub(crate) enum Target {
         /// Whether private and loopback addresses may be called.
         allow_private: bool,
     },
+    /// Topics of Kafka.
+    Kafka(Remote),
+    /// Subjects of NATS.
+    Nats(Remote),
+}
+
+/// Servers, and the topic if the address has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Remote {
+    /// The address of the servers, which may say who we are.
+    servers: TargetUrl,
+    /// A template of topics; without one it is the definition's own.
+    topic: Option<Template>,
+}
+
+impl Remote {
+    fn parse(url: &TargetUrl) -> Result<Remote, Failure> {
+        let scheme = url.scheme();
+        let advice = format!("Write {scheme}://HOST:PORT, or {scheme}://HOST:PORT/TOPIC.");
+        if url.expose() != url.path() {
+            return Err(Failure::config(format!("{scheme}:// takes no parameters")).advice(advice));
+        }
+        let (servers, topic) = url.path().split_once('/').unwrap_or((url.path(), ""));
+        if servers.is_empty() {
+            return Err(Failure::config("the address names no server").advice(advice));
+        }
+        let topic = (!topic.is_empty()).then(|| topic.parse()).transpose()?;
+        Ok(Remote { servers: format!("{scheme}://{servers}").parse()?, topic })
+    }
+
+    /// The broker, behind the topic.
+    fn open(
+        &self,
+        at: fn(&str) -> Result<Arc<dyn Broker>, Failure>,
+    ) -> Result<Arc<dyn Broker>, Failure> {
+        let broker = at(&format!("{}://{}", self.servers.scheme(), self.servers.expose()))?;
+        Ok(match &self.topic {
+            None => broker,
+            Some(topic) => Arc::new(Directed { broker, topic: topic.clone() }),
+        })
+    }
 }
 
 impl Target {
@@ -60,6 +108,8 @@ impl Target {
             "file" => path().map(Target::File),
             "local" => path().map(Target::Local),
             "https" | "http" => Ok(Target::Webhook { url: text.to_owned(), allow_private: false }),
+            "kafka" => Remote::parse(&url).map(Target::Kafka),
+            "nats" | "tls" => Remote::parse(&url).map(Target::Nats),
             scheme => Err(unknown("destination", text, scheme, &WORKS)),
         }
     }
@@ -100,8 +150,10 @@ impl Target {
                          your own network, add --allow-private.",
                     )
                 })?;
-                Arc::new(OneEndpoint(broker))
+                Arc::new(Directed { broker: Arc::new(broker), topic: ONE.parse()? })
             }
+            Target::Kafka(remote) => remote.open(crate::relay::kafka::at)?,
+            Target::Nats(remote) => remote.open(crate::relay::nats::at)?,
         })
     }
 }
@@ -109,22 +161,28 @@ impl Target {
 /// The name of the one endpoint behind `--to https://…`.
 const ONE: &str = "to";
 
-/// A broker with one endpoint, whatever topic the route renders.
-struct OneEndpoint(WebhookBroker);
+/// A broker whose topics the address says, and not the definition: that must not depend on the address.
+struct Directed {
+    broker: Arc<dyn Broker>,
+    topic: Template,
+}
 
-impl Broker for OneEndpoint {
+impl Broker for Directed {
     fn capabilities(&self) -> BrokerCapabilities {
-        self.0.capabilities()
+        self.broker.capabilities()
     }
 
     fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>, Error>> {
-        let to = |outgoing: &Outgoing| Outgoing { topic: Arc::from(ONE), ..outgoing.clone() };
+        let to = |outgoing: &Outgoing| {
+            let topic = Arc::from(self.topic.render(&outgoing.event));
+            Outgoing { topic, ..outgoing.clone() }
+        };
         let batch: Vec<Outgoing> = batch.iter().map(to).collect();
-        Box::pin(async move { self.0.publish(&batch).await })
+        Box::pin(async move { self.broker.publish(&batch).await })
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
-        self.0.close()
+        self.broker.close()
     }
 }
 
@@ -154,7 +212,10 @@ mod tests {
         for (text, expected) in [
             ("loca://q.db", "did you mean `local://PATH`?"),
             ("stdotu", "did you mean `stdout`?"),
-            ("kafka://k:9092", "unknown destination scheme `kafka` What works"),
+            ("amqp://k:9092", "unknown destination scheme `amqp` What works"),
+            ("kafka:///orders", "names no server"),
+            ("kafka://k:9092/{colour}", "colour"),
+            ("nats://n:4222/a?x=1", "takes no parameters"),
             ("queue.db", "did you mean `local://queue.db`?"),
             ("file://", "path of file:// is missing"),
             ("stdout://x", "takes no path"),
@@ -162,11 +223,30 @@ mod tests {
             let shown = Target::parse(text).unwrap_err().plain_text();
             assert!(shown.contains(expected), "{text}: {shown}");
         }
-        let shown = Target::parse("kafka://k").unwrap_err().plain_text();
+        let shown = Target::parse("amqp://k").unwrap_err().plain_text();
         assert!(
-            shown.contains("What works today: stdout, file://PATH, local://PATH, https://URL."),
+            shown.contains(
+                "What works today: stdout, file://PATH, local://PATH, https://URL, kafka://"
+            ),
             "{shown}"
         );
+    }
+
+    /// F32: what stands before an `@` is shown nowhere.
+    #[test]
+    fn servers_may_have_a_topic() {
+        let remote = |topic: Option<&str>, servers: &str| Remote {
+            servers: servers.parse().unwrap(),
+            topic: topic.map(|topic| topic.parse().unwrap()),
+        };
+        for (text, expected) in [
+            ("kafka://a:9092,b:9092", Target::Kafka(remote(None, "kafka://a:9092,b:9092"))),
+            ("nats://n/shop.{tenant}", Target::Nats(remote(Some("shop.{tenant}"), "nats://n"))),
+        ] {
+            assert_eq!(Target::parse(text).unwrap(), expected);
+        }
+        let secret = Target::parse("nats://joe:pa55@n:4222/x").unwrap();
+        assert!(!format!("{secret:?}").contains("pa55"), "{secret:?}");
     }
 
     /// The address may change from run to run; the definition in the store may not.

@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use postrider_core::operate::Finding;
 use postrider_core::{
     BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Format, Outcome, Outgoing, Result,
+    Route,
 };
 use rdkafka::error::RDKafkaErrorCode;
 use tokio::time::{Instant, timeout_at};
@@ -13,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::answer::{judge, too_large, unheard};
 use crate::client::{Client, Producer};
 use crate::encode::{Encoded, encode, unusable};
+use crate::examine::examine;
 use crate::flight::{Answer, Flight};
 use crate::settings::{BYTES_MAX, Compression, KafkaSettings, ROWS_MAX};
 use crate::topics::{Facts, Standing, Topics};
@@ -303,6 +306,10 @@ impl Broker for KafkaBroker {
 
     fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
         Box::pin(self.publish_batch(batch))
+    }
+
+    fn examine<'a>(&'a self, routes: &'a [Route]) -> BoxFuture<'a, Result<Vec<Finding>>> {
+        Box::pin(examine(&self.settings, &self.trouble, routes))
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

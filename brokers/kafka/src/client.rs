@@ -4,11 +4,14 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use postrider_core::{Error, ErrorKind, Result};
 use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::metadata::Metadata;
 use rdkafka::producer::{
     BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer,
 };
@@ -23,6 +26,12 @@ use crate::trouble::Trouble;
 /// Takes what the library's own threads report.
 pub(crate) struct Context {
     trouble: Arc<Trouble>,
+}
+
+impl Context {
+    pub(crate) fn new(trouble: &Arc<Trouble>) -> Context {
+        Context { trouble: Arc::clone(trouble) }
+    }
 }
 
 impl ClientContext for Context {
@@ -112,6 +121,27 @@ impl Drop for Producer {
         end(self.0.take());
     }
 }
+
+/// Asks for a topic, or for all, as consumers do: for them no server makes a topic that is not there.
+///
+/// # Errors
+/// Nobody answered in time, and why.
+pub(crate) fn metadata<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topic: Option<&str>,
+    settings: &KafkaSettings,
+    trouble: &Trouble,
+) -> Result<Metadata> {
+    let asked = consumer.fetch_metadata(topic, settings.deadline);
+    asked.map_err(|_| {
+        // A consumer tells its troubles to whoever polls it.
+        let _ = (0..TROUBLES_MAX).find(|_| consumer.poll(Duration::ZERO).is_none());
+        trouble.unreachable(&settings.shown())
+    })
+}
+
+/// Troubles of a consumer that nobody polled: a few for each server.
+const TROUBLES_MAX: usize = 64;
 
 /// Drops what waits while it is dropped.
 pub(crate) fn end<T: Send + 'static>(thing: T) {

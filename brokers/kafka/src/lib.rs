@@ -34,10 +34,12 @@ mod broker;
 mod client;
 mod decode;
 mod encode;
+mod examine;
 mod flight;
 #[cfg(test)]
 mod golden;
 mod holdings;
+mod notice;
 mod reader;
 mod settings;
 mod subscription;
@@ -47,6 +49,7 @@ mod window;
 
 pub use broker::KafkaBroker;
 pub use encode::TOMBSTONE;
+pub use notice::{Notice, Notices};
 pub use postrider_core::RecordKey;
 pub use settings::{Compression, KafkaSettings, Mechanism, Sasl, Secret, Tls};
 pub use subscription::{KafkaSubscription, SubscriptionSettings};

@@ -10,6 +10,7 @@ use std::time::Duration;
 use postrider_core::{Error, ErrorKind, RecordKey, Result};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 
+use crate::notice::Notices;
 use crate::subscription::SubscriptionSettings;
 
 /// The longest deadline of a publish.
@@ -18,6 +19,10 @@ const DEADLINE_MAX: Duration = Duration::from_secs(10 * 60);
 const DEADLINE_MIN: Duration = Duration::from_millis(200);
 /// The longest that a record waits for others.
 const LINGER_MAX: Duration = Duration::from_millis(500);
+/// The shortest time between two looks at a topic: each asks the cluster twice.
+const REFRESH_MIN: Duration = Duration::from_secs(1);
+/// The longest: whoever adds partitions does not wait longer.
+const REFRESH_MAX: Duration = Duration::from_secs(60 * 60);
 /// The most batches under way at once.
 const BATCHES_MAX: u32 = 256;
 /// Events of one batch: what the relay gives at once. More would only wait in the client.
@@ -52,6 +57,11 @@ pub struct KafkaSettings {
     pub compression: Compression,
     /// The key of a record, where its route gives none. Default `{aggregate_id}`.
     pub record_key: RecordKey,
+    /// How often topics are looked at: how late it is noticed that partitions were added, or that a limit was
+    /// changed. Default 5 min: topics change rarely, and one that is gone is noticed at once.
+    pub refresh: Duration,
+    /// Who is told of what changes at the cluster. Default: nobody.
+    pub notices: Notices,
 }
 
 /// How records are compressed.
@@ -160,6 +170,8 @@ impl KafkaSettings {
             linger: Duration::from_millis(1),
             compression: Compression::None,
             record_key: RecordKey::aggregate_id(),
+            refresh: Duration::from_secs(300),
+            notices: Notices::default(),
         }
     }
 
@@ -202,6 +214,9 @@ impl KafkaSettings {
         if !(1..=BATCHES_MAX).contains(&self.batches_in_flight) {
             return Err(wrong(format!("`batches_in_flight` is 1 to {BATCHES_MAX}")));
         }
+        if !(REFRESH_MIN..=REFRESH_MAX).contains(&self.refresh) {
+            return Err(wrong("`refresh` is 1 s to 1 h"));
+        }
         let scram = self.sasl.as_ref().is_some_and(|sasl| sasl.mechanism != Mechanism::Plain);
         if !cfg!(feature = "tls") && (self.tls.is_some() || scram) {
             return Err(wrong(
@@ -228,7 +243,8 @@ impl KafkaSettings {
             .set("reconnect.backoff.ms", "50")
             .set("reconnect.backoff.max.ms", "1000")
             .set("socket.keepalive.enable", "true")
-            .set("socket.nagle.disable", "true");
+            .set("socket.nagle.disable", "true")
+            .set("topic.metadata.refresh.interval.ms", millis(self.refresh));
         let protocol = match (&self.tls, &self.sasl) {
             (None, None) => "plaintext",
             (Some(_), None) => "ssl",

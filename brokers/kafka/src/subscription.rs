@@ -22,7 +22,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::missing;
-use crate::client::Client;
+use crate::client::{Client, metadata};
 use crate::encode::{Encoded, PREFIX, encode};
 use crate::flight::Flight;
 use crate::holdings::{Holdings, Place};
@@ -51,7 +51,7 @@ pub struct SubscriptionSettings {
     /// Where a new group begins. Default: with the oldest record.
     pub from_now: bool,
     /// The topic that takes what was refused for good, with the reason as headers. Without one a refused record
-    /// is passed over, and stands in its topic as long as that keeps it.
+    /// is passed over, and stands in its topic as long as that keeps it. It has to be there.
     pub dead_letters: Option<String>,
 }
 
@@ -72,6 +72,12 @@ impl SubscriptionSettings {
     fn check(&self) -> Result<()> {
         if self.topics.is_empty() || self.topics.iter().any(String::is_empty) {
             return Err(wrong("`topics` names at least one topic"));
+        }
+        if self.dead_letters.as_ref().is_some_and(|dead| self.topics.contains(dead)) {
+            return Err(wrong(
+                "the group's own topics take its dead letters, which would come again as new events: choose \
+                 another topic for `dead_letters`",
+            ));
         }
         if self.group.is_empty() {
             return Err(wrong("`group` is the name of a consumer group"));
@@ -223,17 +229,27 @@ fn join(kafka: &KafkaSettings, settings: &SubscriptionSettings, member: Member) 
     let consumer: BaseConsumer<Member> =
         BaseConsumer::from_config_and_context(&kafka.consumer(settings), member)
             .map_err(refused)?;
-    for topic in &settings.topics {
-        let metadata = consumer.fetch_metadata(Some(topic), kafka.deadline);
-        let metadata = metadata.map_err(|_| trouble.unreachable(&kafka.shown()))?;
+    let found = |topic: &str| {
+        let metadata = metadata(&consumer, Some(topic), kafka, &trouble)?;
         let error = metadata.topics().first().and_then(|found| found.error());
-        if let Some(error) = error.map(RDKafkaErrorCode::from) {
-            let detail = match error {
-                RDKafkaErrorCode::UnknownTopicOrPartition => missing(topic).detail,
-                other => format!("the topic `{topic}` cannot be read: {other}"),
-            };
-            return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
-        }
+        Ok(error.map(RDKafkaErrorCode::from))
+    };
+    for topic in &settings.topics {
+        let detail = match found(topic)? {
+            None => continue,
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition) => missing(topic).detail,
+            Some(other) => format!("the topic `{topic}` cannot be read: {other}"),
+        };
+        return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
+    }
+    // Who may not ask is not refused: a dead letter that cannot be kept is not let go.
+    if let Some(dead) = &settings.dead_letters
+        && found(dead)? == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
+    {
+        let detail = format!(
+            "there is no topic for the dead letters: create `{dead}`, or choose another one for `dead_letters`"
+        );
+        return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
     }
     let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
     consumer.subscribe(&topics).map_err(refused)?;

@@ -20,11 +20,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::answer::{denied, missing};
 use crate::client::{Producer, end};
+use crate::notice::Notice;
 use crate::settings::{KafkaSettings, SET_BYTES_MAX};
 use crate::trouble::Trouble;
 
-/// How long a topic is taken to be as it was. Its settings change rarely; that it is gone, the client says.
-const GOOD_FOR: Duration = Duration::from_secs(300);
 /// Topics that are remembered. Past them all are asked for again.
 const TOPICS_MAX: usize = 4_096;
 /// How long to wait for a topic's settings. A user that may not read them is answered at once.
@@ -33,6 +32,8 @@ const SETTINGS_MAX: Duration = Duration::from_secs(1);
 /// What is known of a topic that is there.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
+    /// How many partitions it has.
+    partitions: usize,
     /// What one request may hold for a partition; unknown where we may not ask.
     pub(crate) bytes_max: Option<u64>,
     /// It refused what the client sent as one, so each record goes by itself.
@@ -66,6 +67,8 @@ pub(crate) struct Topics {
     settings: Arc<KafkaSettings>,
     trouble: Arc<Trouble>,
     known: Mutex<HashMap<Arc<str>, Entry>>,
+    /// How many partitions each had when it was looked at last.
+    counted: Mutex<HashMap<Arc<str>, usize>>,
 }
 
 impl Topics {
@@ -74,6 +77,7 @@ impl Topics {
             settings: Arc::clone(settings),
             trouble: Arc::clone(trouble),
             known: Mutex::default(),
+            counted: Mutex::default(),
         }
     }
 
@@ -90,7 +94,9 @@ impl Topics {
         let entry = self.entry(topic);
         let unreachable = || self.trouble.unreachable(&self.settings.shown());
         let mut found = timeout_at(until, entry.lock()).await.map_err(|_| unreachable())?;
-        if let Some((at, facts)) = found.as_ref().filter(|(at, _)| at.elapsed() < GOOD_FOR) {
+        if let Some((at, facts)) =
+            found.as_ref().filter(|(at, _)| at.elapsed() < self.settings.refresh)
+        {
             let _ = at;
             return Ok(Standing::There(Arc::clone(facts)));
         }
@@ -107,6 +113,7 @@ impl Topics {
             Error::new(ErrorKind::Internal, "find topic").message(error.to_string())
         })??;
         if let Standing::There(facts) = &standing {
+            self.compare(topic, facts.partitions);
             *found = Some((Instant::now(), Arc::clone(facts)));
         }
         Ok(standing)
@@ -115,6 +122,21 @@ impl Topics {
     /// Something went wrong there: it is asked for again before anything else is sent to it.
     pub(crate) fn suspect(&self, topic: &str) {
         self.lock().remove(topic);
+    }
+
+    /// Tells of partitions that were added. Nothing has to be drained: of a key one event is under way, so its next
+    /// one is sent when the one before it is in the old partition.
+    fn compare(&self, topic: &Arc<str>, now: usize) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.len() >= TOPICS_MAX && !counted.contains_key(topic) {
+            counted.clear();
+        }
+        let before = counted.insert(Arc::clone(topic), now);
+        drop(counted);
+        if let Some(before) = before.filter(|before| *before < now) {
+            let topic = topic.to_string();
+            self.settings.notices.tell(&Notice::PartitionsAdded { topic, before, now });
+        }
     }
 
     fn entry(&self, topic: &Arc<str>) -> Entry {
@@ -158,7 +180,12 @@ impl Question {
         if let Some(fault) = in_sync_min.and_then(|min| self.lacking(found, min)) {
             return Ok(Standing::Closed(fault));
         }
-        Ok(Standing::There(Arc::new(Facts { bytes_max, alone: AtomicBool::new(false) })))
+        let partitions = found.partitions().len();
+        Ok(Standing::There(Arc::new(Facts {
+            partitions,
+            bytes_max,
+            alone: AtomicBool::new(false),
+        })))
     }
 
     fn judge(&self, code: RDKafkaErrorCode) -> Fault {

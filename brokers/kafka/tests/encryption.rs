@@ -2,51 +2,14 @@
 
 #![cfg(feature = "tls")]
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use postrider_core::{Broker, ErrorKind, Outcome, Result};
 use postrider_kafka::{KafkaBroker, Tls};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use postrider_testkit::authority::Authority;
 
 use crate::publishing::{event, outgoing};
 use crate::server::Server;
-
-/// Whoever signs.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    root: String,
-}
-
-impl Authority {
-    fn new() -> Authority {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        // Two certificates of one name are taken for one that signed itself.
-        params.distinguished_name.push(DnType::CommonName, "authority");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let root = params.self_signed(&key).unwrap().pem();
-        Authority { issuer: Issuer::new(params, key), root }
-    }
-
-    /// A certificate for a name, and its key.
-    fn sign(&self, name: &str, expired: bool) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        if expired {
-            params.not_before = date_time_ymd(2019, 1, 1);
-            params.not_after = date_time_ymd(2020, 1, 1);
-        }
-        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
-    }
-}
-
-fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
-    let path = folder.join(name);
-    std::fs::write(&path, text).unwrap();
-    path
-}
 
 async fn says(server: &Server, tls: Option<Tls>) -> Result<Vec<Outcome>> {
     let mut settings = server.settings();
@@ -60,36 +23,20 @@ async fn says(server: &Server, tls: Option<Tls>) -> Result<Vec<Outcome>> {
 /// is said, and nothing is sent.
 #[tokio::test]
 async fn certificates_are_believed_or_refused_with_a_reason() {
-    let folder = tempfile::tempdir().unwrap();
     let (authority, stranger) = (Authority::new(), Authority::new());
-    let (certificate, key) = authority.sign("127.0.0.1", false);
-    let store = write(folder.path(), "server.pem", &format!("{key}{certificate}"));
-    let trust = write(folder.path(), "trust.pem", &authority.root);
-    let properties = format!(
-        "listener.security.protocol.map=CLIENT:SSL,CONTROLLER:PLAINTEXT\n\
-         ssl.keystore.type=PEM\nssl.keystore.location={}\n\
-         ssl.truststore.type=PEM\nssl.truststore.location={}\nssl.client.auth=required\n",
-        store.display(),
-        trust.display()
-    );
-    let Some(server) = Server::with(&properties, &[]).await else { return };
-    let pair = |name: &str, (certificate, key): (String, String)| {
-        let certificate = write(folder.path(), &format!("{name}.crt"), &certificate);
-        Some((certificate, write(folder.path(), &format!("{name}.key"), &key)))
-    };
-    let ours = pair("ours", authority.sign("relay", false));
-    let known = Tls { roots: Some(trust.clone()), identity: ours.clone() };
+    let Some(server) = Server::with(&authority.of_kafka(), &[]).await else { return };
+    let ours = Some(authority.sign("ours", 2090));
+    let known = Tls { roots: Some(authority.roots()), identity: ours.clone() };
     // There is no such topic: we were let in.
     let let_in = says(&server, Some(known)).await.unwrap();
     assert!(matches!(let_in[..], [Outcome::Unroutable(_)]), "{let_in:?}");
-    let other = write(folder.path(), "stranger.pem", &stranger.root);
     let wrong = [
-        ("an unknown server", Some(other), ours),
-        ("no certificate of ours", Some(trust.clone()), None),
-        ("one that has expired", Some(trust), pair("old", authority.sign("relay", true))),
+        ("an unknown server", stranger.roots(), ours),
+        ("no certificate of ours", authority.roots(), None),
+        ("one that has expired", authority.roots(), Some(authority.sign("old", 2021))),
     ];
     for (what, roots, identity) in wrong {
-        let refused = says(&server, Some(Tls { roots, identity })).await.unwrap_err();
+        let refused = says(&server, Some(Tls { roots: Some(roots), identity })).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{what}: {refused:?}");
         let said = refused.to_string();
         assert!(said.contains("certificate") && said.contains("nothing was sent"), "{said}");

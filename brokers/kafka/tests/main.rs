@@ -4,8 +4,10 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
 mod encryption;
+mod examining;
 mod identity;
 mod mocked;
+mod proxied;
 mod publishing;
 mod server;
 mod subscribing;

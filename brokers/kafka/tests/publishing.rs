@@ -1,30 +1,14 @@
 //! What the real server answers, and what becomes of each event.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use postrider_core::{Broker, ErrorKind, Event, Fault, Format, Marks, NewEvent, Outcome, Outgoing};
-use postrider_kafka::{Compression, KafkaBroker, RecordKey, TOMBSTONE};
-use rdkafka::admin::{AdminOptions, NewPartitions};
+use postrider_core::{Broker, ErrorKind, Event, Fault, NewEvent, Outcome, Outgoing};
+use postrider_kafka::{Compression, KafkaBroker, Notice, Notices, RecordKey, TOMBSTONE};
+pub(crate) use postrider_testkit::carry::{event, outgoing};
+use rdkafka::admin::AdminOptions;
 
 use crate::server::{Server, unique};
-
-pub(crate) fn event(key: &str, n: u32, bytes: usize) -> Arc<Event> {
-    let new = NewEvent::new("order", key, format!("order.changed.{n}"))
-        .source("/shop")
-        .bytes(vec![b'x'; bytes], "text/plain");
-    Arc::new(new.event().clone())
-}
-
-pub(crate) fn outgoing(topic: &str, event: &Arc<Event>) -> Outgoing {
-    Outgoing {
-        event: Arc::clone(event),
-        topic: topic.into(),
-        format: Format::Binary,
-        layout: None,
-        marks: Marks::default(),
-        attempt: 1,
-    }
-}
 
 pub(crate) async fn publish(
     broker: &KafkaBroker,
@@ -191,22 +175,42 @@ async fn partitions_are_those_of_the_java_client() {
     }
 }
 
-/// Partitions that are added under way are used; what was sent before stays where it is.
+/// R070: partitions that are added under way are used as soon as they are noticed, and the moment is told, once; the
+/// events of a key were sent one after the other.
 #[tokio::test]
 async fn partitions_that_are_added_are_used() {
     let Some(server) = Server::shared().await else { return };
     let topic = server.topic("grows", 1, &[]).await;
-    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let mut settings = server.settings();
+    settings.refresh = Duration::from_secs(1);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    settings.notices = Notices::to({
+        let told = Arc::clone(&told);
+        move |notice| told.lock().unwrap().push(notice.clone())
+    });
+    let broker = KafkaBroker::new(settings).unwrap();
     let events = |n| (0..40).map(|key| event(&key.to_string(), n, 10)).collect::<Vec<_>>();
     assert_eq!(publish(&broker, &topic, &events(1)).await, vec![Outcome::Acked; 40]);
-    let options = AdminOptions::new();
-    server.admin().create_partitions(&[NewPartitions::new(&topic, 4)], &options).await.unwrap();
-    // A new broker asks anew; the old one learns of it within five minutes.
-    let broker = KafkaBroker::new(server.settings()).unwrap();
-    assert_eq!(publish(&broker, &topic, &events(2)).await, vec![Outcome::Acked; 40]);
-    let stored = server.stored(&topic).await;
-    assert_eq!(stored.len(), 80);
-    assert!((1..4).all(|partition| stored.iter().any(|stored| stored.partition == partition)));
+    server.add_partitions(&topic, 4).await;
+    let mut sent = vec![events(1)];
+    let begun = Instant::now();
+    for round in 2.. {
+        let events = events(round);
+        assert_eq!(publish(&broker, &topic, &events).await, vec![Outcome::Acked; 40]);
+        sent.push(events);
+        let stored = server.stored(&topic).await;
+        let everywhere =
+            (0..4).all(|partition| stored.iter().any(|stored| stored.partition == partition));
+        if everywhere && !told.lock().unwrap().is_empty() {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "they are not used");
+    }
+    // Once more: nothing new is to be told.
+    assert_eq!(publish(&broker, &topic, &events(0)).await, vec![Outcome::Acked; 40]);
+    let expected = Notice::PartitionsAdded { topic: topic.clone(), before: 1, now: 4 };
+    assert_eq!(*told.lock().unwrap(), [expected]);
+    assert_eq!(server.stored(&topic).await.len(), 40 * (sent.len() + 1));
 }
 
 /// What cannot be acknowledged by enough replicas is said before anything is sent.

@@ -7,6 +7,7 @@ use postrider_core::{
     Broker, Delivery, ErrorKind, EventId, Fault, Format, Layout, Outcome, Subscription,
 };
 use postrider_kafka::{KafkaBroker, KafkaSubscription, SubscriptionSettings};
+use rdkafka::admin::AdminOptions;
 use rdkafka::config::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
@@ -21,7 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 async fn open(server: &Server, topic: &str, group: &str) -> Arc<KafkaSubscription> {
     let mut settings = SubscriptionSettings::new(topic, group);
     settings.session = Duration::from_secs(2);
-    settings.dead_letters = Some(format!("{topic}.dead"));
     Arc::new(KafkaSubscription::open(server.settings(), settings).await.unwrap())
 }
 
@@ -146,7 +146,12 @@ async fn what_is_no_event_is_put_aside() {
         producer.flush(PATIENCE).unwrap();
     };
     spawn_blocking(junk).await.unwrap();
-    let subscription = open(&server, &topic, &group).await;
+    let buried = |group: &str| {
+        let mut settings = SubscriptionSettings::new(&topic, group);
+        settings.dead_letters = Some(format!("{topic}.dead"));
+        KafkaSubscription::open(server.settings(), settings)
+    };
+    let subscription = buried(&group).await.unwrap();
     let delivery = receive(&subscription, 1).await.remove(0);
     let fault = delivery.event.clone().unwrap_err();
     assert_eq!(fault.kind, ErrorKind::Invalid);
@@ -160,9 +165,21 @@ async fn what_is_no_event_is_put_aside() {
     // A copy that cannot be kept lets nothing go.
     let broker = KafkaBroker::new(server.settings()).unwrap();
     assert_eq!(publish(&broker, &topic, &[event("1", 1, 10)]).await, [Outcome::Acked]);
-    let mut settings = SubscriptionSettings::new(&topic, &unique("lost"));
-    settings.dead_letters = Some(unique("nowhere"));
-    let subscription = KafkaSubscription::open(server.settings(), settings).await.unwrap();
+    let subscription = buried(&unique("lost")).await.unwrap();
+    let options = AdminOptions::new();
+    server.admin().delete_topics(&[&format!("{topic}.dead")], &options).await.unwrap();
+    // Without the topic nothing is begun, and the topic of the group itself is none.
+    let begun = Instant::now();
+    while buried(&unique("late")).await.is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "the server deletes when it comes to it");
+    }
+    let refused = buried(&unique("late")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unroutable, "{refused:?}");
+    assert!(refused.to_string().contains("choose another one for `dead_letters`"), "{refused}");
+    let mut own = SubscriptionSettings::new(&topic, &unique("own"));
+    own.dead_letters = Some(topic.clone());
+    let refused = KafkaSubscription::open(server.settings(), own).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config, "{refused:?}");
     let delivery = receive(&subscription, 1).await.remove(0);
     let fault = Fault::new(ErrorKind::Rejected, "no");
     let refused = subscription.reject(&delivery, &fault).await.unwrap_err();

@@ -3,50 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Broker, ErrorKind, Event, EventId, Outcome, Outgoing};
+use postrider_core::{Broker, ErrorKind, Outcome, Outgoing};
 use postrider_kafka::KafkaBroker;
+use postrider_testkit::carry::{assert_in_order, carry, until_acked};
 use tokio::task::block_in_place;
 use tokio::time::Instant;
 
 use crate::publishing::{event, outgoing, publish};
 use crate::server::Server;
-
-/// Carries events as the relay does: one of a key under way, and the same again until it is acknowledged.
-async fn carry(broker: &KafkaBroker, topic: &str, keys: usize, each: u32) -> Vec<Vec<Arc<Event>>> {
-    let sent: Vec<Vec<Arc<Event>>> =
-        (0..keys).map(|key| (0..each).map(|n| event(&key.to_string(), n, 100)).collect()).collect();
-    let mut next = vec![0usize; keys];
-    let begun = Instant::now();
-    while next.iter().any(|at| *at < each as usize) {
-        assert!(begun.elapsed() < Duration::from_secs(90), "it does not go on: {next:?}");
-        let open: Vec<usize> = (0..keys).filter(|key| next[*key] < each as usize).collect();
-        let batch: Vec<Outgoing> =
-            open.iter().map(|key| outgoing(topic, &sent[*key][next[*key]])).collect();
-        let Ok(outcomes) = broker.publish(&batch).await else { continue };
-        for (key, outcome) in open.into_iter().zip(outcomes) {
-            match outcome {
-                Outcome::Acked => next[key] += 1,
-                Outcome::Retry { .. } | Outcome::Unroutable(_) | Outcome::Skipped => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-    sent
-}
-
-/// Every event is there, and the first copies of each key are in its order.
-fn assert_in_order(stored: &[EventId], sent: &[Vec<Arc<Event>>]) {
-    for key in sent {
-        let of_key = |id: &&EventId| key.iter().any(|event| event.id == **id);
-        let mut first: Vec<EventId> = Vec::new();
-        for id in stored.iter().filter(of_key) {
-            if !first.contains(id) {
-                first.push(*id);
-            }
-        }
-        assert_eq!(first, key.iter().map(|event| event.id).collect::<Vec<_>>());
-    }
-}
 
 /// F5, F6, F8, F10: the server is killed and stalled in mid-batch, again and again: nothing acknowledged is lost,
 /// and each key is in order.
@@ -85,15 +49,6 @@ async fn kills_and_stalls_in_mid_batch_keep_the_order() {
     assert!(faults >= 3, "only {faults} faults fell into the run");
     let sent = carrying.await.unwrap();
     assert_in_order(&server.ids(&topic).await, &sent);
-}
-
-/// A negative control: the checker of the order sees one that is wrong, and one that is missing.
-#[test]
-#[should_panic(expected = "assertion")]
-fn the_checker_sees_a_wrong_order() {
-    let key: Vec<Arc<Event>> = (0..3).map(|n| event("1", n, 1)).collect();
-    let ids = [key[1].id, key[0].id, key[2].id];
-    assert_in_order(&ids, &[key]);
 }
 
 /// R070: 1 is refused for good while 2 and 3 of other keys go on, and 2 of its own key is not under way before
@@ -172,4 +127,50 @@ async fn nothing_is_sent_after_close() {
     assert!((before..=before + 50).contains(&after), "{before}, then {after}");
     let refused = broker.publish(&batch).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Closed);
+}
+
+/// F25: a quota that lets almost nothing through makes events wait, and kills none; when it is lifted, everything
+/// goes on, each key in its order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_kills_no_event() {
+    let Some(server) = Server::own().await else { return };
+    let topic = server.topic("orders", 2, &[]).await;
+    let mut settings = server.settings();
+    settings.deadline = Duration::from_secs(1);
+    let broker = KafkaBroker::new(settings).unwrap();
+    until_acked(&broker, &topic, &event("0", 0, 10)).await;
+    let everybody = ["--alter", "--entity-type", "clients", "--entity-default"];
+    let quota = |change: &'static str, what: &'static str| {
+        let words = [&everybody[..], &[change, what]].concat();
+        block_in_place(|| server.configure(&words).unwrap());
+    };
+    quota("--add-config", "producer_byte_rate=1000");
+    // What comes first is taken, and its answer held back; what comes then waits for that.
+    let begun = Instant::now();
+    let throttled = |said: &Result<Vec<Outcome>, _>| match said {
+        Ok(outcomes) => outcomes.iter().any(|it| matches!(it, Outcome::Retry { .. })),
+        Err(_) => true,
+    };
+    for n in 0.. {
+        let batch: Vec<Outgoing> =
+            (0..20).map(|key| outgoing(&topic, &event(&key.to_string(), n, 500))).collect();
+        let said = broker.publish(&batch).await;
+        let harmless =
+            |it: &Outcome| matches!(it, Outcome::Acked | Outcome::Retry { .. } | Outcome::Skipped);
+        assert!(said.iter().flatten().all(harmless), "{said:?}");
+        if throttled(&said) {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is held back");
+    }
+    let (carried, to) = (Arc::new(broker), topic.clone());
+    let carrying = tokio::spawn({
+        let broker = Arc::clone(&carried);
+        async move { carry(&*broker, &to, 20, 10).await }
+    });
+    // waits: for some of it under the quota
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    quota("--delete-config", "producer_byte_rate");
+    let sent = carrying.await.unwrap();
+    assert_in_order(&server.ids(&topic).await, &sent);
 }

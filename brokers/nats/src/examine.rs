@@ -33,7 +33,12 @@ pub(crate) async fn examine(connection: &Connection, routes: &[Route]) -> Result
         let message =
             "`allow_lossy` is set: core NATS keeps nothing, and says nothing of who heard";
         let advice = "leave `allow_lossy` out, and let a stream take the subjects";
-        return Ok(vec![warning("acknowledgements", message, advice, Code::Unacknowledged)]);
+        return Ok(vec![findings::coded(
+            "acknowledgements",
+            message,
+            advice,
+            Code::Unacknowledged,
+        )]);
     }
     let until = Instant::now() + settings.deadline * DEADLINES;
     match timeout_at(until, ask(&up, routes)).await {
@@ -106,12 +111,6 @@ fn silent(error: &dyn std::fmt::Display) -> Error {
     ))
 }
 
-fn warning(subject: &str, message: impl Into<String>, advice: &str, code: Code) -> Finding {
-    let mut finding = findings::warning(subject, message, Some(advice.to_owned()));
-    finding.code = Some(code);
-    finding
-}
-
 /// What a stream's settings mean for events that are tried for so long.
 fn of_stream(info: &Info, horizon: Duration) -> Vec<Finding> {
     let config = &info.config;
@@ -128,13 +127,13 @@ fn of_stream(info: &Info, horizon: Duration) -> Vec<Finding> {
         ));
     }
     if config.duplicate_window < horizon {
-        found.push(warning(
+        found.push(findings::coded(
             &subject,
             format!(
                 "it remembers ids for {:?}, and an event may be sent again for {horizon:?}",
                 config.duplicate_window
             ),
-            &format!("nats stream edit {} --dupe-window {}s", config.name, seconds(horizon)),
+            format!("nats stream edit {} --dupe-window {}s", config.name, seconds(horizon)),
             Code::DuplicatesKept,
         ));
     }
@@ -146,7 +145,7 @@ fn of_stream(info: &Info, horizon: Duration) -> Vec<Finding> {
         if config.discard == DiscardPolicy::New && share >= NEARLY_FULL {
             let message = format!("{:.0} % of its limit of {what} is used", share * 100.0);
             let advice = "raise its limit, or let consumers catch up and purge";
-            found.push(warning(&subject, message, advice, Code::NearlyFull));
+            found.push(findings::coded(&subject, message, advice, Code::NearlyFull));
         }
     }
     if found.is_empty() {
@@ -174,7 +173,7 @@ fn of_copies(config: &Config, subject: &str, found: &mut Vec<Finding>) {
                        what was not forced to it yet, two minutes unless the server's sync_interval \
                        says otherwise";
         let advice = format!("nats stream edit {} --replicas 3", config.name);
-        found.push(warning(subject, message, &advice, Code::CopiesFew));
+        found.push(findings::coded(subject, message, advice, Code::CopiesFew));
     }
 }
 
@@ -184,10 +183,10 @@ fn of_keeping(info: &Info, subject: &str, horizon: Duration, found: &mut Vec<Fin
     let limited =
         config.max_bytes > 0 || config.max_messages > 0 || config.max_messages_per_subject > 0;
     if config.discard == DiscardPolicy::Old && limited {
-        found.push(warning(
+        found.push(findings::coded(
             subject,
             "when it is full it drops the oldest messages, read or not",
-            &format!(
+            format!(
                 "nats stream edit {} --discard new: then events wait in the outbox",
                 config.name
             ),
@@ -224,7 +223,12 @@ fn of_account(account: &serde_json::Value) -> Vec<Finding> {
     let near = used.into_iter().filter(|(_, share)| *share >= NEARLY_FULL);
     near.map(|(what, share)| {
         let message = format!("{:.0} % of the account's {what} is used", share * 100.0);
-        warning("account", message, "raise the account's limit, or purge streams", Code::NearlyFull)
+        findings::coded(
+            "account",
+            message,
+            "raise the account's limit, or purge streams",
+            Code::NearlyFull,
+        )
     })
     .collect()
 }

@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// F25: who we are may stand in the address, and is taken out of it.
+    /// F36: who we are may stand in the address, and is taken out of it.
     #[test]
     fn an_address_may_say_who_we_are() {
         let user = |name: &str, password: &str| Credentials::User {

@@ -4,6 +4,7 @@
 //! again (INV-1).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::HeaderMap;
@@ -81,6 +82,8 @@ pub struct NatsSubscription {
     consumer: PullConsumer,
     receipts: Arc<Receipts>,
     question: Mutex<Option<Question>>,
+    /// A receive failed: the consumer may be gone.
+    suspect: AtomicBool,
 }
 
 impl NatsSubscription {
@@ -109,10 +112,28 @@ impl NatsSubscription {
             consumer,
             receipts: Arc::default(),
             question: Mutex::new(None),
+            suspect: AtomicBool::new(false),
         })
     }
 
+    /// Receives; after a failure with a consumer that is there, or made anew where somebody deleted it: then all of
+    /// the stream comes again.
     async fn receive_some(&self, max: usize) -> Result<Vec<Delivery>> {
+        if self.suspect.load(Ordering::Acquire) {
+            let until = Instant::now() + self.connection.settings().deadline;
+            let up = self.connection.up(until).await?;
+            let joined = timeout_at(until, group::join(&up, &self.settings)).await;
+            joined.map_err(|_| self.lost("it did not answer in time"))??;
+            self.suspect.store(false, Ordering::Release);
+        }
+        let received = self.receive_asked(max).await;
+        if received.is_err() {
+            self.suspect.store(true, Ordering::Release);
+        }
+        received
+    }
+
+    async fn receive_asked(&self, max: usize) -> Result<Vec<Delivery>> {
         let max = max.clamp(1, FETCH_MAX);
         loop {
             let mut question = self.question.lock().await;

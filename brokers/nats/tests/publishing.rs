@@ -1,33 +1,13 @@
 //! What the real server answers, and what becomes of each event.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::stream::{self, DiscardPolicy};
-use postrider_core::{
-    Broker, ErrorKind, Event, EventId, Fault, Format, Marks, NewEvent, Outcome, Outgoing,
-};
+use postrider_core::{Broker, ErrorKind, EventId, Fault, Outcome, Outgoing};
 use postrider_nats::NatsBroker;
+pub(crate) use postrider_testkit::carry::{event, outgoing};
 
 use crate::server::Server;
-
-pub(crate) fn event(key: &str, n: u32, bytes: usize) -> Arc<Event> {
-    let new = NewEvent::new("order", key, format!("order.changed.{n}"))
-        .source("/shop")
-        .bytes(vec![b'x'; bytes], "text/plain");
-    Arc::new(new.event().clone())
-}
-
-pub(crate) fn outgoing(topic: &str, event: &Arc<Event>) -> Outgoing {
-    Outgoing {
-        event: Arc::clone(event),
-        topic: topic.into(),
-        format: Format::Binary,
-        layout: None,
-        marks: Marks::default(),
-        attempt: 1,
-    }
-}
 
 /// The ids in a stream, in its order.
 pub(crate) async fn stored(stream: &stream::Stream) -> Vec<EventId> {
@@ -58,7 +38,7 @@ async fn a_subject_without_a_stream_is_unroutable() {
     assert_eq!(stored(&stream).await, [sent.id]);
 }
 
-/// R057, R095, F22: what the stream or the server refuses for good is refused alone, in the server's words.
+/// R057, R095, F18, F20: what the stream or the server refuses for good is refused alone, in the server's words.
 #[tokio::test]
 async fn a_message_too_large_is_refused_and_its_neighbours_go_on() {
     let Some(server) = Server::with("max_payload: 65536") else { return };
@@ -83,7 +63,7 @@ async fn a_message_too_large_is_refused_and_its_neighbours_go_on() {
     assert_eq!(stored(&stream).await, [events[0].id, events[3].id]);
 }
 
-/// F20: a stream that is full takes nothing and kills nothing; with room it goes on.
+/// F25: a stream that is full takes nothing and kills nothing; with room it goes on.
 #[tokio::test]
 async fn a_full_stream_is_the_endpoints_trouble() {
     let Some(server) = Server::start() else { return };

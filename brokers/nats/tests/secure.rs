@@ -1,6 +1,5 @@
 //! Encryption, certificates, and credentials files, each with a server that asks for them.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -8,64 +7,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use nkeys::KeyPair as Nkey;
 use postrider_core::{Broker, Error, ErrorKind, Outcome};
 use postrider_nats::{Credentials, NatsBroker, NatsSettings};
-use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    date_time_ymd,
-};
-use tempfile::TempDir;
+use postrider_testkit::authority::Authority;
 
 use crate::publishing::{event, outgoing};
 use crate::server::Server;
-
-/// A company's own root, and what it has signed, as files.
-struct Authority {
-    folder: TempDir,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Authority {
-    fn new() -> Authority {
-        let folder = tempfile::tempdir().unwrap();
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let root = params.self_signed(&key).unwrap();
-        std::fs::write(folder.path().join("roots.pem"), root.pem()).unwrap();
-        Authority { folder, issuer: Issuer::new(params, key) }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn roots(&self) -> PathBuf {
-        self.path("roots.pem")
-    }
-
-    /// Signs a certificate for this machine that is good until the end of a year.
-    fn sign(&self, name: &str, until: i32) -> (PathBuf, PathBuf) {
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(until, 12, 31);
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let files = (self.path(&format!("{name}.pem")), self.path(&format!("{name}.key")));
-        std::fs::write(&files.0, certificate.pem()).unwrap();
-        std::fs::write(&files.1, key.serialize_pem()).unwrap();
-        files
-    }
-
-    /// The server's configuration; `verify` asks clients for a certificate as well.
-    fn config(&self, until: i32, verify: bool) -> String {
-        let (certificate, key) = self.sign("server", until);
-        format!(
-            "tls {{ cert_file: {certificate:?}, key_file: {key:?}, ca_file: {:?}, verify: {verify} }}",
-            self.roots()
-        )
-    }
-}
 
 async fn says(mut settings: NatsSettings) -> Result<Vec<Outcome>, Error> {
     settings.deadline = Duration::from_secs(3);
@@ -81,12 +26,12 @@ fn assert_let_in(said: Result<Vec<Outcome>, Error>) {
     assert!(matches!(said[..], [Outcome::Unroutable(_)]), "{said:?}");
 }
 
-/// R126, F25: encryption with a root of one's own; a server that nobody vouches for, and one whose certificate has
+/// R126, F36: encryption with a root of one's own; a server that nobody vouches for, and one whose certificate has
 /// expired, are not believed, and the setting is named.
 #[tokio::test]
 async fn a_server_shows_who_it_is() {
     let authority = Authority::new();
-    let Some(server) = Server::with(&authority.config(2099, false)) else { return };
+    let Some(server) = Server::with(&authority.of_nats(2099, false)) else { return };
     let mut settings = server.settings();
     settings.tls.roots = Some(authority.roots());
     settings.tls.required = true;
@@ -97,7 +42,7 @@ async fn a_server_shows_who_it_is() {
     let missing = says(settings.clone()).await.unwrap_err();
     drop(server);
     let expired = Authority::new();
-    let Some(server) = Server::with(&expired.config(2021, false)) else { return };
+    let Some(server) = Server::with(&expired.of_nats(2021, false)) else { return };
     let mut settings = server.settings();
     settings.tls.roots = Some(expired.roots());
     let expired = says(settings).await.unwrap_err();
@@ -119,12 +64,12 @@ async fn a_server_shows_who_it_is() {
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
 }
 
-/// F25: a server that asks for our certificate gets it; without one, with a stranger's, and with an expired one we
+/// F36: a server that asks for our certificate gets it; without one, with a stranger's, and with an expired one we
 /// are refused, and told which setting it is.
 #[tokio::test]
 async fn a_certificate_shows_who_we_are() {
     let authority = Authority::new();
-    let Some(server) = Server::with(&authority.config(2099, true)) else { return };
+    let Some(server) = Server::with(&authority.of_nats(2099, true)) else { return };
     let mut settings = server.settings();
     settings.tls.roots = Some(authority.roots());
     let with = |identity| {
@@ -160,7 +105,7 @@ fn jwt(issuer: &Nkey, subject: &str, name: &str, nats: &str) -> String {
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-/// F25: a credentials file, with a server that believes an operator's signatures; another operator's user is not
+/// F36: a credentials file, with a server that believes an operator's signatures; another operator's user is not
 /// let in, and what is no credentials file is refused before anybody is asked.
 #[tokio::test]
 async fn a_credentials_file_shows_who_we_are() {

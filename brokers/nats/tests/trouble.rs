@@ -3,51 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Broker, ErrorKind, Event, EventId, Outcome, Outgoing, Subscription};
+use postrider_core::{Broker, ErrorKind, Outcome, Subscription};
 use postrider_nats::{
     Credentials, NatsBroker, NatsSettings, NatsSubscription, SubscriptionSettings,
 };
+use postrider_testkit::carry::{assert_in_order, carry, until_acked};
 use tokio::time::Instant;
 
 use crate::publishing::{event, outgoing, stored};
 use crate::server::Server;
-
-/// Carries events as the relay does: one of a key under way, and the same again until it is acknowledged.
-pub(crate) async fn carry(broker: &NatsBroker, keys: usize, each: u32) -> Vec<Vec<Arc<Event>>> {
-    let sent: Vec<Vec<Arc<Event>>> =
-        (0..keys).map(|key| (0..each).map(|n| event(&key.to_string(), n, 100)).collect()).collect();
-    let mut next = vec![0usize; keys];
-    let begun = Instant::now();
-    while next.iter().any(|at| *at < each as usize) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not go on: {next:?}");
-        let open: Vec<usize> = (0..keys).filter(|key| next[*key] < each as usize).collect();
-        let batch: Vec<Outgoing> =
-            open.iter().map(|key| outgoing("orders", &sent[*key][next[*key]])).collect();
-        let Ok(outcomes) = broker.publish(&batch).await else { continue };
-        for (key, outcome) in open.into_iter().zip(outcomes) {
-            match outcome {
-                Outcome::Acked => next[key] += 1,
-                Outcome::Retry { .. } | Outcome::Unroutable(_) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-    sent
-}
-
-/// Every event is there, and the first copies of each key are in its order.
-pub(crate) fn assert_in_order(stored: &[EventId], sent: &[Vec<Arc<Event>>]) {
-    for key in sent {
-        let of_key = |id: &&EventId| key.iter().any(|event| event.id == **id);
-        let mut first: Vec<EventId> = Vec::new();
-        for id in stored.iter().filter(of_key) {
-            if !first.contains(id) {
-                first.push(*id);
-            }
-        }
-        assert_eq!(first, key.iter().map(|event| event.id).collect::<Vec<_>>());
-    }
-}
 
 /// F5, F6, F10: the server is killed and stalled in mid-batch, again and again: nothing acknowledged is lost,
 /// and each key is in order.
@@ -58,7 +22,7 @@ async fn kills_and_stalls_in_mid_batch_keep_the_order() {
     let mut settings = server.settings();
     settings.deadline = Duration::from_secs(1);
     let broker = NatsBroker::new(settings).unwrap();
-    let carrying = tokio::spawn(async move { carry(&broker, 20, 400).await });
+    let carrying = tokio::spawn(async move { carry(&broker, "orders", 20, 400).await });
     for round in 0..6 {
         let before = stored_count(&stream).await;
         // In mid-batch: as soon as some more have arrived.
@@ -86,15 +50,6 @@ async fn kills_and_stalls_in_mid_batch_keep_the_order() {
 async fn stored_count(stream: &async_nats::jetstream::stream::Stream) -> u64 {
     // The server may be away at this moment.
     stream.get_info().await.map_or(0, |info| info.state.messages)
-}
-
-/// A negative control: the checker of the order sees one that is wrong, and one that is missing.
-#[test]
-#[should_panic(expected = "assertion")]
-fn the_checker_sees_a_wrong_order() {
-    let key: Vec<Arc<Event>> = (0..3).map(|n| event("1", n, 1)).collect();
-    let ids = [key[1].id, key[0].id, key[2].id];
-    assert_in_order(&ids, &[key]);
 }
 
 /// F5: a connection that is lost is noticed at once, not at the deadline; a server that is away is an error
@@ -147,6 +102,22 @@ async fn a_server_that_is_not_there_yet_is_waited_for() {
     }
 }
 
+/// R120: a stream that is deleted under way: its events wait, and go on in the one that is made anew.
+#[tokio::test]
+async fn a_stream_that_is_deleted_under_way_is_noticed() {
+    let Some(server) = Server::start() else { return };
+    server.stream("orders", "orders").await;
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let sent = [event("1", 1, 10), event("1", 2, 10)];
+    until_acked(&broker, "orders", &sent[0]).await;
+    server.jetstream().await.delete_stream("orders").await.unwrap();
+    let outcomes = broker.publish(&[outgoing("orders", &sent[1])]).await.unwrap();
+    assert!(matches!(&outcomes[..], [Outcome::Unroutable(_)]), "{outcomes:?}");
+    let stream = server.stream("orders", "orders").await;
+    until_acked(&broker, "orders", &sent[1]).await;
+    assert_eq!(stored(&stream).await, [sent[1].id]);
+}
+
 /// F10: a consumer that waits while the server is killed goes on as soon as it is back, not when its question
 /// would have run out.
 #[tokio::test]
@@ -191,7 +162,7 @@ async fn says(
     broker.publish(&[outgoing("orders", &event("1", 1, 10))]).await
 }
 
-/// F25, R126: who we are is shown, and a server that does not know us is said to, without a secret.
+/// F36, R126: who we are is shown, and a server that does not know us is said to, without a secret.
 #[tokio::test]
 async fn credentials_are_shown_and_refused() {
     let config = "authorization { users = [ { user: joe, password: sesame } ] }";
@@ -208,7 +179,7 @@ async fn credentials_are_shown_and_refused() {
     }
 }
 
-/// F25: a user's nkey signs, and another's does not.
+/// F36: a user's nkey signs, and another's does not.
 #[tokio::test]
 async fn an_nkey_signs() {
     // Two pairs made for this test alone.

@@ -12,6 +12,7 @@ use postrider_core::{DestinationId, HandlerName};
 use crate::address::Address;
 use crate::choice::{LogFormat, LogLevel};
 use crate::destination::DestinationConfig;
+use crate::kafka::KafkaSource;
 use crate::key::Class::{Live, Restart};
 use crate::nats::NatsSource;
 use crate::own_table::OwnTableConfig;
@@ -94,7 +95,8 @@ section! {
     /// in any language.
     pub struct Consume {
         /// The queue and the topics, with `*` for any run of characters; or of NATS the server, the
-        /// stream, and the subjects: `nats://HOST:PORT/STREAM/SUBJECT`.
+        /// stream, and the subjects: `nats://HOST:PORT/STREAM/SUBJECT`; or of Kafka the servers and the
+        /// topics: `kafka://HOST:PORT/TOPIC`.
         from: Address { required: true, example: "local://queue.db/order.*", class: Restart },
         /// The consumer group. Consumers of one group share its events. If absent, the handler's
         /// name.
@@ -116,6 +118,8 @@ section! {
         attempts: u32 { default: "10", min: "1", max: "10000", class: Restart },
         /// The connection, if events come from NATS.
         nats: NatsSource {},
+        /// The connection, if events come from Kafka.
+        kafka: KafkaSource {},
     }
 }
 

@@ -69,7 +69,7 @@ pub use destination::{
     DestinationConfig, Endpoint, Limits, MatchConfig, Nats, Retry, RouteConfig, Webhook,
 };
 pub use environment::Environment;
-pub use kafka::Kafka;
+pub use kafka::{Kafka, KafkaLogin, KafkaSource};
 pub use key::Class;
 pub use load::{FILE_BYTES_MAX, Loaded, Loader, Needs};
 pub use name::{EndpointName, HeaderName, MessageHeader};

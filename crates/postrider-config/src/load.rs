@@ -137,7 +137,9 @@ impl Config {
         }
         for (name, consumer) in &self.consume {
             let at = Path::of("consume").key(name.as_str());
-            idle.extend(consumer.elsewhere().map(|_| at.key("nats")));
+            let tables = [("nats", &["nats", "tls"][..]), ("kafka", &["kafka"])];
+            let others = tables.iter().filter(|(_, schemes)| consumer.is_elsewhere(schemes));
+            idle.extend(others.map(|(name, _)| at.key(name)));
         }
         idle
     }

@@ -5,7 +5,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::Consume;
 use crate::destination::Nats;
 use crate::key::Class::Restart;
 use crate::secret::SecretRef;
@@ -43,14 +42,6 @@ section! {
         certificate_key: Option<PathBuf> { example: "/run/secrets/billing.key", class: Restart },
         /// How long the server may take to answer.
         timeout: Duration { default: "4s", min: "50ms", max: "5m", class: Restart },
-    }
-}
-
-impl Consume {
-    /// The scheme of the source, if it is known not to be NATS. Where the address is a reference, nobody knows
-    /// before it is read.
-    pub(crate) fn elsewhere(&self) -> Option<String> {
-        self.from.scheme().filter(|scheme| !["nats", "tls"].contains(&&**scheme))
     }
 }
 

@@ -3,14 +3,18 @@
 //!
 //! Invariant: the process is gone, and its folder too, when the value is dropped.
 
-use std::fs::{self, File};
-use std::io;
-use std::net::TcpListener;
+#[cfg(feature = "kafka")]
+mod topics;
+
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+#[cfg(feature = "kafka")]
+pub use topics::Stored;
+
+use crate::own_server::{OwnServer, derefs, free_ports, shown};
 
 /// How long a server may take to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -55,10 +59,15 @@ appender.o.layout.pattern=%d %p %m (%c)%n
 /// A server, with what it keeps.
 #[derive(Debug)]
 pub struct KafkaServer {
-    folder: PathBuf,
+    process: OwnServer,
     port: u16,
-    child: Option<Child>,
+    controller: u16,
+    /// More settings of a test's own client.
+    #[cfg(feature = "kafka")]
+    client: Vec<(String, String)>,
 }
+
+derefs!(KafkaServer);
 
 /// The folder with the server's artifacts.
 ///
@@ -90,36 +99,72 @@ impl KafkaServer {
     ///
     /// The reason why it cannot be, for the skip of the test.
     pub fn start(properties: &str, users: &[&str]) -> Result<KafkaServer, String> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let ports = free_ports(2)?;
+        KafkaServer::of("", properties, users, (ports[0], ports[1]))
+    }
+
+    /// Starts one with a second listener, on `port`, whose clients are told to come by `advertised`: another port of
+    /// this machine, behind which somebody carries to the first.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn behind(port: u16, advertised: u16) -> Result<KafkaServer, String> {
+        let ports = free_ports(2)?;
+        let [client, controller] = ports[..] else { return Err("no ports".to_owned()) };
+        let properties = format!(
+            "listener.security.protocol.map=CLIENT:PLAINTEXT,FAR:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+             listeners=CLIENT://127.0.0.1:{client},FAR://127.0.0.1:{port},\
+             CONTROLLER://127.0.0.1:{controller}\n\
+             advertised.listeners=CLIENT://127.0.0.1:{client},FAR://127.0.0.1:{advertised}\n"
+        );
+        KafkaServer::of("", &properties, &[], (client, controller))
+    }
+
+    /// Starts another server of this one's cluster, with a number from 2 on.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn join(&self, number: u32) -> Result<KafkaServer, String> {
+        let port = free_ports(1)?[0];
+        let role = format!("process.roles=broker\nnode.id={number}\n");
+        KafkaServer::of(&role, "", &[], (port, self.controller))
+    }
+
+    fn of(
+        role: &str,
+        properties: &str,
+        users: &[&str],
+        (port, controller): (u16, u16),
+    ) -> Result<KafkaServer, String> {
         let jars = artifacts()?;
-        let shown = |error: io::Error| error.to_string();
-        let free = || TcpListener::bind("127.0.0.1:0").map_err(shown);
-        // Both at once, so that they differ.
-        let listeners = [free()?, free()?];
-        let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port());
-        let client = port(&listeners[0]).map_err(shown)?;
-        let controller = port(&listeners[1]).map_err(shown)?;
-        drop(listeners);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("postrider-kafka-{}-{number}-{client}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).map_err(shown)?;
-        let mut server = KafkaServer { folder, port: client, child: None };
+        let process = OwnServer::new("kafka")?;
+        let mut server = KafkaServer {
+            process,
+            port,
+            controller,
+            #[cfg(feature = "kafka")]
+            client: Vec::new(),
+        };
+        let alone = role.is_empty();
+        let own =
+            if alone { format!(",CONTROLLER://127.0.0.1:{controller}") } else { String::new() };
         let text = format!(
-            "{PROPERTIES}controller.quorum.voters=1@127.0.0.1:{controller}\n\
-             listeners=CLIENT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n\
-             advertised.listeners=CLIENT://127.0.0.1:{client}\nlog.dirs={}\n{properties}\n",
-            server.folder.join("data").display()
+            "{PROPERTIES}{role}controller.quorum.voters=1@127.0.0.1:{controller}\n\
+             listeners=CLIENT://127.0.0.1:{port}{own}\n\
+             advertised.listeners=CLIENT://127.0.0.1:{port}\nlog.dirs={}\n{properties}\n",
+            server.folder().join("data").display()
         );
         fs::write(server.properties(), text).map_err(shown)?;
-        fs::write(server.folder.join("log4j2.properties"), LOG).map_err(shown)?;
+        fs::write(server.folder().join("log4j2.properties"), LOG).map_err(shown)?;
         server.format(&jars, users)?;
         server.run()?;
         Ok(server)
     }
 
     fn properties(&self) -> PathBuf {
-        self.folder.join("server.properties")
+        self.folder().join("server.properties")
     }
 
     fn java(&self, jars: &Path) -> Command {
@@ -128,10 +173,10 @@ impl KafkaServer {
             .args(JAVA)
             .arg(format!(
                 "-Dlog4j2.configurationFile={}",
-                self.folder.join("log4j2.properties").display()
+                self.folder().join("log4j2.properties").display()
             ))
             .args(["-cp", &format!("{}/*", jars.display())])
-            .current_dir(&self.folder)
+            .current_dir(self.folder())
             .stdin(Stdio::null());
         command
     }
@@ -144,11 +189,7 @@ impl KafkaServer {
         for user in users {
             command.args(["--add-scram", user]);
         }
-        let output = command.output().map_err(|error| error.to_string())?;
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into()),
-        }
+        succeed(command)
     }
 
     /// Starts the program on what it kept, and waits until it answers.
@@ -157,52 +198,22 @@ impl KafkaServer {
     ///
     /// What the server wrote.
     pub fn run(&mut self) -> Result<(), String> {
-        let shown = |error: io::Error| error.to_string();
-        let jars = artifacts()?;
-        let log = File::create(self.folder.join("log")).map_err(shown)?;
-        let errors = log.try_clone().map_err(shown)?;
-        let mut command = self.java(&jars);
-        command.arg("kafka.Kafka").arg(self.properties()).stdout(log).stderr(errors);
-        let child = self.child.insert(command.spawn().map_err(shown)?);
-        let begun = Instant::now();
-        loop {
-            let ended = child.try_wait().map_err(shown)?.is_some();
-            let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-            if log.contains(STARTED) {
-                return Ok(());
-            }
-            if ended || begun.elapsed() > PATIENCE {
-                return Err(format!("the server does not answer: {log}"));
-            }
-            // waits: a foreign process gives no signal when it is ready
-            sleep(Duration::from_millis(20));
-        }
+        let mut command = self.java(&artifacts()?);
+        command.arg("kafka.Kafka").arg(self.properties());
+        self.process.spawn(command, PATIENCE, |log| log.contains(STARTED))
     }
 
-    /// Kills it as a crash would.
-    pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // It may have ended by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    /// Sends a signal by its name, like `-STOP`; whether it was sent.
-    pub fn signal(&self, name: &str) -> bool {
-        let Some(child) = &self.child else { return false };
-        let sent = Command::new("kill").args([name, &child.id().to_string()]).status();
-        sent.is_ok_and(|status| status.success())
-    }
-
-    /// What the server wrote.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
-    }
-
-    /// The folder of the server, for files that its properties name.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// Changes settings of the cluster with the server's own tool, like
+    /// `--alter --add-config producer_byte_rate=1000 --entity-type clients --entity-default`.
+    ///
+    /// # Errors
+    ///
+    /// What the tool wrote.
+    pub fn configure(&self, words: &[&str]) -> Result<(), String> {
+        let mut command = self.java(&artifacts()?);
+        command.args(["kafka.admin.ConfigCommand", "--bootstrap-server", &self.address()]);
+        command.args(words);
+        succeed(command)
     }
 
     /// `127.0.0.1:PORT`.
@@ -211,9 +222,11 @@ impl KafkaServer {
     }
 }
 
-impl Drop for KafkaServer {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = fs::remove_dir_all(&self.folder);
+/// Runs a tool to its end.
+fn succeed(mut command: Command) -> Result<(), String> {
+    let output = command.output().map_err(shown)?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into()),
     }
 }

@@ -10,10 +10,16 @@
 //! | start a PostgreSQL server of the test's own (feature `cluster`) | `cluster` |
 //! | count the round trips to it | [`turns`] |
 //! | test the crate of another driver of it | [`driver`] |
-//! | start a NATS or a Kafka server of the test's own | [`nats`], [`kafka`] |
+//! | start a NATS or a Kafka server of the test's own (feature `kafka`: with a client) | [`nats`], [`kafka`] |
+//! | sign certificates (feature `authority`) | `authority` |
 //! | put a network between a client and a server that loses and delays | [`proxy`] |
+//! | carry events to a broker as the relay does, and look at the order | [`carry`] |
+//! | show that a broker outlives such a network | [`wire`] |
 //! | judge what happened | the crate `postrider-history` |
 
+#[cfg(feature = "authority")]
+pub mod authority;
+pub mod carry;
 #[cfg(all(feature = "cluster", unix))]
 pub mod cluster;
 pub mod driver;
@@ -21,7 +27,9 @@ pub mod fault;
 pub mod kafka;
 pub mod memory;
 pub mod nats;
+pub mod own_server;
 pub mod proxy;
 pub mod services;
 pub mod suite;
 pub mod turns;
+pub mod wire;

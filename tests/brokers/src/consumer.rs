@@ -14,7 +14,8 @@ use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Event, HandlerName, Result, Subscription,
 };
 use postrider_inbox::Consumer;
-use postrider_nats::{NatsSettings, NatsSubscription, SubscriptionSettings};
+use postrider_kafka::{KafkaSettings, KafkaSubscription};
+use postrider_nats::{NatsSettings, NatsSubscription};
 use postrider_postgres::Transactional;
 
 /// The write of an effect.
@@ -53,6 +54,23 @@ fn ledger(database: &str) -> Result<Transactional> {
     })
 }
 
+/// How long a delivery is hidden without a sign of life.
+const VISIBILITY: Duration = Duration::from_secs(2);
+
+/// The group `ledger` of the topic `orders`. The order of a key is judged as well.
+async fn subscription(url: &str) -> Result<Arc<dyn Subscription>> {
+    if url.starts_with("kafka://") {
+        let mut settings = postrider_kafka::SubscriptionSettings::new("orders", "ledger");
+        settings.visibility = VISIBILITY;
+        settings.session = VISIBILITY;
+        return Ok(Arc::new(KafkaSubscription::open(KafkaSettings::new(url), settings).await?));
+    }
+    let mut settings = postrider_nats::SubscriptionSettings::new("orders", "ledger");
+    settings.visibility = VISIBILITY;
+    settings.unsettled_max = 1;
+    Ok(Arc::new(NatsSubscription::open(NatsSettings::new(url), settings).await?))
+}
+
 async fn run(args: &[String]) -> Result<ExitCode> {
     let [database, url, others @ ..] = args else {
         return Err(Error::new(ErrorKind::Config, "start")
@@ -63,13 +81,7 @@ async fn run(args: &[String]) -> Result<ExitCode> {
         [] => Arc::new(ledger),
         _ => Arc::new(Careless { inner: ledger }),
     };
-    let mut settings = SubscriptionSettings::new("orders", "ledger");
-    settings.visibility = Duration::from_secs(2);
-    // The order of a key is judged as well.
-    settings.unsettled_max = 1;
-    let opened = NatsSubscription::open(NatsSettings::new(url.as_str()), settings).await?;
-    let subscription: Arc<dyn Subscription> = Arc::new(opened);
-    Consumer::builder(subscription).receiver(receiver).start()?.stopped().await;
+    Consumer::builder(subscription(url).await?).receiver(receiver).start()?.stopped().await;
     Ok(ExitCode::FAILURE)
 }
 

@@ -8,7 +8,9 @@
 
 mod endpoint;
 mod gate;
+mod join;
 mod judge;
+mod kafka;
 mod nats;
 mod plan;
 mod purge;
@@ -73,14 +75,16 @@ pub(crate) struct ConsumeArgs {
     /// only one.
     #[arg(long, value_name = "NAME")]
     handler: Option<String>,
-    /// Where from: local://PATH/TOPIC, or nats://HOST:PORT/STREAM/SUBJECT
+    /// Where from: local://PATH/TOPIC, nats://HOST:PORT/STREAM/SUBJECT, or
+    /// kafka://HOST:PORT/TOPIC
     ///
     /// In a topic, * stands for anything; in a subject for one word, and > for
     /// the rest. Where the address says who we are: env:NAME, or file:PATH.
     #[arg(long, value_name = "URL")]
     from: Option<String>,
-    /// The subject for dead letters, of NATS [default: postrider.dead.GROUP]
-    #[arg(long, value_name = "SUBJECT")]
+    /// The subject, or topic, for dead letters, of NATS and Kafka [default:
+    /// postrider.dead.GROUP]
+    #[arg(long, value_name = "NAME")]
     dead_letters: Option<String>,
     /// The consumer group at the broker; its instances share the work
     #[arg(long, value_name = "NAME")]
@@ -137,7 +141,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let endpoint = Arc::new(Endpoint::new(&plan.to, plan.timeout, concurrency)?);
     let options = options(&plan);
     purge::check_retention(plan.retention, &options.retry, plan.lease)?;
-    let signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
+    let mut signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
     let store::Opened { inbox, postgres, .. } = place.open().await?;
     if let Some(store) = &postgres {
         let horizon = purge::horizon(&options.retry, plan.lease);
@@ -150,9 +154,12 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         deliveries_max: options.deliveries_max.saturating_mul(2),
         dead_letters: args.dead_letters.clone(),
         nats: plan.nats.clone(),
+        kafka: plan.kafka.clone(),
         secrets: plan.secrets.clone(),
     };
-    let subscription = source.subscribe(&wishes).await?;
+    let Some(subscription) = join::join(&source, &wishes, &mut signals).await? else {
+        return Ok(Exit::Success);
+    };
     terminal::note(&format!(
         "receiving {source} as group {}; handler {handler} is {}",
         plan.group,

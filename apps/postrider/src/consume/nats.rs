@@ -21,8 +21,7 @@ pub(super) async fn subscribe(
     _: &Wishes,
 ) -> Result<Arc<dyn Subscription>, Failure> {
     std::future::ready(()).await;
-    Err(Failure::config("this program was built without NATS")
-        .advice("Build it with --features nats, or with --features full."))
+    Err(crate::relay::nats::missing())
 }
 
 /// Subscribes to a stream.
@@ -53,10 +52,8 @@ pub(super) async fn subscribe(
             settings.unsettled_max = 1;
         }
     }
-    let configured = wishes.nats.as_ref().and_then(|nats| nats.dead_letters.clone());
-    let dead = wishes.dead_letters.clone().or(configured);
-    settings.dead_letters =
-        Some(dead.unwrap_or_else(|| format!("postrider.dead.{}", wishes.group)));
+    let configured = wishes.nats.as_ref().and_then(|nats| nats.dead_letters.as_deref());
+    settings.dead_letters = Some(wishes.burial(configured));
     let opened = NatsSubscription::open(connection, settings).await;
     opened.map(|opened| Arc::new(opened) as Arc<dyn Subscription>).map_err(|error| {
         let failure = Failure::from(error);

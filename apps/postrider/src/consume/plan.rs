@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider_config::{
-    Address, Config, Consume, Environment, NatsSource, Needs, PostgresConfig, SecretRef, Secrets,
+    Address, Config, Consume, Environment, KafkaSource, NatsSource, Needs, PostgresConfig, Secrets,
 };
 use postrider_core::HandlerName;
 
@@ -21,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) from: Secretive,
     /// How to connect to NATS, if the configuration says it.
     pub(crate) nats: Option<NatsSource>,
+    /// How to connect to Kafka, if the configuration says it.
+    pub(crate) kafka: Option<KafkaSource>,
     pub(crate) secrets: Secrets,
     pub(crate) inbox: String,
     /// Where the address of the inbox stands, if no flag gives it.
@@ -68,6 +70,7 @@ impl Plan {
             group: group.unwrap_or_else(|| name.to_owned()),
             from: from(args.from.as_deref(), table, &secrets, &environment)?,
             nats: table.map(|table| table.nats.clone()),
+            kafka: table.map(|table| table.kafka.clone()),
             inbox: address(&args.inbox, |table| &table.inbox).ok_or_else(|| missing("--inbox"))?,
             inbox_reference: args.inbox.is_none().then(|| Some(table?.inbox.clone())).flatten(),
             postgres: config.postgres.clone(),
@@ -94,7 +97,7 @@ impl std::fmt::Debug for Secretive {
     }
 }
 
-/// Where from. A flag may say where the address stands, and never who we are: command lines are seen by others.
+/// Where from.
 fn from(
     flag: Option<&str>,
     table: Option<&Consume>,
@@ -105,21 +108,7 @@ fn from(
         let configured = table.and_then(|table| secrets.address(&table.from));
         return configured.map(|text| Secretive(text.to_owned())).ok_or_else(|| missing("--from"));
     };
-    if let Some(reference) = SecretRef::parse(text) {
-        let (secret, _) = reference
-            .resolve(environment)
-            .map_err(|why| Failure::config(format!("--from {reference}: {why}")))?;
-        return Ok(Secretive(secret.expose().to_owned()));
-    }
-    let (scheme, rest) = text.split_once("://").unwrap_or((text, ""));
-    let is_nats = ["nats", "tls"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-    if is_nats && rest.split('/').next().is_some_and(|server| server.contains('@')) {
-        return Err(Failure::config("--from holds a token or a password").advice(
-            "Nothing was started. Write --from env:NAME or --from file:PATH, and keep the whole \
-             address there; others can read a command line.",
-        ));
-    }
-    Ok(Secretive(text.to_owned()))
+    crate::flag::address("--from", text, environment).map(Secretive)
 }
 
 /// What stands where no flag does.

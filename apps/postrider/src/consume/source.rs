@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_config::{NatsSource, Secrets};
+use postrider_config::{KafkaSource, NatsSource, Secrets};
 use postrider_core::{Subscription, TargetUrl};
 use postrider_local::{LocalBroker, SubscribeOptions};
 
@@ -12,7 +12,8 @@ use crate::failure::Failure;
 use crate::store::unknown;
 
 /// The sources that work today, as they are written.
-const WORKS: [&str; 2] = ["local://PATH/TOPIC", "nats://HOST:PORT/STREAM/SUBJECT"];
+const WORKS: [&str; 3] =
+    ["local://PATH/TOPIC", "nats://HOST:PORT/STREAM/SUBJECT", "kafka://HOST:PORT/TOPIC"];
 
 /// Where from, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,11 +34,21 @@ pub(crate) enum Source {
         /// The subjects, if not all of the stream.
         subject: Option<String>,
     },
+    /// Topics of Kafka.
+    Kafka {
+        /// `HOST:PORT`, several with commas between.
+        servers: String,
+        /// The topics.
+        topics: Vec<String>,
+    },
 }
 
 /// How to receive.
 #[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "nats"), expect(dead_code, reason = "what only a client of NATS reads"))]
+#[cfg_attr(
+    not(all(feature = "nats", feature = "kafka")),
+    allow(dead_code, reason = "what only a client of NATS or Kafka reads")
+)]
 pub(crate) struct Wishes {
     pub(crate) group: String,
     /// How long a delivery stays invisible without a sign of life.
@@ -49,8 +60,19 @@ pub(crate) struct Wishes {
     pub(crate) dead_letters: Option<String>,
     /// How to connect to NATS.
     pub(crate) nats: Option<NatsSource>,
+    /// How to connect to Kafka.
+    pub(crate) kafka: Option<KafkaSource>,
     /// The secrets of the configuration.
     pub(crate) secrets: Secrets,
+}
+
+#[cfg(any(feature = "nats", feature = "kafka"))]
+impl Wishes {
+    /// Where dead letters go: what the flag says, or the configuration, or a place named after the group.
+    pub(super) fn burial(&self, configured: Option<&str>) -> String {
+        let said = self.dead_letters.as_deref().or(configured);
+        said.map_or_else(|| format!("postrider.dead.{}", self.group), str::to_owned)
+    }
 }
 
 impl Source {
@@ -66,6 +88,7 @@ impl Source {
         match url.scheme() {
             "local" => {}
             "nats" | "tls" => return of_nats(&url),
+            "kafka" => return of_kafka(&url),
             scheme => return Err(unknown("source", text, scheme, &WORKS)),
         }
         if url.expose() != url.path() {
@@ -79,6 +102,11 @@ impl Source {
             return Err(Failure::config("the source names no file").advice(advice));
         }
         Ok(Source::Local { path: PathBuf::from(path), topics: topics.to_owned() })
+    }
+
+    /// Whether servers stand behind it.
+    pub(crate) fn is_remote(&self) -> bool {
+        !matches!(self, Source::Local { .. })
     }
 
     /// Subscribes.
@@ -101,6 +129,9 @@ impl Source {
             }
             Source::Nats { server, stream, subject } => {
                 super::nats::subscribe(server, stream, subject.as_deref(), wishes).await?
+            }
+            Source::Kafka { servers, topics } => {
+                super::kafka::subscribe(servers, topics, wishes).await?
             }
         })
     }
@@ -126,6 +157,26 @@ fn of_nats(url: &TargetUrl) -> Result<Source, Failure> {
     })
 }
 
+/// The servers and the topics.
+fn of_kafka(url: &TargetUrl) -> Result<Source, Failure> {
+    let advice = "Write --from kafka://HOST:9092/TOPIC; several servers, or several topics, with commas \
+                  between.";
+    if url.expose() != url.path() {
+        return Err(Failure::config("kafka:// takes no parameters").advice(advice));
+    }
+    let (servers, topics) = url.path().split_once('/').unwrap_or_else(|| (url.path(), ""));
+    if servers.contains('@') {
+        return Err(Failure::config("an address of Kafka says nothing of who we are").advice(
+            "Write user, password, and mechanism in the table kafka of a configuration's [consume.NAME].",
+        ));
+    }
+    if servers.is_empty() || topics.split(',').any(str::is_empty) {
+        return Err(Failure::config("the source names no topic").advice(advice));
+    }
+    let topics = topics.split(',').map(str::to_owned).collect();
+    Ok(Source::Kafka { servers: servers.to_owned(), topics })
+}
+
 impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -133,6 +184,9 @@ impl std::fmt::Display for Source {
             Source::Nats { server, stream, subject } => {
                 let subject = subject.as_deref().unwrap_or(">");
                 write!(f, "{subject} of the stream {stream} at {server}")
+            }
+            Source::Kafka { servers, topics } => {
+                write!(f, "{} of kafka://{servers}", topics.join(", "))
             }
         }
     }
@@ -166,6 +220,12 @@ mod tests {
     }
 
     #[test]
+    fn a_source_may_be_topics() {
+        let source = Source::parse("kafka://a:9092,b:9092/orders,refunds").unwrap();
+        assert_eq!(source.to_string(), "orders, refunds of kafka://a:9092,b:9092");
+    }
+
+    #[test]
     fn a_source_is_a_file_and_a_pattern() {
         let folder = tempfile::tempdir().unwrap();
         let file = format!("{}/queue.db", folder.path().display());
@@ -182,7 +242,7 @@ mod tests {
     #[test]
     fn what_does_not_work_is_said_with_what_does() {
         for (text, expected) in [
-            ("kafka://k:9092/orders", "What works today: local://PATH/TOPIC, nats://"),
+            ("redis://k:9092/orders", "What works today: local://PATH/TOPIC, nats://"),
             ("locl://queue.db", "did you mean `local://PATH/TOPIC`?"),
             ("local://", "names no file"),
             ("local:///", "names no file"),
@@ -190,6 +250,10 @@ mod tests {
             ("local://queue.db?x=1", "takes no parameters"),
             ("nats://127.0.0.1:4222", "names no stream"),
             ("nats://127.0.0.1:4222/S?x=1", "takes no parameters"),
+            ("kafka://127.0.0.1:9092", "names no topic"),
+            ("kafka://127.0.0.1:9092/a,,b", "names no topic"),
+            ("kafka://127.0.0.1:9092/a?x=1", "takes no parameters"),
+            ("kafka://joe:pa55@127.0.0.1:9092/a", "says nothing of who we are"),
         ] {
             let shown = Source::parse(text).unwrap_err().plain_text();
             assert!(shown.contains(expected), "{text}: {shown}");

@@ -13,9 +13,15 @@ use crate::failure::Failure;
 /// A configuration failure, also where this program was built without Kafka.
 #[cfg(not(feature = "kafka"))]
 pub(super) fn open(_: &DestinationConfig, _: &Secrets) -> Result<Arc<dyn Broker>, Failure> {
-    Err(Failure::config("this program was built without Kafka").advice(
+    Err(missing())
+}
+
+/// This program has no client.
+#[cfg(not(feature = "kafka"))]
+pub(crate) fn missing() -> Failure {
+    Failure::config("this program was built without Kafka").advice(
         "Build it with --features kafka (kafka-tls for TLS and SCRAM), or with --features full.",
-    ))
+    )
 }
 
 /// The broker of a destination of the kind `kafka`.
@@ -27,27 +33,12 @@ pub(super) fn open(
     destination: &DestinationConfig,
     secrets: &Secrets,
 ) -> Result<Arc<dyn Broker>, Failure> {
-    use postrider_config::{KafkaCompression, KafkaMechanism};
-    use postrider_kafka::{Compression, KafkaBroker, KafkaSettings, Mechanism, Sasl, Tls};
+    use postrider_config::KafkaCompression;
+    use postrider_kafka::{Compression, KafkaBroker, Notices};
 
     let kafka = &destination.kafka;
     let url = destination.url.as_ref().and_then(|url| secrets.address(url));
-    let mut settings = KafkaSettings::new(url.unwrap_or_default());
-    if let (Some(user), Some(password), Some(mechanism)) =
-        (&kafka.user, &kafka.password, kafka.mechanism)
-    {
-        let password = super::brokers::text(secrets, password).map_err(Failure::config)?;
-        let mechanism = match mechanism {
-            KafkaMechanism::Plain => Mechanism::Plain,
-            KafkaMechanism::ScramSha256 => Mechanism::ScramSha256,
-            KafkaMechanism::ScramSha512 => Mechanism::ScramSha512,
-        };
-        settings.sasl = Some(Sasl { mechanism, user: user.clone(), password: password.into() });
-    }
-    settings.tls = kafka.tls.then(|| Tls {
-        roots: kafka.roots.clone(),
-        identity: kafka.certificate.clone().zip(kafka.certificate_key.clone()),
-    });
+    let mut settings = crate::kafka::settings(url.unwrap_or_default(), &kafka.login(), secrets)?;
     settings.compression = match kafka.compression {
         KafkaCompression::None => Compression::None,
         KafkaCompression::Lz4 => Compression::Lz4,
@@ -58,6 +49,28 @@ pub(super) fn open(
     settings.deadline = kafka.timeout;
     settings.batches_in_flight = kafka.batches;
     settings.linger = kafka.linger;
+    settings.refresh = kafka.refresh;
+    settings.notices = Notices::to(|notice| tracing::warn!("{notice}"));
     settings.record_key = kafka.record_key.clone();
     Ok(Arc::new(KafkaBroker::new(settings)?))
+}
+
+/// The broker at an address that a flag gives.
+///
+/// # Errors
+/// A configuration failure, always: this program has no client.
+#[cfg(not(feature = "kafka"))]
+pub(crate) fn at(_: &str) -> Result<Arc<dyn Broker>, Failure> {
+    Err(missing())
+}
+
+/// The broker at an address that a flag gives.
+///
+/// # Errors
+/// A configuration failure: the client cannot use the address.
+#[cfg(feature = "kafka")]
+pub(crate) fn at(url: &str) -> Result<Arc<dyn Broker>, Failure> {
+    use postrider_kafka::{KafkaBroker, KafkaSettings};
+
+    Ok(Arc::new(KafkaBroker::new(KafkaSettings::new(url))?))
 }

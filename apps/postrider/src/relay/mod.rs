@@ -2,8 +2,8 @@
 
 mod agree;
 pub(crate) mod brokers;
-mod kafka;
-mod nats;
+pub(crate) mod kafka;
+pub(crate) mod nats;
 mod own;
 mod plan;
 mod reconcile;
@@ -42,6 +42,9 @@ Destinations:
   file://PATH    the same, appended to a file
   local://PATH   a durable queue in one file
   https://URL    webhooks, to one address; more with a configuration
+  kafka://HOST:PORT[/TOPIC], nats://HOST:PORT[/SUBJECT]
+                 a topic or subject for all events, or a template, like
+                 shop.{aggregate_type}; without one it is {event_type}
 
 Examples:
   postrider relay --config postrider.toml
@@ -64,6 +67,8 @@ pub(crate) struct RelayArgs {
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Where to, without a configuration of destinations
+    ///
+    /// Where the address says who we are: env:NAME, or file:PATH.
     #[arg(long, value_name = "URL")]
     to: Option<String>,
     /// With --to: the destination's name in the store

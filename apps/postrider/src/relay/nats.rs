@@ -13,8 +13,14 @@ use crate::failure::Failure;
 /// A configuration failure, also where this program was built without NATS.
 #[cfg(not(feature = "nats"))]
 pub(super) fn open(_: &DestinationConfig, _: &Secrets) -> Result<Arc<dyn Broker>, Failure> {
-    Err(Failure::config("this program was built without NATS")
-        .advice("Build it with --features nats, or with --features full."))
+    Err(missing())
+}
+
+/// This program has no client.
+#[cfg(not(feature = "nats"))]
+pub(crate) fn missing() -> Failure {
+    Failure::config("this program was built without NATS")
+        .advice("Build it with --features nats, or with --features full.")
 }
 
 /// The broker of a destination of the kind `nats`.
@@ -33,4 +39,24 @@ pub(super) fn open(
     settings.batches_in_flight = nats.batches;
     settings.allow_lossy = nats.allow_lossy;
     Ok(Arc::new(postrider_nats::NatsBroker::new(settings)?))
+}
+
+/// The broker at an address that a flag gives.
+///
+/// # Errors
+/// A configuration failure, always: this program has no client.
+#[cfg(not(feature = "nats"))]
+pub(crate) fn at(_: &str) -> Result<Arc<dyn Broker>, Failure> {
+    Err(missing())
+}
+
+/// The broker at an address that a flag gives.
+///
+/// # Errors
+/// A configuration failure: the client cannot use the address.
+#[cfg(feature = "nats")]
+pub(crate) fn at(url: &str) -> Result<Arc<dyn Broker>, Failure> {
+    use postrider_nats::{NatsBroker, NatsSettings};
+
+    Ok(Arc::new(NatsBroker::new(NatsSettings::new(url))?))
 }

@@ -52,7 +52,10 @@ impl Plan {
         let place = place(args, &config, &secrets)?;
         let own = Own::of(&config)?;
         let (destinations, switches) = match &args.to {
-            Some(to) => (vec![given(args, to)?], BTreeMap::new()),
+            Some(to) => {
+                let to = crate::flag::address("--to", to, &environment)?;
+                (vec![given(args, &to)?], BTreeMap::new())
+            }
             None => configured(&config, &secrets)?,
         };
         let token = config.observe.token.as_ref().and_then(|token| secrets.get(token));

@@ -89,7 +89,10 @@ fn an_unknown_scheme_suggests_and_lists_what_works() {
     let shop = Shop::new();
     for (to, expected) in [
         ("loca://queue.db", "did you mean `local://PATH`?"),
-        ("kafka://k:9092", "What works today: stdout, file://PATH, local://PATH, https://URL."),
+        (
+            "amqp://k:9092",
+            "What works today: stdout, file://PATH, local://PATH, https://URL, kafka:",
+        ),
         ("queue.db", "did you mean `local://queue.db`?"),
     ] {
         let run = shop.relay(&["--to", to, "--once"]);

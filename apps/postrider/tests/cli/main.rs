@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(any(feature = "kafka", feature = "nats"))]
+mod broker;
 mod changed;
 mod configured;
 mod demo;
@@ -9,6 +11,8 @@ mod examples;
 mod exits;
 mod help;
 mod init;
+#[cfg(feature = "kafka")]
+mod kafka;
 #[cfg(feature = "nats")]
 mod nats;
 mod offline;

@@ -5,6 +5,7 @@ use async_nats::jetstream::{self, stream};
 use postrider_testkit::nats::NatsServer;
 use rustix::process::Signal;
 
+use crate::broker::{assert_none_dead, configured, doctor_says};
 use crate::running::until;
 use crate::{Shop, code, err, out, said};
 
@@ -21,14 +22,6 @@ fn server(config: &str) -> Option<NatsServer> {
     }
 }
 
-/// A configuration with one destination, and more lines about its connection.
-fn configured(url: &str, more: &str) -> String {
-    format!(
-        "store = \"sqlite://shop.db\"\n[destinations.stream]\nkind = \"nats\"\nurl = \"{url}\"\n\
-         routes = [{{ topic = \"orders\" }}]\n[destinations.stream.nats]\ntimeout = \"2s\"\n{more}\n"
-    )
-}
-
 /// R125: `doctor` tells what the brokers of a configuration say of themselves, with code and remedy, and says so of
 /// one that cannot be asked. Without a configuration it looks at the store alone.
 #[test]
@@ -38,27 +31,17 @@ fn doctor_asks_the_brokers() {
         return;
     };
     let shop = Shop::new();
-    shop.configure(&configured(&server.address(), "user = \"joe\"\npassword = \"file:password\""));
+    shop.configure(&configured(
+        "nats",
+        &server.address(),
+        "user = \"joe\"\npassword = \"file:password\"",
+    ));
     std::fs::write(shop.path("password"), "hunter2").unwrap();
-    let doctor = ["doctor", "--config", "postrider.toml", "--output", "ndjson"];
-    let ask = |words: &str, code_of: Option<&str>| {
-        let run = shop.run(&doctor);
-        assert_eq!(code(&run), 6, "{}", err(&run));
-        assert!(!said(&run).contains("hunter2") && !out(&run).contains("hunter2"));
-        let rows = out(&run);
-        let mut rows =
-            rows.lines().map(|row| serde_json::from_str::<serde_json::Value>(row).unwrap());
-        let row = rows.find(|row| row["subject"].as_str().unwrap().contains("`stream`"));
-        let row = row.unwrap_or_else(|| panic!("nothing of the broker: {}", out(&run)));
-        assert!(row.to_string().contains(words), "{row}");
-        assert_eq!(row["code"].as_str(), code_of, "{row}");
-        assert!(row["advice"].is_string(), "{row}");
-    };
-    ask("no stream takes the subject orders", Some("PR-1302"));
+    doctor_says(&shop, "no stream takes the subject orders", Some("PR-1302"));
     std::fs::write(shop.path("password"), "wrong").unwrap();
-    ask("correct the credentials", Some("PR-1301"));
+    doctor_says(&shop, "correct the credentials", Some("PR-1301"));
     server.kill();
-    ask("NATS cannot be used", None);
+    doctor_says(&shop, "NATS cannot be used", None);
     let alone = shop.run(&["doctor", "--store", "sqlite://shop.db"]);
     assert!(!out(&alone).contains("NATS"), "{}", out(&alone));
 }
@@ -69,7 +52,7 @@ async fn client(server: &NatsServer, password: &str) -> jetstream::Context {
     jetstream::new(options.connect(server.address()).await.unwrap())
 }
 
-/// F25, F36: a password that the server does not know any more makes events wait, the relay lives on and names the
+/// F36: a password that the server does not know any more makes events wait, the relay lives on and names the
 /// setting; a reload brings the new one, and nothing is lost or sent twice.
 #[test]
 fn a_reload_brings_new_credentials() {
@@ -93,7 +76,11 @@ fn a_reload_brings_new_credentials() {
         client(&server, "hunter2").await.create_stream(config).await.unwrap();
     });
     let shop = Shop::new();
-    shop.configure(&configured(&server.address(), "user = \"joe\"\npassword = \"file:password\""));
+    shop.configure(&configured(
+        "nats",
+        &server.address(),
+        "user = \"joe\"\npassword = \"file:password\"",
+    ));
     std::fs::write(shop.path("password"), "hunter2").unwrap();
     let mut relay = shop.configured(&[]);
     shop.place(1..4);
@@ -109,7 +96,35 @@ fn a_reload_brings_new_credentials() {
     relay.wait_for("secrets: read anew");
     until("the others are delivered", || stored(&server, "sesame") == 6);
     assert!(relay.stop().success());
-    let waiting = "select count(*) from outbox_waiting where state = 'dead'";
-    let dead: u32 = shop.connect().query_row(waiting, (), |row| row.get(0)).unwrap();
-    assert_eq!(dead, 0);
+    assert_none_dead(&shop);
+}
+
+/// R107: a relay without a configuration carries to a subject that the address names; who we are comes from the
+/// environment.
+#[test]
+fn an_address_is_enough() {
+    let Some(server) = server("authorization { users: [{ user: joe, password: hunter2 }] }") else {
+        return;
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let config = || stream::Config {
+        name: "SHOP".to_owned(),
+        subjects: vec!["shop.>".to_owned()],
+        ..stream::Config::default()
+    };
+    let mut stream = runtime.block_on(async {
+        client(&server, "hunter2").await.create_stream(config()).await.unwrap()
+    });
+    let shop = Shop::new();
+    shop.place(1..4);
+    let open = server.address().replace("nats://", "nats://joe:hunter2@") + "/shop.{event_type}";
+    let ended = shop.relay(&["--to", &open, "--once"]);
+    assert_eq!(code(&ended), 78, "{}", err(&ended));
+    assert!(said(&ended).contains("--to env:NAME") && !said(&ended).contains("hunter2"));
+    let mut command =
+        shop.command(&["relay", "--store", "sqlite://shop.db", "--to", "env:SHOP", "--once"]);
+    let ended = command.env("SHOP", &open).output().unwrap();
+    assert_eq!(code(&ended), 0, "{}", err(&ended));
+    let stored = runtime.block_on(async { stream.info().await.unwrap().state.messages });
+    assert_eq!(stored, 3);
 }

@@ -13,11 +13,15 @@ mod endpoint;
 mod flags;
 mod guide;
 mod history;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod lease;
 #[cfg(feature = "nats")]
 mod nats;
 mod order;
 mod pipeline;
+#[cfg(any(feature = "kafka", feature = "nats"))]
+mod remote;
 mod sidecar;
 mod stage;
 mod stopping;

@@ -1,21 +1,18 @@
 //! Events from a stream of NATS, with a real server.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, consumer, stream};
-use postrider_core::{Broker as _, Event, Format, Invariant, Marks, Outcome, Outgoing};
+use postrider_core::{Broker, Invariant};
 use postrider_nats::{Credentials, NatsBroker, NatsSettings};
 use postrider_testkit::nats::NatsServer;
 use tokio::process::Command;
 
 use crate::endpoint::{Endpoint, Plan};
 use crate::history::{assert_one_effect_each, judge};
+use crate::remote::{PATIENCE, Remote};
 use crate::sidecar::Sidecar;
-use crate::stage::{Stage, order};
-
-/// How long a stream may take to be settled.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::stage::Stage;
 
 /// The password of the server's only user, where it has one.
 const PASSWORD: &str = "hunter2";
@@ -72,68 +69,29 @@ impl Nats {
     fn jetstream(&self) -> jetstream::Context {
         jetstream::new(self.client.clone())
     }
+}
 
-    async fn publish(&self, event: &Event) {
-        let outgoing = Outgoing {
-            event: Arc::new(event.clone()),
-            topic: Arc::from("shop.order.placed"),
-            format: Format::Structured,
-            layout: None,
-            marks: Marks::default(),
-            attempt: 1,
-        };
-        assert_eq!(self.broker.publish(&[outgoing]).await.unwrap(), [Outcome::Acked]);
+impl Remote for Nats {
+    fn stage(&self) -> &Stage {
+        &self.stage
     }
 
-    async fn place(&self, key: &str) -> Event {
-        let event = order(key);
-        self.publish(&event).await;
-        self.stage.was_placed(event.id, event.key());
-        event
+    fn broker(&self) -> &dyn Broker {
+        &self.broker
+    }
+
+    fn topic(&self) -> &str {
+        "shop.order.placed"
     }
 
     fn from(&self) -> String {
         format!("{}/SHOP/shop.order.*", self.server.address())
     }
 
-    /// The command of a sidecar.
-    fn command(&self, from: &str, endpoint: &Endpoint, more: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
-        command
-            .args(["consume", "--inbox", "sqlite://billing.db", "--to", &endpoint.url()])
-            .args(["--lease", "1s", "--from", from])
-            .args(more);
-        self.placed(command)
+    fn kind(&self) -> &str {
+        "nats"
     }
 
-    /// The same command in the folder of the stage, and with nothing of this test's environment.
-    fn placed(&self, mut command: Command) -> Command {
-        command.current_dir(self.stage.folder.path());
-        for name in postrider_testkit::services::variables() {
-            command.env_remove(name);
-        }
-        command
-    }
-
-    /// A configuration with more lines about the connection.
-    fn configuration(&self, more: &str) -> String {
-        format!(
-            "[consume.billing]\nfrom = \"{}\"\ninbox = \"sqlite://billing.db\"\n\
-             endpoint = \"http://127.0.0.1:9\"\nlease = \"1s\"\ntimeout = \"900ms\"\n\
-             [consume.billing.nats]\n{more}\n",
-            self.from()
-        )
-    }
-
-    /// Starts a sidecar of the group, and waits until it receives.
-    async fn sidecar(&self, endpoint: &Endpoint, more: &[&str]) -> Sidecar {
-        let more = [&["--group", "billing"], more].concat();
-        let mut sidecar = Sidecar::start(self.command(&self.from(), endpoint, &more));
-        sidecar.hear("receiving").await;
-        sidecar
-    }
-
-    /// Waits until the group has settled everything.
     async fn settled(&self) {
         let begun = Instant::now();
         loop {
@@ -149,40 +107,12 @@ impl Nats {
     }
 }
 
-/// Sidecars are killed again and again while orders come, some of them twice.
-async fn kill_again_and_again(nats: &Nats, orders: usize, more: &[&str]) -> Endpoint {
-    let endpoint =
-        Endpoint::start(|_, _| Plan::After(Duration::from_millis(20), Box::new(Plan::done())))
-            .await;
-    let mut again = Vec::new();
-    for round in 0..5_usize {
-        for number in 0..orders {
-            let placed = nats.place(&(number % 11).to_string()).await;
-            if number % 5 == 0 {
-                again.push(placed);
-            }
-        }
-        let sidecar = nats.sidecar(&endpoint, &[&["--concurrency", "4"], more].concat()).await;
-        endpoint.called((5 + 3 * round).max(endpoint.calls().len() + 1)).await;
-        sidecar.kill().await;
-    }
-    for event in &again {
-        nats.publish(event).await;
-    }
-    let sidecar = nats.sidecar(&endpoint, more).await;
-    nats.settled().await;
-    let ended = sidecar.stop().await;
-    assert_eq!(nats.stage.processed().len(), 5 * orders);
-    assert!(!ended.text.contains(" 0 duplicates"), "{}", ended.text);
-    endpoint
-}
-
 /// R076, INV-4: whatever is killed, each order is acted on once. (What a dead sidecar had in its hands comes again
 /// after its time, behind later ones of its key.)
 #[tokio::test]
 async fn whatever_is_killed_an_order_of_a_stream_is_acted_on_once() {
     let Some(nats) = Nats::start().await else { return };
-    let endpoint = kill_again_and_again(&nats, 30, &[]).await;
+    let endpoint = nats.kill_again_and_again(30, &[]).await;
     let verdict = judge(&nats.stage, &endpoint.effects()).await;
     assert!(verdict.broken().iter().all(|it| *it == Invariant::KeyOrder), "{verdict}");
     for invariant in [Invariant::NoLoss, Invariant::NoGhost, Invariant::OneEffect] {
@@ -198,7 +128,7 @@ async fn a_group_in_order_stays_in_order_whatever_is_killed() {
     std::fs::write(nats.stage.path("in-order.toml"), nats.configuration("in_order = true"))
         .unwrap();
     let more = ["--config", "in-order.toml"];
-    let endpoint = kill_again_and_again(&nats, 12, &more).await;
+    let endpoint = nats.kill_again_and_again(12, &more).await;
     assert_eq!(endpoint.at_work_max(), 1);
     assert_one_effect_each(&nats.stage, &endpoint).await;
     let verdict = judge(&nats.stage, &endpoint.effects()).await;
@@ -228,6 +158,27 @@ async fn a_sidecar_outlives_its_server() {
     assert_one_effect_each(&nats.stage, &endpoint).await;
 }
 
+/// INV-1, F10: somebody deletes the group while a sidecar waits. It is made anew and begins with the oldest message, and
+/// what was done is not done again.
+#[tokio::test]
+async fn a_group_that_somebody_deletes_begins_anew() {
+    let Some(nats) = Nats::start().await else { return };
+    let endpoint = Endpoint::willing().await;
+    let sidecar = nats.sidecar(&endpoint, &[]).await;
+    for key in ["1", "2", "3"] {
+        nats.place(key).await;
+    }
+    endpoint.called(3).await;
+    nats.settled().await;
+    nats.jetstream().get_stream("SHOP").await.unwrap().delete_consumer("billing").await.unwrap();
+    nats.place("4").await;
+    endpoint.called(4).await;
+    nats.settled().await;
+    let ended = sidecar.stop().await;
+    assert!(!ended.text.contains(" 0 duplicates"), "it began anew: {}", ended.text);
+    assert_one_effect_each(&nats.stage, &endpoint).await;
+}
+
 /// INV-1: what the endpoint refuses for good is kept in a stream, with the reason. Without such a stream nothing
 /// is started.
 #[tokio::test]
@@ -254,7 +205,7 @@ async fn what_is_refused_is_kept_in_a_stream() {
     assert!(refused.text.contains("come again"), "{}", refused.text);
 }
 
-/// F25, R107: who we are comes from the environment or a file, is never on the command line, and a server that does
+/// F36, R107: who we are comes from the environment or a file, is never on the command line, and a server that does
 /// not know us is said to.
 #[tokio::test]
 async fn secrets_come_from_the_environment() {

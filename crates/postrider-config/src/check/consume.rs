@@ -18,5 +18,6 @@ pub(super) fn examine(consumer: &Consume, at: &Path, reading: &mut Reading) {
         reading.contradict(&paths, Complaint::new(message, advice));
     }
     super::nats::examine_source(consumer, at, reading);
+    super::kafka::examine_source(consumer, at, reading);
     super::require_http(&at.key("endpoint"), Some(&consumer.endpoint), reading);
 }

@@ -1,10 +1,11 @@
-//! Destinations on Kafka: who we are, in full, and times.
+//! Destinations and sources on Kafka: who we are, in full, and times.
 
+use super::connection;
 use crate::choice::Kind;
-use crate::config::Config;
+use crate::config::{Config, Consume};
 use crate::destination::DestinationConfig;
 use crate::duration::print;
-use crate::kafka::Kafka;
+use crate::kafka::{Kafka, KafkaLogin};
 use crate::path::Path;
 use crate::reading::{Complaint, Reading};
 
@@ -18,17 +19,8 @@ pub(super) fn examine(
         return;
     }
     let (kafka, at) = (&destination.kafka, at.key("kafka"));
-    examine_login(kafka, &at, reading);
-    if kafka.timeout > config.relay.publish_deadline {
-        let deadline = print(config.relay.publish_deadline);
-        let message = format!(
-            "a batch may take {}, but its outcome counts as unknown after {deadline}",
-            print(kafka.timeout)
-        );
-        let advice = format!("write timeout = \"{deadline}\", or a longer publish_deadline");
-        let paths = [at.key("timeout"), Path::of("relay.publish_deadline")];
-        reading.contradict(&paths, Complaint::new(message, advice));
-    }
+    examine_login(&kafka.login(), &at, reading);
+    connection::examine_timeout(config, kafka.timeout, &at, reading);
     if kafka.linger > kafka.timeout / 4 {
         let message = format!(
             "a record would wait {} for others, and has {} in all",
@@ -40,28 +32,29 @@ pub(super) fn examine(
     }
 }
 
+/// A sidecar's connection.
+pub(super) fn examine_source(consumer: &Consume, at: &Path, reading: &mut Reading) {
+    let source = ("kafka", &["kafka"][..], "kafka://HOST:9092/TOPIC");
+    if connection::is_used(consumer, source, at, reading) {
+        examine_login(&consumer.kafka.login(), &at.key("kafka"), reading);
+    }
+}
+
 /// Who we are is said in full, and certificates are for connections that encrypt.
-fn examine_login(kafka: &Kafka, at: &Path, reading: &mut Reading) {
+fn examine_login(login: &KafkaLogin<'_>, at: &Path, reading: &mut Reading) {
     let pairs = [
-        ("user", kafka.user.is_some(), "password", kafka.password.is_some()),
-        ("user", kafka.user.is_some(), "mechanism", kafka.mechanism.is_some()),
+        ("user", login.user.is_some(), "password", login.password.is_some()),
+        ("user", login.user.is_some(), "mechanism", login.mechanism.is_some()),
         (
             "certificate",
-            kafka.certificate.is_some(),
+            login.certificate.is_some(),
             "certificate_key",
-            kafka.certificate_key.is_some(),
+            login.certificate_key.is_some(),
         ),
     ];
-    for (one, has_one, other, has_other) in pairs {
-        if has_one != has_other {
-            let (given, missing) = if has_one { (one, other) } else { (other, one) };
-            let message = format!("`{given}` is of no use without `{missing}`");
-            let advice = format!("write {missing} beside it, or leave {given} out");
-            reading.contradict(&[at.key(given)], Complaint::new(message, advice));
-        }
-    }
-    let of_tls = [("roots", kafka.roots.is_some()), ("certificate", kafka.certificate.is_some())];
-    for (given, _) in of_tls.into_iter().filter(|(_, given)| *given && !kafka.tls) {
+    connection::examine_pairs(&pairs, at, reading);
+    let of_tls = [("roots", login.roots.is_some()), ("certificate", login.certificate.is_some())];
+    for (given, _) in of_tls.into_iter().filter(|(_, given)| *given && !login.tls) {
         let message = format!("`{given}` is of no use to a connection that does not encrypt");
         let advice = format!("write tls = true, or leave {given} out");
         reading.contradict(&[at.key(given)], Complaint::new(message, advice));

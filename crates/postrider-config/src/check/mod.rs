@@ -3,6 +3,7 @@
 //! Invariant: nothing here looks at how a value was written, only at what it means; and nothing
 //! that is wrong here would have been found only after connecting.
 
+mod connection;
 mod consume;
 mod destination;
 mod kafka;

@@ -1,9 +1,9 @@
 //! Destinations and sources on NATS: who we are, once, and times.
 
+use super::connection;
 use crate::choice::Kind;
 use crate::config::{Config, Consume};
 use crate::destination::DestinationConfig;
-use crate::duration::print;
 use crate::nats::NatsLogin;
 use crate::path::Path;
 use crate::reading::{Complaint, Reading};
@@ -19,28 +19,15 @@ pub(super) fn examine(
     }
     let (nats, at) = (&destination.nats, at.key("nats"));
     examine_login(&nats.login(), &at, reading);
-    if nats.timeout > config.relay.publish_deadline {
-        let deadline = print(config.relay.publish_deadline);
-        let message = format!(
-            "a batch may take {}, but its outcome counts as unknown after {deadline}",
-            print(nats.timeout)
-        );
-        let advice = format!("write timeout = \"{deadline}\", or a longer publish_deadline");
-        let paths = [at.key("timeout"), Path::of("relay.publish_deadline")];
-        reading.contradict(&paths, Complaint::new(message, advice));
-    }
+    connection::examine_timeout(config, nats.timeout, &at, reading);
 }
 
 /// A sidecar's connection.
 pub(super) fn examine_source(consumer: &Consume, at: &Path, reading: &mut Reading) {
-    let given = reading.is_given(&at.key("nats"));
-    if let Some(scheme) = consumer.elsewhere().filter(|_| given) {
-        let message = format!("`nats` is of no use to events that come from {scheme}://");
-        let advice = "leave nats out, or write from = \"nats://HOST:4222/STREAM\"";
-        reading.contradict(&[at.key("nats"), at.key("from")], Complaint::new(message, advice));
-        return;
+    let source = ("nats", &["nats", "tls"][..], "nats://HOST:4222/STREAM");
+    if connection::is_used(consumer, source, at, reading) {
+        examine_login(&consumer.nats.login(), &at.key("nats"), reading);
     }
-    examine_login(&consumer.nats.login(), &at.key("nats"), reading);
 }
 
 /// Who we are is said once, and in full.
@@ -66,12 +53,5 @@ fn examine_login(login: &NatsLogin<'_>, at: &Path, reading: &mut Reading) {
             login.certificate_key.is_some(),
         ),
     ];
-    for (one, has_one, other, has_other) in pairs {
-        if has_one != has_other {
-            let (given, missing) = if has_one { (one, other) } else { (other, one) };
-            let message = format!("`{given}` is of no use without `{missing}`");
-            let advice = format!("write {missing} beside it, or leave {given} out");
-            reading.contradict(&[at.key(given)], Complaint::new(message, advice));
-        }
-    }
+    connection::examine_pairs(&pairs, at, reading);
 }

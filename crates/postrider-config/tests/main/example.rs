@@ -21,6 +21,7 @@ fn the_example_is_right_and_says_everything() {
         inner
             .replace("billing", "NAME")
             .replace("mail", "NAME")
+            .replace("stock", "NAME")
             .replace("[0]", "")
             .replace("[1]", "")
     };

@@ -161,6 +161,22 @@ codes! {
     NearlyFull = 1505,
         "Nothing is lost: when the broker is full, events wait in the outbox. Make room, or raise its \
          limit.",
+    /// A replica that lacks acknowledged events may become the one that counts.
+    ElectedUnclean = 1506,
+        "Nothing is lost yet. Do not let a replica that lags take the lead: a topic without a leader \
+         loses nothing, its events wait.",
+    /// The topic acknowledges only while all of its replicas are there.
+    SpareNone = 1507,
+        "Nothing is lost: while one server is away, events wait in the outbox. Want one replica fewer \
+         in sync than there are.",
+    /// The broker takes less than an event may weigh.
+    LimitLow = 1508,
+        "An event that is larger becomes a dead letter when it is published. Raise the broker's limit, \
+         or let the application enqueue nothing larger.",
+    /// The topic needs keys, and records have none.
+    KeysMissing = 1509,
+        "Each event is refused for good and becomes a dead letter, kept whole. Give records a key, and \
+         redrive the dead letters.",
 }
 
 impl Code {

@@ -19,6 +19,16 @@ pub fn warning(subject: &str, message: impl Into<String>, advice: Option<String>
     Finding { level: Level::Warning, advice, ..good(subject, message) }
 }
 
+/// One that a person should know of, with a page about it.
+pub fn coded(
+    subject: &str,
+    message: impl Into<String>,
+    advice: impl Into<String>,
+    code: Code,
+) -> Finding {
+    Finding { code: Some(code), ..warning(subject, message, Some(advice.into())) }
+}
+
 /// One that keeps events from flowing, or loses them.
 pub fn critical(
     subject: &str,

@@ -4,8 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures, and skips")]
 
+mod fault;
 mod formats;
 mod kafka;
+mod killing;
 mod nats;
+mod outbox;
+mod server;
 mod stage;
 mod whole_way;

@@ -1,52 +1,61 @@
-//! The whole way: a transaction in PostgreSQL, the relay, NATS, a consumer with its inbox, and the effect.
+//! The whole way: a transaction, the relay, a broker, a consumer with its inbox in PostgreSQL, and the effect, while
+//! everything is killed and stopped.
+//!
+//! `POSTRIDER_TEST_MINUTES=10` goes on for so long, and `POSTRIDER_TEST_SEED` repeats the order of the faults. Each
+//! run prints its seed and its ledger.
 
+use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use async_nats::HeaderMap;
 use postrider_core::{EventId, Invariant};
 use postrider_history::{History, Verdict, check};
-use postrider_postgres::{Setup, init};
 use postrider_testkit::cluster::Cluster;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-use tokio_postgres::{Client, NoTls};
 
+use crate::fault::{Dice, Fault};
+use crate::kafka::Kafka;
 use crate::nats::Nats;
+use crate::outbox::{Outbox, Store, connect};
+use crate::server::Server;
 use crate::stage::{LEASE, PATIENCE, signal};
 
-/// Keys of the events.
-const KEYS: u32 = 10;
+/// Events of one round. Enough that a fault finds some under way.
+const ROUND: u32 = 300;
+/// Events of a round that had their effect when the fault strikes.
+const BEFORE: usize = 30;
 
-struct WholeWay {
+struct WholeWay<S> {
+    store: Store,
+    outbox: Outbox,
     cluster: Cluster,
-    nats: Nats,
+    server: S,
     folder: TempDir,
-    shop: Client,
-    written: u32,
-    rolled_back: Vec<EventId>,
+    relays: Vec<Child>,
+    consumers: Vec<Child>,
+    /// Processes that ended and were not told to.
+    fallen: u32,
 }
 
-impl WholeWay {
-    async fn open() -> Option<WholeWay> {
-        let nats = Nats::start().await?;
+impl<S: Server> WholeWay<S> {
+    async fn open(store: Store) -> Option<WholeWay<S>> {
+        let server = S::start().await?;
         let cluster = Cluster::start(&["fsync = off"]).await?;
-        let setup = Setup { partitions: Some(4), ..Setup::default() };
-        init(&cluster.url(), &setup).await.unwrap();
-        let (shop, connection) = tokio_postgres::connect(&cluster.url(), NoTls).await.unwrap();
-        tokio::spawn(connection);
+        let folder = TempDir::with_prefix("postrider-way-").unwrap();
+        let file = folder.path().join("shop.db");
+        let outbox = Outbox::make(store, &cluster.url(), file).await;
         // No constraint keeps a second effect out: that is the inbox's work.
         let table = "create table effects (n bigserial, event_id text not null)";
-        shop.batch_execute(table).await.unwrap();
-        let folder = TempDir::with_prefix("postrider-way-").unwrap();
-        Some(WholeWay { cluster, nats, folder, shop, written: 0, rolled_back: Vec::new() })
+        connect(&cluster.url()).await.batch_execute(table).await.unwrap();
+        let (relays, consumers) = (Vec::new(), Vec::new());
+        Some(WholeWay { store, outbox, cluster, server, folder, relays, consumers, fallen: 0 })
     }
 
     fn process(&self, program: &str, args: &[&str]) -> Child {
         let log = self.folder.path().join("log");
         let log = std::fs::File::options().append(true).create(true).open(log).unwrap();
         Command::new(program)
-            .args([&*self.cluster.url(), &self.nats.server.address()])
             .args(args)
             // Proofs of life are of this test alone.
             .env("TMPDIR", self.folder.path())
@@ -58,100 +67,85 @@ impl WholeWay {
     }
 
     fn relay(&self) -> Child {
-        self.process(env!("CARGO_BIN_EXE_broker-relay"), &[&LEASE.as_millis().to_string()])
+        let lease = LEASE.as_millis().to_string();
+        let args = [&*self.outbox.address(), &*self.server.url(), &*lease];
+        self.process(env!("CARGO_BIN_EXE_broker-relay"), &args)
     }
 
     fn consumer(&self, more: &[&str]) -> Child {
-        self.process(env!("CARGO_BIN_EXE_broker-consumer"), more)
-    }
-
-    /// Commits so many events, each key's next ones, and takes back as many.
-    async fn write(&mut self, count: u32) {
-        for commits in [false, true] {
-            self.shop.batch_execute("begin").await.unwrap();
-            let insert = format!(
-                "insert into postrider.outbox (aggregate_type, aggregate_id, event_type, event_version, payload)
-                 select 'account', (n % {KEYS})::text, 'account.moved', n + 1, n::text
-                 from generate_series({}, {}) n returning id::text",
-                self.written,
-                self.written + count - 1
-            );
-            let rows = self.shop.query(&insert, &[]).await.unwrap();
-            if commits {
-                self.shop.batch_execute("commit").await.unwrap();
-            } else {
-                let ids =
-                    rows.iter().map(|row| row.get::<_, String>(0).parse::<EventId>().unwrap());
-                self.rolled_back.extend(ids);
-                self.shop.batch_execute("rollback").await.unwrap();
-            }
-        }
-        self.written += count;
-    }
-
-    async fn ids(&self, statement: &str) -> Vec<EventId> {
-        let rows = self.shop.query(statement, &[]).await.unwrap();
-        rows.iter().map(|row| row.get::<_, String>(0).parse().unwrap()).collect()
+        let (database, server) = (self.cluster.url(), self.server.url());
+        let args = [&[&*database, &*server], more].concat();
+        self.process(env!("CARGO_BIN_EXE_broker-consumer"), &args)
     }
 
     async fn effects(&self) -> Vec<EventId> {
-        self.ids("select event_id from effects order by n").await
+        let all = "select event_id from effects order by n";
+        let rows = connect(&self.cluster.url()).await.query(all, &[]).await.unwrap();
+        rows.iter().map(|row| row.get::<_, String>(0).parse().unwrap()).collect()
     }
 
     /// Waits until so many different events had their effect.
-    async fn acted(&self, least: usize) {
+    async fn acted(&mut self, least: usize) {
         let begun = Instant::now();
+        let count = "select count(distinct event_id) from effects";
+        let database = connect(&self.cluster.url()).await;
         loop {
-            let mut effects = self.effects().await;
-            effects.sort_unstable();
-            effects.dedup();
-            if effects.len() >= least {
+            let acted: i64 = database.query_one(count, &[]).await.unwrap().get(0);
+            if usize::try_from(acted).unwrap() >= least {
                 return;
             }
-            let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-            assert!(begun.elapsed() < PATIENCE, "{} of {least} effects\n{log}", effects.len());
+            let log =
+                || std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            assert!(begun.elapsed() < PATIENCE, "{acted} of {least} effects\n{}", log());
+            self.revive();
             // waits: another process acts
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Puts copies of the first messages into the stream, as a relay does that does not know what became of them.
-    async fn copy(&self, count: u64) {
-        for sequence in 1..=count {
-            let message = self.nats.stream.get_raw_message(sequence).await.unwrap();
-            let mut headers: HeaderMap = message.headers;
-            headers.insert("Nats-Msg-Id", format!("copy-{sequence}"));
-            let jetstream = self.nats.jetstream().await;
-            let sent = jetstream.publish_with_headers("orders", headers, message.payload).await;
-            sent.unwrap().await.unwrap();
+    /// Starts again what ended by itself, as whoever supervises them does.
+    fn revive(&mut self) {
+        let fell = |child: &mut Child| child.try_wait().unwrap().is_some();
+        for at in 0..self.relays.len() {
+            if fell(&mut self.relays[at]) {
+                self.relays[at] = self.relay();
+                self.fallen += 1;
+            }
+        }
+        for at in 0..self.consumers.len() {
+            if fell(&mut self.consumers[at]) {
+                self.consumers[at] = self.consumer(&[]);
+                self.fallen += 1;
+            }
         }
     }
 
-    /// Waits until the group has nothing left.
-    async fn settled(&self) {
-        let begun = Instant::now();
-        loop {
-            if let Ok(group) = self.nats.stream.consumer_info("ledger").await
-                && (group.num_pending, group.num_ack_pending) == (0, 0)
-            {
-                return;
+    async fn strike(&mut self, fault: Fault, which: usize) {
+        match fault {
+            Fault::RelayKilled => {
+                self.relays[which].kill().await.unwrap();
+                self.relays[which] = self.relay();
             }
-            assert!(begun.elapsed() < PATIENCE, "the group does not come to rest");
-            // waits: the server tells nobody what is settled
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            Fault::ConsumerKilled => {
+                self.consumers[which].kill().await.unwrap();
+                self.consumers[which] = self.consumer(&[]);
+            }
+            Fault::ServerKilled => self.server.crash().await,
+            Fault::DatabaseKilled => self.cluster.crash().await,
+            Fault::Copied => self.server.copy(20).await,
+            Fault::RelayStopped => pause(|name| signal(&self.relays[which], name)).await,
+            Fault::ConsumerStopped => pause(|name| signal(&self.consumers[which], name)).await,
+            Fault::ServerStopped => pause(|name| self.server.signal(name)).await,
         }
     }
 
     /// What was committed against what had its effect.
     async fn judge(&self) -> Verdict {
         let mut history = History::new();
-        let all = "select id::text, aggregate_id, event_version from postrider.outbox \
-                   order by event_version";
-        for row in self.shop.query(all, &[]).await.unwrap() {
-            let id: String = row.get(0);
-            history.commit_for(id.parse().unwrap(), row.get(1), &["ledger"]);
+        for event in self.outbox.committed().await {
+            history.commit_for(event.id, &event.key, &["ledger"]);
         }
-        for id in &self.rolled_back {
+        for id in &self.outbox.rolled_back {
             history.roll_back(*id);
         }
         for id in self.effects().await {
@@ -162,65 +156,108 @@ impl WholeWay {
     }
 }
 
+/// Something stands still for longer than a lease, and than a delivery is hidden.
+async fn pause(tell: impl Fn(&str)) {
+    tell("-STOP");
+    // waits: that is what standing still means
+    tokio::time::sleep(LEASE + LEASE / 2).await;
+    tell("-CONT");
+}
+
 /// Everything that the promise is about, judged on something.
 const PROMISE: [Invariant; 4] =
     [Invariant::NoLoss, Invariant::NoGhost, Invariant::KeyOrder, Invariant::OneEffect];
 
-/// F1, F2, F5, F6, F10, F11, INV-1 to INV-4: relays, consumers, and the server are killed and stopped in turn, and
-/// messages are there twice; what was committed has its effect once, in its key's order, and nothing else has.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_committed_has_one_effect_whatever_is_killed() {
-    let Some(mut way) = WholeWay::open().await else { return };
-    let mut relays = vec![way.relay(), way.relay()];
-    let mut consumers = vec![way.consumer(&[]), way.consumer(&[])];
-    let mut acted = 0;
-    for round in 0..6 {
-        way.write(100).await;
-        // In the middle, unless they are very fast.
-        way.acted(acted + 20).await;
-        match round {
-            0 => {
-                relays.remove(0).kill().await.unwrap();
-                relays.push(way.relay());
-            }
-            1 => {
-                consumers.remove(0).kill().await.unwrap();
-                consumers.push(way.consumer(&[]));
-            }
-            2 | 5 => {
-                way.nats.server.kill();
-                way.nats.server.run().unwrap();
-            }
-            _ => {
-                let stopped = if round == 3 { &relays[0] } else { &consumers[0] };
-                signal(stopped, "-STOP");
-                // waits: for longer than a lease, and than a delivery is hidden
-                tokio::time::sleep(LEASE + LEASE / 2).await;
-                signal(stopped, "-CONT");
-            }
-        }
-        acted += 100;
+/// Two relays and two consumers carry events, round after round with a fault in the middle, until each fault was
+/// struck and the time is over.
+async fn survive<S: Server>(store: Store) {
+    let Some(mut way) = WholeWay::<S>::open(store).await else { return };
+    let (mut dice, seed) = Dice::from_environment();
+    let minutes: f64 = std::env::var("POSTRIDER_TEST_MINUTES")
+        .map_or(0.0, |text| text.parse().expect("POSTRIDER_TEST_MINUTES is a number"));
+    eprintln!("{store} to {}: POSTRIDER_TEST_SEED={seed}", S::NAME);
+    way.relays = vec![way.relay(), way.relay()];
+    way.consumers = vec![way.consumer(&[]), way.consumer(&[])];
+    let (begun, mut plan) = (Instant::now(), dice.plan());
+    let mut struck: BTreeMap<Fault, u32> = BTreeMap::new();
+    let mut in_the_middle = 0;
+    while !plan.is_empty() || begun.elapsed().as_secs_f64() < minutes * 60.0 {
+        let fault = plan.pop().unwrap_or_else(|| Fault::ALL[dice.below(Fault::ALL.len())]);
+        let before = way.outbox.written();
+        way.outbox.write(ROUND).await;
+        way.acted(before + BEFORE).await;
+        in_the_middle += u32::from(way.effects().await.len() < before + ROUND as usize);
+        way.strike(fault, dice.below(2)).await;
+        *struck.entry(fault).or_default() += 1;
     }
-    way.acted(acted).await;
-    way.copy(20).await;
-    way.settled().await;
+    way.acted(way.outbox.written()).await;
+    way.server.copy(20).await;
+    way.server.settled().await;
+    let (rounds, arrived) = (struck.values().sum::<u32>(), way.server.arrived().await.len());
+    let effects = way.effects().await.len();
+    eprintln!(
+        "{{\"outbox\":\"{}\",\"broker\":\"{}\",\"seed\":{seed},\"seconds\":{},\"rounds\":{rounds},\
+         \"in_the_middle\":{in_the_middle},\"faults\":\"{struck:?}\",\"committed\":{},\
+         \"rolled_back\":{},\"arrived\":{arrived},\"effects\":{effects},\"fallen\":{}}}",
+        way.store,
+        S::NAME,
+        begun.elapsed().as_secs(),
+        way.outbox.written(),
+        way.outbox.rolled_back.len(),
+        way.fallen
+    );
     let verdict = way.judge().await;
     assert!(verdict.holds(), "{verdict}");
+    // What nothing happened to proves nothing.
     for invariant in PROMISE {
         assert!(verdict.judged(invariant) > 0, "{invariant} was judged on nothing");
     }
-    assert_eq!(way.effects().await.len(), 600);
+    assert_eq!(struck.len(), Fault::ALL.len(), "{struck:?}");
+    assert!(in_the_middle * 2 > rounds, "only {in_the_middle} of {rounds} faults had work to hit");
+    assert!(arrived > effects, "no duplicate arrived");
+    assert_eq!(effects, way.outbox.written());
 }
 
-/// The negative control: without an inbox the copies have their effects too, and the checker says so.
+/// F1, F2, F3, F5, F6, F10, F11, INV-1 to INV-4: everything is killed and stopped in turn, and messages are there
+/// twice; what was committed has its effect once, in its key's order, and nothing else has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_an_inbox_a_second_effect_is_found() {
-    let Some(mut way) = WholeWay::open().await else { return };
+async fn from_postgres_to_nats_whatever_is_killed() {
+    survive::<Nats>(Store::Postgres).await;
+}
+
+/// The same from SQLite.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_sqlite_to_nats_whatever_is_killed() {
+    survive::<Nats>(Store::Sqlite).await;
+}
+
+/// The same over Kafka: F1, F2, F3, F5, F6, F10, F11, INV-1 to INV-4.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_postgres_to_kafka_whatever_is_killed() {
+    survive::<Kafka>(Store::Postgres).await;
+}
+
+/// The same from SQLite.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_sqlite_to_kafka_whatever_is_killed() {
+    survive::<Kafka>(Store::Sqlite).await;
+}
+
+/// Without an inbox the copies have their effects too, and the checker says so.
+async fn careless<S: Server>(store: Store) {
+    let Some(mut way) = WholeWay::<S>::open(store).await else { return };
     let (_relay, _consumer) = (way.relay(), way.consumer(&["careless"]));
-    way.write(50).await;
+    way.outbox.write(50).await;
     way.acted(50).await;
-    way.copy(5).await;
-    way.settled().await;
+    way.server.copy(5).await;
+    way.server.settled().await;
     let verdict = way.judge().await;
     assert_eq!(verdict.broken(), [Invariant::OneEffect], "{verdict}");
+}
+
+/// The negative control.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_an_inbox_a_second_effect_is_found() {
+    careless::<Nats>(Store::Postgres).await;
+    careless::<Kafka>(Store::Sqlite).await;
 }

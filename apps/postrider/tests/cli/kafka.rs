@@ -1,0 +1,137 @@
+//! Destinations on Kafka, with a real server.
+
+use std::time::Duration;
+
+use postrider_testkit::authority::Authority;
+use postrider_testkit::kafka::{KafkaServer, Stored, artifacts};
+use rustix::process::Signal;
+use tokio::runtime::Runtime;
+
+use crate::broker::{assert_none_dead, configured, doctor_says};
+use crate::running::until;
+use crate::{Shop, code, err, said};
+
+/// A user who sends the password, on the listener of the clients.
+const USERS: &str = "listener.security.protocol.map=CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+sasl.mechanism.inter.broker.protocol=PLAIN
+listener.name.client.sasl.enabled.mechanisms=PLAIN
+listener.name.client.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"joe\" password=\"hunter2\" user_joe=\"hunter2\";";
+
+/// A server with more lines of configuration; `None`, with the reason printed, where there is no program.
+#[allow(clippy::print_stdout, reason = "a skipped test says why")]
+fn server(properties: &str) -> Option<KafkaServer> {
+    if let Err(reason) = artifacts() {
+        println!("skipped: a server of Kafka: {reason}");
+        assert!(std::env::var_os("CI").is_none(), "{reason}");
+        return None;
+    }
+    Some(KafkaServer::start(properties, &[]).unwrap())
+}
+
+fn url(server: &KafkaServer) -> String {
+    format!("kafka://{}", server.address())
+}
+
+/// R125: `doctor` tells what the brokers of a configuration say of themselves, with code and remedy, and says so of
+/// one that cannot be asked.
+#[test]
+fn doctor_asks_the_brokers() {
+    let Some(mut server) = server(USERS) else { return };
+    let shop = Shop::new();
+    let login = "user = \"joe\"\npassword = \"file:password\"\nmechanism = \"plain\"";
+    shop.configure(&configured("kafka", &url(&server), login));
+    std::fs::write(shop.path("password"), "hunter2").unwrap();
+    doctor_says(&shop, "there is no topic `orders`", Some("PR-1302"));
+    std::fs::write(shop.path("password"), "wrong").unwrap();
+    doctor_says(&shop, "correct the credentials", Some("PR-1301"));
+    server.kill();
+    doctor_says(&shop, "Kafka cannot be used", None);
+}
+
+/// R107: a relay without a configuration carries to a topic that the address names, or to one for each type.
+#[test]
+fn an_address_is_enough() {
+    let Some(server) = server("") else { return };
+    let runtime = Runtime::new().unwrap();
+    for topic in ["shop.order", "order.placed"] {
+        runtime.block_on(server.create(topic, 2, &[]));
+    }
+    let shop = Shop::new();
+    let stored = |topic| runtime.block_on(server.stored(topic)).len();
+    shop.place(1..4);
+    let ended =
+        shop.relay(&["--to", &format!("{}/shop.{{aggregate_type}}", url(&server)), "--once"]);
+    assert_eq!(code(&ended), 0, "{}", err(&ended));
+    assert_eq!((stored("shop.order"), stored("order.placed")), (3, 0));
+    shop.place(4..6);
+    let ended = shop.relay(&["--to", &url(&server), "--once"]);
+    assert_eq!(code(&ended), 0, "{}", err(&ended));
+    assert_eq!((stored("shop.order"), stored("order.placed")), (3, 2));
+    // Who we are stands on no command line.
+    let ended = shop.relay(&["--to", "kafka://joe:hunter2@127.0.0.1:9092", "--once"]);
+    assert_eq!(code(&ended), 78, "{}", err(&ended));
+    assert!(said(&ended).contains("--to env:NAME") && !said(&ended).contains("hunter2"));
+}
+
+/// Partitions that are added under way are told of when they are used.
+#[test]
+fn partitions_that_are_added_are_told_of() {
+    let Some(server) = server("") else { return };
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(server.create("orders", 1, &[]));
+    let shop = Shop::new();
+    shop.configure(&configured("kafka", &url(&server), "refresh = \"1s\""));
+    let mut relay = shop.configured(&[]);
+    shop.place(1..4);
+    let count = || runtime.block_on(server.count("orders"));
+    until("the first are delivered", || count() == 3);
+    runtime.block_on(server.add_partitions("orders", 4));
+    // waits: the relay looks at the topic when it sends something, once a second
+    std::thread::sleep(Duration::from_secs(1));
+    shop.place(4..7);
+    relay.wait_for("the topic `orders` has 4 partitions and had 1");
+    assert!(relay.stop().success());
+}
+
+/// F36: a certificate that has expired makes events wait, the relay lives on and says which setting it is; a reload
+/// reads the renewed one from the same files, and nothing is lost.
+#[cfg(feature = "kafka-tls")]
+#[test]
+fn a_reload_reads_renewed_certificates() {
+    let authority = Authority::new();
+    let Some(mut server) = server(&authority.of_kafka()) else { return };
+    let (certificate, key) = authority.sign("relay", 2021);
+    let runtime = Runtime::new().unwrap();
+    // A client of the test's own, with a certificate that stays good.
+    let (ours, our_key) = authority.sign("test", 2090);
+    server.let_in(&[
+        ("security.protocol", "ssl"),
+        ("ssl.ca.location", authority.roots().to_str().unwrap()),
+        ("ssl.certificate.location", ours.to_str().unwrap()),
+        ("ssl.key.location", our_key.to_str().unwrap()),
+    ]);
+    runtime.block_on(server.create("orders", 1, &[]));
+    let shop = Shop::new();
+    let tls = format!(
+        "tls = true\nroots = {:?}\ncertificate = {certificate:?}\ncertificate_key = {key:?}",
+        authority.roots()
+    );
+    shop.configure(&configured("kafka", &url(&server), &tls));
+    shop.place(1..4);
+    let mut relay = shop.configured(&[]);
+    relay.wait_for("the certificates of this destination");
+    authority.sign("relay", 2090);
+    let stored = || runtime.block_on(server.stored("orders"));
+    relay.signal(Signal::HUP);
+    until("all are delivered", || {
+        // waits: the test's own client is not hurried
+        std::thread::sleep(Duration::from_millis(20));
+        stored().len() >= 3
+    });
+    assert!(relay.stop().success());
+    let mut ids: Vec<_> = stored().iter().map(Stored::id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+    assert_none_dead(&shop);
+}

@@ -1,0 +1,132 @@
+//! A network between us and the server that loses answers, delays them, and leaves connections half open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::{Broker, EventId, Subscription};
+use postrider_kafka::{KafkaBroker, KafkaSettings, KafkaSubscription, SubscriptionSettings};
+use postrider_testkit::carry::{event, until_acked};
+use postrider_testkit::kafka::{KafkaServer, Stored};
+use postrider_testkit::own_server::free_ports;
+use postrider_testkit::proxy::{Proxy, Traffic};
+use postrider_testkit::wire::{self, DEADLINE, Wired};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+use crate::server::unavailable;
+
+const TOPIC: &str = "orders";
+
+/// A server that the broker reaches by a proxy alone, and a test's own client directly.
+struct Kafka {
+    server: KafkaServer,
+    proxy: Proxy,
+}
+
+impl Kafka {
+    async fn start() -> Option<Kafka> {
+        if let Some(reason) = unavailable() {
+            println!("skipped: a server of Kafka: {reason}");
+            return None;
+        }
+        let port = free_ports(1).unwrap()[0];
+        let proxy = Proxy::to(port).await;
+        let advertised = proxy.port;
+        let server = spawn_blocking(move || KafkaServer::behind(port, advertised)).await;
+        let server = server.unwrap().unwrap();
+        server.create(TOPIC, 1, &[]).await;
+        Some(Kafka { server, proxy })
+    }
+
+    fn settings(&self) -> KafkaSettings {
+        let mut settings = KafkaSettings::new(&format!("127.0.0.1:{}", self.proxy.port));
+        settings.deadline = DEADLINE;
+        settings
+    }
+}
+
+impl Wired for Kafka {
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    fn broker(&self) -> Arc<dyn Broker> {
+        Arc::new(KafkaBroker::new(self.settings()).unwrap())
+    }
+
+    fn topic(&self) -> &str {
+        TOPIC
+    }
+
+    async fn count(&self) -> u64 {
+        self.server.count(TOPIC).await.unsigned_abs()
+    }
+
+    async fn ids(&self) -> Vec<EventId> {
+        self.server.stored(TOPIC).await.iter().map(Stored::id).collect()
+    }
+}
+
+/// F9, R061: a lost answer counts as not published.
+#[tokio::test]
+async fn a_lost_answer_counts_as_not_published() {
+    let Some(kafka) = Kafka::start().await else { return };
+    wire::a_lost_answer_counts_as_not_published(&kafka).await;
+}
+
+/// F8: an answer that is late counts within the deadline.
+#[tokio::test]
+async fn a_late_answer_counts_within_the_deadline() {
+    let Some(kafka) = Kafka::start().await else { return };
+    wire::a_late_answer_counts_within_the_deadline(&kafka).await;
+}
+
+/// F5, F9, INV-3: the way is cut and opened again and again in mid-batch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_way_that_is_cut_keeps_the_order() {
+    let Some(kafka) = Kafka::start().await else { return };
+    wire::a_way_that_is_cut_keeps_the_order(&kafka, 6).await;
+}
+
+/// F6: a connection with nobody behind it is left.
+#[tokio::test]
+async fn a_half_open_connection_is_left() {
+    let Some(kafka) = Kafka::start().await else { return };
+    wire::a_half_open_connection_is_left(&kafka).await;
+}
+
+/// F6, F10: a consumer whose connections are half open comes back to what it did not settle, and what it settled
+/// meanwhile is committed, or comes again.
+#[tokio::test]
+async fn a_consumer_outlives_a_half_open_connection() {
+    let Some(kafka) = Kafka::start().await else { return };
+    let mut settings = SubscriptionSettings::new(TOPIC, "billing");
+    settings.session = Duration::from_secs(2);
+    let mut connection = kafka.settings();
+    connection.deadline = DEADLINE * 10;
+    let subscription = KafkaSubscription::open(connection, settings).await.unwrap();
+    let broker = KafkaBroker::new(KafkaSettings::new(&kafka.server.address())).unwrap();
+    let sent = [event("1", 1, 10), event("2", 2, 10)];
+    until_acked(&broker, TOPIC, &sent[0]).await;
+    let deliveries = subscription.receive(1).await.unwrap();
+    kafka.proxy.set(Traffic::Cut);
+    // It is settled here; that it is committed, nobody can be told.
+    subscription.ack(&deliveries[0]).await.unwrap();
+    until_acked(&broker, TOPIC, &sent[1]).await;
+    // waits: for longer than a member may be silent
+    tokio::time::sleep(DEADLINE * 3).await;
+    kafka.proxy.set(Traffic::Open);
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the next one does not come");
+        let came = tokio::time::timeout(DEADLINE * 10, subscription.receive(10)).await;
+        let Ok(Ok(deliveries)) = came else { continue };
+        for delivery in &deliveries {
+            // What went to nobody meanwhile may have been taken from us.
+            let _ = subscription.ack(delivery).await;
+        }
+        if deliveries.iter().any(|it| it.event.as_ref().unwrap().id == sent[1].id) {
+            return;
+        }
+    }
+}

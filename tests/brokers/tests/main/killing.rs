@@ -1,0 +1,94 @@
+//! Relays and servers that are killed and stopped, from an outbox in SQLite.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::{Duration, Instant};
+
+use crate::server::Server;
+use crate::stage::{LEASE, PATIENCE, Stage, signal};
+
+/// A relay is killed at each named moment, among them between fetch and publish and between publish and settle, and
+/// the next one goes on.
+pub(crate) async fn at_every_point<S: Server>() {
+    let Some(server) = S::start().await else { return };
+    let (mut stage, url) = (Stage::open(), server.url());
+    let points =
+        ["after_fetch", "before_publish", "after_publish", "before_settle", "after_settle"];
+    let points = points.iter().flat_map(|point| [format!("{point}:1"), format!("{point}:3")]);
+    for point in points.chain(["after_acquire:1".to_owned()]) {
+        let mut relay = stage.relay(&url, &[&point]);
+        let begun = Instant::now();
+        let ended = loop {
+            stage.write(30);
+            // waits: the relay meets its end by itself
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            if let Some(ended) = relay.try_wait().unwrap() {
+                break ended;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{point} is not reached: {}", stage.log());
+        };
+        assert_eq!(ended.signal(), Some(9), "{point}: {ended}");
+    }
+    stage.finish(&url).await;
+    let arrived = server.arrived().await;
+    let committed = stage.judge(&arrived);
+    eprintln!("11 kills, {committed} committed, {} arrived", arrived.len());
+    assert!(committed > 100);
+}
+
+/// The server is killed, and relays are stopped for longer than their lease, again and again; all go on by
+/// themselves.
+pub(crate) async fn servers_and_relays<S: Server>() {
+    let Some(mut server) = S::start().await else { return };
+    let (mut stage, url) = (Stage::open(), server.url());
+    let relays = [stage.relay(&url, &[]), stage.relay(&url, &[])];
+    for round in 0..4 {
+        let before = server.count().await;
+        stage.write(3_000);
+        // In the middle, unless they are very fast.
+        server.holds(before + 200).await;
+        match round {
+            0 | 2 => server.crash().await,
+            _ => {
+                let stopped = &relays[round / 2];
+                signal(stopped, "-STOP");
+                // waits: for longer than its lease
+                tokio::time::sleep(LEASE + LEASE / 2).await;
+                signal(stopped, "-CONT");
+            }
+        }
+        stage.write(200);
+        server.holds(before + 3_200).await;
+    }
+    drop(relays);
+    stage.finish(&url).await;
+    let arrived = server.arrived().await;
+    let committed = stage.judge(&arrived);
+    eprintln!("2 crashes, 2 stops, {committed} committed, {} arrived", arrived.len());
+    assert_eq!(committed, 12_800);
+}
+
+/// A relay is stopped in mid-batch, another one takes over and delivers everything; woken, the first one sends at
+/// most `window` events, and nothing of them for the first time.
+pub(crate) async fn woken<S: Server>(window: u64) {
+    let Some(server) = S::start().await else { return };
+    let (mut stage, url) = (Stage::open(), server.url());
+    let relay = stage.relay(&url, &[]);
+    let mut late = Vec::new();
+    for _ in 0..3 {
+        let begun = server.count().await;
+        stage.write(3_000);
+        server.holds(begun + 300).await;
+        signal(&relay, "-STOP");
+        assert!(server.count().await < begun + 3_000, "it was stopped in the middle");
+        stage.finish(&url).await;
+        let before = server.count().await;
+        signal(&relay, "-CONT");
+        // waits: for longer than a client tries to deliver, so that what comes has come
+        tokio::time::sleep(LEASE * 2).await;
+        late.push(server.count().await - before);
+        assert!(*late.last().unwrap() <= window, "{late:?} came late");
+    }
+    let committed = stage.judge(&server.arrived().await);
+    eprintln!("3 stops, {committed} committed, {late:?} came late");
+    assert_eq!(committed, 9_000);
+}
