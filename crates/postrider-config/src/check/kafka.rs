@@ -5,7 +5,7 @@ use crate::choice::Kind;
 use crate::config::{Config, Consume};
 use crate::destination::DestinationConfig;
 use crate::duration::print;
-use crate::kafka::{Kafka, KafkaLogin};
+use crate::kafka::KafkaLogin;
 use crate::path::Path;
 use crate::reading::{Complaint, Reading};
 
