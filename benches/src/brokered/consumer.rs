@@ -188,6 +188,7 @@ fn outgoing(number: u64) -> Result<Outgoing> {
         event: Arc::new(new.event().clone()),
         topic: TOPIC.into(),
         format: Format::Structured,
+        layout: None,
         marks: Marks::default(),
         attempt: 1,
     })

@@ -1,3 +1,5 @@
+//! The two formats, over generated events, and what others wrote.
+
 use super::*;
 use crate::{Layout, Payload, Template};
 use proptest::prelude::*;

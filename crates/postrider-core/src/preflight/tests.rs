@@ -1,3 +1,5 @@
+//! What is refused, and that the quick look agrees with the close one.
+
 use super::*;
 use crate::{DestinationId, EventId, Match, NewEvent, Payload};
 use proptest::prelude::*;
