@@ -15,6 +15,7 @@ use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, RetryClass,
 };
 use tokio::sync::Semaphore;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Transaction};
 
 use crate::connect::Address;
@@ -23,7 +24,7 @@ use crate::marker::Inbox;
 use crate::sql::{Sql, sql};
 use crate::store::Options;
 
-const ALIVE: Sql = sql!("inbox/alive");
+const COMMIT: Sql = sql!("inbox/commit");
 const SESSION: Sql = sql!("inbox/session");
 
 /// Why a handler failed: anything, so that `?` takes errors of `tokio-postgres`, of Postrider, and of the
@@ -201,16 +202,22 @@ impl Transactional {
 
     /// Commits what a handler did, if its transaction still stands.
     async fn commit(&self, tx: Transaction<'_>) -> Result<Verdict> {
-        if let Err(error) = self.within(tx.batch_execute(ALIVE.text)).await {
-            if error.retry_class() != RetryClass::Permanent {
-                return Err(error);
+        let committed = self.within(async {
+            match tx.batch_execute(COMMIT.text).await {
+                Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
+                    Ok(false)
+                }
+                answer => answer.map(|()| true),
             }
-            self.within(tx.rollback()).await?;
-            let told = "a statement failed in the transaction, and the handler went on: nothing of it \
-                        was committed";
-            return Ok(retry(ErrorKind::Internal, told.to_owned()));
+        });
+        if committed.await? {
+            // What was chained to it is rolled back as it is dropped, and nobody waits for that.
+            return Ok(Verdict::Done);
         }
-        self.within(tx.commit()).await.map(|()| Verdict::Done)
+        self.within(tx.rollback()).await?;
+        let told = "a statement failed in the transaction, and the handler went on: nothing of it \
+                    was committed";
+        Ok(retry(ErrorKind::Internal, told.to_owned()))
     }
 }
 

@@ -1,2 +1,0 @@
--- Fails in a transaction that an error has ended, whose COMMIT would be a silent ROLLBACK.
-select 1;
