@@ -54,6 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         let answer = match name {
             "client_producer" => ask(&["produce", &url, &count, kind, &address, &topic])?,
             "noop" => ask(&["drain", &url, &count, "noop", "-", &topic, "structured"])?,
+            "ours_debezium" => ask(&["drain", &url, &count, kind, &address, &topic, "debezium"])?,
             "ours_binary" => ask(&["drain", &url, &count, kind, &address, &topic, "binary"])?,
             _ => ask(&["drain", &url, &count, kind, &address, &topic, "structured"])?,
         };
@@ -70,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     // A server that is warm serves everybody alike.
     round("client_producer")?;
     costs.borrow_mut().clear();
-    let mut contenders = ["ours", "client_producer", "noop", "ours_binary"]
+    let mut contenders = ["ours", "client_producer", "noop", "ours_binary", "ours_debezium"]
         .map(|name| Contender::new(name, move || round(name)));
     let series = take_turns(rounds, &mut contenders)?;
     drop(contenders);
@@ -95,7 +96,7 @@ fn describe(outcome: Outcome, costs: &BTreeMap<&'static str, Costs>) -> Outcome 
         .aim_at_least("ours / the narrower of client_producer and noop", AIM, client.max(noop))
         .note(
             "client_producer sends payload and key alone; ours a CloudEvent, structured, or binary in \
-             ours_binary",
+             ours_binary; ours_debezium the payload with an id",
         )
 }
 

@@ -67,6 +67,7 @@ fn route(topic: &str, format: &str) -> Result<Route> {
     route.format = match format {
         "structured" => Format::Structured,
         "binary" => Format::Binary,
+        "debezium" => Format::Debezium,
         other => return Err(format!("there is no format `{other}` here").into()),
     };
     Ok(route)
