@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,10 +20,8 @@ const DEADLINE_MAX: Duration = Duration::from_secs(10 * 60);
 const DEADLINE_MIN: Duration = Duration::from_millis(200);
 /// The longest that a record waits for others.
 const LINGER_MAX: Duration = Duration::from_millis(500);
-/// The shortest time between two looks at a topic: each asks the cluster twice.
-const REFRESH_MIN: Duration = Duration::from_secs(1);
-/// The longest: whoever adds partitions does not wait longer.
-const REFRESH_MAX: Duration = Duration::from_secs(60 * 60);
+/// Between two looks at a topic: each asks the cluster twice, and whoever adds partitions waits for one.
+const REFRESH: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 /// The most batches under way at once.
 const BATCHES_MAX: u32 = 256;
 /// Events of one batch: what the relay gives at once. More would only wait in the client.
@@ -214,7 +213,7 @@ impl KafkaSettings {
         if !(1..=BATCHES_MAX).contains(&self.batches_in_flight) {
             return Err(wrong(format!("`batches_in_flight` is 1 to {BATCHES_MAX}")));
         }
-        if !(REFRESH_MIN..=REFRESH_MAX).contains(&self.refresh) {
+        if !REFRESH.contains(&self.refresh) {
             return Err(wrong("`refresh` is 1 s to 1 h"));
         }
         let scram = self.sasl.as_ref().is_some_and(|sasl| sasl.mechanism != Mechanism::Plain);
@@ -292,9 +291,7 @@ impl KafkaSettings {
             .set("topic.metadata.propagation.max.ms", "1000");
         config
     }
-}
 
-impl KafkaSettings {
     /// A member of a group, that commits what it is told to.
     pub(crate) fn consumer(&self, subscription: &SubscriptionSettings) -> ClientConfig {
         let millis = |span: Duration| span.as_millis().to_string();
