@@ -78,7 +78,7 @@ pub(crate) async fn woken<S: Server>(window: u64) {
         let begun = server.count().await;
         stage.write(3_000);
         server.holds(begun + 300).await;
-        signal(&relay, "-STOP");
+        stage.stop_between_writes(&relay);
         assert!(server.count().await < begun + 3_000, "it was stopped in the middle");
         stage.finish(&url).await;
         let before = server.count().await;

@@ -61,6 +61,21 @@ impl Stage {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// Stops a relay at a moment at which it holds no lock of the file: others could do nothing until it is woken.
+    pub(crate) fn stop_between_writes(&self, relay: &Child) {
+        let connection = self.connect();
+        connection.busy_timeout(Duration::from_millis(200)).unwrap();
+        let begun = std::time::Instant::now();
+        loop {
+            signal(relay, "-STOP");
+            if connection.execute_batch("begin immediate; rollback").is_ok() {
+                return;
+            }
+            signal(relay, "-CONT");
+            assert!(begun.elapsed() < PATIENCE, "it always writes");
+        }
+    }
+
     /// Delivers what is left, with relays that stop by themselves: what waits for another attempt, because
     /// relays died with it, is due a moment later.
     pub(crate) async fn finish(&self, url: &str) {
