@@ -111,7 +111,7 @@ impl Look {
                     let message = format!("it cannot be used now: {other}");
                     found.push(findings::critical(&of(name), message, advice, code));
                 }
-                (Some(topic), None) => found.extend(self.of_topic(topic, servers)),
+                (Some(topic), None) => found.extend(self.of_topic(topic, servers)?),
             }
         }
         Ok(found)
@@ -121,7 +121,7 @@ impl Look {
         metadata(consumer, topic, &self.settings, &self.trouble)
     }
 
-    fn of_topic(&self, topic: &MetadataTopic, servers: usize) -> Vec<Finding> {
+    fn of_topic(&self, topic: &MetadataTopic, servers: usize) -> Result<Vec<Finding>> {
         let fewest = |count: fn(&rdkafka::metadata::MetadataPartition) -> usize| {
             topic.partitions().iter().map(count).min().unwrap_or_default()
         };
@@ -132,12 +132,12 @@ impl Look {
             in_sync: fewest(|partition| partition.isr().len()),
         };
         let mut found = Vec::new();
-        let Some(config) = self.described(stands.name) else {
+        let Some(config) = self.described(stands.name)? else {
             stands.of_copies(None, &mut found);
             let advice = "grant this user DESCRIBE_CONFIGS on it, so that they can be looked at";
             let message = "its settings may not be read";
             found.push(stands.warning(message, advice, Code::Unauthorized));
-            return found;
+            return Ok(found);
         };
         let config = Config(config);
         stands.of_copies(Some(&config), &mut found);
@@ -151,18 +151,31 @@ impl Look {
             );
             found.push(findings::good(&of(stands.name), message));
         }
-        found
+        Ok(found)
     }
 
     /// The topic's settings, if we may read them.
-    fn described(&self, name: &str) -> Option<ConfigResource> {
+    fn described(&self, name: &str) -> Result<Option<ConfigResource>> {
         let admin: AdminClient<DefaultClientContext> =
-            AdminClient::from_config(&self.settings.connection()).ok()?;
+            AdminClient::from_config(&self.settings.connection())
+                .map_err(|error| wrong(error.to_string()))?;
         let options = AdminOptions::new().request_timeout(Some(self.settings.deadline));
         let topic = [ResourceSpecifier::Topic(name)];
         let described = Handle::current().block_on(admin.describe_configs(&topic, &options));
         end(admin);
-        described.ok()?.pop()?.ok()
+        match described.map(|mut found| found.pop()) {
+            Ok(Some(Ok(config))) => Ok(Some(config)),
+            Ok(Some(Err(RDKafkaErrorCode::TopicAuthorizationFailed))) => Ok(None),
+            other => {
+                let said = match other {
+                    Err(error) => error.to_string(),
+                    Ok(Some(Err(code))) => code.to_string(),
+                    _ => "nothing".to_owned(),
+                };
+                Err(Error::new(ErrorKind::Unavailable, "examine")
+                    .message(format!("Kafka does not say how the topic `{name}` is set: {said}")))
+            }
+        }
     }
 }
 

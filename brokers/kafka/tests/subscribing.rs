@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::{
-    Broker, Delivery, ErrorKind, EventId, Fault, Format, Layout, Outcome, Subscription,
+    Broker, Delivery, ErrorKind, EventId, Fault, Format, Layout, Outcome, Result, Subscription,
 };
 use postrider_kafka::{KafkaBroker, KafkaSubscription, SubscriptionSettings};
 use rdkafka::admin::AdminOptions;
@@ -23,6 +23,13 @@ async fn open(server: &Server, topic: &str, group: &str) -> Arc<KafkaSubscriptio
     let mut settings = SubscriptionSettings::new(topic, group);
     settings.session = Duration::from_secs(2);
     Arc::new(KafkaSubscription::open(server.settings(), settings).await.unwrap())
+}
+
+/// The same, with a topic for dead letters.
+async fn bury(server: &Server, topic: &str, group: &str) -> Result<KafkaSubscription> {
+    let mut settings = SubscriptionSettings::new(topic, group);
+    settings.dead_letters = Some(format!("{topic}.dead"));
+    KafkaSubscription::open(server.settings(), settings).await
 }
 
 async fn receive(subscription: &KafkaSubscription, count: usize) -> Vec<Delivery> {
@@ -146,11 +153,7 @@ async fn what_is_no_event_is_put_aside() {
         producer.flush(PATIENCE).unwrap();
     };
     spawn_blocking(junk).await.unwrap();
-    let buried = |group: &str| {
-        let mut settings = SubscriptionSettings::new(&topic, group);
-        settings.dead_letters = Some(format!("{topic}.dead"));
-        KafkaSubscription::open(server.settings(), settings)
-    };
+    let buried = async |group: &str| bury(&server, &topic, group).await;
     let subscription = buried(&group).await.unwrap();
     let delivery = receive(&subscription, 1).await.remove(0);
     let fault = delivery.event.clone().unwrap_err();
@@ -200,7 +203,7 @@ async fn a_dead_letter_keeps_foreign_headers() {
     let headers = [("X-Shard".to_owned(), "7".parse().unwrap())].into();
     outgoing.layout = Some(Arc::new(Layout { key: None, headers }));
     assert_eq!(broker.publish(&[outgoing]).await.unwrap(), [Outcome::Acked]);
-    let subscription = open(&server, &topic, &group).await;
+    let subscription = bury(&server, &topic, &group).await.unwrap();
     let delivery = receive(&subscription, 1).await.remove(0);
     assert_eq!(delivery.event.as_ref().unwrap().id, sent.id);
     let fault = Fault::new(ErrorKind::Rejected, "no");
