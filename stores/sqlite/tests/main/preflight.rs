@@ -9,7 +9,7 @@ use crate::support::{Fresh, id, number};
 
 /// Takes orders of at most 2,000 bytes.
 pub(crate) fn small() -> Destination {
-    let route = Route::all("shop.{aggregate_type}".parse().unwrap())
+    let route = Route::all("shop.{aggregate_type}".parse().expect("a template"))
         .only(Match::event_type("order.*"))
         .format(Format::Plain);
     let mut small = Destination::new(id("small"), "queue", vec![route]);
@@ -25,13 +25,13 @@ pub(crate) fn order(bytes: usize) -> NewEvent {
 fn enqueue(fresh: &Fresh, outbox: &Outbox, events: &[NewEvent]) -> postrider_core::Result<()> {
     let mut connection = fresh.connect();
     // Deferred, as it is by default: nothing is read before something is written.
-    let tx = connection.transaction().unwrap();
+    let tx = connection.transaction().expect("begin");
     let outcome = match events {
         [event] => outbox.enqueue(&tx, event).map(drop),
         events => outbox.enqueue_many(&tx, events).map(drop),
     };
     // What was refused left nothing, and the transaction goes on.
-    tx.commit().unwrap();
+    tx.commit().expect("commit");
     outcome
 }
 
