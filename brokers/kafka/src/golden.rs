@@ -57,12 +57,12 @@ fn shown(message: &OwnedMessage) -> String {
     let mut text = String::new();
     let bytes = |bytes: &[u8]| bytes.escape_ascii().to_string();
     let _ = writeln!(text, "topic: {}", message.topic());
-    let _ = writeln!(text, "key: {}", message.key().map_or("none".to_owned(), bytes));
+    let _ = writeln!(text, "key: {}", message.key().map_or_else(|| "none".to_owned(), bytes));
     for header in message.headers().into_iter().flat_map(Headers::iter) {
         let value = String::from_utf8(header.value.unwrap().to_vec()).unwrap();
         let _ = writeln!(text, "{}: {value}", header.key);
     }
-    let _ = writeln!(text, "\n{}", message.payload().map_or("no value".to_owned(), bytes));
+    let _ = writeln!(text, "\n{}", message.payload().map_or_else(|| "no value".to_owned(), bytes));
     text
 }
 

@@ -102,7 +102,7 @@ shown_as_number!(u16, u32, u64, usize);
 
 impl Shown for Option<u64> {
     fn shown(&self) -> String {
-        self.map_or("none".to_owned(), |number| number.shown())
+        self.map_or_else(|| "none".to_owned(), |number| number.shown())
     }
 }
 
