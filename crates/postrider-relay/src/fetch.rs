@@ -96,6 +96,8 @@ impl Machine {
         }
         let partitions: Vec<_> =
             self.owned.iter().filter(|(_, owned)| !owned.leaving).map(|(id, _)| *id).collect();
+        // The sum over all windows, once: what is asked for now is not in any of them yet.
+        let budget = self.budget();
         for partition in partitions {
             self.load(partition);
             self.look_at_head(partition);
@@ -104,7 +106,7 @@ impl Machine {
             self.ask_for_due(partition);
             self.relieve(partition);
             self.probe_paused(partition);
-            self.fetch(partition);
+            self.fetch(partition, budget);
         }
     }
 
@@ -213,7 +215,7 @@ impl Machine {
     }
 
     /// Reads a page for each group of destinations that stand at one cursor and have room.
-    fn fetch(&mut self, partition: PartitionId) {
+    fn fetch(&mut self, partition: PartitionId, budget: Budget) {
         let has_target = self.mode.has_target();
         loop {
             let Some(owned) = self.owned.get(&partition) else {
@@ -232,7 +234,7 @@ impl Machine {
                 _ if has_target => return,
                 _ => None,
             };
-            let group = self.group(owned, self.budget());
+            let group = self.group(owned, budget);
             let Some((after, destinations, rows_max, bytes_max)) = group else {
                 return;
             };
@@ -367,8 +369,8 @@ impl Machine {
             let woken = std::mem::take(&mut flow.woken);
             flow.poll_at = match () {
                 () if page.more || woken => now,
-                // Idle: at the same moments as all others.
-                () if pause == settings.poll_max && settings.in_step => beat(now, pause),
+                // At the same moments as all others, and the faster ones at those of the slower.
+                () if settings.in_step => beat(now, pause),
                 () => now + pause,
             };
             if flow.unsaved_since.is_none() && flow.has_outcomes() {

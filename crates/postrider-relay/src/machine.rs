@@ -163,6 +163,14 @@ impl Machine {
 
     /// The main loop's body: what happened, then everything that follows from it.
     pub fn step(&mut self, now: Tick, input: Input) {
+        self.hear(now, input);
+        self.follow();
+    }
+
+    /// The first half of [`step`](Machine::step): what happened, and nothing that follows from it. A store
+    /// answers for many partitions at once, and what follows is worked out over all of them: so much that
+    /// happened together is heard first, and followed once.
+    pub fn hear(&mut self, now: Tick, input: Input) {
         self.now = self.now.max(now);
         match input {
             Input::Passed => {}
@@ -173,6 +181,10 @@ impl Machine {
             Input::ProvedDead(lease) => self.tenancy.proved_dead(lease),
             Input::Drain => self.mode.drain(self.now),
         }
+    }
+
+    /// The second half: everything that follows from what was heard.
+    pub fn follow(&mut self) {
         self.define();
         self.keep_leases();
         self.open_outlets();

@@ -27,6 +27,10 @@ const HEALTH_EVERY: Duration = Duration::from_millis(50);
 /// The store's hints are coalesced: at most one in this time reaches the machine.
 const WAKE_EVERY: Duration = Duration::from_millis(1);
 
+/// How many answers are heard before anything follows from them: those of one statement for all
+/// partitions, and what came meanwhile. The bound keeps leases and deadlines in sight.
+const HEARD_MAX: usize = 256;
+
 /// The shortest sleep, so that a rounded timer does not spin.
 const SLEEP_MIN: Duration = Duration::from_micros(500);
 
@@ -55,9 +59,15 @@ impl Shell {
         let (mut orphaned, mut changed) = (false, false);
         let mut input = Input::Passed;
         let ending = loop {
-            let acquired = matches!(input, Input::Answered(_, Answer::Acquired(Ok(_))));
             changed |= !matches!(input, Input::Passed);
-            self.machine.step(clock.tick(), input);
+            let mut acquired = is_acquisition(&input);
+            self.machine.hear(clock.tick(), input);
+            for _ in 1..HEARD_MAX {
+                let Ok(more) = given.try_recv() else { break };
+                (acquired, changed) = (acquired | is_acquisition(&more), true);
+                self.machine.hear(clock.tick(), more);
+            }
+            self.machine.follow();
             if acquired && let Some(lease) = self.find_dead(&mut proved) {
                 self.machine.step(clock.tick(), Input::ProvedDead(lease));
             }
@@ -155,6 +165,11 @@ impl Shell {
         drop(self.alive);
         Report { ending, health, waiting }
     }
+}
+
+/// Whether it says which leases were taken, and who holds the others.
+fn is_acquisition(input: &Input) -> bool {
+    matches!(input, Input::Answered(_, Answer::Acquired(Ok(_))))
 }
 
 /// Waits for the store's next hint, and not before a time.

@@ -4,6 +4,8 @@
 //! write. A settlement that the store did not answer for is sent again as it was, unless requests of
 //! operators were carried out meanwhile.
 
+use std::time::Duration;
+
 use postrider_core::waiting::{Passed, Placement, Settlement, SettlementPart, WaitingChange};
 use postrider_core::{
     Error, ErrorKind, Invariant, KeyHash, PartitionId, Result, RetryClass, planted, reach,
@@ -18,6 +20,9 @@ use crate::owned::{FlowState, Owned, Settling};
 use crate::trouble::Work;
 use crate::violation::Broken;
 use crate::window::Advance;
+
+/// Doubled with each attempt of a settlement: a store that was busy for a moment is soon asked again.
+const RETRY_MIN: Duration = Duration::from_millis(5);
 
 /// A part of a settlement, with the key of each change in it and whether the event held it.
 type Written = (SettlementPart, Vec<(KeyHash, bool)>);
@@ -127,7 +132,7 @@ impl Machine {
             // Given up, the same window would be sent again, and refused again, every lease: it is
             // kept, sends nothing more once it is full, and is named.
             RetryClass::Permanent => settings.heartbeat,
-            _ => settings.poll_min.saturating_mul(1 << doublings).min(settings.heartbeat),
+            _ => RETRY_MIN.saturating_mul(1 << doublings).min(settings.heartbeat),
         };
         settling.retry_at = Some(now + pause);
         owned.settling = Some(settling);
@@ -155,6 +160,8 @@ impl Machine {
         reach!(SettleAnswered);
         reach!(SettleAnsweredAgain, if settling.attempts > 0);
         owned.trouble.clear(Work::Settle, None);
+        let cursor_moved = settling.parts.iter().any(|(part, _)| part.cursor.is_some());
+        owned.unproven &= !cursor_moved;
         for (part, changed) in &settling.parts {
             if let Some(flow) = owned.flow(&part.destination) {
                 flow.settled(part, changed, now);
@@ -164,7 +171,6 @@ impl Machine {
         for (part, _) in settling.parts.iter().filter(|(part, _)| endpoints(part)) {
             self.told(&part.destination, &part.disabled);
         }
-        let cursor_moved = settling.parts.iter().any(|(part, _)| part.cursor.is_some());
         reach!(SettleMovedNoCursor, if !cursor_moved);
         if cursor_moved {
             self.stats.progressed_at = now;
@@ -243,7 +249,7 @@ struct Urge {
 }
 
 /// Whether it is time to write: something entered or changed in `waiting`, an eighth of a window is
-/// settled, the oldest unsaved outcome is old enough, or the relay urges.
+/// settled, the oldest unsaved outcome is old enough, the owner before died, or the relay urges.
 fn wants_settlement(
     owned: &Owned,
     urge: Urge,
@@ -261,8 +267,11 @@ fn wants_settlement(
         reach!(SettleForcedByRows, if dirty && eighth);
         reach!(SettleForcedByBytes, if dirty && (heavy || pressed));
         reach!(SettleForcedByAge, if dirty && old);
+        // Another death before a cursor has moved would make suspects of a whole window.
+        let unproven = owned.unproven;
         reach!(SettleForcedByEnd, if dirty && hurry);
-        !flow.part.is_empty() || (dirty && (hurry || eighth || heavy || pressed || old))
+        reach!(SettleForcedByTakeover, if dirty && unproven);
+        !flow.part.is_empty() || (dirty && (hurry || unproven || eighth || heavy || pressed || old))
     })
 }
 

@@ -36,6 +36,11 @@ impl<T> Mailbox<T> {
         }
     }
 
+    /// The oldest, if there is one.
+    pub fn take(&self) -> Option<T> {
+        self.state().0.pop_front()
+    }
+
     /// The oldest, or the reader is woken when there is one.
     pub fn poll(&self, context: &Context<'_>) -> Poll<T> {
         let mut state = self.state();

@@ -180,7 +180,11 @@ impl Body {
             let now = self.relay.clock.tick();
             let (commands, wake_at, ended) = self.with(|slot| {
                 let machine = slot.as_mut().expect("invariant: it has started");
-                machine.step(now, input);
+                machine.hear(now, input);
+                while let Some(more) = answers.take() {
+                    machine.hear(now, more);
+                }
+                machine.follow();
                 let commands: Vec<_> = machine.take_commands().collect();
                 let ended = machine.ending().is_some();
                 self.look_at(machine);
