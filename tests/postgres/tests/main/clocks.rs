@@ -63,8 +63,8 @@ async fn write_for(stage: &mut Stage, span: Duration) {
 }
 
 /// F12, R020, R114: the clocks of two relays are ten minutes apart from the database's on either side, then one
-/// steps back by an hour and the other forward, and relays die meanwhile. Leases go by the database's clock and
-/// the owner's monotonic one: nothing is lost, and each key keeps its order.
+/// steps back by an hour and the other forward, one has a leap second, and relays die meanwhile. Leases go by
+/// the database's clock and the owner's monotonic one: nothing is lost, and each key keeps its order.
 #[tokio::test]
 async fn clocks_of_relays_may_jump() {
     let Some(mut stage) = Stage::open(&["fsync = off"]).await else { return };
@@ -90,6 +90,9 @@ async fn clocks_of_relays_may_jump() {
     signal(&first, "-9");
     let third = start(&stage, &ahead);
     write_for(&mut stage, Duration::from_secs(2)).await;
+    // A leap second: one that is had twice.
+    behind.set("+2999");
+    write_for(&mut stage, Duration::from_secs(2)).await;
     stage.all_arrive().await;
     assert_eq!(second.try_wait().unwrap(), None, "a relay outlives the steps of its clock");
     drop(third);
@@ -106,9 +109,9 @@ async fn clocks_of_relays_may_jump() {
     );
 }
 
-/// F13, R114: the database's clock steps forward by ten minutes, so that every lease looks expired, and back by
-/// an hour, under two relays of which one dies. Leases end early or late by the step; the fence keeps what was
-/// taken over from the one who had it.
+/// F13, R114: the database's clock steps forward by ten minutes, so that every lease looks expired, back by an
+/// hour, and by a leap second, under two relays of which one dies. Leases end early or late by the step; the
+/// fence keeps what was taken over from the one who had it.
 #[tokio::test]
 async fn the_clock_of_the_database_may_step() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -127,7 +130,8 @@ async fn the_clock_of_the_database_may_step() {
     let (mut first, second) = (stage.relay(&url, &[]), stage.relay(&url, &[]));
     write_for(&mut stage, Duration::from_secs(2)).await;
     stage.all_arrive().await;
-    for step in ["+10m", "-50m", "+0"] {
+    // The last is a leap second: one that is had twice.
+    for step in ["+10m", "-50m", "+0", "-1"] {
         clock.set(step);
         write_for(&mut stage, Duration::from_secs(3)).await;
         stage.all_arrive().await;

@@ -72,7 +72,7 @@ impl Stage {
         Stage { cluster, folder, names, written: 0, acknowledged: Vec::new(), writer: None }
     }
 
-    fn record(&self) -> PathBuf {
+    pub(crate) fn record(&self) -> PathBuf {
         self.folder.path().join("record")
     }
 
