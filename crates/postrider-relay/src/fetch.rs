@@ -104,9 +104,9 @@ impl Machine {
             self.admit(partition);
             self.hold_trials(partition);
             self.ask_for_due(partition);
-            self.relieve(partition);
+            self.relieve(partition, &budget);
             self.probe_paused(partition);
-            self.fetch(partition, budget);
+            self.fetch(partition, &budget);
         }
     }
 
@@ -215,7 +215,7 @@ impl Machine {
     }
 
     /// Reads a page for each group of destinations that stand at one cursor and have room.
-    fn fetch(&mut self, partition: PartitionId, budget: Budget) {
+    fn fetch(&mut self, partition: PartitionId, budget: &Budget) {
         let has_target = self.mode.has_target();
         loop {
             let Some(owned) = self.owned.get(&partition) else {
@@ -271,7 +271,7 @@ impl Machine {
     fn group(
         &self,
         owned: &Owned,
-        budget: Budget,
+        budget: &Budget,
     ) -> Option<(Cursor, Vec<DestinationId>, u32, u64)> {
         let mut group: Option<(Cursor, Vec<DestinationId>, u32, u64)> = None;
         for (destination, flow) in owned.ready() {

@@ -13,18 +13,18 @@ use crate::flow::Flow;
 use crate::lane::{Entry, Lane, Origin};
 use crate::machine::Machine;
 use crate::outlet::Outlet;
+use crate::room::Budget;
 use crate::settings::Settings;
 
 impl Machine {
     /// Frees windows that are full because of a few events.
-    pub(crate) fn relieve(&mut self, partition: PartitionId) {
+    pub(crate) fn relieve(&mut self, partition: PartitionId, budget: &Budget) {
         let (now, settings) = (self.now, self.settings);
         let Some(owned) = self.owned.get(&partition) else { return };
         if owned.ready().all(|(_, flow)| flow.fetching || flow.window.len() == 0) {
             // An empty window has room, whatever the others hold.
             return;
         }
-        let budget = self.budget();
         let full: Vec<_> = owned
             .ready()
             .filter(|(_, flow)| !flow.fetching && self.room(flow, budget).is_none())

@@ -1,50 +1,75 @@
 //! Room: how much a flow may read.
 //!
 //! Keeps INV-6: a flow reads no further than its window and the relay's budget allow, but every flow is
-//! sure of one page.
+//! sure of one page. And INV-5: a destination that takes nothing leaves room to the others.
 
-use postrider_core::Cursor;
+use std::collections::BTreeMap;
+
+use postrider_core::{Cursor, DestinationId};
 
 use crate::flow::Flow;
 use crate::machine::Machine;
 use crate::owned::Owned;
 
 /// Bytes that may still be read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Budget {
     /// By all flows together.
     pub(crate) left: u64,
     /// By each, if all of them read at once.
     pub(crate) share: u64,
+    /// What the windows of each destination hold, if there is more than one.
+    held: BTreeMap<DestinationId, u64>,
+}
+
+impl Budget {
+    /// Bytes that a destination may still read: one of several holds no more than what it leaves free.
+    /// However many are dead, whoever is well then finds as much room as each of them has.
+    fn of(&self, destination: &DestinationId) -> u64 {
+        self.left.saturating_sub(self.held.get(destination).copied().unwrap_or(0))
+    }
+
+    /// Whether several destinations share the room.
+    pub(crate) fn is_shared(&self) -> bool {
+        !self.held.is_empty()
+    }
 }
 
 impl Machine {
     /// Bytes that the relay may still read, over all windows and all that came out of `waiting`. What
     /// destinations that read together share is in memory once.
     pub(crate) fn budget(&self) -> Budget {
-        let (mut held, mut flows) = (0, 0);
+        let (mut all, mut flows) = (0, 0);
+        let served = self.outlets.values().filter(|outlet| !outlet.definition.is_unrouted());
+        let mut held = BTreeMap::new();
+        if served.clone().nth(1).is_some() {
+            held = served.map(|outlet| (outlet.definition.id.clone(), 0)).collect();
+        }
         for owned in self.owned.values() {
             let mut together: Option<(&Cursor, u64)> = None;
-            for (_, flow) in owned.ready() {
+            for (destination, flow) in owned.ready() {
                 flows += 1;
-                held += flow.taken_bytes;
                 let (read, bytes) = (flow.window.read(), flow.window.bytes());
+                all += flow.taken_bytes;
+                if let Some(own) = held.get_mut(destination) {
+                    *own += flow.taken_bytes + bytes;
+                }
                 match &mut together {
                     Some((first, shared)) if *first == read => *shared = bytes.max(*shared),
-                    Some(_) => held += bytes,
+                    Some(_) => all += bytes,
                     None => together = Some((read, bytes)),
                 }
             }
-            held += together.map_or(0, |(_, shared)| shared);
+            all += together.map_or(0, |(_, shared)| shared);
         }
-        let left = self.settings.window.total_bytes_max.saturating_sub(held);
-        Budget { left, share: left / flows.max(1) }
+        let left = self.settings.window.total_bytes_max.saturating_sub(all);
+        Budget { left, share: left / flows.max(1), held }
     }
 
     /// Whether another flow stands at the same cursor and gets room as soon as a settlement is
     /// answered. Waiting so long keeps both together: apart, each page is read for each of them. What
     /// a broker holds up is not waited for.
-    pub(crate) fn has_slower_companion(&self, owned: &Owned, flow: &Flow, budget: Budget) -> bool {
+    pub(crate) fn has_slower_companion(&self, owned: &Owned, flow: &Flow, budget: &Budget) -> bool {
         owned.ready().any(|(destination, other)| {
             !other.fetching
                 && (owned.settling.is_some() || other.has_outcomes())
@@ -55,7 +80,7 @@ impl Machine {
     }
 
     /// Room of a flow for a page, in rows and bytes; none if it is too little to be worth a query.
-    pub(crate) fn room(&self, flow: &Flow, budget: Budget) -> Option<(u32, u64)> {
+    pub(crate) fn room(&self, flow: &Flow, budget: &Budget) -> Option<(u32, u64)> {
         let limits = &self.settings.window;
         let used = u32::try_from(flow.window.len()).unwrap_or(u32::MAX);
         let rows = limits.rows_max.saturating_sub(used).min(limits.page_rows_max);
@@ -63,7 +88,8 @@ impl Machine {
             return None;
         }
         let least = limits.page_bytes_max / 8;
-        let bytes = limits.bytes_max.saturating_sub(flow.window.bytes()).min(budget.left);
+        let left = budget.of(&flow.part.destination);
+        let bytes = limits.bytes_max.saturating_sub(flow.window.bytes()).min(left);
         if used > 0 && bytes < least {
             return None;
         }

@@ -74,7 +74,11 @@ impl Machine {
             }
         }
         let total = self.settings.window.total_bytes_max;
-        let pressed = savable >= total / 8 && self.budget().left < total / 4;
+        let pressed = savable >= total / 8 && {
+            // Of several destinations one stops reading when it holds as much as is left.
+            let budget = self.budget();
+            budget.left < if budget.is_shared() { total / 2 + 1 } else { total / 4 }
+        };
         Urge {
             ends: self.mode.is_draining(),
             reaches: self.mode.has_target(),

@@ -14,7 +14,7 @@ impl Machine {
     /// When to step again with [`Input::Passed`](crate::Input::Passed) if nothing else happens before.
     pub fn wake_at(&self) -> Tick {
         let budget = self.budget();
-        let owned = self.owned.values().filter_map(|owned| self.owned_wake_at(owned, budget));
+        let owned = self.owned.values().filter_map(|owned| self.owned_wake_at(owned, &budget));
         let draining = self.mode.is_draining();
         let open = self.outlets.iter().filter(|(id, _)| !draining && self.is_open(id));
         let outlets = open.filter_map(|(_, outlet)| outlet.wake_at(self.now));
@@ -37,7 +37,7 @@ impl Machine {
     }
 
     /// When a partition wants to be looked at again.
-    fn owned_wake_at(&self, owned: &Owned, budget: Budget) -> Option<Tick> {
+    fn owned_wake_at(&self, owned: &Owned, budget: &Budget) -> Option<Tick> {
         let retry = owned.settling.as_ref().and_then(|settling| settling.retry_at);
         let retry = retry.filter(|_| !owned.carrying);
         if self.mode.is_draining() || owned.leaving {
@@ -62,7 +62,7 @@ impl Machine {
         destination: &DestinationId,
         flow: &Flow,
         owned: &Owned,
-        budget: Budget,
+        budget: &Budget,
     ) -> Option<Tick> {
         let open = self.is_open(destination);
         let knows_target = !self.mode.has_target() || matches!(owned.head, Head::Known(_));
