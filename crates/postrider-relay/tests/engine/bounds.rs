@@ -32,6 +32,25 @@ fn the_first_pages_of_many_partitions_keep_the_bound_of_the_relay() {
     world.run_until(Duration::from_secs(120), |world| world.delivered("all") == 3_200);
 }
 
+/// INV-5, INV-6: a destination that takes nothing holds no more of the relay's memory than it leaves free.
+#[test]
+fn a_dead_destination_leaves_room_to_the_others() {
+    let mut world = World::new(8, vec![everything("well"), everything("dead")]);
+    let window = &mut world.settings.window;
+    window.total_bytes_max = 4 << 20;
+    window.page_bytes_max = 128 << 10;
+    let large = |n: u64| NewEvent::new("order", n.to_string(), "t").bytes(vec![1; 8 << 10], "a/b");
+    world.commit((0..4_000).map(large).collect());
+    world.place("dead").broker.set_down("t", true);
+    world.start(Target::Forever);
+    world.run_until(Duration::from_secs(60), |world| world.delivered("well") == 4_000);
+    world.run_for(Duration::from_secs(1));
+    // What one reads beyond its half, it read before the other had read the same.
+    let held = world.healths().remove(0).window_bytes;
+    let page = 8 * ((128 << 10) + (9 << 10));
+    assert!((1 << 20..(2 << 20) + page).contains(&held), "{held} bytes");
+}
+
 /// INV-6: a topic for each event does not cost memory for each event.
 #[test]
 fn endpoints_that_were_used_once_are_forgotten() {
