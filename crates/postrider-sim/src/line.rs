@@ -106,7 +106,9 @@ impl Line for SimLine {
             self.kernel.sleep(self.latency(statement)).await;
             self.cut(statement).await?;
             let lost = |dice: &mut Dice| {
-                self.weather.strikes(dice, "line_lost_there", |rates| rates.line_lost_there)
+                statement == "settle"
+                    && self.weather.strikes(dice, "settle_lost", |rates| rates.settle_lost)
+                    || self.weather.strikes(dice, "line_lost_there", |rates| rates.line_lost_there)
             };
             if self.draw(lost) {
                 return Err(self.lose(statement).await);
@@ -125,7 +127,9 @@ impl Line for SimLine {
             self.kernel.sleep(self.latency(statement)).await;
             self.cut(statement).await?;
             let lost = |dice: &mut Dice| {
-                self.weather.strikes(dice, "line_lost_back", |rates| rates.line_lost_back)
+                statement == "settle"
+                    && self.weather.strikes(dice, "settle_lost", |rates| rates.settle_lost)
+                    || self.weather.strikes(dice, "line_lost_back", |rates| rates.line_lost_back)
             };
             if self.draw(lost) || lives != self.server.lives.load(Ordering::Relaxed) {
                 return Err(self.lose(statement).await);

@@ -43,7 +43,8 @@ impl Operator {
     async fn work(mut self) {
         let every = if self.dice.chance(4_000) { EVERY / 8 } else { EVERY };
         // Some watch the dead letters, and send each again as soon as they see it.
-        let watchful = self.dice.chance(2_500);
+        let rates = &self.shared.scenario.rates;
+        let watchful = self.dice.chance(2_500) || rates.settle_lost > 0;
         loop {
             self.shared.kernel.sleep(if watchful { EVERY / 8 } else { every }).await;
             if self.shared.weather.is_calm() {

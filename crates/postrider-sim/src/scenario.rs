@@ -58,6 +58,8 @@ pub struct Rates {
     pub line_lost_there: u32,
     /// The answer of a statement is lost.
     pub line_lost_back: u32,
+    /// A settlement or its answer is lost, more often than other statements.
+    pub settle_lost: u32,
     /// A statement is slow, up to seconds.
     pub line_slow: u32,
     /// A batch is lost before the broker has seen it.
@@ -86,8 +88,9 @@ pub struct Rates {
 
 impl Rates {
     /// Each rate, by name, to be set.
-    pub fn each(&mut self) -> [(&'static str, &mut u32); 14] {
+    pub fn each(&mut self) -> [(&'static str, &mut u32); 15] {
         [
+            ("settle_lost", &mut self.settle_lost),
             ("line_lost_there", &mut self.line_lost_there),
             ("line_lost_back", &mut self.line_lost_back),
             ("line_slow", &mut self.line_slow),
@@ -116,7 +119,8 @@ impl Scenario {
         let seconds = if hours { dice.between(3_700, 9_000) } else { dice.between(10, 100) };
         let span_ms = seconds * 1_000;
         let mut rates = Rates::default();
-        for (_, rate) in rates.each() {
+        // The first is drawn last, with what belongs to it.
+        for (_, rate) in rates.each().into_iter().skip(1) {
             // Most runs have some of the faults, few have all: each alone must be found too.
             if dice.chance(4_500) {
                 *rate = u32::try_from(dice.between(20, 800)).unwrap_or_default();
@@ -148,6 +152,13 @@ impl Scenario {
             incidents: Vec::new(),
         };
         scenario.incidents = Incident::draw(&mut dice, &scenario);
+        // A dead letter, an answer that is lost about it, and somebody who acts meanwhile: each of them is
+        // rare, and what only all of them show would hardly ever be seen.
+        if dice.chance(1_000) {
+            scenario.rates.poison = scenario.rates.poison.max(1_000);
+            scenario.rates.settle_lost = 2_000;
+            scenario.operator = scenario.operator.max(2_000);
+        }
         scenario
     }
 }

@@ -74,7 +74,8 @@ impl Bench {
     async fn publish(&self, id: u128) {
         let topic = Arc::from(TOPIC);
         let (format, marks) = (Format::default(), Marks::default());
-        let outgoing = Outgoing { event: event(id), topic, format, layout: None, marks, attempt: 1 };
+        let outgoing =
+            Outgoing { event: event(id), topic, format, layout: None, marks, attempt: 1 };
         self.broker.publish(&[outgoing]).await.unwrap();
     }
 
