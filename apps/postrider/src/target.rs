@@ -67,7 +67,7 @@ impl Remote {
         if url.expose() != url.path() {
             return Err(Failure::config(format!("{scheme}:// takes no parameters")).advice(advice));
         }
-        let (servers, topic) = url.path().split_once('/').unwrap_or((url.path(), ""));
+        let (servers, topic) = url.path().split_once('/').unwrap_or_else(|| (url.path(), ""));
         if servers.is_empty() {
             return Err(Failure::config("the address names no server").advice(advice));
         }

@@ -31,9 +31,11 @@ impl fmt::Display for Notice {
     }
 }
 
+type Told = dyn Fn(&Notice) + Send + Sync;
+
 /// Who is told of what changes.
 #[derive(Clone, Default)]
-pub struct Notices(Option<Arc<dyn Fn(&Notice) + Send + Sync>>);
+pub struct Notices(Option<Arc<Told>>);
 
 impl Notices {
     /// Tells this function, which must not wait.

@@ -187,6 +187,18 @@ impl Incident {
         incidents.sort_by_key(|incident| incident.at_ms);
         incidents
     }
+
+    /// Nothing but short crashes of the server, which relays outlive with what they remember.
+    pub fn crashes(dice: &mut Dice, scenario: &Scenario) -> Vec<Incident> {
+        let mut incidents: Vec<Incident> = (0..12)
+            .map(|_| Incident {
+                at_ms: dice.below(scenario.span_ms),
+                what: What::CrashServer { for_ms: dice.between(20, 1_500) },
+            })
+            .collect();
+        incidents.sort_by_key(|incident| incident.at_ms);
+        incidents
+    }
 }
 
 impl What {

@@ -159,6 +159,11 @@ impl Scenario {
             scenario.rates.settle_lost = 2_000;
             scenario.operator = scenario.operator.max(2_000);
         }
+        // So is what several relays remember of a server that crashes again and again, and of nothing else.
+        if store == Kind::Snapshot && scenario.relays > 1 && dice.chance(1_500) {
+            scenario.incidents = Incident::crashes(&mut dice, &scenario);
+            scenario.rates.linger = scenario.rates.linger.max(1_000);
+        }
         scenario
     }
 }
