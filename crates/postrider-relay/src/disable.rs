@@ -222,7 +222,8 @@ impl Machine {
     pub(crate) fn empty_disabled(&mut self) {
         let now = self.now;
         for (destination, outlet) in &mut self.outlets {
-            if outlet.disabled.is_empty() {
+            // What was set aside for an endpoint that was enabled in the meantime goes back into its queue.
+            if outlet.disabled.is_empty() && outlet.stranded.is_empty() {
                 continue;
             }
             outlet.tick(now);

@@ -54,7 +54,7 @@ pub(crate) struct Outlet {
     /// Those of them that the store is to be told of.
     pub(crate) untold: BTreeSet<Box<str>>,
     /// Lanes that became ready for an endpoint that is disabled.
-    stranded: Vec<(u32, LaneRef)>,
+    pub(crate) stranded: Vec<(u32, LaneRef)>,
     /// A buffer for rendering topics.
     topic: String,
 }

@@ -28,8 +28,6 @@ pub(crate) struct Owned {
     pub(crate) miscounts: bool,
     /// How often in a row the partition was taken over from an owner that died.
     pub(crate) takeovers: u32,
-    /// It was taken over from an owner that died, and no cursor has moved since.
-    pub(crate) unproven: bool,
     pub(crate) head: Head,
     /// When scheduled events are looked for next; `None` while they are.
     pub(crate) admit_at: Option<Tick>,
@@ -91,7 +89,6 @@ impl Owned {
             carrying: false,
             miscounts: false,
             takeovers,
-            unproven: takeovers > 0,
             head: Head::Wanted(sent),
             admit_at: Some(sent),
             retire_at: sent,

@@ -74,13 +74,18 @@ impl Machine {
             !other.fetching
                 && (owned.settling.is_some() || other.has_outcomes())
                 && other.window.read() == flow.window.read()
-                && self.room(other, budget).is_none()
+                && self.room_of(other, budget, budget.left).is_none()
                 && self.is_open(destination)
         })
     }
 
     /// Room of a flow for a page, in rows and bytes; none if it is too little to be worth a query.
     pub(crate) fn room(&self, flow: &Flow, budget: &Budget) -> Option<(u32, u64)> {
+        self.room_of(flow, budget, budget.of(&flow.part.destination))
+    }
+
+    /// The same, where so many bytes are left to it.
+    fn room_of(&self, flow: &Flow, budget: &Budget, left: u64) -> Option<(u32, u64)> {
         let limits = &self.settings.window;
         let used = u32::try_from(flow.window.len()).unwrap_or(u32::MAX);
         let rows = limits.rows_max.saturating_sub(used).min(limits.page_rows_max);
@@ -88,7 +93,6 @@ impl Machine {
             return None;
         }
         let least = limits.page_bytes_max / 8;
-        let left = budget.of(&flow.part.destination);
         let bytes = limits.bytes_max.saturating_sub(flow.window.bytes()).min(left);
         if used > 0 && bytes < least {
             return None;

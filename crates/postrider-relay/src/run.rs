@@ -27,9 +27,10 @@ const HEALTH_EVERY: Duration = Duration::from_millis(50);
 /// The store's hints are coalesced: at most one in this time reaches the machine.
 const WAKE_EVERY: Duration = Duration::from_millis(1);
 
-/// How many answers are heard before anything follows from them: those of one statement for all
-/// partitions, and what came meanwhile. The bound keeps leases and deadlines in sight.
-const HEARD_MAX: usize = 256;
+/// How many answers are heard before anything follows from them: what came together, such as those of one
+/// statement for many partitions. The bound keeps leases and deadlines in sight, and what is noted of them,
+/// at most a thousand events each, below what is kept of notices.
+const HEARD_MAX: usize = 16;
 
 /// The shortest sleep, so that a rounded timer does not spin.
 const SLEEP_MIN: Duration = Duration::from_micros(500);

@@ -74,10 +74,15 @@ impl Machine {
             }
         }
         let total = self.settings.window.total_bytes_max;
-        let pressed = savable >= total / 8 && {
-            // Of several destinations one stops reading when it holds as much as is left.
-            let budget = self.budget();
-            budget.left < if budget.is_shared() { total / 2 + 1 } else { total / 4 }
+        let page = self.settings.window.page_bytes_max;
+        let budget = self.budget();
+        let pressed = if budget.is_shared() {
+            // Of several destinations one stops reading when it holds as much as is left, but for the least
+            // page; and the more of them are dead, the less that is.
+            let worth = (total / 8).min(budget.left / 2).max(page / 8);
+            savable >= worth && budget.left <= total / 2 + page / 16
+        } else {
+            savable >= total / 8 && budget.left < total / 4
         };
         Urge {
             ends: self.mode.is_draining(),
@@ -165,7 +170,6 @@ impl Machine {
         reach!(SettleAnsweredAgain, if settling.attempts > 0);
         owned.trouble.clear(Work::Settle, None);
         let cursor_moved = settling.parts.iter().any(|(part, _)| part.cursor.is_some());
-        owned.unproven &= !cursor_moved;
         for (part, changed) in &settling.parts {
             if let Some(flow) = owned.flow(&part.destination) {
                 flow.settled(part, changed, now);
@@ -253,7 +257,7 @@ struct Urge {
 }
 
 /// Whether it is time to write: something entered or changed in `waiting`, an eighth of a window is
-/// settled, the oldest unsaved outcome is old enough, the owner before died, or the relay urges.
+/// settled, the oldest unsaved outcome is old enough, or the relay urges.
 fn wants_settlement(
     owned: &Owned,
     urge: Urge,
@@ -271,11 +275,8 @@ fn wants_settlement(
         reach!(SettleForcedByRows, if dirty && eighth);
         reach!(SettleForcedByBytes, if dirty && (heavy || pressed));
         reach!(SettleForcedByAge, if dirty && old);
-        // Another death before a cursor has moved would make suspects of a whole window.
-        let unproven = owned.unproven;
         reach!(SettleForcedByEnd, if dirty && hurry);
-        reach!(SettleForcedByTakeover, if dirty && unproven);
-        !flow.part.is_empty() || (dirty && (hurry || unproven || eighth || heavy || pressed || old))
+        !flow.part.is_empty() || (dirty && (hurry || eighth || heavy || pressed || old))
     })
 }
 

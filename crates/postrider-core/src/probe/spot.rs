@@ -82,7 +82,6 @@ spots! {
     SettleForcedByBytes = "a settlement was due, because the window was heavy",
     SettleForcedByAge = "a settlement was due, because an outcome was old",
     SettleForcedByEnd = "a settlement was due, because the relay or the partition was to go",
-    SettleForcedByTakeover = "a settlement was due, because the owner before had died",
     "fetch":
     OutletOpened = "a destination was opened",
     OutletCloses = "a destination was to close, and something of it was under way",

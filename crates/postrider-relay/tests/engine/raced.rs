@@ -75,6 +75,30 @@ fn an_endpoint_that_is_enabled_before_its_disabling_is_answered_comes_back() {
     world.check("all");
 }
 
+/// INV-8: an endpoint says that it is gone, an operator enables it, and the relay hears of both together.
+#[test]
+fn an_endpoint_that_is_gone_and_enabled_at_once_comes_back() {
+    let mut world = World::simple();
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(1));
+    let gate = Gate::new();
+    let broker = &world.place("all").broker;
+    broker.set_gone("hook", true);
+    broker.script.then((0..8).map(|_| BrokerAction::HoldAnswer(gate.clone())));
+    world.commit((0..100).map(|key| of("hook", key, 0)).collect());
+    world.run_for(Duration::from_millis(500));
+    let answer = SourceAction::HoldAnswer(gate.clone());
+    world.source.script(Operation::CarryOut).then([answer]);
+    world.ask(enable("hook"));
+    world.run_for(Duration::from_millis(1_500));
+    assert_eq!(world.source.script(Operation::CarryOut).left(), 0);
+    world.place("all").broker.set_gone("hook", false);
+    gate.open();
+    world.commit((0..100).map(|key| of("hook", key, 1)).collect());
+    world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 200);
+    world.check("all");
+}
+
 /// INV-5: many late events of a key whose lane is busy keep back nothing of other keys.
 #[test]
 fn late_events_of_a_busy_key_keep_back_no_other_key() {

@@ -58,7 +58,7 @@ impl Call {
 }
 
 impl Relay {
-    /// Gives the machine every answer that is there.
+    /// Gives the machine every answer that is there, and lets it follow them once, as the shell does.
     fn answer(&mut self, tick: Tick) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         let mut moved = false;
@@ -66,12 +66,15 @@ impl Relay {
             let is_over = call.performed.as_mut().poll(&mut context).is_ready();
             for input in std::mem::take(&mut *call.given.lock().unwrap()) {
                 moved = true;
-                self.machine.step(tick, input);
+                self.machine.hear(tick, input);
             }
             call.times.retain(|at| *at > tick);
             if !is_over {
                 self.under_way.push(call);
             }
+        }
+        if moved {
+            self.machine.follow();
         }
         moved
     }
