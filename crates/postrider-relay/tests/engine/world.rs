@@ -73,10 +73,7 @@ impl Relay {
                 self.under_way.push(call);
             }
         }
-        if moved {
-            self.machine.follow();
-        }
-        moved
+        moved.then(|| self.machine.follow()).is_some()
     }
 
     /// When the next time of a publish is over.
