@@ -68,20 +68,6 @@ pub enum Kind {
     Stdout,
 }
 
-impl Kind {
-    /// The word of the file, and of the definition in the store.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Kind::Webhook => "webhook",
-            Kind::Kafka => "kafka",
-            Kind::Nats => "nats",
-            Kind::Local => "local",
-            Kind::File => "file",
-            Kind::Stdout => "stdout",
-        }
-    }
-}
-
 /// How a password is shown to a server of Kafka.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KafkaMechanism {

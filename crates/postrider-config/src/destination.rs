@@ -9,22 +9,20 @@ use std::time::Duration;
 
 use postrider_core::{
     DeadKeyPolicy, Destination, DestinationId, EventLimits, Format, Glob, Match, RecordKey,
-    RetryPolicy, Route, Start, Template, TopicRule,
+    RetryPolicy, Route, Start, Template,
 };
 
 use crate::address::Address;
 use crate::choice::Kind;
 use crate::kafka::Kafka;
 use crate::key::Class::{Definition, Restart};
-use crate::name::{EndpointName, HeaderName, MessageHeader};
+use crate::key::{BATCH_ENDS, Rule};
+use crate::name::{EndpointName, MessageHeader};
 use crate::pattern::Pattern;
 use crate::secret::SecretRef;
 use crate::section::section;
 use crate::size::Size;
-
-/// What servers of Kafka (`message.max.bytes`) and NATS (`max_payload`) take by default is 1 MiB, their own frame
-/// included: some hundred bytes.
-const SERVER_MESSAGE_BYTES: u64 = 1_048_000;
+use crate::webhook::{Endpoint, Webhook};
 
 section! {
     /// A destination: where events go, and which. Its definition (`kind`, `limits`, and `routes`)
@@ -127,72 +125,48 @@ section! {
     }
 }
 
-section! {
-    /// How requests are made.
-    pub struct Webhook {
-        /// How long one request may take, the connection included. At most `relay.publish_deadline`.
-        timeout: Duration { default: "5s", min: "50ms", max: "5m" },
-        /// Requests at once.
-        connections: u32 { default: "64", min: "1", max: "4096", class: Restart },
-        /// Requests at once to one endpoint, so that a slow one does not take all.
-        connections_per_endpoint: u32 {
-            default: "8", min: "1", max: "4096", class: Restart
-        },
-        /// Take addresses inside private networks and on this machine.
-        allow_private: bool { default: "false" },
-        /// Take addresses without TLS. `allow_private` takes them too.
-        allow_http: bool { default: "false" },
-        /// Take topics that are URLs themselves. Whoever writes events then chooses where requests
-        /// go.
-        allow_urls: bool { default: "false" },
-        /// How much of a response is read, for the error in a dead letter.
-        response_bytes: Size { default: "1KiB", min: "0B", max: "64KiB" },
-    }
-}
+/// Who we are is said once.
+const IDENTITY: Rule = Rule::OneOf {
+    keys: &["user", "token", "nkey", "creds"],
+    does: "say who we are",
+    why: "a server asks once",
+};
 
 section! {
     /// A connection to NATS. Events go to the subject that the route's topic gives, and a stream has to
     /// take it.
     pub struct Nats {
         /// Who we are, with `password`.
-        user: Option<String> { example: "relay" },
+        user: Option<String> { example: "relay", rules: &[IDENTITY, Rule::With("password")] },
         /// The user's password.
-        password: Option<SecretRef> { example: "env:NATS_PASSWORD" },
+        password: Option<SecretRef> {
+            example: "env:NATS_PASSWORD", rules: &[Rule::With("user")],
+        },
         /// A token, for a server that asks for one.
-        token: Option<SecretRef> { example: "env:NATS_TOKEN" },
+        token: Option<SecretRef> { example: "env:NATS_TOKEN", rules: &[IDENTITY] },
         /// The seed of a user's nkey. It signs, and is never sent.
-        nkey: Option<SecretRef> { example: "file:/run/secrets/relay.nk" },
+        nkey: Option<SecretRef> { example: "file:/run/secrets/relay.nk", rules: &[IDENTITY] },
         /// A credentials file: a JWT and the seed that goes with it.
-        creds: Option<SecretRef> { example: "file:/run/secrets/relay.creds" },
+        creds: Option<SecretRef> { example: "file:/run/secrets/relay.creds", rules: &[IDENTITY] },
         /// Refuse a server that does not encrypt. An address with `tls://` says the same.
         require_tls: bool { default: "false" },
         /// Root certificates in PEM to believe in place of the system's.
         roots: Option<PathBuf> { example: "/etc/postrider/roots.pem" },
         /// Our certificate in PEM, for a server that asks for one.
-        certificate: Option<PathBuf> { example: "/etc/postrider/relay.pem" },
+        certificate: Option<PathBuf> {
+            example: "/etc/postrider/relay.pem", rules: &[Rule::With("certificate_key")],
+        },
         /// The key of our certificate.
-        certificate_key: Option<PathBuf> { example: "/run/secrets/relay.key" },
-        /// How long a batch may take, waiting for a connection included. At most
-        /// `relay.publish_deadline`.
-        timeout: Duration { default: "4s", min: "50ms", max: "5m" },
+        certificate_key: Option<PathBuf> {
+            example: "/run/secrets/relay.key", rules: &[Rule::With("certificate")],
+        },
+        /// How long a batch may take, waiting for a connection included.
+        timeout: Duration { default: "4s", min: "50ms", max: "5m", rules: &[BATCH_ENDS] },
         /// Batches under way at once. Eight fill the round trip to a stream of three replicas.
         batches: u32 { default: "8", min: "1", max: "1024", class: Restart },
         /// Publish with core NATS, which keeps nothing: whoever does not listen at that moment never
         /// hears of the event.
         allow_lossy: bool { default: "false" },
-    }
-}
-
-section! {
-    /// An endpoint of a webhook destination.
-    pub struct Endpoint {
-        /// Where requests go. If it holds a secret, write `env:NAME` or `file:PATH`.
-        url: Address { required: true, example: "https://hooks.example/in" },
-        /// Keys that sign requests, at most 8, the newest first. All of them sign, so that receivers may
-        /// know the old or the new one while keys change.
-        keys: Vec<SecretRef> {},
-        /// Headers of every request, at most 32. Their values are secrets.
-        headers: BTreeMap<HeaderName, SecretRef> {},
     }
 }
 
@@ -206,22 +180,15 @@ impl DestinationConfig {
         } else {
             self.routes.iter().map(RouteConfig::route).collect()
         };
-        let mut definition = Destination::new(id.clone(), self.kind.word(), routes);
+        let shape = self.kind.shape();
+        let mut definition = Destination::new(id.clone(), shape.word, routes);
         definition.limits = EventLimits {
             payload_bytes_max: self.limits.payload.bytes(),
             headers_bytes_max: self.limits.headers.bytes(),
-            message_bytes_max: match (self.limits.message, self.kind) {
-                (Some(message), _) => Some(message.bytes()),
-                (None, Kind::Kafka | Kind::Nats) => Some(SERVER_MESSAGE_BYTES),
-                (None, _) => None,
-            },
+            message_bytes_max: self.limits.message.map(Size::bytes).or(shape.message_bytes),
             ..EventLimits::default()
         };
-        definition.topics = match self.kind {
-            Kind::Kafka => TopicRule::Name,
-            Kind::Nats => TopicRule::Subject,
-            Kind::Webhook | Kind::Local | Kind::File | Kind::Stdout => TopicRule::Any,
-        };
+        definition.topics = shape.topics;
         definition
     }
 }

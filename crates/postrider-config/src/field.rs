@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::key::{Class, Key, Leaf, MapShape, Shape};
+use crate::key::{Key, Leaf, MapShape, Shape};
 use crate::node::{Node, Place, Value};
 use crate::path::Path;
 use crate::reading::{Complaint, Part, Reading};
@@ -21,7 +21,7 @@ pub(crate) struct Listed {
     pub(crate) value: Option<String>,
     /// The same with what is not to be shown: for comparison alone.
     pub(crate) exact: Option<String>,
-    pub(crate) class: Class,
+    pub(crate) key: &'static Key,
     pub(crate) secrets: Vec<SecretRef>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) trait Field: Sized {
 
     fn read(node: Option<&Node>, key: &Key, path: &Path, reading: &mut Reading) -> Self;
 
-    fn list(&self, class: Class, path: &Path, out: &mut Vec<Listed>);
+    fn list(&self, key: &'static Key, path: &Path, out: &mut Vec<Listed>);
 
     /// The value and its secret, if it is a single value.
     fn single(&self) -> Option<(String, Option<SecretRef>)> {
@@ -93,12 +93,12 @@ impl<T: Scalar> Field for T {
         T::placeholder()
     }
 
-    fn list(&self, class: Class, path: &Path, out: &mut Vec<Listed>) {
+    fn list(&self, key: &'static Key, path: &Path, out: &mut Vec<Listed>) {
         out.push(Listed {
             path: path.clone(),
             value: Some(T::LEAF.literal(&self.shown())),
             exact: Some(self.exact()),
-            class,
+            key,
             secrets: self.secret().cloned().into_iter().collect(),
         });
     }
@@ -142,12 +142,12 @@ impl<T: Field> Field for Option<T> {
         node.map(|node| T::read(Some(node), key, path, reading))
     }
 
-    fn list(&self, class: Class, path: &Path, out: &mut Vec<Listed>) {
+    fn list(&self, key: &'static Key, path: &Path, out: &mut Vec<Listed>) {
         match self {
-            Some(value) => value.list(class, path, out),
+            Some(value) => value.list(key, path, out),
             None if T::SHAPE.leaf().is_some() => {
                 let (value, exact, secrets) = (None, None, Vec::new());
-                out.push(Listed { path: path.clone(), value, exact, class, secrets });
+                out.push(Listed { path: path.clone(), value, exact, key, secrets });
             }
             None => {}
         }
@@ -164,14 +164,15 @@ impl<T: Field> Field for Vec<T> {
             reading.mistake::<Self>(node, key, path);
             return Vec::new();
         };
+        reading.count(items.len(), node, key, path);
         let items = items.iter().enumerate();
         items.map(|(n, item)| T::read(Some(item), key, &path.index(n), reading)).collect()
     }
 
-    fn list(&self, class: Class, path: &Path, out: &mut Vec<Listed>) {
+    fn list(&self, key: &'static Key, path: &Path, out: &mut Vec<Listed>) {
         if T::SHAPE.leaf().is_none() {
             for (index, item) in self.iter().enumerate() {
-                item.list(class, &path.index(index), out);
+                item.list(key, &path.index(index), out);
             }
             return;
         }
@@ -180,7 +181,7 @@ impl<T: Field> Field for Vec<T> {
         let values: Vec<&str> = singles.iter().map(|(value, _)| value.as_str()).collect();
         let value = Some(format!("[{}]", values.join(", ")));
         let secrets = singles.iter().filter_map(|(_, secret)| secret.clone()).collect();
-        out.push(Listed { path: path.clone(), exact: value.clone(), value, class, secrets });
+        out.push(Listed { path: path.clone(), exact: value.clone(), value, key, secrets });
     }
 }
 
@@ -214,6 +215,7 @@ impl<N: Name, T: Field> Field for BTreeMap<N, T> {
             reading.mistake::<Self>(node, key, path);
             return map;
         };
+        reading.count(entries.len(), node, key, path);
         for (text, entry) in entries {
             let path = path.key(text);
             let value = T::read(Some(entry), key, &path, reading);
@@ -227,9 +229,9 @@ impl<N: Name, T: Field> Field for BTreeMap<N, T> {
         map
     }
 
-    fn list(&self, class: Class, path: &Path, out: &mut Vec<Listed>) {
+    fn list(&self, key: &'static Key, path: &Path, out: &mut Vec<Listed>) {
         for (name, value) in self {
-            value.list(class, &path.key(name.text()), out);
+            value.list(key, &path.key(name.text()), out);
         }
     }
 }
@@ -254,6 +256,16 @@ impl Reading {
             format!("`{}` is missing in `{table}`", key.name)
         };
         self.refuse(path, &place, Part::Key, Complaint::new(message, advice));
+    }
+
+    /// Reports more entries than a list or a table takes.
+    fn count(&mut self, entries: usize, node: &Node, key: &Key, path: &Path) {
+        if let Some(max) = key.max.parse().ok().filter(|max| entries > *max) {
+            let message = format!("`{}` has {entries} entries; at most {max}", key.name);
+            let advice =
+                format!("leave {} of them out: those that are needed least", entries - max);
+            self.refuse(path, &node.place, Part::Value, Complaint::new(message, advice));
+        }
     }
 
     /// Reports a list or a table that is something else.

@@ -1,41 +1,107 @@
-//! A destination and a source on Kafka: who we are, whom we believe, and how records are made.
+//! Kafka: everything that the configuration knows of it, for destinations and for sources.
 //!
 //! Invariant: both say who we are with the same keys.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use postrider_core::RecordKey;
+use postrider_core::{Format, RecordKey, TopicRule};
 
-use crate::choice::{KafkaCompression, KafkaMechanism};
+use crate::broker::{BrokerShape, SourceShape, UrlShape};
+use crate::choice::{KafkaCompression, KafkaMechanism, Kind};
 use crate::key::Class::Restart;
+use crate::key::{BATCH_ENDS, Rule};
 use crate::secret::SecretRef;
 use crate::section::section;
 
-section! {
+/// The kind `kafka`.
+pub(crate) const KAFKA: BrokerShape = BrokerShape {
+    kind: Kind::Kafka,
+    word: "kafka",
+    doc: "Topics of Kafka.",
+    url: UrlShape::Needed { schemes: &["kafka"], example: "kafka://127.0.0.1:9092" },
+    tables: &[("kafka", &Kafka::TABLE)],
+    source: Some(SourceShape {
+        schemes: &["kafka"],
+        example: "kafka://HOST:9092/TOPIC",
+        table: Some(("kafka", &KafkaSource::TABLE)),
+    }),
+    formats: &[Format::Structured, Format::Binary, Format::Plain, Format::Debezium],
+    has_record_key: true,
+    // `message.max.bytes` is 1 MiB, the server's own frame included: some hundred bytes.
+    message_bytes: Some(1_048_000),
+    topics: TopicRule::Name,
+    feature: Some("kafka"),
+};
+
+/// Declares a table with the keys that say who we are and whom we believe, which are those of every connection.
+macro_rules! connection {
+    ($(#[doc = $about:literal])* pub struct $name:ident { $($own:tt)* }) => {
+        section! {
+            $(#[doc = $about])*
+            pub struct $name {
+                $($own)*
+                /// Who we are, with `password` and `mechanism`.
+                user: Option<String> {
+                    example: "relay", rules: &[Rule::With("password"), Rule::With("mechanism")],
+                },
+                /// The user's password.
+                password: Option<SecretRef> {
+                    example: "env:KAFKA_PASSWORD", rules: &[Rule::With("user")],
+                },
+                /// How the password is shown: `plain` sends it as it is, the others prove it.
+                mechanism: Option<KafkaMechanism> {
+                    example: "scram-sha-512", rules: &[Rule::With("user")],
+                },
+                /// Encrypt, and refuse a server whose certificate nobody vouches for.
+                tls: bool { default: "false" },
+                /// Root certificates in PEM to believe in place of the system's.
+                roots: Option<PathBuf> {
+                    example: "/etc/postrider/roots.pem", rules: &[Rule::With("tls")],
+                },
+                /// Our certificate in PEM, for a server that asks for one.
+                certificate: Option<PathBuf> {
+                    example: "/etc/postrider/relay.pem",
+                    rules: &[Rule::With("certificate_key"), Rule::With("tls")],
+                },
+                /// The key of our certificate.
+                certificate_key: Option<PathBuf> {
+                    example: "/run/secrets/relay.key", rules: &[Rule::With("certificate")],
+                },
+            }
+        }
+
+        impl $name {
+            /// Who we are, and whom we believe.
+            pub fn login(&self) -> KafkaLogin<'_> {
+                KafkaLogin {
+                    user: self.user.as_deref(),
+                    password: self.password.as_ref(),
+                    mechanism: self.mechanism,
+                    tls: self.tls,
+                    roots: self.roots.as_ref(),
+                    certificate: self.certificate.as_ref(),
+                    certificate_key: self.certificate_key.as_ref(),
+                }
+            }
+        }
+    };
+}
+
+connection! {
     /// A connection to Kafka. Events go to the topic that the route gives, and it has to be there.
     pub struct Kafka {
-        /// Who we are, with `password` and `mechanism`.
-        user: Option<String> { example: "relay" },
-        /// The user's password.
-        password: Option<SecretRef> { example: "env:KAFKA_PASSWORD" },
-        /// How the password is shown: `plain` sends it as it is, the others prove it.
-        mechanism: Option<KafkaMechanism> { example: "scram-sha-512" },
-        /// Encrypt, and refuse a server whose certificate nobody vouches for.
-        tls: bool { default: "false" },
-        /// Root certificates in PEM to believe in place of the system's.
-        roots: Option<PathBuf> { example: "/etc/postrider/roots.pem" },
-        /// Our certificate in PEM, for a server that asks for one.
-        certificate: Option<PathBuf> { example: "/etc/postrider/relay.pem" },
-        /// The key of our certificate.
-        certificate_key: Option<PathBuf> { example: "/run/secrets/relay.key" },
-        /// How long a batch may take, waiting for a connection included. At most
-        /// `relay.publish_deadline`. The client tries to deliver a record for five eighths of it.
-        timeout: Duration { default: "4s", min: "200ms", max: "5m" },
+        /// How long a batch may take, waiting for a connection included. The client tries to deliver a record for five eighths of it.
+        timeout: Duration { default: "4s", min: "200ms", max: "5m", rules: &[BATCH_ENDS] },
         /// Batches under way at once. Eight fill the round trip to three replicas.
         batches: u32 { default: "8", min: "1", max: "256", class: Restart },
-        /// How long a record waits for others to be sent with. At most a quarter of `timeout`.
-        linger: Duration { default: "1ms", min: "0s", max: "500ms" },
+        /// How long a record waits for others to be sent with.
+        linger: Duration {
+            default: "1ms", min: "0s", max: "500ms",
+            rules: &[Rule::AtMost {
+                key: "timeout", part: 4, why: "a record that waits for others has to arrive in time as well",
+            }],
+        },
         /// How records are compressed.
         compression: KafkaCompression { default: "none" },
         /// The key of a record whose route gives none, over the ordering key alone: `{key}` is the whole of it,
@@ -47,12 +113,14 @@ section! {
     }
 }
 
-section! {
+connection! {
     /// How a sidecar is connected to Kafka, if its events come from there.
     pub struct KafkaSource {
         /// The topic that takes what was refused for good, with the reason as headers. It has to be there.
         /// If absent, `postrider.dead.` and the group.
-        dead_letters: Option<String> { example: "dead.billing", class: Restart },
+        dead_letters: Option<String> {
+            example: "dead.billing", class: Restart, rules: &[Rule::Topic(TopicRule::Name)],
+        },
         /// A group without committed offsets begins with what comes from now on, and not with the oldest
         /// record. The same counts when somebody deletes the group or its offsets: what came meanwhile is then
         /// passed over.
@@ -61,20 +129,6 @@ section! {
         session: Duration { default: "10s", min: "1s", max: "30m", class: Restart },
         /// Records of one partition that may wait behind one that is not settled.
         unsettled: u32 { default: "1000", min: "1", max: "100000", class: Restart },
-        /// Who we are, with `password` and `mechanism`.
-        user: Option<String> { example: "billing", class: Restart },
-        /// The user's password.
-        password: Option<SecretRef> { example: "env:KAFKA_PASSWORD", class: Restart },
-        /// How the password is shown: `plain` sends it as it is, the others prove it.
-        mechanism: Option<KafkaMechanism> { example: "scram-sha-512", class: Restart },
-        /// Encrypt, and refuse a server whose certificate nobody vouches for.
-        tls: bool { default: "false", class: Restart },
-        /// Root certificates in PEM to believe in place of the system's.
-        roots: Option<PathBuf> { example: "/etc/postrider/roots.pem", class: Restart },
-        /// Our certificate in PEM, for a server that asks for one.
-        certificate: Option<PathBuf> { example: "/etc/postrider/billing.pem", class: Restart },
-        /// The key of our certificate.
-        certificate_key: Option<PathBuf> { example: "/run/secrets/billing.key", class: Restart },
         /// How long the servers may take to answer.
         timeout: Duration { default: "4s", min: "200ms", max: "5m", class: Restart },
     }
@@ -99,26 +153,3 @@ pub struct KafkaLogin<'a> {
     /// The key of our certificate.
     pub certificate_key: Option<&'a PathBuf>,
 }
-
-/// Gives a table its `login`.
-macro_rules! login {
-    ($table:ty) => {
-        impl $table {
-            /// Who we are, and whom we believe.
-            pub fn login(&self) -> KafkaLogin<'_> {
-                KafkaLogin {
-                    user: self.user.as_deref(),
-                    password: self.password.as_ref(),
-                    mechanism: self.mechanism,
-                    tls: self.tls,
-                    roots: self.roots.as_ref(),
-                    certificate: self.certificate.as_ref(),
-                    certificate_key: self.certificate_key.as_ref(),
-                }
-            }
-        }
-    };
-}
-
-login!(Kafka);
-login!(KafkaSource);

@@ -3,6 +3,8 @@
 //!
 //! Invariant: a key is declared in one place, a field inside `section!`, and nowhere listed again.
 
+use postrider_core::TopicRule;
+
 /// What it takes for a changed value to have effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
@@ -38,7 +40,7 @@ pub(crate) struct Key {
     pub(crate) default: &'static str,
     /// The least value that is taken.
     pub(crate) min: &'static str,
-    /// The greatest.
+    /// The greatest; of lists and of tables whose keys are names: how many entries.
     pub(crate) max: &'static str,
     /// An example in place of that of the leaf, as it would stand in the environment.
     pub(crate) example: &'static str,
@@ -46,7 +48,35 @@ pub(crate) struct Key {
     pub(crate) required: bool,
     /// What changing it means.
     pub(crate) class: Class,
+    /// What goes with it, and what does not.
+    pub(crate) rules: &'static [Rule],
 }
+
+/// What holds between a key and others.
+#[derive(Clone, Copy)]
+pub(crate) enum Rule {
+    /// It is of no use without this other key of its table.
+    With(&'static str),
+    /// Of these keys of its table one at most is given.
+    OneOf {
+        keys: &'static [&'static str],
+        /// What all of them do.
+        does: &'static str,
+        /// Why one is enough.
+        why: &'static str,
+    },
+    /// It is at most one of so many parts of another duration or number: of its table, or by the whole path.
+    AtMost { key: &'static str, part: u32, why: &'static str },
+    /// It is a topic of such a broker.
+    Topic(TopicRule),
+}
+
+/// Of every broker: what it was asked has an answer while the relay listens.
+pub(crate) const BATCH_ENDS: Rule = Rule::AtMost {
+    key: "relay.publish_deadline",
+    part: 1,
+    why: "later its outcome counts as unknown",
+};
 
 impl Key {
     pub(crate) const fn new(name: &'static str, doc: &'static str, shape: Shape) -> Key {
@@ -60,6 +90,7 @@ impl Key {
             example: "",
             required: false,
             class: Class::Live,
+            rules: &[],
         }
     }
 

@@ -23,6 +23,7 @@
 //! | get the definition of a destination | [`DestinationConfig::definition`] |
 //! | know what a reload changes | [`Config::diff`] |
 //! | describe the file to an editor or a reader | [`schema`], [`reference()`] |
+//! | let a program know what each kind of broker takes | [`brokers()`] |
 //!
 //! Invariant: a key is declared once, as a field with its documentation, default, and limits; no
 //! secret stands in a message, a value that is shown, or a `Debug`.
@@ -30,14 +31,17 @@
 pub mod duration;
 
 mod address;
+mod broker;
 mod check;
 mod choice;
 mod config;
 mod destination;
 mod environment;
 mod field;
+mod file;
 mod kafka;
 mod key;
+mod listing;
 mod load;
 mod name;
 mod nats;
@@ -59,18 +63,18 @@ mod size;
 mod source;
 mod syntax;
 mod values;
+mod webhook;
 
 pub use address::Address;
 pub use choice::{
     KafkaCompression, KafkaMechanism, Kind, LogFormat, LogLevel, Pooler, TableLayout,
 };
 pub use config::{Backpressure, Config, Consume, Observe, Reconcile, Relay, Retention, Window};
-pub use destination::{
-    DestinationConfig, Endpoint, Limits, MatchConfig, Nats, Retry, RouteConfig, Webhook,
-};
+pub use destination::{DestinationConfig, Limits, MatchConfig, Nats, Retry, RouteConfig};
 pub use environment::Environment;
 pub use kafka::{Kafka, KafkaLogin, KafkaSource};
 pub use key::Class;
+pub use listing::brokers;
 pub use load::{FILE_BYTES_MAX, Loaded, Loader, Needs};
 pub use name::{EndpointName, HeaderName, MessageHeader};
 pub use nats::{NatsLogin, NatsSource};
@@ -85,3 +89,4 @@ pub use schema::schema;
 pub use secret::{SECRET_BYTES_MAX, Secret, SecretRef};
 pub use size::Size;
 pub use values::{Change, EffectiveValue};
+pub use webhook::{Endpoint, Webhook};

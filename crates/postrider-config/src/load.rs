@@ -8,12 +8,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path as FilePath, PathBuf};
 
+use crate::broker;
 use crate::check;
-use crate::choice::Kind;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::field::{Field, Listed};
-use crate::key::{Class, Key};
+use crate::key::Key;
 use crate::node::{self, Node, Place, Value};
 use crate::overlay;
 use crate::path::Path;
@@ -21,6 +21,9 @@ use crate::problem::Problem;
 use crate::reading::Reading;
 use crate::source::Source;
 use crate::syntax;
+
+/// What stands around everything.
+static ROOT: Key = Key::new("configuration", "", Config::SHAPE);
 
 /// A configuration file may be so large: a thousand endpoints need a quarter of it.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -90,8 +93,7 @@ impl fmt::Debug for Loaded {
 /// ```
 impl Default for Config {
     fn default() -> Config {
-        let key = Key::new("configuration", "", Config::SHAPE);
-        Config::read(None, &key, &Path::default(), &mut Reading::default())
+        Config::read(None, &ROOT, &Path::default(), &mut Reading::default())
     }
 }
 
@@ -113,7 +115,7 @@ impl Config {
 
     pub(crate) fn listed(&self) -> Vec<Listed> {
         let mut listed = Vec::new();
-        self.list(Class::Live, &Path::default(), &mut listed);
+        self.list(&ROOT, &Path::default(), &mut listed);
         let idle = self.idle();
         listed.retain(|listed| !idle.iter().any(|path| path.holds(&listed.path)));
         listed
@@ -125,9 +127,9 @@ impl Config {
         let mut idle = Vec::new();
         for (id, destination) in &self.destinations {
             let at = Path::of("destinations").key(id.as_str());
-            let tables = [("webhook", Kind::Webhook), ("kafka", Kind::Kafka), ("nats", Kind::Nats)];
-            let others = tables.iter().filter(|(_, kind)| destination.kind != *kind);
-            idle.extend(others.map(|(name, _)| at.key(name)));
+            let others = broker::ALL.iter().filter(|shape| shape.kind != destination.kind);
+            let tables = others.flat_map(|shape| shape.tables);
+            idle.extend(tables.map(|(name, _)| at.key(name)));
             for (index, route) in destination.routes.iter().enumerate() {
                 let at = at.key("routes").index(index);
                 if route.drop {
@@ -137,9 +139,10 @@ impl Config {
         }
         for (name, consumer) in &self.consume {
             let at = Path::of("consume").key(name.as_str());
-            let tables = [("nats", &["nats", "tls"][..]), ("kafka", &["kafka"])];
-            let others = tables.iter().filter(|(_, schemes)| consumer.is_elsewhere(schemes));
-            idle.extend(others.map(|(name, _)| at.key(name)));
+            let sources = broker::ALL.iter().filter_map(|shape| shape.source.as_ref());
+            let others = sources.filter(|source| consumer.is_elsewhere(source.schemes));
+            let tables = others.filter_map(|source| source.table);
+            idle.extend(tables.map(|(name, _)| at.key(name)));
         }
         idle
     }
@@ -190,8 +193,7 @@ impl<'a> Loader<'a> {
         let mut reading = Reading::new(source);
         overlay::apply(&mut root, self.environment, &self.reserved, &mut reading);
         let root = Node::new(Value::Table(root), Place::Nowhere);
-        let key = Key::new("configuration", "", Config::SHAPE);
-        let config = Config::read(Some(&root), &key, &Path::default(), &mut reading);
+        let config = Config::read(Some(&root), &ROOT, &Path::default(), &mut reading);
         for listed in config.listed() {
             if let Some(value) = listed.value {
                 reading.shown.insert(listed.path, value);

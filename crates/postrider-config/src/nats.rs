@@ -5,6 +5,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use postrider_core::{Format, TopicRule};
+
+use crate::broker::{BrokerShape, SourceShape, UrlShape};
+use crate::choice::Kind;
 use crate::destination::Nats;
 use crate::key::Class::Restart;
 use crate::secret::SecretRef;
@@ -93,3 +97,23 @@ macro_rules! login {
 
 login!(Nats);
 login!(NatsSource);
+
+/// The kind `nats`.
+pub(crate) const NATS: BrokerShape = BrokerShape {
+    kind: Kind::Nats,
+    word: "nats",
+    doc: "Streams of NATS JetStream.",
+    url: UrlShape::Needed { schemes: &["nats", "tls"], example: "nats://127.0.0.1:4222" },
+    tables: &[("nats", &Nats::TABLE)],
+    source: Some(SourceShape {
+        schemes: &["nats", "tls"],
+        example: "nats://HOST:4222/STREAM",
+        table: Some(("nats", &NatsSource::TABLE)),
+    }),
+    formats: &[Format::Structured, Format::Binary, Format::Plain, Format::Debezium],
+    has_record_key: false,
+    // `max_payload` is 1 MiB, the server's own frame included: some hundred bytes.
+    message_bytes: Some(1_048_000),
+    topics: TopicRule::Subject,
+    feature: Some("nats"),
+};

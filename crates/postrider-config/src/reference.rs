@@ -3,7 +3,7 @@
 //! Invariant: it follows from the tables; no key is described twice.
 
 use crate::config::Config;
-use crate::key::{Json, Key, Shape, TableShape, plain};
+use crate::key::{Json, Key, Leaf, Shape, TableShape, plain};
 use crate::schema::limits;
 
 /// One table for each table of the file: key, type, default, limits, what a change needs, and what
@@ -69,13 +69,13 @@ fn row(key: &Key) -> String {
         Some(leaf) => format!("absent, like `{}`", leaf.literal(example(key, leaf.example))),
         None => "none".to_owned(),
     };
-    let limits = match key.shape.leaf() {
-        Some(leaf) => match leaf.json {
-            Json::Choice(names) => names.join(", "),
-            _ => limits(key),
-        },
-        None => String::new(),
+    let choices = match key.shape.leaf() {
+        Some(Leaf { json: Json::Choice(names), .. }) => names.join(", "),
+        _ => String::new(),
     };
+    let limits = [choices, limits(key)];
+    let limits: Vec<&String> = limits.iter().filter(|words| !words.is_empty()).collect();
+    let limits = limits.iter().map(|words| words.as_str()).collect::<Vec<_>>().join("; ");
     format!(
         "| `{}` | {} | {default} | {limits} | {} | {} |\n",
         key.name,

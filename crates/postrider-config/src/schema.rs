@@ -3,10 +3,12 @@
 //! Invariant: it follows from the tables, so a key that the program reads is a key that the schema
 //! has. It says less than the program: limits of durations and contradictions are words in it.
 
+use postrider_core::TopicRule;
 use serde_json::{Map, Value, json};
 
+use crate::check::rules::share;
 use crate::config::Config;
-use crate::key::{Class, Json, Key, Leaf, MapShape, Shape, TableShape, plain};
+use crate::key::{Class, Json, Key, Leaf, MapShape, Rule, Shape, TableShape, plain};
 
 /// The JSON Schema (draft 2020-12) of the configuration file.
 ///
@@ -79,6 +81,13 @@ fn single(leaf: &Leaf) -> Object {
 fn property(key: &Key) -> Object {
     let mut object = of(&key.shape);
     object.insert("description".into(), json!(description(key)));
+    if let Ok(max) = key.max.parse::<u64>() {
+        match key.shape {
+            Shape::List(_) => _ = object.insert("maxItems".into(), json!(max)),
+            Shape::Map(_) => _ = object.insert("maxProperties".into(), json!(max)),
+            Shape::Leaf(_) | Shape::Table(_) => {}
+        }
+    }
     let Some(leaf) = key.shape.leaf() else { return object };
     if !key.default.is_empty() {
         object.insert("default".into(), typed(leaf, key.default));
@@ -113,14 +122,31 @@ fn description(key: &Key) -> String {
     text
 }
 
-/// The limits of a key in words.
+/// The limits of a key, and what goes with it, in words.
 pub(crate) fn limits(key: &Key) -> String {
-    match (key.min, key.max) {
+    let range = match (key.min, key.max) {
         ("", "") => String::new(),
         (min, "") => format!("at least {min}"),
         ("", max) => format!("at most {max}"),
         (min, max) => format!("{min} to {max}"),
-    }
+    };
+    let rules = key.rules.iter().map(|rule| match rule {
+        Rule::With(other) => format!("with `{other}`"),
+        Rule::OneOf { keys, .. } => {
+            let others: Vec<String> = keys
+                .iter()
+                .filter(|other| **other != key.name)
+                .map(|other| format!("`{other}`"))
+                .collect();
+            format!("without {}", others.join(", "))
+        }
+        Rule::AtMost { key, part, .. } => format!("at most {}", share(*part, key)),
+        Rule::Topic(TopicRule::Subject) => "a subject without wildcards".to_owned(),
+        Rule::Topic(_) => "a topic's name".to_owned(),
+    });
+    let words: Vec<String> =
+        std::iter::once(range).chain(rules).filter(|words| !words.is_empty()).collect();
+    words.join("; ")
 }
 
 /// A text of the tables as a value of its type.

@@ -67,14 +67,14 @@ macro_rules! section {
 
             fn list(
                 &self,
-                _class: $crate::key::Class,
+                _key: &'static $crate::key::Key,
                 path: &$crate::path::Path,
                 out: &mut Vec<$crate::field::Listed>,
             ) {
                 let mut keys = Self::KEYS.iter();
                 $(
                     if let Some(key) = keys.next() {
-                        self.$field.list(key.class, &path.key(key.name), out);
+                        self.$field.list(key, &path.key(key.name), out);
                     }
                 )*
             }

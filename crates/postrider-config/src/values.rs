@@ -58,7 +58,7 @@ impl Loaded {
             origin: self.reading.origin(&listed.path),
             key: listed.path.to_string(),
             value: listed.value,
-            class: listed.class,
+            class: listed.key.class,
         };
         listed.map(value).collect()
     }
@@ -75,7 +75,7 @@ impl Config {
         let mut changes = Vec::new();
         for (path, old) in before {
             let new = after.remove(&path);
-            let class = new.as_ref().map_or(old.class, |new| new.class);
+            let class = new.as_ref().map_or(old.key, |new| new.key).class;
             let same = new.as_ref().is_some_and(|new| new.exact == old.exact);
             if !same {
                 let new = new.and_then(|new| new.value);
@@ -84,7 +84,7 @@ impl Config {
         }
         let added = after.into_iter().map(|(path, new)| Change {
             key: path.to_string(),
-            class: new.class,
+            class: new.key.class,
             old: None,
             new: new.value,
         });

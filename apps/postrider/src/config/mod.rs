@@ -20,7 +20,8 @@ use crate::terminal;
 Examples:
   postrider config check --config postrider.toml
   postrider config show --config postrider.toml
-  postrider config schema > postrider.schema.json")]
+  postrider config schema > postrider.schema.json
+  postrider config brokers > brokers.json")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     command: ConfigCommand,
@@ -31,6 +32,7 @@ enum ConfigCommand {
     Check(CheckArgs),
     Show(ShowArgs),
     Schema(SchemaArgs),
+    Brokers(BrokersArgs),
 }
 
 /// Say everything that is wrong with a configuration, before anything connects
@@ -77,16 +79,29 @@ Examples:
   postrider config schema > postrider.schema.json")]
 struct SchemaArgs {}
 
+/// Write what each kind of broker takes, as JSON for programs
+///
+/// Each field with its meaning, type, default, limits, whether it is a secret,
+/// what it needs, and what it excludes.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  postrider config brokers
+  postrider config brokers > brokers.json")]
+struct BrokersArgs {}
+
 pub(crate) fn run(args: &ConfigArgs) -> Result<Exit, Failure> {
     match &args.command {
         ConfigCommand::Check(args) => check(args),
         ConfigCommand::Show(args) => show::run(args),
-        ConfigCommand::Schema(SchemaArgs {}) => {
-            terminal::data(&format!("{:#}", postrider_config::schema()))
-                .map_err(Failure::of_stdout)?;
-            Ok(Exit::Success)
-        }
+        ConfigCommand::Schema(SchemaArgs {}) => write(&postrider_config::schema()),
+        ConfigCommand::Brokers(BrokersArgs {}) => write(&postrider_config::brokers()),
     }
+}
+
+fn write(value: &serde_json::Value) -> Result<Exit, Failure> {
+    terminal::data(&format!("{value:#}")).map_err(Failure::of_stdout)?;
+    Ok(Exit::Success)
 }
 
 fn check(args: &CheckArgs) -> Result<Exit, Failure> {
@@ -111,4 +126,55 @@ fn check(args: &CheckArgs) -> Result<Exit, Failure> {
         );
     }
     Ok(Exit::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    /// Where the fields of each table become a broker's settings.
+    const READERS: [(&str, &[&str]); 6] = [
+        ("destinations.NAME.webhook", &[include_str!("../relay/brokers.rs")]),
+        ("destinations.NAME.endpoints", &[include_str!("../relay/brokers.rs")]),
+        (
+            "destinations.NAME.kafka",
+            &[include_str!("../relay/kafka.rs"), include_str!("../kafka.rs")],
+        ),
+        ("destinations.NAME.nats", &[include_str!("../relay/nats.rs"), include_str!("../nats.rs")]),
+        ("consume.NAME.kafka", &[include_str!("../consume/kafka.rs"), include_str!("../kafka.rs")]),
+        ("consume.NAME.nats", &[include_str!("../consume/nats.rs"), include_str!("../nats.rs")]),
+    ];
+
+    /// Whether a field is read from the table, or from who we are in it.
+    fn is_read(field: &str, sources: &[&str]) -> bool {
+        let tables = ["webhook", "configured", "kafka", "nats", "login"];
+        let reads = tables.map(|table| format!("{table}.{field}"));
+        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        sources.iter().any(|source| {
+            reads.iter().any(|read| {
+                let mut found = source.match_indices(read.as_str());
+                found.any(|(at, _)| ends(&source[at + read.len()..]))
+            })
+        })
+    }
+
+    /// A field that is declared is read. (One that is read and not declared does not compile.)
+    #[test]
+    fn every_field_of_a_broker_is_read() {
+        let mut seen = 0;
+        for kind in postrider_config::brokers().as_array().unwrap() {
+            let parts = ["destination", "source"].map(|part| &kind[part]["tables"]);
+            for table in parts.into_iter().filter_map(|tables| tables.as_array()).flatten() {
+                let name = table["table"].as_str().unwrap();
+                let readers = READERS.iter().find(|(known, _)| *known == name);
+                let (_, sources) = readers.unwrap_or_else(|| panic!("who reads [{name}]?"));
+                for field in table["fields"].as_array().unwrap() {
+                    let field = field["name"].as_str().unwrap();
+                    assert!(is_read(field, sources), "nobody reads {name}.{field}");
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 50, "{seen}");
+        // Negative control.
+        assert!(!is_read("unread", READERS[2].1) && !is_read("time", READERS[2].1));
+    }
 }

@@ -1,5 +1,6 @@
 //! A sidecar's times and addresses.
 
+use crate::broker;
 use crate::config::Consume;
 use crate::duration::print;
 use crate::path::Path;
@@ -18,6 +19,28 @@ pub(super) fn examine(consumer: &Consume, at: &Path, reading: &mut Reading) {
         reading.contradict(&paths, Complaint::new(message, advice));
     }
     super::nats::examine_source(consumer, at, reading);
-    super::kafka::examine_source(consumer, at, reading);
+    examine_sources(consumer, at, reading);
     super::require_http(&at.key("endpoint"), Some(&consumer.endpoint), reading);
+}
+
+/// A table is of no use if events are known to come from elsewhere.
+fn examine_sources(consumer: &Consume, at: &Path, reading: &mut Reading) {
+    for source in broker::ALL.iter().filter_map(|shape| shape.source.as_ref()) {
+        let Some((name, _)) = source.table else { continue };
+        if !consumer.is_elsewhere(source.schemes) || !reading.is_given(&at.key(name)) {
+            continue;
+        }
+        let scheme = consumer.from.scheme().unwrap_or_default();
+        let message = format!("`{name}` is of no use to events that come from {scheme}://");
+        let advice = format!("leave {name} out, or write from = \"{}\"", source.example);
+        reading.contradict(&[at.key(name), at.key("from")], Complaint::new(message, advice));
+    }
+}
+
+impl Consume {
+    /// Whether the source is known to have none of these schemes. Where the address is a reference, nobody knows
+    /// before it is read.
+    pub(crate) fn is_elsewhere(&self, schemes: &[&str]) -> bool {
+        self.from.scheme().is_some_and(|scheme| !schemes.contains(&&*scheme))
+    }
 }

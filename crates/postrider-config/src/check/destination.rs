@@ -2,7 +2,7 @@
 
 use postrider_core::DestinationId;
 
-use crate::choice::Kind;
+use crate::broker::{self, UrlShape};
 use crate::config::Config;
 use crate::destination::{DestinationConfig, RouteConfig};
 use crate::path::Path;
@@ -13,15 +13,12 @@ pub(super) fn examine(destination: &DestinationConfig, at: &Path, reading: &mut 
         return;
     }
     let kind = destination.kind.word();
-    let sections = [
-        ("webhook", Kind::Webhook),
-        ("endpoints", Kind::Webhook),
-        ("kafka", Kind::Kafka),
-        ("nats", Kind::Nats),
-    ];
-    for (name, owner) in sections {
-        if destination.kind != owner && reading.is_given(&at.key(name)) {
-            let owner = owner.word();
+    for owner in broker::ALL.iter().filter(|owner| owner.kind != destination.kind) {
+        for (name, _) in owner.tables {
+            if !reading.is_given(&at.key(name)) {
+                continue;
+            }
+            let owner = owner.word;
             let message = format!("`{name}` belongs to the kind {owner}, and this is {kind}");
             let advice = format!("leave {name} out, or write kind = \"{owner}\"");
             reading.contradict(&[at.key(name), at.key("kind")], Complaint::new(message, advice));
@@ -33,58 +30,42 @@ pub(super) fn examine(destination: &DestinationConfig, at: &Path, reading: &mut 
 fn examine_url(destination: &DestinationConfig, at: &Path, reading: &mut Reading) {
     let kind = destination.kind.word();
     let paths = [at.key("url"), at.key("kind")];
-    match (destination.kind, &destination.url) {
-        (Kind::Webhook, Some(_)) => {
-            let message = "a webhook destination has its addresses in `endpoints`";
-            let heading = at.key("endpoints").heading();
-            let advice = format!("write [{heading}.ENDPOINT] with the url below it");
+    match (&destination.kind.shape().url, &destination.url) {
+        (UrlShape::In { .. } | UrlShape::Nowhere { .. }, None) => {}
+        (UrlShape::In { table, entry }, Some(_)) => {
+            let message = format!("a {kind} destination has its addresses in `{table}`");
+            let heading = at.key(table).heading();
+            let advice = format!("write [{heading}.{entry}] with the url below it");
             reading.contradict(&paths, Complaint::new(message, advice));
         }
-        (Kind::Stdout, Some(_)) => {
-            let message = "standard output has no address";
-            reading.contradict(&paths, Complaint::new(message, "leave url out"));
+        (UrlShape::Nowhere { why }, Some(_)) => {
+            reading.contradict(&paths, Complaint::new(*why, "leave url out"));
         }
-        (Kind::Kafka | Kind::Nats | Kind::Local | Kind::File, None) => {
+        (UrlShape::Needed { example, .. }, None) => {
             let message = format!("a destination of the kind {kind} needs `url`");
-            let advice = format!("write url = \"{}\"", example(destination.kind));
+            let advice = format!("write url = \"{example}\"");
             reading.contradict(&[at.key("kind")], Complaint::new(message, advice));
         }
-        (Kind::Local | Kind::File, Some(url)) => {
-            if let Some(scheme) = url.scheme().filter(|scheme| scheme != kind) {
-                let message = format!("an address of the kind {kind} begins with {kind}://");
-                let advice = match scheme.as_str() {
-                    "local" | "file" => format!("write kind = \"{scheme}\", or another address"),
-                    _ => format!("write url = \"{kind}://PATH\""),
-                };
-                reading.contradict(&paths, Complaint::new(message, advice));
-            }
-        }
-        (Kind::Kafka | Kind::Nats, Some(url)) => {
-            let (known, message) = match destination.kind {
-                Kind::Kafka => {
-                    (&["kafka"][..], "an address of the kind kafka begins with kafka://")
-                }
-                _ => (
-                    &["nats", "tls"][..],
-                    "an address of the kind nats begins with nats:// or tls://",
-                ),
+        (UrlShape::Needed { schemes, example }, Some(url)) => {
+            let Some(scheme) = url.scheme().filter(|scheme| !schemes.contains(&&**scheme)) else {
+                return;
             };
-            if url.scheme().is_some_and(|scheme| !known.contains(&&*scheme)) {
-                let advice = "correct the scheme; the rest was not looked at";
-                reading.contradict(&paths, Complaint::new(message, advice));
-            }
+            let begins: Vec<String> = schemes.iter().map(|known| format!("{known}://")).collect();
+            let begins = begins.join(" or ");
+            let message = format!("an address of the kind {kind} begins with {begins}");
+            let advice = match owner(&scheme) {
+                Some(owner) => format!("write kind = \"{owner}\", or an address with {begins}"),
+                None => format!("correct the scheme, as in \"{example}\""),
+            };
+            reading.contradict(&paths, Complaint::new(message, advice));
         }
-        (Kind::Webhook | Kind::Stdout, None) => {}
     }
 }
 
-fn example(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Kafka => "kafka://127.0.0.1:9092",
-        Kind::Nats => "nats://127.0.0.1:4222",
-        Kind::File => "file:///var/lib/postrider/events.jsonl",
-        _ => "local:///var/lib/postrider/queue.db",
-    }
+/// The kind whose addresses begin so.
+fn owner(scheme: &str) -> Option<&'static str> {
+    let takes = |url: &UrlShape| matches!(url, UrlShape::Needed { schemes, .. } if schemes.contains(&scheme));
+    broker::ALL.iter().find(|shape| takes(&shape.url)).map(|shape| shape.word)
 }
 
 /// Two destinations that bring the same events to the same topic of the same address.
@@ -109,10 +90,10 @@ pub(super) fn examine_pairs(config: &Config, reading: &mut Reading) {
 
 /// The address of a destination that has one, and writes it out.
 fn address(destination: &DestinationConfig) -> Option<&str> {
-    match destination.kind {
-        Kind::Webhook => None,
-        Kind::Stdout => Some("stdout"),
-        Kind::Kafka | Kind::Nats | Kind::Local | Kind::File => destination.url.as_ref()?.literal(),
+    match destination.kind.shape().url {
+        UrlShape::In { .. } => None,
+        UrlShape::Nowhere { .. } => Some(destination.kind.word()),
+        UrlShape::Needed { .. } => destination.url.as_ref()?.literal(),
     }
 }
 

@@ -6,7 +6,6 @@
 mod connection;
 mod consume;
 mod destination;
-mod kafka;
 mod nats;
 mod observe;
 mod own_table;
@@ -14,6 +13,7 @@ mod postgres;
 mod relay;
 mod retention;
 mod route;
+pub(crate) mod rules;
 mod webhook;
 
 use crate::address::Address;
@@ -25,6 +25,7 @@ use crate::reading::{Complaint, Reading};
 /// Examines the whole configuration.
 pub(crate) fn examine(config: &Config, needs: Needs, reading: &mut Reading) {
     require(config, needs, reading);
+    rules::examine(config, reading);
     relay::examine(config, reading);
     retention::examine(config, reading);
     observe::examine(config, reading);
@@ -35,9 +36,7 @@ pub(crate) fn examine(config: &Config, needs: Needs, reading: &mut Reading) {
         let at = at.key(id.as_str());
         destination::examine(destination, &at, reading);
         route::examine(destination, &at, reading);
-        webhook::examine(config, destination, &at, reading);
-        kafka::examine(config, destination, &at, reading);
-        nats::examine(config, destination, &at, reading);
+        webhook::examine(destination, &at, reading);
     }
     destination::examine_pairs(config, reading);
     for (name, consumer) in &config.consume {

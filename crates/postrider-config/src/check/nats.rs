@@ -1,31 +1,14 @@
 //! Destinations and sources on NATS: who we are, once, and times.
 
 use super::connection;
-use crate::choice::Kind;
-use crate::config::{Config, Consume};
-use crate::destination::DestinationConfig;
+use crate::config::Consume;
 use crate::nats::NatsLogin;
 use crate::path::Path;
 use crate::reading::{Complaint, Reading};
 
-pub(super) fn examine(
-    config: &Config,
-    destination: &DestinationConfig,
-    at: &Path,
-    reading: &mut Reading,
-) {
-    if destination.kind != Kind::Nats || !reading.is_sound(&[at.key("kind")]) {
-        return;
-    }
-    let (nats, at) = (&destination.nats, at.key("nats"));
-    examine_login(&nats.login(), &at, reading);
-    connection::examine_timeout(config, nats.timeout, &at, reading);
-}
-
 /// A sidecar's connection.
 pub(super) fn examine_source(consumer: &Consume, at: &Path, reading: &mut Reading) {
-    let source = ("nats", &["nats", "tls"][..], "nats://HOST:4222/STREAM");
-    if connection::is_used(consumer, source, at, reading) {
+    if !consumer.is_elsewhere(&["nats", "tls"]) {
         examine_login(&consumer.nats.login(), &at.key("nats"), reading);
     }
 }

@@ -1,8 +1,6 @@
 //! Routes: those that are never reached, those that drop, those without a topic, and those that ask for what their
 //! destination cannot write.
 
-use postrider_core::Format;
-
 use crate::choice::Kind;
 use crate::destination::{DestinationConfig, MatchConfig, RouteConfig};
 use crate::path::Path;
@@ -61,17 +59,6 @@ fn examine_one(route: &RouteConfig, at: &Path, reading: &mut Reading) {
     }
 }
 
-/// What each kind can write.
-fn formats(kind: Kind) -> &'static [Format] {
-    match kind {
-        Kind::Kafka | Kind::Nats => {
-            &[Format::Structured, Format::Binary, Format::Plain, Format::Debezium]
-        }
-        Kind::Webhook => &[Format::Structured, Format::Binary],
-        Kind::Local | Kind::File | Kind::Stdout => &[Format::Structured],
-    }
-}
-
 fn examine_format(
     route: &RouteConfig,
     at: &Path,
@@ -79,14 +66,14 @@ fn examine_format(
     reading: &mut Reading,
 ) {
     let (format, word) = (at.key("format"), kind.word());
-    let known = formats(kind);
+    let known = kind.shape().formats;
     if !known.contains(&route.format) {
         let words: Vec<String> = known.iter().map(|known| format!("\"{known}\"")).collect();
         let message = format!("a destination of the kind {word} does not write {}", route.format);
         let advice = format!("write format = {}", words.join(" or "));
         reading.contradict(&[format.clone(), kind_at.clone()], Complaint::new(message, advice));
     }
-    if route.record_key.is_some() && kind != Kind::Kafka {
+    if route.record_key.is_some() && !kind.shape().has_record_key {
         let message = format!("messages of the kind {word} have no key");
         let advice = "leave record_key out: what is in order follows from the ordering key";
         reading

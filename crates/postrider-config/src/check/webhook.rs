@@ -1,32 +1,20 @@
-//! Webhook destinations: endpoints that routes name, addresses that will be refused, and times.
+//! Webhook destinations: endpoints that routes name, and addresses that will be refused.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use postrider_core::Template;
 
 use crate::choice::Kind;
-use crate::config::Config;
-use crate::destination::{DestinationConfig, Endpoint};
-use crate::duration::print;
+use crate::destination::DestinationConfig;
 use crate::path::Path;
 use crate::reading::{Complaint, Reading};
 use crate::section::near;
+use crate::webhook::Endpoint;
 
-/// Keys and headers of one endpoint, as the broker for webhooks takes them: a header for each key, and
-/// servers refuse requests with many headers.
-const KEYS_MAX: usize = 8;
-const HEADERS_MAX: usize = 32;
-
-pub(super) fn examine(
-    config: &Config,
-    destination: &DestinationConfig,
-    at: &Path,
-    reading: &mut Reading,
-) {
+pub(super) fn examine(destination: &DestinationConfig, at: &Path, reading: &mut Reading) {
     if destination.kind != Kind::Webhook || !reading.is_sound(&[at.key("kind")]) {
         return;
     }
-    examine_limits(config, destination, at, reading);
     let endpoints = at.key("endpoints");
     if destination.endpoints.is_empty()
         && !destination.webhook.allow_urls
@@ -55,32 +43,6 @@ pub(super) fn examine(
     }
     for (name, endpoint) in &destination.endpoints {
         examine_endpoint(destination, endpoint, &endpoints.key(name.as_str()), at, reading);
-    }
-}
-
-fn examine_limits(
-    config: &Config,
-    destination: &DestinationConfig,
-    at: &Path,
-    reading: &mut Reading,
-) {
-    let webhook = &destination.webhook;
-    let at = at.key("webhook");
-    if webhook.timeout > config.relay.publish_deadline {
-        let deadline = print(config.relay.publish_deadline);
-        let message = format!(
-            "a request may take {}, but its outcome counts as unknown after {deadline}",
-            print(webhook.timeout)
-        );
-        let advice = format!("write timeout = \"{deadline}\", or a longer publish_deadline");
-        let paths = [at.key("timeout"), Path::of("relay.publish_deadline")];
-        reading.contradict(&paths, Complaint::new(message, advice));
-    }
-    if webhook.connections_per_endpoint > webhook.connections {
-        let message = "one endpoint may have more connections than all together";
-        let advice = "raise connections, or lower connections_per_endpoint";
-        let paths = [at.key("connections_per_endpoint"), at.key("connections")];
-        reading.contradict(&paths, Complaint::new(message, advice));
     }
 }
 
@@ -125,15 +87,6 @@ fn examine_endpoint(
     parent: &Path,
     reading: &mut Reading,
 ) {
-    for (name, count, max) in
-        [("keys", endpoint.keys.len(), KEYS_MAX), ("headers", endpoint.headers.len(), HEADERS_MAX)]
-    {
-        if count > max {
-            let message = format!("{count} {name}, at most {max}");
-            let advice = format!("remove the {name} that receivers no longer need");
-            reading.contradict(&[at.key(name)], Complaint::new(message, advice));
-        }
-    }
     let url = at.key("url");
     if !super::require_http(&url, Some(&endpoint.url), reading) {
         return;

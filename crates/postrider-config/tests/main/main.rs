@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what went wrong by failing")]
 
 mod bad;
+mod brokers;
 mod definition;
 mod environment;
 mod example;
