@@ -20,7 +20,7 @@ pub(crate) type Place = (Arc<str>, i32);
 
 struct Held {
     window: Window,
-    /// The offset that was asked to be committed last.
+    /// The offset that was committed last, as far as is known.
     committed: Option<i64>,
     /// It is being given up: nothing more is handed out.
     leaving: bool,
@@ -122,26 +122,31 @@ impl Holdings {
 
     /// A record was read.
     pub(crate) fn push(&self, place: &Place, record: Record) {
-        if let Some(held) = self.lock().held.get_mut(place) {
-            held.window.push(record);
+        if let Some(held) = self.lock().held.get_mut(place)
+            && held.window.push(record)
+        {
+            held.committed = None;
         }
         self.changed.notify_waiters();
     }
 
-    /// What is settled since it was asked for last.
+    /// What is settled and not known to be committed.
     pub(crate) fn uncommitted(&self) -> Vec<(Place, i64)> {
-        let mut inner = self.lock();
-        let newer = |(place, held): (&Place, &mut Held)| {
+        let newer = |(place, held): (&Place, &Held)| {
             let offset = held.window.settled().filter(|offset| held.committed != Some(*offset))?;
-            held.committed = Some(offset);
             Some((place.clone(), offset))
         };
-        inner.held.iter_mut().filter_map(newer).collect()
+        self.lock().held.iter().filter_map(newer).collect()
     }
 
-    /// A commit failed: it is tried again with the next.
-    pub(crate) fn uncommit(&self) {
-        self.lock().held.values_mut().for_each(|held| held.committed = None);
+    /// The group has these.
+    pub(crate) fn committed(&self, offsets: &[(Place, i64)]) {
+        let mut inner = self.lock();
+        for (place, offset) in offsets {
+            if let Some(held) = inner.held.get_mut(place) {
+                held.committed = Some(*offset);
+            }
+        }
     }
 
     /// Partitions that have read enough for now, and those that have room again.

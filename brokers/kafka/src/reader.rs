@@ -1,9 +1,10 @@
-//! The thread that reads: it polls the library's consumer, follows the group's rebalances, and commits.
+//! The thread that reads: it polls the library's consumer, and follows the group's rebalances. A second one commits.
 //!
-//! Invariant: an offset is committed only when everything before it is settled.
+//! Invariant: an offset is committed only when everything before it is settled, and until the group has it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use postrider_core::{Error, ErrorKind, Marks};
@@ -23,6 +24,12 @@ use crate::window::Record;
 const TURN: Duration = Duration::from_millis(50);
 /// Between two commits: what a crash of this process brings again, besides what was not settled.
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
+/// How long commits may fail before somebody is told: a rebalance, or another coordinator, takes less.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
+/// How soon the group is joined anew when its coordinator has moved.
+const ANEW: Duration = Duration::from_secs(1);
+/// The same when somebody has to grant something first: others of the group are disturbed each time.
+const ANEW_GRANTED: Duration = Duration::from_secs(30);
 
 /// Follows the group.
 pub(crate) struct Member {
@@ -32,6 +39,15 @@ pub(crate) struct Member {
     pub(crate) patience: Duration,
     /// Nobody receives any more.
     pub(crate) ended: Arc<AtomicBool>,
+    /// One commit at a time, and none while partitions are given up: the library keeps one back while there is no
+    /// coordinator, and would send it after those of the next owner.
+    pub(crate) turn: Mutex<()>,
+}
+
+impl Member {
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ClientContext for Member {
@@ -53,23 +69,21 @@ impl ConsumerContext for Member {
         let wait = !lost && !self.ended.load(Ordering::Acquire);
         let patience = if wait { self.patience } else { Duration::ZERO };
         let settled = self.holdings.finish(&places, patience);
+        let turn = self.turn();
         if !lost && !settled.is_empty() {
             // What is not committed comes again at its new owner.
-            let _ = consumer.commit(&offsets(settled), CommitMode::Sync);
+            let _ = consumer.commit(&offsets(&settled), CommitMode::Sync);
         }
         self.holdings.give_up(&places);
+        drop(turn);
     }
 
-    fn post_rebalance(&self, _: &BaseConsumer<Member>, rebalance: &Rebalance<'_>) {
+    fn post_rebalance(&self, consumer: &BaseConsumer<Member>, rebalance: &Rebalance<'_>) {
         if let Rebalance::Assign(list) = rebalance {
             self.trouble.forget();
             self.holdings.take_over(places(list));
-        }
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        if result.is_err() {
-            self.holdings.uncommit();
+            // A pause outlives the loss of its partition. Where this fails, it was given up again.
+            let _ = consumer.resume(list);
         }
     }
 }
@@ -78,11 +92,11 @@ fn places(list: &TopicPartitionList) -> Vec<Place> {
     list.elements().iter().map(|it| (Arc::from(it.topic()), it.partition())).collect()
 }
 
-fn offsets(settled: Vec<(Place, i64)>) -> TopicPartitionList {
+fn offsets(settled: &[(Place, i64)]) -> TopicPartitionList {
     let mut list = TopicPartitionList::with_capacity(settled.len());
     for ((topic, partition), offset) in settled {
         // An offset that was read is one that can be written.
-        let _ = list.add_partition_offset(&topic, partition, Offset::Offset(offset));
+        let _ = list.add_partition_offset(topic, *partition, Offset::Offset(*offset));
     }
     list
 }
@@ -98,6 +112,7 @@ fn list_of(places: Vec<Place>) -> TopicPartitionList {
 /// See the module.
 pub(crate) struct Reader {
     pub(crate) consumer: BaseConsumer<Member>,
+    pub(crate) topics: Vec<String>,
     /// For messages.
     pub(crate) group: String,
 }
@@ -105,11 +120,34 @@ pub(crate) struct Reader {
 impl Reader {
     /// Reads until nobody receives any more, and leaves the group.
     pub(crate) fn read(self) {
-        let member = Arc::clone(self.consumer.context());
-        let mut committed = Instant::now();
+        thread::scope(|scope| {
+            let committer = thread::Builder::new().name("kafka committer".to_owned());
+            match committer.spawn_scoped(scope, || self.commit_what_is_settled()) {
+                Ok(_) => self.read_on(),
+                Err(error) => {
+                    self.tell(ErrorKind::Unavailable, &error.to_string(), "start it anew")
+                }
+            }
+        });
+        // Leaving revokes what is held, which commits it: see `pre_rebalance`.
+        self.consumer.unsubscribe();
+        drop(self.consumer);
+    }
+
+    fn member(&self) -> &Member {
+        self.consumer.context()
+    }
+
+    fn is_ended(&self) -> bool {
+        self.member().ended.load(Ordering::Acquire)
+    }
+
+    fn read_on(&self) {
+        let member = self.member();
+        let (mut looked, mut anew) = (Instant::now(), None);
         // Asked for once for many records: their topics are few.
         let mut topic: Arc<str> = Arc::from("");
-        while !member.ended.load(Ordering::Acquire) {
+        while !self.is_ended() {
             match self.consumer.poll(TURN) {
                 None => {}
                 Some(Ok(message)) => {
@@ -119,26 +157,62 @@ impl Reader {
                     let place = (Arc::clone(&topic), message.partition());
                     member.holdings.push(&place, record(&message));
                 }
-                Some(Err(error)) => self.judge(&member, &error),
+                Some(Err(error)) => {
+                    self.judge(&error);
+                    anew = anew.or_else(|| Some(Instant::now() + until_anew(&error)?));
+                }
             }
-            if committed.elapsed() >= COMMIT_EVERY {
-                committed = Instant::now();
-                self.commit(&member);
-                self.flow(&member);
+            if looked.elapsed() >= COMMIT_EVERY {
+                looked = Instant::now();
+                self.flow(member);
+            }
+            if anew.is_some_and(|due| due <= Instant::now()) {
+                anew = None;
+                self.join_anew();
             }
         }
-        // Leaving revokes what is held, which commits it: see `pre_rebalance`.
-        self.consumer.unsubscribe();
-        drop(self.consumer);
     }
 
-    fn commit(&self, member: &Member) {
-        let settled = member.holdings.uncommitted();
-        if !settled.is_empty()
-            && self.consumer.commit(&offsets(settled), CommitMode::Async).is_err()
-        {
-            member.holdings.uncommit();
+    /// The library begins no partition whose committed offset it could not ask for, and tells nobody which.
+    fn join_anew(&self) {
+        self.consumer.unsubscribe();
+        let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
+        if let Err(error) = self.consumer.subscribe(&topics) {
+            self.tell(ErrorKind::Unavailable, &error.to_string(), "start the consumer anew");
         }
+    }
+
+    /// Each commit is waited for: the library tells nobody that one failed whose end nobody waits for, and what was
+    /// settled last would never be committed.
+    fn commit_what_is_settled(&self) {
+        let mut failing: Option<Instant> = None;
+        while !self.is_ended() {
+            // waits: for more that is settled, to be committed with one request
+            thread::sleep(COMMIT_EVERY);
+            let Err(error) = self.commit() else {
+                failing = None;
+                continue;
+            };
+            self.judge(&error);
+            let since = *failing.get_or_insert_with(Instant::now);
+            if since.elapsed() >= COMMIT_PATIENCE {
+                failing = None;
+                let said = format!("nothing could be committed for {COMMIT_PATIENCE:?}: {error}");
+                self.tell(ErrorKind::Unavailable, &said, "it is tried again");
+            }
+        }
+    }
+
+    fn commit(&self) -> KafkaResult<()> {
+        let member = self.member();
+        let turn = member.turn();
+        let settled = member.holdings.uncommitted();
+        if !settled.is_empty() {
+            self.consumer.commit(&offsets(&settled), CommitMode::Sync)?;
+            member.holdings.committed(&settled);
+        }
+        drop(turn);
+        Ok(())
     }
 
     fn flow(&self, member: &Member) {
@@ -154,7 +228,7 @@ impl Reader {
     }
 
     /// What is somebody's to mend is told; what passes is the library's to mend.
-    fn judge(&self, member: &Member, error: &KafkaError) {
+    fn judge(&self, error: &KafkaError) {
         let Some(code) = error.rdkafka_error_code() else { return };
         let (kind, advice) = match code {
             RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic => {
@@ -175,11 +249,24 @@ impl Reader {
             RDKafkaErrorCode::Fatal => (ErrorKind::Unavailable, "start the consumer anew"),
             _ => return,
         };
-        let said = member.trouble.said().unwrap_or_else(|| code.to_string());
+        let said = self.member().trouble.said().unwrap_or_else(|| code.to_string());
+        self.tell(kind, &said, advice);
+    }
+
+    fn tell(&self, kind: ErrorKind, said: &str, advice: &str) {
         let error = Error::new(kind, "consume")
             .message(format!("Kafka: {said}; what is not settled comes again; {advice}"))
             .context("group", &self.group);
-        member.holdings.complain(error);
+        self.member().holdings.complain(error);
+    }
+}
+
+/// When to join anew after this, if at all: it may have left a partition that is ours and is not read.
+fn until_anew(error: &KafkaError) -> Option<Duration> {
+    match error.rdkafka_error_code()? {
+        RDKafkaErrorCode::NotCoordinator | RDKafkaErrorCode::CoordinatorNotAvailable => Some(ANEW),
+        RDKafkaErrorCode::TopicAuthorizationFailed => Some(ANEW_GRANTED),
+        _ => None,
     }
 }
 

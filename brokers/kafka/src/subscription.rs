@@ -142,6 +142,7 @@ impl KafkaSubscription {
             trouble: Arc::clone(&trouble),
             patience: settings.visibility,
             ended,
+            turn: std::sync::Mutex::default(),
         };
         let joining = spawn_blocking(move || join(&kafka, &settings, member));
         joining.await.map_err(|error| {
@@ -253,7 +254,8 @@ fn join(kafka: &KafkaSettings, settings: &SubscriptionSettings, member: Member) 
     }
     let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
     consumer.subscribe(&topics).map_err(refused)?;
-    let reader = Reader { consumer, group: settings.group.clone() };
+    let (topics, group) = (settings.topics.clone(), settings.group.clone());
+    let reader = Reader { consumer, topics, group };
     let begun = thread::Builder::new().name("kafka reader".to_owned()).spawn(|| reader.read());
     begun
         .map(drop)

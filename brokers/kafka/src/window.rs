@@ -75,13 +75,15 @@ impl Window {
     }
 
     /// A record was read. One that was read before means that the partition was made anew, or is read again from
-    /// further back: what was handed out is not ours any more.
-    pub(crate) fn push(&mut self, record: Record) {
-        if self.last.is_some_and(|last| record.offset <= last) {
+    /// further back: what was handed out is not ours any more. Whether that is so.
+    pub(crate) fn push(&mut self, record: Record) -> bool {
+        let again = self.last.is_some_and(|last| record.offset <= last);
+        if again {
             *self = Window::new();
         }
         self.last = Some(record.offset);
         self.entries.push_back(Entry { record, state: State::Ready, tries: 0 });
+        again
     }
 
     /// How many records wait for their settlement.
@@ -259,7 +261,7 @@ mod tests {
         let (mut window, now, mut next) = (Window::new(), Instant::now(), 0);
         window.push(record(7, 1));
         let out = take(&mut window, now, 1, &mut next);
-        window.push(record(0, 1));
+        assert!(window.push(record(0, 1)));
         assert!(!window.settle(7, out[0].0, now));
         assert_eq!(take(&mut window, now, 1, &mut next)[0].1, 0);
         assert_eq!(window.settled(), None);

@@ -10,6 +10,7 @@ mod mocked;
 mod proxied;
 mod publishing;
 mod server;
+mod stalling;
 mod subscribing;
 mod suite;
 mod trouble;
