@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
 use postrider_core::operate::{Finding, findings};
-use postrider_core::{Code, Error, ErrorKind, Result, Route, Template};
+use postrider_core::{Code, Error, ErrorKind, Result, Route};
 use tokio::time::{Instant, timeout_at};
 
 use crate::connection::{Connection, Up};
+use crate::takers::examine_partitions;
 
 /// Streams that are looked at. More are not listed by one answer of the server, and nobody reads more.
 const STREAMS_MAX: usize = 1_024;
@@ -53,7 +54,16 @@ async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
     let mut found = Vec::new();
     let mut streams = BTreeSet::new();
     let sending: Vec<&Route> = routes.iter().filter(|route| !route.drop).collect();
-    let subjects: BTreeSet<String> = sending.iter().map(|route| filter(&route.topic)).collect();
+    let (spread, plain): (Vec<&Route>, Vec<&Route>) =
+        sending.iter().partition(|route| route.topic.partitions().is_some());
+    let topics: BTreeSet<String> = spread.iter().map(|route| route.topic.to_string()).collect();
+    for topic in topics {
+        let of_topic = |route: &&&Route| route.topic.to_string() == topic;
+        let Some(route) = spread.iter().find(of_topic) else { continue };
+        streams.extend(examine_partitions(up, &route.topic, &mut found).await?);
+    }
+    let subjects: BTreeSet<String> =
+        plain.iter().map(|route| filter(route.topic.prefix())).collect();
     for subject in subjects {
         let names = taking(up, &subject).await?;
         if names.is_empty() {
@@ -78,8 +88,7 @@ async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
 }
 
 /// The subjects that a template may render: what it begins with, and whatever the fields make of the rest.
-fn filter(topic: &Template) -> String {
-    let (prefix, open) = topic.prefix();
+pub(crate) fn filter((prefix, open): (String, bool)) -> String {
     match (open, prefix.rsplit_once('.')) {
         (false, _) => prefix,
         (true, Some((words, _))) => format!("{words}.>"),
@@ -88,7 +97,7 @@ fn filter(topic: &Template) -> String {
 }
 
 /// The names of the streams that take some of these subjects.
-async fn taking(up: &Up, subject: &str) -> Result<Vec<String>> {
+pub(crate) async fn taking(up: &Up, subject: &str) -> Result<Vec<String>> {
     let question = serde_json::json!({ "subject": subject });
     let answer = answer(up, "STREAM.NAMES", &question).await?;
     let names = answer["streams"].as_array().into_iter().flatten();
@@ -96,7 +105,11 @@ async fn taking(up: &Up, subject: &str) -> Result<Vec<String>> {
 }
 
 /// An answer as it comes: servers differ in what they leave out.
-async fn answer(up: &Up, what: &str, question: &serde_json::Value) -> Result<serde_json::Value> {
+pub(crate) async fn answer(
+    up: &Up,
+    what: &str,
+    question: &serde_json::Value,
+) -> Result<serde_json::Value> {
     let answer = up.jetstream.request(what.to_owned(), question).await;
     let answer: serde_json::Value = answer.map_err(|error| silent(&error))?;
     match answer["error"]["description"].as_str() {

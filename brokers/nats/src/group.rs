@@ -1,4 +1,4 @@
-//! The durable consumer behind a group: found, or made, and fit for what the engine promises.
+//! The durable consumers behind a group: found, or made, and fit for what the engine promises.
 //!
 //! Invariant (INV-1): no group is joined whose consumer would let a message go that nobody settled.
 
@@ -6,20 +6,42 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::GetStreamByNameErrorKind;
+use async_nats::jetstream::stream::Stream;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use postrider_core::{Error, ErrorKind, Result};
 
 use crate::connection::Up;
+use crate::partitions::{self, Partitions};
 use crate::settings::wrong;
 use crate::subscription::SubscriptionSettings;
 
 /// Below it the server delivers again what is merely on its way.
 const VISIBILITY_MIN: Duration = Duration::from_millis(100);
 
-/// Refuses what no server would take, before one is asked.
+/// Consumers that are looked for or made at once. A cluster needs some time for each.
+const JOINED_AT_ONCE: usize = 16;
+
+/// One consumer of a group: all of it, or its part in one partition.
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) partition: Option<u16>,
+    pub(crate) consumer: PullConsumer,
+}
+
+/// What a member is to be.
+struct Wanted {
+    partition: Option<u16>,
+    name: String,
+    subject: Option<String>,
+    /// Deliveries that may be unsettled at once.
+    unsettled_max: u32,
+}
+
+/// Refuses what no server would take, before one is asked. Returns the partitions, if the subject has some.
 ///
 /// # Errors
 /// `Config`, naming the setting.
-pub(crate) fn check(settings: &SubscriptionSettings) -> Result<()> {
+pub(crate) fn check(settings: &SubscriptionSettings) -> Result<Option<Partitions>> {
     if settings.visibility < VISIBILITY_MIN {
         return Err(wrong("`visibility` is at least 100 ms"));
     }
@@ -32,6 +54,8 @@ pub(crate) fn check(settings: &SubscriptionSettings) -> Result<()> {
             )));
         }
     }
+    let partitions = Partitions::of(settings.subject.as_deref().unwrap_or_default());
+    let partitions = partitions.map_err(wrong)?;
     let subjects = [&settings.subject, &settings.dead_letters];
     if subjects.into_iter().flatten().any(|subject| !is_subject(subject)) {
         return Err(wrong("a subject is made of words with dots between them, and has no blanks"));
@@ -39,7 +63,7 @@ pub(crate) fn check(settings: &SubscriptionSettings) -> Result<()> {
     if settings.dead_letters.as_ref().is_some_and(|subject| subject.contains(['*', '>'])) {
         return Err(wrong("`dead_letters` is one subject, without * and >"));
     }
-    Ok(())
+    Ok(partitions)
 }
 
 fn is_subject(text: &str) -> bool {
@@ -47,28 +71,62 @@ fn is_subject(text: &str) -> bool {
     text.split('.').all(|word| !word.is_empty() && !word.contains(odd))
 }
 
-/// The group's consumer.
+/// The group's consumers: one, or one for each partition.
 ///
 /// # Errors
 /// As [`open`](crate::NatsSubscription::open).
-pub(crate) async fn join(up: &Up, settings: &SubscriptionSettings) -> Result<PullConsumer> {
+pub(crate) async fn join(
+    up: &Up,
+    settings: &SubscriptionSettings,
+    partitions: Option<&Partitions>,
+) -> Result<Vec<Member>> {
     let stream = up.jetstream.get_stream(&settings.stream).await.map_err(|error| {
         Error::new(ErrorKind::Unroutable, "subscribe")
             .message(format!("the stream cannot be used: {error}; create it, or correct its name"))
             .context("stream", &settings.stream)
     })?;
-    bury_somewhere(up, settings).await?;
-    let consumer = stream.get_or_create_consumer(&settings.group, wanted(settings)).await;
-    let consumer: PullConsumer = consumer.map_err(|error| {
-        unfit(settings, &format!("cannot be used: {error}"), "choose another group")
-    })?;
-    examine(settings, &consumer)?;
-    Ok(consumer)
+    let all = partitions.map(Partitions::all);
+    let all = all.as_deref().or(settings.subject.as_deref()).unwrap_or(">");
+    bury_somewhere(up, settings, all).await?;
+    let found =
+        members(settings, partitions).into_iter().map(|wanted| find(&stream, settings, wanted));
+    stream::iter(found).buffered(JOINED_AT_ONCE).try_collect().await
 }
 
-fn wanted(settings: &SubscriptionSettings) -> pull::Config {
+/// Who is to be in the group.
+fn members(settings: &SubscriptionSettings, partitions: Option<&Partitions>) -> Vec<Wanted> {
+    let Some(partitions) = partitions else {
+        return vec![Wanted {
+            partition: None,
+            name: settings.group.clone(),
+            subject: settings.subject.clone(),
+            unsettled_max: settings.unsettled_max,
+        }];
+    };
+    let member = |partition| Wanted {
+        partition: Some(partition),
+        name: partitions::consumer(&settings.group, partition),
+        subject: Some(partitions.filter(partition)),
+        // With one, the server itself keeps the order of the partition, whoever asks.
+        unsettled_max: 1,
+    };
+    (0..partitions.count()).map(member).collect()
+}
+
+/// Finds or makes one.
+async fn find(stream: &Stream, settings: &SubscriptionSettings, wanted: Wanted) -> Result<Member> {
+    let config = config(settings, &wanted);
+    let consumer = stream.get_or_create_consumer(&wanted.name, config).await;
+    let consumer: PullConsumer = consumer.map_err(|error| {
+        unfit(settings, &wanted, &format!("cannot be used: {error}"), "choose another group")
+    })?;
+    examine(settings, &wanted, &consumer)?;
+    Ok(Member { partition: wanted.partition, consumer })
+}
+
+fn config(settings: &SubscriptionSettings, wanted: &Wanted) -> pull::Config {
     pull::Config {
-        durable_name: Some(settings.group.clone()),
+        durable_name: Some(wanted.name.clone()),
         deliver_policy: match settings.from_now {
             true => DeliverPolicy::New,
             false => DeliverPolicy::All,
@@ -77,20 +135,19 @@ fn wanted(settings: &SubscriptionSettings) -> pull::Config {
         ack_wait: settings.visibility,
         // The server would end a message at its last delivery and say so to nobody.
         max_deliver: -1,
-        filter_subject: settings.subject.clone().unwrap_or_default(),
-        max_ack_pending: i64::from(settings.unsettled_max),
+        filter_subject: wanted.subject.clone().unwrap_or_default(),
+        max_ack_pending: i64::from(wanted.unsettled_max),
         ..pull::Config::default()
     }
 }
 
 /// A stream has to take the dead letters, and the group must not get them back.
-async fn bury_somewhere(up: &Up, settings: &SubscriptionSettings) -> Result<()> {
+async fn bury_somewhere(up: &Up, settings: &SubscriptionSettings, own: &str) -> Result<()> {
     let Some(subject) = &settings.dead_letters else { return Ok(()) };
     let taken = up.jetstream.stream_by_subject(subject).await;
     match taken {
         Ok(stream) if stream == settings.stream => {
-            let filter = settings.subject.as_deref().unwrap_or(">");
-            match matches(filter, subject) {
+            match matches(own, subject) {
                 true => Err(wrong(
                     "the group's own subjects take its dead letters, which would come again as new \
                      messages: choose another subject for `dead_letters`, or fewer subjects for the group",
@@ -126,7 +183,11 @@ fn matches(filter: &str, subject: &str) -> bool {
 }
 
 /// A consumer that somebody made may have settings under which messages are lost.
-fn examine(settings: &SubscriptionSettings, consumer: &PullConsumer) -> Result<()> {
+fn examine(
+    settings: &SubscriptionSettings,
+    wanted: &Wanted,
+    consumer: &PullConsumer,
+) -> Result<()> {
     let found = &consumer.cached_info().config;
     let (said, advice) = if found.ack_policy != AckPolicy::Explicit {
         (format!("has the ack policy {:?}", found.ack_policy), "its ack policy must be explicit")
@@ -145,21 +206,26 @@ fn examine(settings: &SubscriptionSettings, consumer: &PullConsumer) -> Result<(
     } else if found.ack_wait < VISIBILITY_MIN {
         (format!("waits {:?} for an answer", found.ack_wait), "set its ack wait to 30 s")
     } else if !found.filter_subjects.is_empty()
-        || found.filter_subject != settings.subject.as_deref().unwrap_or_default()
+        || found.filter_subject != wanted.subject.as_deref().unwrap_or_default()
     {
         let mut subjects = found.filter_subjects.clone();
         subjects.extend(Some(found.filter_subject.clone()).filter(|subject| !subject.is_empty()));
         let subjects = if subjects.is_empty() { ">".to_owned() } else { subjects.join(", ") };
         (format!("takes the subjects {subjects}"), "name the same subjects")
+    } else if wanted.partition.is_some() && found.max_ack_pending != 1 {
+        let most = found.max_ack_pending;
+        let said =
+            format!("lets {most} deliveries of its partition be in work, so no key is in order");
+        (said, "set its max ack pending to 1")
     } else {
         return Ok(());
     };
-    Err(unfit(settings, &said, &format!("{advice}, or choose another group")))
+    Err(unfit(settings, wanted, &said, &format!("{advice}, or choose another group")))
 }
 
-fn unfit(settings: &SubscriptionSettings, said: &str, advice: &str) -> Error {
+fn unfit(settings: &SubscriptionSettings, wanted: &Wanted, said: &str, advice: &str) -> Error {
     Error::new(ErrorKind::Config, "subscribe")
-        .message(format!("the group's consumer {said}; {advice}"))
+        .message(format!("the group's consumer `{}` {said}; {advice}", wanted.name))
         .context("stream", &settings.stream)
         .context("group", &settings.group)
 }

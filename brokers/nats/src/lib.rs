@@ -30,10 +30,12 @@ mod examine;
 #[cfg(test)]
 mod golden;
 mod group;
+mod partitions;
 mod question;
 mod receipts;
 mod settings;
 mod subscription;
+mod takers;
 
 pub use broker::NatsBroker;
 pub use settings::{Credentials, NatsSettings, Secret, Tls};

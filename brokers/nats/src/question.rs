@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_nats::Client;
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::Message;
@@ -19,22 +20,26 @@ use crate::connection::Up;
 use crate::receipts::Receipts;
 
 /// How long one question to the server waits for a message. It is asked again at once.
-const WAIT: Duration = Duration::from_secs(30);
+const WAIT: Duration = Duration::from_secs(10);
+/// How long after that the server may still say that there was none. Whoever is not told by then (the client waits
+/// a second longer) asked a consumer that is not there: to such a question a server says nothing at all.
+const SILENCE_MAX: Duration = Duration::from_secs(4);
 
 /// What a question brought: a message and when it came, or nothing.
-type Arrived = Result<Option<(Instant, Message)>>;
+pub(crate) type Arrived = Result<Option<(Instant, Message)>>;
 
 /// See the module. It outlives a `receive` that was dropped, so that what it brings meanwhile is not lost for a
 /// whole visibility. Dropping it takes it back.
 pub(crate) struct Question {
+    client: Client,
     task: JoinHandle<()>,
     slot: Arc<Slot>,
 }
 
-#[derive(Default)]
 struct Slot {
     arrived: Mutex<Option<Arrived>>,
-    told: Notify,
+    /// Shared with the other questions of a group: whoever waits, waits for any of them.
+    told: Arc<Notify>,
 }
 
 impl Slot {
@@ -56,27 +61,34 @@ impl Question {
         up: Up,
         patience: Duration,
         receipts: Arc<Receipts>,
+        told: Arc<Notify>,
     ) -> Question {
-        let slot = Arc::new(Slot::default());
+        let slot = Arc::new(Slot { arrived: Mutex::default(), told });
+        let client = up.client.clone();
         let task = tokio::spawn(wait(consumer, up, patience, receipts, Arc::clone(&slot)));
-        Question { task, slot }
+        Question { client, task, slot }
     }
 
-    /// Waits for the answer.
-    pub(crate) async fn arrived(&self) -> Arrived {
-        loop {
-            let told = self.slot.told.notified();
-            if let Some(arrived) = self.slot.take() {
-                return arrived;
-            }
-            told.await;
-        }
+    /// The answer, if it is there. `told` is notified when it comes.
+    pub(crate) fn take(&self) -> Option<Arrived> {
+        self.slot.take()
     }
 }
 
 impl Drop for Question {
     fn drop(&mut self) {
         self.task.abort();
+        // What came already is given back, so that nobody waits for the end of its visibility.
+        let Some(Ok(Some((_, message)))) = self.slot.take() else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let client = self.client.clone();
+            runtime.spawn(async move {
+                // If it is not heard, the message comes again when its visibility ends.
+                let _ = message.ack_with(AckKind::Nak(None)).await;
+                // A connection that nobody holds any more ends at once.
+                let _ = client.flush().await;
+            });
+        }
     }
 }
 
@@ -110,9 +122,11 @@ async fn next(consumer: PullConsumer) -> Arrived {
         Error::new(ErrorKind::Unavailable, "consume")
             .message(format!("NATS: {error}; what is not settled comes again"))
     };
+    let asked = Instant::now();
     let batch = consumer.batch().max_messages(1).expires(WAIT).messages().await;
     let mut batch = batch.map_err(|error| failed(&error))?;
     match batch.next().await {
+        None if asked.elapsed() > WAIT + SILENCE_MAX => Err(failed(&"nobody answers")),
         None => Ok(None),
         Some(Ok(message)) => Ok(Some((Instant::now(), message))),
         Some(Err(error)) => Err(failed(&error)),

@@ -1,4 +1,4 @@
-//! The consumer's side: a durable pull consumer of a stream, shared by the instances of a group.
+//! The consumer's side: durable pull consumers of a stream, shared by the instances of a group.
 //!
 //! Invariant: a delivery is settled only by a confirmed answer to the server, and what nobody settles comes
 //! again (INV-1).
@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::AckKind;
-use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::{Message, PublishMessage};
 use futures_util::StreamExt;
 use postrider_core::subscription::{Origin, Receipt, SubscriptionCapabilities};
 use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout_at};
 
 use crate::connection::{Connection, Up};
 use crate::encode::{MESSAGE_ID, decode};
-use crate::group;
-use crate::question::Question;
+use crate::group::{self, Member};
+use crate::partitions::Partitions;
+use crate::question::{Arrived, Question};
 use crate::receipts::Receipts;
 use crate::settings::NatsSettings;
 
@@ -38,12 +38,14 @@ pub struct SubscriptionSettings {
     pub stream: String,
     /// The name of the durable consumer: instances with the same name share the work.
     pub group: String,
-    /// The subjects to take; all of the stream if there is none. One.
+    /// The subjects to take; all of the stream if there is none. One. Where a word of it is `{partition:8}`, as
+    /// in the topic of a route, there is a durable consumer for each of the eight, with one unsettled delivery
+    /// at a time: each key is in order across instances and crashes, and the instances share the partitions.
     pub subject: Option<String>,
     /// How long a delivery is ours without being extended. Default 30 s, as the server has it.
     pub visibility: Duration,
     /// Deliveries that may be unsettled at once in the whole group. Default 1,000, as the server has it. With
-    /// one, the order of the stream holds across instances and crashes.
+    /// one, the order of the stream holds across instances and crashes. Of no meaning with partitions.
     pub unsettled_max: u32,
     /// Where a new group begins. Default: with the oldest message of the stream.
     pub from_now: bool,
@@ -71,7 +73,9 @@ impl SubscriptionSettings {
 ///
 /// **Order.** The server hands out in the order of the stream, to whoever asks first: across the instances
 /// of a group, and across a crash, a key has no order, and within one process the consumer engine keeps it.
-/// A group with one unsettled delivery at a time ([`SubscriptionSettings::unsettled_max`]) has the stream's.
+/// A group with one unsettled delivery at a time ([`SubscriptionSettings::unsettled_max`]) has the stream's,
+/// and one with partitions ([`SubscriptionSettings::subject`]) has the order of each partition: the server hands
+/// out no next event of it before the one before is settled, whoever has it, or had it and died.
 /// **Counting.** The server counts every delivery. One that was merely somebody else's turn is taken off
 /// here, in this process.
 /// **Extending** prolongs by the visibility of the consumer, however much is asked for.
@@ -79,11 +83,21 @@ pub struct NatsSubscription {
     connection: Connection,
     group: Arc<str>,
     settings: SubscriptionSettings,
-    consumer: PullConsumer,
+    partitions: Option<Partitions>,
+    members: Vec<Member>,
     receipts: Arc<Receipts>,
-    question: Mutex<Option<Question>>,
+    asking: Mutex<Asking>,
+    /// One of the questions has an answer.
+    told: Arc<Notify>,
     /// A receive failed: the consumer may be gone.
     suspect: AtomicBool,
+}
+
+/// The questions under way, one of each member at most.
+struct Asking {
+    questions: Vec<Option<Question>>,
+    /// Whose answer is taken first: each in its turn.
+    first: usize,
 }
 
 impl NatsSubscription {
@@ -98,20 +112,24 @@ impl NatsSubscription {
         nats: NatsSettings,
         mut settings: SubscriptionSettings,
     ) -> Result<NatsSubscription> {
-        group::check(&settings)?;
+        let partitions = group::check(&settings)?;
         let connection = Connection::new(nats)?;
         let until = Instant::now() + connection.settings().deadline;
         let up = connection.up(until).await?;
-        let consumer = group::join(&up, &settings).await?;
-        // The server's word counts: whoever made the consumer may have chosen another time.
-        settings.visibility = consumer.cached_info().config.ack_wait;
+        let members = group::join(&up, &settings, partitions.as_ref()).await?;
+        // The server's word counts: whoever made a consumer may have chosen another time.
+        let waits = members.iter().map(|member| member.consumer.cached_info().config.ack_wait);
+        settings.visibility = waits.min().unwrap_or(settings.visibility);
+        let asking = Asking { questions: members.iter().map(|_| None).collect(), first: 0 };
         Ok(NatsSubscription {
             connection,
             group: Arc::from(settings.group.as_str()),
             settings,
-            consumer,
+            partitions,
+            members,
             receipts: Arc::default(),
-            question: Mutex::new(None),
+            asking: Mutex::new(asking),
+            told: Arc::default(),
             suspect: AtomicBool::new(false),
         })
     }
@@ -122,7 +140,9 @@ impl NatsSubscription {
         if self.suspect.load(Ordering::Acquire) {
             let until = Instant::now() + self.connection.settings().deadline;
             let up = self.connection.up(until).await?;
-            let joined = timeout_at(until, group::join(&up, &self.settings)).await;
+            let joined =
+                timeout_at(until, group::join(&up, &self.settings, self.partitions.as_ref()));
+            let joined = joined.await;
             joined.map_err(|_| self.lost("it did not answer in time"))??;
             self.suspect.store(false, Ordering::Release);
         }
@@ -135,33 +155,64 @@ impl NatsSubscription {
 
     async fn receive_asked(&self, max: usize) -> Result<Vec<Delivery>> {
         let max = max.clamp(1, FETCH_MAX);
+        // Questions are kept while they are waited for: whoever drops this call leaves them to the next.
+        let mut asking = self.asking.lock().await;
         loop {
-            let mut question = self.question.lock().await;
-            let asked = match question.take() {
-                Some(asked) => asked,
-                None => {
-                    let deadline = self.connection.settings().deadline;
-                    let up = self.connection.up(Instant::now() + deadline).await?;
+            let arrived = self.take_arrived(&mut asking, max)?;
+            if !arrived.is_empty() {
+                return Ok(arrived);
+            }
+            if asking.questions.iter().any(Option::is_none) {
+                let deadline = self.connection.settings().deadline;
+                let up = self.connection.up(Instant::now() + deadline).await?;
+                // One delivery at a time needs no question that fetches many.
+                if self.partitions.is_none() {
                     let ready = self.fetch_ready(max, up.clone()).await?;
                     if !ready.is_empty() {
                         return Ok(ready);
                     }
-                    self.ask(up)
                 }
-            };
-            // Kept while it is waited for: whoever drops this call leaves it to the next.
-            let asked = question.insert(asked);
-            let arrived = asked.arrived().await;
-            *question = None;
-            if let Some((at, message)) = arrived? {
-                return Ok(vec![self.deliver(at, message)?]);
+                for (member, question) in self.members.iter().zip(&mut asking.questions) {
+                    question.get_or_insert_with(|| self.ask(member, up.clone()));
+                }
             }
+            self.told.notified().await;
         }
     }
 
-    fn ask(&self, up: Up) -> Question {
+    /// What came to the questions, of each member in its turn. An error is told when nothing else came.
+    fn take_arrived(&self, asking: &mut Asking, max: usize) -> Result<Vec<Delivery>> {
+        let (count, first) = (self.members.len(), asking.first);
+        let mut deliveries = Vec::new();
+        let mut failed = None;
+        for at in (first..first + count).map(|at| at % count) {
+            if deliveries.len() == max {
+                asking.first = at;
+                break;
+            }
+            let arrived = asking.questions[at].as_ref().and_then(Question::take);
+            let Some(arrived) = arrived else { continue };
+            asking.questions[at] = None;
+            match self.delivered(&self.members[at], arrived) {
+                Ok(delivery) => deliveries.extend(delivery),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if deliveries.is_empty() => Err(error),
+            _ => Ok(deliveries),
+        }
+    }
+
+    fn delivered(&self, member: &Member, arrived: Arrived) -> Result<Option<Delivery>> {
+        let Some((at, message)) = arrived? else { return Ok(None) };
+        self.deliver(member, at, message).map(Some)
+    }
+
+    fn ask(&self, member: &Member, up: Up) -> Question {
         let patience = self.settings.visibility / 2;
-        Question::ask(self.consumer.clone(), up, patience, Arc::clone(&self.receipts))
+        let (receipts, told) = (Arc::clone(&self.receipts), Arc::clone(&self.told));
+        Question::ask(member.consumer.clone(), up, patience, receipts, told)
     }
 
     /// What the server has at this moment. It says when that is all; where it cannot any more, what came is all.
@@ -169,9 +220,10 @@ impl NatsSubscription {
         let failed = |error: &dyn std::fmt::Display| self.lost(&error.to_string());
         let mut until = Instant::now() + self.connection.settings().deadline;
         // The server holds an answer open that its limit of unsettled deliveries stopped in the middle.
-        let limit = self.consumer.cached_info().config.max_ack_pending;
+        let member = &self.members[0];
+        let limit = member.consumer.cached_info().config.max_ack_pending;
         let limit = usize::try_from(limit).unwrap_or(FETCH_MAX).max(1);
-        let fetch = self.consumer.fetch().max_messages(max.min(limit)).messages().await;
+        let fetch = member.consumer.fetch().max_messages(max.min(limit)).messages().await;
         let mut messages = fetch.map_err(|error| failed(&error))?;
         let mut deliveries = Vec::new();
         loop {
@@ -182,13 +234,13 @@ impl NatsSubscription {
             };
             let Some(message) = next else { return Ok(deliveries) };
             let message = message.map_err(|error| failed(&error))?;
-            deliveries.push(self.deliver(Instant::now(), message)?);
+            deliveries.push(self.deliver(member, Instant::now(), message)?);
             // Nor are those kept waiting that came, while their time runs.
             until = until.min(Instant::now() + NEXT_MAX);
         }
     }
 
-    fn deliver(&self, at: Instant, message: Message) -> Result<Delivery> {
+    fn deliver(&self, member: &Member, at: Instant, message: Message) -> Result<Delivery> {
         let info = message.info().map_err(|error| self.lost(&error.to_string()))?;
         let receipt = Receipt { message: info.stream_sequence, token: info.consumer_sequence };
         let delivered = u32::try_from(info.delivered).unwrap_or(u32::MAX);
@@ -204,6 +256,7 @@ impl NatsSubscription {
         delivery.count = count;
         let mut origin = Origin::new(crate::SYSTEM);
         origin.group = Some(Arc::clone(&self.group));
+        origin.partition = member.partition.map(i32::from);
         origin.offset = i64::try_from(receipt.message).ok();
         delivery.origin = Some(origin);
         Ok(delivery)
@@ -275,7 +328,8 @@ impl Subscription for NatsSubscription {
     fn capabilities(&self) -> SubscriptionCapabilities {
         let mut can = SubscriptionCapabilities::least(self.settings.visibility);
         can.counts_deliveries = true;
-        can.key_order = self.consumer.cached_info().config.max_ack_pending == 1;
+        let unsettled = |it: &Member| it.consumer.cached_info().config.max_ack_pending;
+        can.key_order = self.members.iter().all(|member| unsettled(member) == 1);
         can
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use postrider_core::operate::{Finding, Level};
 use postrider_core::{Broker, Code, RetryPolicy, Route};
-use postrider_nats::NatsBroker;
+use postrider_nats::{NatsBroker, NatsSubscription, SubscriptionSettings};
 
 use crate::publishing::{event, outgoing};
 use crate::server::Server;
@@ -117,6 +117,44 @@ async fn a_subject_without_a_stream_is_found() {
     let broker = NatsBroker::new(server.settings()).unwrap();
     let dropping = Route::all("orders".parse().unwrap()).dropping();
     assert_eq!(broker.examine(&[dropping]).await.unwrap(), []);
+}
+
+/// R125: a partition that no stream keeps is found, and a group that takes fewer partitions than the route makes.
+#[tokio::test]
+async fn partitions_that_nobody_takes_are_found() {
+    let Some(server) = Server::start() else { return };
+    let halves = Config {
+        subjects: (0..4).map(|it| format!("shop.{it}.>")).collect(),
+        max_age: Duration::ZERO,
+        ..sound("SHOP")
+    };
+    let stream = server.stream_of(halves.clone()).await;
+    let topics = ["shop.{partition:8}.{event_type}"];
+    let found_first = found(&server, &topics).await;
+    assert_eq!(codes(&found_first), [Code::Unroutable, Code::CopiesFew], "{found_first:?}");
+    assert!(found_first[0].message.contains("partitions 4 to 7 of shop."), "{found_first:?}");
+    let jetstream = server.jetstream().await;
+    jetstream
+        .update_stream(Config { subjects: vec!["shop.>".to_owned()], ..halves })
+        .await
+        .unwrap();
+    assert_eq!(codes(&found(&server, &topics).await), [Code::CopiesFew]);
+    // Other subjects of the stream, and a group that takes all, are not meant.
+    for (group, subject) in [
+        ("other", "shop.x.{partition:2}"),
+        ("whole", "shop.{partition:8}.>"),
+        ("some", "shop.{partition:5}.>"),
+    ] {
+        let mut settings = SubscriptionSettings::new("SHOP", group);
+        settings.subject = Some(subject.to_owned());
+        NatsSubscription::open(server.settings(), settings).await.unwrap();
+    }
+    stream.delete_consumer("some-partition-1").await.unwrap();
+    let found = found(&server, &topics).await;
+    assert_eq!(codes(&found), [Code::PartitionsUntaken, Code::CopiesFew], "{found:?}");
+    assert_eq!(found[0].subject, "group some");
+    assert!(found[0].message.contains("4 of the 8") && found[0].message.contains("1, 5 to 7"));
+    assert!(found[0].advice.as_ref().unwrap().contains("{partition:8}"));
 }
 
 /// R125: publishing with core NATS is said to be what it is.

@@ -4,9 +4,11 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
 mod examining;
+mod partitioned;
 mod proxied;
 mod publishing;
 mod secure;
 mod server;
+mod spread;
 mod suite;
 mod trouble;

@@ -1,4 +1,4 @@
-//! The contract suite, on a real server.
+//! The contract suite, on a real server: a group of one consumer, and one of partitions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,18 @@ use postrider_testkit::fault::{ScriptedBroker, SuiteScript};
 use postrider_testkit::suite::BrokerHarness;
 
 use crate::server::Server;
+use crate::spread::{Spread, Together};
 
 /// Short enough to wait for, long enough for a busy machine.
 const VISIBILITY: Duration = Duration::from_secs(1);
 
-struct Nats {
+/// With no partitions, or with so many.
+pub(crate) struct Harness<const PARTITIONS: u16> {
     server: Server,
     script: SuiteScript,
 }
+
+type Nats = Harness<0>;
 
 /// A stream has the name of its topic.
 async fn read(server: &Server, stream: &str) -> Vec<Arc<Event>> {
@@ -32,19 +36,26 @@ async fn read(server: &Server, stream: &str) -> Vec<Arc<Event>> {
     events
 }
 
-impl BrokerHarness for Nats {
-    async fn start() -> Nats {
+impl<const PARTITIONS: u16> BrokerHarness for Harness<PARTITIONS> {
+    async fn start() -> Self {
         let server = Server::start().expect("a server, or none of these tests");
         for topic in ["orders", "refunds"] {
-            server.stream(topic, topic).await;
+            match PARTITIONS {
+                0 => server.stream(topic, topic).await,
+                _ => server.stream(topic, &format!("{topic}.*")).await,
+            };
         }
         server.stream("dead", "dead.>").await;
-        Nats { server, script: SuiteScript::default() }
+        Harness { server, script: SuiteScript::default() }
     }
 
     fn broker(&self) -> Arc<dyn Broker> {
         let broker = NatsBroker::new(self.server.settings()).unwrap();
-        Arc::new(ScriptedBroker::new(broker, &self.script))
+        let broker = ScriptedBroker::new(broker, &self.script);
+        match PARTITIONS {
+            0 => Arc::new(broker),
+            _ => Arc::new(Spread { inner: broker, partitions: PARTITIONS }),
+        }
     }
 
     fn received<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Vec<Arc<Event>>> {
@@ -60,8 +71,14 @@ impl BrokerHarness for Nats {
             let mut settings = SubscriptionSettings::new(topic, group);
             settings.visibility = VISIBILITY;
             settings.dead_letters = Some(format!("dead.{topic}.{group}"));
+            if PARTITIONS > 0 {
+                settings.subject = Some(format!("{topic}.{{partition:{PARTITIONS}}}"));
+            }
             let opened = NatsSubscription::open(self.server.settings(), settings).await.unwrap();
-            Some(Arc::new(opened) as Arc<dyn Subscription>)
+            Some(match PARTITIONS {
+                0 => Arc::new(opened) as Arc<dyn Subscription>,
+                _ => Arc::new(Together(opened)),
+            })
         })
     }
 

@@ -74,7 +74,8 @@ section! {
         /// Which events. All the conditions that are given must hold.
         matches: MatchConfig { name: "match" },
         /// The topic, queue, or endpoint, with `{field}` of the event. Fields are `aggregate_type`,
-        /// `aggregate_id`, `event_type`, `event_version`, `key`, `tenant`, `source`, and `id`.
+        /// `aggregate_id`, `event_type`, `event_version`, `key`, `tenant`, `source`, and `id`; and
+        /// `{partition:8}` is one of eight numbers, from 0, that follows from the ordering key.
         /// Needed, unless `drop` is set.
         topic: Option<Template> { example: "{event_type}", class: Definition },
         /// How an event is written: `structured` (CloudEvents as one JSON document), `binary` (CloudEvents with

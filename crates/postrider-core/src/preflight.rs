@@ -179,7 +179,7 @@ fn is_plain(field: Field, event: &Event) -> bool {
         Field::AggregateType => &event.aggregate_type,
         Field::AggregateId => &event.aggregate_id,
         Field::EventType => &event.event_type,
-        Field::EventVersion | Field::Id => return true,
+        Field::EventVersion | Field::Id | Field::Partition(_) => return true,
         Field::Tenant => event.tenant.as_deref().unwrap_or_default(),
         Field::Key | Field::Source => return false,
     };

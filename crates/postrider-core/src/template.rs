@@ -13,6 +13,10 @@ use crate::{Error, ErrorKind, Event, Result};
 /// `source`, and `id`; `{{` and `}}` stand for braces. An unknown field is refused when the template
 /// is read, with the nearest known name.
 ///
+/// `{partition:8}` is a number from 0 to 7 that follows from the ordering key alone: the [key's
+/// hash](crate::KeyHash), modulo 8. Consumers that take one partition each share the work, and each key
+/// stays in order. There are 1 to [`Template::PARTITIONS_MAX`]. Another count moves keys to other partitions.
+///
 /// ```
 /// use postrider_core::{Event, EventId, Template};
 /// let event = Event::new(EventId::from_u128(7), "order", "42", "order.placed");
@@ -46,7 +50,12 @@ pub(crate) enum Field {
     Tenant,
     Source,
     Id,
+    /// One of so many.
+    Partition(u16),
 }
+
+/// The field that has a count.
+const PARTITION: &str = "partition";
 
 const FIELDS: [(&str, Field); 8] = [
     ("aggregate_type", Field::AggregateType),
@@ -60,6 +69,9 @@ const FIELDS: [(&str, Field); 8] = [
 ];
 
 impl Template {
+    /// The most partitions that a template may have: each has consumers of its own, which a server keeps.
+    pub const PARTITIONS_MAX: u16 = 256;
+
     /// The text for an event. A missing tenant renders as nothing.
     pub fn render(&self, event: &Event) -> String {
         let mut text = String::new();
@@ -74,6 +86,28 @@ impl Template {
         for part in &self.parts {
             match part {
                 Part::Text(literal) => text.push_str(literal),
+                Part::Field(_) => return (text, true),
+            }
+        }
+        (text, false)
+    }
+
+    /// How many partitions it has, if it has any.
+    pub fn partitions(&self) -> Option<u16> {
+        self.fields().find_map(|field| match field {
+            Field::Partition(count) => Some(count),
+            _ => None,
+        })
+    }
+
+    /// As [`Template::prefix`], with the number of a partition in its place: it ends at the first other field.
+    pub fn prefix_within(&self, partition: u16) -> (String, bool) {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(literal) => text.push_str(literal),
+                // Writing to a String cannot fail.
+                Part::Field(Field::Partition(_)) => _ = write!(text, "{partition}"),
                 Part::Field(_) => return (text, true),
             }
         }
@@ -115,6 +149,9 @@ fn push_field(field: Field, event: &Event, text: &mut String) {
         // Writing to a String cannot fail.
         Field::EventVersion => _ = write!(text, "{}", event.event_version),
         Field::Id => _ = write!(text, "{}", event.id),
+        Field::Partition(count) => {
+            _ = write!(text, "{}", event.key_hash().0 % u64::from(count));
+        }
     }
 }
 
@@ -137,7 +174,7 @@ impl FromStr for Template {
                 }
                 '{' => {
                     let name: String = chars.by_ref().take_while(|c| *c != '}').collect();
-                    let field = field_named(&name).ok_or_else(|| refuse(unknown_field(&name)))?;
+                    let field = field_named(&name).map_err(&refuse)?;
                     if !literal.is_empty() {
                         parts.push(Part::Text(std::mem::take(&mut literal)));
                     }
@@ -159,8 +196,31 @@ impl FromStr for Template {
     }
 }
 
-fn field_named(name: &str) -> Option<Field> {
-    FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field)
+/// The field, or why there is none.
+fn field_named(name: &str) -> Result<Field, String> {
+    if let Some(count) = partition_count(name) {
+        return count.map(Field::Partition);
+    }
+    let known = FIELDS.iter().find(|(known, _)| *known == name);
+    known.map(|(_, field)| *field).ok_or_else(|| unknown_field(name))
+}
+
+/// The count of `partition:8`, or why it is none; nothing, if this is about something else.
+///
+/// ```
+/// use postrider_core::template::partition_count;
+/// assert_eq!(partition_count("partition:8"), Some(Ok(8)));
+/// assert_eq!(partition_count("tenant"), None);
+/// assert!(partition_count("partition").unwrap().unwrap_err().contains("{partition:8}"));
+/// ```
+pub fn partition_count(name: &str) -> Option<Result<u16, String>> {
+    let count = name.strip_prefix(PARTITION)?;
+    let count = count.strip_prefix(':').and_then(|count| count.parse().ok());
+    let fits = count.filter(|count| (1..=Template::PARTITIONS_MAX).contains(count));
+    Some(fits.ok_or_else(|| {
+        let most = Template::PARTITIONS_MAX;
+        format!("partitions are counted, 1 to {most}: write {{partition:8}}")
+    }))
 }
 
 fn unknown_field(name: &str) -> String {
@@ -228,8 +288,39 @@ mod tests {
         assert_eq!(render("{{{aggregate_id}}}"), "{42}");
     }
 
+    /// R070: the partition follows from the ordering key alone, and is the same on every machine.
+    #[test]
+    fn a_partition_follows_from_the_key() {
+        let order = |id: &str, event_type: &str, key: Option<&str>| {
+            let mut event = Event::new(EventId::mint(), "order", id, event_type);
+            event.key = key.map(Into::into);
+            event
+        };
+        let template: Template = "shop.{partition:8}.{event_type}".parse().unwrap();
+        let placed = template.render(&order("42", "order.placed", None));
+        // FNV-1a of `order/42`, computed elsewhere: it must never change.
+        assert_eq!(placed, "shop.2.order.placed");
+        let same = template.render(&order("7", "order.paid", Some("order/42")));
+        assert_eq!(same, "shop.2.order.paid");
+        let mut seen = std::collections::BTreeSet::new();
+        for n in 0..200 {
+            seen.insert(template.render(&order(&n.to_string(), "x", None)));
+        }
+        assert_eq!(seen.len(), 8, "{seen:?}");
+        assert_eq!(template.partitions(), Some(8));
+        assert_eq!(template.prefix(), ("shop.".to_owned(), true));
+        assert_eq!(template.prefix_within(3), ("shop.3.".to_owned(), true));
+        let bare: Template = "orders.{partition:2}".parse().unwrap();
+        assert_eq!(bare.prefix_within(1), ("orders.1".to_owned(), false));
+        assert_eq!("shop.{event_type}".parse::<Template>().unwrap().partitions(), None);
+    }
+
     #[test]
     fn broken_templates_are_refused() {
+        for counted in ["partition", "partition:", "partition:0", "partition:257", "partition:x"] {
+            let error = format!("{{{counted}}}").parse::<Template>().unwrap_err();
+            assert!(error.to_string().contains("{partition:8}"), "{error}");
+        }
         for bad in ["", "a}", "{", "{}", "{nope}"] {
             assert!(bad.parse::<Template>().is_err(), "{bad}");
         }

@@ -177,6 +177,10 @@ codes! {
     KeysMissing = 1509,
         "Each event is refused for good and becomes a dead letter, kept whole. Give records a key, and \
          redrive the dead letters.",
+    /// A group takes fewer partitions than there are.
+    PartitionsUntaken = 1510,
+        "Nothing is lost yet: what is in the other partitions waits in the broker until it is too old \
+         for it. Let the group's consumers name as many partitions as the route does.",
 }
 
 impl Code {
