@@ -84,6 +84,19 @@ macro_rules! connection {
                     certificate_key: self.certificate_key.as_ref(),
                 }
             }
+
+            /// The same connection as somebody else, or with other people believed.
+            #[must_use]
+            pub fn with_login_of(mut self, other: &$name) -> $name {
+                self.user.clone_from(&other.user);
+                self.password.clone_from(&other.password);
+                self.mechanism = other.mechanism;
+                self.tls = other.tls;
+                self.roots.clone_from(&other.roots);
+                self.certificate.clone_from(&other.certificate);
+                self.certificate_key.clone_from(&other.certificate_key);
+                self
+            }
         }
     };
 }

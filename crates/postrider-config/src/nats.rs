@@ -117,3 +117,20 @@ pub(crate) const NATS: BrokerShape = BrokerShape {
     topics: TopicRule::Subject,
     feature: Some("nats"),
 };
+
+impl NatsSource {
+    /// The same connection as somebody else, or with other people believed.
+    #[must_use]
+    pub fn with_login_of(mut self, other: &NatsSource) -> NatsSource {
+        self.user.clone_from(&other.user);
+        self.password.clone_from(&other.password);
+        self.token.clone_from(&other.token);
+        self.nkey.clone_from(&other.nkey);
+        self.creds.clone_from(&other.creds);
+        self.require_tls = other.require_tls;
+        self.roots.clone_from(&other.roots);
+        self.certificate.clone_from(&other.certificate);
+        self.certificate_key.clone_from(&other.certificate_key);
+        self
+    }
+}

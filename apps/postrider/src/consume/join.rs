@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use postrider_core::Subscription;
 
-use super::source::{Source, Wishes};
+use super::reload::{self, Reloader};
 use crate::failure::Failure;
-use crate::signals::Signals;
+use crate::signals::{Asked, Signals};
 use crate::terminal;
 
 /// The first pause. Short: a server that restarts is back in seconds.
@@ -22,21 +22,26 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// # Errors
 /// What does not pass by itself.
 pub(super) async fn join(
-    source: &Source,
-    wishes: &Wishes,
+    reloader: &mut Reloader<'_>,
     signals: &mut Signals,
 ) -> Result<Option<Arc<dyn Subscription>>, Failure> {
     let mut pause = PAUSE;
     loop {
         let failure = tokio::select! {
-            joined = source.subscribe(wishes) => match joined {
+            joined = reloader.subscribe() => match joined {
                 Ok(subscription) => return Ok(Some(subscription)),
                 Err(failure) => failure,
             },
-            _ = signals.next() => return Ok(None),
+            asked = signals.next() => match asked {
+                Asked::Reload => {
+                    read_again(reloader);
+                    continue;
+                }
+                Asked::Terminate | Asked::Interrupt => return Ok(None),
+            },
         };
         // A file that cannot be opened does not come back by itself.
-        if !source.is_remote() || !failure.is_transient() {
+        if !reloader.source().is_remote() || !failure.is_transient() {
             return Err(failure);
         }
         terminal::note(&failure.render(terminal::style()));
@@ -44,7 +49,18 @@ pub(super) async fn join(
         tokio::select! {
             // waits: the servers tell nobody that they are back
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
-            _ = signals.next() => return Ok(None),
+            asked = signals.next() => match asked {
+                Asked::Reload => read_again(reloader),
+                Asked::Terminate | Asked::Interrupt => return Ok(None),
+            },
         }
+    }
+}
+
+/// A reload before anything is received: the next try is by what is read now.
+fn read_again(reloader: &mut Reloader<'_>) {
+    match reloader.read() {
+        Ok(read) => reloader.accept(read),
+        Err(failure) => reload::say_that_nothing_changed(&failure),
     }
 }

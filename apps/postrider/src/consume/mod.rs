@@ -14,9 +14,11 @@ mod kafka;
 mod nats;
 mod plan;
 mod purge;
+mod reload;
 mod request;
 mod sidecar;
 mod source;
+mod switch;
 mod tries;
 mod watch;
 
@@ -25,15 +27,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use postrider_core::{Clock as _, RetryPolicy};
+use postrider_core::{Clock as _, RetryPolicy, Subscription};
 use postrider_inbox::{BootClock, Consumer, ConsumerOptions};
 
 use self::endpoint::Endpoint;
 use self::gate::Gate;
 use self::plan::Plan;
+use self::reload::Reloader;
 use self::request::{Format, Writer};
 use self::sidecar::{GATE_WAIT_MAX, Sidecar, Tally};
 use self::source::{Source, Wishes};
+use self::switch::Switch;
 use self::watch::Watched;
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogFormat};
@@ -48,7 +52,9 @@ use crate::{age, duration, store, terminal};
 /// redirects are the endpoint's: events wait, and no attempt counts.
 ///
 /// Runs until SIGTERM or SIGINT, then takes nothing new, lets calls finish for
-/// --drain, and gives back the rest. A second signal aborts the calls.
+/// --drain, and gives back the rest. A second signal aborts the calls. SIGHUP
+/// reads the configuration again: who we are for NATS and Kafka counts from
+/// then on, and nothing in work is lost.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Each call carries `idempotency-key`, the same at every attempt: a handler that
@@ -141,7 +147,8 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let endpoint = Arc::new(Endpoint::new(&plan.to, plan.timeout, concurrency)?);
     let options = options(&plan);
     purge::check_retention(plan.retention, &options.retry, plan.lease)?;
-    let mut signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
+    let mut signals =
+        Signals::catch_reload().map_err(|e| Failure::plain(format!("signals: {e}")))?;
     let store::Opened { inbox, postgres, .. } = place.open().await?;
     if let Some(store) = &postgres {
         let horizon = purge::horizon(&options.retry, plan.lease);
@@ -157,11 +164,14 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         kafka: plan.kafka.clone(),
         secrets: plan.secrets.clone(),
     };
-    let Some(subscription) = join::join(&source, &wishes, &mut signals).await? else {
+    let mut reloader = Reloader::new(&args, &plan, source, wishes);
+    let Some(subscription) = join::join(&mut reloader, &mut signals).await? else {
         return Ok(Exit::Success);
     };
+    let switch = Switch::new(subscription);
     terminal::note(&format!(
-        "receiving {source} as group {}; handler {handler} is {}",
+        "receiving {} as group {}; handler {handler} is {}",
+        reloader.source(),
         plan.group,
         endpoint.shown()
     ));
@@ -179,11 +189,11 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         tally: Arc::clone(&tally),
     };
     let receiver = traces.receiver(Arc::new(sidecar));
-    let subscription = traces.subscription(subscription);
+    let subscription = traces.subscription(Arc::clone(&switch) as Arc<dyn Subscription>);
     let consumer = Consumer::builder(subscription).receiver(receiver).options(options).start()?;
     let house = tokio::spawn(purge::keep_house(inbox, plan.retention));
-    let watched = Watched { consumer, gate, tally, endpoint: endpoint.shown(), stop };
-    let exit = watch::until_stopped(watched, signals, args.drain).await;
+    let watched = Watched { consumer, gate, tally, endpoint: endpoint.shown(), stop, switch };
+    let exit = watch::until_stopped(watched, signals, args.drain, &mut reloader).await;
     house.abort();
     traces.stop().await;
     Ok(exit)

@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     /// How to connect to Kafka, if the configuration says it.
     pub(crate) kafka: Option<KafkaSource>,
     pub(crate) secrets: Secrets,
+    /// The configuration, as far as it is about this sidecar: a reload compares with it.
+    pub(crate) present: Config,
     pub(crate) inbox: String,
     /// Where the address of the inbox stands, if no flag gives it.
     pub(crate) inbox_reference: Option<Address>,
@@ -81,11 +83,24 @@ impl Plan {
             attempts: args.attempts.unwrap_or(usual.attempts),
             otlp: otlp.map(str::to_owned),
             retention: args.retention.unwrap_or(config.retention.inbox),
+            present: own(config, chosen.map(|(handler, _)| handler)),
             secrets: secrets.clone(),
             log: args.log.clone().unwrap_or_else(|| logs::level(config.observe.log).to_owned()),
             log_format: args.log_format.unwrap_or_else(|| config.observe.log_format.into()),
         })
     }
+}
+
+/// What is about this sidecar.
+fn own(config: &Config, handler: Option<&HandlerName>) -> Config {
+    let mut own = config.clone();
+    own.consume.retain(|name, _| Some(name) == handler);
+    own.destinations.clear();
+    let nothing = Config::default();
+    (own.relay, own.reconcile) = (nothing.relay, nothing.reconcile);
+    (own.store, own.own_table, own.backpressure) =
+        (nothing.store, nothing.own_table, nothing.backpressure);
+    own
 }
 
 /// A text that `Debug` does not show.

@@ -44,7 +44,7 @@ pub(crate) enum Source {
 }
 
 /// How to receive.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
     not(all(feature = "nats", feature = "kafka")),
     allow(dead_code, reason = "what only a client of NATS or Kafka reads")
@@ -102,6 +102,21 @@ impl Source {
             return Err(Failure::config("the source names no file").advice(advice));
         }
         Ok(Source::Local { path: PathBuf::from(path), topics: topics.to_owned() })
+    }
+
+    /// Whether it is the same place, whoever we say that we are in the address.
+    pub(super) fn is_where(&self, other: &Source) -> bool {
+        let host = |server: &TargetUrl| {
+            let text = server.expose().to_owned();
+            text.rsplit_once('@').map_or_else(|| text.clone(), |(_, host)| host.to_owned())
+        };
+        match (self, other) {
+            (
+                Source::Nats { server, stream, subject },
+                Source::Nats { server: other, stream: other_stream, subject: other_subject },
+            ) => host(server) == host(other) && (stream, subject) == (other_stream, other_subject),
+            (one, other) => one == other,
+        }
     }
 
     /// Whether servers stand behind it.

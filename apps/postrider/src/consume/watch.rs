@@ -1,17 +1,21 @@
 //! Watching a sidecar run: signals in, progress and troubles out.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use postrider_core::Subscription;
 use postrider_inbox::{ConsumerHandle, Health, Stats};
 use tokio::sync::watch;
 
 use super::gate::Gate;
+use super::reload::{self, Reloader, Reread};
 use super::sidecar::Tally;
-use crate::failure::Exit;
+use super::switch::Switch;
+use crate::failure::{Exit, Failure};
 use crate::pace::Pace;
-use crate::signals::Signals;
+use crate::signals::{Asked, Signals};
 use crate::terminal::count;
 
 /// How often the line on the terminal is written: often enough to look alive.
@@ -31,30 +35,55 @@ pub(super) struct Watched {
     pub(super) endpoint: String,
     /// Says that it stops.
     pub(super) stop: watch::Sender<bool>,
+    /// Where a reload puts another connection.
+    pub(super) switch: Arc<Switch>,
 }
 
+/// A reload that waits for its servers.
+type Reloading = Pin<Box<dyn Future<Output = Result<(Reread, Arc<dyn Subscription>), Failure>>>>;
+
 /// Watches until it has stopped, and passes signals on.
-pub(super) async fn until_stopped(watched: Watched, mut signals: Signals, drain: Duration) -> Exit {
+pub(super) async fn until_stopped(
+    watched: Watched,
+    mut signals: Signals,
+    drain: Duration,
+    reloader: &mut Reloader<'_>,
+) -> Exit {
     let mut watch = Watch::new();
     let mut ticks = tokio::time::interval(SHOW_EVERY);
     let mut draining = false;
     let mut exit = Exit::Success;
+    let mut reloading: Option<Reloading> = None;
     loop {
         tokio::select! {
             () = watched.consumer.stopped() => break,
-            _ = signals.next() => {
-                watched.stop.send_replace(true);
-                if draining {
+            asked = signals.next() => match asked {
+                Asked::Reload if draining => {}
+                Asked::Reload => reloading = begin(reloader),
+                Asked::Terminate | Asked::Interrupt if draining => {
                     exit = Exit::Aborted;
                     watch.pace.progress.note("aborting the calls; their events come again");
                     watched.consumer.abort();
-                } else {
+                }
+                Asked::Terminate | Asked::Interrupt => {
                     draining = true;
+                    reloading = None;
+                    watched.stop.send_replace(true);
                     let calls = watched.consumer.stats().in_work;
                     watch.pace.progress.note(&format!(
                         "stopping: nothing new is taken, {calls} calls may finish within {drain:?}"
                     ));
                     watched.consumer.drain(drain);
+                }
+            },
+            connected = connected(&mut reloading) => {
+                reloading = None;
+                match connected {
+                    Ok((read, subscription)) => {
+                        watched.switch.exchange(subscription);
+                        reloader.accept(read);
+                    }
+                    Err(failure) => reload::say_that_nothing_changed(&failure),
                 }
             }
             _ = ticks.tick() => watch.look(&watched, draining),
@@ -67,6 +96,31 @@ pub(super) async fn until_stopped(watched: Watched, mut signals: Signals, drain:
     let stats = watched.consumer.stats();
     watch.pace.progress.note(&watch.summary(&watched, &stats));
     exit
+}
+
+/// Reads the configuration again; what takes another connection is begun.
+fn begin(reloader: &mut Reloader<'_>) -> Option<Reloading> {
+    match reloader.read() {
+        Ok(read) if reloader.is_another(&read) => Some(Box::pin(read.connect())),
+        Ok(read) => {
+            reloader.accept(read);
+            None
+        }
+        Err(failure) => {
+            reload::say_that_nothing_changed(&failure);
+            None
+        }
+    }
+}
+
+/// What came of a reload; never, if there is none.
+async fn connected(
+    reloading: &mut Option<Reloading>,
+) -> Result<(Reread, Arc<dyn Subscription>), Failure> {
+    match reloading {
+        Some(reloading) => reloading.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What was seen so far.

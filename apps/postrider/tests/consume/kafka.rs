@@ -22,7 +22,7 @@ const PASSWORD: &str = "hunter2";
 const USERS: &str = "listener.security.protocol.map=CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
 sasl.enabled.mechanisms=PLAIN
 sasl.mechanism.inter.broker.protocol=PLAIN
-listener.name.client.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"joe\" password=\"hunter2\" user_joe=\"hunter2\";";
+listener.name.client.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"joe\" password=\"hunter2\" user_joe=\"hunter2\" user_ann=\"older\";";
 
 /// Short: a killed sidecar's partitions go to the next one soon.
 const SESSION: &str = "session = \"1s\"";
@@ -218,4 +218,51 @@ async fn secrets_come_from_a_file() {
         assert_eq!(ended.code, Some(1), "{}", ended.text);
         assert!(ended.text.contains(words) && !ended.text.contains(PASSWORD), "{}", ended.text);
     }
+}
+
+/// F36: the servers' passwords are rotated under a sidecar, which goes on by a reload and not before.
+#[tokio::test]
+async fn credentials_follow_a_reload() {
+    let Some(mut kafka) = Kafka::bare(USERS).await else { return };
+    let joe = [
+        ("security.protocol", "sasl_plaintext"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.username", "joe"),
+        ("sasl.password", PASSWORD),
+    ];
+    kafka.server.let_in(&joe);
+    kafka.server.create("orders", 2, &[]).await;
+    kafka.server.create("postrider.dead.billing", 1, &[]).await;
+    let endpoint = Endpoint::willing().await;
+    let text =
+        format!("user = \"ann\"\npassword = \"file:password\"\nmechanism = \"plain\"\n{SESSION}");
+    std::fs::write(kafka.stage.path("postrider.toml"), kafka.configuration(&text)).unwrap();
+    std::fs::write(kafka.stage.path("password"), "older").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+    command.args(["consume", "--config", "postrider.toml", "--to", &endpoint.url()]);
+    let mut sidecar = Sidecar::start(kafka.placed(command));
+    sidecar.hear("receiving").await;
+    kafka.place("1").await;
+    endpoint.called(1).await;
+    kafka.server.kill();
+    let file = kafka.server.folder().join("server.properties");
+    let rotated = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, rotated.replace("\"older\"", "\"newer\"")).unwrap();
+    kafka = spawn_blocking(move || {
+        kafka.server.run().unwrap();
+        kafka
+    })
+    .await
+    .unwrap();
+    sidecar.hear("Authentication failed").await;
+    kafka.place("2").await;
+    std::fs::write(kafka.stage.path("password"), "newer").unwrap();
+    assert_eq!(endpoint.calls().len(), 1, "the other one waits");
+    sidecar.signal(Signal::HUP);
+    sidecar.hear("secrets: read anew").await;
+    endpoint.called(2).await;
+    kafka.settled().await;
+    let ended = sidecar.stop().await;
+    assert!(!ended.text.contains("newer") && !ended.text.contains("older"), "{}", ended.text);
+    assert_one_effect_each(&kafka.stage, &endpoint).await;
 }

@@ -6,6 +6,7 @@ use async_nats::jetstream::{self, consumer, stream};
 use postrider_core::{Broker, Invariant};
 use postrider_nats::{Credentials, NatsBroker, NatsSettings};
 use postrider_testkit::nats::NatsServer;
+use rustix::process::Signal;
 use tokio::process::Command;
 
 use crate::endpoint::{Endpoint, Plan};
@@ -31,7 +32,10 @@ impl Nats {
     }
 
     async fn with(password: bool) -> Option<Nats> {
-        let users = format!("authorization {{ users = [{{ user: joe, password: {PASSWORD} }}] }}");
+        let users = format!(
+            "authorization {{ users = [{{ user: joe, password: {PASSWORD} }}, \
+             {{ user: ann, password: older }}] }}"
+        );
         let server = match NatsServer::start(if password { &users } else { "" }) {
             Ok(server) => server,
             Err(reason) => {
@@ -242,6 +246,46 @@ async fn secrets_come_from_the_environment() {
     endpoint.called(2).await;
     nats.settled().await;
     sidecar.stop().await;
+    assert_one_effect_each(&nats.stage, &endpoint).await;
+}
+
+/// F36: the server's passwords are rotated under a sidecar, which has an order in work. It goes on by a reload, not
+/// before, and what is in work is done once.
+#[tokio::test]
+async fn credentials_follow_a_reload() {
+    let Some(nats) = Nats::with(true).await else { return };
+    let endpoint = Endpoint::start(|_, _| Plan::Held(Box::new(Plan::done()))).await;
+    let text = nats.configuration("user = \"ann\"\npassword = \"file:password\"");
+    std::fs::write(nats.stage.path("postrider.toml"), text).unwrap();
+    std::fs::write(nats.stage.path("password"), "older").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+    command.args(["consume", "--config", "postrider.toml", "--to", &endpoint.url()]);
+    let mut sidecar = Sidecar::start(nats.placed(command));
+    sidecar.hear("receiving").await;
+    nats.place("1").await;
+    endpoint.called(1).await;
+    // The server is told, and drops whoever it does not know any more.
+    let file = nats.server.folder().join("nats.conf");
+    let rotated = std::fs::read_to_string(&file).unwrap().replace("older", "newer");
+    std::fs::write(&file, rotated).unwrap();
+    assert!(nats.server.signal("-HUP"));
+    sidecar.hear("broker:").await;
+    nats.place("2").await;
+    // Still another password: nothing changes.
+    std::fs::write(nats.stage.path("password"), "wrong").unwrap();
+    sidecar.signal(Signal::HUP);
+    sidecar.hear("the reload changed nothing").await;
+    assert_eq!(endpoint.calls().len(), 1, "the other one waits");
+    std::fs::write(nats.stage.path("password"), "newer").unwrap();
+    sidecar.signal(Signal::HUP);
+    sidecar.hear("secrets: read anew").await;
+    endpoint.called(2).await;
+    endpoint.open();
+    nats.settled().await;
+    sidecar.signal(Signal::HUP);
+    sidecar.hear("nothing has changed").await;
+    let ended = sidecar.stop().await;
+    assert!(!ended.text.contains("newer") && !ended.text.contains("older"), "{}", ended.text);
     assert_one_effect_each(&nats.stage, &endpoint).await;
 }
 
