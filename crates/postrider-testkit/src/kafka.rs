@@ -4,6 +4,8 @@
 //! Invariant: the process is gone, and its folder too, when the value is dropped.
 
 #[cfg(feature = "kafka")]
+mod group;
+#[cfg(feature = "kafka")]
 mod topics;
 
 use std::fs;

@@ -100,6 +100,8 @@ async fn run(args: &[String]) -> Result<ExitCode> {
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> ExitCode {
+    let told = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false);
+    told.with_max_level(tracing_subscriber::filter::LevelFilter::WARN).init();
     let args: Vec<String> = std::env::args().skip(1).collect();
     run(&args).await.unwrap_or_else(|error| {
         _ = writeln!(std::io::stderr(), "{error}");

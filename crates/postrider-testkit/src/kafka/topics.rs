@@ -16,7 +16,7 @@ use super::KafkaServer;
 /// How long a test's own client waits for the server.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The same where the server may be away.
-const GLANCE: Duration = Duration::from_secs(2);
+pub(super) const GLANCE: Duration = Duration::from_secs(2);
 
 /// One record, as it stands in a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,35 +154,10 @@ impl KafkaServer {
         .await
         .expect("no panic")
     }
-
-    /// How many records of a topic its group has not settled; nothing while the server is away.
-    pub async fn unsettled(&self, topic: &str, group: &str) -> Option<i64> {
-        let (mut config, topic) = (self.client(), topic.to_owned());
-        config.set("group.id", group);
-        spawn_blocking(move || {
-            let consumer: BaseConsumer = config.create().expect("a client");
-            let ends = ends(&config, &topic)?;
-            let mut list = TopicPartitionList::new();
-            for (partition, _) in &ends {
-                list.add_partition(&topic, *partition);
-            }
-            let committed = consumer.committed_offsets(list, GLANCE).ok()?;
-            let left = |(partition, end): &(i32, i64)| {
-                let offset = committed.find_partition(&topic, *partition).map(|it| it.offset());
-                match offset {
-                    Some(Offset::Offset(offset)) => end - offset,
-                    _ => *end,
-                }
-            };
-            Some(ends.iter().map(left).sum())
-        })
-        .await
-        .expect("no panic")
-    }
 }
 
 /// The end of each partition; nothing while the server is away.
-fn ends(config: &ClientConfig, topic: &str) -> Option<Vec<(i32, i64)>> {
+pub(super) fn ends(config: &ClientConfig, topic: &str) -> Option<Vec<(i32, i64)>> {
     let consumer: BaseConsumer =
         config.clone().set("group.id", "count").create().expect("a client");
     let metadata = consumer.fetch_metadata(Some(topic), GLANCE).ok()?;

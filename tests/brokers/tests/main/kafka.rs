@@ -82,6 +82,10 @@ impl Server for Kafka {
     async fn is_settled(&self) -> bool {
         self.server.unsettled("orders", "ledger").await == Some(0)
     }
+
+    async fn standing(&self) -> String {
+        self.server.standing("orders", "ledger").await
+    }
 }
 
 /// F1, R001, R008, R036: a relay is killed at each named moment, and the next one goes on.

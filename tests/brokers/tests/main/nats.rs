@@ -84,6 +84,10 @@ impl Server for Nats {
         let group = self.stream.consumer_info("ledger").await;
         group.is_ok_and(|group| (group.num_pending, group.num_ack_pending) == (0, 0))
     }
+
+    async fn standing(&self) -> String {
+        format!("{:?}", self.stream.consumer_info("ledger").await)
+    }
 }
 
 /// F1, R001, R008, R036: a relay is killed at each named moment, and the next one goes on.

@@ -35,6 +35,9 @@ pub(crate) trait Server: Sized {
     /// Whether the group `ledger` has settled everything.
     async fn is_settled(&self) -> bool;
 
+    /// What the group has settled, and who is in it: for the message of a test that waited in vain.
+    async fn standing(&self) -> String;
+
     /// Waits until so many are there, copies included.
     async fn holds(&self, least: u64) {
         let begun = Instant::now();
@@ -42,16 +45,6 @@ pub(crate) trait Server: Sized {
             assert!(begun.elapsed() < PATIENCE, "{} of {least} arrive", self.count().await);
             // waits: the server tells nobody what it stores
             tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-
-    /// Waits until the group has nothing left.
-    async fn settled(&self) {
-        let begun = Instant::now();
-        while !self.is_settled().await {
-            assert!(begun.elapsed() < PATIENCE, "the group does not come to rest");
-            // waits: the server tells nobody what is settled
-            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }

@@ -26,6 +26,12 @@ const ROUND: u32 = 300;
 /// Events of a round that had their effect when the fault strikes.
 const BEFORE: usize = 30;
 
+/// Where relays and consumers write.
+const RELAYS: &str = "relays";
+const CONSUMERS: &str = "consumers";
+/// Lines of each in the message of a test that waited in vain.
+const LINES: usize = 30;
+
 struct WholeWay<S> {
     store: Store,
     outbox: Outbox,
@@ -52,8 +58,8 @@ impl<S: Server> WholeWay<S> {
         Some(WholeWay { store, outbox, cluster, server, folder, relays, consumers, fallen: 0 })
     }
 
-    fn process(&self, program: &str, args: &[&str]) -> Child {
-        let log = self.folder.path().join("log");
+    fn process(&self, program: &str, name: &str, args: &[&str]) -> Child {
+        let log = self.folder.path().join(name);
         let log = std::fs::File::options().append(true).create(true).open(log).unwrap();
         Command::new(program)
             .args(args)
@@ -69,13 +75,26 @@ impl<S: Server> WholeWay<S> {
     fn relay(&self) -> Child {
         let lease = LEASE.as_millis().to_string();
         let args = [&*self.outbox.address(), &*self.server.url(), &*lease];
-        self.process(env!("CARGO_BIN_EXE_broker-relay"), &args)
+        self.process(env!("CARGO_BIN_EXE_broker-relay"), RELAYS, &args)
     }
 
     fn consumer(&self, more: &[&str]) -> Child {
         let (database, server) = (self.cluster.url(), self.server.url());
         let args = [&[&*database, &*server], more].concat();
-        self.process(env!("CARGO_BIN_EXE_broker-consumer"), &args)
+        self.process(env!("CARGO_BIN_EXE_broker-consumer"), CONSUMERS, &args)
+    }
+
+    /// The last that the processes wrote, and whether they run.
+    fn log(&mut self) -> String {
+        let mut said = String::new();
+        for (name, children) in [(RELAYS, &mut self.relays), (CONSUMERS, &mut self.consumers)] {
+            let ended: Vec<_> = children.iter_mut().map(|child| child.try_wait()).collect();
+            let text = std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().rev().take(LINES).collect();
+            let last: Vec<&str> = lines.into_iter().rev().collect();
+            said += &format!("{name}: {ended:?}\n{}\n", last.join("\n"));
+        }
+        said
     }
 
     async fn effects(&self) -> Vec<EventId> {
@@ -94,11 +113,26 @@ impl<S: Server> WholeWay<S> {
             if usize::try_from(acted).unwrap() >= least {
                 return;
             }
-            let log =
-                || std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-            assert!(begun.elapsed() < PATIENCE, "{acted} of {least} effects\n{}", log());
+            if begun.elapsed() > PATIENCE {
+                let standing = self.server.standing().await;
+                panic!("{acted} of {least} effects\n{standing}\n{}", self.log());
+            }
             self.revive();
             // waits: another process acts
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until the group has nothing left.
+    async fn settled(&mut self) {
+        let begun = Instant::now();
+        while !self.server.is_settled().await {
+            if begun.elapsed() > PATIENCE {
+                let standing = self.server.standing().await;
+                panic!("the group does not come to rest\n{standing}\n{}", self.log());
+            }
+            self.revive();
+            // waits: the server tells nobody what is settled
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -192,7 +226,7 @@ async fn survive<S: Server>(store: Store) {
     }
     way.acted(way.outbox.written()).await;
     way.server.copy(20).await;
-    way.server.settled().await;
+    way.settled().await;
     let (rounds, arrived) = (struck.values().sum::<u32>(), way.server.arrived().await.len());
     let effects = way.effects().await.len();
     eprintln!(
@@ -250,7 +284,7 @@ async fn careless<S: Server>(store: Store) {
     way.outbox.write(50).await;
     way.acted(50).await;
     way.server.copy(5).await;
-    way.server.settled().await;
+    way.settled().await;
     let verdict = way.judge().await;
     assert_eq!(verdict.broken(), [Invariant::OneEffect], "{verdict}");
 }
