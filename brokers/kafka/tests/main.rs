@@ -5,6 +5,7 @@
 
 mod encryption;
 mod examining;
+mod full;
 mod identity;
 mod mocked;
 mod proxied;

@@ -64,6 +64,8 @@ pub struct KafkaServer {
     process: OwnServer,
     port: u16,
     controller: u16,
+    /// No file may be larger than so many bytes.
+    file_max: Option<u64>,
     /// More settings of a test's own client.
     #[cfg(feature = "kafka")]
     client: Vec<(String, String)>,
@@ -146,6 +148,7 @@ impl KafkaServer {
             process,
             port,
             controller,
+            file_max: None,
             #[cfg(feature = "kafka")]
             client: Vec::new(),
         };
@@ -171,6 +174,12 @@ impl KafkaServer {
 
     fn java(&self, jars: &Path) -> Command {
         let mut command = Command::new("java");
+        if let Some(bytes) = self.file_max {
+            // The shell counts in blocks of 512 bytes.
+            let limited = format!("ulimit -f {} && exec \"$@\"", bytes / 512);
+            command = Command::new("sh");
+            command.args(["-c", &limited, "sh", "java"]);
+        }
         command
             .args(JAVA)
             .arg(format!(
@@ -203,6 +212,12 @@ impl KafkaServer {
         let mut command = self.java(&artifacts()?);
         command.arg("kafka.Kafka").arg(self.properties());
         self.process.spawn(command, PATIENCE, |log| log.contains(STARTED))
+    }
+
+    /// What the next run of the program finds: a disk on which no file can be larger than so many bytes, or one with
+    /// room. Its index files have 10 MiB from the beginning.
+    pub fn limit_files(&mut self, bytes: Option<u64>) {
+        self.file_max = bytes;
     }
 
     /// Changes settings of the cluster with the server's own tool, like
