@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use postrider_config::{Environment, Kind, Needs};
-use postrider_core::operate::{Finding, Level, findings};
+use postrider_core::operate::{Finding, Level};
 use postrider_core::{Error, ErrorKind, Timestamp};
 
-use crate::config;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output::Format;
@@ -16,11 +15,12 @@ use crate::relay::brokers;
 use crate::shape::Found;
 use crate::table::clean;
 use crate::terminal::{self, Style, wrap};
+use crate::{config, consume};
 
 /// Examine the store, and the brokers, for what will go wrong
 ///
 /// Each finding comes with what to do. Nothing is changed. The brokers are
-/// those of the configuration: --config FILE.
+/// those of the configuration, with its consumers: --config FILE.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -71,7 +71,8 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
 /// How long one broker may be asked.
 const BROKER_MAX: Duration = Duration::from_secs(30);
 
-/// What the brokers of a configuration say of themselves. One that cannot be asked is a finding.
+/// What the brokers of a configuration say of themselves, and what becomes of its sidecars' times there. One that
+/// cannot be asked is a finding.
 async fn of_brokers(path: &Path) -> Result<Vec<Finding>, Failure> {
     let environment = Environment::of_process();
     let loaded = config::load(Some(path), &environment, Needs::NOTHING)?;
@@ -88,25 +89,20 @@ async fn of_brokers(path: &Path) -> Result<Vec<Finding>, Failure> {
         let asked = asked.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Timeout, "examine").message("it does not answer"))
         });
-        found.extend(asked.unwrap_or_else(|error| vec![silent(&error)]).into_iter().map(
-            |finding| {
-                let subject = format!("destination `{id}`, {}", finding.subject);
-                Finding { subject, ..finding }
-            },
-        ));
+        found.extend(
+            asked
+                .unwrap_or_else(|error| vec![Failure::from(error).finding("broker")])
+                .into_iter()
+                .map(|finding| {
+                    let subject = format!("destination `{id}`, {}", finding.subject);
+                    Finding { subject, ..finding }
+                }),
+        );
         // Nothing was published: there is nothing to wait for.
         let _ = tokio::time::timeout(BROKER_MAX, broker.close()).await;
     }
+    found.extend(consume::examine(&loaded.config, &secrets).await);
     Ok(found)
-}
-
-/// A broker that could not be asked.
-fn silent(error: &Error) -> Finding {
-    let advice = match error.operator_code() {
-        Some(code) => code.advice(),
-        None => "its events wait; look whether it runs, and whether this machine may reach it",
-    };
-    findings::critical("broker", error.to_string(), advice, error.operator_code())
 }
 
 /// A finding as people read it: the level, what it is about, and below it what to do.

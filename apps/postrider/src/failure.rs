@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use postrider_core::operate::{Finding, findings};
 use postrider_core::{Code, Error, ErrorKind, RetryClass};
 
 use crate::table::clean_lines;
@@ -106,6 +107,16 @@ impl Failure {
     /// The same failure with another exit code.
     pub(crate) fn exit_as(self, exit: Exit) -> Failure {
         Failure { exit, ..self }
+    }
+
+    /// The same as a finding of `doctor`: something could not be asked, so its events wait.
+    pub(crate) fn finding(self, subject: &str) -> Finding {
+        let advice = self.advice.or_else(|| self.code.map(|code| code.advice().to_owned()));
+        let advice = advice.unwrap_or_else(|| {
+            "its events wait; look whether it runs, and whether this machine may reach it"
+                .to_owned()
+        });
+        findings::critical(subject, self.message, advice, self.code)
     }
 
     pub(crate) fn exit(&self) -> Exit {

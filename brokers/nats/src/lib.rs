@@ -30,6 +30,7 @@ mod examine;
 #[cfg(test)]
 mod golden;
 mod group;
+mod look;
 mod partitions;
 mod question;
 mod receipts;
@@ -38,6 +39,7 @@ mod subscription;
 mod takers;
 
 pub use broker::NatsBroker;
+pub use look::ack_wait;
 pub use settings::{Credentials, NatsSettings, Secret, Tls};
 pub use subscription::{NatsSubscription, SubscriptionSettings};
 

@@ -7,6 +7,7 @@
 //! after it became a dead letter, and at no other time.
 
 mod endpoint;
+mod examine;
 mod gate;
 mod join;
 mod judge;
@@ -31,6 +32,7 @@ use postrider_core::{Clock as _, RetryPolicy, Subscription};
 use postrider_inbox::{BootClock, Consumer, ConsumerOptions};
 
 use self::endpoint::Endpoint;
+pub(crate) use self::examine::examine;
 use self::gate::Gate;
 use self::plan::Plan;
 use self::reload::Reloader;
@@ -156,8 +158,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     }
     let wishes = Wishes {
         group: plan.group.clone(),
-        // A little longer than the lease: whoever gets the message of a dead sidecar can claim it.
-        visibility: plan.lease + plan.lease / 10,
+        visibility: source::visibility(plan.lease),
         deliveries_max: options.deliveries_max.saturating_mul(2),
         dead_letters: args.dead_letters.clone(),
         nats: plan.nats.clone(),

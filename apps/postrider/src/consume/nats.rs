@@ -3,6 +3,7 @@
 //! Invariant: there is always a place for dead letters, and a stream takes it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_core::{Subscription, TargetUrl};
 
@@ -35,7 +36,52 @@ pub(super) async fn subscribe(
     subject: Option<&str>,
     wishes: &Wishes,
 ) -> Result<Arc<dyn Subscription>, Failure> {
-    use postrider_nats::{NatsSettings, NatsSubscription, SubscriptionSettings};
+    let (connection, settings) = settings(server, stream, subject, wishes)?;
+    let opened = postrider_nats::NatsSubscription::open(connection, settings).await;
+    opened.map(|opened| Arc::new(opened) as Arc<dyn Subscription>).map_err(|error| {
+        let failure = Failure::from(error);
+        failure.within("the source")
+    })
+}
+
+/// After which time the server gives an event out again, if the group is there.
+///
+/// # Errors
+/// A configuration failure, also where this program was built without NATS.
+#[cfg(not(feature = "nats"))]
+pub(super) async fn ack_wait(
+    _: &TargetUrl,
+    _: &str,
+    _: Option<&str>,
+    _: &Wishes,
+) -> Result<Option<Duration>, Failure> {
+    std::future::ready(()).await;
+    Err(crate::relay::nats::missing())
+}
+
+/// After which time the server gives an event out again, if the group is there.
+///
+/// # Errors
+/// A configuration failure, and what the server says.
+#[cfg(feature = "nats")]
+pub(super) async fn ack_wait(
+    server: &TargetUrl,
+    stream: &str,
+    subject: Option<&str>,
+    wishes: &Wishes,
+) -> Result<Option<Duration>, Failure> {
+    let (connection, settings) = settings(server, stream, subject, wishes)?;
+    Ok(postrider_nats::ack_wait(connection, &settings).await?)
+}
+
+#[cfg(feature = "nats")]
+fn settings(
+    server: &TargetUrl,
+    stream: &str,
+    subject: Option<&str>,
+    wishes: &Wishes,
+) -> Result<(postrider_nats::NatsSettings, postrider_nats::SubscriptionSettings), Failure> {
+    use postrider_nats::{NatsSettings, SubscriptionSettings};
 
     let url = format!("{}://{}", server.scheme(), server.expose());
     let mut connection = match &wishes.nats {
@@ -54,9 +100,5 @@ pub(super) async fn subscribe(
     }
     let configured = wishes.nats.as_ref().and_then(|nats| nats.dead_letters.as_deref());
     settings.dead_letters = Some(wishes.burial(configured));
-    let opened = NatsSubscription::open(connection, settings).await;
-    opened.map(|opened| Arc::new(opened) as Arc<dyn Subscription>).map_err(|error| {
-        let failure = Failure::from(error);
-        failure.within("the source")
-    })
+    Ok((connection, settings))
 }

@@ -66,6 +66,12 @@ pub(crate) struct Wishes {
     pub(crate) secrets: Secrets,
 }
 
+/// How long a message stays hidden: a little longer than the lease, so that whoever gets the message of a dead sidecar
+/// can claim it.
+pub(super) fn visibility(lease: Duration) -> Duration {
+    lease + lease / 10
+}
+
 #[cfg(any(feature = "nats", feature = "kafka"))]
 impl Wishes {
     /// Where dead letters go: what the flag says, or the configuration, or a place named after the group.
@@ -122,6 +128,23 @@ impl Source {
     /// Whether servers stand behind it.
     pub(crate) fn is_remote(&self) -> bool {
         !matches!(self, Source::Local { .. })
+    }
+
+    /// After which time the broker gives an event out again, if it keeps that time, and the group is there.
+    ///
+    /// # Errors
+    /// What the broker says.
+    pub(super) async fn visibility_kept(
+        &self,
+        wishes: &Wishes,
+    ) -> Result<Option<Duration>, Failure> {
+        match self {
+            // Each sidecar brings its own.
+            Source::Local { .. } | Source::Kafka { .. } => Ok(None),
+            Source::Nats { server, stream, subject } => {
+                super::nats::ack_wait(server, stream, subject.as_deref(), wishes).await
+            }
+        }
     }
 
     /// Subscribes.

@@ -1,7 +1,7 @@
 //! Destinations on NATS, with a real server.
 
 use async_nats::ConnectOptions;
-use async_nats::jetstream::{self, stream};
+use async_nats::jetstream::{self, consumer, stream};
 use postrider_testkit::nats::NatsServer;
 use rustix::process::Signal;
 
@@ -44,6 +44,61 @@ fn doctor_asks_the_brokers() {
     doctor_says(&shop, "NATS cannot be used", None);
     let alone = shop.run(&["doctor", "--store", "sqlite://shop.db"]);
     assert!(!out(&alone).contains("NATS"), "{}", out(&alone));
+}
+
+/// R082: `doctor` says how a claim in the inbox and its delivery at the broker end, in whichever order that is, and
+/// makes no group by asking.
+#[test]
+fn doctor_compares_the_times_of_a_sidecar() {
+    let Some(mut server) = server("") else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let stream = runtime.block_on(async {
+        let client = jetstream::new(async_nats::connect(server.address()).await.unwrap());
+        let config = stream::Config {
+            name: "SHOP".to_owned(),
+            subjects: vec!["shop.>".to_owned()],
+            ..stream::Config::default()
+        };
+        client.create_stream(config).await.unwrap()
+    });
+    let shop = Shop::new();
+    let doctor = || {
+        let run = shop.run(&["doctor", "--config", "postrider.toml", "--output", "ndjson"]);
+        let rows = out(&run);
+        let mut rows =
+            rows.lines().map(|row| serde_json::from_str::<serde_json::Value>(row).unwrap());
+        rows.find(|row| row["subject"].as_str().unwrap().contains("consumer `billing`")).unwrap()
+    };
+    shop.configure(&format!(
+        "store = \"sqlite://shop.db\"\n[consume.billing]\nfrom = \"{}/SHOP\"\n\
+         inbox = \"sqlite://billing.db\"\nendpoint = \"http://127.0.0.1:9/\"\n",
+        server.address()
+    ));
+    let alone = doctor();
+    assert_eq!(alone["level"], "good", "{alone}");
+    assert!(runtime.block_on(stream.get_consumer::<consumer::pull::Config>("billing")).is_err());
+    for (wait, level, code, words) in [
+        (7, "warning", Some("PR-1601"), "comes back in vain"),
+        (66, "good", None, "comes back after 66s"),
+        (600, "warning", Some("PR-1601"), "a crash delays it"),
+    ] {
+        let config = consumer::pull::Config {
+            durable_name: Some("billing".to_owned()),
+            ack_wait: std::time::Duration::from_secs(wait),
+            ..consumer::pull::Config::default()
+        };
+        // Made, or changed.
+        runtime.block_on(stream.create_consumer(config)).unwrap();
+        let found = doctor();
+        assert_eq!((found["level"].as_str(), found["code"].as_str()), (Some(level), code));
+        assert!(found.to_string().contains(words), "{found}");
+        let advice = found["advice"].as_str().unwrap_or_default();
+        assert!(code.is_none() || advice.contains("consumer edit SHOP billing --wait"), "{found}");
+    }
+    server.kill();
+    let found = doctor();
+    assert_eq!(found["level"], "critical", "{found}");
+    assert!(found["message"].as_str().unwrap().contains("NATS cannot be used"), "{found}");
 }
 
 /// A client of the test's own, as the server's only user.

@@ -181,6 +181,11 @@ codes! {
     PartitionsUntaken = 1510,
         "Nothing is lost yet: what is in the other partitions waits in the broker until it is too old \
          for it. Let the group's consumers name as many partitions as the route does.",
+    /// A claim in the inbox and its delivery at the broker do not end together.
+    ClaimsApart = 1601,
+        "Nothing is lost, and nothing is acted on twice. What a crashed sidecar had in work comes back too \
+         early, and is left alone, or later than it could. Let the broker give it back a little after the \
+         lease has ended.",
 }
 
 impl Code {

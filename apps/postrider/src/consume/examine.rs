@@ -1,0 +1,133 @@
+//! What `doctor` says of sidecars: whether a claim in the inbox and its delivery at the broker end together.
+//!
+//! Invariant: nothing is joined, made, or taken.
+
+use std::time::Duration;
+
+use postrider_config::{Config, Consume, Secrets};
+use postrider_core::operate::{Finding, findings};
+use postrider_core::{Code, HandlerName};
+
+use super::source::{Source, Wishes, visibility};
+use crate::failure::Failure;
+
+/// The findings about all sidecars of a configuration.
+pub(crate) async fn examine(config: &Config, secrets: &Secrets) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (handler, consumer) in &config.consume {
+        let asked = of_sidecar(handler, consumer, secrets).await;
+        found.push(asked.unwrap_or_else(|failure| failure.finding(&subject(handler))));
+    }
+    found
+}
+
+fn subject(handler: &HandlerName) -> String {
+    format!("consumer `{handler}`")
+}
+
+async fn of_sidecar(
+    handler: &HandlerName,
+    consumer: &Consume,
+    secrets: &Secrets,
+) -> Result<Finding, Failure> {
+    let from = Source::parse(secrets.address(&consumer.from).unwrap_or_default())?;
+    let group = consumer.group.clone().unwrap_or_else(|| handler.to_string());
+    let wishes = Wishes {
+        group: group.clone(),
+        visibility: visibility(consumer.lease),
+        deliveries_max: u32::MAX,
+        dead_letters: None,
+        nats: Some(consumer.nats.clone()),
+        kafka: Some(consumer.kafka.clone()),
+        secrets: secrets.clone(),
+    };
+    let kept = from.visibility_kept(&wishes).await?;
+    let (subject, lease) = (subject(handler), consumer.lease);
+    Ok(match &from {
+        Source::Kafka { .. } => of_session(&subject, lease, consumer.kafka.session),
+        Source::Local { .. } => of_visibility(&subject, lease, wishes.visibility, ""),
+        Source::Nats { stream, .. } => {
+            let advice =
+                format!("nats consumer edit {stream} {group} --wait {}", shown(wishes.visibility));
+            of_visibility(&subject, lease, kept.unwrap_or(wishes.visibility), &advice)
+        }
+    })
+}
+
+/// A broker that hides an event for a time.
+fn of_visibility(subject: &str, lease: Duration, hidden: Duration, advice: &str) -> Finding {
+    let (claimed, back) = (shown(lease), shown(hidden));
+    if hidden < lease {
+        let message = format!(
+            "the broker gives an event back after {back}, before its claim ends after {claimed}: what a crashed \
+             sidecar had in work comes back in vain until then"
+        );
+        return findings::coded(subject, message, advice, Code::ClaimsApart);
+    }
+    if hidden > lease * 2 {
+        let message = format!(
+            "a claim ends after {claimed}, but the broker gives the event back after {back}: a crash delays it so long"
+        );
+        return findings::coded(subject, message, advice, Code::ClaimsApart);
+    }
+    let message = format!(
+        "what a crashed sidecar had in work comes back after {back}, when its claim of {claimed} has ended"
+    );
+    findings::good(subject, message)
+}
+
+/// A broker that gives the partitions of a silent member to others.
+fn of_session(subject: &str, lease: Duration, session: Duration) -> Finding {
+    let (claimed, silent) = (shown(lease), shown(session));
+    if session > lease * 2 {
+        let message = format!(
+            "a claim ends after {claimed}, but the partitions of a crashed sidecar go to others after {silent}: a \
+             crash delays all of their events so long"
+        );
+        let advice = format!("write session = \"{claimed}\" in its table kafka, or less");
+        return findings::coded(subject, message, advice, Code::ClaimsApart);
+    }
+    let message = format!(
+        "the partitions of a crashed sidecar go to others after {silent}; what it had in work waits there until its \
+         claim of {claimed} has ended, and other keys flow"
+    );
+    findings::good(subject, message)
+}
+
+fn shown(span: Duration) -> String {
+    postrider_config::duration::print(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postrider_core::operate::Level;
+
+    const LEASE: Duration = Duration::from_secs(60);
+
+    /// R082: visibility against lease, in both directions and at their borders.
+    #[test]
+    fn visibility_is_compared_in_both_directions() {
+        let of = |seconds| of_visibility("c", LEASE, Duration::from_secs(seconds), "mend it");
+        for (seconds, words) in [(59, "before its claim ends"), (121, "a crash delays it")] {
+            let finding = of(seconds);
+            assert_eq!(finding.level, Level::Warning, "{seconds}");
+            assert_eq!(finding.code, Some(Code::ClaimsApart));
+            assert_eq!(finding.advice.as_deref(), Some("mend it"));
+            assert!(finding.message.contains(words), "{}", finding.message);
+        }
+        for seconds in [60, 66, 120] {
+            assert_eq!(of(seconds).level, Level::Good, "{seconds}");
+        }
+    }
+
+    /// R082: a session may be shorter than the lease, and not much longer.
+    #[test]
+    fn a_session_is_not_much_longer_than_a_lease() {
+        let of = |seconds| of_session("c", LEASE, Duration::from_secs(seconds));
+        for (seconds, level) in [(10, Level::Good), (120, Level::Good), (121, Level::Warning)] {
+            assert_eq!(of(seconds).level, level, "{seconds}");
+        }
+        assert!(of(121).advice.unwrap().contains("session = \"1m\""));
+    }
+}
