@@ -3,7 +3,7 @@
 //! Invariant: every finding that is not good has a code and says what to set to what; nothing is changed, and no
 //! topic is made by asking for it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use rdkafka::metadata::{Metadata, MetadataTopic};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use crate::RecordKey;
 use crate::client::{Context, end, metadata};
+use crate::keys::Keys;
 use crate::settings::{KafkaSettings, wrong};
 use crate::trouble::Trouble;
 
@@ -43,12 +43,13 @@ pub(crate) async fn examine(
 ) -> Result<Vec<Finding>> {
     let sending = routes.iter().filter(|route| !route.drop);
     let horizon = sending.clone().map(|route| route.retry.span()).max().unwrap_or_default();
-    let look = Look {
-        settings: Arc::clone(settings),
-        trouble: Arc::clone(trouble),
-        wanted: sending.map(|route| route.topic.prefix()).collect(),
-        horizon,
-    };
+    let mut wanted: BTreeMap<_, Keys> = BTreeMap::new();
+    for route in sending {
+        let key = route.key.as_ref().unwrap_or(&settings.record_key);
+        wanted.entry(route.topic.prefix()).or_default().add(key);
+    }
+    let look =
+        Look { settings: Arc::clone(settings), trouble: Arc::clone(trouble), wanted, horizon };
     let looking = spawn_blocking(move || look.ask()).await;
     looking
         .map_err(|error| Error::new(ErrorKind::Internal, "examine").message(error.to_string()))?
@@ -58,8 +59,8 @@ pub(crate) async fn examine(
 struct Look {
     settings: Arc<KafkaSettings>,
     trouble: Arc<Trouble>,
-    /// What topics begin with, and whether fields follow.
-    wanted: BTreeSet<(String, bool)>,
+    /// What topics begin with, and whether fields follow; and the keys of the records that go there.
+    wanted: BTreeMap<(String, bool), Keys>,
     /// How long an event may be tried.
     horizon: Duration,
 }
@@ -78,10 +79,10 @@ impl Look {
 
     fn findings(&self, consumer: &BaseConsumer<Context>) -> Result<Vec<Finding>> {
         let mut found = Vec::new();
-        let mut names = BTreeSet::new();
-        for (prefix, open) in &self.wanted {
+        let mut names: BTreeMap<String, Keys> = BTreeMap::new();
+        for ((prefix, open), keys) in &self.wanted {
             if !open {
-                names.insert(prefix.clone());
+                names.entry(prefix.clone()).or_default().add_all(keys);
                 continue;
             }
             let all = self.metadata(consumer, None)?;
@@ -93,9 +94,11 @@ impl Look {
                     &format!("{prefix}…"),
                 ));
             }
-            names.extend(fitting.into_iter().map(str::to_owned));
+            for name in fitting {
+                names.entry(name.to_owned()).or_default().add_all(keys);
+            }
         }
-        for name in names.iter().take(TOPICS_MAX) {
+        for (name, keys) in names.iter().take(TOPICS_MAX) {
             let metadata = self.metadata(consumer, Some(name))?;
             let servers = metadata.brokers().len();
             let topic = metadata.topics().first();
@@ -111,7 +114,7 @@ impl Look {
                     let message = format!("it cannot be used now: {other}");
                     found.push(findings::critical(&of(name), message, advice, code));
                 }
-                (Some(topic), None) => found.extend(self.of_topic(topic, servers)?),
+                (Some(topic), None) => found.extend(self.of_topic(topic, servers, keys)?),
             }
         }
         Ok(found)
@@ -121,7 +124,7 @@ impl Look {
         metadata(consumer, topic, &self.settings, &self.trouble)
     }
 
-    fn of_topic(&self, topic: &MetadataTopic, servers: usize) -> Result<Vec<Finding>> {
+    fn of_topic(&self, topic: &MetadataTopic, servers: usize, keys: &Keys) -> Result<Vec<Finding>> {
         let fewest = |count: fn(&rdkafka::metadata::MetadataPartition) -> usize| {
             topic.partitions().iter().map(count).min().unwrap_or_default()
         };
@@ -132,6 +135,9 @@ impl Look {
             in_sync: fewest(|partition| partition.isr().len()),
         };
         let mut found = Vec::new();
+        if topic.partitions().len() > 1 {
+            found.extend(keys.apart(&of(stands.name)));
+        }
         let Some(config) = self.described(stands.name)? else {
             stands.of_copies(None, &mut found);
             let advice = "grant this user DESCRIBE_CONFIGS on it, so that they can be looked at";
@@ -141,7 +147,7 @@ impl Look {
         };
         let config = Config(config);
         stands.of_copies(Some(&config), &mut found);
-        stands.of_keeping(&config, self.horizon, &self.settings.record_key, &mut found);
+        stands.of_keeping(&config, self.horizon, keys, &mut found);
         stands.of_size(&config, &mut found);
         if found.is_empty() {
             let message = format!(
@@ -279,7 +285,7 @@ impl Stands<'_> {
         &self,
         config: &Config,
         horizon: Duration,
-        key: &RecordKey,
+        keys: &Keys,
         found: &mut Vec<Finding>,
     ) {
         let policy = config.text("cleanup.policy");
@@ -308,7 +314,7 @@ impl Stands<'_> {
             let advice = format!("{}, unless that is meant", self.set("cleanup.policy=delete"));
             found.push(self.warning(message, advice, Code::KeptTooShort));
         }
-        if compacts && *key == RecordKey::none() {
+        if compacts && keys.have_none() {
             found.push(findings::critical(
                 &of(self.name),
                 "it is compacted and takes no record without a key, and `record_key` gives none: each event \

@@ -39,6 +39,7 @@ mod flight;
 #[cfg(test)]
 mod golden;
 mod holdings;
+mod keys;
 mod notice;
 mod reader;
 mod settings;

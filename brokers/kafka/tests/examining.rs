@@ -72,6 +72,46 @@ async fn each_setting_that_loses_events_is_found() {
     assert_eq!(codes(&found), [Code::CopiesFew, Code::KeptTooShort, Code::KeysMissing]);
 }
 
+/// R125: a route's own record key counts, in either direction; and two routes to one topic have the same, or its events
+/// come apart.
+#[tokio::test]
+async fn the_record_key_of_a_route_counts() {
+    let Some(server) = Server::shared().await else { return };
+    let compacted = server.topic("compacted", 1, &[LARGE, ("cleanup.policy", "compact")]).await;
+    let spread = server.topic("spread", 2, &[LARGE]).await;
+    let route = |topic: &str, key: Option<&RecordKey>| {
+        let mut route = Route::all(topic.parse().unwrap());
+        route.key = key.cloned();
+        route
+    };
+    let (id, none) = (RecordKey::aggregate_id(), RecordKey::none());
+    let whole: RecordKey = "{key}".parse().unwrap();
+    let few = [Code::CopiesFew, Code::KeptTooShort];
+    let keyless = [&few[..], &[Code::KeysMissing]].concat();
+    let apart = vec![Code::KeysApart, Code::CopiesFew];
+    let cases = [
+        (&none, vec![route(&compacted, None)], keyless.clone()),
+        (&none, vec![route(&compacted, Some(&id))], few.to_vec()),
+        (&id, vec![route(&compacted, Some(&none))], keyless),
+        (&id, vec![route(&spread, None), route(&spread, Some(&id))], vec![Code::CopiesFew]),
+        (&id, vec![route(&spread, None), route(&spread, Some(&whole))], apart.clone()),
+        (&id, vec![route(&spread, None), route("{event_type}", Some(&whole))], apart),
+        // One partition keeps the order of all.
+        (&id, vec![route(&compacted, None), route(&compacted, Some(&whole))], few.to_vec()),
+    ];
+    for (of_destination, routes, expected) in cases {
+        let mut settings = server.settings();
+        settings.record_key = of_destination.clone();
+        let found = KafkaBroker::new(settings).unwrap().examine(&routes).await.unwrap();
+        let own = |finding: &&Finding| {
+            let topic = if routes[0].topic.to_string() == compacted { &compacted } else { &spread };
+            finding.subject.ends_with(topic)
+        };
+        let found: Vec<Finding> = found.iter().filter(own).cloned().collect();
+        assert_eq!(codes(&found), expected, "{routes:?}: {found:?}");
+    }
+}
+
 /// R120, R125: a topic that is not there is found before an event waits for it, and is not made by asking; a
 /// template is looked for by what its topics have in common.
 #[tokio::test]

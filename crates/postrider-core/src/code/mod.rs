@@ -181,6 +181,10 @@ codes! {
     PartitionsUntaken = 1510,
         "Nothing is lost yet: what is in the other partitions waits in the broker until it is too old \
          for it. Let the group's consumers name as many partitions as the route does.",
+    /// Routes give the records of one topic different keys.
+    KeysApart = 1511,
+        "Nothing is lost. Events of one ordering key that come by different routes may overtake each other in \
+         the topic. Give these routes the same record key.",
     /// A claim in the inbox and its delivery at the broker do not end together.
     ClaimsApart = 1601,
         "Nothing is lost, and nothing is acted on twice. What a crashed sidecar had in work comes back too \
