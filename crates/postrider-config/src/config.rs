@@ -116,6 +116,9 @@ section! {
         concurrency: u32 { default: "16", min: "1", max: "1024", class: Restart },
         /// Calls of one event that count, the first included, before it is a dead letter.
         attempts: u32 { default: "10", min: "1", max: "10000", class: Restart },
+        /// Where metrics and health of this sidecar are served. If absent, nowhere. An address that other
+        /// machines can reach needs `observe.token`.
+        listen: Option<SocketAddr> { example: "127.0.0.1:9465", class: Restart },
         /// The connection, if events come from NATS.
         nats: NatsSource {},
         /// The connection, if events come from Kafka.

@@ -12,7 +12,9 @@ mod gate;
 mod join;
 mod judge;
 mod kafka;
+mod metrics;
 mod nats;
+mod once;
 mod plan;
 mod purge;
 mod reload;
@@ -23,9 +25,10 @@ mod switch;
 mod tries;
 mod watch;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use postrider_core::{Clock as _, RetryPolicy, Subscription};
@@ -34,13 +37,14 @@ use postrider_inbox::{BootClock, Consumer, ConsumerOptions};
 use self::endpoint::Endpoint;
 pub(crate) use self::examine::examine;
 use self::gate::Gate;
+use self::once::Once;
 use self::plan::Plan;
 use self::reload::Reloader;
 use self::request::{Format, Writer};
 use self::sidecar::{GATE_WAIT_MAX, Sidecar, Tally};
 use self::source::{Source, Wishes};
 use self::switch::Switch;
-use self::watch::Watched;
+use self::watch::{Limits, Watched};
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogFormat};
 use crate::otel::Traces;
@@ -68,9 +72,10 @@ Example:
   postrider consume --config postrider.toml --handler billing
 
 Exit codes:
-  0   it was stopped
+  0   it was stopped, or with --once: nothing is left
   1   it failed
   2   the command line is wrong
+  3   with --once: events wait, or became dead letters
   78  the configuration is wrong
   130 a second signal aborted it")]
 pub(crate) struct ConsumeArgs {
@@ -121,6 +126,16 @@ pub(crate) struct ConsumeArgs {
     /// A header of every call, its value from the environment
     #[arg(long = "header", value_name = "NAME=env:VARIABLE")]
     headers: Vec<String>,
+    /// Do what is there now, then stop
+    #[arg(long)]
+    once: bool,
+    /// With --once: stop when nothing came for so long [default: 10s, and of
+    /// Kafka a session more]
+    #[arg(long, value_name = "TIME", requires = "once", value_parser = duration::parse)]
+    idle: Option<Duration>,
+    /// Serve metrics and health on this address, like 127.0.0.1:9465
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::serve::address)]
+    listen: Option<SocketAddr>,
     /// How long calls may go on after a signal
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
     drain: Duration,
@@ -193,8 +208,14 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let subscription = traces.subscription(Arc::clone(&switch) as Arc<dyn Subscription>);
     let consumer = Consumer::builder(subscription).receiver(receiver).options(options).start()?;
     let house = tokio::spawn(purge::keep_house(inbox, plan.retention));
-    let watched = Watched { consumer, gate, tally, endpoint: endpoint.shown(), stop, switch };
-    let exit = watch::until_stopped(watched, signals, args.drain, &mut reloader).await;
+    let endpoint = endpoint.shown();
+    let watched = Arc::new(Watched { consumer, gate, tally, endpoint, stop, switch });
+    let listening = metrics::listen(&plan, &watched).await?;
+    let idle = args.idle.unwrap_or_else(|| reloader.source().quiet(plan.kafka.as_ref()));
+    let once = args.once.then(|| Once::new(idle, Instant::now()));
+    let limits = Limits { drain: args.drain, once };
+    let exit = watch::until_stopped(&watched, signals, limits, &mut reloader).await;
+    drop(listening);
     house.abort();
     traces.stop().await;
     Ok(exit)

@@ -1,9 +1,11 @@
 //! The plan: what a sidecar runs with, out of flags, configuration, and defaults, in this order.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use postrider_config::{
-    Address, Config, Consume, Environment, KafkaSource, NatsSource, Needs, PostgresConfig, Secrets,
+    Address, Config, Consume, Environment, KafkaSource, NatsSource, Needs, PostgresConfig, Secret,
+    Secrets,
 };
 use postrider_core::HandlerName;
 
@@ -11,6 +13,7 @@ use crate::config;
 use crate::consume::ConsumeArgs;
 use crate::failure::Failure;
 use crate::logs::{self, LogFormat};
+use crate::serve::Token;
 
 /// What a sidecar runs with.
 #[derive(Debug)]
@@ -36,6 +39,9 @@ pub(crate) struct Plan {
     pub(crate) concurrency: usize,
     pub(crate) attempts: u32,
     pub(crate) retention: Duration,
+    /// Where metrics and health are served.
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) token: Token,
     /// The collector that traces go to.
     pub(crate) otlp: Option<String>,
     pub(crate) log: String,
@@ -67,6 +73,7 @@ impl Plan {
         let group = args.group.clone().or_else(|| table.and_then(|table| table.group.clone()));
         let usual = Usual::of(table);
         let otlp = config.observe.otlp.as_ref().and_then(|otlp| secrets.address(otlp));
+        let token = config.observe.token.as_ref().and_then(|token| secrets.get(token));
         Ok(Plan {
             handler: HandlerName::new(name).map_err(|error| Failure::config(error.to_string()))?,
             group: group.unwrap_or_else(|| name.to_owned()),
@@ -84,6 +91,8 @@ impl Plan {
             otlp: otlp.map(str::to_owned),
             retention: args.retention.unwrap_or(config.retention.inbox),
             present: own(config, chosen.map(|(handler, _)| handler)),
+            listen: args.listen.or_else(|| table.and_then(|table| table.listen)),
+            token: Token::new(token.map(Secret::expose)),
             secrets: secrets.clone(),
             log: args.log.clone().unwrap_or_else(|| logs::level(config.observe.log).to_owned()),
             log_format: args.log_format.unwrap_or_else(|| config.observe.log_format.into()),

@@ -13,6 +13,7 @@ use super::ConsumeArgs;
 use super::plan::Plan;
 use super::source::{Source, Wishes};
 use crate::failure::Failure;
+use crate::serve::Token;
 use crate::{logs, terminal};
 
 /// The first pause after servers were away. Short: a server that restarts is back in seconds.
@@ -27,6 +28,10 @@ pub(super) struct Reloader<'a> {
     secrets: Secrets,
     source: Source,
     wishes: Wishes,
+    /// The listener's token.
+    token: Token,
+    /// Whether others can reach the listener, so that it must have a token.
+    listens_openly: bool,
 }
 
 /// What was read again.
@@ -36,6 +41,7 @@ pub(super) struct Reread {
     source: Source,
     wishes: Wishes,
     log: String,
+    token: Token,
     said: Vec<String>,
 }
 
@@ -68,7 +74,9 @@ impl<'a> Reloader<'a> {
         wishes: Wishes,
     ) -> Reloader<'a> {
         let (present, secrets) = (plan.present.clone(), plan.secrets.clone());
-        Reloader { args, present, secrets, source, wishes }
+        let listens_openly = plan.listen.is_some_and(|address| !address.ip().is_loopback());
+        let token = plan.token.clone();
+        Reloader { args, present, secrets, source, wishes, token, listens_openly }
     }
 
     /// Subscribes with what was read last.
@@ -89,6 +97,11 @@ impl<'a> Reloader<'a> {
     /// What is wrong with it.
     pub(super) fn read(&self) -> Result<Reread, Failure> {
         let plan = Plan::of(self.args)?;
+        if self.listens_openly && !plan.token.is_there() {
+            return Err(Failure::config(
+                "the listener can be reached from outside, and needs a token",
+            ));
+        }
         let read = Source::parse(&plan.from.0)?;
         let mut said: Vec<String> = Vec::new();
         let source = if read.is_where(&self.source) {
@@ -116,8 +129,8 @@ impl<'a> Reloader<'a> {
         if said.is_empty() {
             said.push("reloaded: nothing has changed".to_owned());
         }
-        let (config, secrets, log) = (plan.present, plan.secrets, plan.log);
-        Ok(Reread { config, secrets, source, wishes, log, said })
+        let (config, secrets, log, token) = (plan.present, plan.secrets, plan.log, plan.token);
+        Ok(Reread { config, secrets, source, wishes, log, token, said })
     }
 
     /// Whether it takes another connection. A client of Kafka reads certificates once, so they may be others in files
@@ -134,6 +147,7 @@ impl<'a> Reloader<'a> {
         if let Err(failure) = logs::change(&read.log) {
             terminal::note(&failure.render(terminal::style()));
         }
+        self.token.follow(&read.token);
         read.said.iter().for_each(|line| terminal::note(line));
         self.present = read.config;
         self.secrets = read.secrets;

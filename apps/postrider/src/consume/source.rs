@@ -125,6 +125,18 @@ impl Source {
         }
     }
 
+    /// How long nothing comes before nothing is likely to be there: at Kafka, where the partitions of a crashed member
+    /// stay with it for a session, longer than that.
+    pub(super) fn quiet(&self, kafka: Option<&KafkaSource>) -> Duration {
+        const QUIET: Duration = Duration::from_secs(10);
+        /// The session where no configuration says it.
+        const SESSION: Duration = Duration::from_secs(10);
+        match self {
+            Source::Kafka { .. } => QUIET + kafka.map_or(SESSION, |kafka| kafka.session),
+            Source::Local { .. } | Source::Nats { .. } => QUIET,
+        }
+    }
+
     /// Whether servers stand behind it.
     pub(crate) fn is_remote(&self) -> bool {
         !matches!(self, Source::Local { .. })

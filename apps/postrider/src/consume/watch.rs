@@ -10,6 +10,7 @@ use postrider_inbox::{ConsumerHandle, Health, Stats};
 use tokio::sync::watch;
 
 use super::gate::Gate;
+use super::once::{Once, Over, STUCK_AFTER};
 use super::reload::{self, Reloader, Reread};
 use super::sidecar::Tally;
 use super::switch::Switch;
@@ -39,16 +40,25 @@ pub(super) struct Watched {
     pub(super) switch: Arc<Switch>,
 }
 
+/// When it stops.
+pub(super) struct Limits {
+    /// How long calls may go on after a signal.
+    pub(super) drain: Duration,
+    /// Whether it stops when there is nothing left to do.
+    pub(super) once: Option<Once>,
+}
+
 /// A reload that waits for its servers.
 type Reloading = Pin<Box<dyn Future<Output = Result<(Reread, Arc<dyn Subscription>), Failure>>>>;
 
 /// Watches until it has stopped, and passes signals on.
 pub(super) async fn until_stopped(
-    watched: Watched,
+    watched: &Watched,
     mut signals: Signals,
-    drain: Duration,
+    limits: Limits,
     reloader: &mut Reloader<'_>,
 ) -> Exit {
+    let Limits { drain, mut once } = limits;
     let mut watch = Watch::new();
     let mut ticks = tokio::time::interval(SHOW_EVERY);
     let mut draining = false;
@@ -86,7 +96,18 @@ pub(super) async fn until_stopped(
                     Err(failure) => reload::say_that_nothing_changed(&failure),
                 }
             }
-            _ = ticks.tick() => watch.look(&watched, draining),
+            _ = ticks.tick() => {
+                watch.look(watched, draining);
+                let over = once.as_mut().filter(|_| !draining).and_then(|once| {
+                    let is_well = trouble(watched).is_none();
+                    once.look(Instant::now(), &watched.consumer.stats(), is_well)
+                });
+                if let Some(over) = over {
+                    (draining, reloading, exit) = (true, None, watch.end(watched, over));
+                    watched.stop.send_replace(true);
+                    watched.consumer.drain(drain);
+                }
+            }
         }
     }
     if !draining {
@@ -94,7 +115,7 @@ pub(super) async fn until_stopped(
         exit = Exit::Failure;
     }
     let stats = watched.consumer.stats();
-    watch.pace.progress.note(&watch.summary(&watched, &stats));
+    watch.pace.progress.note(&watch.summary(watched, &stats));
     exit
 }
 
@@ -144,6 +165,19 @@ impl Watch {
         self.tell_trouble(watched, now);
         let line = self.line(watched, &stats, draining);
         self.pace.show(&line, stats.done);
+    }
+
+    /// There is nothing left to do: what the run comes to.
+    fn end(&mut self, watched: &Watched, over: Over) -> Exit {
+        let stats = watched.consumer.stats();
+        if over == Over::Stuck {
+            let why = trouble(watched).map_or_else(String::new, |(cause, _)| format!(": {cause}"));
+            self.pace.progress.note(&format!("nothing was settled for {STUCK_AFTER:?}{why}"));
+        }
+        match over {
+            Over::Empty if stats.rejected == 0 => Exit::Success,
+            Over::Empty | Over::Stuck => Exit::Remaining,
+        }
     }
 
     fn tell_trouble(&mut self, watched: &Watched, now: Instant) {
@@ -212,7 +246,7 @@ fn failed(tally: &Tally, stats: &Stats) -> u64 {
 }
 
 /// What holds events up: the cause, and the same with numbers.
-fn trouble(watched: &Watched) -> Option<(String, String)> {
+pub(super) fn trouble(watched: &Watched) -> Option<(String, String)> {
     match watched.consumer.health() {
         Health::StoreDown { detail } => {
             let text = format!("inbox: {detail}; events wait, none counted");

@@ -87,7 +87,7 @@ pub(crate) struct RelayArgs {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     lease: Option<Duration>,
     /// Serve metrics and health on this address, like 127.0.0.1:9464
-    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    #[arg(long, value_name = "ADDRESS", value_parser = serve::address)]
     listen: Option<SocketAddr>,
     /// How much is logged: error, warn, info, debug, trace; or by module
     #[arg(long, value_name = "LEVELS", env = "POSTRIDER_LOG", hide_env = true)]
@@ -95,10 +95,6 @@ pub(crate) struct RelayArgs {
     /// How a log line is written: text or json
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     log_format: Option<LogFormat>,
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "write an IP address and a port, like 127.0.0.1:9464".to_owned())
 }
 
 pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
@@ -111,7 +107,7 @@ pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
     let definitions: Vec<Destination> =
         plan.destinations.iter().map(|(definition, _)| definition.clone()).collect();
     agree::agree(&*store, &definitions, args.config.as_deref()).await?;
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(Metrics::of(serve::catalog::RELAY));
     let handle = start(&mut plan, &store, &metrics, args.once).await?;
     // A connection of its own: whoever looks at the store does not keep the relay from reading.
     let operator = plan.place.open().await?.operator;

@@ -22,17 +22,18 @@ pub(crate) struct Entry {
 }
 
 macro_rules! catalog {
-    ($($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
+    ($all:ident: $($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
         $(pub(crate) const $constant: Entry = Entry {
             name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help,
         };)+
-        /// Every metric, as the page lists them.
-        pub(crate) const ALL: &[Entry] = &[$($constant),+];
+        /// These, as the page lists them.
+        pub(crate) const $all: &[Entry] = &[$($constant),+];
     };
 }
 
+// Of a relay.
 catalog! {
-    INFO = Gauge "postrider_build_info" ["version"]
+    RELAY: INFO = Gauge "postrider_build_info" ["version"]
         "1, with the version of this program";
     STATE = Gauge "postrider_relay_state" ["state"]
         "1 for the state that the relay is in: starting, standby, empty, moving, or blocked";
@@ -90,15 +91,41 @@ catalog! {
         "Readings of the store for this page that failed; the store's own figures are the last known then";
 }
 
+// Of a sidecar.
+catalog! {
+    SIDECAR: SIDECAR_INFO = Gauge "postrider_sidecar_build_info" ["version"]
+        "1, with the version of this program";
+    SIDECAR_STATE = Gauge "postrider_sidecar_state" ["handler", "state"]
+        "1 for the state that the sidecar is in: receiving, blocked (by broker, inbox, or endpoint), or draining";
+    RECEIVED = Counter "postrider_received_events" ["handler"]
+        "Deliveries that came in";
+    HANDLED = Counter "postrider_handled_events" ["handler", "outcome"]
+        "Events that are settled: done, duplicate (done before), or dead";
+    CALLS_FAILED = Counter "postrider_failed_calls" ["handler", "counts"]
+        "Calls that failed: event (counts against it), or endpoint (counts against nobody's event)";
+    HELD = Gauge "postrider_held_events" ["handler", "state"]
+        "Events in hand: working, waiting, or returned (given back and expected again)";
+    CLAIMS_LOST = Counter "postrider_lost_claims" ["handler"]
+        "Claims that were lost while the endpoint worked";
+    SIDECAR_FAILURES = Counter "postrider_sidecar_failures" ["handler", "of"]
+        "Failures to receive, to settle, and of the inbox: receive, settle, inbox";
+}
+
+/// Every metric.
+pub(crate) fn all() -> impl Iterator<Item = &'static Entry> {
+    RELAY.iter().chain(SIDECAR)
+}
+
 /// The reference page.
 pub(crate) fn page() -> String {
     let mut text = String::from(
         "# Metrics\n\n<!-- Made by `cargo x docs`. Change the code it is made from. -->\n\n\
-         `observe.listen` in the configuration, or `--listen ADDRESS`, serves them as OpenMetrics 1.0 at `/metrics`. \
-         A label never holds a key, an id, a tenant, or a topic: their number has no bound.\n\n\
+         `observe.listen` in the configuration, or `--listen ADDRESS`, serves those of a relay as OpenMetrics 1.0 at \
+         `/metrics`; `listen` of a consumer, or `postrider consume --listen ADDRESS`, those of a sidecar, which are the \
+         last. A label never holds a key, an id, a tenant, or a topic: their number has no bound.\n\n\
          | Metric | Kind | Labels | Meaning |\n|---|---|---|---|\n",
     );
-    for entry in ALL {
+    for entry in all() {
         let suffix = if entry.kind == Kind::Counter { "_total" } else { "" };
         let labels: Vec<String> = entry.labels.iter().map(|label| format!("`{label}`")).collect();
         let (name, kind) = (entry.name, format!("{:?}", entry.kind).to_lowercase());

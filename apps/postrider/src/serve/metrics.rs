@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::serve::catalog::{ALL, Entry, Kind};
+use crate::serve::catalog::{Entry, Kind};
 
 /// Names and values, in the order of the catalog.
 type Labels = Vec<(&'static str, String)>;
@@ -38,7 +38,8 @@ fn histogram() -> Histogram {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Metrics {
+    /// Those of a relay, or of a sidecar.
+    pub(crate) fn of(entries: &[Entry]) -> Metrics {
         let mut metrics = Metrics {
             registry: Registry::default(),
             counters: BTreeMap::new(),
@@ -46,7 +47,7 @@ impl Metrics {
             histograms: BTreeMap::new(),
             totals: Mutex::default(),
         };
-        for Entry { name, kind, help, .. } in ALL {
+        for Entry { name, kind, help, .. } in entries {
             match kind {
                 Kind::Counter => {
                     let family = Family::default();
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_counted_is_told_as_openmetrics() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::of(catalog::RELAY);
         metrics.add(catalog::PUBLISHED, &["queue"], 3);
         metrics.total(catalog::FENCED, &[], 2);
         metrics.total(catalog::FENCED, &[], 5);
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn every_metric_has_a_name_of_ours_and_a_meaning() {
-        for entry in catalog::ALL {
+        for entry in catalog::all() {
             assert!(entry.name.starts_with("postrider_") && !entry.name.ends_with("_total"));
             assert!(!entry.help.is_empty() && !entry.help.ends_with('.'), "{}", entry.name);
             for banned in ["key", "id", "event_id", "tenant", "topic", "endpoint"] {

@@ -4,7 +4,7 @@
 //! Invariant: nothing here changes anything, and a request costs the store at most one reading a
 //! second, however many come.
 
-mod catalog;
+pub(crate) mod catalog;
 mod count;
 mod metrics;
 mod scrape;
@@ -17,19 +17,37 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use postrider_core::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 pub(crate) use catalog::page;
 pub(crate) use metrics::Metrics;
-pub(crate) use scrape::View;
+pub(crate) use scrape::{Readiness, View};
 
 use crate::failure::Failure;
+
+/// What can be looked at: a relay, or a sidecar.
+pub(crate) trait Shown: Send + Sync {
+    /// Whether events move, or there is nothing to move.
+    fn readiness(&self) -> Readiness;
+
+    /// All metrics as text.
+    fn scrape(&self) -> BoxFuture<'_, String>;
+}
+
+/// The address of a flag.
+///
+/// # Errors
+/// What to write instead.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, like 127.0.0.1:9464".to_owned())
+}
 
 /// What the listener shows, and to whom.
 #[derive(Clone)]
 pub(crate) struct Served {
-    pub(crate) view: Arc<View>,
+    pub(crate) view: Arc<dyn Shown>,
     pub(crate) token: Token,
 }
 
@@ -37,6 +55,12 @@ pub(crate) struct Served {
 /// reach the address.
 #[derive(Clone, Default)]
 pub(crate) struct Token(Arc<RwLock<Option<Arc<str>>>>);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
 
 impl Token {
     pub(crate) fn new(token: Option<&str>) -> Token {
@@ -46,6 +70,16 @@ impl Token {
     /// Puts another in its place.
     pub(crate) fn exchange(&self, token: Option<&str>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = token.map(Arc::from);
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_there(&self) -> bool {
+        self.present().is_some()
+    }
+
+    /// What another one says now.
+    pub(crate) fn follow(&self, other: &Token) {
+        self.exchange(other.present().as_deref());
     }
 
     fn present(&self) -> Option<Arc<str>> {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postrider_core::operate::{DestinationView, Overview};
-use postrider_core::{DestinationState, Operator};
+use postrider_core::{BoxFuture, DestinationState, Operator};
 use postrider_relay::{Health, State};
 use serde::Serialize;
 use tokio::sync::{Mutex, watch};
 
-use crate::serve::catalog;
 use crate::serve::metrics::Metrics;
+use crate::serve::{Shown, catalog};
 
 /// How long a reading of the store is shown again: many scrapers cost no more than one.
 const FRESH: Duration = Duration::from_secs(1);
@@ -30,8 +30,8 @@ pub(crate) struct View {
 #[derive(Debug, Serialize)]
 pub(crate) struct Readiness {
     pub(crate) ready: bool,
-    state: &'static str,
-    blockers: Vec<String>,
+    pub(crate) state: &'static str,
+    pub(crate) blockers: Vec<String>,
 }
 
 impl View {
@@ -41,30 +41,6 @@ impl View {
         operator: Arc<dyn Operator>,
     ) -> View {
         View { metrics, health, operator, read: Mutex::default() }
-    }
-
-    /// Ready is empty, moving, or standing by for another relay that works.
-    pub(crate) fn readiness(&self) -> Readiness {
-        let health = self.health.borrow();
-        let ready = matches!(health.state, State::Empty | State::Moving | State::Standby);
-        let blockers = health.blockers.iter().map(ToString::to_string).collect();
-        Readiness { ready, state: name(health.state), blockers }
-    }
-
-    /// All metrics as text.
-    pub(crate) async fn scrape(&self) -> String {
-        {
-            let mut read = self.read.lock().await;
-            if read.is_none_or(|at| at.elapsed() >= FRESH) {
-                match tokio::time::timeout(PATIENCE, self.operator.overview()).await {
-                    Ok(Ok(overview)) => self.show_store(&overview),
-                    _ => self.metrics.add(catalog::SCRAPES, &[], 1),
-                }
-                *read = Some(Instant::now());
-            }
-        }
-        self.show_health(&self.health.borrow());
-        self.metrics.text()
     }
 
     fn show_health(&self, health: &Health) {
@@ -132,6 +108,33 @@ impl View {
         metrics.set(catalog::DISABLED, &[id], view.disabled.len() as f64);
         let paused = view.state == DestinationState::Paused;
         metrics.set(catalog::PAUSED, &[id], f64::from(u8::from(paused)));
+    }
+}
+
+impl Shown for View {
+    /// Ready is empty, moving, or standing by for another relay that works.
+    fn readiness(&self) -> Readiness {
+        let health = self.health.borrow();
+        let ready = matches!(health.state, State::Empty | State::Moving | State::Standby);
+        let blockers = health.blockers.iter().map(ToString::to_string).collect();
+        Readiness { ready, state: name(health.state), blockers }
+    }
+
+    fn scrape(&self) -> BoxFuture<'_, String> {
+        Box::pin(async {
+            {
+                let mut read = self.read.lock().await;
+                if read.is_none_or(|at| at.elapsed() >= FRESH) {
+                    match tokio::time::timeout(PATIENCE, self.operator.overview()).await {
+                        Ok(Ok(overview)) => self.show_store(&overview),
+                        _ => self.metrics.add(catalog::SCRAPES, &[], 1),
+                    }
+                    *read = Some(Instant::now());
+                }
+            }
+            self.show_health(&self.health.borrow());
+            self.metrics.text()
+        })
     }
 }
 

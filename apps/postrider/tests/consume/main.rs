@@ -18,6 +18,7 @@ mod kafka;
 mod lease;
 #[cfg(feature = "nats")]
 mod nats;
+mod once;
 mod order;
 mod pipeline;
 #[cfg(any(feature = "kafka", feature = "nats"))]
