@@ -4,7 +4,6 @@
 //! `definition` change it, and no others do.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use postrider_core::{
@@ -15,11 +14,10 @@ use postrider_core::{
 use crate::address::Address;
 use crate::choice::Kind;
 use crate::kafka::Kafka;
-use crate::key::Class::{Definition, Restart};
-use crate::key::{BATCH_ENDS, Rule};
+use crate::key::Class::Definition;
 use crate::name::{EndpointName, MessageHeader};
+use crate::nats::Nats;
 use crate::pattern::Pattern;
-use crate::secret::SecretRef;
 use crate::section::section;
 use crate::size::Size;
 use crate::webhook::{Endpoint, Webhook};
@@ -123,51 +121,6 @@ section! {
         delay_max: Duration { default: "10m", min: "10ms", max: "7d", class: Definition },
         /// The growth from one delay to the next.
         factor: f64 { default: "2.0", min: "1", max: "100", class: Definition },
-    }
-}
-
-/// Who we are is said once.
-const IDENTITY: Rule = Rule::OneOf {
-    keys: &["user", "token", "nkey", "creds"],
-    does: "say who we are",
-    why: "a server asks once",
-};
-
-section! {
-    /// A connection to NATS. Events go to the subject that the route's topic gives, and a stream has to
-    /// take it.
-    pub struct Nats {
-        /// Who we are, with `password`.
-        user: Option<String> { example: "relay", rules: &[IDENTITY, Rule::With("password")] },
-        /// The user's password.
-        password: Option<SecretRef> {
-            example: "env:NATS_PASSWORD", rules: &[Rule::With("user")],
-        },
-        /// A token, for a server that asks for one.
-        token: Option<SecretRef> { example: "env:NATS_TOKEN", rules: &[IDENTITY] },
-        /// The seed of a user's nkey. It signs, and is never sent.
-        nkey: Option<SecretRef> { example: "file:/run/secrets/relay.nk", rules: &[IDENTITY] },
-        /// A credentials file: a JWT and the seed that goes with it.
-        creds: Option<SecretRef> { example: "file:/run/secrets/relay.creds", rules: &[IDENTITY] },
-        /// Refuse a server that does not encrypt. An address with `tls://` says the same.
-        require_tls: bool { default: "false" },
-        /// Root certificates in PEM to believe in place of the system's.
-        roots: Option<PathBuf> { example: "/etc/postrider/roots.pem" },
-        /// Our certificate in PEM, for a server that asks for one.
-        certificate: Option<PathBuf> {
-            example: "/etc/postrider/relay.pem", rules: &[Rule::With("certificate_key")],
-        },
-        /// The key of our certificate.
-        certificate_key: Option<PathBuf> {
-            example: "/run/secrets/relay.key", rules: &[Rule::With("certificate")],
-        },
-        /// How long a batch may take, waiting for a connection included.
-        timeout: Duration { default: "4s", min: "50ms", max: "5m", rules: &[BATCH_ENDS] },
-        /// Batches under way at once. Eight fill the round trip to a stream of three replicas.
-        batches: u32 { default: "8", min: "1", max: "1024", class: Restart },
-        /// Publish with core NATS, which keeps nothing: whoever does not listen at that moment never
-        /// hears of the event.
-        allow_lossy: bool { default: "false" },
     }
 }
 

@@ -70,14 +70,14 @@ pub use choice::{
     KafkaCompression, KafkaMechanism, Kind, LogFormat, LogLevel, Pooler, TableLayout,
 };
 pub use config::{Backpressure, Config, Consume, Observe, Reconcile, Relay, Retention, Window};
-pub use destination::{DestinationConfig, Limits, MatchConfig, Nats, Retry, RouteConfig};
+pub use destination::{DestinationConfig, Limits, MatchConfig, Retry, RouteConfig};
 pub use environment::Environment;
 pub use kafka::{Kafka, KafkaLogin, KafkaSource};
 pub use key::Class;
 pub use listing::brokers;
 pub use load::{FILE_BYTES_MAX, Loaded, Loader, Needs};
 pub use name::{EndpointName, HeaderName, MessageHeader};
-pub use nats::{NatsLogin, NatsSource};
+pub use nats::{Nats, NatsLogin, NatsSource};
 pub use overlay::RESERVED;
 pub use own_table::OwnTableConfig;
 pub use pattern::Pattern;

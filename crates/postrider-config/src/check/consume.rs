@@ -18,7 +18,6 @@ pub(super) fn examine(consumer: &Consume, at: &Path, reading: &mut Reading) {
         let paths = [at.key("timeout"), at.key("lease")];
         reading.contradict(&paths, Complaint::new(message, advice));
     }
-    super::nats::examine_source(consumer, at, reading);
     examine_sources(consumer, at, reading);
     super::require_http(&at.key("endpoint"), Some(&consumer.endpoint), reading);
 }

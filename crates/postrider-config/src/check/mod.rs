@@ -3,10 +3,8 @@
 //! Invariant: nothing here looks at how a value was written, only at what it means; and nothing
 //! that is wrong here would have been found only after connecting.
 
-mod connection;
 mod consume;
 mod destination;
-mod nats;
 mod observe;
 mod own_table;
 mod postgres;
