@@ -269,6 +269,20 @@ mod tests {
         }
     }
 
+    /// F36: a reload may change who we are, and not where events come from.
+    #[test]
+    fn a_source_is_the_same_whoever_we_are() {
+        let is_where = |one: &str, other: &str| {
+            Source::parse(one).unwrap().is_where(&Source::parse(other).unwrap())
+        };
+        assert!(is_where("nats://joe:old@a:4222/SHOP/x", "nats://ann:new@a:4222/SHOP/x"));
+        assert!(is_where("nats://a:4222/SHOP", "nats://token@a:4222/SHOP"));
+        for other in ["nats://b:4222/SHOP/x", "nats://a:4222/MORE/x", "nats://a:4222/SHOP/y"] {
+            assert!(!is_where("nats://a:4222/SHOP/x", other), "{other}");
+        }
+        assert!(!is_where("kafka://a:9092/orders", "kafka://a:9092/refunds"));
+    }
+
     #[test]
     fn a_source_may_be_topics() {
         let source = Source::parse("kafka://a:9092,b:9092/orders,refunds").unwrap();

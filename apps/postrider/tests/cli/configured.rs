@@ -297,3 +297,27 @@ fn a_watermark_refuses_what_comes_too_fast() {
     assert_eq!(code(&shop.run(&["relay", "--config", "postrider.toml", "--once"])), 0);
     assert_eq!(code(&enqueue()), 0, "there is room again");
 }
+
+/// F31: a broker's field outside of its limits is refused before anything connects, with file, line, and what to write;
+/// and what the limits are, a program can ask.
+#[test]
+fn what_brokers_take_is_told_and_kept_to() {
+    let shop = Shop::new();
+    let listed = shop.run(&["config", "brokers"]);
+    let kinds: serde_json::Value = serde_json::from_str(&out(&listed)).unwrap();
+    let kafka = kinds.as_array().unwrap().iter().find(|kind| kind["kind"] == "kafka").unwrap();
+    let fields = kafka["destination"]["tables"][0]["fields"].as_array().unwrap();
+    let linger = fields.iter().find(|field| field["name"] == "linger").unwrap();
+    assert_eq!(linger["max"], "500ms");
+    let text = "[destinations.a]\nkind = \"kafka\"\nurl = \"kafka://127.0.0.1:9\"\n\
+                [destinations.a.kafka]\nlinger = ";
+    for (value, status) in [("500ms", 0), ("501ms", 78)] {
+        shop.configure(&format!("{text}\"{value}\"\n"));
+        let run = shop.run(&["config", "check", "--config", "postrider.toml"]);
+        assert_eq!(code(&run), status, "{}", err(&run));
+        if status == 78 {
+            assert!(said(&run).contains("postrider.toml:5:10"), "{}", err(&run));
+            assert!(said(&run).contains("write linger = \"500ms\""), "{}", err(&run));
+        }
+    }
+}

@@ -63,6 +63,39 @@ impl Kafka {
         Some(Kafka { stage: Stage::new(), server, broker })
     }
 
+    /// With users, and topics that one of them made.
+    async fn guarded() -> Option<Kafka> {
+        let mut kafka = Kafka::bare(USERS).await?;
+        let joe = [
+            ("security.protocol", "sasl_plaintext"),
+            ("sasl.mechanism", "PLAIN"),
+            ("sasl.username", "joe"),
+            ("sasl.password", PASSWORD),
+        ];
+        kafka.server.let_in(&joe);
+        kafka.server.create("orders", 2, &[]).await;
+        kafka.server.create("postrider.dead.billing", 1, &[]).await;
+        Some(kafka)
+    }
+
+    /// Writes a configuration for a user whose password stands in a file.
+    fn configure(&self, user: &str, password: &str) {
+        let text = format!(
+            "user = \"{user}\"\npassword = \"file:password\"\nmechanism = \"plain\"\n{SESSION}"
+        );
+        std::fs::write(self.stage.path("postrider.toml"), self.configuration(&text)).unwrap();
+        std::fs::write(self.stage.path("password"), password).unwrap();
+    }
+
+    async fn sidecar_of_ann(&self, endpoint: &Endpoint) -> Sidecar {
+        self.configure("ann", "older");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+        command.args(["consume", "--config", "postrider.toml", "--to", &endpoint.url()]);
+        let mut sidecar = Sidecar::start(self.placed(command));
+        sidecar.hear("receiving").await;
+        sidecar
+    }
+
     async fn dead(&self) -> Vec<Stored> {
         self.server.stored("postrider.dead.billing").await
     }
@@ -265,4 +298,31 @@ async fn credentials_follow_a_reload() {
     let ended = sidecar.stop().await;
     assert!(!ended.text.contains("newer") && !ended.text.contains("older"), "{}", ended.text);
     assert_one_effect_each(&kafka.stage, &endpoint).await;
+}
+
+/// F36: another user takes over while calls are under way: they end as if nothing had happened, and each key stays in
+/// order.
+#[tokio::test]
+async fn a_reload_loses_nothing_that_is_in_work() {
+    let Some(kafka) = Kafka::guarded().await else { return };
+    let endpoint = Endpoint::start(|_, _| Plan::Held(Box::new(Plan::done()))).await;
+    let mut sidecar = kafka.sidecar_of_ann(&endpoint).await;
+    for key in ["1", "2", "3", "4"] {
+        kafka.place(key).await;
+    }
+    endpoint.called(4).await;
+    kafka.configure("joe", PASSWORD);
+    sidecar.signal(Signal::HUP);
+    sidecar.hear("reloaded: consume.billing.kafka.user").await;
+    for key in ["1", "2", "3", "4", "5"] {
+        kafka.place(key).await;
+    }
+    endpoint.open();
+    kafka.settled().await;
+    let ended = sidecar.stop().await;
+    assert!(!ended.text.contains(PASSWORD), "{}", ended.text);
+    assert_one_effect_each(&kafka.stage, &endpoint).await;
+    assert_eq!(endpoint.calls().len(), 9, "{}", ended.text);
+    let verdict = judge(&kafka.stage, &endpoint.effects()).await;
+    assert!(verdict.broken().is_empty() && verdict.judged(Invariant::KeyOrder) > 0, "{verdict}");
 }
