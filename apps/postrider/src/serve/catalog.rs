@@ -83,6 +83,8 @@ catalog! {
         "Pages read from the outbox";
     SETTLEMENTS = Counter "postrider_settlements" []
         "Settlements written or tried";
+    PARTITIONS_ADDED = Counter "postrider_kafka_partitions_added" []
+        "Partitions that were added to topics of Kafka while this relay sent to them: a key may stand in another one since; the log names the topic";
     RETIRED = Counter "postrider_retired_events" []
         "Events deleted by retention";
     VIOLATIONS = Counter "postrider_invariant_violations" ["invariant"]

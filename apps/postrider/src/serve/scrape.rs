@@ -9,6 +9,7 @@ use postrider_relay::{Health, State};
 use serde::Serialize;
 use tokio::sync::{Mutex, watch};
 
+use crate::relay::kafka::added_partitions;
 use crate::serve::metrics::Metrics;
 use crate::serve::{Shown, catalog};
 
@@ -60,6 +61,7 @@ impl View {
         metrics.total(catalog::FENCED, &[], health.fenced);
         metrics.total(catalog::FETCHES, &[], health.fetches);
         metrics.total(catalog::SETTLEMENTS, &[], health.settlements);
+        metrics.total(catalog::PARTITIONS_ADDED, &[], added_partitions());
         for (invariant, count) in health.violations.iter() {
             metrics.total(catalog::VIOLATIONS, &[&invariant.to_string()], count);
         }
