@@ -19,6 +19,7 @@ pub(super) fn examine(consumer: &Consume, at: &Path, reading: &mut Reading) {
         reading.contradict(&paths, Complaint::new(message, advice));
     }
     examine_sources(consumer, at, reading);
+    super::nats::examine(consumer, at, reading);
     super::require_http(&at.key("endpoint"), Some(&consumer.endpoint), reading);
 }
 

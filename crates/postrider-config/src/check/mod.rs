@@ -5,6 +5,7 @@
 
 mod consume;
 mod destination;
+mod nats;
 mod observe;
 mod own_table;
 mod postgres;
