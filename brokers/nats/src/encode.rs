@@ -176,7 +176,7 @@ fn read_binary(headers: &HeaderMap, body: Bytes) -> Result<(Event, Marks)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postrider_core::NewEvent;
+    use postrider_core::{Destination, DestinationId, NewEvent, Preflight, Route};
 
     fn outgoing(topic: &str, format: Format) -> Outgoing {
         let new = NewEvent::new("order", "4 2", "order.placed")
@@ -227,6 +227,43 @@ mod tests {
         let bytes = message.body.len() + headers_bytes(&message.headers);
         assert!(encode(&sent, bytes).is_ok());
         assert_eq!(encode(&sent, bytes - 1).err().unwrap().kind, ErrorKind::TooLarge);
+    }
+
+    /// The least limit that takes something.
+    fn least(takes: impl Fn(usize) -> bool) -> usize {
+        let (mut refused, mut taken) = (0, 1 << 24);
+        while taken - refused > 1 {
+            let middle = usize::midpoint(refused, taken);
+            if takes(middle) { taken = middle } else { refused = middle }
+        }
+        taken
+    }
+
+    /// R123: the pre-flight weighs what is sent: never more, and less by no more than the frame of its headers, the
+    /// id for the stream, and the copies of the trace.
+    #[test]
+    fn the_pre_flight_weighs_what_is_sent() {
+        for format in [Format::Structured, Format::Binary, Format::Plain, Format::Debezium] {
+            for note in ["plain".repeat(200), "ü€\"%".repeat(200), "💶".repeat(300)] {
+                let mut sent = outgoing("orders", format);
+                let mut event = Event::clone(&sent.event);
+                event.headers.insert("x-note".to_owned(), note);
+                (sent.event, sent.marks) = (Arc::new(event), Marks::default());
+                let encoded = encode(&sent, usize::MAX).unwrap();
+                let real = least(|max| encode(&sent, max).is_ok());
+                let weighed = least(|max| {
+                    let id = DestinationId::new("only").unwrap();
+                    let route = Route::all("orders".parse().unwrap()).format(format);
+                    let mut only = Destination::new(id, "queue", vec![route]);
+                    only.topics = TopicRule::Subject;
+                    only.limits.message_bytes_max = Some(max as u64);
+                    Preflight::of(vec![only]).check(&sent.event).is_ok()
+                });
+                let frame = 12 + 4 * encoded.headers.len() + MESSAGE_ID.len() + 36 + 6 + 70;
+                let margin = real.checked_sub(weighed).unwrap();
+                assert!(margin <= frame, "{format}: {weighed} of {real}");
+            }
+        }
     }
 
     /// F22: what is no event is said to be none.

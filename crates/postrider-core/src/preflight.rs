@@ -198,7 +198,7 @@ fn check_size(destination: &Destination, route: &Route, event: &Event) -> Result
     if bytes_most(event, Added::by(route)) <= max {
         return Ok(());
     }
-    let bytes = message_bytes(event, route)?;
+    let bytes = message_bytes(event, route, destination.topics)?;
     if bytes <= max {
         return Ok(());
     }
@@ -249,9 +249,11 @@ fn bytes_most(event: &Event, added: Added) -> u64 {
     ENVELOPE_BYTES + texts * ESCAPED + separators + body + body / 3 + 4
 }
 
-/// What a message takes: key, headers, and body.
-fn message_bytes(event: &Event, route: &Route) -> Result<u64> {
-    let pair = |name: &str, value: &str| name.len() + value.len();
+/// What a message takes: key, headers as they are encoded, and body.
+fn message_bytes(event: &Event, route: &Route, topics: TopicRule) -> Result<u64> {
+    let encoded = topics.encodes_headers();
+    let own = |text: &str| if encoded { binary::encode_value(text).len() } else { text.len() };
+    let pair = |name: &str, value: &str| name.len() + own(value);
     let key = route.key.as_ref().and_then(|key| key.of(event)).map_or(0, |key| key.len());
     let body = event.payload.len();
     let bytes = match route.format {
@@ -271,11 +273,21 @@ fn message_bytes(event: &Event, route: &Route) -> Result<u64> {
             let mut outgoing = Outgoing::new(Arc::new(event.clone()), "");
             outgoing.format = route.format;
             outgoing.layout = route.layout();
-            let headers = plain::headers(&outgoing, |_, _| true)?;
-            headers.iter().map(|header| pair(&header.name, &header.value)).sum::<usize>() + body
+            let as_it_is = |value: &str| !encoded || is_printable(value);
+            let headers = plain::headers(&outgoing, |_, value| as_it_is(value))?;
+            let bytes = headers.iter().map(|header| match !header.own && as_it_is(&header.value) {
+                true => header.name.len() + header.value.len(),
+                false => pair(&header.name, &header.value),
+            });
+            bytes.sum::<usize>() + body
         }
     };
     Ok((key + bytes) as u64)
+}
+
+/// Whether a value comes out as it went in where headers are printable ASCII.
+fn is_printable(value: &str) -> bool {
+    value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value
 }
 
 /// What a producer knows of a store's destinations, and since when. Shared by all who enqueue.

@@ -36,6 +36,12 @@ impl TopicRule {
         *self == TopicRule::Any
     }
 
+    /// Whether headers that go there are printable ASCII alone, so that other texts are percent-encoded: where topics
+    /// are subjects.
+    pub(crate) fn encodes_headers(self) -> bool {
+        self == TopicRule::Subject
+    }
+
     /// What is wrong with a topic, if something is.
     pub fn unusable(&self, topic: &str) -> Option<&'static str> {
         match self {

@@ -57,6 +57,23 @@ fn a_message_is_weighed_as_it_is_written() {
     }
 }
 
+/// Where topics are subjects, headers are percent-encoded, and three bytes of a text become nine.
+#[test]
+fn headers_are_weighed_as_they_are_encoded() {
+    let event = order(1_000).header("note", "€".repeat(1_000));
+    for format in [Format::Binary, Format::Plain, Format::Debezium] {
+        let carried = |rule: TopicRule, max: u64| {
+            let mut only = destination("only", vec![route("x").format(format)]);
+            only.limits.message_bytes_max = Some(max);
+            only.topics = rule;
+            Preflight::of(vec![only]).check(event.event()).is_ok()
+        };
+        assert!(carried(TopicRule::Name, 5_000), "{format}");
+        assert!(!carried(TopicRule::Subject, 9_900), "{format}");
+        assert!(carried(TopicRule::Subject, 11_000), "{format}");
+    }
+}
+
 /// F22: a topic that is made of the event's fields may be none.
 #[test]
 fn a_topic_that_cannot_be_is_refused() {
@@ -141,7 +158,7 @@ proptest! {
         only.limits.message_bytes_max = Some(max);
         only.topics = rule;
         let preflight = Preflight::of(vec![only.clone()]);
-        let refused = message_bytes(&event, &route).unwrap() > max
+        let refused = message_bytes(&event, &route, rule).unwrap() > max
             || rule.unusable(&route.topic.render(&event)).is_some();
         prop_assert_eq!(preflight.check(&event).is_err(), refused);
     }
