@@ -30,7 +30,12 @@ impl Server {
 
     /// Starts one with more lines of configuration.
     pub(crate) fn with(config: &str) -> Option<Server> {
-        match NatsServer::start(config) {
+        Server::within(config, "")
+    }
+
+    /// Starts one with more lines of configuration, and of JetStream's.
+    pub(crate) fn within(config: &str, jetstream: &str) -> Option<Server> {
+        match NatsServer::start_within(config, jetstream) {
             Ok(server) => Some(Server(server)),
             Err(reason) => {
                 println!("skipped: a server of NATS: {reason}");

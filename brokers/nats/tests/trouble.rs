@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::jetstream::{self, stream};
 use postrider_core::{Broker, ErrorKind, Outcome, Subscription};
 use postrider_nats::{
     Credentials, NatsBroker, NatsSettings, NatsSubscription, SubscriptionSettings,
@@ -191,4 +192,52 @@ async fn an_nkey_signs() {
     assert!(matches!(let_in[..], [Outcome::Unroutable(_)]), "{let_in:?}");
     let refused = says(&server, seed(&pairs[1])).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused:?}");
+}
+
+/// F25: what an account, or the server, may store is used up. The events wait, with the server's words and no attempt
+/// counted; with room they go on.
+#[tokio::test]
+async fn a_quota_that_is_used_up_is_the_endpoints_trouble() {
+    let account =
+        "accounts { A { jetstream { max_file: 1000000 }, users: [{ user: a, password: a }] } }";
+    for (config, within, words) in [
+        (account, "", "resource limits exceeded for account"),
+        ("", "max_file_store: 1000000", "insufficient resources"),
+    ] {
+        let Some(server) = Server::within(config, within) else { return };
+        let mut settings = server.settings();
+        let mut options = async_nats::ConnectOptions::new();
+        if !config.is_empty() {
+            let (name, password) = ("a".to_owned(), "a".to_owned());
+            settings.credentials =
+                Credentials::User { name: name.clone(), password: password.clone().into() };
+            options = options.user_and_password(name, password);
+        }
+        let client = options.connect(server.address()).await.unwrap();
+        let config = stream::Config {
+            name: "orders".to_owned(),
+            subjects: vec!["orders".to_owned()],
+            ..stream::Config::default()
+        };
+        let stream = jetstream::new(client).create_stream(config).await.unwrap();
+        let broker = NatsBroker::new(settings).unwrap();
+        let sent: Vec<_> = (0..40).map(|n| event(&n.to_string(), 1, 40_000)).collect();
+        let mut taken = 0;
+        let refused = loop {
+            let next = &sent[taken];
+            match &broker.publish(&[outgoing("orders", next)]).await.unwrap()[..] {
+                [Outcome::Acked] => taken += 1,
+                [Outcome::Unroutable(fault)] => break fault.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(refused.kind, ErrorKind::Backpressure, "{refused}");
+        assert!(refused.detail.contains(words), "{refused}");
+        let kept = stream.get_info().await.unwrap().state.messages;
+        assert_eq!(kept, taken as u64, "what was taken is kept, and nothing else");
+        stream.purge().await.unwrap();
+        let next = &sent[taken];
+        let outcomes = broker.publish(&[outgoing("orders", next)]).await.unwrap();
+        assert_eq!(outcomes, [Outcome::Acked], "there is room");
+    }
 }

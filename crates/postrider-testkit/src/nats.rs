@@ -19,6 +19,7 @@ pub struct NatsServer {
     process: OwnServer,
     port: u16,
     config: String,
+    jetstream: String,
 }
 
 derefs!(NatsServer);
@@ -44,10 +45,21 @@ impl NatsServer {
     ///
     /// The reason why it cannot be, for the skip of the test.
     pub fn start(config: &str) -> Result<NatsServer, String> {
+        NatsServer::start_within(config, "")
+    }
+
+    /// Starts one with more lines of configuration, and some for JetStream, like `max_file_store: 1000000`: a second
+    /// block of that name would move its files out of the test's folder.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot be, for the skip of the test.
+    pub fn start_within(config: &str, jetstream: &str) -> Result<NatsServer, String> {
         program()?;
         let port = free_ports(1)?[0];
         let process = OwnServer::new("nats")?;
-        let mut server = NatsServer { process, port, config: config.to_owned() };
+        let (config, jetstream) = (config.to_owned(), jetstream.to_owned());
+        let mut server = NatsServer { process, port, config, jetstream };
         server.run()?;
         Ok(server)
     }
@@ -61,9 +73,10 @@ impl NatsServer {
         let folder = self.folder();
         let (path, store) = (folder.join("nats.conf"), folder.join("jetstream"));
         let text = format!(
-            "listen: \"127.0.0.1:{}\"\njetstream {{ store_dir: {:?} }}\n{}\n",
+            "listen: \"127.0.0.1:{}\"\njetstream {{\nstore_dir: {:?}\n{}\n}}\n{}\n",
             self.port,
             store.display().to_string(),
+            self.jetstream,
             self.config
         );
         fs::write(&path, text).map_err(shown)?;
