@@ -22,6 +22,7 @@
 //! ```
 
 mod answer;
+mod asking;
 mod broker;
 mod connection;
 mod diagnosis;

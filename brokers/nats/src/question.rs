@@ -20,13 +20,22 @@ use crate::connection::Up;
 use crate::receipts::Receipts;
 
 /// How long one question to the server waits for a message. It is asked again at once.
-const WAIT: Duration = Duration::from_secs(10);
+pub(crate) const WAIT: Duration = Duration::from_secs(10);
 /// How long after that the server may still say that there was none. Whoever is not told by then (the client waits
 /// a second longer) asked a consumer that is not there: to such a question a server says nothing at all.
 const SILENCE_MAX: Duration = Duration::from_secs(4);
 
 /// What a question brought: a message and when it came, or nothing.
 pub(crate) type Arrived = Result<Option<(Instant, Message)>>;
+
+/// How long a question waits, and what came to it.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    /// For a message.
+    pub(crate) wait: Duration,
+    /// For somebody who takes the message.
+    pub(crate) patience: Duration,
+}
 
 /// See the module. It outlives a `receive` that was dropped, so that what it brings meanwhile is not lost for a
 /// whole visibility. Dropping it takes it back.
@@ -54,18 +63,18 @@ impl Slot {
 }
 
 impl Question {
-    /// Asks. What is not taken within `patience` after it came is given back. A connection that is lost takes the
+    /// Asks, for so long. What is not taken within `patience` after it came is given back. A connection that is lost takes the
     /// question with it, and that is an answer as well.
     pub(crate) fn ask(
         consumer: PullConsumer,
         up: Up,
-        patience: Duration,
+        times: Times,
         receipts: Arc<Receipts>,
         told: Arc<Notify>,
     ) -> Question {
         let slot = Arc::new(Slot { arrived: Mutex::default(), told });
         let client = up.client.clone();
-        let task = tokio::spawn(wait(consumer, up, patience, receipts, Arc::clone(&slot)));
+        let task = tokio::spawn(wait(consumer, up, times, receipts, Arc::clone(&slot)));
         Question { client, task, slot }
     }
 
@@ -95,18 +104,23 @@ impl Drop for Question {
 async fn wait(
     consumer: PullConsumer,
     mut up: Up,
-    patience: Duration,
+    times: Times,
     receipts: Arc<Receipts>,
     slot: Arc<Slot>,
 ) {
     slot.put(tokio::select! {
         biased;
-        arrived = next(consumer) => arrived,
+        arrived = next(consumer, times.wait) => arrived,
         () = up.lost() => Ok(None),
     });
     // waits: whoever asked may have turned away
-    tokio::time::sleep(patience).await;
-    let Some(Ok(Some((_, message)))) = slot.take() else { return };
+    tokio::time::sleep(times.patience).await;
+    let message = match slot.take() {
+        Some(Ok(Some((_, message)))) => message,
+        // An answer without a message is for whoever comes next: without it they would wait for ever.
+        Some(other) => return slot.put(other),
+        None => return,
+    };
     if let Ok(sequence) = message.info().map(|info| info.stream_sequence) {
         receipts.discount(sequence);
     }
@@ -117,16 +131,16 @@ async fn wait(
 
 /// Waits for one message. They are asked for one by one: a question for more would still be open when the first
 /// came, and what the server sent to it later, nobody would take.
-async fn next(consumer: PullConsumer) -> Arrived {
+async fn next(consumer: PullConsumer, wait: Duration) -> Arrived {
     let failed = |error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Unavailable, "consume")
             .message(format!("NATS: {error}; what is not settled comes again"))
     };
     let asked = Instant::now();
-    let batch = consumer.batch().max_messages(1).expires(WAIT).messages().await;
+    let batch = consumer.batch().max_messages(1).expires(wait).messages().await;
     let mut batch = batch.map_err(|error| failed(&error))?;
     match batch.next().await {
-        None if asked.elapsed() > WAIT + SILENCE_MAX => Err(failed(&"nobody answers")),
+        None if asked.elapsed() > wait + SILENCE_MAX => Err(failed(&"nobody answers")),
         None => Ok(None),
         Some(Ok(message)) => Ok(Some((Instant::now(), message))),
         Some(Err(error)) => Err(failed(&error)),

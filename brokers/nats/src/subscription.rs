@@ -16,11 +16,11 @@ use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subsc
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout_at};
 
+use crate::asking::{Asking, With};
 use crate::connection::{Connection, Up};
 use crate::encode::{MESSAGE_ID, decode};
 use crate::group::{self, Member};
 use crate::partitions::Partitions;
-use crate::question::{Arrived, Question};
 use crate::receipts::Receipts;
 use crate::settings::NatsSettings;
 
@@ -93,13 +93,6 @@ pub struct NatsSubscription {
     suspect: AtomicBool,
 }
 
-/// The questions under way, one of each member at most.
-struct Asking {
-    questions: Vec<Option<Question>>,
-    /// Whose answer is taken first: each in its turn.
-    first: usize,
-}
-
 impl NatsSubscription {
     /// Finds the stream, and finds or makes the group's consumer. One that is there keeps its settings: its
     /// ack wait is the visibility then.
@@ -120,7 +113,7 @@ impl NatsSubscription {
         // The server's word counts: whoever made a consumer may have chosen another time.
         let waits = members.iter().map(|member| member.consumer.cached_info().config.ack_wait);
         settings.visibility = waits.min().unwrap_or(settings.visibility);
-        let asking = Asking { questions: members.iter().map(|_| None).collect(), first: 0 };
+        let asking = Asking::of(members.len());
         Ok(NatsSubscription {
             connection,
             group: Arc::from(settings.group.as_str()),
@@ -162,7 +155,7 @@ impl NatsSubscription {
             if !arrived.is_empty() {
                 return Ok(arrived);
             }
-            if asking.questions.iter().any(Option::is_none) {
+            if asking.is_idle() {
                 let deadline = self.connection.settings().deadline;
                 let up = self.connection.up(Instant::now() + deadline).await?;
                 // One delivery at a time needs no question that fetches many.
@@ -172,29 +165,31 @@ impl NatsSubscription {
                         return Ok(ready);
                     }
                 }
-                for (member, question) in self.members.iter().zip(&mut asking.questions) {
-                    question.get_or_insert_with(|| self.ask(member, up.clone()));
-                }
+                let with = With {
+                    members: &self.members,
+                    up: &up,
+                    patience: self.settings.visibility / 2,
+                    receipts: &self.receipts,
+                    told: &self.told,
+                };
+                asking.ask(max, &with);
             }
             self.told.notified().await;
         }
     }
 
-    /// What came to the questions, of each member in its turn. An error is told when nothing else came.
+    /// What came to the questions. An error is told when nothing else came.
     fn take_arrived(&self, asking: &mut Asking, max: usize) -> Result<Vec<Delivery>> {
-        let (count, first) = (self.members.len(), asking.first);
         let mut deliveries = Vec::new();
         let mut failed = None;
-        for at in (first..first + count).map(|at| at % count) {
-            if deliveries.len() == max {
-                asking.first = at;
-                break;
-            }
-            let arrived = asking.questions[at].as_ref().and_then(Question::take);
-            let Some(arrived) = arrived else { continue };
-            asking.questions[at] = None;
-            match self.delivered(&self.members[at], arrived) {
-                Ok(delivery) => deliveries.extend(delivery),
+        for (at, arrived) in asking.take(max) {
+            let delivered = match arrived {
+                Ok(None) => continue,
+                Ok(Some((came, message))) => self.deliver(&self.members[at], came, message),
+                Err(error) => Err(error),
+            };
+            match delivered {
+                Ok(delivery) => deliveries.push(delivery),
                 Err(error) => failed = Some(error),
             }
         }
@@ -202,17 +197,6 @@ impl NatsSubscription {
             Some(error) if deliveries.is_empty() => Err(error),
             _ => Ok(deliveries),
         }
-    }
-
-    fn delivered(&self, member: &Member, arrived: Arrived) -> Result<Option<Delivery>> {
-        let Some((at, message)) = arrived? else { return Ok(None) };
-        self.deliver(member, at, message).map(Some)
-    }
-
-    fn ask(&self, member: &Member, up: Up) -> Question {
-        let patience = self.settings.visibility / 2;
-        let (receipts, told) = (Arc::clone(&self.receipts), Arc::clone(&self.told));
-        Question::ask(member.consumer.clone(), up, patience, receipts, told)
     }
 
     /// What the server has at this moment. It says when that is all; where it cannot any more, what came is all.
