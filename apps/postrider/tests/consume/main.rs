@@ -20,6 +20,8 @@ mod lease;
 mod nats;
 mod once;
 mod order;
+#[cfg(feature = "nats")]
+mod partitions;
 mod pipeline;
 #[cfg(any(feature = "kafka", feature = "nats"))]
 mod remote;
