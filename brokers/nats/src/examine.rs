@@ -79,9 +79,10 @@ async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
         streams.extend(names);
     }
     let horizon = sending.iter().map(|route| route.retry.span()).max().unwrap_or_default();
+    let version = up.client.server_info().version;
     for name in streams.iter().take(STREAMS_MAX) {
         let stream = up.jetstream.get_stream(name).await.map_err(|error| silent(&error))?;
-        found.extend(of_stream(stream.cached_info(), horizon));
+        found.extend(of_stream(stream.cached_info(), horizon, unforced(&version)));
     }
     found.extend(of_account(&answer(up, "INFO", &serde_json::Value::Null).await?));
     Ok(found)
@@ -125,11 +126,11 @@ fn silent(error: &dyn std::fmt::Display) -> Error {
 }
 
 /// What a stream's settings mean for events that are tried for so long.
-fn of_stream(info: &Info, horizon: Duration) -> Vec<Finding> {
+fn of_stream(info: &Info, horizon: Duration, unforced: &str) -> Vec<Finding> {
     let config = &info.config;
     let subject = format!("stream {}", config.name);
     let mut found = Vec::new();
-    of_copies(config, &subject, &mut found);
+    of_copies(config, &subject, unforced, &mut found);
     of_keeping(info, &subject, horizon, &mut found);
     if config.no_ack {
         found.push(findings::critical(
@@ -172,7 +173,7 @@ fn of_stream(info: &Info, horizon: Duration) -> Vec<Finding> {
 }
 
 /// How many copies there are, and on what.
-fn of_copies(config: &Config, subject: &str, found: &mut Vec<Finding>) {
+fn of_copies(config: &Config, subject: &str, unforced: &str, found: &mut Vec<Finding>) {
     if config.storage == StorageType::Memory {
         found.push(findings::critical(
             subject,
@@ -182,11 +183,21 @@ fn of_copies(config: &Config, subject: &str, found: &mut Vec<Finding>) {
         ));
     }
     if config.num_replicas < 2 {
-        let message = "it has one replica: a lost disk loses what was acknowledged, and a power cut \
-                       what was not forced to it yet, two minutes unless the server's sync_interval \
-                       says otherwise";
+        let message = format!(
+            "it has one replica: a lost disk loses what was acknowledged, and a power cut what was not \
+             forced to it yet, {unforced}"
+        );
         let advice = format!("nats stream edit {} --replicas 3", config.name);
         found.push(findings::coded(subject, message, advice, Code::CopiesFew));
+    }
+}
+
+/// For how long a server of this version leaves its files unforced. What it was told, it does not tell us.
+fn unforced(version: &str) -> &'static str {
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(2), Some(..=9)) => "a minute, which servers before 2.10 cannot change",
+        _ => "two minutes unless the server's sync_interval says otherwise",
     }
 }
 
@@ -255,4 +266,19 @@ fn share(used: u64, limit: i64) -> f64 {
 /// Whole seconds, rounded up.
 fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_servers_force_their_files_by_a_clock_of_their_own() {
+        for old in ["2.9.10", "2.8.4", "2.9"] {
+            assert!(unforced(old).contains("cannot change"), "{old}");
+        }
+        for new in ["2.10.0", "2.15.2", "3.0.0", "", "dev"] {
+            assert!(unforced(new).contains("sync_interval"), "{new}");
+        }
+    }
 }
