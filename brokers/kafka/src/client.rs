@@ -63,7 +63,11 @@ pub(crate) fn code_of(error: &KafkaError) -> RDKafkaErrorCode {
 pub(crate) struct Producer(Option<ThreadedProducer<Context>>);
 
 impl Producer {
-    fn make(settings: &KafkaSettings, alone: bool, trouble: Arc<Trouble>) -> Result<Producer> {
+    pub(crate) fn make(
+        settings: &KafkaSettings,
+        alone: bool,
+        trouble: Arc<Trouble>,
+    ) -> Result<Producer> {
         let config = settings.producer(alone);
         let made = ThreadedProducer::from_config_and_context(&config, Context { trouble });
         let producer = made.map_err(|error| refused(&error, settings))?;

@@ -22,6 +22,7 @@ use crate::client::{Context, end, metadata};
 use crate::keys::Keys;
 use crate::settings::{KafkaSettings, wrong};
 use crate::trouble::Trouble;
+use crate::writes;
 
 /// Topics that are looked at. More are named by a template, and nobody reads more.
 const TOPICS_MAX: usize = 256;
@@ -74,7 +75,13 @@ impl Look {
                 .map_err(|error| wrong(error.to_string()))?;
         let asked = self.findings(&consumer);
         end(consumer);
-        asked
+        let mut found = asked?;
+        // Whoever is refused a topic knows what to ask for.
+        let refused = found.iter().any(|finding| finding.code == Some(Code::Unauthorized));
+        if !refused && writes::are_refused(&self.settings, &self.trouble)? {
+            found.push(mute());
+        }
+        Ok(found)
     }
 
     fn findings(&self, consumer: &BaseConsumer<Context>) -> Result<Vec<Finding>> {
@@ -372,6 +379,16 @@ fn denied(name: &str) -> Finding {
             "kafka-acls --add --allow-principal User:NAME --operation Write --operation Describe \
              --operation DescribeConfigs --topic {name}"
         ),
+        Some(Code::Unauthorized),
+    )
+}
+
+fn mute() -> Finding {
+    findings::critical(
+        "topics",
+        "this user may write to no topic of the cluster: nothing is acknowledged",
+        "kafka-acls --add --allow-principal User:NAME --operation Write, with --topic for each of them; \
+         before Kafka 2.8 also --operation IdempotentWrite --cluster",
         Some(Code::Unauthorized),
     )
 }

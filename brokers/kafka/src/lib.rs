@@ -47,6 +47,7 @@ mod subscription;
 mod topics;
 mod trouble;
 mod window;
+mod writes;
 
 pub use broker::KafkaBroker;
 pub use encode::TOMBSTONE;

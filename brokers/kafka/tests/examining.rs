@@ -6,7 +6,10 @@ use postrider_core::operate::{Finding, Level};
 use postrider_core::{Broker, Code, Route};
 use postrider_kafka::{KafkaBroker, KafkaSettings, Mechanism, RecordKey, Sasl};
 use postrider_testkit::kafka::KafkaServer;
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::producer::{DefaultProducerContext, Producer as _, ThreadedProducer};
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use crate::server::Server;
 
@@ -156,6 +159,28 @@ async fn a_permission_that_is_missing_is_found() {
     let found = found(settings.clone(), &["orders"]).await;
     assert_eq!(codes(&found), [Code::Unauthorized], "{found:?}");
     assert!(found[0].advice.as_ref().unwrap().contains("--operation Write"), "{found:?}");
+    // What tells that a user may write nowhere: its producer begins with a number, and gets none.
+    let mut config = server.client();
+    for (name, value) in [
+        ("security.protocol", "sasl_plaintext"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.username", "joe"),
+        ("sasl.password", "sesame"),
+        ("enable.idempotence", "true"),
+    ] {
+        config.set(name, value);
+    }
+    let producer: ThreadedProducer<DefaultProducerContext> = config.create().unwrap();
+    let begun = Instant::now();
+    let refused = loop {
+        if let Some((code, _)) = producer.client().fatal_error() {
+            break code;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is given one");
+        // waits: the library tells nobody that it asked
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(refused, RDKafkaErrorCode::ClusterAuthorizationFailed);
     // Who is not let in at all is told so.
     settings.sasl.as_mut().unwrap().password = "guess".into();
     settings.deadline = Duration::from_secs(2);
@@ -196,7 +221,7 @@ async fn copies_are_looked_at_and_a_sound_topic_is_left_alone() {
     assert_eq!(codes(&one), [Code::CopiesFew], "{one:?}");
     assert!(!one[0].advice.as_ref().unwrap().contains("add some"), "{one:?}");
     drop(others);
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     loop {
         // Just when servers go, the others may not know whom to ask.
         let broker = KafkaBroker::new(first.settings()).unwrap();
