@@ -1,5 +1,6 @@
 //! `dead`: a destination beside one whose broker answers nothing but errors, against the same alone.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ use super::server::Server;
 use crate::broker::{self, NoopBroker, Witness};
 use crate::measure::{Contender, rate, take_turns};
 use crate::options::{Options, StoreKind};
+use crate::outcome::rounded;
 use crate::{Result, outcome, progress, relay};
 
 const ROWS: u64 = 200_000;
@@ -41,7 +43,12 @@ pub(crate) fn run(options: &Options) -> Result<outcome::Outcome> {
     let server = Server::start(&runtime)?;
     progress(format_args!("building a backlog of {rows} rows"));
     backlog::build(&runtime, &server, rows)?;
-    let drain = |with_dead: bool| deliver(&runtime, &server, options, rows, with_dead);
+    let read = Cell::new(0_u64);
+    let drain = |with_dead: bool| {
+        let (per_s, rows_read) = deliver(&runtime, &server, options, rows, with_dead)?;
+        read.set(if with_dead { read.get().max(rows_read) } else { read.get() });
+        Ok(per_s)
+    };
     drain(false)?;
     let mut contenders =
         [Contender::new("ours", || drain(true)), Contender::new("alone", || drain(false))];
@@ -51,18 +58,19 @@ pub(crate) fn run(options: &Options) -> Result<outcome::Outcome> {
         .on(StoreKind::Postgres, &server.version(&runtime)?);
     let ratio = found.ratio("alone");
     Ok(found
+        .add("rows_read_per_event", rounded(read.get() as f64 / rows as f64))
         .note("rates are of the destination that is well, in a relay that runs on, from its start to the last event")
         .aim_at_least("ours / alone", 0.95, ratio))
 }
 
-/// The rate of the destination that is well.
+/// The rate of the destination that is well, and the rows that were read for both.
 fn deliver(
     runtime: &Runtime,
     server: &Server,
     options: &Options,
     rows: u64,
     with_dead: bool,
-) -> Result<f64> {
+) -> Result<(f64, u64)> {
     backlog::rewind(runtime, server)?;
     let broker = broker::open(options.broker, &server.beside("broker.db"))?;
     let witness = Arc::new(Witness::new(broker, 0));
@@ -79,6 +87,7 @@ fn deliver(
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
     })?;
     let per_s = rate(rows, start);
+    let rows_read = handle.health().borrow().rows_read;
     relay::stop(runtime, handle);
-    Ok(per_s)
+    Ok((per_s, rows_read))
 }

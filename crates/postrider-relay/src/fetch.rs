@@ -150,6 +150,8 @@ impl Machine {
     ) {
         let (now, retry) = (self.now, self.now + self.settings.heartbeat);
         let rows_max = self.settings.window.rows_max;
+        let outlet = self.outlets.get(&destination);
+        let unrouted = outlet.is_some_and(|outlet| outlet.definition.is_unrouted());
         let result = match result {
             Err(error) if is_void(&error) => return self.refused(partition, token, error),
             result => result,
@@ -164,7 +166,7 @@ impl Machine {
         match owned.trouble.note(Work::Load, Some(&destination), result) {
             Some(loaded) => {
                 let mut flow = Flow::new(partition, destination, loaded, now);
-                flow.careful = careful;
+                (flow.careful, flow.unrouted) = (careful, unrouted);
                 reach!(FlowLoaded);
                 reach!(FlowCareful, if careful > 0);
                 *state = FlowState::Ready(Box::new(flow));
@@ -278,7 +280,7 @@ impl Machine {
             if !self.wants_page(flow) || !self.is_open(destination) {
                 continue;
             }
-            if self.has_slower_companion(owned, flow, budget) {
+            if self.waits_until(owned, flow, budget).is_some() {
                 reach!(FetchWaitsForCompanion);
                 continue;
             }

@@ -79,6 +79,10 @@ pub(crate) struct Flow {
     pub(crate) open: usize,
     /// Events of the window that were acknowledged, less those whose saving began.
     pub(crate) acked: u64,
+    /// When the last was.
+    pub(crate) moved_at: Tick,
+    /// Of the built-in destination, which sends nothing.
+    pub(crate) unrouted: bool,
     /// What is to be said of it.
     pub(crate) notices: Vec<Notice>,
 }
@@ -134,6 +138,8 @@ impl Flow {
             replay_through: loaded.replay_through,
             open: 0,
             acked: 0,
+            moved_at: now,
+            unrouted: false,
             notices: Vec::new(),
         }
     }

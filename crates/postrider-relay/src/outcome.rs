@@ -370,6 +370,7 @@ pub(crate) fn deliver(flow: &mut Flow, key: KeyHash, entry: &Entry, now: Tick) {
     match entry.origin {
         Origin::Stream(ordinal) => {
             flow.acked += 1;
+            flow.moved_at = now;
             flow.window.settle(ordinal, Passed::Acked);
         }
         Origin::Waiting { late, .. } => {

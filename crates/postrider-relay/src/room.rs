@@ -4,12 +4,17 @@
 //! sure of one page. And INV-5: a destination that takes nothing leaves room to the others.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use postrider_core::{Cursor, DestinationId};
+use postrider_core::{Cursor, DestinationId, Tick};
 
 use crate::flow::Flow;
 use crate::machine::Machine;
 use crate::owned::Owned;
+
+/// How long the built-in destination follows another one of which nothing is acknowledged. Events without
+/// a route are found so much later while a broker is away.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// Bytes that may still be read.
 #[derive(Clone, Debug)]
@@ -66,17 +71,36 @@ impl Machine {
         Budget { left, share: left / flows.max(1), held }
     }
 
-    /// Whether another flow stands at the same cursor and gets room as soon as a settlement is
-    /// answered. Waiting so long keeps both together: apart, each page is read for each of them. What
-    /// a broker holds up is not waited for.
-    pub(crate) fn has_slower_companion(&self, owned: &Owned, flow: &Flow, budget: &Budget) -> bool {
-        owned.ready().any(|(destination, other)| {
+    /// Until when a flow that could read leaves it to another one that stands at the same cursor and has no
+    /// room yet. Waiting keeps both together: apart, each page is read for each of them, from then on.
+    ///
+    /// Who has events of its own waits for a settlement and no longer: what a broker holds up is not waited
+    /// for. The built-in destination, which sends nothing, follows whoever moves.
+    pub(crate) fn waits_until(&self, owned: &Owned, flow: &Flow, budget: &Budget) -> Option<Tick> {
+        let beside = owned.ready().filter(|(destination, other)| {
             !other.fetching
-                && (owned.settling.is_some() || other.has_outcomes())
                 && other.window.read() == flow.window.read()
-                && self.room_of(other, budget, budget.left).is_none()
                 && self.is_open(destination)
-        })
+        });
+        if flow.unrouted {
+            let served = beside.filter(|(_, other)| !other.unrouted);
+            let mut moving = None;
+            for (_, other) in served {
+                let until = other.moved_at + SILENCE_MAX;
+                if self.room(other, budget).is_none() {
+                    moving = moving.max((until > self.now).then_some(until));
+                } else if self.waits_until(owned, other, budget).is_none() {
+                    return None;
+                }
+            }
+            return moving;
+        }
+        let mut holding = beside.filter(|(_, other)| {
+            (owned.settling.is_some() || other.has_outcomes())
+                && self.room_of(other, budget, budget.left).is_none()
+                && other.open * 2 <= other.window.len()
+        });
+        holding.next().map(|_| Tick(u64::MAX))
     }
 
     /// Room of a flow for a page, in rows and bytes; none if it is too little to be worth a query.

@@ -70,9 +70,11 @@ impl Machine {
             && knows_target
             && !flow.fetching
             && !flow.reached
-            && self.room(flow, budget).is_some()
-            && !self.has_slower_companion(owned, flow, budget);
-        let poll = reads.then(|| flow.poll_at.max(owned.loading_until().unwrap_or_default()));
+            && self.room(flow, budget).is_some();
+        let poll = reads.then(|| {
+            let held = [owned.loading_until(), self.waits_until(owned, flow, budget)];
+            held.into_iter().flatten().fold(flow.poll_at, Tick::max)
+        });
         let due = (open && self.may_ask(destination, flow)).then_some(flow.due_at);
         let save = flow
             .unsaved_since

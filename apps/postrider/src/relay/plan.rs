@@ -127,6 +127,8 @@ fn settings(args: &RelayArgs, config: &Config) -> Result<Settings, Failure> {
     let settings = Settings {
         drain: relay.drain,
         retention,
+        // Who wants an empty outbox looked at more often than a busy one wants both that often.
+        poll_min: times.poll_min.min(relay.poll_max),
         poll_max: relay.poll_max,
         stall: args.timeout,
         window: WindowLimits {

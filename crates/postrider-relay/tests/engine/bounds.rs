@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use postrider_core::{Destination, NewEvent, RetryPolicy, Route};
+use postrider_core::{Destination, Match, NewEvent, RetryPolicy, Route};
 use postrider_relay::Target;
+use postrider_testkit::fault::Gate;
 
-use crate::world::{World, everything, id};
+use crate::world::{World, event, everything, id};
 
 /// INV-6: the first pages of all partitions together keep the bound of the whole relay.
 #[test]
@@ -49,6 +50,71 @@ fn a_dead_destination_leaves_room_to_the_others() {
     let held = world.healths().remove(0).window_bytes;
     let page = 8 * ((128 << 10) + (9 << 10));
     assert!((1 << 20..(2 << 20) + page).contains(&held), "{held} bytes");
+}
+
+/// Settings under which a window is full after a few hundred events.
+fn narrow(world: &mut World) {
+    let window = &mut world.settings.window;
+    (window.rows_max, window.page_rows_max) = (200, 50);
+}
+
+/// What comes to one broker is answered so long after it came, until something holds.
+fn answer_every(world: &mut World, place: &str, span: Duration, holds: impl Fn(&World) -> bool) {
+    for _ in 0..2_000 {
+        if holds(world) {
+            world.place(place).broker.hold("order.changed", None);
+            return;
+        }
+        let gate = Gate::new();
+        world.place(place).broker.hold("order.changed", Some(gate.clone()));
+        world.run_for(span);
+        gate.open();
+    }
+    panic!("{:#?}", world.healths());
+}
+
+/// INV-6: who waits for a broker is not left behind by the built-in destination: each row is read once.
+#[test]
+fn a_backlog_is_read_once_whatever_is_slow_or_dead() {
+    let mut world = World::new(2, vec![everything("slow"), everything("dead")]);
+    narrow(&mut world);
+    world.commit((0..4_000).map(|n| event(n % 100, n)).collect());
+    world.place("dead").broker.set_down("order.changed", true);
+    world.start(Target::Forever);
+    let all = |world: &World| world.delivered("slow") == 4_000;
+    answer_every(&mut world, "slow", Duration::from_millis(20), all);
+    let read = world.healths().remove(0).rows_read;
+    assert!((4_000..4_200).contains(&read), "{read} rows for 4,000 events");
+}
+
+/// INV-5: a broker that answers nothing does not hide the events that have no route.
+#[test]
+fn events_without_a_route_are_found_while_a_broker_is_silent() {
+    let only = Route::all("orders".parse().unwrap()).only(Match::event_type("order.*"));
+    let mut world = World::new(1, vec![Destination::new(id("all"), "memory", vec![only])]);
+    narrow(&mut world);
+    world.place("all").broker.hold("orders", Some(Gate::new()));
+    world.commit((0..300).map(|n| event(n % 50, n)).collect());
+    world.commit(vec![NewEvent::new("lost", "1", "nobody.wants").json(&1).unwrap()]);
+    world.start(Target::Forever);
+    world.run_until(Duration::from_secs(5), |world| world.healths()[0].dead == 1);
+    assert_eq!(world.delivered("all"), 0);
+}
+
+/// INV-5: a destination whose broker is slow does not slow down another one.
+#[test]
+fn a_slow_destination_does_not_hold_another() {
+    let mut world = World::new(1, vec![everything("slow"), everything("well")]);
+    narrow(&mut world);
+    world.commit((0..4_000).map(|n| event(n % 100, n)).collect());
+    world.start(Target::Forever);
+    let all = |world: &World| world.delivered("well") == 4_000;
+    answer_every(&mut world, "slow", Duration::from_millis(50), all);
+    let slow = world.delivered("slow");
+    assert!(slow < 2_000, "the slow one is at {slow} already");
+    world.run_until(Duration::from_secs(5), |world| world.delivered("slow") == 4_000);
+    world.check("slow");
+    world.check("well");
 }
 
 /// INV-6: a topic for each event does not cost memory for each event.

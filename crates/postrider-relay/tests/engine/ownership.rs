@@ -209,7 +209,7 @@ fn an_owner_that_another_server_forgot_takes_nothing_of_what_waits() {
     let mut world = World::simple();
     world.settings.window.rows_max = 8;
     world.settings.window.page_rows_max = 4;
-    world.settings.due_every = Duration::from_millis(20);
+    world.settings.due_every = world.settings.poll_min;
     let standby = world.store.checkpoint();
     let old = world.start(Target::Forever);
     world.run_for(Duration::from_secs(1));

@@ -108,7 +108,8 @@ async fn a_rotated_password_is_read_anew() {
     };
     let store = PostgresStore::with_address(address, fresh.options()).expect("an address");
     store.open().await.expect("the first password");
-    let kill = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where usename = 'app'";
+    let kill =
+        "select pg_terminate_backend(pid, 10000) from pg_stat_activity where usename = 'app'";
     fresh.run(&format!("alter role app password 'two'; {kill}")).await;
     let mut refused = store.destinations().await.unwrap_err();
     // Each session that lay ready learns by its own use that it has ended.
