@@ -7,10 +7,11 @@ use postrider_core::waiting::Due;
 use postrider_core::{DestinationId, PartitionId, Result, reach};
 
 use crate::command::Command;
-use crate::fetch::{beat, is_void};
+use crate::fetch::is_void;
 use crate::flow::Flow;
 use crate::machine::{Asked, Machine};
 use crate::outlet::Outlet;
+use crate::pace::beat;
 use crate::trouble::Work;
 
 /// Scheduled events moved at once: a page.

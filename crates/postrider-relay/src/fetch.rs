@@ -1,57 +1,21 @@
-//! Fetch: load where a flow stands, read ahead within the window, and pace the polling.
+//! Fetch: load where a flow stands, and read ahead within the window.
 //!
 //! Destinations of a partition that stand at the same cursor share a page. How much room each has
-//! is in [`room`](crate::room).
-
-use std::time::Duration;
+//! is in [`room`](crate::room), and when each looks again in [`pace`](crate::pace).
 
 use postrider_core::source::{FetchRequest, Loaded, Page};
 use postrider_core::{
-    Cursor, DestinationId, Error, ErrorKind, Invariant, PartitionId, Result, Tick, reach,
+    Cursor, DestinationId, Error, ErrorKind, Invariant, PartitionId, Result, reach,
 };
 
 use crate::command::Command;
 use crate::flow::Flow;
 use crate::machine::{Asked, Machine};
 use crate::owned::{FlowState, Head, Owned};
+use crate::pace::{BUSY_POLLS, beat};
 use crate::room::Budget;
 use crate::trial::CAREFUL_AFTER;
 use crate::trouble::Work;
-
-/// How polling is paced: fast while busy or nudged, slower and slower when idle.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pace {
-    interval: Duration,
-    fast_until: Tick,
-}
-
-impl Pace {
-    /// The time to the next poll after one that found nothing, or something.
-    pub(crate) fn next(
-        &mut self,
-        found: bool,
-        now: Tick,
-        min: Duration,
-        max: Duration,
-    ) -> Duration {
-        let doubled = self.interval.saturating_mul(2).clamp(min, max);
-        self.interval = if found || now < self.fast_until { min } else { doubled };
-        self.interval
-    }
-
-    /// Stay fast for a while.
-    pub(crate) fn nudge(&mut self, until: Tick) {
-        self.fast_until = self.fast_until.max(until);
-    }
-}
-
-/// The next of the moments that lie so far apart. What is idle looks at them, all partitions at once, so
-/// that a store can answer them together.
-pub(crate) fn beat(now: Tick, apart: Duration) -> Tick {
-    let since = now.since(Tick::default()).as_nanos();
-    let rest = apart.as_nanos() - since % apart.as_nanos().max(1);
-    now + Duration::from_nanos(u64::try_from(rest).unwrap_or(u64::MAX))
-}
 
 /// Whether what was read so far is void: the reading was replaced, or the server is another one.
 pub(crate) fn is_void(error: &Error) -> bool {
@@ -353,6 +317,12 @@ impl Machine {
         self.stats.rows_read += page.rows.len() as u64;
         reach!(FetchEmpty, if page.rows.is_empty());
         reach!(FetchMore, if page.more);
+        let found = !page.rows.is_empty();
+        let begins = found && now >= self.busy_until;
+        if found {
+            self.busy_until = now + settings.poll_min * BUSY_POLLS;
+        }
+        let busy = found || (settings.in_step && now < self.busy_until);
         for destination in destinations {
             let Some(outlet) = self.outlets.get_mut(destination) else {
                 continue;
@@ -366,8 +336,7 @@ impl Machine {
             }
             flow.window.read_to(page.end.clone());
             flow.reached = has_target && !page.more;
-            let found = !page.rows.is_empty();
-            let pause = flow.pace.next(found, now, settings.poll_min, settings.poll_max);
+            let pause = flow.pace.next(busy, now, settings.poll_min, settings.poll_max);
             let woken = std::mem::take(&mut flow.woken);
             flow.poll_at = match () {
                 () if page.more || woken => now,
@@ -378,6 +347,9 @@ impl Machine {
             if flow.unsaved_since.is_none() && flow.has_outcomes() {
                 flow.unsaved_since = Some(now);
             }
+        }
+        if begins && settings.in_step {
+            self.hurry(beat(now, settings.poll_min));
         }
     }
 }

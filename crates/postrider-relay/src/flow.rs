@@ -60,7 +60,7 @@ pub(crate) struct Flow {
     pub(crate) fetching: bool,
     /// When to read next.
     pub(crate) poll_at: Tick,
-    pub(crate) pace: crate::fetch::Pace,
+    pub(crate) pace: crate::pace::Pace,
     /// The store said that there may be more while a page was being read.
     pub(crate) woken: bool,
     /// When to ask for waiting events next.
@@ -128,7 +128,7 @@ impl Flow {
             gave_way: Tick::default(),
             fetching: false,
             poll_at: now,
-            pace: crate::fetch::Pace::default(),
+            pace: crate::pace::Pace::default(),
             woken: false,
             due_at: now,
             asking: false,

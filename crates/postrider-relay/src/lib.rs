@@ -30,6 +30,7 @@ mod outage;
 mod outcome;
 mod outlet;
 mod owned;
+mod pace;
 mod paused;
 mod perform;
 mod presence;

@@ -62,6 +62,8 @@ pub struct Machine {
     pub(crate) owned: BTreeMap<PartitionId, Owned>,
     pub(crate) stats: Stats,
     pub(crate) notices: Notices,
+    /// Until when what is in step polls fast, because a row was found somewhere.
+    pub(crate) busy_until: Tick,
     /// Old events of some partition are being deleted.
     pub(crate) purging: bool,
     /// Batches whose deadline has passed and whose answer may still come.
@@ -139,6 +141,7 @@ impl Machine {
             tenancy: Tenancy::default(),
             stats: Stats::default(),
             notices: Notices::default(),
+            busy_until: Tick::default(),
             purging: false,
             late: BTreeMap::new(),
             settings,

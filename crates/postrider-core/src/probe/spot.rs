@@ -109,6 +109,7 @@ spots! {
     FetchWaitsForCompanion = "a destination waited for another at the same cursor",
     WindowFull = "a window had no room for a page",
     WokenWhileFetching = "the store said that there is more while a page was read",
+    PollsHurried = "an idle relay found a row, and looked at all partitions soon",
     RelayNudged = "the application said that it is about to commit",
     RowFoundAgain = "the fetch passed an event that waited ahead of it",
     RowOfOtherRoute = "no route of the destination took a row",

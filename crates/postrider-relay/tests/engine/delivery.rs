@@ -32,6 +32,23 @@ fn a_backlog_is_read_in_pages_without_sleeping() {
     assert!(world.healths()[0].fetches <= 10, "{:?}", world.healths());
 }
 
+/// R029: without wake-ups, what is committed to any partition is soon found while something is committed to
+/// another one.
+#[test]
+fn who_finds_something_looks_everywhere_soon() {
+    let mut world = World::new(16, vec![everything("all")]);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(20));
+    world.commit(vec![event(0, 0)]);
+    world.run_until(Duration::from_secs(1), |world| world.delivered("all") == 1);
+    for n in 1..40 {
+        world.run_for(Duration::from_millis(100));
+        world.commit(vec![event(n, n)]);
+        let two = world.settings.poll_min * 2;
+        world.run_until(two, |world| world.delivered("all") == n as usize + 1);
+    }
+}
+
 /// R038: a one-shot run delivers what was committed when it started, and ends.
 #[test]
 fn a_one_shot_run_ends_when_it_has_delivered_what_was_there() {
