@@ -296,20 +296,7 @@ impl Machine {
                 reach!(FetchVoid);
                 return self.refused(partition, token, error);
             }
-            Err(error) => {
-                let slow = error.kind() == ErrorKind::Rewound;
-                reach!(FetchFailed, if !slow);
-                reach!(FetchRewound, if slow);
-                let pause = if slow { settings.heartbeat } else { settings.poll_max };
-                for destination in destinations {
-                    if let Some(flow) = owned.flow(destination) {
-                        flow.fetching = false;
-                        flow.poll_at = now + pause;
-                    }
-                }
-                owned.trouble.add(Work::Fetch, destinations.first(), error);
-                return;
-            }
+            Err(error) => return self.fetch_failed(partition, destinations, error),
         };
         for destination in destinations {
             owned.trouble.clear(Work::Fetch, Some(destination));
@@ -351,5 +338,27 @@ impl Machine {
         if begins && settings.in_step {
             self.hurry(beat(now, settings.poll_min));
         }
+    }
+
+    /// A page could not be read: what it was for is asked for again after a pause.
+    fn fetch_failed(
+        &mut self,
+        partition: PartitionId,
+        destinations: &[DestinationId],
+        error: Error,
+    ) {
+        let slow = error.kind() == ErrorKind::Rewound;
+        reach!(FetchFailed, if !slow);
+        reach!(FetchRewound, if slow);
+        let pause = if slow { self.settings.heartbeat } else { self.settings.poll_max };
+        let again = self.now + pause;
+        let Some(owned) = self.owned.get_mut(&partition) else { return };
+        for destination in destinations {
+            if let Some(flow) = owned.flow(destination) {
+                flow.fetching = false;
+                flow.poll_at = again;
+            }
+        }
+        owned.trouble.add(Work::Fetch, destinations.first(), error);
     }
 }

@@ -81,7 +81,7 @@ pub(crate) struct Flow {
     pub(crate) acked: u64,
     /// When the last was.
     pub(crate) moved_at: Tick,
-    /// Of the built-in destination, which sends nothing.
+    /// Of the built-in destination.
     pub(crate) unrouted: bool,
     /// What is to be said of it.
     pub(crate) notices: Vec<Notice>,
@@ -394,7 +394,6 @@ impl Flow {
         self.waiting.contains_key(&key)
     }
 
-    /// How many keys wait.
     pub(crate) fn waiting_keys(&self) -> usize {
         self.waiting.len()
     }

@@ -32,7 +32,7 @@ fn a_backlog_is_read_in_pages_without_sleeping() {
     assert!(world.healths()[0].fetches <= 10, "{:?}", world.healths());
 }
 
-/// R029: without wake-ups, what is committed to any partition is soon found while something is committed to
+/// INV-8: without wake-ups, what is committed to any partition is soon found while something is committed to
 /// another one.
 #[test]
 fn who_finds_something_looks_everywhere_soon() {
