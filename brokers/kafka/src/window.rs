@@ -74,12 +74,15 @@ impl Window {
         Window { entries: VecDeque::new(), settled: None, last: None }
     }
 
-    /// A record was read. One that was read before means that the partition was made anew, or is read again from
-    /// further back: what was handed out is not ours any more. Whether that is so.
+    /// A record was read. One that was read before means that the partition was made anew, was cut off there (a
+    /// replica took over that did not have the rest), or is read again from further back: what was read from
+    /// there on is not ours any more; what lies before stays so. Whether that is so.
     pub(crate) fn push(&mut self, record: Record) -> bool {
         let again = self.last.is_some_and(|last| record.offset <= last);
         if again {
-            *self = Window::new();
+            let before = self.entries.partition_point(|it| it.record.offset < record.offset);
+            self.entries.truncate(before);
+            self.settled = self.settled.filter(|settled| *settled <= record.offset);
         }
         self.last = Some(record.offset);
         self.entries.push_back(Entry { record, state: State::Ready, tries: 0 });
@@ -232,6 +235,24 @@ mod tests {
         };
         window.hand_out(now, VISIBILITY, max, token, &mut out);
         out.into_iter().map(|(token, it)| (token, it.record.offset, it.count)).collect()
+    }
+
+    /// INV-1: a log that was cut off behind what is not settled yet takes nothing of that away.
+    #[test]
+    fn what_lies_before_a_cut_stays() {
+        let (mut window, now, mut next) = (Window::new(), Instant::now(), 0);
+        (10..20).for_each(|offset| _ = window.push(record(offset, offset.unsigned_abs())));
+        let out = take(&mut window, now, 20, &mut next);
+        assert!(window.settle(10, out[0].0, now));
+        assert!(window.push(record(15, 1)), "read again");
+        assert_eq!((window.len(), window.settled()), (5, Some(11)));
+        assert!(!window.settle(16, out[6].0, now), "it is gone");
+        let again = take(&mut window, now, 20, &mut next);
+        assert_eq!(again.iter().map(|it| it.1).collect::<Vec<_>>(), [15]);
+        assert!(window.settle(15, again[0].0, now));
+        assert_eq!(window.settled(), Some(11), "11 to 14 are not settled");
+        (1..5).for_each(|at| assert!(window.settle(10 + at as i64, out[at].0, now)));
+        assert_eq!(window.settled(), Some(16));
     }
 
     #[test]

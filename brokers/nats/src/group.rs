@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
-use async_nats::jetstream::context::GetStreamByNameErrorKind;
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, Info, PullConsumer, pull};
+use async_nats::jetstream::context::{ConsumerInfoErrorKind, GetStreamByNameErrorKind};
 use async_nats::jetstream::stream::Stream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use postrider_core::{Error, ErrorKind, Result};
@@ -88,9 +88,46 @@ pub(crate) async fn join(
     let all = partitions.map(Partitions::all);
     let all = all.as_deref().or(settings.subject.as_deref()).unwrap_or(">");
     bury_somewhere(up, settings, all).await?;
-    let found =
-        members(settings, partitions).into_iter().map(|wanted| find(&stream, settings, wanted));
+    let wanted = members(settings, partitions);
+    let from = begin(&stream, settings, &wanted).await?;
+    let found = wanted.into_iter().map(|wanted| find(&stream, settings, wanted, from));
     stream::iter(found).buffered(JOINED_AT_ONCE).try_collect().await
+}
+
+/// Where a consumer begins that has to be made. A partition that a group did not have so far begins when the group
+/// did: what has come into it since then is the group's.
+async fn begin(
+    stream: &Stream,
+    settings: &SubscriptionSettings,
+    members: &[Wanted],
+) -> Result<DeliverPolicy> {
+    if !settings.from_now {
+        return Ok(DeliverPolicy::All);
+    }
+    let names: Vec<String> = members.iter().map(|wanted| wanted.name.clone()).collect();
+    let asked = names.into_iter().map(|name| look_for(stream, settings, name));
+    let found: Vec<_> = stream::iter(asked).buffered(JOINED_AT_ONCE).try_collect().await?;
+    let first = found.into_iter().flatten().map(|info| info.created).min();
+    Ok(first.map_or(DeliverPolicy::New, |start_time| DeliverPolicy::ByStartTime { start_time }))
+}
+
+/// What is known of a consumer, if it is there.
+async fn look_for(
+    stream: &Stream,
+    settings: &SubscriptionSettings,
+    name: String,
+) -> Result<Option<Info>> {
+    match stream.consumer_info(&name).await {
+        Ok(info) => Ok(Some(info)),
+        Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::new(ErrorKind::Unavailable, "subscribe")
+            .message(format!(
+                "the group's consumer cannot be looked for: {error}; this user needs \
+                 $JS.API.CONSUMER.INFO"
+            ))
+            .context("stream", &settings.stream)
+            .context("consumer", name)),
+    }
 }
 
 /// Who is to be in the group.
@@ -114,8 +151,13 @@ fn members(settings: &SubscriptionSettings, partitions: Option<&Partitions>) -> 
 }
 
 /// Finds or makes one.
-async fn find(stream: &Stream, settings: &SubscriptionSettings, wanted: Wanted) -> Result<Member> {
-    let config = config(settings, &wanted);
+async fn find(
+    stream: &Stream,
+    settings: &SubscriptionSettings,
+    wanted: Wanted,
+    from: DeliverPolicy,
+) -> Result<Member> {
+    let config = config(settings, &wanted, from);
     let consumer = stream.get_or_create_consumer(&wanted.name, config).await;
     let consumer: PullConsumer = consumer.map_err(|error| {
         unfit(settings, &wanted, &format!("cannot be used: {error}"), "choose another group")
@@ -124,13 +166,10 @@ async fn find(stream: &Stream, settings: &SubscriptionSettings, wanted: Wanted) 
     Ok(Member { partition: wanted.partition, consumer })
 }
 
-fn config(settings: &SubscriptionSettings, wanted: &Wanted) -> pull::Config {
+fn config(settings: &SubscriptionSettings, wanted: &Wanted, from: DeliverPolicy) -> pull::Config {
     pull::Config {
         durable_name: Some(wanted.name.clone()),
-        deliver_policy: match settings.from_now {
-            true => DeliverPolicy::New,
-            false => DeliverPolicy::All,
-        },
+        deliver_policy: from,
         ack_policy: AckPolicy::Explicit,
         ack_wait: settings.visibility,
         // The server would end a message at its last delivery and say so to nobody.

@@ -338,3 +338,32 @@ async fn a_partitions_consumer_is_what_it_must_be() {
         }
     }
 }
+
+/// INV-1: a group that began with what came from then on, and has fewer partitions than its route, is given the others:
+/// they begin when the group did, and not when they are made.
+#[tokio::test]
+async fn partitions_that_come_later_begin_with_the_group() {
+    let Some(server) = Server::start() else { return };
+    let stream = server.stream("SHOP", "shop.>").await;
+    let open = async |subject: &str| {
+        let mut settings = SubscriptionSettings::new("SHOP", "billing");
+        settings.subject = Some(subject.to_owned());
+        settings.from_now = true;
+        NatsSubscription::open(server.settings(), settings).await.unwrap()
+    };
+    drop(open("shop.{partition:2}.>").await);
+    publish(&server).await;
+    let subscription = open("shop.{partition:4}.>").await;
+    // One that somebody deletes begins there as well.
+    stream.delete_consumer("billing-partition-0").await.unwrap();
+    let mut ids = BTreeSet::new();
+    while ids.len() < (EACH * KEYS) as usize {
+        let Ok(deliveries) = timeout(PATIENCE, subscription.receive(8)).await.unwrap() else {
+            continue;
+        };
+        for delivery in deliveries {
+            ids.insert(delivery.event.as_ref().unwrap().id);
+            subscription.ack(&delivery).await.unwrap();
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postrider_core::source::{Admitted, DueRequest};
 use postrider_core::waiting::Due;
-use postrider_core::{DestinationId, PartitionId, Result, reach};
+use postrider_core::{DestinationId, KeyHash, PartitionId, Result, Tick, planted, reach};
 
 use crate::command::Command;
 use crate::fetch::is_void;
@@ -161,5 +161,36 @@ impl Machine {
         let idle = settings.in_step && pause == settings.due_every;
         let next = if idle { beat(now, pause) } else { now + pause };
         owned.admit_at = Some(next);
+    }
+}
+
+impl Flow {
+    /// A question for what is due goes out.
+    pub(crate) fn ask(&mut self) {
+        /// Later than anything: the answer says when to ask again.
+        const NEVER: Tick = Tick(u64::MAX);
+        self.asking = true;
+        self.due_at = NEVER;
+        self.stale = self.entering.keys().copied().collect();
+    }
+
+    /// Whether an event out of `waiting` may be tried now. Not while something of its key is under way,
+    /// or on its way into `waiting`, nor before the fetch has passed it: earlier events may come.
+    pub(crate) fn may_try(&self, seq: u64, key: KeyHash) -> bool {
+        let busy = self.engaged.contains_key(&key) || self.lanes.contains_key(&key);
+        let entering = self.entering.contains_key(&key) || self.stale.contains(&key);
+        let ahead = self.ahead.contains(&seq);
+        reach!(WaitingLeftBusy, if busy);
+        reach!(WaitingLeftEntering, if !busy && entering);
+        reach!(WaitingLeftAhead, if !busy && !entering && ahead);
+        !busy
+            && (!entering || planted!(EnteringForgotten))
+            && (!ahead || planted!(WaitingAheadTriedEarly))
+    }
+
+    /// Something in `waiting` may be due at once.
+    pub(crate) fn look_for_due(&mut self, now: Tick) {
+        self.due_at = self.due_at.min(now);
+        self.nothing_due = false;
     }
 }

@@ -214,14 +214,15 @@ impl Machine {
             };
             let token = owned.lease.token;
             let asked = Asked::Fetch(partition, token, destinations.clone(), rows_max);
+            self.stats.fetches += 1;
+            let page = self.stats.fetches;
             if let Some(owned) = self.owned.get_mut(&partition) {
                 for destination in &destinations {
                     if let Some(flow) = owned.flow(destination) {
-                        flow.fetching = true;
+                        (flow.fetching, flow.page) = (true, page);
                     }
                 }
             }
-            self.stats.fetches += 1;
             reach!(FetchSent);
             reach!(FetchShared, if destinations.len() > 1);
             self.command(asked, Command::Fetch(request));

@@ -35,11 +35,11 @@ pub(crate) struct Flow {
     /// Bytes of events out of `waiting` that stand in lanes.
     pub(crate) taken_bytes: u64,
     /// Keys with events on their way into `waiting`, not saved yet, with how many.
-    entering: KeyMap<u32>,
+    pub(crate) entering: KeyMap<u32>,
     /// Keys whose followers wait until a dead letter is recorded.
     pub(crate) skipping: Skipping,
     /// Keys of which something was on its way into `waiting` while the question under way was asked.
-    stale: BTreeSet<KeyHash>,
+    pub(crate) stale: BTreeSet<KeyHash>,
     /// So many rows yet are sent one at a time: the relay died here more than once.
     pub(crate) careful: u32,
     /// The suspect whose turn it is.
@@ -58,6 +58,8 @@ pub(crate) struct Flow {
     pub(crate) gave_way: Tick,
     /// A page is being read.
     pub(crate) fetching: bool,
+    /// Which of this relay's pages was the last; who has the same has read it together.
+    pub(crate) page: u64,
     /// When to read next.
     pub(crate) poll_at: Tick,
     pub(crate) pace: crate::pace::Pace,
@@ -127,6 +129,7 @@ impl Flow {
             unsaved_since: None,
             gave_way: Tick::default(),
             fetching: false,
+            page: 0,
             poll_at: now,
             pace: crate::pace::Pace::default(),
             woken: false,
@@ -342,35 +345,6 @@ impl Flow {
         if promotes || at_once {
             self.look_for_due(now);
         }
-    }
-
-    /// A question for what is due goes out.
-    pub(crate) fn ask(&mut self) {
-        /// Later than anything: the answer says when to ask again.
-        const NEVER: Tick = Tick(u64::MAX);
-        self.asking = true;
-        self.due_at = NEVER;
-        self.stale = self.entering.keys().copied().collect();
-    }
-
-    /// Whether an event out of `waiting` may be tried now. Not while something of its key is under way,
-    /// or on its way into `waiting`, nor before the fetch has passed it: earlier events may come.
-    pub(crate) fn may_try(&self, seq: u64, key: KeyHash) -> bool {
-        let busy = self.engaged.contains_key(&key) || self.lanes.contains_key(&key);
-        let entering = self.entering.contains_key(&key) || self.stale.contains(&key);
-        let ahead = self.ahead.contains(&seq);
-        reach!(WaitingLeftBusy, if busy);
-        reach!(WaitingLeftEntering, if !busy && entering);
-        reach!(WaitingLeftAhead, if !busy && !entering && ahead);
-        !busy
-            && (!entering || planted!(EnteringForgotten))
-            && (!ahead || planted!(WaitingAheadTriedEarly))
-    }
-
-    /// Something in `waiting` may be due at once.
-    pub(crate) fn look_for_due(&mut self, now: Tick) {
-        self.due_at = self.due_at.min(now);
-        self.nothing_due = false;
     }
 
     /// One waiting event no longer holds its key.

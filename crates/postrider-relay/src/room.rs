@@ -83,7 +83,9 @@ impl Machine {
                 && self.is_open(destination)
         });
         if flow.unrouted {
-            let served = beside.filter(|(_, other)| !other.unrouted);
+            // Only one with which it has read so far: where it merely meets somebody who is behind the others, it
+            // would fall behind them too, and judge what they have passed by later routes.
+            let served = beside.filter(|(_, other)| !other.unrouted && other.page == flow.page);
             let mut moving = None;
             for (_, other) in served {
                 let until = other.moved_at + SILENCE_MAX;

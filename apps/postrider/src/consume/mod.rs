@@ -212,7 +212,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let watched = Arc::new(Watched { consumer, gate, tally, endpoint, stop, switch });
     let listening = metrics::listen(&plan, &watched).await?;
     let idle = args.idle.unwrap_or_else(|| reloader.source().quiet(plan.kafka.as_ref()));
-    let once = args.once.then(|| Once::new(idle, Instant::now()));
+    let once = args.once.then(|| Once::new(idle, plan.timeout, Instant::now()));
     let limits = Limits { drain: args.drain, once };
     let exit = watch::until_stopped(&watched, signals, limits, &mut reloader).await;
     drop(listening);

@@ -8,7 +8,7 @@ use postrider_inbox::Stats;
 
 /// How long nothing may be settled before a sidecar with events in hand gives up, as a relay's `--timeout` is by
 /// default: an endpoint that restarts is back before.
-pub(super) const STUCK_AFTER: Duration = Duration::from_secs(60);
+const STUCK_AFTER: Duration = Duration::from_secs(60);
 
 /// Why there is nothing left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(super) enum Over {
 pub(super) struct Once {
     /// How long nothing may come.
     idle: Duration,
+    /// How long nothing may be settled: [`STUCK_AFTER`], after the longest time that one call may take.
+    stuck_after: Duration,
     /// Since when nothing came and nothing was in hand.
     quiet_since: Instant,
     /// When something was settled last.
@@ -33,8 +35,15 @@ pub(super) struct Once {
 }
 
 impl Once {
-    pub(super) fn new(idle: Duration, now: Instant) -> Once {
-        Once { idle, quiet_since: now, settled_at: now, received: 0, settled: 0 }
+    /// `call_max`: what one call of the endpoint may take.
+    pub(super) fn new(idle: Duration, call_max: Duration, now: Instant) -> Once {
+        let stuck_after = STUCK_AFTER + call_max;
+        Once { idle, stuck_after, quiet_since: now, settled_at: now, received: 0, settled: 0 }
+    }
+
+    /// How long nothing was settled when it is stuck.
+    pub(super) fn stuck_after(&self) -> Duration {
+        self.stuck_after
     }
 
     /// Whether it is over. `is_well` says that neither broker, inbox, nor endpoint is in trouble.
@@ -50,7 +59,7 @@ impl Once {
         }
         if now.duration_since(self.quiet_since) >= self.idle {
             Some(Over::Empty)
-        } else if now.duration_since(self.settled_at) >= STUCK_AFTER {
+        } else if now.duration_since(self.settled_at) >= self.stuck_after {
             Some(Over::Stuck)
         } else {
             None
@@ -74,7 +83,7 @@ mod tests {
     fn it_is_over_when_nothing_is_left() {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let mut once = Once::new(Duration::from_secs(10), begun);
+        let mut once = Once::new(Duration::from_secs(10), Duration::from_secs(30), begun);
         assert_eq!(once.look(at(9), &stats(0, 0, 0, 0), true), None);
         assert_eq!(once.look(at(10), &stats(1, 0, 1, 0), true), None, "one came");
         assert_eq!(once.look(at(30), &stats(1, 0, 1, 0), true), None, "it is in work");
@@ -90,9 +99,9 @@ mod tests {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         for (stats, is_well) in [(stats(1, 0, 1, 0), true), (stats(0, 0, 0, 0), false)] {
-            let mut once = Once::new(Duration::from_secs(10), begun);
-            assert_eq!(once.look(at(59), &stats, is_well), None);
-            assert_eq!(once.look(at(60), &stats, is_well), Some(Over::Stuck));
+            let mut once = Once::new(Duration::from_secs(10), Duration::from_secs(30), begun);
+            assert_eq!(once.look(at(89), &stats, is_well), None);
+            assert_eq!(once.look(at(90), &stats, is_well), Some(Over::Stuck));
         }
     }
 }

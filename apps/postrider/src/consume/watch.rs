@@ -10,7 +10,7 @@ use postrider_inbox::{ConsumerHandle, Health, Stats};
 use tokio::sync::watch;
 
 use super::gate::Gate;
-use super::once::{Once, Over, STUCK_AFTER};
+use super::once::{Once, Over};
 use super::reload::{self, Reloader, Reread};
 use super::sidecar::Tally;
 use super::switch::Switch;
@@ -100,10 +100,12 @@ pub(super) async fn until_stopped(
                 watch.look(watched, draining);
                 let over = once.as_mut().filter(|_| !draining).and_then(|once| {
                     let is_well = trouble(watched).is_none();
-                    once.look(Instant::now(), &watched.consumer.stats(), is_well)
+                    let over = once.look(Instant::now(), &watched.consumer.stats(), is_well)?;
+                    Some((over, once.stuck_after()))
                 });
-                if let Some(over) = over {
-                    (draining, reloading, exit) = (true, None, watch.end(watched, over));
+                if let Some((over, stuck_after)) = over {
+                    let ended = watch.end(watched, over, stuck_after);
+                    (draining, reloading, exit) = (true, None, ended);
                     watched.stop.send_replace(true);
                     watched.consumer.drain(drain);
                 }
@@ -168,11 +170,11 @@ impl Watch {
     }
 
     /// There is nothing left to do: what the run comes to.
-    fn end(&mut self, watched: &Watched, over: Over) -> Exit {
+    fn end(&mut self, watched: &Watched, over: Over, stuck_after: Duration) -> Exit {
         let stats = watched.consumer.stats();
         if over == Over::Stuck {
             let why = trouble(watched).map_or_else(String::new, |(cause, _)| format!(": {cause}"));
-            self.pace.progress.note(&format!("nothing was settled for {STUCK_AFTER:?}{why}"));
+            self.pace.progress.note(&format!("nothing was settled for {stuck_after:?}{why}"));
         }
         match over {
             Over::Empty if stats.rejected == 0 => Exit::Success,

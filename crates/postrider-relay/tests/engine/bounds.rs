@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use postrider_core::{Destination, Match, NewEvent, RetryPolicy, Route};
+use postrider_core::{Destination, ErrorKind, Match, NewEvent, RetryPolicy, Route};
 use postrider_relay::Target;
-use postrider_testkit::fault::Gate;
+use postrider_testkit::fault::{Gate, Operation, SourceAction};
 
 use crate::world::{World, event, everything, id};
 
@@ -99,6 +99,28 @@ fn events_without_a_route_are_found_while_a_broker_is_silent() {
     world.start(Target::Forever);
     world.run_until(Duration::from_secs(5), |world| world.healths()[0].dead == 1);
     assert_eq!(world.delivered("all"), 0);
+}
+
+/// INV-1: the built-in destination begins late, and meets a slow one where that stands: it goes on alone, to where the
+/// fast one is. What stays behind would judge by later routes what others have passed.
+#[test]
+fn the_built_in_destination_does_not_stay_with_a_slow_one_that_it_meets() {
+    let orders = |name| {
+        let route = Route::all("{event_type}".parse().unwrap()).only(Match::event_type("order.*"));
+        Destination::new(id(name), "memory", vec![route])
+    };
+    let mut world = World::new(1, vec![orders("fast"), orders("slow")]);
+    narrow(&mut world);
+    world.commit((0..4_000).map(|n| event(n % 100, n)).collect());
+    world.commit(vec![NewEvent::new("lost", "1", "nobody.wants").json(&1).unwrap()]);
+    let late = SourceAction::FailBefore(ErrorKind::Unavailable);
+    world.source.script(Operation::Load).then([SourceAction::Pass, SourceAction::Pass, late]);
+    world.start(Target::Forever);
+    let found = |world: &World| world.healths()[0].dead == 1;
+    answer_every(&mut world, "slow", Duration::from_millis(250), found);
+    assert_eq!(world.delivered("fast"), 4_000);
+    let slow = world.delivered("slow");
+    assert!(slow < 3_000, "the slow one has delivered {slow} meanwhile");
 }
 
 /// INV-5: a destination whose broker is slow does not slow down another one.
