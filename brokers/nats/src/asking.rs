@@ -1,7 +1,7 @@
 //! The questions of a group to its members: which are under way, and whose turn it is.
 //!
-//! Invariant: no more is asked for than can be taken, so that nothing waits in an instance that is busy while another
-//! one is idle.
+//! Invariant: no more is asked for than whoever receives has said it takes, so that nothing waits here in an instance
+//! that is busy while another one is idle.
 
 use std::sync::Arc;
 use std::time::Duration;
