@@ -81,7 +81,7 @@ pub(crate) struct Flow {
     pub(crate) open: usize,
     /// Events of the window that were acknowledged, less those whose saving began.
     pub(crate) acked: u64,
-    /// When the last was.
+    /// When the last was, or when it was loaded.
     pub(crate) moved_at: Tick,
     /// Of the built-in destination.
     pub(crate) unrouted: bool,

@@ -256,16 +256,7 @@ async fn secrets_come_from_a_file() {
 /// F36: the servers' passwords are rotated under a sidecar, which goes on by a reload and not before.
 #[tokio::test]
 async fn credentials_follow_a_reload() {
-    let Some(mut kafka) = Kafka::bare(USERS).await else { return };
-    let joe = [
-        ("security.protocol", "sasl_plaintext"),
-        ("sasl.mechanism", "PLAIN"),
-        ("sasl.username", "joe"),
-        ("sasl.password", PASSWORD),
-    ];
-    kafka.server.let_in(&joe);
-    kafka.server.create("orders", 2, &[]).await;
-    kafka.server.create("postrider.dead.billing", 1, &[]).await;
+    let Some(mut kafka) = Kafka::guarded().await else { return };
     let endpoint = Endpoint::willing().await;
     let text =
         format!("user = \"ann\"\npassword = \"file:password\"\nmechanism = \"plain\"\n{SESSION}");
