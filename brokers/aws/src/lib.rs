@@ -1,0 +1,1 @@
+//! Destinations on EventBridge, SQS, and SNS, and the subscription to SQS.
