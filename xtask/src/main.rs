@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod docs;
 mod lexed;
+mod programs;
 mod provision;
 mod requirements;
 mod services;

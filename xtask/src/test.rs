@@ -11,23 +11,22 @@ use std::time::Instant;
 
 use crate::step::{self, Verdict};
 use crate::summary::Summary;
-use crate::{check, provision, services, sim};
+use crate::{check, programs, provision, services, sim};
 
 /// Not xtask: a running program cannot be replaced everywhere.
 pub(crate) const BUILD: [&str; 7] =
     ["build", "--quiet", "--workspace", "--exclude", "xtask", "--bins", "--all-features"];
 /// Everything but the doc tests, which have a step of their own.
-const TESTS: [&str; 10] = [
+const TESTS: [&str; 9] = [
     "test",
     "--workspace",
     "--all-features",
-    "--no-fail-fast",
+    "--no-run",
+    "--message-format=json-render-diagnostics",
     "--lib",
     "--bins",
     "--tests",
     "--examples",
-    "--",
-    "--show-output",
 ];
 const DOC_TESTS: [&str; 7] =
     ["test", "--workspace", "--all-features", "--no-fail-fast", "--doc", "--", "--show-output"];
@@ -58,14 +57,17 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     // End-to-end tests start the binaries that stand in the target folder.
     let build = step::run("binaries", || step::complete(&mut step::cargo(root, &BUILD)));
     note("binaries", build, false, &mut summary);
-    for (name, arguments) in [("tests", &TESTS[..]), ("doc tests", &DOC_TESTS[..])] {
-        let before = summary.failed;
-        let mut command = step::cargo(root, arguments);
-        command.envs(variables.iter().map(|(name, value)| (name, value)));
-        let verdict = step::run(name, || count(&mut command, &mut summary));
-        let counted = summary.failed > before;
-        note(name, verdict, counted, &mut summary);
-    }
+    let before = summary.failed;
+    let mut build = step::cargo(root, &TESTS);
+    let verdict = step::run("tests", || programs::run(&mut build, &variables, &mut summary));
+    let counted = summary.failed > before;
+    note("tests", verdict, counted, &mut summary);
+    let before = summary.failed;
+    let mut command = step::cargo(root, &DOC_TESTS);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    let verdict = step::run("doc tests", || count(&mut command, &mut summary));
+    let counted = summary.failed > before;
+    note("doc tests", verdict, counted, &mut summary);
     let lint = step::run("clippy with probes", || sim::lint(root));
     note("clippy with probes", lint, false, &mut summary);
     let before = summary.failed;

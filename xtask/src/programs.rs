@@ -1,0 +1,246 @@
+//! The test programs of the workspace, run two at a time.
+//!
+//! Most of them wait for servers, for leases, and for processes, while one of them alone leaves the
+//! machine idle. Each one's output is read as it comes and shown in one piece when it has ended, so that
+//! two never mix.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::step::{self, Verdict};
+use crate::summary::Summary;
+
+/// How many run side by side. Each has as many threads as there are processors, and uses half of one.
+const LANES: usize = 2;
+/// Those that take longest begin first: none of them is what all wait for at the end.
+const LONGEST: [&str; 6] = [
+    "postrider-postgres main",
+    "postrider-kafka main",
+    "postrider-e2e-brokers main",
+    "postrider-e2e-postgres main",
+    "postrider-cli consume",
+    "postrider-e2e main",
+];
+
+/// One test program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Program {
+    package: String,
+    target: String,
+    version: String,
+    executable: PathBuf,
+    /// The folder of its package: cargo runs tests there.
+    folder: PathBuf,
+}
+
+impl Program {
+    /// The program of a line of cargo's, where it is one.
+    fn of(line: &str) -> Option<Program> {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_test =
+            message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
+        let manifest = Path::new(message["manifest_path"].as_str()?);
+        // `path+file:///folder#name@version`, or `…/name#version` where folder and package are called alike.
+        let id = message["package_id"].as_str()?;
+        let (place, rest) = id.split_once('#')?;
+        let (package, version) = match rest.split_once('@') {
+            Some(pair) => pair,
+            None => (place.rsplit('/').next()?, rest),
+        };
+        is_test.then_some(Program {
+            package: package.to_owned(),
+            target: message["target"]["name"].as_str()?.to_owned(),
+            version: version.to_owned(),
+            executable: PathBuf::from(message["executable"].as_str()?),
+            folder: manifest.parent()?.to_path_buf(),
+        })
+    }
+
+    fn name(&self) -> String {
+        format!("{} {}", self.package, self.target)
+    }
+
+    /// What `cargo test` would start.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command
+            .arg("--show-output")
+            .current_dir(&self.folder)
+            .env("CARGO", std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("CARGO_PKG_NAME", &self.package)
+            .env("CARGO_PKG_VERSION", &self.version);
+        // A derive macro's own tests are linked to the compiler's library.
+        if let Some(library) = library() {
+            command.env("LD_LIBRARY_PATH", library);
+        }
+        command
+    }
+}
+
+/// Where the compiler keeps its own libraries.
+fn library() -> Option<PathBuf> {
+    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let folder = String::from_utf8(output.stdout).ok()?;
+    Some(Path::new(folder.trim()).join("lib"))
+}
+
+/// Builds the test programs by this command of cargo's, and runs them with these variables.
+pub(crate) fn run(
+    build: &mut Command,
+    variables: &[(String, String)],
+    summary: &mut Summary,
+) -> Verdict {
+    run_all(sorted(built(build)?), variables, summary)
+}
+
+/// The programs that a command of cargo's builds.
+fn built(build: &mut Command) -> Result<Vec<Program>, String> {
+    let mut child = build
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("`{}` did not start: {error}", step::shown(build)))?;
+    let output = child.stdout.take().expect("invariant: the output is piped");
+    let lines: Result<Vec<String>, _> = BufReader::new(output).lines().collect();
+    let lines = lines.map_err(|error| format!("the output broke off: {error}"))?;
+    let status = child.wait().map_err(|error| format!("the end was lost: {error}"))?;
+    if !status.success() {
+        return Err(format!("`{}` ended with {status}", step::shown(build)));
+    }
+    let programs: Vec<Program> = lines.iter().filter_map(|line| Program::of(line)).collect();
+    if programs.is_empty() { Err("cargo named no test program".to_owned()) } else { Ok(programs) }
+}
+
+fn sorted(mut programs: Vec<Program>) -> VecDeque<Program> {
+    let rank = |program: &Program| {
+        let name = program.name();
+        LONGEST.iter().position(|long| *long == name).unwrap_or(LONGEST.len())
+    };
+    programs.sort_by_key(|program| (rank(program), program.name()));
+    programs.into()
+}
+
+fn run_all(
+    programs: VecDeque<Program>,
+    variables: &[(String, String)],
+    summary: &mut Summary,
+) -> Verdict {
+    let queue = Mutex::new(programs);
+    let results = Mutex::new((summary, Vec::new()));
+    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                while let Some(program) = take() {
+                    let began = Instant::now();
+                    // Of one that never ends this is all that is seen.
+                    println!("    {} …", program.name());
+                    let mut command = program.command();
+                    command.envs(variables.iter().map(|(name, value)| (name, value)));
+                    let (lines, verdict) = run_one(&mut command);
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (summary, failed) = &mut *results;
+                    println!("    {} ({})", program.name(), step::seconds(began.elapsed()));
+                    for line in lines.iter().filter(|line| summary.take(line)) {
+                        println!("{line}");
+                    }
+                    failed.extend(verdict.err().map(|reason| (program.name(), reason)));
+                }
+            });
+        }
+    });
+    let (_, failed) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let failed: Vec<String> =
+        failed.into_iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+/// What a program printed, and how it ended.
+fn run_one(command: &mut Command) -> (Vec<String>, Verdict) {
+    let output = match command.stderr(Stdio::inherit()).output() {
+        Ok(output) => output,
+        Err(error) => {
+            return (Vec::new(), Err(format!("`{}` did not start: {error}", step::shown(command))));
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(str::to_owned).collect();
+    let status = output.status;
+    let verdict = if status.success() { Ok(()) } else { Err(format!("ended with {status}")) };
+    (lines, verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/stores/postgres#postrider-postgres@0.1.0","manifest_path":"/w/stores/postgres/Cargo.toml","target":{"kind":["test"],"name":"main"},"profile":{"test":true},"executable":"/w/target/debug/deps/main-1"}"#;
+
+    fn script(name: &str, folder: &Path, text: &str) -> Program {
+        use std::os::unix::fs::PermissionsExt as _;
+        let executable = folder.join(name);
+        std::fs::write(&executable, format!("#!/bin/sh\n{text}\n")).expect("a file");
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&executable, mode).expect("its mode");
+        let (package, target) = (name.to_owned(), "main".to_owned());
+        let version = "0.1.0".to_owned();
+        Program { package, target, version, executable, folder: folder.to_path_buf() }
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    #[test]
+    fn a_program_is_read_from_what_cargo_says() {
+        let program = Program::of(LINE).expect("a test program");
+        assert_eq!(program.name(), "postrider-postgres main");
+        assert_eq!(program.folder, Path::new("/w/stores/postgres"));
+        let alike = LINE.replace("#postrider-postgres@0.1.0", "#0.1.0");
+        assert_eq!(Program::of(&alike).expect("a program").package, "postgres");
+        let library = LINE.replace(r#""test":true"#, r#""test":false"#);
+        assert_eq!(Program::of(&library), None);
+        assert_eq!(Program::of("Compiling postrider-core"), None);
+    }
+
+    #[test]
+    fn those_that_take_long_begin_first() {
+        let other = LINE.replace("postrider-postgres", "a-first");
+        let all = [other.as_str(), LINE].map(|line| Program::of(line).expect("a program"));
+        let names: Vec<_> = sorted(all.to_vec()).iter().map(Program::name).collect();
+        assert_eq!(names, ["postrider-postgres main", "a-first main"]);
+    }
+
+    #[test]
+    fn all_are_run_and_counted_and_a_failure_names_its_program() {
+        let folder = folder("programs");
+        let good = "echo 'test result: ok. 2 passed; 0 failed'; echo \"skipped: $WHY\"";
+        let bad = "echo 'test result: FAILED. 1 passed; 1 failed'; exit 101";
+        let killed = "kill -9 $$";
+        let programs = [("good", good), ("bad", bad), ("killed", killed)];
+        let programs = programs.map(|(name, text)| script(name, &folder, text));
+        let mut summary = Summary::default();
+        let variables = [("WHY".to_owned(), "no server".to_owned())];
+        let verdict = run_all(programs.to_vec().into(), &variables, &mut summary);
+        std::fs::remove_dir_all(&folder).expect("it was ours");
+        let reason = verdict.expect_err("two of them failed");
+        assert!(reason.contains("bad main: ended with exit status: 101"), "{reason}");
+        assert!(reason.contains("killed main: ended with signal: 9"), "{reason}");
+        assert_eq!(summary.closing(), "3 passed, 1 failed");
+        assert_eq!(summary.skipped, ["skipped: no server"]);
+    }
+
+    #[test]
+    fn a_build_that_fails_is_a_failure() {
+        built(&mut Command::new("false")).expect_err("nothing was built");
+        built(&mut Command::new("true")).expect_err("no program was named");
+    }
+}
