@@ -1,0 +1,221 @@
+//! Settings: where the tables are, and what they and their attributes are called.
+//!
+//! Invariant: names are checked here once, so that everything behind may put them into requests.
+
+use std::str::FromStr;
+
+use postrider_core::{Error, ErrorKind, Result, TargetUrl};
+
+/// The region that an address without one means, where an endpoint is given.
+const REGION_LOCAL: &str = "us-east-1";
+
+/// The longest name of a table that DynamoDB takes.
+const TABLE_NAME_MAX: usize = 255;
+
+/// The longest name of a key attribute that DynamoDB takes.
+const ATTRIBUTE_NAME_MAX: usize = 255;
+
+/// What the tables and their attributes are called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Names {
+    /// The table with the events. It may be the application's own, whose items are let be.
+    pub outbox: String,
+    /// Leases, destinations, and waiting events.
+    pub store: String,
+    /// What consumers have done.
+    pub inbox: String,
+    /// The outbox table's partition key.
+    pub pk: String,
+    /// The outbox table's sort key.
+    pub sk: String,
+    /// The outbox table's sparse index over what is pending.
+    pub index: String,
+    /// The outbox table's attribute with the time to live.
+    pub ttl: String,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names::with_prefix("postrider-")
+    }
+}
+
+impl Names {
+    /// Three tables of our own whose names begin with a prefix.
+    pub fn with_prefix(prefix: &str) -> Names {
+        Names {
+            outbox: format!("{prefix}outbox"),
+            store: format!("{prefix}store"),
+            inbox: format!("{prefix}inbox"),
+            pk: "pk".to_owned(),
+            sk: "sk".to_owned(),
+            index: "postrider-pending".to_owned(),
+            ttl: "expires_at".to_owned(),
+        }
+    }
+
+    /// Events among the application's own items: its table, and what its keys are called there.
+    #[must_use]
+    pub fn in_table(mut self, table: &str, pk: &str, sk: &str) -> Names {
+        (self.outbox, self.pk, self.sk) = (table.to_owned(), pk.to_owned(), sk.to_owned());
+        self
+    }
+
+    /// Checks every name against what DynamoDB takes.
+    ///
+    /// # Errors
+    /// `Config`, naming what is refused.
+    pub fn check(&self) -> Result<()> {
+        for table in [&self.outbox, &self.store, &self.inbox, &self.index] {
+            let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+            if !(3..=TABLE_NAME_MAX).contains(&table.len()) || !table.chars().all(allowed) {
+                return Err(refused(format!(
+                    "`{}` is no name of a table: 3 to {TABLE_NAME_MAX} out of letters, digits, \
+                     and _ . -",
+                    table.escape_debug()
+                )));
+            }
+        }
+        for name in [&self.pk, &self.sk, &self.ttl] {
+            if name.is_empty() || name.len() > ATTRIBUTE_NAME_MAX {
+                return Err(refused(format!(
+                    "`{}` is no name of an attribute: 1 to {ATTRIBUTE_NAME_MAX} bytes",
+                    name.escape_debug()
+                )));
+            }
+        }
+        if self.outbox == self.store || self.store == self.inbox || self.outbox == self.inbox {
+            return Err(refused("outbox, store, and inbox must be tables of their own".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Where the tables are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The region, or nothing where the environment says it.
+    pub region: Option<String>,
+    /// Another endpoint than the region's: an emulator, or a private one.
+    pub endpoint: Option<String>,
+    /// What the tables are called.
+    pub names: Names,
+}
+
+impl Settings {
+    /// Tables of a region.
+    pub fn new(region: impl Into<String>, names: Names) -> Settings {
+        Settings { region: Some(region.into()), endpoint: None, names }
+    }
+
+    /// Tables at an endpoint, such as an emulator's.
+    pub fn at(endpoint: impl Into<String>, names: Names) -> Settings {
+        let region = Some(REGION_LOCAL.to_owned());
+        Settings { region, endpoint: Some(endpoint.into()), names }
+    }
+
+    /// Whether the endpoint is on this machine: an emulator, which takes any credentials.
+    pub(crate) fn is_local(&self) -> bool {
+        let Some(rest) = self.endpoint.as_deref().and_then(|url| url.strip_prefix("http://"))
+        else {
+            return false;
+        };
+        ["127.0.0.1", "localhost", "[::1]"].iter().any(|host| {
+            rest.strip_prefix(host)
+                .is_some_and(|rest| matches!(rest.as_bytes().first(), None | Some(b':' | b'/')))
+        })
+    }
+
+    /// A name for logs and health, without secrets.
+    pub(crate) fn name(&self) -> String {
+        let place = self
+            .endpoint
+            .as_deref()
+            .or(self.region.as_deref())
+            .unwrap_or("the environment's region");
+        format!("dynamodb {} at {place}", self.names.outbox)
+    }
+}
+
+impl FromStr for Settings {
+    type Err = Error;
+
+    /// Reads `dynamodb://REGION`, with the parameters `prefix` (of the tables), `endpoint`, and for a
+    /// table that is the application's own `table`, `pk`, `sk`, and `ttl`. An empty region is the
+    /// environment's.
+    fn from_str(text: &str) -> Result<Settings> {
+        const KNOWN: [&str; 6] = ["prefix", "endpoint", "table", "pk", "sk", "ttl"];
+        let url: TargetUrl = text.parse()?;
+        if url.scheme() != "dynamodb" {
+            return Err(refused(format!("`{url}` does not begin with dynamodb://")));
+        }
+        let query = url.expose().split_once('?').map_or("", |(_, query)| query);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+            if !KNOWN.contains(&name) {
+                return Err(refused(format!(
+                    "`{}` is no parameter of the address; known are {}",
+                    name.escape_debug(),
+                    KNOWN.join(", ")
+                )));
+            }
+        }
+        let given = |name: &str| url.parameter(name).map(str::to_owned);
+        let region = url.path().trim_end_matches('/');
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if !region.chars().all(allowed) {
+            return Err(refused(format!("`{}` is no region", region.escape_debug())));
+        }
+        let endpoint = given("endpoint");
+        let local = || endpoint.is_some().then(|| REGION_LOCAL.to_owned());
+        let region = if region.is_empty() { local() } else { Some(region.to_owned()) };
+        let mut names = given("prefix").map_or_else(Names::default, |p| Names::with_prefix(&p));
+        let own = |name: &str, value: String| given(name).unwrap_or(value);
+        names.outbox = own("table", names.outbox);
+        names.pk = own("pk", names.pk);
+        names.sk = own("sk", names.sk);
+        names.ttl = own("ttl", names.ttl);
+        names.check()?;
+        Ok(Settings { region, endpoint, names })
+    }
+}
+
+fn refused(message: String) -> Error {
+    Error::new(ErrorKind::Config, "read address").message(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_region_prefix_and_endpoint() {
+        let plain: Settings = "dynamodb://eu-central-1".parse().unwrap();
+        assert_eq!(plain, Settings::new("eu-central-1", Names::default()));
+        let local: Settings =
+            "dynamodb://?prefix=shop-&endpoint=http://127.0.0.1:8000".parse().unwrap();
+        assert_eq!(local, Settings::at("http://127.0.0.1:8000", Names::with_prefix("shop-")));
+        assert!(local.is_local() && !plain.is_local());
+        let own: Settings = "dynamodb://us-east-1?table=Shop&pk=PK&sk=SK".parse().unwrap();
+        assert_eq!(own.names, Names::default().in_table("Shop", "PK", "SK"));
+        let other = Settings::at("http://localhost.example", Names::default());
+        assert!(!other.is_local(), "a name that merely begins so");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_the_reason() {
+        for (bad, why) in [
+            ("dynamodb://eu-central-1?prefxi=a", "prefxi"),
+            ("dynamodb://EU CENTRAL", "region"),
+            ("dynamodb://x?prefix=a%20b", "table"),
+            ("dynamodb://x?table=postrider-store", "their own"),
+            ("postgres://x", "dynamodb://"),
+        ] {
+            let error = bad.parse::<Settings>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{bad}");
+            assert!(error.to_string().contains(why), "{bad}: {error}");
+        }
+    }
+}

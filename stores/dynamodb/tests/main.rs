@@ -1,0 +1,7 @@
+//! The DynamoDB store, on DynamoDB Local, in tables of the tests' own.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![allow(clippy::print_stdout, reason = "a skipped test says why")]
+
+mod fresh;
+mod tables;
