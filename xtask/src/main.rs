@@ -10,6 +10,7 @@ mod docs;
 mod lexed;
 mod programs;
 mod provision;
+mod recipes;
 mod requirements;
 mod services;
 mod sim;

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::step::{self, Verdict};
 use crate::summary::Summary;
-use crate::{check, programs, provision, services, sim};
+use crate::{check, programs, provision, recipes, services, sim};
 
 /// Not xtask: a running program cannot be replaced everywhere.
 pub(crate) const BUILD: [&str; 7] =
@@ -78,6 +78,8 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         step::complete(step::cargo(root, &DOCS).env("RUSTDOCFLAGS", "-D warnings"))
     });
     note("docs", docs, false, &mut summary);
+    let recipes = step::run("recipes", || recipes::validate(root, &mut summary));
+    note("recipes", recipes, false, &mut summary);
     let deny = step::run("dependencies", || dependencies(root, &mut summary));
     note("dependencies", deny, false, &mut summary);
     report(&failed, &summary, &step::seconds(began.elapsed()))

@@ -1,0 +1,73 @@
+# Alarms on age and count: a queue that stops in silence is what they are for.
+locals {
+  alarm = var.alarm_topic == "" ? [] : [var.alarm_topic]
+}
+
+resource "aws_cloudwatch_metric_alarm" "age" {
+  for_each            = var.queues
+  alarm_name          = "${var.name}-${each.key}-age"
+  alarm_description   = "The oldest message of ${each.key} is older than ${var.age_max_seconds} s: its consumer is away, too slow, or stopped by one message."
+  namespace           = "AWS/SQS"
+  metric_name         = "ApproximateAgeOfOldestMessage"
+  dimensions          = { QueueName = aws_sqs_queue.events[each.key].name }
+  statistic           = "Maximum"
+  period              = 60
+  evaluation_periods  = 3
+  threshold           = var.age_max_seconds
+  comparison_operator = "GreaterThanThreshold"
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.alarm
+  ok_actions          = local.alarm
+  tags                = var.tags
+}
+
+resource "aws_cloudwatch_metric_alarm" "dead" {
+  for_each            = var.queues
+  alarm_name          = "${var.name}-${each.key}-dead"
+  alarm_description   = "${each.key} has dead letters: somebody has to look, and to send them again once the cause is gone."
+  namespace           = "AWS/SQS"
+  metric_name         = "ApproximateNumberOfMessagesVisible"
+  dimensions          = { QueueName = aws_sqs_queue.dead[each.key].name }
+  statistic           = "Maximum"
+  period              = 60
+  evaluation_periods  = 1
+  threshold           = 0
+  comparison_operator = "GreaterThanThreshold"
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.alarm
+  ok_actions          = local.alarm
+  tags                = var.tags
+}
+
+resource "aws_cloudwatch_metric_alarm" "throttled" {
+  for_each            = { outbox = aws_dynamodb_table.outbox.name, store = aws_dynamodb_table.store.name }
+  alarm_name          = "${var.name}-${each.key}-throttled"
+  alarm_description   = "DynamoDB throttles the ${each.key} table: events wait, none is lost. Raise its limits, or spread the keys."
+  evaluation_periods  = 3
+  threshold           = 0
+  comparison_operator = "GreaterThanThreshold"
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.alarm
+  ok_actions          = local.alarm
+  tags                = var.tags
+
+  metric_query {
+    id          = "both"
+    expression  = "FILL(reads, 0) + FILL(writes, 0)"
+    label       = "throttled reads and writes"
+    return_data = true
+  }
+  dynamic "metric_query" {
+    for_each = { reads = "ReadThrottleEvents", writes = "WriteThrottleEvents" }
+    content {
+      id = metric_query.key
+      metric {
+        namespace   = "AWS/DynamoDB"
+        metric_name = metric_query.value
+        dimensions  = { TableName = each.value }
+        stat        = "Sum"
+        period      = 60
+      }
+    }
+  }
+}

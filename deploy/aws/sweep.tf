@@ -1,0 +1,86 @@
+# The scheduled variant: a Lambda that runs the relay once, every minute, and ends when nothing is pending.
+locals {
+  sweep = var.sweep == "" ? 0 : 1
+}
+
+data "aws_iam_policy_document" "sweep_trust" {
+  count = local.sweep
+  statement {
+    actions = ["sts:AssumeRole"]
+    principals {
+      type        = "Service"
+      identifiers = ["lambda.amazonaws.com"]
+    }
+  }
+}
+
+resource "aws_iam_role" "sweep" {
+  count              = local.sweep
+  name               = "${var.name}-sweep"
+  assume_role_policy = data.aws_iam_policy_document.sweep_trust[0].json
+  tags               = var.tags
+}
+
+resource "aws_iam_role_policy_attachment" "sweep" {
+  count      = local.sweep
+  role       = aws_iam_role.sweep[0].name
+  policy_arn = aws_iam_policy.relay.arn
+}
+
+resource "aws_iam_role_policy_attachment" "sweep_logs" {
+  count      = local.sweep
+  role       = aws_iam_role.sweep[0].name
+  policy_arn = "arn:aws:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
+}
+
+resource "aws_lambda_function" "sweep" {
+  count         = local.sweep
+  function_name = "${var.name}-sweep"
+  role          = aws_iam_role.sweep[0].arn
+  package_type  = "Image"
+  image_uri     = var.sweep
+  timeout       = 55
+  memory_size   = 256
+  # Two at a time would only wait for each other's leases.
+  reserved_concurrent_executions = 1
+  tags                           = var.tags
+}
+
+resource "aws_cloudwatch_event_rule" "sweep" {
+  count               = local.sweep
+  name                = "${var.name}-sweep"
+  schedule_expression = "rate(1 minute)"
+  tags                = var.tags
+}
+
+resource "aws_cloudwatch_event_target" "sweep" {
+  count = local.sweep
+  rule  = aws_cloudwatch_event_rule.sweep[0].name
+  arn   = aws_lambda_function.sweep[0].arn
+}
+
+resource "aws_lambda_permission" "sweep" {
+  count         = local.sweep
+  action        = "lambda:InvokeFunction"
+  function_name = aws_lambda_function.sweep[0].function_name
+  principal     = "events.amazonaws.com"
+  source_arn    = aws_cloudwatch_event_rule.sweep[0].arn
+}
+
+resource "aws_cloudwatch_metric_alarm" "sweep" {
+  count               = local.sweep
+  alarm_name          = "${var.name}-sweep-fails"
+  alarm_description   = "The scheduled relay fails: events stay pending, none is lost."
+  namespace           = "AWS/Lambda"
+  metric_name         = "Errors"
+  dimensions          = { FunctionName = aws_lambda_function.sweep[0].function_name }
+  statistic           = "Sum"
+  period              = 60
+  evaluation_periods  = 5
+  threshold           = 0
+  comparison_operator = "GreaterThanThreshold"
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = local.alarm
+  ok_actions          = local.alarm
+  tags                = var.tags
+}

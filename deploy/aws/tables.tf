@@ -1,0 +1,82 @@
+# The tables that `postrider init dynamodb://…` makes, for those who make tables by Terraform alone.
+resource "aws_dynamodb_table" "outbox" {
+  name             = "${var.name}-outbox"
+  billing_mode     = "PAY_PER_REQUEST"
+  hash_key         = "pk"
+  range_key        = "sk"
+  stream_enabled   = true
+  stream_view_type = "NEW_IMAGE"
+
+  attribute {
+    name = "pk"
+    type = "S"
+  }
+  attribute {
+    name = "sk"
+    type = "S"
+  }
+  attribute {
+    name = "shard"
+    type = "S"
+  }
+
+  # Only what is pending has a shard, so an index of a million published events is empty.
+  global_secondary_index {
+    name            = "pending"
+    hash_key        = "shard"
+    range_key       = "sk"
+    projection_type = "KEYS_ONLY"
+  }
+
+  # Set when an event was published, never before.
+  ttl {
+    attribute_name = "expires_at"
+    enabled        = true
+  }
+  point_in_time_recovery {
+    enabled = true
+  }
+  deletion_protection_enabled = true
+  tags                        = var.tags
+}
+
+# Leases, destinations, and what waits.
+resource "aws_dynamodb_table" "store" {
+  name         = "${var.name}-store"
+  billing_mode = "PAY_PER_REQUEST"
+  hash_key     = "pk"
+  range_key    = "sk"
+  attribute {
+    name = "pk"
+    type = "S"
+  }
+  attribute {
+    name = "sk"
+    type = "S"
+  }
+  point_in_time_recovery {
+    enabled = true
+  }
+  deletion_protection_enabled = true
+  tags                        = var.tags
+}
+
+# What was done, kept for longer than any queue may deliver again.
+resource "aws_dynamodb_table" "inbox" {
+  name         = "${var.name}-inbox"
+  billing_mode = "PAY_PER_REQUEST"
+  hash_key     = "pk"
+  attribute {
+    name = "pk"
+    type = "S"
+  }
+  ttl {
+    attribute_name = "expires_at"
+    enabled        = true
+  }
+  point_in_time_recovery {
+    enabled = true
+  }
+  deletion_protection_enabled = true
+  tags                        = var.tags
+}

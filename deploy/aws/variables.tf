@@ -1,0 +1,76 @@
+variable "name" {
+  description = "Begins the names of everything that is made, and is the prefix of the store: lower case, digits, and hyphens."
+  type        = string
+  default     = "postrider"
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{1,40}$", var.name))
+    error_message = "Use 2 to 41 lower-case letters, digits, and hyphens, beginning with a letter."
+  }
+}
+
+variable "business_tables" {
+  description = "ARNs of the tables that the application changes in the same transactions."
+  type        = list(string)
+  default     = []
+}
+
+variable "queues" {
+  description = "One queue for each service that listens: its name, whether it is FIFO, and how long its handler may take."
+  type = map(object({
+    fifo               = optional(bool, false)
+    visibility_seconds = optional(number, 60)
+    # Which events it hears, as the pattern of a rule on the bus. A FIFO queue is written by the relay itself.
+    detail_types = optional(list(string), [])
+  }))
+  default = {}
+  validation {
+    condition     = alltrue([for queue in values(var.queues) : queue.visibility_seconds >= 15 && queue.visibility_seconds <= 43200])
+    error_message = "A visibility lasts 15 s to 12 h."
+  }
+}
+
+variable "redeliver_days" {
+  description = "How long a message may stay in a queue or its dead letters. The inbox remembers longer than this (35 days by default)."
+  type        = number
+  default     = 14
+  validation {
+    condition     = var.redeliver_days >= 1 && var.redeliver_days <= 14
+    error_message = "SQS keeps messages for 14 days at most."
+  }
+}
+
+variable "receives_max" {
+  description = "After how many deliveries SQS moves a message to the dead letters. More than the inbox ever counts: a delivery that finds the lease taken is no failure."
+  type        = number
+  default     = 20
+}
+
+variable "pipe" {
+  description = "Deliver by EventBridge Pipes instead of a relay: no process to run, no order by key, nothing marked, and nothing found again after 24 hours."
+  type        = bool
+  default     = false
+}
+
+variable "sweep" {
+  description = "The image of the relay in ECR, as a Lambda that delivers what is pending every minute; empty for none."
+  type        = string
+  default     = ""
+}
+
+variable "alarm_topic" {
+  description = "The SNS topic that hears alarms; empty for none."
+  type        = string
+  default     = ""
+}
+
+variable "age_max_seconds" {
+  description = "How old the oldest message of a queue may be before somebody is told."
+  type        = number
+  default     = 300
+}
+
+variable "tags" {
+  description = "On everything that is made."
+  type        = map(string)
+  default     = {}
+}
