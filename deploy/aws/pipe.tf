@@ -95,15 +95,14 @@ resource "aws_pipes_pipe" "events" {
   target_parameters {
     eventbridge_event_bus_parameters {
       detail_type = "$.dynamodb.NewImage.event_type.S"
-      source      = "$.dynamodb.NewImage.source.S"
+      source      = var.name
     }
     # The domain's event, not the table's record of it. A pipe knows no way to make the payload's text an object again.
     input_template = <<-TEMPLATE
       {
         "id": <$.dynamodb.NewImage.id.S>,
         "type": <$.dynamodb.NewImage.event_type.S>,
-        "source": <$.dynamodb.NewImage.source.S>,
-        "subject": <$.dynamodb.NewImage.key.S>,
+        "subject": <$.dynamodb.NewImage.aggregate_id.S>,
         "data": <$.dynamodb.NewImage.payload.S>
       }
     TEMPLATE

@@ -1,7 +1,7 @@
 # What each part may do, and nothing else. Attach them to the roles that run the parts.
 locals {
   outbox  = aws_dynamodb_table.outbox.arn
-  pending = "${aws_dynamodb_table.outbox.arn}/index/pending"
+  pending = "${aws_dynamodb_table.outbox.arn}/index/postrider-pending"
   store   = aws_dynamodb_table.store.arn
   inbox   = aws_dynamodb_table.inbox.arn
 }

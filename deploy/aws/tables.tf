@@ -16,15 +16,19 @@ resource "aws_dynamodb_table" "outbox" {
     type = "S"
   }
   attribute {
-    name = "shard"
+    name = "pr_shard"
     type = "S"
+  }
+  attribute {
+    name = "pr_at"
+    type = "N"
   }
 
   # Only what is pending has a shard, so an index of a million published events is empty.
   global_secondary_index {
-    name            = "pending"
-    hash_key        = "shard"
-    range_key       = "sk"
+    name            = "postrider-pending"
+    hash_key        = "pr_shard"
+    range_key       = "pr_at"
     projection_type = "KEYS_ONLY"
   }
 
@@ -54,6 +58,10 @@ resource "aws_dynamodb_table" "store" {
     name = "sk"
     type = "S"
   }
+  ttl {
+    attribute_name = "expires_at"
+    enabled        = true
+  }
   point_in_time_recovery {
     enabled = true
   }
@@ -66,8 +74,13 @@ resource "aws_dynamodb_table" "inbox" {
   name         = "${var.name}-inbox"
   billing_mode = "PAY_PER_REQUEST"
   hash_key     = "pk"
+  range_key    = "sk"
   attribute {
     name = "pk"
+    type = "S"
+  }
+  attribute {
+    name = "sk"
     type = "S"
   }
   ttl {
