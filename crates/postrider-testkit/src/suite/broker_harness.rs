@@ -43,6 +43,11 @@ pub trait BrokerHarness: Send + Sync + Sized + 'static {
         Box::pin(async { None })
     }
 
+    /// Whether several groups can each receive all of a topic. A queue is one group: whoever consumes it shares it.
+    fn has_groups(&self) -> bool {
+        true
+    }
+
     /// What consumers of the group refused for good, in order; `None` if the broker keeps none.
     fn dead_letters<'a>(
         &'a self,

@@ -1,0 +1,67 @@
+//! What a queue says of itself.
+//!
+//! Invariant: it is read leniently: what a queue does not say is as good as not set.
+
+use std::collections::HashMap;
+
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::types::QueueAttributeName;
+use postrider_core::Result;
+use serde_json::Value;
+
+use crate::answer::{Call, judge};
+
+/// See the module.
+pub(crate) struct Attributes(HashMap<QueueAttributeName, String>);
+
+impl Attributes {
+    /// Asks a queue, by its address.
+    pub(crate) async fn ask(client: &Client, queue: &str) -> Result<Attributes> {
+        let call = Call { action: "sqs:GetQueueAttributes", what: "the queue", name: queue };
+        let asked = client.get_queue_attributes().queue_url(queue);
+        let asked = asked.attribute_names(QueueAttributeName::All).send().await;
+        let answer = asked.map_err(|error| judge(call, &error).error("look at queue"))?;
+        Ok(Attributes(answer.attributes.unwrap_or_default()))
+    }
+
+    fn text(&self, name: &QueueAttributeName) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    fn policy(&self) -> Value {
+        let text = self.text(&QueueAttributeName::RedrivePolicy).unwrap_or_default();
+        serde_json::from_str(text).unwrap_or(Value::Null)
+    }
+
+    /// The ARN of the queue itself.
+    pub(crate) fn arn(&self) -> Option<&str> {
+        self.text(&QueueAttributeName::QueueArn)
+    }
+
+    /// The ARN of the queue that takes what was given out too often.
+    pub(crate) fn dead_letters(&self) -> Option<String> {
+        self.policy()["deadLetterTargetArn"].as_str().map(str::to_owned)
+    }
+}
+
+/// The account and the name in the ARN of a queue.
+pub(crate) fn queue_of_arn(arn: &str) -> Option<(&str, &str)> {
+    let mut parts = arn.splitn(6, ':');
+    match (parts.next(), parts.nth(1), parts.nth(1), parts.next()) {
+        (Some("arn"), Some("sqs"), Some(account), Some(name)) => Some((account, name)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arn_names_account_and_queue() {
+        assert_eq!(queue_of_arn("arn:aws:sqs:eu-west-1:123:a.fifo"), Some(("123", "a.fifo")));
+        for wrong in ["", "arn:aws:sns:eu-west-1:123:a", "arn:aws:sqs:eu-west-1", "orders"] {
+            assert_eq!(queue_of_arn(wrong), None, "{wrong}");
+        }
+    }
+}
