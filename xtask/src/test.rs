@@ -33,7 +33,7 @@ const DOC_TESTS: [&str; 7] =
 const DOCS: [&str; 5] = ["doc", "--quiet", "--workspace", "--no-deps", "--all-features"];
 
 /// The servers that the tests use. They stay up for the next run; `cargo x services down` stops them.
-const SERVICES: [&str; 6] = ["pg", "pg18", "pgbouncer", "nats", "kafka", "ddb"];
+const SERVICES: [&str; 7] = ["pg", "pg18", "pgbouncer", "nats", "kafka", "ddb", "aws"];
 
 /// Runs everything and sums it up.
 pub(crate) fn run(root: &Path) -> ExitCode {
