@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    adopt, audit, completions, config, consume, dead, demo, destinations, doctor, enqueue, erase,
-    explain, generate, inbox, init, man, migrate, outbox, partitions, reconcile, relay, repair,
-    status,
+    adopt, audit, chaos, completions, config, consume, dead, demo, destinations, doctor, enqueue,
+    erase, explain, generate, inbox, init, man, migrate, outbox, partitions, reconcile, relay,
+    repair, status,
 };
 
 /// Change your database and tell the world, as one act.
@@ -61,6 +61,7 @@ pub(crate) enum Command {
     Adopt(adopt::AdoptArgs),
     Audit(audit::AuditArgs),
     Demo(demo::DemoArgs),
+    Chaos(chaos::ChaosArgs),
     Config(config::ConfigArgs),
     Explain(explain::ExplainArgs),
     Completions(completions::CompletionsArgs),

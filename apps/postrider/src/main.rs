@@ -8,6 +8,7 @@ mod age;
 mod apply;
 mod audit;
 mod bulk;
+mod chaos;
 mod cli;
 mod completions;
 mod config;
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
         Command::Repair(args) => block_on(repair::run(args)),
         Command::Adopt(args) => block_on(adopt::run(args)),
         Command::Audit(args) => block_on(audit::run(args)),
+        Command::Chaos(args) => block_on(chaos::run(args)),
         Command::Demo(args) => block_on(demo::run(args)),
         Command::DemoRelay(args) => block_on(demo::relay::run(args)),
         Command::DemoMail(args) => block_on(demo::mail::run(args)),

@@ -104,7 +104,7 @@ mod waiting;
 mod wake;
 
 #[cfg(feature = "store")]
-pub use migrate::{MigrationState, Migrations, init, migrations, revert};
+pub use migrate::{MigrationState, Migrations, init, migrations, remove, revert};
 #[cfg(feature = "store")]
 pub use nudge::Nudger;
 #[cfg(feature = "store")]

@@ -34,6 +34,7 @@ const COMMIT: Sql = sql!("session/commit");
 const TRIES_FOR: Duration = Duration::from_secs(60);
 
 /// The part that is left out where the outbox is one table.
+const DROP_SCHEMA: &str = include_str!("../sql/init/drop_schema.sql");
 const PARTITIONED: &str = include_str!("../sql/schema/001/25_partitions.sql");
 
 /// One step between two versions of the tables.
@@ -275,6 +276,20 @@ pub async fn revert(url: &str, names: &Names, to: u32) -> Result<()> {
             Ok(()) => {}
         }
     }
+}
+
+/// Takes everything back, and then the schema itself: for one that was made for a trial. **Every event goes
+/// with it.** Stop relays and producers first.
+///
+/// # Errors
+/// As [`revert`]. `Conflict` or another refusal of the server if something that is not Postrider's stands in the
+/// schema: then it stays, without Postrider's tables.
+pub async fn remove(url: &str, names: &Names) -> Result<()> {
+    revert(url, names, 0).await?;
+    let sessions = sessions(url, names)?;
+    let tx = sessions.begin("remove schema").await?;
+    tx.batch("remove schema", &names.render(DROP_SCHEMA)).await?;
+    tx.commit("remove schema").await
 }
 
 async fn take_back(tx: Tx<'_>, names: &Names, version: u32, migration: &Migration) -> Result<()> {

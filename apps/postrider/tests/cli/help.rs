@@ -58,9 +58,10 @@ fn every_help_fits_has_examples_and_is_known() {
 }
 
 /// The operators' commands: every leaf shows examples, and is compared with its golden file.
-const OPERATORS: [&str; 14] = [
+const OPERATORS: [&str; 15] = [
     "adopt",
     "audit",
+    "chaos",
     "dead",
     "destinations",
     "doctor",

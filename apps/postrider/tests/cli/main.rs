@@ -5,6 +5,7 @@
 #[cfg(any(feature = "kafka", feature = "nats"))]
 mod broker;
 mod changed;
+mod chaos;
 mod configured;
 mod demo;
 mod examples;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use postrider_core::lease::AcquireRequest;
 use postrider_core::source::OutboxSource;
 use postrider_core::{Code, Error, ErrorKind, RelayId};
-use postrider_postgres::{Layout, Names, PostgresStore, Schema, Setup, init, migrations, revert};
+use postrider_postgres::{
+    Layout, Names, PostgresStore, Schema, Setup, init, migrations, remove, revert,
+};
 
 use crate::support::Fresh;
 
@@ -250,4 +252,17 @@ async fn names_of_ones_own() {
     assert_eq!(facts.partitions, 2);
     revert(&fresh.url, &names, 0).await.expect("revert");
     fresh.store().open().await.expect("the first is still there");
+}
+
+/// A schema that was made for a trial goes with its tables, and not if something else stands in it.
+#[tokio::test]
+async fn a_schema_of_ours_alone_can_be_removed() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    fresh.run("create table {schema}.notes (id integer)").await;
+    remove(&fresh.url, &fresh.names).await.expect_err("somebody's table stands there");
+    fresh.run("insert into {schema}.notes values (1)").await;
+    fresh.run("drop table {schema}.notes").await;
+    init(&fresh.url, &fresh.setup(4)).await.expect("init");
+    remove(&fresh.url, &fresh.names).await.expect("remove");
+    fresh.run("create schema {schema}").await;
 }

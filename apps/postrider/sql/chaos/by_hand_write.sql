@@ -1,0 +1,1 @@
+insert into by_hand_outbox (order_id) values (?1);

@@ -1,0 +1,149 @@
+//! `stuck-claim`: a worker claims an event for ten seconds and dies. Its message is back after five, while
+//! the claim still stands.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use postrider_core::{Claim, ClaimRequest, Event, HandlerName, Subscription as _};
+use postrider_inbox::{Consumer, Performed};
+use postrider_local::LocalBroker;
+
+use crate::chaos::bank::Bank;
+use crate::chaos::by_hand::{self, ByHand};
+use crate::chaos::scene::{self, HANDLER, Scene};
+use crate::failure::Failure;
+
+/// How long the dead worker's claim stands.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// How long a message stays with a worker that says nothing.
+const VISIBILITY: Duration = Duration::from_secs(5);
+
+/// The visibility of the wrong way, whose outcome does not depend on it.
+const SOON: Duration = Duration::from_millis(200);
+
+pub(crate) async fn play(scene: &mut Scene) -> Result<(), Failure> {
+    scene.story.wrong("a list of ids that were seen, written before the work begins");
+    let charges = see_and_vanish(scene).await?;
+    let text = format!("the queue is empty, and the customer was charged {charges} times");
+    scene.story.judge(text, charges == 0);
+
+    scene.story.right("a claim with a lease of 10 s, and a message that is back after 5 s");
+    let charges = match scene.is_guarded() {
+        true => claim_and_vanish(scene).await?,
+        false => see_and_vanish(scene).await?,
+    };
+    scene.story.judge("the customer was charged once", charges == 1);
+    Ok(())
+}
+
+/// A worker writes the id down and vanishes; the next one believes the list.
+async fn see_and_vanish(scene: &mut Scene) -> Result<usize, Failure> {
+    let queue = scene.queue("by-hand")?;
+    let seen = ByHand::open(&scene.path("by-hand-inbox.db"))?;
+    let bank = Bank::default();
+    by_hand::send(&queue, by_hand::message("1")).await?;
+    let workers = by_hand::subscribe(&queue, "by-hand", SOON).await?;
+    for worker in 1..=2 {
+        let Some((delivery, event)) = by_hand::next(&workers, scene::PATIENCE).await? else {
+            return Err(Failure::plain("the message of the wrong way did not come"));
+        };
+        if seen.see(event.id)? {
+            scene.story.tell(format!("worker {worker} writes the id down, and dies"));
+        } else {
+            workers.ack(&delivery).await?;
+            scene
+                .story
+                .tell(format!("worker {worker} finds the id, and acknowledges: a duplicate"));
+        }
+    }
+    Ok(bank.charges("1"))
+}
+
+/// A worker claims and vanishes. One successor is a bare loop that leaves on the queue what is leased;
+/// another is the consumer engine, with a handler and a group of its own.
+async fn claim_and_vanish(scene: &mut Scene) -> Result<usize, Failure> {
+    let queue = scene.queue("queue")?;
+    let sent = by_hand::message("1");
+    let event = Arc::clone(&sent.event);
+    for handler in [HANDLER, ENGINE] {
+        claim(scene, &event, handler).await?;
+    }
+    let claimed = Instant::now();
+    scene.story.tell("a worker claims the event for 10 s, and dies");
+    by_hand::send(&queue, sent).await?;
+    let bank = Arc::new(Bank::default());
+    let beside = Arc::new(Bank::default());
+    let engine = start_engine(scene, &queue, &beside).await?;
+    let leased = try_until_done(scene, &queue, &bank).await?;
+    let took = claimed.elapsed();
+    scene.story.judge("two answers were `leased`, and the message stayed queued", leased == 2);
+    let charged_late = took >= LEASE && took < LEASE + VISIBILITY;
+    let text =
+        format!("the claim was taken over when it ran out, after {:.1} s", took.as_secs_f64());
+    scene.story.judge(text, charged_late);
+    let done = tokio::time::timeout(VISIBILITY, engine.reached(|stats, _| stats.done > 0));
+    let stats = done.await.unwrap_or_else(|_| engine.stats());
+    engine.drain(Duration::from_secs(1));
+    engine.stopped().await;
+    let once = stats.done == 1 && stats.rejected == 0 && beside.charges("1") == 1;
+    let text = format!(
+        "Postrider's own consumer waited for the rest at once: asked {} times, charged once",
+        stats.busy + 1
+    );
+    scene.story.judge(text, once && stats.busy >= 1);
+    Ok(bank.charges("1"))
+}
+
+/// The handler behind the consumer engine.
+const ENGINE: &str = "charge-by-engine";
+
+async fn claim(scene: &Scene, event: &Event, handler: &str) -> Result<(), Failure> {
+    let request = ClaimRequest::new(event, &HandlerName::new(handler)?, LEASE)?;
+    match scene.store.inbox.claim(&request).await? {
+        Claim::Claimed(_) => Ok(()),
+        other => Err(Failure::plain(format!("the first claim was answered {other:?}"))),
+    }
+}
+
+async fn start_engine(
+    scene: &Scene,
+    queue: &LocalBroker,
+    bank: &Arc<Bank>,
+) -> Result<postrider_inbox::ConsumerHandle, Failure> {
+    let subscription = by_hand::subscribe(queue, ENGINE, VISIBILITY).await?;
+    let receiver = Arc::new(scene.payer_named(ENGINE, bank)?);
+    Ok(Consumer::builder(Arc::new(subscription)).receiver(receiver).start()?)
+}
+
+/// Tries each delivery, leaves what is leased where it is, and says how often that was.
+async fn try_until_done(
+    scene: &mut Scene,
+    queue: &LocalBroker,
+    bank: &Arc<Bank>,
+) -> Result<usize, Failure> {
+    let workers = by_hand::subscribe(queue, HANDLER, VISIBILITY).await?;
+    let payer = scene.payer(bank)?;
+    let mut leased = 0;
+    while let Some((delivery, event)) = by_hand::next(&workers, scene::PATIENCE).await? {
+        match payer.perform(&event).await? {
+            Performed::Busy(rest) => {
+                leased += 1;
+                let text = format!(
+                    "delivery {leased}: leased, for {:.1} s more; left on the queue",
+                    rest.as_secs_f64()
+                );
+                scene.story.tell(text);
+            }
+            Performed::Now(_) => {
+                workers.ack(&delivery).await?;
+                scene
+                    .story
+                    .tell(format!("delivery {}: claimed, charged, acknowledged", leased + 1));
+                return Ok(leased);
+            }
+            other => return Err(Failure::plain(format!("a claim was answered {other:?}"))),
+        }
+    }
+    Err(Failure::plain("the message did not come back"))
+}

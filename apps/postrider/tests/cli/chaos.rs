@@ -1,0 +1,209 @@
+//! `postrider chaos`: each scenario does its damage the wrong way and holds with us, and each is seen to
+//! fail when our half is played the wrong way as well.
+
+use std::time::{Duration, Instant};
+
+use postrider_testkit::services;
+use serde_json::Value;
+
+use crate::{Shop, code, err, out, said};
+
+/// The promise of every scenario.
+const TOOK_MAX: Duration = Duration::from_secs(30);
+
+/// Plays a scenario and returns its report, which is the only line of standard output.
+fn play(name: &str, more: &[&str]) -> (i32, Value) {
+    let (shop, began) = (Shop::bare(), Instant::now());
+    let run = shop.run(&[&["chaos", "run", name, "--json"], more].concat());
+    assert!(began.elapsed() < TOOK_MAX, "{name} took {:?}", began.elapsed());
+    let text = out(&run);
+    assert_eq!(text.lines().count(), 1, "{text}{}", err(&run));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["scenario"], name);
+    // What is left in its temporary folder.
+    assert_eq!(std::fs::read_dir(shop.folder.path()).unwrap().count(), 0, "{name}");
+    (code(&run), report)
+}
+
+/// Plays a scenario that has to hold, and returns what it judged.
+fn holds(name: &str) -> Vec<String> {
+    let (code, report) = play(name, &[]);
+    assert_eq!((code, &report["holds"]), (0, &Value::Bool(true)), "{report:#}");
+    judgements(&report)
+}
+
+fn judgements(report: &Value) -> Vec<String> {
+    let lines = report["story"].as_array().unwrap();
+    let judged = lines.iter().filter(|line| line["holds"] == true);
+    judged.map(|line| line["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[track_caller]
+fn says(judged: &[String], expected: &[&str]) {
+    for text in expected {
+        assert!(judged.iter().any(|line| line.contains(text)), "{text}: {judged:#?}");
+    }
+}
+
+/// Every scenario's name, and whether it is played on PostgreSQL as well.
+fn listed() -> Vec<(String, bool)> {
+    let shop = Shop::bare();
+    let list = shop.run(&["chaos", "list", "--json"]);
+    assert_eq!(code(&list), 0, "{}", err(&list));
+    let lines = out(&list);
+    let scenarios = lines.lines().map(|line| {
+        let scenario: Value = serde_json::from_str(line).unwrap();
+        let stores = scenario["stores"].as_array().unwrap();
+        (scenario["name"].as_str().unwrap().to_owned(), stores.iter().any(|s| s == "postgres"))
+    });
+    scenarios.collect()
+}
+
+/// R110, R111, R079, R083: with a claim of 10 s and a visibility of 5 s, two answers are `leased`, the message
+/// stays queued, and then there is one charge.
+#[test]
+fn a_stuck_claim_is_leased_twice_and_then_charged_once() {
+    let judged = holds("stuck-claim");
+    says(&judged, &["charged 0 times", "two answers were `leased`", "charged once"]);
+}
+
+/// R110, R112, R113, R097: a row deleted by hand and a redrive charge twice; with the inbox as a guard, once.
+#[test]
+fn a_manual_fix_charges_twice_without_the_guard() {
+    let judged = holds("manual-fix");
+    let expected = ["charged 2 times", "without a reason is refused", "tombstone and an audit row"];
+    says(&judged, &expected);
+}
+
+/// R110: within half a minute.
+#[test]
+fn a_lost_answer_is_sent_again_and_absorbed() {
+    says(&holds("lost-ack"), &["charged 2 times", "each customer was charged once"]);
+}
+
+/// R110, R113: what is marked as sent before it is sent is lost; here it arrives after all.
+#[test]
+fn a_premature_mark_loses_what_was_never_sent() {
+    says(
+        &holds("premature-mark"),
+        &["it is lost", "nothing says that it was", "arrived after all"],
+    );
+}
+
+/// R110, R113, R086: an id that is minted at each try passes every inbox; ours is minted once.
+#[test]
+fn a_regenerated_key_passes_the_inbox() {
+    says(&holds("regenerated-key"), &["two ids: 2 charges", "one id", "charged once"]);
+}
+
+/// R110, R113, R088, R089: an effect before its record is made twice; a step asks with the same key.
+#[test]
+fn an_effect_before_the_inbox_happens_twice() {
+    let judged = holds("effect-before-inbox");
+    says(&judged, &["charged 2 times", "with the same key", "one row, with its marker"]);
+}
+
+/// R110, R113: a trimmed stream has a gap that nobody sees; an outbox keeps what somebody still needs.
+#[test]
+fn a_trimmed_stream_has_a_gap() {
+    let judged = holds("stream-gap");
+    says(&judged, &["nobody noticed", "still needs was deleted", "every change arrived"]);
+}
+
+/// R110: within half a minute.
+#[test]
+fn a_poison_message_holds_up_its_own_key_alone() {
+    says(&holds("poison"), &["nothing else ever will", "one dead letter", "in their order"]);
+}
+
+/// R110: within half a minute.
+#[test]
+fn two_relays_do_not_send_twice() {
+    says(&holds("two-relays"), &["each went out twice", "the other took over", "went out once"]);
+}
+
+/// R110: within half a minute.
+#[test]
+fn a_broker_that_is_down_loses_nothing() {
+    says(&holds("broker-down"), &["told to the world", "no attempt was counted", "was told"]);
+}
+
+/// The negative control: a scenario that cannot fail proves nothing.
+#[test]
+fn every_scenario_is_seen_to_fail_without_its_guard() {
+    let names = listed();
+    assert_eq!(names.len(), 10, "{names:?}");
+    for (name, _) in names {
+        let (code, report) = play(&name, &["--sabotage"]);
+        assert_eq!((code, &report["holds"]), (1, &Value::Bool(false)), "{report:#}");
+        let lines = report["story"].as_array().unwrap();
+        let broken: Vec<&Value> = lines.iter().filter(|line| line["holds"] == false).collect();
+        assert!(!broken.is_empty() && broken.iter().all(|line| line["half"] == "right"), "{name}");
+    }
+}
+
+/// Each has a page, which is there; each file of the scenario list is on the guide's page.
+#[test]
+fn every_scenario_names_a_page_that_is_there() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = std::fs::read_to_string(root.join("docs/guide/chaos.md")).unwrap();
+    let shop = Shop::bare();
+    let list = shop.run(&["chaos", "list", "--json"]);
+    for line in out(&list).lines() {
+        let scenario: Value = serde_json::from_str(line).unwrap();
+        let (name, page) = (scenario["name"].as_str().unwrap(), scenario["page"].as_str().unwrap());
+        assert!(root.join(page).is_file(), "{name}: {page}");
+        assert!(guide.contains(&format!("### `{name}`")), "{name} is not in the guide");
+    }
+}
+
+#[test]
+fn people_read_a_story_with_times() {
+    let shop = Shop::bare();
+    let run = shop.run(&["chaos", "run", "regenerated-key"]);
+    assert_eq!(code(&run), 0, "{}", err(&run));
+    let text = out(&run);
+    for expected in
+        ["the wrong way:", "with Postrider:", " s  ✓ damage:", " s  ✓ held:", "read docs/"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(!text.contains('\x1b'), "colours without a terminal");
+}
+
+#[test]
+fn what_cannot_be_played_is_said() {
+    let shop = Shop::bare();
+    for (args, exit, expected) in [
+        (&["stuck-clam"][..], 2, "did you mean `stuck-claim`?"),
+        (&["poison", "--store", "sqlite://a.db"], 78, "only an address of PostgreSQL"),
+        (&["poison", "--store", "postgres://h/d?schema=mine"], 78, "a schema of its own"),
+        (&["manual-fix", "--store", "postgres://h/d"], 2, "plays on SQLite alone"),
+    ] {
+        let run = shop.run(&[&["chaos", "run"], args].concat());
+        assert_eq!(code(&run), exit, "{args:?}: {}", err(&run));
+        assert!(said(&run).contains(expected), "{args:?}: {}", err(&run));
+    }
+}
+
+/// R110, R111: the same on a real server, in a schema that is gone afterwards. Those of SQLite alone are played
+/// there.
+#[test]
+#[allow(clippy::print_stdout, reason = "a skipped test says why")]
+fn every_scenario_that_can_be_is_played_on_postgresql() {
+    let url = match services::postgres() {
+        Ok(url) => url,
+        Err(reason) => {
+            println!("skipped: every_scenario_that_can_be_is_played_on_postgresql: {reason}");
+            return;
+        }
+    };
+    for (name, anywhere) in listed() {
+        if !anywhere {
+            continue;
+        }
+        let (code, report) = play(&name, &["--store", &url]);
+        assert_eq!((code, &report["store"]), (0, &"postgres".into()), "{report:#}");
+    }
+}
