@@ -4,6 +4,7 @@
 //! |---|---|
 //! | say where the tables are | [`Settings`], [`Connection`] |
 //! | make the tables, and see what is wrong with them | [`init`], [`findings`] |
+//! | write events with a change | [`Outbox`] |
 //! | see why a transaction was cancelled | [`Cancelled`] |
 //!
 //! The service's limits hold here as they do there: 100 actions and 4 MB a transaction, 400 KB an item.
@@ -14,6 +15,7 @@ mod connection;
 mod control;
 mod error;
 mod item;
+mod outbox;
 mod record;
 mod settings;
 mod tables;
@@ -21,6 +23,7 @@ mod transaction;
 
 pub use connection::Connection;
 pub use item::Item;
+pub use outbox::{Duplicate, Outbox, Staged};
 pub use settings::{Names, Settings};
 pub use tables::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Setup, findings, init};
 pub use transaction::{

@@ -4,4 +4,5 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
 mod fresh;
+mod outbox;
 mod tables;
