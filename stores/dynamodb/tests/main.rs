@@ -5,4 +5,5 @@
 
 mod fresh;
 mod outbox;
+mod suite;
 mod tables;

@@ -1,0 +1,229 @@
+//! Destinations: one item with all of them, and their version where every heartbeat reads it.
+//!
+//! Invariant: item and version change in one transaction, under the version that was read.
+
+use aws_sdk_dynamodb::types::TransactWriteItem;
+use postrider_core::source::{DefinitionChange, Definitions};
+use postrider_core::{
+    Destination, DestinationId, DestinationRow, DestinationState, Error, ErrorKind, Lease, Result,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::connection::{Connection, call};
+use crate::control::{CONTROL, VERSION, key};
+use crate::item::{n, number, s, text};
+use crate::lease::{fenced, standing};
+use crate::tables::built;
+use crate::transaction::{Cancelled, Patience, put, send};
+
+const DEFINITIONS: &str = "definitions";
+const BODY: &str = "body";
+
+/// The most endpoints that can be disabled at once: they stand in one item.
+const DISABLED_MAX: usize = 1_000;
+
+/// What the item holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Body {
+    rows: Vec<Row>,
+    disabled: Vec<Disabled>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Row {
+    definition: Destination,
+    version: u64,
+    state: DestinationState,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Disabled {
+    destination: DestinationId,
+    topic: String,
+    detail: String,
+}
+
+/// Reads the destinations.
+pub(crate) async fn read(connection: &Connection) -> Result<Definitions> {
+    let (version, body) = read_body(connection, "destinations").await?;
+    let row = |row: Row| DestinationRow {
+        definition: row.definition,
+        version: row.version,
+        state: row.state,
+    };
+    let disabled = |disabled: Disabled| (disabled.destination, disabled.topic.into());
+    Ok(Definitions {
+        version,
+        rows: body.rows.into_iter().map(row).collect(),
+        disabled: body.disabled.into_iter().map(disabled).collect(),
+        paused: Vec::new(),
+    })
+}
+
+/// Writes the definitions into a store that has none.
+pub(crate) async fn register(connection: &Connection, definitions: &[Destination]) -> Result<()> {
+    change(connection, "register", None, |version, body| {
+        if !body.rows.is_empty() {
+            return Ok(version);
+        }
+        for definition in definitions {
+            put_row(&mut body.rows, definition);
+        }
+        Ok(version + 1)
+    })
+    .await
+    .map(drop)
+}
+
+/// Adds, changes, and removes destinations.
+pub(crate) async fn apply(connection: &Connection, asked: &DefinitionChange) -> Result<u64> {
+    change(connection, "apply", None, |version, body| {
+        if asked.expected.is_some_and(|expected| expected != version) {
+            return Err(Error::new(ErrorKind::Conflict, "apply")
+                .message("the definitions have changed since they were read; nothing was changed")
+                .context("version", version));
+        }
+        let before = body.rows.clone();
+        body.rows.retain(|row| !asked.remove.contains(&row.definition.id));
+        body.disabled.retain(|disabled| !asked.remove.contains(&disabled.destination));
+        for (definition, _) in &asked.put {
+            put_row(&mut body.rows, definition);
+        }
+        Ok(version + u64::from(body.rows != before))
+    })
+    .await
+}
+
+/// Notes endpoints as disabled, under a lease.
+pub(crate) async fn disable(
+    connection: &Connection,
+    lease: &Lease,
+    destination: &DestinationId,
+    endpoints: &[postrider_core::waiting::DisabledEndpoint],
+) -> Result<()> {
+    change(connection, "settle", Some(lease), |version, body| {
+        let before = body.disabled.len();
+        for endpoint in endpoints {
+            let known = |other: &Disabled| {
+                other.destination == *destination && *other.topic == *endpoint.topic
+            };
+            if !body.disabled.iter().any(known) && body.disabled.len() < DISABLED_MAX {
+                body.disabled.push(Disabled {
+                    destination: destination.clone(),
+                    topic: endpoint.topic.to_string(),
+                    detail: endpoint.detail.clone(),
+                });
+            }
+        }
+        Ok(version + u64::from(body.disabled.len() != before))
+    })
+    .await
+    .map(drop)
+}
+
+fn put_row(rows: &mut Vec<Row>, definition: &Destination) {
+    match rows.iter_mut().find(|row| row.definition.id == definition.id) {
+        Some(row) if row.definition == *definition => {}
+        Some(row) => {
+            row.definition = definition.clone();
+            row.version += 1;
+        }
+        None => rows.push(Row {
+            definition: definition.clone(),
+            version: 1,
+            state: DestinationState::Active,
+        }),
+    }
+    if !rows.iter().any(|row| row.definition.is_unrouted()) {
+        let (definition, state) = (Destination::unrouted(), DestinationState::Active);
+        rows.push(Row { definition, version: 1, state });
+    }
+    rows.sort_by(|a, b| a.definition.id.cmp(&b.definition.id));
+}
+
+/// One destination is served: an event's item has one mark.
+fn one_destination(operation: &'static str, rows: &[Row]) -> Result<()> {
+    if rows.iter().filter(|row| !row.definition.is_unrouted()).count() <= 1 {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Config, operation).message(
+        "an event's item has one mark, so it goes to one destination; nothing was changed: publish \
+         to a topic or bus that others subscribe to",
+    ))
+}
+
+/// Changes the item under its version, again if somebody else was faster. What keeps the version writes
+/// nothing.
+async fn change(
+    connection: &Connection,
+    operation: &'static str,
+    lease: Option<&Lease>,
+    edit: impl Fn(u64, &mut Body) -> Result<u64>,
+) -> Result<u64> {
+    let table = &connection.names().store;
+    let mut patience = Patience::new();
+    loop {
+        let (version, mut body) = read_body(connection, operation).await?;
+        let next = edit(version, &mut body)?;
+        if next == version {
+            return Ok(version);
+        }
+        one_destination(operation, &body.rows)?;
+        let mut actions = body_actions(table, version, next, &body)?;
+        if let Some(lease) = lease {
+            actions.push(standing(table, lease)?);
+        }
+        let Err(error) = send(connection, operation, table, actions).await else { return Ok(next) };
+        match (Cancelled::of(&error), lease) {
+            (Some(told), Some(lease)) if told.conditions().any(|action| action == 2) => {
+                return Err(fenced(operation, lease));
+            }
+            (Some(_), _) => patience.pause(error).await?,
+            (None, _) => return Err(error),
+        }
+    }
+}
+
+fn body_actions(table: &str, from: u64, to: u64, body: &Body) -> Result<Vec<TransactWriteItem>> {
+    let text = serde_json::to_string(body)
+        .map_err(|error| Error::new(ErrorKind::Internal, "write definitions").source(error))?;
+    let mut item = key(DEFINITIONS, BODY);
+    item.insert("version".to_owned(), n(to));
+    item.insert("definitions".to_owned(), s(text));
+    let mut write = put(table, item);
+    write = match from {
+        0 => write.condition_expression("attribute_not_exists(pk)"),
+        _ => write
+            .condition_expression("#version = :from")
+            .expression_attribute_names("#version", "version")
+            .expression_attribute_values(":from", n(from)),
+    };
+    let mut version = key(CONTROL, VERSION);
+    version.insert("version".to_owned(), n(to));
+    let version = put(table, version);
+    Ok(vec![
+        TransactWriteItem::builder().put(built(write.build())?).build(),
+        TransactWriteItem::builder().put(built(version.build())?).build(),
+    ])
+}
+
+async fn read_body(connection: &Connection, operation: &'static str) -> Result<(u64, Body)> {
+    let table = &connection.names().store;
+    let client = connection.tables().await;
+    let get = client
+        .get_item()
+        .table_name(table)
+        .set_key(Some(key(DEFINITIONS, BODY)))
+        .consistent_read(true);
+    let Some(item) = call(operation, table, get.send()).await?.item else {
+        return Ok((0, Body::default()));
+    };
+    let corrupt = || {
+        Error::new(ErrorKind::Corrupt, operation)
+            .message("the stored destinations cannot be read; nothing was changed")
+            .context("table", table)
+    };
+    let version = number(&item, "version").ok_or_else(corrupt)?;
+    let text = text(&item, "definitions").ok_or_else(corrupt)?;
+    Ok((version, serde_json::from_str(text).map_err(|error| corrupt().source(error))?))
+}

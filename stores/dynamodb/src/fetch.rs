@@ -1,0 +1,296 @@
+//! Reading what is pending: the index names it, and the items are read as they are.
+//!
+//! Invariants: within a key, rows are handed out in the order of its numbers, none over one that is
+//! pending; and a row that cannot be read as an event is handed on as such, and stops nobody.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use postrider_core::source::{FetchRequest, FetchedRow, Page};
+use postrider_core::waiting::RowRef;
+use postrider_core::{DestinationId, Error, ErrorKind, Result};
+
+use crate::collection::{self, From};
+use crate::index::{Listed, list};
+use crate::item::{Item, number, text};
+use crate::reading::Handed;
+use crate::record::{Place, SEQ, SHARD, decode, pending_in, unrouted_in};
+use crate::store::DynamoStore;
+
+/// How many keys are read at once.
+const KEYS_AT_ONCE: usize = 8;
+/// The most keys that one round of a fetch reads.
+const KEYS_MAX: usize = 64;
+/// The most pages of the index that one fetch reads without finding anything new.
+const PAGES_MAX: u32 = 8;
+/// How far behind the newest entry a listing begins, in milliseconds: producers' clocks differ, and the
+/// index lags. What is older still is found when the index is read from its front.
+const OVERLAP_MS: u64 = 10_000;
+
+/// The page behind a place of a reading.
+pub(crate) async fn fetch(store: &DynamoStore, request: &FetchRequest) -> Result<Page> {
+    let [destination] = &*request.destinations else {
+        return Err(Error::new(ErrorKind::Internal, "fetch")
+            .message("readings of items that carry their mark are not shared"));
+    };
+    let mut filling = Filling {
+        request,
+        destination,
+        bytes: 0,
+        page: Page { rows: Vec::new(), end: request.after.clone(), more: false },
+    };
+    if filling.again(store)? {
+        return Ok(filling.page);
+    }
+    let mut pages = 0;
+    let mut listed_all = false;
+    while !filling.is_full() {
+        let jobs = filling.next_jobs(store)?;
+        if !jobs.is_empty() {
+            filling.read(store, jobs).await?;
+            continue;
+        }
+        if listed_all || !filling.page.rows.is_empty() || pages == PAGES_MAX {
+            break;
+        }
+        pages += 1;
+        listed_all = !filling.list(store).await?;
+    }
+    filling.finish(store)
+}
+
+/// How the next events of a collection are read.
+#[derive(Clone, Debug)]
+enum Job {
+    Window(Arc<str>, From),
+    Single(Place),
+}
+
+/// A page that is being filled.
+struct Filling<'a> {
+    request: &'a FetchRequest,
+    destination: &'a DestinationId,
+    bytes: u64,
+    page: Page,
+}
+
+impl Filling<'_> {
+    fn is_full(&self) -> bool {
+        self.page.rows.len() >= self.request.rows_max.max(1) as usize
+            || (!self.page.rows.is_empty() && self.bytes >= self.request.bytes_max)
+    }
+
+    /// Whether a row of so many bytes still fits.
+    fn fits(&self, bytes: u64) -> bool {
+        self.page.rows.is_empty()
+            || (self.page.rows.len() < self.request.rows_max as usize
+                && self.bytes.saturating_add(bytes) <= self.request.bytes_max)
+    }
+
+    fn shard(&self) -> String {
+        match self.is_unrouted() {
+            true => unrouted_in(self.request.lease.partition),
+            false => pending_in(self.request.lease.partition),
+        }
+    }
+
+    fn is_unrouted(&self) -> bool {
+        self.destination.as_str() == postrider_core::Destination::UNROUTED
+    }
+
+    fn push(&mut self, handed: Handed) {
+        let cursor = self.request.after.at(handed.at);
+        self.bytes = self.bytes.saturating_add(handed.decoded.bytes);
+        self.page.end = cursor.clone();
+        self.page.rows.push(FetchedRow {
+            row: RowRef { seq: handed.seq, id: handed.decoded.id },
+            cursor,
+            key_hash: handed.decoded.key_hash,
+            bytes: handed.decoded.bytes,
+            event: handed.decoded.event,
+        });
+    }
+
+    /// Hands out again what was handed out behind this place, and is not settled.
+    fn again(&mut self, store: &DynamoStore) -> Result<bool> {
+        let after = &self.request.after;
+        let mut readings = store.readings();
+        let partition = readings.at(self.request.lease.partition, self.destination, after)?;
+        let reading = partition.reading(self.destination);
+        for handed in reading.again(after.position()) {
+            if !self.fits(handed.decoded.bytes) {
+                break;
+            }
+            if self.is_within(&handed.decoded.event) {
+                self.push(handed.clone());
+            }
+        }
+        self.page.more = true;
+        Ok(!self.page.rows.is_empty())
+    }
+
+    /// Whether an event is before the head of a drain.
+    fn is_within<E>(&self, event: &Result<Arc<postrider_core::Event>, E>) -> bool {
+        match (&self.request.until, event) {
+            (Some(head), Ok(event)) => {
+                event.created_at.as_micros().max(0).cast_unsigned() < head.position()
+            }
+            _ => true,
+        }
+    }
+
+    /// Takes what was named, one job for each collection.
+    fn next_jobs(&self, store: &DynamoStore) -> Result<Vec<Job>> {
+        let mut readings = store.readings();
+        let after = &self.request.after;
+        let partition = readings.at(self.request.lease.partition, self.destination, after)?;
+        let reading = partition.reading(self.destination);
+        let room = (self.request.rows_max as usize).saturating_sub(self.page.rows.len()).max(1);
+        let (mut jobs, mut lowest): (Vec<Job>, HashMap<Arc<str>, usize>) = Default::default();
+        while jobs.len() < room.min(KEYS_MAX) {
+            let Some(Listed { place }) = reading.next_named() else { break };
+            let through = reading.through.get(&place.pk).copied();
+            match (place.n(), through) {
+                (Some(n), None) if !self.is_unrouted() => match lowest.get(&place.pk) {
+                    Some(index) => {
+                        if let Job::Window(_, From::Named(least)) = &mut jobs[*index] {
+                            *least = n.min(*least);
+                        }
+                    }
+                    None => {
+                        lowest.insert(Arc::clone(&place.pk), jobs.len());
+                        jobs.push(Job::Window(place.pk, From::Named(n)));
+                    }
+                },
+                (Some(n), Some(through)) if n > through && !self.is_unrouted() => {
+                    if !lowest.contains_key(&place.pk) {
+                        lowest.insert(Arc::clone(&place.pk), jobs.len());
+                        jobs.push(Job::Window(place.pk, From::Behind(through)));
+                    }
+                }
+                _ => jobs.push(Job::Single(place)),
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// Reads collections side by side, and hands out what is pending of them, in the order of the jobs.
+    async fn read(&mut self, store: &DynamoStore, jobs: Vec<Job>) -> Result<()> {
+        let shard = self.shard();
+        let reads: Vec<_> = jobs.into_iter().map(|job| read_job(store, job, &shard)).collect();
+        let mut reads = stream::iter(reads).buffered(KEYS_AT_ONCE);
+        while let Some(found) = reads.next().await {
+            let (items, more) = found?;
+            self.hand_out(store, items, more)?;
+        }
+        Ok(())
+    }
+
+    fn hand_out(
+        &mut self,
+        store: &DynamoStore,
+        items: Vec<(Place, Item)>,
+        more: bool,
+    ) -> Result<()> {
+        let mut readings = store.readings();
+        let after = &self.request.after;
+        let partition = readings.at(self.request.lease.partition, self.destination, after)?;
+        let last = items.last().map(|(place, _)| place.clone());
+        for (place, item) in items {
+            let decoded = decode(&item, &place, store.default_source());
+            if !self.is_within(&decoded.event) {
+                // It is for a reading that has no end; this key is done for this one.
+                let reading = partition.reading(self.destination);
+                (reading.swept, reading.resume) = (None, None);
+                return Ok(());
+            }
+            if !self.fits(decoded.bytes) {
+                partition.reading(self.destination).put_back(Listed { place });
+                self.page.more = true;
+                return Ok(());
+            }
+            let stored = number(&item, SEQ);
+            if let Some(handed) = partition.hand_out(self.destination, &place, stored, decoded) {
+                self.push(handed);
+            }
+        }
+        if let Some(next) = last.filter(|_| more).and_then(|place| next_of(&place)) {
+            partition.reading(self.destination).put_back(Listed { place: next });
+        }
+        Ok(())
+    }
+
+    /// Reads a page of the index, if it is time to; whether there is more of it.
+    async fn list(&self, store: &DynamoStore) -> Result<bool> {
+        let partition = self.request.lease.partition;
+        let after = &self.request.after;
+        let (resume, from, sweeps) = {
+            let mut readings = store.readings();
+            let known = readings.at(partition, self.destination, after)?;
+            let reading = known.reading(self.destination);
+            let stale = |swept: Instant| swept.elapsed() >= store.options().backstop;
+            let resume = reading.resume.take();
+            let sweeps = reading.swept.is_none_or(stale);
+            let polls = !self.is_unrouted() && !store.has_live_path();
+            if resume.is_none() && !sweeps && !reading.dirty && !polls {
+                return Ok(false);
+            }
+            reading.dirty = false;
+            let from = if sweeps { 0 } else { reading.newest.saturating_sub(OVERLAP_MS) };
+            (resume, from, sweeps)
+        };
+        let listing = list(store.connection(), &self.shard(), resume, from).await?;
+        store.tally().foreign.fetch_add(listing.foreign, Ordering::Relaxed);
+        let mut readings = store.readings();
+        let known = readings.at(partition, self.destination, after)?;
+        known.name(self.destination, listing.entries);
+        let reading = known.reading(self.destination);
+        reading.newest = reading.newest.max(listing.newest);
+        let ended = listing.resume.is_none();
+        reading.resume = listing.resume;
+        if ended && sweeps {
+            reading.swept = Some(Instant::now());
+        }
+        Ok(!ended || !reading.named.is_empty())
+    }
+
+    fn finish(mut self, store: &DynamoStore) -> Result<Page> {
+        let mut readings = store.readings();
+        let after = &self.request.after;
+        let partition = readings.at(self.request.lease.partition, self.destination, after)?;
+        let reading = partition.reading(self.destination);
+        self.page.more = !reading.named.is_empty() || reading.resume.is_some();
+        Ok(self.page)
+    }
+}
+
+/// The place behind one with a number.
+fn next_of(place: &Place) -> Option<Place> {
+    let n = place.n()?.checked_add(1)?;
+    Some(Place::new(&place.pk, &crate::record::numbered_sk(n)))
+}
+
+async fn read_job(
+    store: &DynamoStore,
+    job: Job,
+    shard: &str,
+) -> Result<(Vec<(Place, Item)>, bool)> {
+    match job {
+        Job::Window(pk, from) => {
+            let pending = collection::read(store.connection(), &pk, shard, from).await?;
+            Ok((pending.items, pending.more))
+        }
+        Job::Single(place) => {
+            let item = collection::single(store.connection(), "fetch", &place).await?;
+            let pending = item.filter(|item| text(item, SHARD) == Some(shard));
+            Ok((pending.map(|item| (place, item)).into_iter().collect(), false))
+        }
+    }
+}
+
+/// How long an idle relay may leave the index alone, if the stream tells it of commits.
+pub(crate) const BACKSTOP_DEFAULT: Duration = Duration::from_secs(30);

@@ -1,0 +1,68 @@
+//! The sparse index: what is pending in a partition, by name.
+//!
+//! It lags, item by item, so it says where to look and not what is there: the items themselves are read
+//! consistently. Published items leave it, so it is as large as the backlog, whatever the table holds.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use postrider_core::Result;
+
+use crate::connection::{Connection, call};
+use crate::item::{n, number, s};
+use crate::record::{AT, Place, SHARD};
+
+/// The most entries of one page of the index.
+pub(crate) const ENTRIES_MAX: i32 = 1_000;
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) place: Place,
+}
+
+/// Where a listing goes on.
+pub(crate) type Resume = HashMap<String, AttributeValue>;
+
+/// A page of the index.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) entries: Vec<Listed>,
+    /// Items in the index that are none of ours.
+    pub(crate) foreign: u64,
+    /// The newest of the entries, in milliseconds.
+    pub(crate) newest: u64,
+    pub(crate) resume: Option<Resume>,
+}
+
+/// Lists what is pending under an index key: from where the last page ended, or from a moment.
+pub(crate) async fn list(
+    connection: &Connection,
+    shard: &str,
+    resume: Option<Resume>,
+    from: u64,
+) -> Result<Listing> {
+    let names = connection.names();
+    let client = connection.tables().await;
+    let query = client
+        .query()
+        .table_name(&names.outbox)
+        .index_name(&names.index)
+        .key_condition_expression("#shard = :shard AND #at >= :from")
+        .expression_attribute_names("#shard", SHARD)
+        .expression_attribute_names("#at", AT)
+        .expression_attribute_values(":shard", s(shard))
+        .expression_attribute_values(":from", n(from))
+        .limit(ENTRIES_MAX)
+        .set_exclusive_start_key(resume);
+    let page = call("fetch", &names.outbox, query.send()).await?;
+    let mut listing = Listing { resume: page.last_evaluated_key, ..Listing::default() };
+    for item in page.items.unwrap_or_default() {
+        listing.newest = listing.newest.max(number(&item, AT).unwrap_or_default());
+        match Place::of(&item, names).filter(Place::is_event) {
+            Some(place) => listing.entries.push(Listed { place }),
+            None => listing.foreign += 1,
+        }
+    }
+    Ok(listing)
+}

@@ -1,0 +1,344 @@
+//! Leases: conditional items, with one heartbeat item for each relay.
+//!
+//! Invariants: a token grows at every acquisition; a partition is taken from an owner only by a
+//! transaction whose condition is that the owner's heart has not beaten since it was first seen so, a
+//! whole lease ago, by the taker's own monotonic clock; and when nothing changes, nothing is refused: a
+//! renewal is one write, whatever the number of partitions, and one read.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::builders::ConditionCheckBuilder;
+use aws_sdk_dynamodb::types::{ConditionCheck, TransactWriteItem, Update};
+use postrider_core::lease::{AcquireRequest, Acquired, Granted, Presence, Renewed};
+use postrider_core::source::RenewRequest;
+use postrider_core::{
+    Error, ErrorKind, HeldLease, KeyHash, Lease, PartitionId, RelayId, Result, Timestamp,
+};
+use uuid::Uuid;
+
+use crate::connection::{Connection, call};
+use crate::control::{CONTROL, TTL, key, lease_sk, relay_sk};
+use crate::item::n;
+use crate::item::s;
+use crate::tables::built;
+use crate::transaction::{Cancelled, send_patiently};
+use crate::watch::{Heartbeat, LeaseItem, Snapshot, Watch, millis, presence_values};
+
+/// How long the heartbeat of a relay that is gone stays, in seconds: longer than any lease.
+const HEARTBEAT_KEPT_SECONDS: i64 = 86_400;
+
+/// Takes free or expired partitions.
+pub(crate) async fn acquire(
+    connection: &Connection,
+    watch: &Watch,
+    partitions: u16,
+    request: &AcquireRequest,
+) -> Result<Acquired> {
+    let presence = request.presence.as_ref();
+    announce(
+        connection,
+        "acquire",
+        &request.owner,
+        request.lease_duration,
+        request.current,
+        presence,
+    )
+    .await?;
+    let snapshot = watch.look(connection, "acquire").await?;
+    let proved = request.dead.as_ref().filter(|dead| snapshot.stands(dead));
+    let dead = proved.map(|dead| &dead.owner).filter(|owner| **owner != request.owner);
+    let mut acquired = Acquired { census: snapshot.census(), ..Acquired::default() };
+    // Everybody begins at another partition, so that relays that start together seldom meet.
+    let start = KeyHash::of(request.owner.as_str()).0 % u64::from(partitions.max(1));
+    let start = u16::try_from(start).expect("invariant: less than a number of 16 bits");
+    for step in 0..partitions {
+        let partition = PartitionId((start + step) % partitions);
+        let item = snapshot.leases.get(&partition).cloned();
+        let seen = See { item, snapshot: &snapshot, dead, request };
+        if acquired.granted.len() < usize::from(request.wanted)
+            && let Some(way) = seen.way()
+        {
+            if let Some(granted) = seen.take(connection, partition, way).await? {
+                acquired.granted.push(granted);
+            }
+        } else if let Some(held) = seen.held(partition) {
+            acquired.held.push(held);
+        }
+    }
+    acquired.granted.sort_by_key(|granted| granted.lease.partition);
+    acquired.held.sort_by_key(|held| held.lease.partition);
+    Ok(acquired)
+}
+
+/// A partition, as an asker sees it.
+struct See<'a> {
+    item: Option<LeaseItem>,
+    snapshot: &'a Snapshot,
+    dead: Option<&'a RelayId>,
+    request: &'a AcquireRequest,
+}
+
+/// How a partition can be taken.
+enum Way<'a> {
+    /// Nobody has it.
+    Free,
+    /// Its owner was silent for its whole lease, at this beat; or has no heartbeat any more.
+    Silent(&'a RelayId, Option<u64>),
+    /// Its owner is proved dead.
+    Dead(&'a RelayId),
+}
+
+impl See<'_> {
+    fn heartbeat(&self, owner: &RelayId) -> Option<&Heartbeat> {
+        self.snapshot.relays.get(owner)
+    }
+
+    /// Until the lease ends. An owner without a heartbeat has the asker's duration left.
+    fn left(&self, owner: &RelayId, item: &LeaseItem) -> Duration {
+        match self.heartbeat(owner) {
+            Some(heartbeat) => heartbeat.left(),
+            None => self.request.lease_duration.saturating_sub(item.since),
+        }
+    }
+
+    fn way(&self) -> Option<Way<'_>> {
+        let free_for = self.request.free_for;
+        let Some(item) = &self.item else {
+            return free_for.is_zero().then_some(Way::Free);
+        };
+        let Some(owner) = &item.owner else {
+            return (item.since >= free_for).then_some(Way::Free);
+        };
+        if self.dead == Some(owner) {
+            return Some(Way::Dead(owner));
+        }
+        let silent = match self.heartbeat(owner) {
+            Some(heartbeat) => heartbeat.silent.saturating_sub(heartbeat.duration),
+            None => item.since.saturating_sub(self.request.lease_duration),
+        };
+        (self.left(owner, item).is_zero() && silent >= free_for)
+            .then(|| Way::Silent(owner, self.heartbeat(owner).map(|heartbeat| heartbeat.beat)))
+    }
+
+    fn held(&self, partition: PartitionId) -> Option<HeldLease> {
+        let item = self.item.as_ref()?;
+        let owner = item.owner.clone()?;
+        let left = self.left(&owner, item);
+        // What is said is the lease as it was asked for; the margin for clocks of other rates comes after.
+        let nominal = match self.heartbeat(&owner) {
+            Some(heartbeat) => heartbeat.duration.saturating_sub(heartbeat.silent),
+            None => left,
+        };
+        let expires_in = if nominal.is_zero() { left } else { nominal };
+        let presence = self.heartbeat(&owner).and_then(|heartbeat| heartbeat.presence.clone());
+        let lease = Lease { partition, owner, token: item.token };
+        (!expires_in.is_zero()).then_some(HeldLease { lease, expires_in, presence })
+    }
+
+    /// Takes the partition, unless somebody was faster, or its owner lives.
+    async fn take(
+        &self,
+        connection: &Connection,
+        partition: PartitionId,
+        way: Way<'_>,
+    ) -> Result<Option<Granted>> {
+        let table = &connection.names().store;
+        let (token, counted) =
+            self.item.as_ref().map_or((0, 0), |item| (item.token, item.takeovers));
+        let takeovers = match way {
+            Way::Free => 0,
+            Way::Silent(..) | Way::Dead(_) => counted.saturating_add(1),
+        };
+        let mut update = Update::builder()
+            .table_name(table)
+            .set_key(Some(key(CONTROL, &lease_sk(partition))))
+            .update_expression("SET #owner = :owner, #token = :next, takeovers = :takeovers")
+            .expression_attribute_names("#owner", "owner")
+            .expression_attribute_names("#token", "token")
+            .expression_attribute_values(":owner", s(self.request.owner.as_str()))
+            .expression_attribute_values(":next", n(token + 1))
+            .expression_attribute_values(":takeovers", n(takeovers));
+        let was = match &way {
+            Way::Free if self.item.is_none() => "attribute_not_exists(pk)",
+            Way::Free => "attribute_not_exists(#owner) AND #token = :token",
+            Way::Silent(owner, _) | Way::Dead(owner) => {
+                update = update.expression_attribute_values(":was", s(owner.as_str()));
+                "#owner = :was AND #token = :token"
+            }
+        };
+        if self.item.is_some() {
+            update = update.expression_attribute_values(":token", n(token));
+        }
+        let update = built(update.condition_expression(was).build())?;
+        let mut actions = vec![TransactWriteItem::builder().update(update).build()];
+        if let Way::Silent(owner, beat) = &way {
+            let silent = still_silent(table, owner, *beat).build();
+            actions.push(TransactWriteItem::builder().condition_check(built(silent)?).build());
+        }
+        match send_patiently(connection, "acquire", table, &actions).await {
+            Ok(()) => {}
+            Err(error) if Cancelled::of(&error).is_some() => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let lease = Lease { partition, owner: self.request.owner.clone(), token: token + 1 };
+        Ok(Some(Granted { lease, takeovers }))
+    }
+}
+
+/// The condition that an owner's heart has not beaten since it was seen.
+fn still_silent(table: &str, owner: &RelayId, beat: Option<u64>) -> ConditionCheckBuilder {
+    let check =
+        ConditionCheck::builder().table_name(table).set_key(Some(key(CONTROL, &relay_sk(owner))));
+    match beat {
+        None => check.condition_expression("attribute_not_exists(pk)"),
+        Some(beat) => {
+            check.condition_expression("beat = :beat").expression_attribute_values(":beat", n(beat))
+        }
+    }
+}
+
+/// The condition that a lease stands, for every write under it.
+pub(crate) fn standing(table: &str, lease: &Lease) -> Result<TransactWriteItem> {
+    let check = ConditionCheck::builder()
+        .table_name(table)
+        .set_key(Some(key(CONTROL, &lease_sk(lease.partition))))
+        .condition_expression("#owner = :owner AND #token = :token")
+        .expression_attribute_names("#owner", "owner")
+        .expression_attribute_names("#token", "token")
+        .expression_attribute_values(":owner", s(lease.owner.as_str()))
+        .expression_attribute_values(":token", n(lease.token));
+    Ok(TransactWriteItem::builder().condition_check(built(check.build())?).build())
+}
+
+/// Reads whether a lease stands.
+///
+/// # Errors
+/// `Fenced` if it does not.
+pub(crate) async fn check(
+    connection: &Connection,
+    operation: &'static str,
+    lease: &Lease,
+) -> Result<LeaseItem> {
+    let table = &connection.names().store;
+    let client = connection.tables().await;
+    let get = client
+        .get_item()
+        .table_name(table)
+        .set_key(Some(key(CONTROL, &lease_sk(lease.partition))))
+        .consistent_read(true);
+    let item = call(operation, table, get.send()).await?.item.unwrap_or_default();
+    let item = LeaseItem::of(&item);
+    if item.is(lease) { Ok(item) } else { Err(fenced(operation, lease)) }
+}
+
+/// The refusal of an owner that is none any more.
+pub(crate) fn fenced(operation: &'static str, lease: &Lease) -> Error {
+    Error::new(ErrorKind::Fenced, operation)
+        .message("the lease was taken over; nothing was written")
+        .context("partition", lease.partition)
+        .context("token", lease.token)
+}
+
+/// Prolongs every lease of a relay by one beat of its heart, and says which still stand.
+pub(crate) async fn renew(
+    connection: &Connection,
+    watch: &Watch,
+    request: &RenewRequest,
+) -> Result<Renewed> {
+    announce(connection, "renew", &request.owner, request.lease_duration, request.current, None)
+        .await?;
+    // After the beat: whoever took a partition before it is seen, and nobody takes one on an older beat.
+    let snapshot = watch.look(connection, "renew").await?;
+    let own = |lease: &&Lease| lease.owner == request.owner && snapshot.stands(lease);
+    Ok(Renewed {
+        kept: request.leases.iter().filter(own).cloned().collect(),
+        census: snapshot.census(),
+        definitions: snapshot.definitions,
+    })
+}
+
+/// One beat of a relay's heart. A heartbeat begins at random, so that one that was deleted and made anew is
+/// not taken for the old one.
+async fn announce(
+    connection: &Connection,
+    operation: &'static str,
+    owner: &RelayId,
+    lease: Duration,
+    current: bool,
+    presence: Option<&Presence>,
+) -> Result<()> {
+    let table = &connection.names().store;
+    let (_, random) = Uuid::now_v7().as_u64_pair();
+    let kept = Timestamp::now().as_micros() / 1_000_000 + HEARTBEAT_KEPT_SECONDS;
+    let client = connection.tables().await;
+    let mut update = client
+        .update_item()
+        .table_name(table)
+        .set_key(Some(key(CONTROL, &relay_sk(owner))))
+        .expression_attribute_names("#current", "current")
+        .expression_attribute_names("#ttl", TTL)
+        .expression_attribute_values(":start", n(random >> 16))
+        .expression_attribute_values(":one", n(1))
+        .expression_attribute_values(":lease", millis(lease))
+        .expression_attribute_values(
+            ":current",
+            aws_sdk_dynamodb::types::AttributeValue::Bool(current),
+        )
+        .expression_attribute_values(":kept", n(kept));
+    let mut set = "SET beat = if_not_exists(beat, :start) + :one, lease_ms = :lease, \
+                   #current = :current, #ttl = :kept"
+        .to_owned();
+    if let Some(values) = presence_values(presence) {
+        set.push_str(", #host = :host, #boot = :boot, #path = :path");
+        for (name, value) in values {
+            let attribute = name.trim_start_matches(':');
+            update = update
+                .expression_attribute_names(format!("#{attribute}"), attribute)
+                .expression_attribute_values(name, value);
+        }
+    }
+    call(operation, table, update.update_expression(set).send()).await.map(drop)
+}
+
+/// Lets leases go. Those that are lost already are let be.
+pub(crate) async fn release(connection: &Connection, leases: &[Lease]) -> Result<()> {
+    let table = &connection.names().store;
+    let client = connection.tables().await;
+    for lease in leases {
+        let update = client
+            .update_item()
+            .table_name(table)
+            .set_key(Some(key(CONTROL, &lease_sk(lease.partition))))
+            .update_expression("REMOVE #owner SET takeovers = :none")
+            .condition_expression("#owner = :owner AND #token = :token")
+            .expression_attribute_names("#owner", "owner")
+            .expression_attribute_names("#token", "token")
+            .expression_attribute_values(":owner", s(lease.owner.as_str()))
+            .expression_attribute_values(":token", n(lease.token))
+            .expression_attribute_values(":none", n(0));
+        match call("release", table, update.send()).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            other => drop(other?),
+        }
+    }
+    Ok(())
+}
+
+/// Notes that a cursor moved: what kills processes is not here.
+pub(crate) async fn forget_takeovers(connection: &Connection, lease: &Lease) -> Result<()> {
+    let table = &connection.names().store;
+    let client = connection.tables().await;
+    let update = client
+        .update_item()
+        .table_name(table)
+        .set_key(Some(key(CONTROL, &lease_sk(lease.partition))))
+        .update_expression("SET takeovers = :none")
+        .condition_expression("#token = :token")
+        .expression_attribute_names("#token", "token")
+        .expression_attribute_values(":token", n(lease.token))
+        .expression_attribute_values(":none", n(0));
+    match call("settle", table, update.send()).await {
+        Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+        other => other.map(drop),
+    }
+}

@@ -1,0 +1,242 @@
+//! What was handed out since a load: the memory of a source whose items say themselves that they are
+//! pending.
+//!
+//! Invariants: an event keeps its number while one owner holds the partition under one token, and is under
+//! way at most once in one reading; numbers are never used twice, because a token is never; and what is
+//! settled is forgotten, so that the memory is never larger than the window.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Lease, PartitionId, Result};
+use uuid::Uuid;
+
+use crate::index::{Listed, Resume};
+use crate::record::{Decoded, Place};
+
+/// How many places that were settled last are remembered: the index may still name them for a moment.
+const SETTLED_MAX: usize = 10_000;
+/// The bits of a number that are the row's own; the others are the token's.
+const ORDINAL_BITS: u32 = 40;
+
+/// The readings of one handle, by partition.
+#[derive(Debug, Default)]
+pub(crate) struct Readings(HashMap<PartitionId, Partition>);
+
+/// What an owner remembers of a partition.
+#[derive(Debug, Default)]
+pub(crate) struct Partition {
+    token: u64,
+    ordinal: u64,
+    seqs: HashMap<Place, u64>,
+    places: HashMap<u64, Place>,
+    settled: VecDeque<Place>,
+    is_settled: HashSet<Place>,
+    readings: HashMap<DestinationId, Reading>,
+}
+
+/// A row that was handed out.
+#[derive(Clone, Debug)]
+pub(crate) struct Handed {
+    /// Its place in the reading.
+    pub(crate) at: u64,
+    pub(crate) seq: u64,
+    pub(crate) decoded: Decoded,
+}
+
+/// One destination's reading.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    base: Arc<[u8]>,
+    last: u64,
+    handed: BTreeMap<u64, Handed>,
+    under_way: HashSet<u64>,
+    /// The highest number that was handed out of a collection.
+    pub(crate) through: HashMap<Arc<str>, u64>,
+    /// What the index, or a stream, named and was not read yet.
+    pub(crate) named: VecDeque<Listed>,
+    is_named: HashSet<Place>,
+    /// Where the listing goes on; nothing where it begins at the front.
+    pub(crate) resume: Option<Resume>,
+    /// The newest entry that the index named, in milliseconds.
+    pub(crate) newest: u64,
+    /// When the index was last read from its front to its end.
+    pub(crate) swept: Option<Instant>,
+    /// The index may name something new.
+    pub(crate) dirty: bool,
+}
+
+impl Readings {
+    /// Begins a reading anew: what was handed out before and is not settled is handed out again.
+    pub(crate) fn begin(&mut self, lease: &Lease, destination: &DestinationId) -> Cursor {
+        let partition = self.0.entry(lease.partition).or_default();
+        if partition.token != lease.token {
+            *partition = Partition { token: lease.token, ..Partition::default() };
+        }
+        let base: Arc<[u8]> = Uuid::now_v7().into_bytes().as_slice().into();
+        let reading = Reading {
+            base: Arc::clone(&base),
+            last: 0,
+            handed: BTreeMap::new(),
+            under_way: HashSet::new(),
+            through: HashMap::new(),
+            named: VecDeque::new(),
+            is_named: HashSet::new(),
+            resume: None,
+            newest: 0,
+            swept: None,
+            dirty: true,
+        };
+        partition.readings.insert(destination.clone(), reading);
+        Cursor::new(base, 0)
+    }
+
+    /// Forgets a partition that is let go.
+    pub(crate) fn forget(&mut self, partition: PartitionId) {
+        self.0.remove(&partition);
+    }
+
+    pub(crate) fn partition(&mut self, partition: PartitionId) -> Option<&mut Partition> {
+        self.0.get_mut(&partition)
+    }
+
+    /// The reading that a cursor is of.
+    pub(crate) fn at(
+        &mut self,
+        partition: PartitionId,
+        destination: &DestinationId,
+        after: &Cursor,
+    ) -> Result<&mut Partition> {
+        let found = self.0.get_mut(&partition).filter(|known| {
+            known.readings.get(destination).is_some_and(|reading| reading.base == *after.base())
+        });
+        found.ok_or_else(|| {
+            Error::new(ErrorKind::Conflict, "fetch")
+                .message("another reading has begun since; nothing was read")
+                .context("partition", partition)
+                .context("destination", destination)
+        })
+    }
+
+    /// Tells the readings of other destinations that the index may name something new for them.
+    pub(crate) fn stir_others(&mut self, partition: PartitionId, destination: &DestinationId) {
+        let readings = self.0.get_mut(&partition).map(|known| &mut known.readings);
+        for (other, reading) in readings.into_iter().flatten() {
+            // From its front: what is handed on is as old as it was.
+            if other != destination {
+                (reading.dirty, reading.swept, reading.resume) = (true, None, None);
+            }
+        }
+    }
+}
+
+impl Partition {
+    pub(crate) fn reading(&mut self, destination: &DestinationId) -> &mut Reading {
+        self.readings.get_mut(destination).expect("invariant: the reading was looked up before")
+    }
+
+    /// Where the row of a number stands, if it was handed out and is not settled.
+    pub(crate) fn place(&self, seq: u64) -> Option<&Place> {
+        self.places.get(&seq)
+    }
+
+    /// Takes note of what the index named, but for what is known.
+    pub(crate) fn name(&mut self, destination: &DestinationId, listed: Vec<Listed>) -> usize {
+        let Partition { is_settled, readings, seqs, .. } = self;
+        let Some(reading) = readings.get_mut(destination) else { return 0 };
+        let mut new = 0;
+        for entry in listed {
+            let place = &entry.place;
+            let known = seqs.get(place).is_some_and(|seq| reading.under_way.contains(seq));
+            if !known && !is_settled.contains(place) && reading.is_named.insert(place.clone()) {
+                reading.named.push_back(entry);
+                new += 1;
+            }
+        }
+        new
+    }
+
+    /// Hands out a row, under the number that it has, or a new one.
+    pub(crate) fn hand_out(
+        &mut self,
+        destination: &DestinationId,
+        place: &Place,
+        stored: Option<u64>,
+        decoded: Decoded,
+    ) -> Option<Handed> {
+        let known = stored.or_else(|| self.seqs.get(place).copied());
+        let seq = known.unwrap_or_else(|| {
+            self.ordinal += 1;
+            self.token << ORDINAL_BITS | self.ordinal
+        });
+        let reading = self.readings.get_mut(destination)?;
+        if !reading.under_way.insert(seq) {
+            return None;
+        }
+        self.seqs.insert(place.clone(), seq);
+        self.places.insert(seq, place.clone());
+        reading.last += 1;
+        if let Some(n) = place.n() {
+            let through = reading.through.entry(Arc::clone(&place.pk)).or_insert(n);
+            *through = n.max(*through);
+        }
+        let handed = Handed { at: reading.last, seq, decoded };
+        reading.handed.insert(reading.last, handed.clone());
+        Some(handed)
+    }
+
+    /// Forgets rows that are settled: the items themselves say from now on that they are not pending.
+    pub(crate) fn settle(&mut self, seqs: &HashSet<u64>) {
+        for reading in self.readings.values_mut() {
+            reading.handed.retain(|_, handed| !seqs.contains(&handed.seq));
+            reading.under_way.retain(|seq| !seqs.contains(seq));
+            if reading.through.len() > SETTLED_MAX + reading.under_way.len() {
+                // What has nothing under way may be read from what the index names.
+                let places = reading.under_way.iter().filter_map(|seq| self.places.get(seq));
+                let busy: HashSet<&Arc<str>> = places.map(|place| &place.pk).collect();
+                reading.through.retain(|pk, _| busy.contains(pk));
+            }
+        }
+        for seq in seqs {
+            let Some(place) = self.places.remove(seq) else { continue };
+            self.seqs.remove(&place);
+            if self.is_settled.insert(place.clone()) {
+                self.settled.push_back(place);
+            }
+        }
+        while self.settled.len() > SETTLED_MAX {
+            if let Some(place) = self.settled.pop_front() {
+                self.is_settled.remove(&place);
+            }
+        }
+    }
+
+    /// Lets a place be named again: it is pending anew, for another destination.
+    pub(crate) fn unsettle(&mut self, place: &Place) {
+        if self.is_settled.remove(place) {
+            self.settled.retain(|other| other != place);
+        }
+    }
+}
+
+impl Reading {
+    /// What was handed out behind a place and is not settled, in order.
+    pub(crate) fn again(&self, after: u64) -> impl Iterator<Item = &Handed> {
+        self.handed.range(after + 1..).map(|(_, handed)| handed)
+    }
+
+    /// The next that was named.
+    pub(crate) fn next_named(&mut self) -> Option<Listed> {
+        let next = self.named.pop_front()?;
+        self.is_named.remove(&next.place);
+        Some(next)
+    }
+
+    /// Puts back what was named and could not be taken.
+    pub(crate) fn put_back(&mut self, listed: Listed) {
+        if self.is_named.insert(listed.place.clone()) {
+            self.named.push_front(listed);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Marking what was published, and writing down what waits.
+//!
+//! A settlement is not one transaction: it may name ten thousand events, and the service takes a hundred
+//! actions. It need not be. Invariants: what is marked was acknowledged, dropped by a route, or erased
+//! (INV-7), which is true whoever marks it, so a mark's own condition is fence enough; whatever changes
+//! what waits is written under the lease; an event enters `waiting` in the transaction that takes it from
+//! the index; of one key in the order of its numbers; and all of it may be written twice.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::Ordering;
+
+use aws_sdk_dynamodb::types::{Delete, TransactWriteItem, Update};
+use futures_util::{StreamExt as _, stream};
+use postrider_core::source::Definitions;
+use postrider_core::waiting::{Passed, Settlement, SettlementPart, WaitingChange};
+use postrider_core::{Destination, Error, ErrorKind, Lease, PartitionId, Result};
+
+use crate::control::key;
+use crate::item::{n, s};
+use crate::lease;
+use crate::record::{Place, SEQ, SHARD, pending_in, unrouted_in};
+use crate::store::{DynamoStore, now_ms};
+use crate::tables::built;
+use crate::transaction::{ACTIONS_MAX, Cancelled, put, send_patiently};
+use crate::waiting::{ROWS_MAX, Stored, Waiting, rows_pk};
+use crate::{definitions, transaction};
+
+/// How many items are marked at once.
+const MARKS_AT_ONCE: usize = 32;
+
+/// Writes a settlement, if its lease stands.
+pub(crate) async fn settle(store: &DynamoStore, settlement: &Settlement) -> Result<()> {
+    let lease = &settlement.lease;
+    let item = lease::check(store.connection(), "settle", lease).await?;
+    for part in &settlement.parts {
+        settle_part(store, lease, part).await?;
+    }
+    let moved = settlement.parts.iter().any(|part| !part.passed.is_empty());
+    if moved && item.takeovers > 0 {
+        lease::forget_takeovers(store.connection(), lease).await?;
+    }
+    Ok(())
+}
+
+async fn settle_part(store: &DynamoStore, lease: &Lease, part: &SettlementPart) -> Result<()> {
+    let mut known = Definitions::default();
+    if !part.waiting.is_empty() || !part.changes.is_empty() || !part.disabled.is_empty() {
+        known = definitions::read(store.connection()).await?;
+        if !known.rows.iter().any(|row| row.definition.id == part.destination) {
+            // It was removed meanwhile.
+            return Ok(());
+        }
+    }
+    if !part.disabled.is_empty() {
+        let (connection, id) = (store.connection(), &part.destination);
+        definitions::disable(connection, lease, id, &part.disabled).await?;
+        let topics = part.disabled.iter().map(|endpoint| (id.clone(), endpoint.topic.clone()));
+        known.disabled.extend(topics);
+    }
+    let shared = store.waiting(lease.partition, &part.destination);
+    let mut cell = shared.lock().await;
+    let mut waiting = match cell.take(lease.token) {
+        Some(waiting) => waiting,
+        None => store.read_waiting(lease.partition, &part.destination).await?,
+    };
+    let plan = Plan::make(store, lease.partition, part, &mut waiting, &known)?;
+    plan.write(store, lease, part).await?;
+    cell.put(lease.token, waiting);
+    drop(cell);
+    plan.mark(store, lease.partition).await?;
+    plan.note(store, lease.partition, part);
+    Ok(())
+}
+
+/// What a settlement writes.
+#[derive(Debug, Default)]
+struct Plan {
+    /// Rows that change or enter, by their key and its order; with whether the event's item changes too.
+    rows: BTreeMap<(Place, u64), (Stored, bool)>,
+    /// Rows that leave: their events are published.
+    gone: Vec<Stored>,
+    /// Published.
+    done: Vec<Place>,
+    /// Nobody's of this destination: from and to which index key.
+    handed_on: Vec<Place>,
+    unrouted: bool,
+}
+
+impl Plan {
+    /// Works out what changes, in memory.
+    fn make(
+        store: &DynamoStore,
+        partition: PartitionId,
+        part: &SettlementPart,
+        waiting: &mut Waiting,
+        known: &Definitions,
+    ) -> Result<Plan> {
+        let now = now_ms();
+        let is_disabled = |topic: &str| {
+            let mut disabled = known.disabled.iter();
+            disabled.any(|(id, other)| *id == part.destination && **other == *topic)
+        };
+        let unrouted = part.destination.as_str() == Destination::UNROUTED;
+        let mut plan = Plan { unrouted, ..Plan::default() };
+        let places: HashMap<u64, Place> = {
+            let mut readings = store.readings();
+            let known = readings.partition(partition);
+            let seqs = part.waiting.iter().map(|new| new.row.seq);
+            let seqs = seqs.chain(part.passed.iter().map(|(row, _)| row.seq));
+            let place = |seq| Some((seq, known.as_ref()?.place(seq)?.clone()));
+            seqs.filter_map(place).collect()
+        };
+        let passed: HashSet<u64> = part.passed.iter().map(|(row, _)| row.seq).collect();
+        for new in &part.waiting {
+            let seq = new.row.seq;
+            let Some(place) = places.get(&seq) else {
+                if waiting.get(seq).is_some() {
+                    continue;
+                }
+                return Err(unknown(partition, seq));
+            };
+            if waiting.enter(new, place, !passed.contains(&seq), now, is_disabled) {
+                plan.touch(waiting, seq, true);
+            }
+        }
+        if waiting.len() > ROWS_MAX {
+            return Err(Error::new(ErrorKind::Backpressure, "settle")
+                .message(format!("more than {ROWS_MAX} events wait; nothing was written"))
+                .context("destination", &part.destination)
+                .context("partition", partition));
+        }
+        for (row, outcome) in &part.passed {
+            if waiting.get(row.seq).is_some() {
+                if waiting.pass(row.seq) {
+                    plan.touch(waiting, row.seq, true);
+                }
+                continue;
+            }
+            // What is unknown was settled before: this is the same settlement again.
+            let Some(place) = places.get(&row.seq) else { continue };
+            match outcome {
+                Passed::Acked | Passed::Dropped | Passed::Erased => plan.done.push(place.clone()),
+                Passed::OtherRoute => plan.handed_on.push(place.clone()),
+                // It waited ahead of the cursor, and was delivered.
+                Passed::Waiting => {}
+            }
+        }
+        for change in &part.changes {
+            let seq = change.row().seq;
+            let before = waiting.get(seq).cloned();
+            if !waiting.change(change, now, is_disabled) {
+                continue;
+            }
+            match (change, before) {
+                (WaitingChange::Delivered(_) | WaitingChange::Erased(_), Some(row)) => {
+                    plan.rows.remove(&(row.place.clone(), seq));
+                    plan.gone.push(row);
+                }
+                _ => plan.touch(waiting, seq, false),
+            }
+        }
+        Ok(plan)
+    }
+
+    fn touch(&mut self, waiting: &Waiting, seq: u64, item: bool) {
+        let Some(row) = waiting.get(seq) else { return };
+        let entry = self.rows.entry((row.place.clone(), seq));
+        let (stored, with_item) = entry.or_insert_with(|| (row.clone(), item));
+        stored.clone_from(row);
+        *with_item |= item;
+    }
+
+    /// Writes what waits: under the lease, in transactions, of one key in its order.
+    async fn write(&self, store: &DynamoStore, lease: &Lease, part: &SettlementPart) -> Result<()> {
+        let pk = rows_pk(&part.destination, lease.partition);
+        let mut groups: Vec<Vec<TransactWriteItem>> = Vec::new();
+        for (row, with_item) in self.rows.values() {
+            groups.push(row_actions(store, &pk, row, *with_item)?);
+        }
+        for row in &self.gone {
+            groups.push(gone_actions(store, &pk, row)?);
+        }
+        let mut actions = Vec::new();
+        let mut groups = groups.into_iter().peekable();
+        while let Some(group) = groups.next() {
+            actions.extend(group);
+            let next = groups.peek().map_or(ACTIONS_MAX, Vec::len);
+            // The last action is the lease.
+            if actions.len() + next + 1 > ACTIONS_MAX {
+                fenced_write(store, lease, std::mem::take(&mut actions)).await?;
+            }
+        }
+        if actions.is_empty() { Ok(()) } else { fenced_write(store, lease, actions).await }
+    }
+
+    /// Marks items. One that is marked already was somebody else's, and is let be.
+    async fn mark(&self, store: &DynamoStore, partition: PartitionId) -> Result<()> {
+        let done = self.done.iter().map(|place| (place, None));
+        let (from, to) = match self.unrouted {
+            true => (unrouted_in(partition), pending_in(partition)),
+            false => (pending_in(partition), unrouted_in(partition)),
+        };
+        let shards = (&*from, &*to);
+        let handed_on = self.handed_on.iter().map(|place| (place, Some(shards)));
+        let marks: Vec<_> =
+            done.chain(handed_on).map(|(place, to)| mark_item(store, place, to)).collect();
+        let mut marks = stream::iter(marks).buffer_unordered(MARKS_AT_ONCE);
+        while let Some(marked) = marks.next().await {
+            marked?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what is settled.
+    fn note(&self, store: &DynamoStore, partition: PartitionId, part: &SettlementPart) {
+        let mut readings = store.readings();
+        let seqs: HashSet<u64> = part.passed.iter().map(|(row, _)| row.seq).collect();
+        if let Some(known) = readings.partition(partition) {
+            known.settle(&seqs);
+            for place in &self.handed_on {
+                known.unsettle(place);
+            }
+        }
+        if !self.handed_on.is_empty() {
+            readings.stir_others(partition, &part.destination);
+        }
+    }
+}
+
+fn unknown(partition: PartitionId, seq: u64) -> Error {
+    Error::new(ErrorKind::Conflict, "settle")
+        .message("an event that should wait was not handed out by this owner; nothing was written")
+        .context("partition", partition)
+        .context("seq", seq)
+}
+
+/// A row that enters or changes; the first with its event's item, which leaves the index if the cursor has
+/// passed it.
+fn row_actions(
+    store: &DynamoStore,
+    pk: &str,
+    row: &Stored,
+    with_item: bool,
+) -> Result<Vec<TransactWriteItem>> {
+    let names = store.connection().names();
+    let written = put(&names.store, row.item(pk)).build();
+    let mut actions = vec![TransactWriteItem::builder().put(built(written)?).build()];
+    if with_item {
+        let remove = if row.ahead { "" } else { " REMOVE #shard" };
+        let mut update = Update::builder()
+            .table_name(&names.outbox)
+            .set_key(Some(row.place.key(names)))
+            .update_expression(format!("SET #seq = :seq{remove}"))
+            .condition_expression("attribute_exists(#pk)")
+            .expression_attribute_names("#pk", &names.pk)
+            .expression_attribute_names("#seq", SEQ)
+            .expression_attribute_values(":seq", n(row.row.seq));
+        if !row.ahead {
+            update = update.expression_attribute_names("#shard", SHARD);
+        }
+        actions.push(TransactWriteItem::builder().update(built(update.build())?).build());
+    }
+    Ok(actions)
+}
+
+/// A row that leaves, and its event, which is published.
+fn gone_actions(store: &DynamoStore, pk: &str, row: &Stored) -> Result<Vec<TransactWriteItem>> {
+    let names = store.connection().names();
+    let delete = Delete::builder().table_name(&names.store).set_key(Some(key(pk, &row.sk())));
+    let update = Update::builder()
+        .table_name(&names.outbox)
+        .set_key(Some(row.place.key(names)))
+        .update_expression("SET #ttl = :ttl, published_at = :now REMOVE #shard, #seq")
+        .condition_expression("attribute_exists(#pk)")
+        .expression_attribute_names("#pk", &names.pk)
+        .expression_attribute_names("#ttl", &names.ttl)
+        .expression_attribute_names("#shard", SHARD)
+        .expression_attribute_names("#seq", SEQ)
+        .expression_attribute_values(":ttl", n(store.expires_at()))
+        .expression_attribute_values(":now", n(now_ms()));
+    Ok(vec![
+        TransactWriteItem::builder().delete(built(delete.build())?).build(),
+        TransactWriteItem::builder().update(built(update.build())?).build(),
+    ])
+}
+
+async fn fenced_write(
+    store: &DynamoStore,
+    lease: &Lease,
+    mut actions: Vec<TransactWriteItem>,
+) -> Result<()> {
+    let table = &store.connection().names().store;
+    let last = actions.len();
+    actions.push(lease::standing(table, lease)?);
+    debug_assert!(transaction::check(&actions).is_ok(), "groups are cut to the limits");
+    match send_patiently(store.connection(), "settle", table, &actions).await {
+        Err(error)
+            if Cancelled::of(&error).is_some_and(|told| told.conditions().any(|at| at == last)) =>
+        {
+            Err(lease::fenced("settle", lease))
+        }
+        other => other,
+    }
+}
+
+/// Marks one item: published, or handed from one index key to another.
+async fn mark_item(store: &DynamoStore, place: &Place, to: Option<(&str, &str)>) -> Result<()> {
+    let names = store.connection().names();
+    let client = store.connection().tables().await;
+    let update = client
+        .update_item()
+        .table_name(&names.outbox)
+        .set_key(Some(place.key(names)))
+        .expression_attribute_names("#shard", SHARD);
+    let update = match to {
+        None => update
+            .update_expression("SET #ttl = :ttl, published_at = :now REMOVE #shard, #seq")
+            .condition_expression("attribute_exists(#shard)")
+            .expression_attribute_names("#ttl", &names.ttl)
+            .expression_attribute_names("#seq", SEQ)
+            .expression_attribute_values(":ttl", n(store.expires_at()))
+            .expression_attribute_values(":now", n(now_ms())),
+        Some((from, to)) => update
+            .update_expression("SET #shard = :to")
+            .condition_expression("#shard = :from")
+            .expression_attribute_values(":from", s(from))
+            .expression_attribute_values(":to", s(to)),
+    };
+    match crate::connection::call("settle", &names.outbox, update.send()).await {
+        Err(error) if error.kind() == ErrorKind::Conflict => {
+            store.tally().marked_by_others.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+        other => other.map(drop),
+    }
+}

@@ -1,0 +1,389 @@
+//! The store as the relay sees it: one handle on leases, definitions, and what is pending.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
+use postrider_core::source::{
+    Admitted, DefinitionChange, Definitions, DueRequest, FetchRequest, Loaded, OutboxSource, Page,
+    RenewRequest, SourceCapabilities, StoreFacts,
+};
+use postrider_core::waiting::{Counts, Due, Settlement};
+use postrider_core::{
+    BoxFuture, Cursor, Destination, DestinationId, Error, ErrorKind, Lease, PartitionId, Result,
+    Timestamp,
+};
+
+use crate::connection::{Connection, call};
+use crate::control::{Facts, SCHEMA, facts, key};
+use crate::fetch::BACKSTOP_DEFAULT;
+use crate::item::{Item, s, text};
+use crate::reading::Readings;
+use crate::tables::{check_index, describe};
+use crate::waiting::{Stored, Waiting, rows_pk};
+use crate::watch::Watch;
+use crate::{definitions, due, fetch, lease, settle};
+
+/// How a store is read and kept.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// How long the item of a published event stays, before the time to live removes it: a week, so that
+    /// what was said can be looked up while somebody may ask.
+    pub retention: Duration,
+    /// How often the index is read from its front, whatever told of commits meanwhile: the longest that
+    /// an event waits whose entry came late, or whose writer's clock is behind.
+    pub backstop: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { retention: Duration::from_secs(7 * 86_400), backstop: BACKSTOP_DEFAULT }
+    }
+}
+
+/// What a handle has counted since it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Entries of the index that were none of ours, and were let be.
+    pub foreign: u64,
+    /// Events that somebody else had marked before.
+    pub marked_by_others: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    pub(crate) foreign: AtomicU64,
+    pub(crate) marked_by_others: AtomicU64,
+}
+
+/// A relay's handle on a store. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct DynamoStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    connection: Connection,
+    options: Options,
+    watch: Arc<Watch>,
+    facts: tokio::sync::OnceCell<Facts>,
+    source: OnceLock<Arc<str>>,
+    readings: Mutex<Readings>,
+    waiting: Mutex<HashMap<(PartitionId, DestinationId), Shared>>,
+    tally: Counting,
+}
+
+/// One settlement or question at a time.
+type Shared = Arc<tokio::sync::Mutex<Remembered>>;
+
+/// What waits of a partition and destination, as the owner of a token knows it; nothing after a write whose
+/// outcome is not known.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered(Option<(u64, Waiting)>);
+
+impl Remembered {
+    pub(crate) fn take(&mut self, token: u64) -> Option<Waiting> {
+        self.0.take().filter(|(known, _)| *known == token).map(|(_, waiting)| waiting)
+    }
+
+    pub(crate) fn put(&mut self, token: u64, waiting: Waiting) {
+        self.0 = Some((token, waiting));
+    }
+}
+
+/// The time now, in milliseconds, by this machine's clock: for what delays and is shown, never for who owns.
+pub(crate) fn now_ms() -> i64 {
+    Timestamp::now().as_micros() / 1_000
+}
+
+impl DynamoStore {
+    /// A handle with the default options. Nothing is asked before the first call.
+    pub fn new(connection: Connection) -> DynamoStore {
+        DynamoStore::with(connection, Options::default())
+    }
+
+    /// A handle with options.
+    pub fn with(connection: Connection, options: Options) -> DynamoStore {
+        DynamoStore::watching(connection, options, Arc::default())
+    }
+
+    /// Another handle of the same process: it shares what was seen of other relays' heartbeats, and
+    /// nothing else.
+    #[must_use]
+    pub fn beside(&self) -> DynamoStore {
+        let inner = &self.inner;
+        let (connection, options) = (inner.connection.clone(), inner.options.clone());
+        DynamoStore::watching(connection, options, Arc::clone(&inner.watch))
+    }
+
+    fn watching(connection: Connection, options: Options, watch: Arc<Watch>) -> DynamoStore {
+        let inner = Inner {
+            connection,
+            options,
+            watch,
+            facts: tokio::sync::OnceCell::new(),
+            source: OnceLock::new(),
+            readings: Mutex::default(),
+            waiting: Mutex::default(),
+            tally: Counting::default(),
+        };
+        DynamoStore { inner: Arc::new(inner) }
+    }
+
+    /// Looks at the other relays' heartbeats, as every acquisition and renewal does: what a relay that
+    /// stands by sees between them.
+    ///
+    /// # Errors
+    /// Whatever the service says.
+    pub async fn watch(&self) -> Result<()> {
+        self.inner.watch.look(&self.inner.connection, "watch").await.map(drop)
+    }
+
+    /// What was counted since the handle was made.
+    pub fn tallied(&self) -> Tally {
+        let tally = &self.inner.tally;
+        Tally {
+            foreign: tally.foreign.load(Ordering::Relaxed),
+            marked_by_others: tally.marked_by_others.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn tally(&self) -> &Counting {
+        &self.inner.tally
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.inner.connection
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// Whether commits are told of by the stream.
+    #[expect(clippy::unused_self, reason = "the stream's reader is a state of the handle")]
+    pub(crate) fn has_live_path(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn readings(&self) -> MutexGuard<'_, Readings> {
+        self.inner.readings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who says what names no source. Empty before the store was opened.
+    pub(crate) fn default_source(&self) -> &Arc<str> {
+        static NONE: OnceLock<Arc<str>> = OnceLock::new();
+        self.inner.source.get().unwrap_or_else(|| NONE.get_or_init(|| Arc::from("")))
+    }
+
+    /// When the item of an event that is published now may go, in seconds.
+    pub(crate) fn expires_at(&self) -> i64 {
+        let kept = i64::try_from(self.inner.options.retention.as_secs()).unwrap_or(i64::MAX);
+        (now_ms() / 1_000).saturating_add(kept)
+    }
+
+    pub(crate) fn waiting(&self, partition: PartitionId, destination: &DestinationId) -> Shared {
+        let mut waiting = self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(waiting.entry((partition, destination.clone())).or_default())
+    }
+
+    /// Reads what waits.
+    pub(crate) async fn read_waiting(
+        &self,
+        partition: PartitionId,
+        destination: &DestinationId,
+    ) -> Result<Waiting> {
+        let pk = rows_pk(destination, partition);
+        let items = self.rows(&pk).await?;
+        Ok(Waiting::new(items.iter().filter_map(Stored::of), now_ms()))
+    }
+
+    async fn rows(&self, pk: &str) -> Result<Vec<Item>> {
+        let table = &self.inner.connection.names().store;
+        let client = self.inner.connection.tables().await;
+        let (mut items, mut from) = (Vec::new(), None);
+        loop {
+            let query = client
+                .query()
+                .table_name(table)
+                .key_condition_expression("pk = :pk")
+                .expression_attribute_values(":pk", s(pk))
+                .consistent_read(true)
+                .set_exclusive_start_key(from.take());
+            let page = call("load", table, query.send()).await?;
+            items.extend(page.items.unwrap_or_default());
+            from = page.last_evaluated_key;
+            if from.is_none() {
+                return Ok(items);
+            }
+        }
+    }
+
+    async fn facts(&self) -> Result<&Facts> {
+        let facts = self.inner.facts.get_or_try_init(|| facts(&self.inner.connection)).await?;
+        self.inner.source.get_or_init(|| Arc::from(&*facts.source));
+        Ok(facts)
+    }
+
+    async fn open_all(&self) -> Result<StoreFacts> {
+        let connection = &self.inner.connection;
+        let there = describe(connection, "open", &connection.names().outbox).await?;
+        check_index(connection, &there)?;
+        let facts = self.facts().await?;
+        self.watch().await?;
+        Ok(StoreFacts { name: connection.name(), partitions: facts.partitions, schema: SCHEMA })
+    }
+
+    async fn load_one(&self, lease: &Lease, destination: &DestinationId) -> Result<Loaded> {
+        self.facts().await?;
+        let known = definitions::read(&self.inner.connection).await?;
+        if !known.rows.iter().any(|row| row.definition.id == *destination) {
+            return Err(Error::new(ErrorKind::NotFound, "load")
+                .message("the destination is not there; it was removed, or never added")
+                .context("destination", destination));
+        }
+        let shared = self.waiting(lease.partition, destination);
+        let mut cell = shared.lock().await;
+        let waiting = self.read_waiting(lease.partition, destination).await?;
+        let loaded = Loaded {
+            cursor: self.readings().begin(lease, destination),
+            waiting_keys: waiting.held_keys(),
+            waiting_ahead: waiting.ahead(),
+            replay_through: 0,
+        };
+        cell.put(lease.token, waiting);
+        Ok(loaded)
+    }
+
+    async fn apply_all(&self, change: &DefinitionChange) -> Result<u64> {
+        let version = definitions::apply(&self.inner.connection, change).await?;
+        let partitions = self.facts().await?.partitions;
+        for id in &change.remove {
+            for partition in 0..partitions {
+                self.drop_waiting(id, PartitionId(partition)).await?;
+            }
+        }
+        Ok(version)
+    }
+
+    /// Drops what waits of a destination that was removed. Its events stay where they are.
+    async fn drop_waiting(&self, id: &DestinationId, partition: PartitionId) -> Result<()> {
+        let pk = rows_pk(id, partition);
+        let table = &self.inner.connection.names().store;
+        let client = self.inner.connection.tables().await;
+        for item in self.rows(&pk).await? {
+            let sk = text(&item, crate::control::SK).unwrap_or_default();
+            let delete = client.delete_item().table_name(table).set_key(Some(key(&pk, sk)));
+            call("apply", table, delete.send()).await?;
+        }
+        Ok(())
+    }
+
+    async fn count(&self, destination: &DestinationId) -> Result<Counts> {
+        let mut sum = Counts::default();
+        for partition in 0..self.facts().await?.partitions {
+            let waiting = self.read_waiting(PartitionId(partition), destination).await?;
+            let counts = waiting.counts();
+            sum.retrying += counts.retrying;
+            sum.parked += counts.parked;
+            sum.held += counts.held;
+            sum.disabled += counts.disabled;
+            sum.dead += counts.dead;
+        }
+        Ok(sum)
+    }
+
+    async fn let_go(&self, leases: &[Lease]) -> Result<()> {
+        for lease in leases {
+            self.readings().forget(lease.partition);
+        }
+        lease::release(&self.inner.connection, leases).await
+    }
+}
+
+impl OutboxSource for DynamoStore {
+    fn capabilities(&self) -> SourceCapabilities {
+        let mut can = SourceCapabilities::least();
+        can.overlapping_writers = true;
+        can.many_partitions = true;
+        can.refuses_malformed = true;
+        can
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<StoreFacts>> {
+        Box::pin(self.open_all())
+    }
+
+    fn register<'a>(&'a self, definitions: &'a [Destination]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(definitions::register(&self.inner.connection, definitions))
+    }
+
+    fn apply<'a>(&'a self, change: &'a DefinitionChange) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(self.apply_all(change))
+    }
+
+    fn destinations(&self) -> BoxFuture<'_, Result<Definitions>> {
+        Box::pin(definitions::read(&self.inner.connection))
+    }
+
+    fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {
+        Box::pin(async {
+            let partitions = self.facts().await?.partitions;
+            let inner = &self.inner;
+            lease::acquire(&inner.connection, &inner.watch, partitions, request).await
+        })
+    }
+
+    fn renew<'a>(&'a self, request: &'a RenewRequest) -> BoxFuture<'a, Result<Renewed>> {
+        Box::pin(lease::renew(&self.inner.connection, &self.inner.watch, request))
+    }
+
+    fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.let_go(leases))
+    }
+
+    fn load<'a>(
+        &'a self,
+        lease: &'a Lease,
+        destination: &'a DestinationId,
+    ) -> BoxFuture<'a, Result<Loaded>> {
+        Box::pin(self.load_one(lease, destination))
+    }
+
+    /// The time now, by this machine's clock: what was written later, by its writer's clock, is no part
+    /// of the drain.
+    fn head<'a>(&'a self, _: &'a Lease) -> BoxFuture<'a, Result<Cursor>> {
+        Box::pin(async {
+            let now = Timestamp::now().as_micros();
+            Ok(Cursor::number(u64::try_from(now).unwrap_or_default()))
+        })
+    }
+
+    fn fetch<'a>(&'a self, request: &'a FetchRequest) -> BoxFuture<'a, Result<Page>> {
+        Box::pin(fetch::fetch(self, request))
+    }
+
+    fn settle<'a>(&'a self, settlement: &'a Settlement) -> BoxFuture<'a, Result<()>> {
+        Box::pin(settle::settle(self, settlement))
+    }
+
+    fn due<'a>(&'a self, request: &'a DueRequest) -> BoxFuture<'a, Result<Due>> {
+        Box::pin(due::due(self, request))
+    }
+
+    fn admit<'a>(&'a self, _: &'a Lease, _: u32) -> BoxFuture<'a, Result<Admitted>> {
+        Box::pin(async { Ok(Admitted::default()) })
+    }
+
+    fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>> {
+        Box::pin(self.count(destination))
+    }
+
+    fn wake(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}

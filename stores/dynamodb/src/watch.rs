@@ -1,0 +1,229 @@
+//! The watch: what this process saw of other relays' heartbeats, by its own monotonic clock.
+//!
+//! There is no clock of the store to ask. A lease ends for an observer when it has seen the same heartbeat
+//! for the whole duration that the heartbeat names. Invariants: the time counts from when the answer that
+//! first showed the heartbeat had *arrived*, so never from before it was written; and what the watch says
+//! is an opinion: the write that acts on it has the heartbeat as its condition.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use postrider_core::lease::{Census, Presence};
+use postrider_core::{Lease, PartitionId, RelayId, Result};
+
+use crate::connection::{Connection, call};
+use crate::control::{CONTROL, LEASE, RELAY, SK, VERSION};
+use crate::item::{Item, n, number, s, text, truth};
+
+/// Added to every duration that is waited for, as a share: two clocks that measure the same span may
+/// differ by one part in fifty, which is far more than clocks of machines do.
+const RATE_MARGIN: u32 = 50;
+
+/// What was seen, shared by the handles of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    beats: HashMap<RelayId, (u64, Instant)>,
+    leases: HashMap<PartitionId, ((u64, Option<RelayId>), Instant)>,
+}
+
+/// A relay's heartbeat.
+#[derive(Clone, Debug)]
+pub(crate) struct Heartbeat {
+    pub(crate) beat: u64,
+    pub(crate) duration: Duration,
+    pub(crate) current: bool,
+    pub(crate) presence: Option<Presence>,
+    /// For how long this process has seen this very beat.
+    pub(crate) silent: Duration,
+}
+
+impl Heartbeat {
+    /// Until its leases end, if it stays silent.
+    pub(crate) fn left(&self) -> Duration {
+        (self.duration + self.duration / RATE_MARGIN).saturating_sub(self.silent)
+    }
+}
+
+/// A partition's lease item.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseItem {
+    pub(crate) owner: Option<RelayId>,
+    pub(crate) token: u64,
+    pub(crate) takeovers: u32,
+    /// For how long this process has seen it so.
+    pub(crate) since: Duration,
+}
+
+impl LeaseItem {
+    pub(crate) fn of(item: &Item) -> LeaseItem {
+        LeaseItem {
+            owner: text(item, "owner").and_then(|owner| RelayId::new(owner).ok()),
+            token: number(item, "token").unwrap_or_default(),
+            takeovers: number(item, "takeovers").unwrap_or_default(),
+            since: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn is(&self, lease: &Lease) -> bool {
+        self.owner.as_ref() == Some(&lease.owner) && self.token == lease.token
+    }
+}
+
+/// The control items at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) relays: HashMap<RelayId, Heartbeat>,
+    pub(crate) leases: HashMap<PartitionId, LeaseItem>,
+    pub(crate) definitions: u64,
+}
+
+impl Snapshot {
+    /// Who is there: everybody whose heart was seen to beat within its lease.
+    pub(crate) fn census(&self) -> Census {
+        let alive = || self.relays.values().filter(|relay| !relay.left().is_zero());
+        let count = |relays: usize| u32::try_from(relays).unwrap_or(u32::MAX);
+        Census {
+            relays: count(alive().count()),
+            current: count(alive().filter(|relay| relay.current).count()),
+        }
+    }
+
+    /// Whether the store says that the lease stands.
+    pub(crate) fn stands(&self, lease: &Lease) -> bool {
+        self.leases.get(&lease.partition).is_some_and(|item| item.is(lease))
+    }
+}
+
+impl Watch {
+    /// Looks at the control items, and notes what has changed.
+    pub(crate) async fn look(
+        &self,
+        connection: &Connection,
+        operation: &'static str,
+    ) -> Result<Snapshot> {
+        let items = control_items(connection, operation).await?;
+        let now = Instant::now();
+        let mut seen = self.seen();
+        let mut snapshot = Snapshot::default();
+        for item in &items {
+            let name = text(item, SK).unwrap_or_default();
+            if let Some(relay) = name.strip_prefix(RELAY).and_then(|id| RelayId::new(id).ok()) {
+                let heartbeat = seen.note_beat(&relay, item, now);
+                snapshot.relays.insert(relay, heartbeat);
+            } else if let Some(partition) = name.strip_prefix(LEASE).and_then(|p| p.parse().ok()) {
+                let partition = PartitionId(partition);
+                let lease = seen.note_lease(partition, item, now);
+                snapshot.leases.insert(partition, lease);
+            } else if name == VERSION {
+                snapshot.definitions = number(item, "version").unwrap_or_default();
+            }
+        }
+        seen.beats.retain(|relay, _| snapshot.relays.contains_key(relay));
+        Ok(snapshot)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    fn note_beat(&mut self, relay: &RelayId, item: &Item, now: Instant) -> Heartbeat {
+        let beat = number(item, "beat").unwrap_or_default();
+        let first = self.beats.entry(relay.clone()).or_insert((beat, now));
+        if first.0 != beat {
+            *first = (beat, now);
+        }
+        let presence = || {
+            Some(Presence {
+                host: text(item, "host")?.to_owned(),
+                boot: text(item, "boot")?.to_owned(),
+                path: text(item, "path")?.to_owned(),
+            })
+        };
+        Heartbeat {
+            beat,
+            duration: Duration::from_millis(number(item, "lease_ms").unwrap_or_default()),
+            current: truth(item, "current"),
+            presence: presence(),
+            silent: now.duration_since(first.1),
+        }
+    }
+
+    fn note_lease(&mut self, partition: PartitionId, item: &Item, now: Instant) -> LeaseItem {
+        let mut lease = LeaseItem::of(item);
+        let state = (lease.token, lease.owner.clone());
+        let first = self.leases.entry(partition).or_insert_with(|| (state.clone(), now));
+        if first.0 != state {
+            *first = (state, now);
+        }
+        lease.since = now.duration_since(first.1);
+        lease
+    }
+}
+
+/// All of them, with one query: they are few, and small.
+async fn control_items(connection: &Connection, operation: &'static str) -> Result<Vec<Item>> {
+    let table = &connection.names().store;
+    let client = connection.tables().await;
+    let mut items = Vec::new();
+    let mut from: Option<HashMap<String, AttributeValue>> = None;
+    loop {
+        let query = client
+            .query()
+            .table_name(table)
+            .key_condition_expression("pk = :control")
+            .expression_attribute_values(":control", s(CONTROL))
+            .consistent_read(true)
+            .set_exclusive_start_key(from.take());
+        let page = call(operation, table, query.send()).await?;
+        items.extend(page.items.unwrap_or_default());
+        from = page.last_evaluated_key;
+        if from.is_none() {
+            return Ok(items);
+        }
+    }
+}
+
+/// The attributes of a heartbeat, for the update that announces a relay.
+pub(crate) fn presence_values(
+    presence: Option<&Presence>,
+) -> Option<[(&'static str, AttributeValue); 3]> {
+    let presence = presence?;
+    Some([(":host", s(&presence.host)), (":boot", s(&presence.boot)), (":path", s(&presence.path))])
+}
+
+/// A span as the heartbeat has it.
+pub(crate) fn millis(span: Duration) -> AttributeValue {
+    n(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heartbeat(beat: u64) -> Item {
+        Item::from([("beat".to_owned(), n(beat)), ("lease_ms".to_owned(), n(1_000))])
+    }
+
+    /// R115: silence counts from when a beat was first seen, and every new beat begins it anew.
+    #[test]
+    fn a_lease_ends_when_one_beat_was_seen_for_all_its_duration() {
+        let (mut seen, relay, start) = (Seen::default(), RelayId::mint(), Instant::now());
+        let mut at = |beat, ms| {
+            seen.note_beat(&relay, &heartbeat(beat), start + Duration::from_millis(ms)).left()
+        };
+        assert_eq!(at(7, 5_000), Duration::from_millis(1_020), "whenever it was written");
+        assert_eq!(at(7, 5_900), Duration::from_millis(120));
+        assert_eq!(at(8, 6_000), Duration::from_millis(1_020), "it beats");
+        assert_eq!(at(8, 7_019), Duration::from_millis(1));
+        assert_eq!(at(8, 7_020), Duration::ZERO);
+    }
+}
