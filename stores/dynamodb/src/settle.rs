@@ -102,14 +102,7 @@ impl Plan {
         };
         let unrouted = part.destination.as_str() == Destination::UNROUTED;
         let mut plan = Plan { unrouted, ..Plan::default() };
-        let places: HashMap<u64, Place> = {
-            let mut readings = store.readings();
-            let known = readings.partition(partition);
-            let seqs = part.waiting.iter().map(|new| new.row.seq);
-            let seqs = seqs.chain(part.passed.iter().map(|(row, _)| row.seq));
-            let place = |seq| Some((seq, known.as_ref()?.place(seq)?.clone()));
-            seqs.filter_map(place).collect()
-        };
+        let places = places(store, partition, part);
         let passed: HashSet<u64> = part.passed.iter().map(|(row, _)| row.seq).collect();
         for new in &part.waiting {
             let seq = new.row.seq;
@@ -225,6 +218,19 @@ impl Plan {
             readings.stir_others(partition, &part.destination);
         }
     }
+}
+
+/// Where the rows stand that a settlement names, as far as this owner handed them out.
+fn places(
+    store: &DynamoStore,
+    partition: PartitionId,
+    part: &SettlementPart,
+) -> HashMap<u64, Place> {
+    let mut readings = store.readings();
+    let Some(known) = readings.partition(partition) else { return HashMap::new() };
+    let seqs = part.waiting.iter().map(|new| new.row.seq);
+    let seqs = seqs.chain(part.passed.iter().map(|(row, _)| row.seq));
+    seqs.filter_map(|seq| Some((seq, known.place(seq)?.clone()))).collect()
 }
 
 fn unknown(partition: PartitionId, seq: u64) -> Error {

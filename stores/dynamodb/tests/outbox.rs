@@ -111,7 +111,7 @@ async fn a_second_put_of_an_id_is_a_duplicate() {
     assert_eq!(items(&fresh.connection, &fresh.settings.names.outbox).await.len(), 1);
 }
 
-/// R050: eight writers of one key: conflicts are tried again, and the numbers have no gap.
+/// Eight writers of one key: conflicts are tried again, and the numbers have no gap.
 #[tokio::test]
 async fn writers_of_one_key_draw_numbers_without_a_gap() {
     let Some(fresh) = Fresh::new(4).await else { return };
