@@ -119,8 +119,20 @@ fn taken() -> Vec<&'static [(&'static str, &'static str)]> {
     ]
 }
 
+/// A key as long as may be. Rows whose names are short together are looked at all at once, and those of which
+/// one is long rule by rule: with it a row goes the second way.
+const LONG: (&str, &str) = ("key", "repeat('k', 512)");
+
+fn with_long<'v>(values: &[(&'v str, &'v str)]) -> Vec<(&'v str, &'v str)> {
+    let mut values = values.to_vec();
+    if values.iter().all(|(column, _)| *column != LONG.0) {
+        values.push(LONG);
+    }
+    values
+}
+
 /// R012, R123: each rule refuses what breaks it, in the writer's own transaction, and is named; in the
-/// outbox and among what is scheduled.
+/// outbox and among what is scheduled, beside short names and beside a long one.
 #[tokio::test]
 async fn each_rule_refuses_and_is_named() {
     let Some(fresh) = Fresh::new(4).await else { return };
@@ -128,6 +140,8 @@ async fn each_rule_refuses_and_is_named() {
     for table in ["{outbox}", "{outbox_scheduled}"] {
         for (values, rule) in refused() {
             assert_eq!(insert(&fresh, &client, table, values).await, rule, "{values:?}");
+            let long = with_long(values);
+            assert_eq!(insert(&fresh, &client, table, &long).await, rule, "{long:?}");
         }
     }
     let endless: &[_] = &[("due_at", "'infinity'")];
@@ -145,9 +159,11 @@ async fn what_lies_just_inside_is_taken() {
     for table in ["{outbox}", "{outbox_scheduled}"] {
         for values in taken() {
             assert_eq!(insert(&fresh, &client, table, values).await, "", "{values:?}");
+            let long = with_long(values);
+            assert_eq!(insert(&fresh, &client, table, &long).await, "", "{long:?}");
         }
     }
-    let all = i64::try_from(taken().len()).unwrap();
+    let all = 2 * i64::try_from(taken().len()).unwrap();
     assert_eq!(fresh.number("select count(*) from {outbox}").await, all);
 }
 
