@@ -6,6 +6,7 @@
 //! | make the tables, and see what is wrong with them | [`init`], [`findings`] |
 //! | write events with a change | [`Outbox`] |
 //! | run a relay on the tables | [`DynamoStore`] |
+//! | act once on events that come in | [`Inbox`], [`Marker`] |
 //! | see why a transaction was cancelled | [`Cancelled`] |
 //!
 //! The service's limits hold here as they do there: 100 actions and 4 MB a transaction, 400 KB an item.
@@ -17,6 +18,7 @@ mod definitions;
 mod due;
 mod error;
 mod fetch;
+mod inbox;
 mod index;
 mod item;
 mod lease;
@@ -32,6 +34,7 @@ mod waiting;
 mod watch;
 
 pub use connection::Connection;
+pub use inbox::{Inbox, InboxOptions, Marker};
 pub use item::Item;
 pub use outbox::{Duplicate, Outbox, Staged};
 pub use settings::{Names, Settings};

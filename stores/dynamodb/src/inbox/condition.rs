@@ -1,0 +1,177 @@
+//! The conditional writes: what each sets, and what must be so.
+//!
+//! Invariant: every write names what it has seen or what it holds, so of any number at once one wins.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
+use aws_sdk_dynamodb::types::AttributeValue;
+use postrider_core::{ClaimLease, ClaimRequest};
+
+use crate::control::PK;
+use crate::inbox::row::{
+    ATTEMPTS, BEAT, CLAIMED, CLAIMED_AT, DURATION, EVENT_ID, EXPIRES_AT, HANDLER, HASH, PROCESSED,
+    PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE, STATUS, STEPS, TOKEN, TYPE, UNTIL,
+};
+use crate::item::{Item, b, n, s};
+
+type Update = UpdateItemFluentBuilder;
+
+/// A claim that is about to be sent.
+pub(crate) struct Claiming<'a> {
+    pub(crate) request: &'a ClaimRequest,
+    /// The sign of life that it leaves.
+    pub(crate) beat: &'a str,
+    /// The sign of life of a lease that ran out under our eyes.
+    pub(crate) watched_out: Option<String>,
+    pub(crate) now_ms: i64,
+    pub(crate) skew_max: Option<Duration>,
+}
+
+impl Claiming<'_> {
+    /// Absent, or claimed for this very payload by somebody who let go, whom we have watched to the end of
+    /// the lease, or, if clocks are believed, whose lease ended long enough ago.
+    pub(crate) fn put_into(&self, update: Update) -> Update {
+        let key = &self.request.key;
+        let mut free = "attribute_exists(#released)".to_owned();
+        let mut update = names(
+            update,
+            &[
+                ("#pk", PK),
+                ("#source", SOURCE),
+                ("#event", EVENT_ID),
+                ("#handler", HANDLER),
+                ("#type", TYPE),
+                ("#hash", HASH),
+                ("#status", STATUS),
+                ("#token", TOKEN),
+                ("#attempts", ATTEMPTS),
+                ("#received", RECEIVED_AT),
+                ("#claimed", CLAIMED_AT),
+                ("#beat", BEAT),
+                ("#duration", DURATION),
+                ("#until", UNTIL),
+                ("#steps", STEPS),
+                ("#released", RELEASED),
+            ],
+        );
+        if let Some(watched) = &self.watched_out {
+            free.push_str(" OR #beat = :watched");
+            update = update.expression_attribute_values(":watched", s(watched));
+        }
+        if let Some(skew) = self.skew_max {
+            free.push_str(" OR #until < :ended");
+            let ended = self.now_ms.saturating_sub(millis(skew));
+            update = update.expression_attribute_values(":ended", n(ended));
+        }
+        update
+            .update_expression(
+                "SET #source = :source, #event = :event, #handler = :handler, #type = :type, \
+                 #hash = :hash, #status = :claimed, #token = if_not_exists(#token, :none) + :one, \
+                 #attempts = if_not_exists(#attempts, :none) + :one, \
+                 #received = if_not_exists(#received, :now), #claimed = :now, #beat = :beat, \
+                 #duration = :duration, #until = :until, \
+                 #steps = if_not_exists(#steps, :empty) REMOVE #released",
+            )
+            .condition_expression(format!(
+                "attribute_not_exists(#pk) OR \
+                 (#status = :claimed AND #hash = :hash AND ({free}))"
+            ))
+            .expression_attribute_values(":source", s(&*key.source))
+            .expression_attribute_values(":event", s(key.event_id.to_string()))
+            .expression_attribute_values(":handler", s(key.handler.as_str()))
+            .expression_attribute_values(":type", s(&*self.request.event_type))
+            .expression_attribute_values(":hash", b(self.request.payload_hash.to_vec()))
+            .expression_attribute_values(":claimed", s(CLAIMED))
+            .expression_attribute_values(":none", n(0))
+            .expression_attribute_values(":one", n(1))
+            .expression_attribute_values(":now", n(self.now_ms))
+            .expression_attribute_values(":beat", s(self.beat))
+            .expression_attribute_values(":duration", n(millis(self.request.duration)))
+            .expression_attribute_values(":until", n(until(self.now_ms, self.request.duration)))
+            .expression_attribute_values(":empty", AttributeValue::M(Item::new()))
+    }
+}
+
+/// A claim that is held, as its holder believes.
+pub(crate) struct Kept<'a> {
+    pub(crate) lease: &'a ClaimLease,
+    pub(crate) now_ms: i64,
+}
+
+impl Kept<'_> {
+    /// The condition: the claim stands, under its token.
+    pub(crate) fn hold(&self, update: Update) -> Update {
+        let used = [("#status", STATUS), ("#token", TOKEN), ("#released", RELEASED)];
+        names(update, &used)
+            .condition_expression(
+                "#status = :held AND #token = :token AND attribute_not_exists(#released)",
+            )
+            .expression_attribute_values(":held", s(CLAIMED))
+            .expression_attribute_values(":token", n(self.lease.token))
+    }
+
+    /// Prolongs it from now.
+    pub(crate) fn prolong(&self, update: Update, beat: &str, duration: Duration) -> Update {
+        let used = [("#beat", BEAT), ("#duration", DURATION), ("#until", UNTIL)];
+        names(self.hold(update), &used)
+            .update_expression("SET #beat = :beat, #duration = :duration, #until = :until")
+            .expression_attribute_values(":beat", s(beat))
+            .expression_attribute_values(":duration", n(millis(duration)))
+            .expression_attribute_values(":until", n(until(self.now_ms, duration)))
+    }
+
+    /// Records that it is done, for as long as the retention. The steps have done their work.
+    pub(crate) fn complete(&self, update: Update, result: &[u8], retention: Duration) -> Update {
+        let used = [
+            ("#done", PROCESSED_AT),
+            ("#expires", EXPIRES_AT),
+            ("#result", RESULT),
+            ("#beat", BEAT),
+            ("#duration", DURATION),
+            ("#until", UNTIL),
+            ("#steps", STEPS),
+        ];
+        names(self.hold(update), &used)
+            .update_expression(
+                "SET #status = :processed, #done = :now, #expires = :expires, #result = :result \
+                 REMOVE #beat, #duration, #until, #steps",
+            )
+            .expression_attribute_values(":processed", s(PROCESSED))
+            .expression_attribute_values(":now", n(self.now_ms))
+            .expression_attribute_values(":expires", n(expires(self.now_ms, retention)))
+            .expression_attribute_values(":result", b(result))
+    }
+
+    /// Lets it go.
+    pub(crate) fn release(&self, update: Update) -> Update {
+        self.hold(update)
+            .update_expression("SET #released = :yes")
+            .expression_attribute_values(":yes", AttributeValue::Bool(true))
+    }
+}
+
+/// The names of a step's place.
+pub(crate) fn step_names(update: Update, step: &str) -> Update {
+    names(update, &[("#steps", STEPS), ("#step", step)])
+}
+
+fn names(mut update: Update, used: &[(&str, &str)]) -> Update {
+    for (place, name) in used {
+        update = update.expression_attribute_names(*place, *name);
+    }
+    update
+}
+
+/// When an item goes: seconds since 1970, as the time to live has it.
+pub(crate) fn expires(now_ms: i64, retention: Duration) -> i64 {
+    now_ms.saturating_add(millis(retention)).div_euclid(1_000)
+}
+
+fn until(now_ms: i64, duration: Duration) -> i64 {
+    now_ms.saturating_add(millis(duration))
+}
+
+pub(crate) fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,91 @@
+//! Purge by hand, where the table has no time to live.
+//!
+//! Invariant: only what is processed and old goes, and it is asked again of each item as it goes.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
+use postrider_core::{Error, Result};
+
+use crate::connection::call;
+use crate::control::{PK, SK};
+use crate::error::failed;
+use crate::inbox::Inbox;
+use crate::inbox::condition::millis;
+use crate::inbox::row::{PROCESSED, PROCESSED_AT, STATUS};
+use crate::item::{Item, n, s};
+
+/// Items that one page of the scan looks at.
+const PAGE_ITEMS: i32 = 1_000;
+
+impl Inbox {
+    /// Reads the whole table, a page at a time, until enough has gone: the time to live does the same for
+    /// nothing, so this is for tables without one.
+    pub(crate) async fn purge_processed(&self, older_than: Duration, rows_max: u32) -> Result<u64> {
+        let before = self.now_ms().saturating_sub(millis(older_than));
+        let (mut gone, mut from) = (0, None);
+        while gone < u64::from(rows_max) {
+            let (found, next) = self.old_ones(before, from).await?;
+            for key in found {
+                if gone < u64::from(rows_max) && self.delete_processed(key, before).await? {
+                    gone += 1;
+                }
+            }
+            if next.is_none() {
+                break;
+            }
+            from = next;
+        }
+        Ok(gone)
+    }
+
+    /// The keys of old rows on one page, and where the next begins.
+    async fn old_ones(&self, before: i64, from: Option<Item>) -> Result<(Vec<Item>, Option<Item>)> {
+        let scan = self
+            .connection
+            .tables()
+            .await
+            .scan()
+            .table_name(self.table())
+            .limit(PAGE_ITEMS)
+            .set_exclusive_start_key(from)
+            .projection_expression("#pk, #sk")
+            .filter_expression("#status = :processed AND #done <= :before")
+            .expression_attribute_names("#pk", PK)
+            .expression_attribute_names("#sk", SK)
+            .expression_attribute_names("#status", STATUS)
+            .expression_attribute_names("#done", PROCESSED_AT)
+            .expression_attribute_values(":processed", s(PROCESSED))
+            .expression_attribute_values(":before", n(before));
+        let _turn = self.turn().await;
+        let page = call("purge", self.table(), scan.consistent_read(true).send()).await?;
+        Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
+    }
+
+    async fn delete_processed(&self, key: Item, before: i64) -> Result<bool> {
+        let delete = self
+            .connection
+            .tables()
+            .await
+            .delete_item()
+            .table_name(self.table())
+            .set_key(Some(key))
+            .condition_expression("#status = :processed AND #done <= :before")
+            .expression_attribute_names("#status", STATUS)
+            .expression_attribute_names("#done", PROCESSED_AT)
+            .expression_attribute_values(":processed", s(PROCESSED))
+            .expression_attribute_values(":before", n(before));
+        let _turn = self.turn().await;
+        match Box::pin(delete.send()).await {
+            Ok(_) => Ok(true),
+            Err(error) => {
+                let changed = matches!(
+                    error.as_service_error(),
+                    Some(DeleteItemError::ConditionalCheckFailedException(_))
+                );
+                let told: Error = failed("purge", self.table(), error);
+                if changed { Ok(false) } else { Err(told) }
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A row of the inbox as an item: its key, its attributes, and what they say.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use postrider_core::{ClaimLease, Error, ErrorKind, InboxKey, Result};
+
+use crate::control;
+use crate::item::{Item, number, text, truth};
+
+/// Who said it.
+pub(crate) const SOURCE: &str = "source";
+/// What was said.
+pub(crate) const EVENT_ID: &str = "event_id";
+/// Who acts on it.
+pub(crate) const HANDLER: &str = "handler";
+/// The event's type.
+pub(crate) const TYPE: &str = "event_type";
+/// `claimed` or `processed`.
+pub(crate) const STATUS: &str = "status";
+/// SHA-256 of the payload.
+pub(crate) const HASH: &str = "payload_hash";
+/// Grows at each claim.
+pub(crate) const TOKEN: &str = "token";
+/// Claims so far.
+pub(crate) const ATTEMPTS: &str = "attempts";
+/// When it was first seen; milliseconds since 1970 by a worker's clock, as all times but the next.
+pub(crate) const RECEIVED_AT: &str = "received_at";
+/// When it was claimed last.
+pub(crate) const CLAIMED_AT: &str = "claimed_at";
+/// When it was done.
+pub(crate) const PROCESSED_AT: &str = "processed_at";
+/// When the item goes, by the table's time to live: seconds since 1970. Only of what is processed.
+pub(crate) const EXPIRES_AT: &str = control::TTL;
+/// Another one at each claim and heartbeat.
+pub(crate) const BEAT: &str = "beat";
+/// How long the lease lasts from its beat, in milliseconds.
+pub(crate) const DURATION: &str = "lease_ms";
+/// When the lease ends by the wall clock of who holds it.
+pub(crate) const UNTIL: &str = "lease_until";
+/// The claim was let go.
+pub(crate) const RELEASED: &str = "released";
+/// What was stored when it was done.
+pub(crate) const RESULT: &str = "result";
+/// The results of steps, by name.
+pub(crate) const STEPS: &str = "steps";
+
+/// A status.
+pub(crate) const CLAIMED: &str = "claimed";
+/// A status.
+pub(crate) const PROCESSED: &str = "processed";
+
+/// The sort key of every row. Others may stand beside it one day.
+const ROW: &str = "inbox";
+
+/// The hash of a row that a person marked as done without having the payload: it is any payload's.
+/// SHA-256 gives it for none.
+const ANY_PAYLOAD: [u8; 32] = [0; 32];
+
+/// The key of a row. The source comes last, because it may contain anything.
+pub(crate) fn key(key: &InboxKey) -> Item {
+    let pk = format!("{}#{}#{}", key.event_id, key.handler, key.source);
+    control::key(&pk, ROW)
+}
+
+/// What a row says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) processed: bool,
+    hash: Vec<u8>,
+    pub(crate) token: u64,
+    pub(crate) released: bool,
+    pub(crate) beat: String,
+    pub(crate) duration: Duration,
+    pub(crate) result: Bytes,
+}
+
+impl Row {
+    /// Reads an item.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is no row of the inbox.
+    pub(crate) fn of(item: &Item, operation: &'static str) -> Result<Row> {
+        let corrupt = |what: &str| {
+            Error::new(ErrorKind::Corrupt, operation)
+                .message(format!("an item of the inbox table has no {what}; it was left alone"))
+        };
+        let bytes = |name: &str| {
+            let blob = item.get(name).and_then(|value| value.as_b().ok());
+            blob.map(|blob| blob.as_ref().to_vec())
+        };
+        let processed = match text(item, STATUS).ok_or_else(|| corrupt(STATUS))? {
+            PROCESSED => true,
+            CLAIMED => false,
+            _ => return Err(corrupt("status that is known")),
+        };
+        let lease = || -> Result<(String, u64)> {
+            if processed {
+                return Ok(Default::default());
+            }
+            let beat = text(item, BEAT).ok_or_else(|| corrupt(BEAT))?.to_owned();
+            Ok((beat, number(item, DURATION).ok_or_else(|| corrupt(DURATION))?))
+        };
+        let (beat, duration) = lease()?;
+        Ok(Row {
+            processed,
+            hash: bytes(HASH).ok_or_else(|| corrupt(HASH))?,
+            // A transactional marker has none.
+            token: number(item, TOKEN).unwrap_or_default(),
+            released: truth(item, RELEASED),
+            beat,
+            duration: Duration::from_millis(duration),
+            result: Bytes::from(bytes(RESULT).unwrap_or_default()),
+        })
+    }
+
+    /// Whether it is of a payload.
+    pub(crate) fn is_of(&self, hash: &[u8; 32]) -> bool {
+        self.hash == hash || self.hash == ANY_PAYLOAD
+    }
+
+    /// Whether a claim still stands.
+    pub(crate) fn is_held_by(&self, lease: &ClaimLease) -> bool {
+        !self.processed && !self.released && self.token == lease.token
+    }
+
+    /// Whether this very claim was completed: then saying it again changes nothing.
+    pub(crate) fn was_completed(&self, lease: &ClaimLease) -> bool {
+        self.processed && self.token == lease.token
+    }
+
+    /// Whether this very claim was let go.
+    pub(crate) fn was_released(&self, lease: &ClaimLease) -> bool {
+        !self.processed && self.released && self.token == lease.token
+    }
+}
