@@ -272,11 +272,31 @@ impl Cluster {
     pub fn stop(&mut self, mode: &str) {
         let Some(mut server) = self.server.take() else { return };
         let signal = if mode == "immediate" { "-QUIT" } else { "-INT" };
-        let told = Command::new("kill").args([signal, &server.id().to_string()]).status();
-        if !told.is_ok_and(|ended| ended.success()) {
+        if !tell(signal, &[server.id().to_string()]) {
             _ = server.kill();
         }
+        // One that stands still would never hear of it. Its other processes are ended by the first one.
+        tell("-CONT", &[server.id().to_string()]);
         _ = server.wait();
+    }
+
+    /// Sends every process of the server a signal by its name: `-STOP` has all of it stand still, and `-CONT` go on.
+    ///
+    /// # Panics
+    /// If it does not run, or cannot be told.
+    pub fn signal(&self, name: &str) {
+        let first = self.server.as_ref().expect("it runs").id().to_string();
+        // Each has a group of its own. The first one first: while it stands still it starts no others.
+        assert!(tell(name, std::slice::from_ref(&first)), "{name} is sent to the server");
+        let all = Command::new("ps").args(["-A", "-o", "pid=,ppid="]).output().expect("processes");
+        let all = String::from_utf8_lossy(&all.stdout).into_owned();
+        let of_first = |line: &str| {
+            let (process, parent) = line.trim().split_once(char::is_whitespace)?;
+            (parent.trim() == first).then(|| process.to_owned())
+        };
+        let others: Vec<String> = all.lines().filter_map(of_first).collect();
+        // Some of them may just have ended.
+        tell(name, &others);
     }
 
     /// Whether its server is there: one that cannot write its log ends by itself.
@@ -289,6 +309,12 @@ impl Cluster {
         self.stop("immediate");
         self.launch().await;
     }
+}
+
+/// Whether all of these processes were sent the signal.
+fn tell(signal: &str, processes: &[String]) -> bool {
+    let told = Command::new("kill").arg(signal).args(processes).stderr(Stdio::null()).status();
+    told.is_ok_and(|ended| ended.success())
 }
 
 impl Drop for Cluster {

@@ -19,12 +19,14 @@ pub(crate) enum Fault {
     ServerStopped,
     /// The database of the inbox, and of the outbox if that is in PostgreSQL, is killed and recovers.
     DatabaseKilled,
+    /// That database stands still, every process of it.
+    DatabaseStopped,
     /// The broker has some events twice.
     Copied,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Fault; 8] = [
+    pub(crate) const ALL: [Fault; 9] = [
         Fault::RelayKilled,
         Fault::RelayStopped,
         Fault::ConsumerKilled,
@@ -32,6 +34,7 @@ impl Fault {
         Fault::ServerKilled,
         Fault::ServerStopped,
         Fault::DatabaseKilled,
+        Fault::DatabaseStopped,
         Fault::Copied,
     ];
 }

@@ -169,6 +169,7 @@ impl<S: Server> WholeWay<S> {
             Fault::Copied => self.server.copy(20).await,
             Fault::RelayStopped => pause(|name| signal(&self.relays[which], name)).await,
             Fault::ConsumerStopped => pause(|name| signal(&self.consumers[which], name)).await,
+            Fault::DatabaseStopped => pause(|name| self.cluster.signal(name)).await,
             Fault::ServerStopped => pause(|name| self.server.signal(name)).await,
         }
     }
@@ -275,6 +276,23 @@ async fn from_postgres_to_kafka_whatever_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_sqlite_to_kafka_whatever_is_killed() {
     survive::<Kafka>(Store::Sqlite).await;
+}
+
+/// What stopping the database rests on: all of it stands still, who is connected and who comes, and goes on where it
+/// was. One that stands still ends with its value all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_database_answers_nobody_until_it_is_woken() {
+    let Some(cluster) = Cluster::start(&["fsync = off"]).await else { return };
+    let database = connect(&cluster.url()).await;
+    cluster.signal("-STOP");
+    let mut asked = Box::pin(database.query_one("select 1", &[]));
+    let moment = Duration::from_millis(500);
+    assert!(tokio::time::timeout(moment, &mut asked).await.is_err());
+    assert!(tokio::time::timeout(moment, connect(&cluster.url())).await.is_err());
+    cluster.signal("-CONT");
+    assert_eq!(asked.await.unwrap().get::<_, i32>(0), 1);
+    cluster.signal("-STOP");
+    drop(cluster);
 }
 
 /// Without an inbox the copies have their effects too, and the checker says so.
