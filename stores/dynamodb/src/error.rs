@@ -25,13 +25,14 @@ where
             ErrorKind::Timeout,
             "the endpoint did not answer in time; it is tried again".to_owned(),
         ),
-        SdkError::DispatchFailure(failure) if failure.is_io() => (
-            ErrorKind::Unavailable,
-            "the endpoint cannot be reached; nothing was lost, and it is tried again".to_owned(),
-        ),
-        SdkError::DispatchFailure(_) => (
+        SdkError::DispatchFailure(_) if is_about_credentials(&error) => (
             ErrorKind::Unauthorized,
             "there are no credentials that can be used; give them by environment, profile, or role"
+                .to_owned(),
+        ),
+        SdkError::DispatchFailure(_) => (
+            ErrorKind::Unavailable,
+            "the endpoint cannot be reached, or went away; nothing was lost, and it is tried again"
                 .to_owned(),
         ),
         SdkError::ResponseError(_) => (
@@ -45,6 +46,19 @@ where
         told = told.context("code", code);
     }
     told.source(error.into_source().unwrap_or_else(|error| Box::new(error)))
+}
+
+/// Whether a request could not be signed. The clients say so only in the texts of the causes.
+fn is_about_credentials(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(inner) = cause {
+        let text = inner.to_string().to_lowercase();
+        if text.contains("credential") || text.contains("identity") {
+            return true;
+        }
+        cause = inner.source();
+    }
+    false
 }
 
 /// What a code of the service means.

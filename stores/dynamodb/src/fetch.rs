@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
@@ -20,6 +19,7 @@ use crate::item::{Item, number, text};
 use crate::reading::Handed;
 use crate::record::{Place, SEQ, SHARD, decode, pending_in, unrouted_in};
 use crate::store::DynamoStore;
+use crate::tally::add;
 
 /// How many keys are read at once.
 const KEYS_AT_ONCE: usize = 8;
@@ -205,7 +205,7 @@ impl Filling<'_> {
             if !self.is_within(&decoded.event) {
                 // It is for a reading that has no end; this key is done for this one.
                 let reading = partition.reading(self.destination);
-                (reading.swept, reading.resume) = (None, None);
+                reading.sweep();
                 return Ok(());
             }
             if !self.fits(decoded.bytes) {
@@ -228,23 +228,26 @@ impl Filling<'_> {
     async fn list(&self, store: &DynamoStore) -> Result<bool> {
         let partition = self.request.lease.partition;
         let after = &self.request.after;
-        let (resume, from, sweeps) = {
+        let (resume, from) = {
             let mut readings = store.readings();
             let known = readings.at(partition, self.destination, after)?;
             let reading = known.reading(self.destination);
-            let stale = |swept: Instant| swept.elapsed() >= store.options().backstop;
             let resume = reading.resume.take();
-            let sweeps = reading.swept.is_none_or(stale);
-            let polls = !self.is_unrouted() && !store.has_live_path();
-            if resume.is_none() && !sweeps && !reading.dirty && !polls {
-                return Ok(false);
+            if resume.is_none() {
+                let stale = |swept: Instant| swept.elapsed() >= store.options().backstop;
+                let sweeps = reading.swept.is_none_or(stale);
+                let polls = !self.is_unrouted() && !store.is_live();
+                if !sweeps && !reading.dirty && !polls {
+                    return Ok(false);
+                }
+                let tail = reading.newest.saturating_sub(OVERLAP_MS);
+                reading.from = if sweeps { 0 } else { tail };
             }
             reading.dirty = false;
-            let from = if sweeps { 0 } else { reading.newest.saturating_sub(OVERLAP_MS) };
-            (resume, from, sweeps)
+            (resume, reading.from)
         };
         let listing = list(store.connection(), &self.shard(), resume, from).await?;
-        store.tally().foreign.fetch_add(listing.foreign, Ordering::Relaxed);
+        add(&store.tally().foreign, listing.foreign);
         let mut readings = store.readings();
         let known = readings.at(partition, self.destination, after)?;
         known.name(self.destination, listing.entries);
@@ -252,7 +255,7 @@ impl Filling<'_> {
         reading.newest = reading.newest.max(listing.newest);
         let ended = listing.resume.is_none();
         reading.resume = listing.resume;
-        if ended && sweeps {
+        if ended && from == 0 {
             reading.swept = Some(Instant::now());
         }
         Ok(!ended || !reading.named.is_empty())

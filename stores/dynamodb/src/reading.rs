@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Lease, PartitionId, Result};
+use postrider_core::{
+    Cursor, Destination, DestinationId, Error, ErrorKind, Lease, PartitionId, Result,
+};
 use uuid::Uuid;
 
 use crate::index::{Listed, Resume};
@@ -17,6 +19,8 @@ use crate::record::{Decoded, Place};
 
 /// How many places that were settled last are remembered: the index may still name them for a moment.
 const SETTLED_MAX: usize = 10_000;
+/// How many places are remembered that a stream named and nobody has read yet.
+const NAMED_MAX: usize = 10_000;
 /// The bits of a number that are the row's own; the others are the token's.
 const ORDINAL_BITS: u32 = 40;
 
@@ -57,8 +61,10 @@ pub(crate) struct Reading {
     /// What the index, or a stream, named and was not read yet.
     pub(crate) named: VecDeque<Listed>,
     is_named: HashSet<Place>,
-    /// Where the listing goes on; nothing where it begins at the front.
+    /// Where the listing goes on; nothing where another begins.
     pub(crate) resume: Option<Resume>,
+    /// The moment from which this listing is, in milliseconds; 0 is the front.
+    pub(crate) from: u64,
     /// The newest entry that the index named, in milliseconds.
     pub(crate) newest: u64,
     /// When the index was last read from its front to its end.
@@ -84,6 +90,7 @@ impl Readings {
             named: VecDeque::new(),
             is_named: HashSet::new(),
             resume: None,
+            from: 0,
             newest: 0,
             swept: None,
             dirty: true,
@@ -119,13 +126,33 @@ impl Readings {
         })
     }
 
+    /// Takes note of an event that was committed, in a partition that is read here.
+    pub(crate) fn hear(&mut self, partition: PartitionId, place: Place) {
+        let Some(known) = self.0.get_mut(&partition) else { return };
+        let ids: Vec<DestinationId> = known.readings.keys().cloned().collect();
+        for id in ids.into_iter().filter(|id| id.as_str() != Destination::UNROUTED) {
+            if known.reading(&id).named.len() >= NAMED_MAX {
+                // The index has it too.
+                known.reading(&id).sweep();
+            } else {
+                known.name(&id, vec![Listed { place: place.clone() }]);
+            }
+        }
+    }
+
+    /// Has the index read from its front for every reading.
+    pub(crate) fn sweep_all(&mut self) {
+        let readings = self.0.values_mut().flat_map(|known| known.readings.values_mut());
+        readings.for_each(Reading::sweep);
+    }
+
     /// Tells the readings of other destinations that the index may name something new for them.
     pub(crate) fn stir_others(&mut self, partition: PartitionId, destination: &DestinationId) {
         let readings = self.0.get_mut(&partition).map(|known| &mut known.readings);
         for (other, reading) in readings.into_iter().flatten() {
             // From its front: what is handed on is as old as it was.
             if other != destination {
-                (reading.dirty, reading.swept, reading.resume) = (true, None, None);
+                reading.sweep();
             }
         }
     }
@@ -221,6 +248,11 @@ impl Partition {
 }
 
 impl Reading {
+    /// Has the index read from its front.
+    pub(crate) fn sweep(&mut self) {
+        (self.dirty, self.swept, self.resume) = (true, None, None);
+    }
+
     /// What was handed out behind a place and is not settled, in order.
     pub(crate) fn again(&self, after: u64) -> impl Iterator<Item = &Handed> {
         self.handed.range(after + 1..).map(|(_, handed)| handed)

@@ -7,7 +7,6 @@
 //! the index; of one key in the order of its numbers; and all of it may be written twice.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::Ordering;
 
 use aws_sdk_dynamodb::types::{Delete, TransactWriteItem, Update};
 use futures_util::{StreamExt as _, stream};
@@ -21,6 +20,7 @@ use crate::lease;
 use crate::record::{Place, SEQ, SHARD, pending_in, unrouted_in};
 use crate::store::{DynamoStore, now_ms};
 use crate::tables::built;
+use crate::tally::add;
 use crate::transaction::{ACTIONS_MAX, Cancelled, put, send_patiently};
 use crate::waiting::{ROWS_MAX, Stored, Waiting, rows_pk};
 use crate::{definitions, transaction};
@@ -334,7 +334,7 @@ async fn mark_item(store: &DynamoStore, place: &Place, to: Option<(&str, &str)>)
     };
     match crate::connection::call("settle", &names.outbox, update.send()).await {
         Err(error) if error.kind() == ErrorKind::Conflict => {
-            store.tally().marked_by_others.fetch_add(1, Ordering::Relaxed);
+            add(&store.tally().marked_by_others, 1);
             Ok(())
         }
         other => other.map(drop),

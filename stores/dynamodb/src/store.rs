@@ -1,9 +1,8 @@
 //! The store as the relay sees it: one handle on leases, definitions, and what is pending.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
 use postrider_core::source::{
@@ -18,46 +17,16 @@ use postrider_core::{
 
 use crate::connection::{Connection, call};
 use crate::control::{Facts, SCHEMA, facts, key};
-use crate::fetch::BACKSTOP_DEFAULT;
 use crate::item::{Item, s, text};
+use crate::options::Options;
 use crate::reading::Readings;
-use crate::tables::{check_index, describe};
+use crate::record::{Place, partition_of};
+use crate::tables::{check_index, check_stream, describe};
+use crate::tally::{Counting, Tally};
 use crate::waiting::{Stored, Waiting, rows_pk};
 use crate::watch::Watch;
-use crate::{definitions, due, fetch, lease, settle};
-
-/// How a store is read and kept.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Options {
-    /// How long the item of a published event stays, before the time to live removes it: a week, so that
-    /// what was said can be looked up while somebody may ask.
-    pub retention: Duration,
-    /// How often the index is read from its front, whatever told of commits meanwhile: the longest that
-    /// an event waits whose entry came late, or whose writer's clock is behind.
-    pub backstop: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { retention: Duration::from_secs(7 * 86_400), backstop: BACKSTOP_DEFAULT }
-    }
-}
-
-/// What a handle has counted since it was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Tally {
-    /// Entries of the index that were none of ours, and were let be.
-    pub foreign: u64,
-    /// Events that somebody else had marked before.
-    pub marked_by_others: u64,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Counting {
-    pub(crate) foreign: AtomicU64,
-    pub(crate) marked_by_others: AtomicU64,
-}
+use crate::{definitions, due, fetch, lease, settle, stream};
+use tokio::sync::Notify;
 
 /// A relay's handle on a store. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -66,7 +35,7 @@ pub struct DynamoStore {
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     connection: Connection,
     options: Options,
     watch: Arc<Watch>,
@@ -75,6 +44,10 @@ struct Inner {
     readings: Mutex<Readings>,
     waiting: Mutex<HashMap<(PartitionId, DestinationId), Shared>>,
     tally: Counting,
+    /// Whether the stream is read now.
+    live: AtomicBool,
+    woken: Notify,
+    follows: OnceLock<()>,
 }
 
 /// One settlement or question at a time.
@@ -130,6 +103,9 @@ impl DynamoStore {
             readings: Mutex::default(),
             waiting: Mutex::default(),
             tally: Counting::default(),
+            live: AtomicBool::new(false),
+            woken: Notify::new(),
+            follows: OnceLock::new(),
         };
         DynamoStore { inner: Arc::new(inner) }
     }
@@ -145,11 +121,7 @@ impl DynamoStore {
 
     /// What was counted since the handle was made.
     pub fn tallied(&self) -> Tally {
-        let tally = &self.inner.tally;
-        Tally {
-            foreign: tally.foreign.load(Ordering::Relaxed),
-            marked_by_others: tally.marked_by_others.load(Ordering::Relaxed),
-        }
+        self.inner.tally.told()
     }
 
     pub(crate) fn tally(&self) -> &Counting {
@@ -164,10 +136,41 @@ impl DynamoStore {
         &self.inner.options
     }
 
-    /// Whether commits are told of by the stream.
-    #[expect(clippy::unused_self, reason = "the stream's reader is a state of the handle")]
-    pub(crate) fn has_live_path(&self) -> bool {
-        false
+    /// Whether commits are told of by the stream now. While they are not, the index is asked instead.
+    pub fn is_live(&self) -> bool {
+        self.inner.live.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_live(&self, live: bool) {
+        if live && !self.is_live() {
+            // Whatever was committed before the iterators stood is found in the index.
+            self.readings().sweep_all();
+            self.inner.live.store(true, Ordering::Release);
+            self.inner.woken.notify_one();
+        } else {
+            self.inner.live.store(live, Ordering::Release);
+        }
+    }
+
+    /// Notes where events were committed.
+    pub(crate) fn hear(&self, places: Vec<Place>) {
+        let Some(partitions) = self.inner.facts.get().map(|facts| facts.partitions) else { return };
+        let mut readings = self.readings();
+        for place in places {
+            readings.hear(partition_of(&place.pk, partitions), place);
+        }
+        drop(readings);
+        self.inner.woken.notify_one();
+    }
+
+    /// Has the index read from its front for every reading.
+    pub(crate) fn sweep_all(&self) {
+        self.readings().sweep_all();
+        self.inner.woken.notify_one();
+    }
+
+    pub(crate) fn from_inner(inner: Arc<Inner>) -> DynamoStore {
+        DynamoStore { inner }
     }
 
     pub(crate) fn readings(&self) -> MutexGuard<'_, Readings> {
@@ -235,6 +238,13 @@ impl DynamoStore {
         check_index(connection, &there)?;
         let facts = self.facts().await?;
         self.watch().await?;
+        if self.inner.options.stream {
+            check_stream(connection, &there)?;
+            self.inner.follows.get_or_init(|| {
+                // It ends with the handle.
+                tokio::spawn(stream::follow(Arc::downgrade(&self.inner)));
+            });
+        }
         Ok(StoreFacts { name: connection.name(), partitions: facts.partitions, schema: SCHEMA })
     }
 
@@ -311,6 +321,7 @@ impl OutboxSource for DynamoStore {
         can.overlapping_writers = true;
         can.many_partitions = true;
         can.refuses_malformed = true;
+        can.wakes = self.inner.options.stream;
         can
     }
 
@@ -384,6 +395,6 @@ impl OutboxSource for DynamoStore {
     }
 
     fn wake(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
+        Box::pin(self.inner.woken.notified())
     }
 }

@@ -5,6 +5,11 @@
 
 mod fresh;
 mod inbox;
+mod lease;
 mod outbox;
+mod proxy;
+mod relay;
+mod split;
+mod stream;
 mod suite;
 mod tables;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use postrider_core::{BoxFuture, Error, ErrorKind, NewEvent, OutboxSource, Result};
-use postrider_dynamodb::{ACTIONS_MAX, DynamoStore, Outbox, Staged};
+use postrider_dynamodb::{ACTIONS_MAX, DynamoStore, Options, Outbox, Staged};
 use postrider_testkit::suite::{OpenTransaction, StoreHarness};
 
 use crate::fresh::{self, Fresh};
@@ -31,7 +31,10 @@ impl StoreHarness for Harness {
     async fn start() -> Harness {
         let fresh = Fresh::new(PARTITIONS).await.expect("the server was found before");
         let outbox = Outbox::open(&fresh.connection).await.expect("the store opens");
-        let standing_by = DynamoStore::new(fresh.connection.clone());
+        // The index alone must do; the stream has tests of its own.
+        let mut options = Options::default();
+        options.stream = false;
+        let standing_by = DynamoStore::with(fresh.connection.clone(), options);
         Harness { fresh, outbox, standing_by }
     }
 

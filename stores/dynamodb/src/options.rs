@@ -1,0 +1,30 @@
+//! Options: how a store is read and kept.
+
+use std::time::Duration;
+
+use crate::fetch::BACKSTOP_DEFAULT;
+
+/// How a store is read and kept.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// How long the item of a published event stays, before the time to live removes it: a week, so that
+    /// what was said can be looked up while somebody may ask.
+    pub retention: Duration,
+    /// How often the index is read from its front, whatever told of commits meanwhile: the longest that
+    /// an event waits whose entry came late, or whose writer's clock is behind.
+    pub backstop: Duration,
+    /// Whether the table's stream is read, so that commits are heard of at once and an idle relay leaves the
+    /// index alone. The service serves two readers of a stream well: of more relays, let the others poll.
+    pub stream: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            retention: Duration::from_secs(7 * 86_400),
+            backstop: BACKSTOP_DEFAULT,
+            stream: true,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Leases without a clock of the store.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use postrider_core::lease::AcquireRequest;
+use postrider_core::source::RenewRequest;
+use postrider_core::{Lease, OutboxSource as _, RelayId};
+use postrider_dynamodb::{Connection, DynamoStore, Options, Settings};
+use serde_json::Value;
+
+use crate::fresh::{self, Fresh};
+use crate::proxy::{self, Then, aside};
+use crate::relay::LONG;
+
+const SHORT: Duration = Duration::from_millis(300);
+
+fn request(owner: &RelayId, lease: Duration) -> AcquireRequest {
+    AcquireRequest {
+        owner: owner.clone(),
+        lease_duration: lease,
+        wanted: u16::MAX,
+        free_for: Duration::ZERO,
+        presence: None,
+        current: true,
+        dead: None,
+    }
+}
+
+fn renewal(owner: &RelayId, leases: &[Lease]) -> RenewRequest {
+    RenewRequest {
+        owner: owner.clone(),
+        leases: leases.to_vec(),
+        lease_duration: SHORT,
+        current: true,
+    }
+}
+
+fn polling() -> Options {
+    let mut options = Options::default();
+    options.stream = false;
+    options
+}
+
+async fn own(store: &DynamoStore, owner: &RelayId) -> Vec<Lease> {
+    let granted = store.acquire(&request(owner, SHORT)).await.unwrap().granted;
+    granted.into_iter().map(|granted| granted.lease).collect()
+}
+
+/// R115: who was silent for a whole lease, as another saw it, and beats again before that other's write
+/// arrives, keeps what it has: the write holds only while the heart stands still.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_beats_at_the_last_moment_keeps_its_leases() {
+    let Some(fresh) = Fresh::new(2).await else { return };
+    let holder = DynamoStore::with(fresh.connection.clone(), polling());
+    let owner = RelayId::mint();
+    let leases = own(&holder, &owner).await;
+    let beats = Arc::new(AtomicBool::new(true));
+    let (late, renews) = (Arc::clone(&beats), renewal(&owner, &leases));
+    let settings = fresh.settings.clone();
+    let rule = move |operation: &str, _: &mut Value| {
+        if operation == "TransactWriteItems" && late.load(Ordering::SeqCst) {
+            let (settings, renews) = (settings.clone(), renews.clone());
+            aside(move || async move {
+                let store = DynamoStore::with(Connection::new(settings).unwrap(), polling());
+                store.renew(&renews).await.unwrap();
+            });
+        }
+        Then::Forward
+    };
+    let upstream = fresh::url().unwrap();
+    let between = proxy::start(&upstream, Box::new(rule), Box::new(|_, _, _| ())).await;
+    let through = Connection::new(Settings::at(between, fresh.settings.names.clone())).unwrap();
+    let taker = DynamoStore::with(through, polling());
+    taker.open().await.unwrap();
+    // waits: the lease has to pass on the taker's clock
+    tokio::time::sleep(SHORT * 2).await;
+    let other = RelayId::mint();
+    let tried = taker.acquire(&request(&other, LONG)).await.unwrap();
+    assert_eq!(tried.granted, [], "its heart beat before the write");
+    assert_eq!(holder.renew(&renewal(&owner, &leases)).await.unwrap().kept, leases);
+    beats.store(false, Ordering::SeqCst);
+    taker.watch().await.unwrap();
+    // waits: as before, and now it stays silent
+    tokio::time::sleep(SHORT * 2).await;
+    let taken = taker.acquire(&request(&other, LONG)).await.unwrap();
+    assert_eq!(taken.granted.len(), 2);
+    assert_eq!(holder.renew(&renewal(&owner, &leases)).await.unwrap().kept, [], "and hears of it");
+}
+
+/// A heartbeat is one write and one read, whatever the number of partitions; standing by is the same.
+/// Nothing is refused when nothing changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_heartbeat_is_one_write_and_one_read() {
+    let Some(fresh) = Fresh::new(64).await else { return };
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&calls);
+    let rule = move |operation: &str, _: &mut Value| {
+        noted.lock().unwrap().push(operation.to_owned());
+        Then::Forward
+    };
+    let upstream = fresh::url().unwrap();
+    let between = proxy::start(&upstream, Box::new(rule), Box::new(|_, _, _| ())).await;
+    let through = Connection::new(Settings::at(between, fresh.settings.names.clone())).unwrap();
+    let (store, owner) = (DynamoStore::with(through, polling()), RelayId::mint());
+    let leases = own(&store, &owner).await;
+    assert_eq!(leases.len(), 64);
+    calls.lock().unwrap().clear();
+    assert_eq!(store.renew(&renewal(&owner, &leases)).await.unwrap().kept.len(), 64);
+    assert_eq!(*calls.lock().unwrap(), ["UpdateItem", "Query"]);
+    calls.lock().unwrap().clear();
+    let standby = store.acquire(&request(&RelayId::mint(), LONG)).await.unwrap();
+    assert_eq!(standby.held.len(), 64);
+    assert_eq!(*calls.lock().unwrap(), ["UpdateItem", "Query"], "no write that could be refused");
+}

@@ -1,0 +1,96 @@
+//! A relay's first calls on a store.
+
+use std::time::Duration;
+
+use postrider_core::lease::AcquireRequest;
+use postrider_core::source::{FetchRequest, FetchedRow};
+use postrider_core::waiting::{Passed, Settlement, SettlementPart};
+use postrider_core::{
+    Cursor, Destination, DestinationId, EventId, Lease, OutboxSource as _, RelayId, Route, Template,
+};
+use postrider_dynamodb::DynamoStore;
+
+/// Longer than any test.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+
+/// Owns every partition, and reads each.
+pub(crate) struct Relay {
+    pub(crate) store: DynamoStore,
+    readings: Vec<(Lease, Cursor)>,
+}
+
+pub(crate) fn a() -> DestinationId {
+    DestinationId::new("a").unwrap()
+}
+
+impl Relay {
+    pub(crate) async fn start(store: DynamoStore) -> Relay {
+        store.open().await.unwrap();
+        let topic: Template = "orders".parse().unwrap();
+        let everything = Destination::new(a(), "memory", vec![Route::all(topic)]);
+        store.register(&[everything]).await.unwrap();
+        let request = AcquireRequest {
+            owner: RelayId::mint(),
+            lease_duration: LONG,
+            wanted: u16::MAX,
+            free_for: Duration::ZERO,
+            presence: None,
+            current: true,
+            dead: None,
+        };
+        let mut readings = Vec::new();
+        for granted in store.acquire(&request).await.unwrap().granted {
+            let loaded = store.load(&granted.lease, &a()).await.unwrap();
+            readings.push((granted.lease, loaded.cursor));
+        }
+        Relay { store, readings }
+    }
+
+    /// The same, when the stream is read, and the index will not be asked any more.
+    pub(crate) async fn live(store: DynamoStore) -> Relay {
+        let mut relay = Relay::start(store).await;
+        while !relay.store.is_live() {
+            relay.store.wake().await;
+        }
+        relay.drain().await;
+        relay
+    }
+
+    /// What is new in every partition, settled as acknowledged.
+    pub(crate) async fn drain(&mut self) -> Vec<FetchedRow> {
+        let mut rows = Vec::new();
+        for (lease, at) in &mut self.readings {
+            let request = FetchRequest {
+                lease: lease.clone(),
+                destinations: vec![a()],
+                after: at.clone(),
+                until: None,
+                rows_max: 1_000,
+                bytes_max: u64::MAX,
+            };
+            let page = self.store.fetch(&request).await.unwrap();
+            let mut part = SettlementPart::new(a());
+            part.cursor = Some((at.clone(), page.end.clone()));
+            part.passed = page.rows.iter().map(|row| (row.row, Passed::Acked)).collect();
+            if !page.rows.is_empty() {
+                let settlement = Settlement { lease: lease.clone(), parts: vec![part] };
+                self.store.settle(&settlement).await.unwrap();
+            }
+            *at = page.end;
+            rows.extend(page.rows);
+        }
+        rows
+    }
+
+    /// Drains at every wake until so many events came.
+    pub(crate) async fn hear(&mut self, events: usize) -> Vec<EventId> {
+        let mut heard = Vec::new();
+        while heard.len() < events {
+            heard.extend(self.drain().await.iter().map(|row| row.row.id));
+            if heard.len() < events {
+                self.store.wake().await;
+            }
+        }
+        heard
+    }
+}
