@@ -147,7 +147,9 @@ fn means(code: &str, said: &str, blamed: bool) -> Means {
     if is(&["throttl", "toomanyrequests", "limitexceeded", "requestlimit", "overlimit", "slowdown"])
     {
         Means::Busy
-    } else if is(&["kms"]) || is(&["accessdenied", "authorizationerror", "optinrequired"]) {
+    } else if is(&["kms"])
+        || is(&["accessdenied", "authorizationerror", "optinrequired", "notauthorized"])
+    {
         Means::Denied
     } else if is(&["invalidsecurity"])
         || is(&["expired", "invalidclienttokenid", "unrecognizedclient", "signature"])

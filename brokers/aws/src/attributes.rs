@@ -3,6 +3,7 @@
 //! Invariant: it is read leniently: what a queue does not say is as good as not set.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::QueueAttributeName;
@@ -41,6 +42,31 @@ impl Attributes {
     /// The ARN of the queue that takes what was given out too often.
     pub(crate) fn dead_letters(&self) -> Option<String> {
         self.policy()["deadLetterTargetArn"].as_str().map(str::to_owned)
+    }
+
+    /// How often a message is given out before it goes there.
+    pub(crate) fn receives_max(&self) -> Option<u64> {
+        let count = &self.policy()["maxReceiveCount"];
+        count.as_u64().or_else(|| count.as_str()?.parse().ok())
+    }
+
+    /// How long a message is kept.
+    pub(crate) fn retention(&self) -> Option<Duration> {
+        self.number(&QueueAttributeName::MessageRetentionPeriod).map(Duration::from_secs)
+    }
+
+    /// Bytes of a message.
+    pub(crate) fn message_bytes_max(&self) -> Option<u64> {
+        self.number(&QueueAttributeName::MaximumMessageSize)
+    }
+
+    /// Messages that are given out and not settled, about.
+    pub(crate) fn out(&self) -> u64 {
+        self.number(&QueueAttributeName::ApproximateNumberOfMessagesNotVisible).unwrap_or_default()
+    }
+
+    fn number(&self, name: &QueueAttributeName) -> Option<u64> {
+        self.text(name)?.parse().ok()
     }
 }
 

@@ -138,13 +138,14 @@ async fn attempt<C: Carrier>(
     let late =
         || Trouble::Silent(Fault::new(ErrorKind::Timeout, unknown("no answer came in time")));
     let mut outcomes = timeout_at(until, carrier.call(&entries)).await.map_err(|_| late())??;
-    // What an answer does not name has none.
-    let nameless = || Outcome::Retry {
-        fault: Fault::new(ErrorKind::Unavailable, unknown("the answer does not name the event")),
-        after: None,
-    };
     outcomes.resize_with(call.len(), nameless);
     Ok(outcomes)
+}
+
+/// What became of an event that an answer does not name.
+pub(crate) fn nameless() -> Outcome {
+    let detail = unknown("the answer does not name the event");
+    Outcome::Retry { fault: Fault::new(ErrorKind::Unavailable, detail), after: None }
 }
 
 /// As few calls as carry all, in the order of the batch.

@@ -23,17 +23,30 @@ mod call;
 mod connection;
 mod deleting;
 mod envelope;
+mod eventbridge;
+mod examine;
 mod fifo;
+#[cfg(test)]
+mod golden;
 mod message;
 mod polling;
 mod queues;
 mod receipts;
 mod redrive;
 mod settings;
+mod sns;
 mod sqs;
 mod subscription;
+mod topics;
 
+pub use eventbridge::EventBridgeBroker;
+pub use examine::queue as examine_queue;
 pub use redrive::{Progress, Redrive};
 pub use settings::{AwsSettings, Credentials, Secret};
+pub use sns::SnsBroker;
 pub use sqs::SqsBroker;
 pub use subscription::{SqsSubscription, SubscriptionSettings};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/aws.md")]
+struct Guide;

@@ -18,7 +18,7 @@ use postrider_core::{
 use tokio::time::Instant;
 
 use crate::answer::{Call, Trouble, judge, judge_words};
-use crate::call::{Carrier, Prepared, ROWS_MAX, carry};
+use crate::call::{Carrier, Prepared, ROWS_MAX, carry, nameless};
 use crate::connection::Connection;
 use crate::fifo;
 use crate::message::{Message, TEXT, encode};
@@ -28,7 +28,7 @@ use crate::settings::AwsSettings;
 /// What traces call it.
 pub(crate) const SYSTEM: &str = "aws_sqs";
 /// Bytes of a message, and of the messages of a call. A queue may be set to less.
-const BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const BYTES_MAX: usize = 1024 * 1024;
 /// How long a queue of the kind FIFO absorbs copies.
 const REMEMBERED: Duration = Duration::from_secs(5 * 60);
 
@@ -154,13 +154,6 @@ impl Carrier for Sender<'_> {
             let said = failed.message().unwrap_or_default();
             Some(judge_words(call, failed.code(), said, failed.sender_fault()))
         };
-        let nameless = || Outcome::Retry {
-            fault: Fault::new(
-                ErrorKind::Unavailable,
-                crate::answer::unknown("the answer does not name the event"),
-            ),
-            after: None,
-        };
         Ok(entries.iter().map(|entry| of(entry).unwrap_or_else(nameless)).collect())
     }
 }
@@ -191,8 +184,7 @@ impl Broker for SqsBroker {
     }
 
     fn examine<'a>(&'a self, routes: &'a [Route]) -> BoxFuture<'a, Result<Vec<Finding>>> {
-        let _ = routes;
-        Box::pin(async { Ok(Vec::new()) })
+        Box::pin(crate::examine::queues(&self.connection, routes))
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

@@ -15,6 +15,7 @@ use postrider_core::EventId;
 use postrider_testkit::services;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
 
 /// What LocalStack calls the account of everybody.
 pub(crate) const ACCOUNT: &str = "000000000000";
@@ -26,10 +27,15 @@ pub(crate) struct Cloud {
     /// What the names of this test begin with.
     prefix: String,
     made: Mutex<Vec<Made>>,
+    /// Made once: to read the machine's certificates takes time.
+    config: OnceCell<SdkConfig>,
 }
 
 enum Made {
     Queue(String),
+    Topic(String),
+    /// With its one rule.
+    Bus(String),
 }
 
 impl Cloud {
@@ -51,7 +57,8 @@ impl Cloud {
 
     pub(crate) fn new() -> Cloud {
         let prefix = format!("t-{}", &EventId::mint().to_string().replace('-', "")[4..]);
-        Cloud { address: services::url("aws").unwrap(), prefix, made: Mutex::default() }
+        let address = services::url("aws").unwrap();
+        Cloud { address, prefix, made: Mutex::default(), config: OnceCell::new() }
     }
 
     pub(crate) fn name(&self, name: &str) -> String {
@@ -63,7 +70,7 @@ impl Cloud {
     }
 
     pub(crate) async fn config(&self) -> SdkConfig {
-        config(&self.address).await
+        self.config.get_or_init(|| config(&self.address)).await.clone()
     }
 
     /// A client of the test's own, that reads what is really there.
@@ -90,6 +97,55 @@ impl Cloud {
         let address = made.queue_url().unwrap().to_owned();
         self.made.lock().unwrap().push(Made::Queue(address.clone()));
         address
+    }
+
+    /// Makes a topic of SNS that hands on to these queues, and gives its ARN.
+    pub(crate) async fn topic(&self, name: &str, queues: &[String], raw: bool) -> String {
+        let client = aws_sdk_sns::Client::new(&self.config().await);
+        let mut made = client.create_topic().name(self.name(name));
+        if name.ends_with(".fifo") {
+            made = made.attributes("FifoTopic", "true");
+        }
+        let arn = made.send().await.unwrap().topic_arn().unwrap().to_owned();
+        self.made.lock().unwrap().push(Made::Topic(arn.clone()));
+        for queue in queues {
+            let subscribed = client.subscribe().topic_arn(&arn).protocol("sqs");
+            let subscribed = subscribed.endpoint(arn_of(queue));
+            let subscribed = subscribed.attributes("RawMessageDelivery", raw.to_string());
+            subscribed.send().await.unwrap();
+        }
+        arn
+    }
+
+    /// Makes a bus that hands all on to these queues, and gives its name.
+    pub(crate) async fn bus(&self, name: &str, queues: &[String]) -> String {
+        use aws_sdk_eventbridge::types::Target;
+        let client = aws_sdk_eventbridge::Client::new(&self.config().await);
+        let bus = self.name(name);
+        client.create_event_bus().name(&bus).send().await.unwrap();
+        self.made.lock().unwrap().push(Made::Bus(bus.clone()));
+        if !queues.is_empty() {
+            let pattern = serde_json::json!({ "account": [ACCOUNT] }).to_string();
+            let rule = client.put_rule().event_bus_name(&bus).name("all").event_pattern(pattern);
+            rule.send().await.unwrap();
+            let target = |(at, queue): (usize, &String)| {
+                Target::builder().id(at.to_string()).arn(arn_of(queue)).build().unwrap()
+            };
+            let targets = queues.iter().enumerate().map(target).collect();
+            let put = client.put_targets().event_bus_name(&bus).rule("all");
+            put.set_targets(Some(targets)).send().await.unwrap();
+        }
+        bus
+    }
+
+    /// Gives the one target of a bus a queue for dead letters.
+    pub(crate) async fn keep_dead_letters(&self, bus: &str, queue: &str, dead: &str) {
+        use aws_sdk_eventbridge::types::{DeadLetterConfig, Target};
+        let client = aws_sdk_eventbridge::Client::new(&self.config().await);
+        let dead = DeadLetterConfig::builder().arn(dead).build();
+        let target = Target::builder().id("0").arn(arn_of(queue)).dead_letter_config(dead).build();
+        let put = client.put_targets().event_bus_name(self.name(bus)).rule("all");
+        put.targets(target.unwrap()).send().await.unwrap();
     }
 
     /// What makes one of this test's queues that of another's dead letters, after so many times.
@@ -125,18 +181,42 @@ impl Drop for Cloud {
         let tidy = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
+                // Of its own: the test's client is driven by the runtime that waits here.
                 let config = config(&address).await;
                 for made in made {
                     match made {
                         Made::Queue(url) => {
                             _ = Client::new(&config).delete_queue().queue_url(url).send().await;
                         }
+                        Made::Topic(arn) => {
+                            let client = aws_sdk_sns::Client::new(&config);
+                            _ = client.delete_topic().topic_arn(arn).send().await;
+                        }
+                        Made::Bus(bus) => forget_bus(&config, &bus).await,
                     }
                 }
             });
         };
         _ = std::thread::spawn(tidy).join();
     }
+}
+
+/// The ARN of a queue of this account.
+pub(crate) fn arn_of(queue: &str) -> String {
+    let name = queue.rsplit('/').next().unwrap();
+    format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}")
+}
+
+async fn forget_bus(config: &SdkConfig, bus: &str) {
+    let client = aws_sdk_eventbridge::Client::new(config);
+    let targets = client.list_targets_by_rule().event_bus_name(bus).rule("all").send().await;
+    if let Ok(targets) = targets {
+        let ids = targets.targets().iter().map(|target| target.id().to_owned()).collect();
+        let removed = client.remove_targets().event_bus_name(bus).rule("all");
+        _ = removed.set_ids(Some(ids)).send().await;
+        _ = client.delete_rule().event_bus_name(bus).name("all").send().await;
+    }
+    _ = client.delete_event_bus().name(bus).send().await;
 }
 
 /// A message as it lies in a queue.

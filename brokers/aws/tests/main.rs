@@ -6,6 +6,9 @@
 
 mod answers;
 mod cloud;
+mod examining;
+mod fanout;
+mod handed_on;
 mod publishing;
 mod redriving;
 mod stub;
