@@ -7,6 +7,8 @@ mod adopt;
 mod age;
 mod apply;
 mod audit;
+#[cfg(feature = "aws")]
+mod aws;
 mod bulk;
 mod chaos;
 mod cli;

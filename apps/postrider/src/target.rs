@@ -16,13 +16,16 @@ use crate::failure::Failure;
 use crate::store::unknown;
 
 /// The destinations that work today, as they are written.
-pub(crate) const WORKS: [&str; 6] = [
+pub(crate) const WORKS: [&str; 9] = [
     "stdout",
     "file://PATH",
     "local://PATH",
     "https://URL",
     "kafka://HOST:PORT/TOPIC",
     "nats://HOST:PORT/SUBJECT",
+    "sqs://REGION/QUEUE",
+    "sns://REGION/TOPIC-ARN",
+    "eventbridge://REGION/BUS",
 ];
 
 /// The kind of a destination that is given by an address. The address itself is no part of the
@@ -49,6 +52,8 @@ pub(crate) enum Target {
     Kafka(Remote),
     /// Subjects of NATS.
     Nats(Remote),
+    /// Queues, topics, or buses of AWS, in a region.
+    Aws(Remote),
 }
 
 /// Servers, and the topic if the address has one.
@@ -110,6 +115,7 @@ impl Target {
             "https" | "http" => Ok(Target::Webhook { url: text.to_owned(), allow_private: false }),
             "kafka" => Remote::parse(&url).map(Target::Kafka),
             "nats" | "tls" => Remote::parse(&url).map(Target::Nats),
+            "sqs" | "sns" | "eventbridge" => Remote::parse(&url).map(Target::Aws),
             scheme => Err(unknown("destination", text, scheme, &WORKS)),
         }
     }
@@ -154,6 +160,7 @@ impl Target {
             }
             Target::Kafka(remote) => remote.open(crate::relay::kafka::at)?,
             Target::Nats(remote) => remote.open(crate::relay::nats::at)?,
+            Target::Aws(remote) => remote.open(crate::relay::aws::at)?,
         })
     }
 }

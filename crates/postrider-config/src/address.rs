@@ -77,7 +77,8 @@ fn is_http(text: &str) -> bool {
 }
 
 /// Schemes whose paths name files and databases, and are no secrets.
-const OPEN_PATHS: [&str; 10] = [
+const OPEN_PATHS: [&str; 13] = [
+    "eventbridge",
     "file",
     "kafka",
     "local",
@@ -86,7 +87,9 @@ const OPEN_PATHS: [&str; 10] = [
     "nats",
     "postgres",
     "postgresql",
+    "sns",
     "sqlite",
+    "sqs",
     "tls",
 ];
 
@@ -231,7 +234,9 @@ fn secret_in(text: &str) -> Option<String> {
     }
     // Of NATS, a name alone is a token.
     let scheme = text.split("://").next().unwrap_or_default().to_ascii_lowercase();
-    if matches!(&*scheme, "kafka" | "nats" | "tls") && authority.contains('@') {
+    if matches!(&*scheme, "kafka" | "nats" | "tls" | "sqs" | "sns" | "eventbridge")
+        && authority.contains('@')
+    {
         return Some("a token or a password".into());
     }
     // A path may have an `@` of its own; before the first slash it ends the user's part.

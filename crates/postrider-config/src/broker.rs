@@ -1,6 +1,6 @@
 //! What the configuration knows of a kind of broker, beside its fields.
 //!
-//! For each kind one file says everything: `kafka.rs`, `nats.rs`, `webhook.rs`, `file.rs`. Its `section!`s declare the
+//! For each kind one file says everything: `kafka.rs`, `nats.rs`, `aws.rs`, `webhook.rs`, `file.rs`. Its `section!`s declare the
 //! fields (type, meaning, secret or not, default, limits, and what goes with what), and a [`BrokerShape`] says the rest.
 //! These are Rust and not a data file, because the compiler then holds the rest together: a field that is declared is
 //! there to be read, one that is read is declared, and both are what the documentation of this crate shows. Everything
@@ -13,7 +13,7 @@ use postrider_core::{Format, TopicRule};
 
 use crate::choice::Kind;
 use crate::key::TableShape;
-use crate::{file, kafka, nats, webhook};
+use crate::{aws, file, kafka, nats, webhook};
 
 /// A kind of broker.
 pub(crate) struct BrokerShape {
@@ -62,8 +62,17 @@ pub(crate) struct SourceShape {
 }
 
 /// All of them, in the order of the documentation.
-pub(crate) const ALL: [&BrokerShape; 6] =
-    [&webhook::WEBHOOK, &kafka::KAFKA, &nats::NATS, &file::LOCAL, &file::FILE, &file::STDOUT];
+pub(crate) const ALL: [&BrokerShape; 9] = [
+    &webhook::WEBHOOK,
+    &kafka::KAFKA,
+    &nats::NATS,
+    &aws::SQS,
+    &aws::SNS,
+    &aws::EVENTBRIDGE,
+    &file::LOCAL,
+    &file::FILE,
+    &file::STDOUT,
+];
 
 impl Kind {
     /// What the configuration knows of it.
@@ -72,6 +81,9 @@ impl Kind {
             Kind::Webhook => &webhook::WEBHOOK,
             Kind::Kafka => &kafka::KAFKA,
             Kind::Nats => &nats::NATS,
+            Kind::Sqs => &aws::SQS,
+            Kind::Sns => &aws::SNS,
+            Kind::EventBridge => &aws::EVENTBRIDGE,
             Kind::Local => &file::LOCAL,
             Kind::File => &file::FILE,
             Kind::Stdout => &file::STDOUT,

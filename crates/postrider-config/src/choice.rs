@@ -60,6 +60,12 @@ pub enum Kind {
     Kafka,
     /// Streams of NATS JetStream.
     Nats,
+    /// Queues of SQS.
+    Sqs,
+    /// Topics of SNS.
+    Sns,
+    /// Buses of EventBridge.
+    EventBridge,
     /// A durable queue in one file.
     Local,
     /// CloudEvents as lines of a file.
@@ -145,7 +151,8 @@ pub enum LogFormat {
 }
 
 choice!(Kind, "kind",
-    "webhook" => Kind::Webhook, "kafka" => Kind::Kafka, "nats" => Kind::Nats, "local" => Kind::Local,
+    "webhook" => Kind::Webhook, "kafka" => Kind::Kafka, "nats" => Kind::Nats, "sqs" => Kind::Sqs,
+    "sns" => Kind::Sns, "eventbridge" => Kind::EventBridge, "local" => Kind::Local,
     "file" => Kind::File, "stdout" => Kind::Stdout);
 choice!(KafkaMechanism, "mechanism",
     "plain" => KafkaMechanism::Plain, "scram-sha-256" => KafkaMechanism::ScramSha256,

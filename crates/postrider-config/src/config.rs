@@ -10,6 +10,7 @@ use std::time::Duration;
 use postrider_core::{DestinationId, HandlerName};
 
 use crate::address::Address;
+use crate::aws::SqsSource;
 use crate::choice::{LogFormat, LogLevel};
 use crate::destination::DestinationConfig;
 use crate::kafka::KafkaSource;
@@ -96,7 +97,7 @@ section! {
     pub struct Consume {
         /// The queue and the topics, with `*` for any run of characters; or of NATS the server, the
         /// stream, and the subjects: `nats://HOST:PORT/STREAM/SUBJECT`; or of Kafka the servers and the
-        /// topics: `kafka://HOST:PORT/TOPIC`.
+        /// topics: `kafka://HOST:PORT/TOPIC`; or of SQS the region and the queue: `sqs://REGION/QUEUE`.
         from: Address { required: true, example: "local://queue.db/order.*", class: Restart },
         /// The consumer group. Consumers of one group share its events. If absent, the handler's
         /// name.
@@ -123,6 +124,8 @@ section! {
         nats: NatsSource {},
         /// The connection, if events come from Kafka.
         kafka: KafkaSource {},
+        /// The connection, if events come from SQS.
+        sqs: SqsSource {},
     }
 }
 

@@ -12,6 +12,7 @@ use postrider_core::{
 };
 
 use crate::address::Address;
+use crate::aws::{EventBridge, Sns, Sqs};
 use crate::choice::Kind;
 use crate::kafka::Kafka;
 use crate::key::Class::Definition;
@@ -28,8 +29,8 @@ section! {
     pub struct DestinationConfig {
         /// What kind of broker it is.
         kind: Kind { required: true, example: "webhook", class: Definition },
-        /// The address, for the kinds `kafka`, `nats`, `local`, and `file`. Of a cluster, any server; of Kafka
-        /// several, with commas between.
+        /// The address, for the kinds `kafka`, `nats`, `sqs`, `sns`, `eventbridge`, `local`, and `file`. Of a
+        /// cluster, any server; of Kafka several, with commas between; of AWS the region.
         url: Option<Address> { example: "local:///var/lib/queue.db" },
         /// Where a destination begins to read that `destinations apply` adds: `now`, `beginning`, or
         /// a time. The first relay on a store without destinations begins at the beginning, whatever
@@ -46,6 +47,12 @@ section! {
         kafka: Kafka {},
         /// The connection, for the kind `nats`.
         nats: Nats {},
+        /// The connection, for the kind `sqs`.
+        sqs: Sqs {},
+        /// The connection, for the kind `sns`.
+        sns: Sns {},
+        /// The connection, for the kind `eventbridge`.
+        eventbridge: EventBridge {},
         /// Where requests go, for the kind `webhook`. The topic of a route names one.
         endpoints: BTreeMap<EndpointName, Endpoint> {},
     }
@@ -61,7 +68,8 @@ section! {
         headers: Size { default: "16KiB", min: "0B", max: "16KiB", class: Definition },
         /// The whole message as its route writes it, key and headers included: for the pre-flight at enqueue. At
         /// publish the server's own limit counts. If absent, `1048kB` for the kinds
-        /// `kafka` and `nats`, which is what their servers take by default, less a frame; and none for the others.
+        /// `kafka` and `nats`, which is what their servers take by default, less a frame; what the services of AWS
+        /// take (`sqs` 1 MiB, `sns` and `eventbridge` 256 KiB); and none for the others.
         message: Option<Size> { example: "1048kB", min: "1kB", max: "8MiB", class: Definition },
     }
 }
@@ -79,7 +87,7 @@ section! {
         /// How an event is written: `structured` (CloudEvents as one JSON document), `binary` (CloudEvents with
         /// attributes as headers and the payload as the body), `plain` (the payload as it is, and headers of
         /// Postrider's own), or `debezium` (as Debezium's outbox event router writes it). Kafka and NATS take
-        /// all of them, webhooks the first two, queues and files the first.
+        /// all of them, webhooks the first two, SQS and SNS `structured` and `plain`, the others the first.
         format: Format { default: "structured", class: Definition },
         /// The key of a record, for the kind `kafka`: a template over the ordering key alone, as
         /// `kafka.record_key`, which counts if this is absent.

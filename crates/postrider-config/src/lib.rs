@@ -31,6 +31,7 @@
 pub mod duration;
 
 mod address;
+mod aws;
 mod broker;
 mod check;
 mod choice;
@@ -66,6 +67,7 @@ mod values;
 mod webhook;
 
 pub use address::Address;
+pub use aws::{AwsLogin, EventBridge, Sns, Sqs, SqsSource};
 pub use choice::{
     KafkaCompression, KafkaMechanism, Kind, LogFormat, LogLevel, Pooler, TableLayout,
 };

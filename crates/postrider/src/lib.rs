@@ -101,7 +101,7 @@
 //! * Order between keys, or between events of one key in two destinations.
 //! * Two-phase commit, sagas, or an event store: the outbox is a queue, and may be purged.
 //! * Stores other than SQLite and PostgreSQL, and brokers other than the local one, Kafka, NATS JetStream,
-//!   files, standard output, and webhooks.
+//!   SQS, SNS, EventBridge, files, standard output, and webhooks.
 //!
 //! # Features
 //!
@@ -119,6 +119,7 @@
 //! | `broker-nats` | no | `nats`: streams of NATS JetStream, as a destination and as a source |
 //! | `broker-kafka` | no | `kafka`: topics of Kafka, as a destination and as a source; builds a library in C |
 //! | `broker-kafka-tls` | no | TLS and SCRAM for it, with the system's OpenSSL |
+//! | `broker-aws` | no | `aws`: SQS, SNS, and EventBridge as destinations, queues of SQS as a source |
 //! | `otel` | no | `otel`: OpenTelemetry traces from the enqueue to the handler |
 //!
 //! An application that only writes events needs `default-features = false, features =
@@ -128,6 +129,9 @@
 //! macro. `use postrider::Event` brings both.
 #![cfg_attr(feature = "store-postgres", doc = include_str!("postgres.md"))]
 
+#[cfg(feature = "broker-aws")]
+#[doc(inline)]
+pub use postrider_aws as aws;
 #[cfg(feature = "broker-file")]
 #[doc(inline)]
 pub use postrider_file as file;

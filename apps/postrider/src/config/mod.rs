@@ -131,7 +131,7 @@ fn check(args: &CheckArgs) -> Result<Exit, Failure> {
 #[cfg(test)]
 mod tests {
     /// Where the fields of each table become a broker's settings.
-    const READERS: [(&str, &[&str]); 6] = [
+    const READERS: [(&str, &[&str]); 10] = [
         ("destinations.NAME.webhook", &[include_str!("../relay/brokers.rs")]),
         ("destinations.NAME.endpoints", &[include_str!("../relay/brokers.rs")]),
         (
@@ -139,13 +139,21 @@ mod tests {
             &[include_str!("../relay/kafka.rs"), include_str!("../kafka.rs")],
         ),
         ("destinations.NAME.nats", &[include_str!("../relay/nats.rs"), include_str!("../nats.rs")]),
+        ("destinations.NAME.sqs", &[include_str!("../relay/aws.rs"), include_str!("../aws.rs")]),
+        ("destinations.NAME.sns", &[include_str!("../relay/aws.rs"), include_str!("../aws.rs")]),
+        (
+            "destinations.NAME.eventbridge",
+            &[include_str!("../relay/aws.rs"), include_str!("../aws.rs")],
+        ),
+        ("consume.NAME.sqs", &[include_str!("../consume/sqs.rs"), include_str!("../aws.rs")]),
         ("consume.NAME.kafka", &[include_str!("../consume/kafka.rs"), include_str!("../kafka.rs")]),
         ("consume.NAME.nats", &[include_str!("../consume/nats.rs"), include_str!("../nats.rs")]),
     ];
 
     /// Whether a field is read from the table, or from who we are in it.
     fn is_read(field: &str, sources: &[&str]) -> bool {
-        let tables = ["webhook", "configured", "kafka", "nats", "login"];
+        let tables =
+            ["webhook", "configured", "kafka", "nats", "sqs", "sns", "eventbridge", "login"];
         let reads = tables.map(|table| format!("{table}.{field}"));
         let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
         sources.iter().any(|source| {

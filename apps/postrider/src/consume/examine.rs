@@ -16,7 +16,7 @@ pub(crate) async fn examine(config: &Config, secrets: &Secrets) -> Vec<Finding> 
     let mut found = Vec::new();
     for (handler, consumer) in &config.consume {
         let asked = of_sidecar(handler, consumer, secrets).await;
-        found.push(asked.unwrap_or_else(|failure| failure.finding(&subject(handler))));
+        found.extend(asked.unwrap_or_else(|failure| vec![failure.finding(&subject(handler))]));
     }
     found
 }
@@ -29,7 +29,7 @@ async fn of_sidecar(
     handler: &HandlerName,
     consumer: &Consume,
     secrets: &Secrets,
-) -> Result<Finding, Failure> {
+) -> Result<Vec<Finding>, Failure> {
     let from = Source::parse(secrets.address(&consumer.from).unwrap_or_default())?;
     let group = consumer.group.clone().unwrap_or_else(|| handler.to_string());
     let wishes = Wishes {
@@ -39,11 +39,12 @@ async fn of_sidecar(
         dead_letters: None,
         nats: Some(consumer.nats.clone()),
         kafka: Some(consumer.kafka.clone()),
+        sqs: Some(consumer.sqs.clone()),
         secrets: secrets.clone(),
     };
     let kept = from.visibility_kept(&wishes).await?;
     let (subject, lease) = (subject(handler), consumer.lease);
-    Ok(match &from {
+    Ok(vec![match &from {
         Source::Kafka { .. } => of_session(&subject, lease, consumer.kafka.session),
         Source::Local { .. } => of_visibility(&subject, lease, wishes.visibility, ""),
         Source::Nats { stream, .. } => {
@@ -51,7 +52,13 @@ async fn of_sidecar(
                 format!("nats consumer edit {stream} {group} --wait {}", shown(wishes.visibility));
             of_visibility(&subject, lease, kept.unwrap_or(wishes.visibility), &advice)
         }
-    })
+        Source::Sqs { region, queue } => {
+            // Each receive brings the time with it, whatever the queue says.
+            let mut found = super::sqs::examine(region, queue, &wishes, consumer.attempts).await?;
+            found.push(of_visibility(&subject, lease, wishes.visibility, ""));
+            return Ok(found);
+        }
+    }])
 }
 
 /// A broker that hides an event for a time.

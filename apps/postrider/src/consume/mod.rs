@@ -21,6 +21,7 @@ mod reload;
 mod request;
 mod sidecar;
 mod source;
+mod sqs;
 mod switch;
 mod tries;
 mod watch;
@@ -88,15 +89,15 @@ pub(crate) struct ConsumeArgs {
     /// only one.
     #[arg(long, value_name = "NAME")]
     handler: Option<String>,
-    /// Where from: local://PATH/TOPIC, nats://HOST:PORT/STREAM/SUBJECT, or
-    /// kafka://HOST:PORT/TOPIC
+    /// Where from: local://PATH/TOPIC, nats://HOST:PORT/STREAM/SUBJECT,
+    /// kafka://HOST:PORT/TOPIC; or sqs://REGION/QUEUE
     ///
     /// In a topic, * stands for anything; in a subject for one word, and > for
     /// the rest. Where the address says who we are: env:NAME, or file:PATH.
     #[arg(long, value_name = "URL")]
     from: Option<String>,
     /// The subject, or topic, for dead letters, of NATS and Kafka [default:
-    /// postrider.dead.GROUP]
+    /// postrider.dead.GROUP]; the queue for them, of SQS
     #[arg(long, value_name = "NAME")]
     dead_letters: Option<String>,
     /// The consumer group at the broker; its instances share the work
@@ -178,6 +179,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         dead_letters: args.dead_letters.clone(),
         nats: plan.nats.clone(),
         kafka: plan.kafka.clone(),
+        sqs: plan.sqs.clone(),
         secrets: plan.secrets.clone(),
     };
     let mut reloader = Reloader::new(&args, &plan, source, wishes);

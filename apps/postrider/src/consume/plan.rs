@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postrider_config::{
     Address, Config, Consume, Environment, KafkaSource, NatsSource, Needs, PostgresConfig, Secret,
-    Secrets,
+    Secrets, SqsSource,
 };
 use postrider_core::HandlerName;
 
@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) nats: Option<NatsSource>,
     /// How to connect to Kafka, if the configuration says it.
     pub(crate) kafka: Option<KafkaSource>,
+    /// How to connect to SQS, if the configuration says it.
+    pub(crate) sqs: Option<SqsSource>,
     pub(crate) secrets: Secrets,
     /// The configuration, as far as it is about this sidecar: a reload compares with it.
     pub(crate) present: Config,
@@ -80,6 +82,7 @@ impl Plan {
             from: from(args.from.as_deref(), table, &secrets, &environment)?,
             nats: table.map(|table| table.nats.clone()),
             kafka: table.map(|table| table.kafka.clone()),
+            sqs: table.map(|table| table.sqs.clone()),
             inbox: address(&args.inbox, |table| &table.inbox).ok_or_else(|| missing("--inbox"))?,
             inbox_reference: args.inbox.is_none().then(|| Some(table?.inbox.clone())).flatten(),
             postgres: config.postgres.clone(),

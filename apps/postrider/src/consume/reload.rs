@@ -118,6 +118,9 @@ impl<'a> Reloader<'a> {
         if let (Some(present), Some(read)) = (wishes.kafka.take(), &plan.kafka) {
             wishes.kafka = Some(present.with_login_of(read));
         }
+        if let (Some(present), Some(read)) = (wishes.sqs.take(), &plan.sqs) {
+            wishes.sqs = Some(present.with_login_of(read));
+        }
         let changes = Config::diff(&self.present, &plan.present);
         said.extend(changes.iter().map(|change| match change.class {
             Class::Live => format!("reloaded: {change}"),

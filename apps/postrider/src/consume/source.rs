@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_config::{KafkaSource, NatsSource, Secrets};
+use postrider_config::{KafkaSource, NatsSource, Secrets, SqsSource};
 use postrider_core::{Subscription, TargetUrl};
 use postrider_local::{LocalBroker, SubscribeOptions};
 
@@ -12,8 +12,12 @@ use crate::failure::Failure;
 use crate::store::unknown;
 
 /// The sources that work today, as they are written.
-const WORKS: [&str; 3] =
-    ["local://PATH/TOPIC", "nats://HOST:PORT/STREAM/SUBJECT", "kafka://HOST:PORT/TOPIC"];
+const WORKS: [&str; 4] = [
+    "local://PATH/TOPIC",
+    "nats://HOST:PORT/STREAM/SUBJECT",
+    "kafka://HOST:PORT/TOPIC",
+    "sqs://REGION/QUEUE",
+];
 
 /// Where from, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,13 +45,20 @@ pub(crate) enum Source {
         /// The topics.
         topics: Vec<String>,
     },
+    /// A queue of SQS.
+    Sqs {
+        /// The region.
+        region: String,
+        /// The queue's name.
+        queue: String,
+    },
 }
 
 /// How to receive.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
-    not(all(feature = "nats", feature = "kafka")),
-    allow(dead_code, reason = "what only a client of NATS or Kafka reads")
+    not(all(feature = "nats", feature = "kafka", feature = "aws")),
+    allow(dead_code, reason = "what only a client of NATS, Kafka, or SQS reads")
 )]
 pub(crate) struct Wishes {
     pub(crate) group: String,
@@ -62,6 +73,8 @@ pub(crate) struct Wishes {
     pub(crate) nats: Option<NatsSource>,
     /// How to connect to Kafka.
     pub(crate) kafka: Option<KafkaSource>,
+    /// How to connect to SQS.
+    pub(crate) sqs: Option<SqsSource>,
     /// The secrets of the configuration.
     pub(crate) secrets: Secrets,
 }
@@ -95,6 +108,7 @@ impl Source {
             "local" => {}
             "nats" | "tls" => return of_nats(&url),
             "kafka" => return of_kafka(&url),
+            "sqs" => return of_sqs(&url),
             scheme => return Err(unknown("source", text, scheme, &WORKS)),
         }
         if url.expose() != url.path() {
@@ -133,7 +147,7 @@ impl Source {
         const SESSION: Duration = Duration::from_secs(10);
         match self {
             Source::Kafka { .. } => QUIET + kafka.map_or(SESSION, |kafka| kafka.session),
-            Source::Local { .. } | Source::Nats { .. } => QUIET,
+            Source::Local { .. } | Source::Nats { .. } | Source::Sqs { .. } => QUIET,
         }
     }
 
@@ -152,7 +166,7 @@ impl Source {
     ) -> Result<Option<Duration>, Failure> {
         match self {
             // Each sidecar brings its own.
-            Source::Local { .. } | Source::Kafka { .. } => Ok(None),
+            Source::Local { .. } | Source::Kafka { .. } | Source::Sqs { .. } => Ok(None),
             Source::Nats { server, stream, subject } => {
                 super::nats::ack_wait(server, stream, subject.as_deref(), wishes).await
             }
@@ -183,6 +197,7 @@ impl Source {
             Source::Kafka { servers, topics } => {
                 super::kafka::subscribe(servers, topics, wishes).await?
             }
+            Source::Sqs { region, queue } => super::sqs::subscribe(region, queue, wishes).await?,
         })
     }
 }
@@ -205,6 +220,23 @@ fn of_nats(url: &TargetUrl) -> Result<Source, Failure> {
         stream: stream.to_owned(),
         subject: (!subject.is_empty()).then(|| subject.to_owned()),
     })
+}
+
+/// The region and the queue.
+fn of_sqs(url: &TargetUrl) -> Result<Source, Failure> {
+    let advice = "Write --from sqs://REGION/QUEUE, like sqs://eu-west-1/orders. Whose queue it is, and who we are, \
+                  stands in the table sqs of a configuration's [consume.NAME].";
+    if url.expose() != url.path() {
+        return Err(Failure::config("sqs:// takes no parameters").advice(advice));
+    }
+    match url.path().split_once('/') {
+        Some((region, queue))
+            if !region.is_empty() && !queue.is_empty() && !queue.contains('/') =>
+        {
+            Ok(Source::Sqs { region: region.to_owned(), queue: queue.to_owned() })
+        }
+        _ => Err(Failure::config("the source names no queue").advice(advice)),
+    }
 }
 
 /// The servers and the topics.
@@ -238,6 +270,7 @@ impl std::fmt::Display for Source {
             Source::Kafka { servers, topics } => {
                 write!(f, "{} of kafka://{servers}", topics.join(", "))
             }
+            Source::Sqs { region, queue } => write!(f, "the queue {queue} of sqs://{region}"),
         }
     }
 }

@@ -31,6 +31,9 @@ pub(crate) fn open(
         }
         Kind::Kafka => super::kafka::open(destination, secrets).map_err(within),
         Kind::Nats => super::nats::open(destination, secrets).map_err(within),
+        Kind::Sqs | Kind::Sns | Kind::EventBridge => {
+            super::aws::open(destination, secrets).map_err(within)
+        }
         Kind::Webhook => {
             let settings = webhook(destination, secrets).map_err(within)?;
             let broker = WebhookBroker::new(&settings).map_err(Failure::from).map_err(within)?;

@@ -1,6 +1,7 @@
 //! `postrider relay`: carries committed events from a store to its destinations.
 
 mod agree;
+pub(crate) mod aws;
 pub(crate) mod brokers;
 pub(crate) mod kafka;
 pub(crate) mod nats;

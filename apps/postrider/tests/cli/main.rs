@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[cfg(any(feature = "kafka", feature = "nats"))]
+#[cfg(feature = "aws")]
+mod aws;
+#[cfg(any(feature = "aws", feature = "kafka", feature = "nats"))]
 mod broker;
 mod changed;
 mod chaos;

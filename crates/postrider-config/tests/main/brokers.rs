@@ -48,6 +48,8 @@ impl Field {
                 "user" => "user = \"relay\"\n",
                 "password" => "password = \"env:PASSWORD\"\n",
                 "mechanism" => "mechanism = \"plain\"\n",
+                "access_key" => "access_key = \"AKIAEXAMPLE\"\n",
+                "secret_key" => "secret_key = \"env:PASSWORD\"\n",
                 "tls" => "tls = true\n",
                 "certificate" => "certificate = \"/etc/relay.pem\"\n",
                 "certificate_key" => "certificate_key = \"/etc/relay.key\"\n",
