@@ -172,16 +172,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         let horizon = purge::horizon(&options.retry, plan.lease);
         store.record_horizon(&handler, horizon).await?;
     }
-    let wishes = Wishes {
-        group: plan.group.clone(),
-        visibility: source::visibility(plan.lease),
-        deliveries_max: options.deliveries_max.saturating_mul(2),
-        dead_letters: args.dead_letters.clone(),
-        nats: plan.nats.clone(),
-        kafka: plan.kafka.clone(),
-        sqs: plan.sqs.clone(),
-        secrets: plan.secrets.clone(),
-    };
+    let wishes = wishes(&args, &plan, options.deliveries_max);
     let mut reloader = Reloader::new(&args, &plan, source, wishes);
     let Some(subscription) = join::join(&mut reloader, &mut signals).await? else {
         return Ok(Exit::Success);
@@ -221,6 +212,20 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     house.abort();
     traces.stop().await;
     Ok(exit)
+}
+
+/// How to receive, where the engine gives up after so many deliveries.
+fn wishes(args: &ConsumeArgs, plan: &Plan, deliveries_max: u32) -> Wishes {
+    Wishes {
+        group: plan.group.clone(),
+        visibility: source::visibility(plan.lease),
+        deliveries_max: deliveries_max.saturating_mul(2),
+        dead_letters: args.dead_letters.clone(),
+        nats: plan.nats.clone(),
+        kafka: plan.kafka.clone(),
+        sqs: plan.sqs.clone(),
+        secrets: plan.secrets.clone(),
+    }
 }
 
 /// The engine's limits for these flags.
