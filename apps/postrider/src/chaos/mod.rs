@@ -7,6 +7,8 @@
 mod bank;
 mod broker_down;
 mod by_hand;
+#[cfg(feature = "dynamodb")]
+mod dynamo;
 mod effect_before_inbox;
 mod faulty;
 mod held;
@@ -25,7 +27,7 @@ mod two_relays;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::chaos::scenario::{SCENARIOS, Scenario, Where};
+use crate::chaos::scenario::{SCENARIOS, Scenario};
 use crate::chaos::scene::Theatre;
 use crate::failure::{Exit, Failure};
 use crate::signals::Signals;
@@ -79,8 +81,8 @@ struct RunArgs {
     /// One line of JSON per scenario
     #[arg(long)]
     json: bool,
-    /// Play our half on this PostgreSQL, in a schema of its own that is
-    /// dropped afterwards; else on SQLite in a temporary folder
+    /// Play our half on this PostgreSQL or DynamoDB, in a schema or tables of
+    /// its own that are dropped afterwards; else on SQLite in a temporary folder
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Play the wrong way in our half too, to see that it is noticed.
@@ -102,8 +104,13 @@ fn list(args: &ListArgs) -> Result<Exit, Failure> {
             false => {
                 let text = terminal::wrap(scenario.summary, "                      ");
                 let mut line = format!("{:<20}  {text}", scenario.name);
-                if scenario.plays == Where::Anywhere {
-                    line.push_str("\n                      also with --store postgres://…");
+                let more: Vec<String> = scenario.plays.stores()[1..]
+                    .iter()
+                    .map(|scheme| format!("{scheme}://…"))
+                    .collect();
+                if !more.is_empty() {
+                    line.push_str("\n                      also with --store ");
+                    line.push_str(&more.join(" or "));
                 }
                 line
             }
@@ -117,9 +124,9 @@ async fn play(args: &RunArgs) -> Result<Exit, Failure> {
     let chosen = chosen(&args.name)?;
     let theatre = Theatre::choose(args.store.as_deref())?;
     if let ([only], Some(_)) = (&chosen[..], &args.store)
-        && only.plays == Where::Embedded
+        && theatre.kind(only) == "sqlite"
     {
-        return Err(Failure::config(format!("{} plays on SQLite alone", only.name))
+        return Err(Failure::config(format!("{} is not played on this kind of store", only.name))
             .advice("Nothing was started. Leave --store out; `postrider chaos list` says which take it.")
             .exit_as(Exit::Usage));
     }

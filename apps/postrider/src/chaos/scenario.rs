@@ -31,7 +31,9 @@ pub(crate) type Play<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a
 pub(crate) enum Where {
     /// It reaches into the database file, or commits in it.
     Embedded,
-    /// On every store that the program can open.
+    /// On stores of relays.
+    Stores,
+    /// On every store, also where only the inbox is: what holds in it is the inbox.
     Anywhere,
 }
 
@@ -40,7 +42,8 @@ impl Where {
     pub(crate) const fn stores(self) -> &'static [&'static str] {
         match self {
             Where::Embedded => &["sqlite"],
-            Where::Anywhere => &["sqlite", "postgres"],
+            Where::Stores => &["sqlite", "postgres"],
+            Where::Anywhere => &["sqlite", "postgres", "dynamodb"],
         }
     }
 }
@@ -72,7 +75,7 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         name: "premature-mark",
         summary: "the sender is gone after it wrote \"sent\" and before it sent",
         page: "docs/guide/guarantees.md",
-        plays: Where::Anywhere,
+        plays: Where::Stores,
         play: |scene| Box::pin(premature_mark::play(scene)),
     },
     Scenario {
@@ -93,28 +96,28 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         name: "stream-gap",
         summary: "a change stream is trimmed while its reader is away",
         page: "docs/operate/running.md",
-        plays: Where::Anywhere,
+        plays: Where::Stores,
         play: |scene| Box::pin(stream_gap::play(scene)),
     },
     Scenario {
         name: "poison",
         summary: "one message is refused for good, and others stand behind it",
         page: "docs/operate/runbook.md",
-        plays: Where::Anywhere,
+        plays: Where::Stores,
         play: |scene| Box::pin(poison::play(scene)),
     },
     Scenario {
         name: "two-relays",
         summary: "two senders work on one outbox, and one of them vanishes",
         page: "docs/internals/leases.md",
-        plays: Where::Anywhere,
+        plays: Where::Stores,
         play: |scene| Box::pin(two_relays::play(scene)),
     },
     Scenario {
         name: "broker-down",
         summary: "the broker is away when the change is committed",
         page: "docs/guide/guarantees.md",
-        plays: Where::Anywhere,
+        plays: Where::Stores,
         play: |scene| Box::pin(broker_down::play(scene)),
     },
 ];

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Broker, EventId, Invariant, NewEvent, OutboxSource};
+use postrider_core::{Broker, EventId, InboxStore, Invariant, NewEvent, OutboxSource};
 use postrider_history::{History, check};
 use postrider_inbox::{Context, Leased, Outcome};
 use postrider_local::{LocalBroker, StoredMessage};
@@ -14,7 +14,9 @@ use postrider_postgres::Setup;
 use postrider_relay::{Relay, RelayBuilder, RelayHandle, Settings};
 
 use crate::chaos::bank::Bank;
-use crate::chaos::scenario::{Scenario, Where};
+#[cfg(feature = "dynamodb")]
+use crate::chaos::dynamo;
+use crate::chaos::scenario::Scenario;
 use crate::chaos::story::Story;
 use crate::database::Database;
 use crate::failure::Failure;
@@ -56,6 +58,9 @@ pub(crate) enum Theatre {
         /// Without the schema; it may hold a password.
         address: String,
     },
+    /// With the inbox in tables of their own, and the outbox in a file.
+    #[cfg(feature = "dynamodb")]
+    Dynamo(postrider_dynamodb::Settings),
 }
 
 impl Theatre {
@@ -65,8 +70,12 @@ impl Theatre {
     /// A configuration failure: no PostgreSQL, or a schema that is somebody's.
     pub(crate) fn choose(store: Option<&str>) -> Result<Theatre, Failure> {
         let Some(address) = store else { return Ok(Theatre::Embedded) };
+        #[cfg(feature = "dynamodb")]
+        if let Some(settings) = dynamo::read(address)? {
+            return Ok(Theatre::Dynamo(settings));
+        }
         let Place::Postgres(_) = Place::read(address)? else {
-            return Err(Failure::config("chaos takes only an address of PostgreSQL")
+            return Err(Failure::config("chaos takes an address of PostgreSQL or DynamoDB")
                 .advice("Nothing was started. Without --store it plays on SQLite by itself."));
         };
         if address.contains("schema=") {
@@ -78,10 +87,13 @@ impl Theatre {
 
     /// The kind of store that a scenario is played on here.
     pub(crate) fn kind(&self, scenario: &Scenario) -> &'static str {
-        match (self, scenario.plays) {
-            (Theatre::Postgres { .. }, Where::Anywhere) => "postgres",
-            _ => "sqlite",
-        }
+        let kind = match self {
+            Theatre::Embedded => "sqlite",
+            Theatre::Postgres { .. } => "postgres",
+            #[cfg(feature = "dynamodb")]
+            Theatre::Dynamo(_) => "dynamodb",
+        };
+        if scenario.plays.stores().contains(&kind) { kind } else { "sqlite" }
     }
 
     /// A fresh scene for a scenario.
@@ -89,24 +101,14 @@ impl Theatre {
     /// # Errors
     /// What the folder or the store says.
     pub(crate) async fn scene(&self, scenario: &Scenario, aloud: bool) -> Result<Scene, Failure> {
-        let story = Story::new(scenario, self.kind(scenario), aloud);
         let folder = tempfile::Builder::new()
             .prefix("postrider-chaos-")
             .tempdir()
             .map_err(|e| Failure::plain(format!("the scenario's folder: {e}")))?;
-        let (place, schema) = match (self, scenario.plays) {
-            (Theatre::Postgres { address }, Where::Anywhere) => {
-                let mark = if address.contains('?') { '&' } else { '?' };
-                // The end of an id is random; the whole would be too long for a name.
-                let name: String = EventId::mint().to_string().replace('-', "")[12..].to_owned();
-                let database = Database::read(&format!("{address}{mark}schema=chaos_{name}"))?;
-                let setup = Setup {
-                    names: database.names().clone(),
-                    partitions: Some(PARTITIONS),
-                    source: Some("/shop".to_owned()),
-                    ..Setup::default()
-                };
-                postrider_postgres::init(database.address(), &setup).await?;
+        let kind = self.kind(scenario);
+        let (place, schema) = match self {
+            Theatre::Postgres { address } if kind == "postgres" => {
+                let database = schema(address).await?;
                 (Place::Postgres(database.clone()), Some(database))
             }
             _ => {
@@ -116,16 +118,58 @@ impl Theatre {
             }
         };
         let store = place.open().await?;
-        Ok(Scene { folder, store, schema, guarded: true, story })
+        let inbox = Arc::clone(&store.inbox);
+        let story = Story::new(scenario, kind, aloud);
+        #[cfg_attr(not(feature = "dynamodb"), allow(unused_mut, reason = "an inbox elsewhere"))]
+        let mut scene = Scene {
+            folder,
+            store,
+            inbox,
+            schema,
+            #[cfg(feature = "dynamodb")]
+            tables: None,
+            guarded: true,
+            story,
+        };
+        #[cfg(feature = "dynamodb")]
+        if let Theatre::Dynamo(settings) = self
+            && kind == "dynamodb"
+        {
+            let tables = dynamo::Tables::make(settings).await?;
+            scene.inbox = tables.inbox()?;
+            scene.tables = Some(tables);
+        }
+        Ok(scene)
     }
+}
+
+/// A schema with the tables, on a server.
+async fn schema(address: &str) -> Result<Database, Failure> {
+    let mark = if address.contains('?') { '&' } else { '?' };
+    // The end of an id is random; the whole would be too long for a name.
+    let name: String = EventId::mint().to_string().replace('-', "")[12..].to_owned();
+    let database = Database::read(&format!("{address}{mark}schema=chaos_{name}"))?;
+    let setup = Setup {
+        names: database.names().clone(),
+        partitions: Some(PARTITIONS),
+        source: Some("/shop".to_owned()),
+        ..Setup::default()
+    };
+    postrider_postgres::init(database.address(), &setup).await?;
+    Ok(database)
 }
 
 /// One scenario's scene.
 pub(crate) struct Scene {
     folder: tempfile::TempDir,
     pub(crate) store: Opened,
+    /// The store's, or one elsewhere.
+    pub(crate) inbox: Arc<dyn InboxStore>,
     /// The schema that goes with the scene.
     schema: Option<Database>,
+    /// The tables that go with the scene.
+    #[cfg(feature = "dynamodb")]
+    tables: Option<dynamo::Tables>,
     guarded: bool,
     pub(crate) story: Story,
 }
@@ -155,8 +199,12 @@ impl Scene {
     /// # Errors
     /// What the server says if its schema cannot be dropped; it is named then.
     pub(crate) async fn close(self) -> Result<Story, Failure> {
-        let Scene { folder, store, schema, story, .. } = self;
-        drop(store);
+        #[cfg(feature = "dynamodb")]
+        if let Some(tables) = self.tables {
+            tables.remove().await?;
+        }
+        let Scene { folder, store, inbox, schema, story, .. } = self;
+        drop((store, inbox));
         drop(folder);
         if let Some(database) = schema {
             let dropped = postrider_postgres::remove(database.address(), database.names()).await;
@@ -234,7 +282,7 @@ impl Scene {
             }
         };
         let name = postrider_core::HandlerName::new(name)?;
-        Ok(Leased::builder(name, Arc::clone(&self.store.inbox), act).build()?)
+        Ok(Leased::builder(name, Arc::clone(&self.inbox), act).build()?)
     }
 }
 

@@ -85,7 +85,11 @@ impl Story {
     /// Begins the half that holds.
     pub(crate) fn right(&mut self, how: &str) {
         self.half = Half::Right;
-        let on = if self.store == "sqlite" { "" } else { " on PostgreSQL" };
+        let on = match self.store {
+            "postgres" => " on PostgreSQL",
+            "dynamodb" => " on DynamoDB",
+            _ => "",
+        };
         let head = format!("with Postrider{on}");
         self.title(&head, &stdout_style().good(&head), how);
     }

@@ -45,8 +45,8 @@ fn says(judged: &[String], expected: &[&str]) {
     }
 }
 
-/// Every scenario's name, and whether it is played on PostgreSQL as well.
-fn listed() -> Vec<(String, bool)> {
+/// Every scenario's name, and the stores that it is played on.
+fn listed() -> Vec<(String, Vec<String>)> {
     let shop = Shop::bare();
     let list = shop.run(&["chaos", "list", "--json"]);
     assert_eq!(code(&list), 0, "{}", err(&list));
@@ -54,7 +54,8 @@ fn listed() -> Vec<(String, bool)> {
     let scenarios = lines.lines().map(|line| {
         let scenario: Value = serde_json::from_str(line).unwrap();
         let stores = scenario["stores"].as_array().unwrap();
-        (scenario["name"].as_str().unwrap().to_owned(), stores.iter().any(|s| s == "postgres"))
+        let stores = stores.iter().map(|store| store.as_str().unwrap().to_owned()).collect();
+        (scenario["name"].as_str().unwrap().to_owned(), stores)
     });
     scenarios.collect()
 }
@@ -177,9 +178,9 @@ fn what_cannot_be_played_is_said() {
     let shop = Shop::bare();
     for (args, exit, expected) in [
         (&["stuck-clam"][..], 2, "did you mean `stuck-claim`?"),
-        (&["poison", "--store", "sqlite://a.db"], 78, "only an address of PostgreSQL"),
+        (&["poison", "--store", "sqlite://a.db"], 78, "an address of PostgreSQL or DynamoDB"),
         (&["poison", "--store", "postgres://h/d?schema=mine"], 78, "a schema of its own"),
-        (&["manual-fix", "--store", "postgres://h/d"], 2, "plays on SQLite alone"),
+        (&["manual-fix", "--store", "postgres://h/d"], 2, "is not played on this kind of store"),
     ] {
         let run = shop.run(&[&["chaos", "run"], args].concat());
         assert_eq!(code(&run), exit, "{args:?}: {}", err(&run));
@@ -187,23 +188,37 @@ fn what_cannot_be_played_is_said() {
     }
 }
 
-/// R110, R111: the same on a real server, in a schema that is gone afterwards. Those of SQLite alone are played
-/// there.
-#[test]
+/// Plays all that a kind of store can have on a server.
 #[allow(clippy::print_stdout, reason = "a skipped test says why")]
-fn every_scenario_that_can_be_is_played_on_postgresql() {
-    let url = match services::postgres() {
-        Ok(url) => url,
+fn play_on(kind: &str, test: &str, address: Result<String, String>) {
+    let address = match address {
+        Ok(address) => address,
         Err(reason) => {
-            println!("skipped: every_scenario_that_can_be_is_played_on_postgresql: {reason}");
+            println!("skipped: {test}: {reason}");
             return;
         }
     };
-    for (name, anywhere) in listed() {
-        if !anywhere {
-            continue;
-        }
-        let (code, report) = play(&name, &["--store", &url]);
-        assert_eq!((code, &report["store"]), (0, &"postgres".into()), "{report:#}");
+    let names = listed().into_iter().filter(|(_, stores)| stores.iter().any(|s| s == kind));
+    let names: Vec<String> = names.map(|(name, _)| name).collect();
+    assert!(!names.is_empty(), "{kind}");
+    for name in names {
+        let (code, report) = play(&name, &["--store", &address]);
+        assert_eq!((code, &report["store"]), (0, &kind.into()), "{report:#}");
     }
+}
+
+/// R110, R111: the same on a real server, in a schema that is gone afterwards.
+#[test]
+fn every_scenario_that_can_be_is_played_on_postgresql() {
+    let test = "every_scenario_that_can_be_is_played_on_postgresql";
+    play_on("postgres", test, services::postgres());
+}
+
+/// R110, R111: the same with the inbox on DynamoDB, which has no clock.
+#[cfg(feature = "dynamodb")]
+#[test]
+fn every_scenario_that_can_be_is_played_on_dynamodb() {
+    let test = "every_scenario_that_can_be_is_played_on_dynamodb";
+    let address = services::url("ddb").map(|url| format!("dynamodb://?endpoint={url}"));
+    play_on("dynamodb", test, address);
 }

@@ -1,0 +1,22 @@
+//! Removal: the tables go with all that is in them, for those that were made for a trial.
+
+use postrider_core::{ErrorKind, Result};
+
+use crate::connection::{Connection, call};
+
+/// Deletes the three tables. **Every event, waiting or done, goes with them.** What is absent is no failure.
+///
+/// # Errors
+/// Whatever the service says; then some of the tables may be left.
+pub async fn remove(connection: &Connection) -> Result<()> {
+    let names = connection.names();
+    let client = connection.tables().await;
+    for table in [&names.outbox, &names.store, &names.inbox] {
+        let delete = client.delete_table().table_name(table);
+        match call("remove tables", table, delete.send()).await {
+            Err(error) if error.kind() == ErrorKind::SchemaMissing => {}
+            other => drop(other?),
+        }
+    }
+    Ok(())
+}
