@@ -18,10 +18,6 @@ use tokio::sync::OnceCell;
 use crate::error::failed;
 use crate::settings::{Names, Settings};
 
-/// The longest a single attempt may take: more than the slowest transaction, less than a heartbeat.
-const ATTEMPT_TIME_MAX: Duration = Duration::from_millis(2_500);
-/// The longest a call may take with its repetitions: less than the relay's publish deadline.
-const CALL_TIME_MAX: Duration = Duration::from_secs(5);
 /// The longest a connection may take to be made.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 /// How often a call is made at most: throttling and a lost connection are tried again by the client.
@@ -73,7 +69,7 @@ impl Connection {
     ) -> Result<Connection> {
         names.check()?;
         let region = tables.config().region().map(ToString::to_string);
-        let settings = Settings { region, endpoint: None, names };
+        let settings = Settings { region, ..Settings::new(String::new(), names) };
         let clients = OnceCell::new_with(Some(Clients { tables, streams }));
         Ok(Connection { inner: Arc::new(Inner { settings, clients }) })
     }
@@ -108,8 +104,8 @@ async fn connect(settings: &Settings) -> Clients {
     let http = aws_smithy_http_client::Builder::new().tls_provider(provider).build_https();
     let times = TimeoutConfig::builder()
         .connect_timeout(CONNECT_TIME_MAX)
-        .operation_attempt_timeout(ATTEMPT_TIME_MAX)
-        .operation_timeout(CALL_TIME_MAX)
+        .operation_attempt_timeout(settings.call_time_max / 2)
+        .operation_timeout(settings.call_time_max)
         .build();
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
         .http_client(http)

@@ -27,6 +27,13 @@ use crate::watch::{Heartbeat, LeaseItem, Snapshot, Watch, millis, presence_value
 /// How long the heartbeat of a relay that is gone stays, in seconds: longer than any lease.
 const HEARTBEAT_KEPT_SECONDS: i64 = 86_400;
 
+/// How many leases long a heart must have stood still before its item is deleted: nobody waits for it any more.
+const GONE_LEASES: u32 = 10;
+/// The shortest time before a heartbeat is deleted, whatever its lease.
+const GONE_MIN: Duration = Duration::from_secs(60);
+/// How many heartbeats one acquisition deletes at most.
+const GONE_MAX: usize = 4;
+
 /// Takes free or expired partitions.
 pub(crate) async fn acquire(
     connection: &Connection,
@@ -65,9 +72,36 @@ pub(crate) async fn acquire(
             acquired.held.push(held);
         }
     }
+    delete_gone(connection, &snapshot).await?;
     acquired.granted.sort_by_key(|granted| granted.lease.partition);
     acquired.held.sort_by_key(|held| held.lease.partition);
     Ok(acquired)
+}
+
+/// Deletes heartbeats of relays that are gone and own nothing, so that the control items do not grow with
+/// every start of a relay. One that beats after all makes its item anew, and is told what it still owns.
+async fn delete_gone(connection: &Connection, snapshot: &Snapshot) -> Result<()> {
+    let table = &connection.names().store;
+    let owns =
+        |relay: &RelayId| snapshot.leases.values().any(|lease| lease.owner.as_ref() == Some(relay));
+    let gone = snapshot.relays.iter().filter(|(relay, heartbeat)| {
+        heartbeat.silent > heartbeat.duration.saturating_mul(GONE_LEASES).max(GONE_MIN)
+            && !owns(relay)
+    });
+    for (relay, heartbeat) in gone.take(GONE_MAX) {
+        let client = connection.tables().await;
+        let delete = client
+            .delete_item()
+            .table_name(table)
+            .set_key(Some(key(CONTROL, &relay_sk(relay))))
+            .condition_expression("beat = :beat")
+            .expression_attribute_values(":beat", n(heartbeat.beat));
+        match call("acquire", table, delete.send()).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            other => drop(other?),
+        }
+    }
+    Ok(())
 }
 
 /// A partition, as an asker sees it.

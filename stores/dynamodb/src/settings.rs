@@ -3,11 +3,16 @@
 //! Invariant: names are checked here once, so that everything behind may put them into requests.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use postrider_core::{Error, ErrorKind, Result, TargetUrl};
 
 /// The region that an address without one means, where an endpoint is given.
 const REGION_LOCAL: &str = "us-east-1";
+
+/// The longest a call may take with its repetitions, unless settings say otherwise: less than a lease by
+/// far, and more than the slowest transaction.
+const CALL_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The longest name of a table that DynamoDB takes.
 const TABLE_NAME_MAX: usize = 255;
@@ -102,18 +107,25 @@ pub struct Settings {
     pub endpoint: Option<String>,
     /// What the tables are called.
     pub names: Names,
+    /// The longest a call may take with its repetitions; a single attempt takes half of it at most. 5 s.
+    pub call_time_max: Duration,
 }
 
 impl Settings {
     /// Tables of a region.
     pub fn new(region: impl Into<String>, names: Names) -> Settings {
-        Settings { region: Some(region.into()), endpoint: None, names }
+        Settings {
+            region: Some(region.into()),
+            endpoint: None,
+            names,
+            call_time_max: CALL_TIME_MAX,
+        }
     }
 
     /// Tables at an endpoint, such as an emulator's.
     pub fn at(endpoint: impl Into<String>, names: Names) -> Settings {
         let region = Some(REGION_LOCAL.to_owned());
-        Settings { region, endpoint: Some(endpoint.into()), names }
+        Settings { region, endpoint: Some(endpoint.into()), names, call_time_max: CALL_TIME_MAX }
     }
 
     /// Whether the endpoint is on this machine: an emulator, which takes any credentials.
@@ -178,7 +190,7 @@ impl FromStr for Settings {
         names.sk = own("sk", names.sk);
         names.ttl = own("ttl", names.ttl);
         names.check()?;
-        Ok(Settings { region, endpoint, names })
+        Ok(Settings { region, endpoint, names, call_time_max: CALL_TIME_MAX })
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Heartbeat {
 impl Heartbeat {
     /// Until its leases end, if it stays silent.
     pub(crate) fn left(&self) -> Duration {
-        (self.duration + self.duration / RATE_MARGIN).saturating_sub(self.silent)
+        self.duration.saturating_add(self.duration / RATE_MARGIN).saturating_sub(self.silent)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the tests share: tables under a random prefix, dropped with the value.
 
+use std::time::Duration;
+
 use postrider_dynamodb::{Connection, Names, Settings, Setup, init};
 use uuid::Uuid;
 
@@ -19,7 +21,10 @@ impl Fresh {
     pub(crate) fn empty() -> Option<Fresh> {
         let url = url().map_err(|reason| println!("skipped: {reason}")).ok()?;
         let prefix = format!("t{}-", &Uuid::now_v7().simple().to_string()[4..]);
-        Some(Fresh::named(Settings::at(url, Names::with_prefix(&prefix))))
+        let mut settings = Settings::at(url, Names::with_prefix(&prefix));
+        // Many tests share one emulator, on a machine that may be busy.
+        settings.call_time_max = Duration::from_secs(30);
+        Some(Fresh::named(settings))
     }
 
     fn named(settings: Settings) -> Fresh {

@@ -6,6 +6,7 @@
 mod fresh;
 mod inbox;
 mod lease;
+mod mark;
 mod outbox;
 mod proxy;
 mod relay;

@@ -46,6 +46,30 @@ impl Relay {
         Relay { store, readings }
     }
 
+    /// A relay that believes to have the same leases.
+    pub(crate) async fn twin(&self, store: DynamoStore) -> Relay {
+        store.open().await.unwrap();
+        let mut readings = Vec::new();
+        for (lease, _) in &self.readings {
+            let loaded = store.load(lease, &a()).await.unwrap();
+            readings.push((lease.clone(), loaded.cursor));
+        }
+        Relay { store, readings }
+    }
+
+    /// What stands behind its cursors, and a settlement that says it was acknowledged.
+    pub(crate) async fn read(&self) -> Vec<Settlement> {
+        let mut read = Vec::new();
+        for (lease, at) in &self.readings {
+            let page = self.store.fetch(&request(lease, at)).await.unwrap();
+            let mut part = SettlementPart::new(a());
+            part.cursor = Some((at.clone(), page.end.clone()));
+            part.passed = page.rows.iter().map(|row| (row.row, Passed::Acked)).collect();
+            read.push(Settlement { lease: lease.clone(), parts: vec![part] });
+        }
+        read
+    }
+
     /// The same, when the stream is read, and the index will not be asked any more.
     pub(crate) async fn live(store: DynamoStore) -> Relay {
         let mut relay = Relay::start(store).await;
@@ -60,14 +84,7 @@ impl Relay {
     pub(crate) async fn drain(&mut self) -> Vec<FetchedRow> {
         let mut rows = Vec::new();
         for (lease, at) in &mut self.readings {
-            let request = FetchRequest {
-                lease: lease.clone(),
-                destinations: vec![a()],
-                after: at.clone(),
-                until: None,
-                rows_max: 1_000,
-                bytes_max: u64::MAX,
-            };
+            let request = request(lease, at);
             let page = self.store.fetch(&request).await.unwrap();
             let mut part = SettlementPart::new(a());
             part.cursor = Some((at.clone(), page.end.clone()));
@@ -92,5 +109,16 @@ impl Relay {
             }
         }
         heard
+    }
+}
+
+fn request(lease: &Lease, after: &Cursor) -> FetchRequest {
+    FetchRequest {
+        lease: lease.clone(),
+        destinations: vec![a()],
+        after: after.clone(),
+        until: None,
+        rows_max: 1_000,
+        bytes_max: u64::MAX,
     }
 }
