@@ -12,6 +12,8 @@ mod brokered;
 mod child;
 mod counted;
 mod drain;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 mod enqueue;
 mod idle;
 mod latency;
@@ -45,7 +47,7 @@ struct Benchmark {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const BENCHMARKS: [Benchmark; 12] = [
+const BENCHMARKS: [Benchmark; 13] = [
     Benchmark {
         name: "enqueue",
         about: "a business transaction with the event, against the same without",
@@ -106,6 +108,11 @@ const BENCHMARKS: [Benchmark; 12] = [
         about: "kafka, nats: a consumer with the inbox on postgres, against a bare one with the same write",
         run: postgres::only,
     },
+    Benchmark {
+        name: "units",
+        about: "dynamodb: what events and idleness cost in units and calls, against the design of the articles",
+        run: |_| Err("this is measured with `--store dynamodb` only".into()),
+    },
 ];
 
 fn main() -> ExitCode {
@@ -142,6 +149,7 @@ fn start(arguments: &[String]) -> Result<()> {
         StoreKind::Postgres if options.broker.is_server() => brokered(name, &options)?,
         StoreKind::Postgres => postgres::run(name, &options)?,
         StoreKind::Sqlite => (benchmark.run)(&options)?,
+        StoreKind::Dynamodb => on_dynamodb(name, &options)?,
     };
     let outcome = outcome.add(
         "load_average",
@@ -165,6 +173,16 @@ fn brokered(_: &str, options: &Options) -> Result<Outcome> {
     let broker = options.broker.as_str();
     Err(format!("{broker} is not built in: build postrider-bench with the feature `brokers`")
         .into())
+}
+
+#[cfg(feature = "dynamodb")]
+fn on_dynamodb(name: &str, options: &Options) -> Result<Outcome> {
+    Ok(dynamodb::run(name, options)?.on(StoreKind::Dynamodb, "an emulator"))
+}
+
+#[cfg(not(feature = "dynamodb"))]
+fn on_dynamodb(_: &str, _: &Options) -> Result<Outcome> {
+    Err("dynamodb is not built in: build postrider-bench with the feature `dynamodb`".into())
 }
 
 fn list() {

@@ -18,7 +18,8 @@ const IDLE_MAX: u64 = 600;
 /// What the options are, for a person.
 pub(crate) const USAGE: &str = "\
 options:
-  --store sqlite|postgres the store; postgres has drain, enqueue, latency, idle, memory, and those that say so
+  --store NAME            sqlite; postgres, which has drain, enqueue, latency, idle, memory, and those that say so;
+                          dynamodb, which has drain and units
   --broker NAME           where the relay delivers: noop acknowledges at once; local; with postgres also kafka
                           and nats, for drain, memory, latency, and consumer
   --rows N                events, or transactions for `enqueue`
@@ -35,6 +36,8 @@ pub(crate) enum StoreKind {
     Sqlite,
     /// A server of the benchmark's own, with fsync on.
     Postgres,
+    /// An emulator of DynamoDB, by its address in the environment.
+    Dynamodb,
 }
 
 impl StoreKind {
@@ -42,6 +45,7 @@ impl StoreKind {
         match self {
             StoreKind::Sqlite => "sqlite",
             StoreKind::Postgres => "postgres",
+            StoreKind::Dynamodb => "dynamodb",
         }
     }
 }
@@ -121,6 +125,7 @@ impl Options {
                 "--store" => match value()?.as_str() {
                     "sqlite" => options.store = StoreKind::Sqlite,
                     "postgres" => options.store = StoreKind::Postgres,
+                    "dynamodb" => options.store = StoreKind::Dynamodb,
                     other => return Err(format!("there is no store `{other}` here").into()),
                 },
                 "--broker" => options.broker = BrokerKind::parse(value()?)?,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::step;
+use crate::{services, step};
 
 /// Runs the bench package with `arguments`.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> ExitCode {
@@ -12,16 +12,11 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| matches!(&**argument, "kafka" | "nats")) {
         command.args(["--features", "brokers"]);
     }
-    command.arg("--").args(arguments);
-    match command.status() {
-        // A benchmark that a signal ended has no code of its own.
-        Ok(status) => status
-            .code()
-            .and_then(|code| u8::try_from(code).ok())
-            .map_or(ExitCode::FAILURE, ExitCode::from),
-        Err(error) => {
-            eprintln!("error: `{}` did not start: {error}", step::shown(&command));
-            ExitCode::FAILURE
-        }
+    if arguments.iter().any(|argument| argument == "dynamodb") {
+        command.args(["--features", "dynamodb"]);
+        // The one server that a benchmark does not start by itself: everybody's tables stand in it side by side.
+        command.envs(services::provide(&["ddb"]).0);
     }
+    command.arg("--").args(arguments);
+    step::pass_through(&mut command)
 }
