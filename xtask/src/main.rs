@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod docs;
+mod example;
 mod lexed;
 mod programs;
 mod provision;
@@ -24,7 +25,7 @@ mod tree;
 use std::process::ExitCode;
 
 /// Commands with what they do, in the order in which `help` shows them.
-const COMMANDS: [(&str, &str); 9] = [
+const COMMANDS: [(&str, &str); 10] = [
     ("check", "the quick part: format, clippy, tidy, generated pages, unit tests"),
     (
         "test",
@@ -37,6 +38,10 @@ const COMMANDS: [(&str, &str); 9] = [
         "write the generated pages of docs/reference; --check only says whether they are up to date",
     ),
     ("bench", "NAME [--store S] [--broker B] [--json] …: run a benchmark in release mode"),
+    (
+        "example",
+        "NAME: an example that needs servers, with the servers it needs; without a name, the list",
+    ),
     (
         "sim",
         "worlds in simulated time: --seed N [--trace], --seeds N, …; without arguments, the list",
@@ -63,6 +68,7 @@ fn main() -> ExitCode {
         Some("docs") => accept(&rest, &["--check"])
             .unwrap_or_else(|| docs::run(&root, rest.iter().any(|flag| flag == "--check"))),
         Some("bench") => bench::run(&root, &rest),
+        Some("example") => example::run(&root, &rest),
         Some("sim") => sim::run(&root, &rest),
         Some("services") => services::run(&rest),
         Some("help" | "--help" | "-h") => {

@@ -4,7 +4,7 @@
 //! `cargo run` adds for this package: build scripts of others would take them for a change.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// What a step came to: `Err` says in one line what failed.
@@ -57,6 +57,20 @@ pub(crate) fn complete(command: &mut Command) -> Verdict {
         .status()
         .map_err(|error| format!("{:?} did not start: {error}", command.get_program()))?;
     if status.success() { Ok(()) } else { Err(format!("`{}` ended with {status}", shown(command))) }
+}
+
+/// Runs the command with our own output, and ends as it does. One that a signal ended has no code of its own.
+pub(crate) fn pass_through(command: &mut Command) -> ExitCode {
+    match command.status() {
+        Ok(status) => status
+            .code()
+            .and_then(|code| u8::try_from(code).ok())
+            .map_or(ExitCode::FAILURE, ExitCode::from),
+        Err(error) => {
+            eprintln!("error: `{}` did not start: {error}", shown(command));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The command as a person would type it.

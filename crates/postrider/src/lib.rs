@@ -112,6 +112,7 @@
 //! | `inbox` | yes | [`mod@inbox`]: consumers and leased handlers |
 //! | `store-sqlite` | yes | [`sqlite`]: outbox, relay source, and inbox over `rusqlite` |
 //! | `sqlx-sqlite` | no | `sqlite::sqlx`: the same promises inside a transaction of `sqlx` |
+//! | `store-dynamodb` | no | `dynamodb`: outbox, relay source, and inbox as items, in the application's own transactions |
 //! | `store-postgres` | no | `postgres`: outbox, relay source, and inbox over `tokio-postgres` |
 //! | `broker-local` | yes | [`local`]: durable topics and groups in one file |
 //! | `broker-file` | yes | [`mod@file`]: CloudEvents as lines of a file or of standard output |
@@ -132,6 +133,9 @@
 #[cfg(feature = "broker-aws")]
 #[doc(inline)]
 pub use postrider_aws as aws;
+#[cfg(feature = "store-dynamodb")]
+#[doc(inline)]
+pub use postrider_dynamodb as dynamodb;
 #[cfg(feature = "broker-file")]
 #[doc(inline)]
 pub use postrider_file as file;
