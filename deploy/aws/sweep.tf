@@ -1,4 +1,4 @@
-# The scheduled variant: a Lambda that runs the relay once, every minute, and ends when nothing is pending.
+# The scheduled variant: a Lambda of yours that runs the relay once, every minute, and ends when nothing is pending.
 locals {
   sweep = var.sweep == "" ? 0 : 1
 }

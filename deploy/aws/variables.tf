@@ -52,7 +52,7 @@ variable "pipe" {
 }
 
 variable "sweep" {
-  description = "The image of the relay in ECR, as a Lambda that delivers what is pending every minute; empty for none."
+  description = "An image in ECR with a Lambda of yours that runs the relay once, called every minute; empty for none."
   type        = string
   default     = ""
 }
