@@ -60,7 +60,7 @@ pub(crate) enum Theatre {
     },
     /// With the inbox in tables of their own, and the outbox in a file.
     #[cfg(feature = "dynamodb")]
-    Dynamo(postrider_dynamodb::Settings),
+    Dynamo(Box<postrider_dynamodb::Settings>),
 }
 
 impl Theatre {
@@ -72,7 +72,7 @@ impl Theatre {
         let Some(address) = store else { return Ok(Theatre::Embedded) };
         #[cfg(feature = "dynamodb")]
         if let Some(settings) = dynamo::read(address)? {
-            return Ok(Theatre::Dynamo(settings));
+            return Ok(Theatre::Dynamo(Box::new(settings)));
         }
         let Place::Postgres(_) = Place::read(address)? else {
             return Err(Failure::config("chaos takes an address of PostgreSQL or DynamoDB")
