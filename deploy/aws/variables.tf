@@ -32,17 +32,21 @@ variable "queues" {
 variable "redeliver_days" {
   description = "How long a message may stay in a queue or its dead letters. The inbox remembers longer than this (35 days by default)."
   type        = number
-  default     = 14
+  default     = 7
   validation {
-    condition     = var.redeliver_days >= 1 && var.redeliver_days <= 14
-    error_message = "SQS keeps messages for 14 days at most."
+    condition     = var.redeliver_days >= 1 && var.redeliver_days <= 13
+    error_message = "1 to 13 days: dead letters are kept for 14, which is the most, and have to outlive the queue's."
   }
 }
 
 variable "receives_max" {
-  description = "After how many deliveries SQS moves a message to the dead letters. More than the inbox ever counts: a delivery that finds the lease taken is no failure."
+  description = "After how many deliveries SQS itself moves a message to the dead letters. Far above what a handler may fail: SQS counts every delivery, also those that found the lease taken, or the endpoint away."
   type        = number
-  default     = 20
+  default     = 500
+  validation {
+    condition     = var.receives_max >= 100 && var.receives_max <= 1000
+    error_message = "100 to 1000: fewer, and an outage of an hour makes dead letters."
+  }
 }
 
 variable "pipe" {

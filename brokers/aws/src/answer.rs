@@ -161,7 +161,11 @@ fn means(code: &str, said: &str, blamed: bool) -> Means {
         ])
     {
         Means::Unknown
-    } else if is(&["nonexistentqueue", "queuedoesnotexist", "notfound"]) {
+    } else if is(&["nonexistentqueue", "queuedoesnotexist", "notfound"])
+        || is(&["invalidaddress", "invalidaccountid"])
+        || (is(&["invalidparameter", "validation"]) && names_the_place(&said))
+    {
+        // What was named wrongly is the route's, or the settings', never the event's.
         Means::Missing
     } else if is(&["toolong", "toolarge"]) || said.contains("must be shorter than") {
         Means::TooLarge
@@ -174,6 +178,11 @@ fn means(code: &str, said: &str, blamed: bool) -> Means {
     } else {
         Means::Down
     }
+}
+
+/// Whether an answer complains of where the event should go.
+fn names_the_place(said: &str) -> bool {
+    ["topicarn", "targetarn", "queueurl", "eventbusname"].iter().any(|name| said.contains(name))
 }
 
 pub(crate) fn unknown(said: &str) -> String {
@@ -214,6 +223,10 @@ mod tests {
             ("QueueDoesNotExist", "", Means::Missing),
             ("ResourceNotFoundException", "", Means::Missing),
             ("NotFound", "", Means::Missing),
+            ("InvalidAddress", "The address is not valid for this endpoint", Means::Missing),
+            ("InvalidAccountIdException", "", Means::Missing),
+            ("InvalidParameter", "Invalid parameter: TopicArn", Means::Missing),
+            ("InvalidParameter", "Invalid parameter: Message", Means::Malformed),
             ("AccessDenied", "", Means::Denied),
             ("AccessDeniedException", "", Means::Denied),
             ("AuthorizationError", "", Means::Denied),

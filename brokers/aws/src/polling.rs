@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout};
 
 use crate::answer::{Call, judge};
 use crate::call::ENTRIES_MAX;
-use crate::receipts::{Receipts, number};
 
 /// How long a queue holds a question open for which it has nothing: as long as one can.
 const WAIT: Duration = Duration::from_secs(20);
@@ -47,14 +46,9 @@ pub(crate) struct Polling {
 
 impl Polling {
     /// Waits for messages, and returns up to so many.
-    pub(crate) async fn next(
-        &mut self,
-        question: &Question,
-        receipts: &Receipts,
-        max: usize,
-    ) -> Result<Vec<Came>> {
+    pub(crate) async fn next(&mut self, question: &Question, max: usize) -> Result<Vec<Came>> {
         loop {
-            let taken = self.take(question.visibility, receipts, max);
+            let taken = self.take(question.visibility, max);
             if !taken.is_empty() {
                 return Ok(taken);
             }
@@ -69,15 +63,13 @@ impl Polling {
     }
 
     /// What came, but for what is not ours for long enough to begin with.
-    fn take(&mut self, visibility: Duration, receipts: &Receipts, max: usize) -> Vec<Came> {
+    fn take(&mut self, visibility: Duration, max: usize) -> Vec<Came> {
         let mut taken = Vec::new();
         while taken.len() < max.max(1) {
             let Some((at, message)) = self.came.pop_front() else { break };
-            if at.elapsed() > visibility / 2 {
-                receipts.discount(number(&message));
-                continue;
+            if at.elapsed() <= visibility / 2 {
+                taken.push((at, message));
             }
-            taken.push((at, message));
         }
         taken
     }
@@ -112,7 +104,6 @@ async fn receive(question: &Question, max: usize, wait: Duration) -> Result<Vec<
         .visibility_timeout(seconds(question.visibility))
         .wait_time_seconds(seconds(wait))
         .message_attribute_names("All")
-        .message_system_attribute_names(MessageSystemAttributeName::ApproximateReceiveCount)
         .message_system_attribute_names(MessageSystemAttributeName::MessageGroupId)
         .message_system_attribute_names(MessageSystemAttributeName::SequenceNumber);
     let answer = timeout(wait + question.deadline, asked.send()).await.map_err(|_| {

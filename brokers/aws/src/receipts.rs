@@ -12,9 +12,8 @@ use postrider_core::subscription::Receipt;
 use postrider_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
-/// Messages whose deliveries are remembered that did not count. Past them a message may seem to have been
-/// delivered more often than it was tried.
-const UNCOUNTED_MAX: usize = 10_000;
+/// Messages whose tries are remembered. Past them counting begins anew.
+const TRIED_MAX: usize = 10_000;
 
 /// See the module.
 #[derive(Default)]
@@ -25,8 +24,10 @@ pub(crate) struct Receipts {
 #[derive(Default)]
 struct Inner {
     open: HashMap<u64, Open>,
-    /// Deliveries of a message that were no try: somebody else's turn, or never handed out.
-    uncounted: HashMap<u64, u32>,
+    /// How often a message was tried here. The queue counts every delivery of every process, those as well that
+    /// were somebody else's turn, or given back because an endpoint was away; by that count sound messages would be
+    /// given up.
+    tries: HashMap<u64, u32>,
     tokens: u64,
 }
 
@@ -49,14 +50,8 @@ impl Open {
 }
 
 impl Receipts {
-    /// A delivery came. Returns its receipt, and how often the message was delivered and tried, this time included.
-    pub(crate) fn open(
-        &self,
-        message: Message,
-        at: Instant,
-        until: Instant,
-        delivered: u32,
-    ) -> (Receipt, u32) {
+    /// A delivery came. Returns its receipt, and how often the message was tried here, this time included.
+    pub(crate) fn open(&self, message: Message, at: Instant, until: Instant) -> (Receipt, u32) {
         let mut inner = self.lock();
         let now = Instant::now();
         // What expired is forgotten: its receipt is refused either way.
@@ -65,8 +60,12 @@ impl Receipts {
         let receipt = Receipt { message: number(&message), token: inner.tokens };
         let open = Open { token: receipt.token, at, until, message: Arc::new(message) };
         inner.open.insert(receipt.message, open);
-        let uncounted = inner.uncounted.get(&receipt.message).copied().unwrap_or_default();
-        (receipt, delivered.saturating_sub(uncounted).max(1))
+        if inner.tries.len() >= TRIED_MAX && !inner.tries.contains_key(&receipt.message) {
+            inner.tries.clear();
+        }
+        let tries = inner.tries.entry(receipt.message).or_default();
+        *tries = tries.saturating_add(1);
+        (receipt, *tries)
     }
 
     /// The delivery, while it is ours.
@@ -101,16 +100,14 @@ impl Receipts {
 
     /// This delivery was no try.
     pub(crate) fn discount(&self, message: u64) {
-        let mut inner = self.lock();
-        if inner.uncounted.len() >= UNCOUNTED_MAX {
-            inner.uncounted.clear();
+        if let Some(tries) = self.lock().tries.get_mut(&message) {
+            *tries = tries.saturating_sub(1);
         }
-        *inner.uncounted.entry(message).or_default() += 1;
     }
 
     /// The message is gone for good.
     pub(crate) fn forget(&self, message: u64) {
-        self.lock().uncounted.remove(&message);
+        self.lock().tries.remove(&message);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::types::{Message, MessageSystemAttributeName};
+use aws_sdk_sqs::types::Message;
 use postrider_core::subscription::{Origin, SubscriptionCapabilities};
 use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Marks, Result, Subscription};
 use tokio::sync::Mutex;
@@ -131,14 +131,11 @@ impl SqsSubscription {
 
     async fn receive_some(&self, max: usize) -> Result<Vec<Delivery>> {
         let mut polling = self.polling.lock().await;
-        let came = polling.next(&self.question, &self.receipts, max).await?;
+        let came = polling.next(&self.question, max).await?;
         Ok(came.into_iter().map(|came| self.deliver(came)).collect())
     }
 
     fn deliver(&self, (at, message): Came) -> Delivery {
-        let system = |name| message.attributes().and_then(|all| all.get(&name)).cloned();
-        let delivered = system(MessageSystemAttributeName::ApproximateReceiveCount);
-        let delivered = delivered.and_then(|count| count.parse().ok()).unwrap_or(1);
         let (event, topic) = match message.body() {
             None | Some("") => (Err(envelope::empty()), None),
             Some(body) => {
@@ -147,7 +144,7 @@ impl SqsSubscription {
             }
         };
         let until = at + self.settings.visibility;
-        let (receipt, count) = self.receipts.open(message, at, until, delivered);
+        let (receipt, count) = self.receipts.open(message, at, until);
         let (event, marks) = match event {
             Ok((event, marks)) => (Ok(event), marks),
             Err(fault) => (Err(fault), Marks::default()),

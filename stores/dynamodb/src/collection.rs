@@ -18,8 +18,9 @@ pub(crate) const WINDOW: u64 = 32;
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) items: Vec<(Place, Item)>,
-    /// There may be more above.
-    pub(crate) more: bool,
+    /// A number above the window, up to which there may be more; and everything below the second one was
+    /// looked at.
+    pub(crate) next: Option<(u64, u64)>,
 }
 
 /// Reads what is pending of a collection: from a number that was named, which is not the first that is
@@ -30,30 +31,33 @@ pub(crate) async fn read(
     shard: &str,
     from: From,
 ) -> Result<Pending> {
-    let (mut low, exact) = match from {
-        From::Named(n) => (n.saturating_sub(1), false),
-        From::Behind(n) => (n + 1, true),
+    let (mut low, exact, named) = match from {
+        From::Named(n) => (n.saturating_sub(1), false, n),
+        From::Behind(n, named) => (n + 1, true, named),
     };
     let mut high = low.saturating_add(WINDOW - 1);
     let mut pending = Pending::default();
-    let top = high;
-    let mut downwards = Vec::new();
+    let mut lower = false;
     loop {
+        // Of a long backlog only the lowest window is kept: those above are read again, upwards.
         let items = window(connection, pk, low, high).await?;
         let first_is_pending = items.last().is_some_and(|(place, item)| {
             place.n() == Some(low) && text(item, SHARD) == Some(shard)
         });
-        pending.more |= items.first().is_some_and(|(place, _)| place.n() == Some(top));
-        downwards.extend(items);
+        // Where the highest is there, or one above it is known to be, others may stand above.
+        let above = lower || items.first().is_some_and(|(place, _)| place.n() == Some(high));
+        let next = high.saturating_add(1);
+        pending.next = (above || named > high).then_some((named.max(next), next));
+        pending.items = items;
         if exact || low == 0 || !first_is_pending {
             break;
         }
         // The index names less than there is: look further down.
+        lower = true;
         high = low - 1;
         low = low.saturating_sub(WINDOW);
     }
-    let is_pending = |(_, item): &(Place, Item)| text(item, SHARD) == Some(shard);
-    pending.items = downwards.into_iter().filter(is_pending).collect();
+    pending.items.retain(|(_, item)| text(item, SHARD) == Some(shard));
     pending.items.reverse();
     Ok(pending)
 }
@@ -63,8 +67,8 @@ pub(crate) async fn read(
 pub(crate) enum From {
     /// The index named this number, and nothing of the collection was handed out yet.
     Named(u64),
-    /// Everything up to this number was handed out.
-    Behind(u64),
+    /// Everything up to the first number was handed out, or is not pending; and the second was named.
+    Behind(u64, u64),
 }
 
 /// The items of a range of numbers, from the highest down.

@@ -74,7 +74,14 @@ fn said(code: &str, text: &str) -> (ErrorKind, String) {
              or switch it to on-demand"
                 .to_owned(),
         ),
-        "TransactionConflictException" | "TransactionInProgressException" => (
+        // The client has asked again under the same token, and the service is still at it.
+        "TransactionInProgressException" => (
+            ErrorKind::Timeout,
+            "the transaction is still under way at the service, and what was asked for may happen: read before \
+             it is asked for again"
+                .to_owned(),
+        ),
+        "TransactionConflictException" => (
             ErrorKind::Busy,
             "another transaction is writing the same items; nothing was written".to_owned(),
         ),
@@ -154,5 +161,8 @@ mod tests {
         assert_eq!(kind, ErrorKind::SchemaMissing);
         assert!(message.contains("region"), "{message}");
         assert_eq!(said("ExpiredTokenException", "").0, ErrorKind::Unauthorized);
+        let (kind, message) = said("TransactionInProgressException", "");
+        assert_eq!(kind, ErrorKind::Timeout, "it may happen yet, so nothing is sent anew");
+        assert!(!message.contains("nothing was written"), "{message}");
     }
 }

@@ -167,9 +167,16 @@ impl Filling<'_> {
                     }
                 },
                 (Some(n), Some(through)) if n > through && !self.is_unrouted() => {
-                    if !lowest.contains_key(&place.pk) {
-                        lowest.insert(Arc::clone(&place.pk), jobs.len());
-                        jobs.push(Job::Window(place.pk, From::Behind(through)));
+                    match lowest.get(&place.pk) {
+                        Some(index) => {
+                            if let Job::Window(_, From::Behind(_, named)) = &mut jobs[*index] {
+                                *named = n.max(*named);
+                            }
+                        }
+                        None => {
+                            lowest.insert(Arc::clone(&place.pk), jobs.len());
+                            jobs.push(Job::Window(place.pk, From::Behind(through, n)));
+                        }
                     }
                 }
                 _ => jobs.push(Job::Single(place)),
@@ -184,23 +191,16 @@ impl Filling<'_> {
         let reads: Vec<_> = jobs.into_iter().map(|job| read_job(store, job, &shard)).collect();
         let mut reads = stream::iter(reads).buffered(KEYS_AT_ONCE);
         while let Some(found) = reads.next().await {
-            let (items, more) = found?;
-            self.hand_out(store, items, more)?;
+            self.hand_out(store, found?)?;
         }
         Ok(())
     }
 
-    fn hand_out(
-        &mut self,
-        store: &DynamoStore,
-        items: Vec<(Place, Item)>,
-        more: bool,
-    ) -> Result<()> {
+    fn hand_out(&mut self, store: &DynamoStore, found: Found) -> Result<()> {
         let mut readings = store.readings();
         let after = &self.request.after;
         let partition = readings.at(self.request.lease.partition, self.destination, after)?;
-        let last = items.last().map(|(place, _)| place.clone());
-        for (place, item) in items {
+        for (place, item) in found.items {
             let decoded = decode(&item, &place, store.default_source());
             if !self.is_within(&decoded.event) {
                 // It is for a reading that has no end; this key is done for this one.
@@ -218,8 +218,11 @@ impl Filling<'_> {
                 self.push(handed);
             }
         }
-        if let Some(next) = last.filter(|_| more).and_then(|place| next_of(&place)) {
-            partition.reading(self.destination).put_back(Listed { place: next });
+        if let Some((place, looked_at)) = found.next {
+            let reading = partition.reading(self.destination);
+            // What is not pending is passed as well: else the same window would be read for ever.
+            reading.pass(&place.pk, looked_at);
+            reading.put_back(Listed { place });
         }
         Ok(())
     }
@@ -271,26 +274,25 @@ impl Filling<'_> {
     }
 }
 
-/// The place behind one with a number.
-fn next_of(place: &Place) -> Option<Place> {
-    let n = place.n()?.checked_add(1)?;
-    Some(Place::new(&place.pk, &crate::record::numbered_sk(n)))
+/// What a job found.
+struct Found {
+    items: Vec<(Place, Item)>,
+    /// Where there may be more of the key, and up to which number everything was looked at.
+    next: Option<(Place, u64)>,
 }
 
-async fn read_job(
-    store: &DynamoStore,
-    job: Job,
-    shard: &str,
-) -> Result<(Vec<(Place, Item)>, bool)> {
+async fn read_job(store: &DynamoStore, job: Job, shard: &str) -> Result<Found> {
     match job {
         Job::Window(pk, from) => {
             let pending = collection::read(store.connection(), &pk, shard, from).await?;
-            Ok((pending.items, pending.more))
+            let place = |n| Place::new(&pk, &crate::record::numbered_sk(n));
+            let next = pending.next.map(|(named, next)| (place(named), next - 1));
+            Ok(Found { items: pending.items, next })
         }
         Job::Single(place) => {
             let item = collection::single(store.connection(), "fetch", &place).await?;
             let pending = item.filter(|item| text(item, SHARD) == Some(shard));
-            Ok((pending.map(|item| (place, item)).into_iter().collect(), false))
+            Ok(Found { items: pending.map(|item| (place, item)).into_iter().collect(), next: None })
         }
     }
 }

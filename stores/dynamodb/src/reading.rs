@@ -56,7 +56,7 @@ pub(crate) struct Reading {
     last: u64,
     handed: BTreeMap<u64, Handed>,
     under_way: HashSet<u64>,
-    /// The highest number that was handed out of a collection.
+    /// The number up to which everything of a collection was handed out, or is not pending.
     pub(crate) through: HashMap<Arc<str>, u64>,
     /// What the index, or a stream, named and was not read yet.
     pub(crate) named: VecDeque<Listed>,
@@ -205,8 +205,7 @@ impl Partition {
         self.places.insert(seq, place.clone());
         reading.last += 1;
         if let Some(n) = place.n() {
-            let through = reading.through.entry(Arc::clone(&place.pk)).or_insert(n);
-            *through = n.max(*through);
+            reading.pass(&place.pk, n);
         }
         let handed = Handed { at: reading.last, seq, decoded };
         reading.handed.insert(reading.last, handed.clone());
@@ -263,6 +262,12 @@ impl Reading {
         let next = self.named.pop_front()?;
         self.is_named.remove(&next.place);
         Some(next)
+    }
+
+    /// Everything of a collection up to a number was looked at, and what was pending is handed out.
+    pub(crate) fn pass(&mut self, pk: &Arc<str>, number: u64) {
+        let through = self.through.entry(Arc::clone(pk)).or_insert(number);
+        *through = number.max(*through);
     }
 
     /// Puts back what was named and could not be taken.

@@ -200,9 +200,6 @@ fn cancelled(
         Some(TransactWriteItemsError::TransactionCanceledException(told)) => Some(Cancelled {
             refusals: told.cancellation_reasons().iter().map(|r| refusal(r.code())).collect(),
         }),
-        Some(TransactWriteItemsError::TransactionInProgressException(_)) => {
-            Some(Cancelled { refusals: vec![Some(Refusal::Conflict)] })
-        }
         _ => None,
     };
     let Some(told) = told else { return failed(operation, table, error) };
