@@ -86,9 +86,9 @@ impl Program {
 
 /// Where the compiler keeps its own libraries.
 fn library() -> Option<PathBuf> {
-    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let output = Command::new("rustc").args(["--print", "target-libdir"]).output().ok()?;
     let folder = String::from_utf8(output.stdout).ok()?;
-    Some(Path::new(folder.trim()).join("lib"))
+    Some(PathBuf::from(folder.trim()))
 }
 
 /// Builds the test programs by this command of cargo's, and runs them with these variables.
@@ -236,6 +236,13 @@ mod tests {
         assert!(reason.contains("killed main: ended with signal: 9"), "{reason}");
         assert_eq!(summary.closing(), "3 passed, 1 failed");
         assert_eq!(summary.skipped, ["skipped: no server"]);
+    }
+
+    #[test]
+    fn the_compilers_own_library_is_found() {
+        let folder = library().expect("a compiler is here");
+        let mut files = std::fs::read_dir(folder).expect("its libraries are there").flatten();
+        assert!(files.any(|file| file.file_name().to_string_lossy().starts_with("libstd-")));
     }
 
     #[test]
