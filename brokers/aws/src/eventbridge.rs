@@ -20,7 +20,8 @@ use postrider_core::{
 use tokio::time::Instant;
 
 use crate::answer::{Call, Trouble, judge, judge_words};
-use crate::call::{Carrier, Prepared, ROWS_MAX, carry, nameless};
+use crate::call::{Carrier, Prepared, carry, nameless};
+use crate::capabilities;
 use crate::connection::Connection;
 use crate::message::encode;
 use crate::settings::AwsSettings;
@@ -177,16 +178,7 @@ impl Carrier for Sender<'_> {
 
 impl Broker for EventBridgeBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        let settings = self.connection.settings();
-        let mut can = BrokerCapabilities::least();
-        // A bus takes 2 and 3 of a call in which it refuses 1.
-        can.prefix_order = false;
-        can.keeps_key_order = false;
-        can.durable = true;
-        can.batch_rows_max = u32::try_from(ROWS_MAX).unwrap_or(u32::MAX);
-        can.batch_bytes_max = 4 * 1024 * 1024;
-        can.batches_in_flight_max = settings.batches_in_flight;
-        can.endpoint_batches_max = settings.batches_in_flight;
+        let mut can = capabilities::of(self.connection.settings());
         can.formats = &[Format::Structured];
         can
     }

@@ -20,6 +20,7 @@ mod answer;
 mod attributes;
 mod burial;
 mod call;
+mod capabilities;
 mod connection;
 mod deleting;
 mod envelope;

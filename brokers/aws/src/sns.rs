@@ -5,18 +5,18 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use aws_sdk_sns::Client;
 use aws_sdk_sns::types::{MessageAttributeValue, PublishBatchRequestEntry};
 use postrider_core::operate::Finding;
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Fault, Format, Outcome, Outgoing, Result, Route,
+    BoxFuture, Broker, BrokerCapabilities, Fault, Outcome, Outgoing, Result, Route,
 };
 use tokio::time::Instant;
 
 use crate::answer::{Call, Trouble, judge, judge_words};
-use crate::call::{Carrier, Prepared, ROWS_MAX, carry, nameless};
+use crate::call::{Carrier, Prepared, carry, nameless};
+use crate::capabilities;
 use crate::connection::Connection;
 use crate::fifo;
 use crate::message::{Message, TEXT, encode};
@@ -28,8 +28,6 @@ use crate::topics::arn;
 const SYSTEM: &str = "aws_sns";
 /// Bytes of a message, and of the messages of a call.
 pub(crate) const BYTES_MAX: usize = 256 * 1024;
-/// How long a topic of the kind FIFO absorbs copies.
-const REMEMBERED: Duration = Duration::from_secs(5 * 60);
 
 /// A broker that publishes to topics of SNS. The topic of a route is a topic's name, with
 /// [`AwsSettings::account`], or its ARN.
@@ -126,19 +124,7 @@ impl Carrier for Sender {
 
 impl Broker for SnsBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        let settings = self.connection.settings();
-        let mut can = BrokerCapabilities::least();
-        // A topic takes 2 and 3 of a call in which it refuses 1.
-        can.prefix_order = false;
-        can.keeps_key_order = settings.fifo;
-        can.deduplicates_for = settings.fifo.then_some(REMEMBERED);
-        can.durable = true;
-        can.batch_rows_max = u32::try_from(ROWS_MAX).unwrap_or(u32::MAX);
-        can.batch_bytes_max = 4 * 1024 * 1024;
-        can.batches_in_flight_max = settings.batches_in_flight;
-        can.endpoint_batches_max = settings.batches_in_flight;
-        can.formats = &[Format::Structured, Format::Plain];
-        can
+        capabilities::of_fifo(self.connection.settings())
     }
 
     fn system(&self) -> &'static str {

@@ -6,19 +6,19 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{MessageAttributeValue, SendMessageBatchRequestEntry};
 use postrider_core::operate::Finding;
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Fault, Format, Outcome, Outgoing,
-    Result, Route,
+    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Fault, Outcome, Outgoing, Result,
+    Route,
 };
 use tokio::time::Instant;
 
 use crate::answer::{Call, Trouble, judge, judge_words};
-use crate::call::{Carrier, Prepared, ROWS_MAX, carry, nameless};
+use crate::call::{Carrier, Prepared, carry, nameless};
+use crate::capabilities;
 use crate::connection::Connection;
 use crate::fifo;
 use crate::message::{Message, TEXT, encode};
@@ -29,8 +29,6 @@ use crate::settings::AwsSettings;
 pub(crate) const SYSTEM: &str = "aws_sqs";
 /// Bytes of a message, and of the messages of a call. A queue may be set to less.
 pub(crate) const BYTES_MAX: usize = 1024 * 1024;
-/// How long a queue of the kind FIFO absorbs copies.
-const REMEMBERED: Duration = Duration::from_secs(5 * 60);
 
 /// A broker that publishes to queues of SQS. The topic of a route is a queue's name, or its address.
 ///
@@ -160,19 +158,7 @@ impl Carrier for Sender<'_> {
 
 impl Broker for SqsBroker {
     fn capabilities(&self) -> BrokerCapabilities {
-        let settings = self.connection.settings();
-        let mut can = BrokerCapabilities::least();
-        // A queue takes 2 and 3 of a call in which it refuses 1.
-        can.prefix_order = false;
-        can.keeps_key_order = settings.fifo;
-        can.deduplicates_for = settings.fifo.then_some(REMEMBERED);
-        can.durable = true;
-        can.batch_rows_max = u32::try_from(ROWS_MAX).unwrap_or(u32::MAX);
-        can.batch_bytes_max = 4 * 1024 * 1024;
-        can.batches_in_flight_max = settings.batches_in_flight;
-        can.endpoint_batches_max = settings.batches_in_flight;
-        can.formats = &[Format::Structured, Format::Plain];
-        can
+        capabilities::of_fifo(self.connection.settings())
     }
 
     fn system(&self) -> &'static str {
