@@ -22,6 +22,8 @@ pub(crate) const CONTROL: &str = "control";
 pub(crate) const FACTS: &str = "facts";
 /// The version of the definitions.
 pub(crate) const VERSION: &str = "version";
+/// Of the version's item: the partitions that an operator paused.
+pub(crate) const PAUSED: &str = "paused";
 /// Before a partition's number: its lease.
 pub(crate) const LEASE: &str = "lease#";
 /// Before a relay's name: its heartbeat.

@@ -2,15 +2,18 @@
 //!
 //! Invariant: item and version change in one transaction, under the version that was read.
 
-use aws_sdk_dynamodb::types::TransactWriteItem;
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem, Update};
+use postrider_core::operate::Note;
 use postrider_core::source::{DefinitionChange, Definitions};
 use postrider_core::{
-    Destination, DestinationId, DestinationRow, DestinationState, Error, ErrorKind, Lease, Result,
+    Destination, DestinationId, DestinationRow, DestinationState, Error, ErrorKind, Lease,
+    PartitionId, Result,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::audit::Change;
 use crate::connection::{Connection, call};
-use crate::control::{CONTROL, VERSION, key};
+use crate::control::{CONTROL, PAUSED, VERSION, key};
 use crate::item::{n, number, s, text};
 use crate::lease::{fenced, standing};
 use crate::tables::built;
@@ -27,6 +30,9 @@ const DISABLED_MAX: usize = 1_000;
 struct Body {
     rows: Vec<Row>,
     disabled: Vec<Disabled>,
+    /// Partitions that an operator paused.
+    #[serde(default)]
+    paused: Vec<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +49,22 @@ struct Disabled {
     detail: String,
 }
 
+/// Who changes the definitions, and what the change depends on or leaves behind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By<'a> {
+    /// A program that starts.
+    Program,
+    /// A partition's owner, whose lease has to stand.
+    Owner(&'a Lease),
+    /// A person: what was done stands in the audit log.
+    Operator {
+        note: &'a Note,
+        what: &'static str,
+        /// What was changed; the version is put before it.
+        subject: &'a str,
+    },
+}
+
 /// Reads the destinations.
 pub(crate) async fn read(connection: &Connection) -> Result<Definitions> {
     let (version, body) = read_body(connection, "destinations").await?;
@@ -56,13 +78,13 @@ pub(crate) async fn read(connection: &Connection) -> Result<Definitions> {
         version,
         rows: body.rows.into_iter().map(row).collect(),
         disabled: body.disabled.into_iter().map(disabled).collect(),
-        paused: Vec::new(),
+        paused: body.paused.into_iter().map(PartitionId).collect(),
     })
 }
 
 /// Writes the definitions into a store that has none.
 pub(crate) async fn register(connection: &Connection, definitions: &[Destination]) -> Result<()> {
-    change(connection, "register", None, |version, body| {
+    change(connection, "register", By::Program, |version, body| {
         if !body.rows.is_empty() {
             return Ok(version);
         }
@@ -76,8 +98,12 @@ pub(crate) async fn register(connection: &Connection, definitions: &[Destination
 }
 
 /// Adds, changes, and removes destinations.
-pub(crate) async fn apply(connection: &Connection, asked: &DefinitionChange) -> Result<u64> {
-    change(connection, "apply", None, |version, body| {
+pub(crate) async fn apply(
+    connection: &Connection,
+    asked: &DefinitionChange,
+    by: By<'_>,
+) -> Result<u64> {
+    change(connection, "apply", by, |version, body| {
         if asked.expected.is_some_and(|expected| expected != version) {
             return Err(Error::new(ErrorKind::Conflict, "apply")
                 .message("the definitions have changed since they were read; nothing was changed")
@@ -101,7 +127,7 @@ pub(crate) async fn disable(
     destination: &DestinationId,
     endpoints: &[postrider_core::waiting::DisabledEndpoint],
 ) -> Result<()> {
-    change(connection, "settle", Some(lease), |version, body| {
+    change(connection, "settle", By::Owner(lease), |version, body| {
         let before = body.disabled.len();
         for endpoint in endpoints {
             let known = |other: &Disabled| {
@@ -119,6 +145,53 @@ pub(crate) async fn disable(
     })
     .await
     .map(drop)
+}
+
+/// Lets a destination's events flow, or wait.
+pub(crate) async fn set_state(
+    connection: &Connection,
+    id: &DestinationId,
+    state: DestinationState,
+    note: &Note,
+) -> Result<()> {
+    let what = match state {
+        DestinationState::Active => "destinations resume",
+        DestinationState::Paused => "destinations pause",
+    };
+    let by = By::Operator { note, what, subject: id.as_str() };
+    let changed = change(connection, "set destination", by, |version, body| {
+        let row = body.rows.iter_mut().find(|row| row.definition.id == *id);
+        let row = row.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "set destination")
+                .message("there is no such destination; nothing was changed")
+                .context("destination", id)
+        })?;
+        let before = std::mem::replace(&mut row.state, state);
+        Ok(version + u64::from(before != state))
+    });
+    changed.await.map(drop)
+}
+
+/// Lets a partition be owned, or not.
+pub(crate) async fn set_partition(
+    connection: &Connection,
+    partition: PartitionId,
+    paused: bool,
+    note: &Note,
+) -> Result<()> {
+    let what = if paused { "partitions pause" } else { "partitions resume" };
+    let subject = format!("partition {partition}");
+    let by = By::Operator { note, what, subject: &subject };
+    let changed = change(connection, "set partition", by, |version, body| {
+        let before = body.paused.len();
+        body.paused.retain(|known| *known != partition.0);
+        if paused {
+            body.paused.push(partition.0);
+            body.paused.sort_unstable();
+        }
+        Ok(version + u64::from(body.paused.len() != before))
+    });
+    changed.await.map(drop)
 }
 
 fn put_row(rows: &mut Vec<Row>, definition: &Destination) {
@@ -157,7 +230,7 @@ fn one_destination(operation: &'static str, rows: &[Row]) -> Result<()> {
 async fn change(
     connection: &Connection,
     operation: &'static str,
-    lease: Option<&Lease>,
+    by: By<'_>,
     edit: impl Fn(u64, &mut Body) -> Result<u64>,
 ) -> Result<u64> {
     let table = &connection.names().store;
@@ -170,12 +243,18 @@ async fn change(
         }
         one_destination(operation, &body.rows)?;
         let mut actions = body_actions(table, version, next, &body)?;
-        if let Some(lease) = lease {
-            actions.push(standing(table, lease)?);
+        match by {
+            By::Program => {}
+            By::Owner(lease) => actions.push(standing(table, lease)?),
+            By::Operator { note, what, subject } => {
+                let subject = format!("version {next}: {subject}");
+                let change = Change { note, what, subject: &subject };
+                actions.extend(change.actions(connection, operation).await?);
+            }
         }
         let Err(error) = send(connection, operation, table, actions).await else { return Ok(next) };
-        match (Cancelled::of(&error), lease) {
-            (Some(told), Some(lease)) if told.conditions().any(|action| action == 2) => {
+        match (Cancelled::of(&error), by) {
+            (Some(told), By::Owner(lease)) if told.conditions().any(|action| action == 2) => {
                 return Err(fenced(operation, lease));
             }
             (Some(_), _) => patience.pause(error).await?,
@@ -198,12 +277,21 @@ fn body_actions(table: &str, from: u64, to: u64, body: &Body) -> Result<Vec<Tran
             .expression_attribute_names("#version", "version")
             .expression_attribute_values(":from", n(from)),
     };
-    let mut version = key(CONTROL, VERSION);
-    version.insert("version".to_owned(), n(to));
-    let version = put(table, version);
+    // An update, and no put: requests are counted in the same item.
+    let version = Update::builder()
+        .table_name(table)
+        .set_key(Some(key(CONTROL, VERSION)))
+        .update_expression("SET #version = :to, #paused = :paused")
+        .expression_attribute_names("#version", "version")
+        .expression_attribute_names("#paused", PAUSED)
+        .expression_attribute_values(":to", n(to))
+        .expression_attribute_values(
+            ":paused",
+            AttributeValue::L(body.paused.iter().map(n).collect()),
+        );
     Ok(vec![
         TransactWriteItem::builder().put(built(write.build())?).build(),
-        TransactWriteItem::builder().put(built(version.build())?).build(),
+        TransactWriteItem::builder().update(built(version.build())?).build(),
     ])
 }
 

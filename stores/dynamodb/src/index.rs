@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{AttributeValue, Select};
 use postrider_core::Result;
 
 use crate::connection::{Connection, call};
@@ -65,4 +65,37 @@ pub(crate) async fn list(
         }
     }
     Ok(listing)
+}
+
+/// Pages of the index that a count reads at most, of up to 1 MB each.
+const COUNT_PAGES_MAX: u32 = 8;
+
+/// How many entries an index key has, at least, and when the oldest was written, in milliseconds.
+pub(crate) async fn count(connection: &Connection, shard: &str) -> Result<(u64, Option<i64>)> {
+    let names = connection.names();
+    let client = connection.tables().await;
+    let query = || {
+        client
+            .query()
+            .table_name(&names.outbox)
+            .index_name(&names.index)
+            .key_condition_expression("#shard = :shard")
+            .expression_attribute_names("#shard", SHARD)
+            .expression_attribute_values(":shard", s(shard))
+    };
+    let first = call("overview", &names.outbox, query().limit(1).send()).await?;
+    let Some(oldest) = first.items.unwrap_or_default().into_iter().next() else {
+        return Ok((0, None));
+    };
+    let (mut sum, mut from) = (0, None);
+    for _ in 0..COUNT_PAGES_MAX {
+        let query = query().select(Select::Count).set_exclusive_start_key(from.take());
+        let page = call("overview", &names.outbox, query.send()).await?;
+        sum += u64::try_from(page.count).unwrap_or_default();
+        from = page.last_evaluated_key;
+        if from.is_none() {
+            break;
+        }
+    }
+    Ok((sum, number(&oldest, AT)))
 }

@@ -25,7 +25,7 @@ use crate::transaction::{Cancelled, send_patiently};
 use crate::watch::{Heartbeat, LeaseItem, Snapshot, Watch, millis, presence_values};
 
 /// How long the heartbeat of a relay that is gone stays, in seconds: longer than any lease.
-const HEARTBEAT_KEPT_SECONDS: i64 = 86_400;
+pub(crate) const HEARTBEAT_KEPT_SECONDS: i64 = 86_400;
 
 /// How many leases long a heart must have stood still before its item is deleted: nobody waits for it any more.
 const GONE_LEASES: u32 = 10;
@@ -63,6 +63,7 @@ pub(crate) async fn acquire(
         let item = snapshot.leases.get(&partition).cloned();
         let seen = See { item, snapshot: &snapshot, dead, request };
         if acquired.granted.len() < usize::from(request.wanted)
+            && !snapshot.paused.contains(&partition)
             && let Some(way) = seen.way()
         {
             if let Some(granted) = seen.take(connection, partition, way).await? {

@@ -5,12 +5,13 @@
 //! | say where the tables are | [`Settings`], [`Connection`] |
 //! | make the tables, and see what is wrong with them | [`init`], [`findings`] |
 //! | write events with a change | [`Outbox`] |
-//! | run a relay on the tables | [`DynamoStore`] |
+//! | run a relay on the tables, or operate it | [`DynamoStore`] |
 //! | act once on events that come in | [`Inbox`], [`Marker`] |
 //! | see why a transaction was cancelled | [`Cancelled`] |
 //!
 //! The service's limits hold here as they do there: 100 actions and 4 MB a transaction, 400 KB an item.
 
+mod audit;
 mod collection;
 mod connection;
 mod control;
@@ -22,6 +23,7 @@ mod inbox;
 mod index;
 mod item;
 mod lease;
+mod operator;
 mod options;
 mod outbox;
 mod reading;
@@ -29,6 +31,7 @@ mod record;
 mod remove;
 mod settings;
 mod settle;
+mod source;
 mod store;
 mod stream;
 mod tables;

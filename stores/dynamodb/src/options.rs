@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::fetch::BACKSTOP_DEFAULT;
+use crate::inbox::InboxOptions;
 
 /// How a store is read and kept.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct Options {
     /// Whether the table's stream is read, so that commits are heard of at once and an idle relay leaves the
     /// index alone. The service serves two readers of a stream well: of more relays, let the others poll.
     pub stream: bool,
+    /// How the inbox of the same tables works, where the handle is used as one.
+    pub inbox: InboxOptions,
 }
 
 impl Default for Options {
@@ -25,6 +28,7 @@ impl Default for Options {
             retention: Duration::from_secs(7 * 86_400),
             backstop: BACKSTOP_DEFAULT,
             stream: true,
+            inbox: InboxOptions::default(),
         }
     }
 }

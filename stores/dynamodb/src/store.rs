@@ -4,19 +4,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
-use postrider_core::source::{
-    Admitted, DefinitionChange, Definitions, DueRequest, FetchRequest, Loaded, OutboxSource, Page,
-    RenewRequest, SourceCapabilities, StoreFacts,
-};
-use postrider_core::waiting::{Counts, Due, Settlement};
-use postrider_core::{
-    BoxFuture, Cursor, Destination, DestinationId, Error, ErrorKind, Lease, PartitionId, Result,
-    Timestamp,
-};
+use postrider_core::source::{DefinitionChange, Loaded, StoreFacts};
+use postrider_core::waiting::Counts;
+use postrider_core::{DestinationId, Error, ErrorKind, Lease, PartitionId, Result, Timestamp};
 
 use crate::connection::{Connection, call};
 use crate::control::{Facts, SCHEMA, facts, key};
+use crate::definitions::By;
+use crate::inbox::Inbox;
 use crate::item::{Item, s, text};
 use crate::options::Options;
 use crate::reading::Readings;
@@ -24,8 +19,8 @@ use crate::record::{Place, partition_of};
 use crate::tables::{check_index, check_stream, describe};
 use crate::tally::{Counting, Tally};
 use crate::waiting::{Stored, Waiting, rows_pk};
-use crate::watch::Watch;
-use crate::{definitions, due, fetch, lease, settle, stream};
+use crate::watch::{Snapshot, Watch};
+use crate::{definitions, lease, stream};
 use tokio::sync::Notify;
 
 /// A relay's handle on a store. Cheap to clone.
@@ -48,6 +43,7 @@ pub(crate) struct Inner {
     live: AtomicBool,
     woken: Notify,
     follows: OnceLock<()>,
+    inbox: OnceLock<Inbox>,
 }
 
 /// One settlement or question at a time.
@@ -106,6 +102,7 @@ impl DynamoStore {
             live: AtomicBool::new(false),
             woken: Notify::new(),
             follows: OnceLock::new(),
+            inbox: OnceLock::new(),
         };
         DynamoStore { inner: Arc::new(inner) }
     }
@@ -126,6 +123,32 @@ impl DynamoStore {
 
     pub(crate) fn tally(&self) -> &Counting {
         &self.inner.tally
+    }
+
+    /// The inbox of the same tables, with the options of the handle. It is made once, so that what it saw
+    /// of others' leases is not forgotten.
+    ///
+    /// # Errors
+    /// `Config` if its options contradict each other.
+    pub fn inbox(&self) -> Result<&Inbox> {
+        if let Some(inbox) = self.inner.inbox.get() {
+            return Ok(inbox);
+        }
+        let inbox = Inbox::new(self.inner.connection.clone(), self.inner.options.inbox.clone())?;
+        Ok(self.inner.inbox.get_or_init(|| inbox))
+    }
+
+    /// What this process has seen of the control items, after another look at them.
+    pub(crate) async fn look(&self, operation: &'static str) -> Result<Snapshot> {
+        self.inner.watch.look(&self.inner.connection, operation).await
+    }
+
+    pub(crate) fn watched(&self) -> &Watch {
+        &self.inner.watch
+    }
+
+    pub(crate) async fn woken(&self) {
+        self.inner.woken.notified().await;
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -226,13 +249,13 @@ impl DynamoStore {
         }
     }
 
-    async fn facts(&self) -> Result<&Facts> {
+    pub(crate) async fn facts(&self) -> Result<&Facts> {
         let facts = self.inner.facts.get_or_try_init(|| facts(&self.inner.connection)).await?;
         self.inner.source.get_or_init(|| Arc::from(&*facts.source));
         Ok(facts)
     }
 
-    async fn open_all(&self) -> Result<StoreFacts> {
+    pub(crate) async fn open_all(&self) -> Result<StoreFacts> {
         let connection = &self.inner.connection;
         let there = describe(connection, "open", &connection.names().outbox).await?;
         check_index(connection, &there)?;
@@ -248,7 +271,11 @@ impl DynamoStore {
         Ok(StoreFacts { name: connection.name(), partitions: facts.partitions, schema: SCHEMA })
     }
 
-    async fn load_one(&self, lease: &Lease, destination: &DestinationId) -> Result<Loaded> {
+    pub(crate) async fn load_one(
+        &self,
+        lease: &Lease,
+        destination: &DestinationId,
+    ) -> Result<Loaded> {
         self.facts().await?;
         let known = definitions::read(&self.inner.connection).await?;
         if !known.rows.iter().any(|row| row.definition.id == *destination) {
@@ -269,8 +296,8 @@ impl DynamoStore {
         Ok(loaded)
     }
 
-    async fn apply_all(&self, change: &DefinitionChange) -> Result<u64> {
-        let version = definitions::apply(&self.inner.connection, change).await?;
+    pub(crate) async fn apply_all(&self, change: &DefinitionChange, by: By<'_>) -> Result<u64> {
+        let version = definitions::apply(&self.inner.connection, change, by).await?;
         let partitions = self.facts().await?.partitions;
         for id in &change.remove {
             for partition in 0..partitions {
@@ -293,108 +320,19 @@ impl DynamoStore {
         Ok(())
     }
 
-    async fn count(&self, destination: &DestinationId) -> Result<Counts> {
+    pub(crate) async fn count(&self, destination: &DestinationId) -> Result<Counts> {
         let mut sum = Counts::default();
         for partition in 0..self.facts().await?.partitions {
             let waiting = self.read_waiting(PartitionId(partition), destination).await?;
-            let counts = waiting.counts();
-            sum.retrying += counts.retrying;
-            sum.parked += counts.parked;
-            sum.held += counts.held;
-            sum.disabled += counts.disabled;
-            sum.dead += counts.dead;
+            waiting.count_into(&mut sum);
         }
         Ok(sum)
     }
 
-    async fn let_go(&self, leases: &[Lease]) -> Result<()> {
+    pub(crate) async fn let_go(&self, leases: &[Lease]) -> Result<()> {
         for lease in leases {
             self.readings().forget(lease.partition);
         }
         lease::release(&self.inner.connection, leases).await
-    }
-}
-
-impl OutboxSource for DynamoStore {
-    fn capabilities(&self) -> SourceCapabilities {
-        let mut can = SourceCapabilities::least();
-        can.overlapping_writers = true;
-        can.many_partitions = true;
-        can.refuses_malformed = true;
-        can.wakes = self.inner.options.stream;
-        can
-    }
-
-    fn open(&self) -> BoxFuture<'_, Result<StoreFacts>> {
-        Box::pin(self.open_all())
-    }
-
-    fn register<'a>(&'a self, definitions: &'a [Destination]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(definitions::register(&self.inner.connection, definitions))
-    }
-
-    fn apply<'a>(&'a self, change: &'a DefinitionChange) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(self.apply_all(change))
-    }
-
-    fn destinations(&self) -> BoxFuture<'_, Result<Definitions>> {
-        Box::pin(definitions::read(&self.inner.connection))
-    }
-
-    fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {
-        Box::pin(async {
-            let partitions = self.facts().await?.partitions;
-            let inner = &self.inner;
-            lease::acquire(&inner.connection, &inner.watch, partitions, request).await
-        })
-    }
-
-    fn renew<'a>(&'a self, request: &'a RenewRequest) -> BoxFuture<'a, Result<Renewed>> {
-        Box::pin(lease::renew(&self.inner.connection, &self.inner.watch, request))
-    }
-
-    fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.let_go(leases))
-    }
-
-    fn load<'a>(
-        &'a self,
-        lease: &'a Lease,
-        destination: &'a DestinationId,
-    ) -> BoxFuture<'a, Result<Loaded>> {
-        Box::pin(self.load_one(lease, destination))
-    }
-
-    /// The time now, by this machine's clock: what was written later, by its writer's clock, is no part
-    /// of the drain.
-    fn head<'a>(&'a self, _: &'a Lease) -> BoxFuture<'a, Result<Cursor>> {
-        Box::pin(async {
-            let now = Timestamp::now().as_micros();
-            Ok(Cursor::number(u64::try_from(now).unwrap_or_default()))
-        })
-    }
-
-    fn fetch<'a>(&'a self, request: &'a FetchRequest) -> BoxFuture<'a, Result<Page>> {
-        Box::pin(fetch::fetch(self, request))
-    }
-
-    fn settle<'a>(&'a self, settlement: &'a Settlement) -> BoxFuture<'a, Result<()>> {
-        Box::pin(settle::settle(self, settlement))
-    }
-
-    fn due<'a>(&'a self, request: &'a DueRequest) -> BoxFuture<'a, Result<Due>> {
-        Box::pin(due::due(self, request))
-    }
-
-    fn admit<'a>(&'a self, _: &'a Lease, _: u32) -> BoxFuture<'a, Result<Admitted>> {
-        Box::pin(async { Ok(Admitted::default()) })
-    }
-
-    fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>> {
-        Box::pin(self.count(destination))
-    }
-
-    fn wake(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.inner.woken.notified())
     }
 }

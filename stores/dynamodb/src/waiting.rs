@@ -150,6 +150,11 @@ impl Waiting {
         self.rows.get(&seq)
     }
 
+    /// All rows, in no order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Stored> {
+        self.rows.values()
+    }
+
     /// Notes that the cursor has passed a row; whether that is news.
     pub(crate) fn pass(&mut self, seq: u64) -> bool {
         self.rows.get_mut(&seq).is_some_and(|row| std::mem::take(&mut row.ahead))
@@ -291,8 +296,8 @@ impl Waiting {
         true
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+    /// Adds how many wait, by state.
+    pub(crate) fn count_into(&self, counts: &mut Counts) {
         for row in self.rows.values() {
             match row.state {
                 WaitingState::Retrying => counts.retrying += 1,
@@ -303,7 +308,6 @@ impl Waiting {
                 WaitingState::Discarded => {}
             }
         }
-        counts
     }
 
     /// Keys that are held, with how many events hold each.

@@ -14,7 +14,7 @@ use postrider_core::lease::{Census, Presence};
 use postrider_core::{Lease, PartitionId, RelayId, Result};
 
 use crate::connection::{Connection, call};
-use crate::control::{CONTROL, LEASE, RELAY, SK, VERSION};
+use crate::control::{CONTROL, LEASE, PAUSED, RELAY, SK, TTL, VERSION};
 use crate::item::{Item, n, number, s, text, truth};
 
 /// Added to every duration that is waited for, as a share: two clocks that measure the same span may
@@ -42,6 +42,9 @@ pub(crate) struct Heartbeat {
     pub(crate) presence: Option<Presence>,
     /// For how long this process has seen this very beat.
     pub(crate) silent: Duration,
+    /// When the item goes, in seconds by the relay's clock: a day after the beat. For people, who ask a
+    /// program that has watched nobody.
+    pub(crate) kept_until: Option<i64>,
 }
 
 impl Heartbeat {
@@ -82,6 +85,8 @@ pub(crate) struct Snapshot {
     pub(crate) relays: HashMap<RelayId, Heartbeat>,
     pub(crate) leases: HashMap<PartitionId, LeaseItem>,
     pub(crate) definitions: u64,
+    /// Partitions that an operator paused.
+    pub(crate) paused: Vec<PartitionId>,
 }
 
 impl Snapshot {
@@ -123,6 +128,7 @@ impl Watch {
                 snapshot.leases.insert(partition, lease);
             } else if name == VERSION {
                 snapshot.definitions = number(item, "version").unwrap_or_default();
+                snapshot.paused = paused(item);
             }
         }
         seen.beats.retain(|relay, _| snapshot.relays.contains_key(relay));
@@ -154,6 +160,7 @@ impl Seen {
             current: truth(item, "current"),
             presence: presence(),
             silent: now.duration_since(first.1),
+            kept_until: number(item, TTL),
         }
     }
 
@@ -167,6 +174,11 @@ impl Seen {
         lease.since = now.duration_since(first.1);
         lease
     }
+}
+
+fn paused(item: &Item) -> Vec<PartitionId> {
+    let listed = item.get(PAUSED).and_then(|listed| listed.as_l().ok()).into_iter().flatten();
+    listed.filter_map(|value| Some(PartitionId(value.as_n().ok()?.parse().ok()?))).collect()
 }
 
 /// All of them, with one query: they are few, and small.

@@ -7,6 +7,7 @@ mod fresh;
 mod inbox;
 mod lease;
 mod mark;
+mod operator;
 mod outbox;
 mod proxy;
 mod relay;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use postrider_core::{BoxFuture, Error, ErrorKind, NewEvent, OutboxSource, Result};
+use postrider_core::operate::Note;
+use postrider_core::{
+    BoxFuture, Error, ErrorKind, NewEvent, Operator, OutboxSource, PartitionId, Result,
+};
 use postrider_dynamodb::{ACTIONS_MAX, DynamoStore, Options, Outbox, Staged};
 use postrider_testkit::suite::{OpenTransaction, StoreHarness};
 
@@ -91,6 +94,17 @@ impl StoreHarness for Harness {
                 tokio::time::sleep(left.min(self.unit() / 4)).await;
             }
         })
+    }
+
+    fn set_partition(
+        &self,
+        partition: PartitionId,
+        paused: bool,
+    ) -> Option<BoxFuture<'_, Result<()>>> {
+        Some(Box::pin(async move {
+            let note = Note::new("suite", "a case of the contract")?;
+            self.standing_by.set_partition(partition, paused, &note).await
+        }))
     }
 
     fn insert_malformed(&self) -> Option<BoxFuture<'_, Result<()>>> {

@@ -10,6 +10,7 @@ mod marker;
 mod options;
 mod purge;
 mod row;
+mod side;
 mod watch;
 
 use std::fmt;

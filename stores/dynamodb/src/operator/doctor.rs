@@ -1,0 +1,40 @@
+//! The doctor: looks for what will go wrong, and says what to do about it.
+//!
+//! Invariant: nothing is changed. What cannot be examined is a finding, and the others still say what they
+//! say.
+
+use postrider_core::operate::findings::{flow, good, warning};
+use postrider_core::operate::{Finding, Level};
+use postrider_core::{ErrorKind, Result, Timestamp};
+
+use super::overview;
+use crate::store::DynamoStore;
+use crate::tables::findings;
+
+/// Examines everything.
+pub(super) async fn examine(store: &DynamoStore, now: Timestamp) -> Result<Vec<Finding>> {
+    let names = store.connection().names();
+    let mut found = match findings(store.connection()).await {
+        Ok(found) => found,
+        // Without tables there is nothing to examine.
+        Err(error) if error.kind() == ErrorKind::SchemaMissing => return Err(error),
+        Err(error) => vec![unexamined("tables", &error)],
+    };
+    if !found.iter().any(|finding| finding.level > Level::Good) {
+        found.push(good("tables", "index, stream, and time to live are as they should be"));
+    }
+    match overview::read(store).await {
+        Ok(overview) => {
+            let option = format!("--store dynamodb://… (table {})", names.outbox);
+            // The clock that is compared is this machine's own: the service gives none.
+            let flowing = flow(&overview, now, &option).into_iter();
+            found.extend(flowing.filter(|finding| finding.subject != "clock"));
+        }
+        Err(error) => found.push(unexamined("flow", &error)),
+    }
+    Ok(found)
+}
+
+fn unexamined(subject: &str, error: &postrider_core::Error) -> Finding {
+    warning(subject, format!("could not be examined: {error}"), None)
+}

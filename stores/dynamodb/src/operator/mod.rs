@@ -1,0 +1,188 @@
+//! The operator's side of the store: what is there, what waits and why, and what may be done about it.
+//!
+//! Invariants: a reading is bounded, and says where it ended; a change is one transaction with its entry
+//! of the audit log; nothing here settles or publishes; and what this store cannot do is refused by name,
+//! never answered with nothing.
+
+mod audit;
+mod doctor;
+mod overview;
+mod refusal;
+
+use postrider_core::operate::{
+    AuditEntry, BacklogGroup, Cancelled, Erasure, EventDetail, EventView, Filter, Finding,
+    Forgotten, InboxFilter, InboxName, InboxView, Listed, Marked, Note, Operator, Overview,
+    PageRequest, Recounted, RequestId, RequestState, ScheduledView, Submission, WaitingView,
+};
+use postrider_core::source::DefinitionChange;
+use postrider_core::{
+    BoxFuture, DestinationId, DestinationState, Error, ErrorKind, EventId, NewEvent, PartitionId,
+    Result, Timestamp,
+};
+
+use crate::definitions::{self, By};
+use crate::outbox::Outbox;
+use crate::store::DynamoStore;
+use refusal::refused;
+
+impl Operator for DynamoStore {
+    fn overview(&self) -> BoxFuture<'_, Result<Overview>> {
+        Box::pin(overview::read(self))
+    }
+
+    fn backlog<'a>(
+        &'a self,
+        _: &'a DestinationId,
+        _: u64,
+    ) -> BoxFuture<'a, Result<Vec<BacklogGroup>>> {
+        refused("backlog", refusal::BACKLOG)
+    }
+
+    fn events<'a>(
+        &'a self,
+        _: &'a Filter,
+        _: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<Listed<EventView>>> {
+        refused("events", refusal::EVENTS)
+    }
+
+    fn event(&self, _: EventId) -> BoxFuture<'_, Result<EventDetail>> {
+        refused("event", refusal::EVENTS)
+    }
+
+    fn waiting<'a>(
+        &'a self,
+        _: &'a Filter,
+        _: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<Listed<WaitingView>>> {
+        refused("waiting", refusal::WAITING)
+    }
+
+    fn scheduled<'a>(
+        &'a self,
+        _: &'a Filter,
+        _: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<Listed<ScheduledView>>> {
+        refused("scheduled", refusal::SCHEDULED)
+    }
+
+    fn cancel<'a>(&'a self, _: EventId, _: &'a Note) -> BoxFuture<'a, Result<Cancelled>> {
+        refused("cancel", refusal::SCHEDULED)
+    }
+
+    fn submit<'a>(&'a self, _: &'a Submission) -> BoxFuture<'a, Result<RequestId>> {
+        refused("submit", refusal::REQUESTS)
+    }
+
+    fn request(&self, _: RequestId) -> BoxFuture<'_, Result<RequestState>> {
+        refused("request", refusal::REQUESTS)
+    }
+
+    fn open_requests(&self) -> BoxFuture<'_, Result<Vec<RequestState>>> {
+        refused("open requests", refusal::REQUESTS)
+    }
+
+    fn apply<'a>(
+        &'a self,
+        change: &'a DefinitionChange,
+        note: &'a Note,
+    ) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move {
+            let put = change.put.iter().map(|(definition, _)| definition.id.to_string());
+            let removed = change.remove.iter().map(|id| format!("{id} removed"));
+            let subject = put.chain(removed).collect::<Vec<_>>().join(", ");
+            let by = By::Operator { note, what: "destinations apply", subject: &subject };
+            self.apply_all(change, by).await
+        })
+    }
+
+    fn rename<'a>(
+        &'a self,
+        _: &'a DestinationId,
+        _: &'a DestinationId,
+        _: &'a Note,
+    ) -> BoxFuture<'a, Result<()>> {
+        refused("rename", refusal::RENAME)
+    }
+
+    fn set_destination<'a>(
+        &'a self,
+        id: &'a DestinationId,
+        state: DestinationState,
+        note: &'a Note,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(definitions::set_state(self.connection(), id, state, note))
+    }
+
+    fn set_partition<'a>(
+        &'a self,
+        partition: PartitionId,
+        paused: bool,
+        note: &'a Note,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            if partition.0 >= self.facts().await?.partitions {
+                return Err(Error::new(ErrorKind::NotFound, "set partition")
+                    .message("there is no such partition; nothing was changed")
+                    .context("partition", partition));
+            }
+            definitions::set_partition(self.connection(), partition, paused, note).await
+        })
+    }
+
+    fn erasable<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Erasure>> {
+        refused("erasable", refusal::ERASE)
+    }
+
+    fn erase<'a>(&'a self, _: &'a str, _: &'a Note) -> BoxFuture<'a, Result<Erasure>> {
+        refused("erase", refusal::ERASE)
+    }
+
+    fn recount<'a>(&'a self, _: &'a DestinationId) -> BoxFuture<'a, Result<Recounted>> {
+        refused("recount", refusal::RECOUNT)
+    }
+
+    fn repair_sequence<'a>(&'a self, _: &'a Note) -> BoxFuture<'a, Result<(u64, u64)>> {
+        refused("repair sequence", refusal::SEQUENCE)
+    }
+
+    fn adopt<'a>(&'a self, _: &'a Note) -> BoxFuture<'a, Result<()>> {
+        refused("adopt", refusal::ADOPT)
+    }
+
+    fn inbox<'a>(
+        &'a self,
+        _: &'a InboxFilter,
+        _: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<Listed<InboxView>>> {
+        refused("inbox", refusal::INBOX)
+    }
+
+    fn forget<'a>(&'a self, _: &'a InboxName, _: &'a Note) -> BoxFuture<'a, Result<Forgotten>> {
+        refused("forget", refusal::INBOX)
+    }
+
+    fn mark_processed<'a>(
+        &'a self,
+        _: &'a InboxName,
+        _: &'a Note,
+    ) -> BoxFuture<'a, Result<Marked>> {
+        refused("mark processed", refusal::INBOX)
+    }
+
+    fn stage<'a>(&'a self, events: &'a [NewEvent]) -> BoxFuture<'a, Result<Vec<EventId>>> {
+        Box::pin(async move {
+            let outbox = Outbox::open(self.connection()).await?;
+            outbox.write(&[], events).await?;
+            Ok(events.iter().map(|event| event.event().id).collect())
+        })
+    }
+
+    fn audit<'a>(&'a self, page: &'a PageRequest) -> BoxFuture<'a, Result<Listed<AuditEntry>>> {
+        Box::pin(audit::list(self, page))
+    }
+
+    fn doctor(&self, now: Timestamp) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(doctor::examine(self, now))
+    }
+}

@@ -1,0 +1,36 @@
+//! What this store does not do: each with the reason, and what to do instead.
+//!
+//! Invariant: a refusal is an error. Nothing was changed, and nothing was lost.
+
+use postrider_core::{BoxFuture, Error, ErrorKind, Result};
+
+pub(super) const SCHEDULED: &str = "events cannot be scheduled in DynamoDB, so there are none; nothing was \
+    changed: let EventBridge Scheduler write the event when it is due";
+pub(super) const SEQUENCE: &str = "a DynamoDB store has no sequence that a restore could set back: an event's \
+    item says itself whether it is pending; nothing was changed, and nothing is to be repaired";
+pub(super) const ADOPT: &str = "a DynamoDB store is no file that could be copied: a restored table is another \
+    table, and is published from by whoever is given its name; nothing was changed";
+pub(super) const RECOUNT: &str = "a DynamoDB store keeps no settled log to compare with: each event's item has \
+    its own mark, set only after the broker acknowledged it; nothing was changed, and what is pending is \
+    published without it";
+pub(super) const BACKLOG: &str =
+    "this store does not group its backlog yet; `postrider status` counts it";
+pub(super) const EVENTS: &str =
+    "this store does not list events yet; query the outbox table by the event's key";
+pub(super) const WAITING: &str =
+    "this store does not list what waits yet; `postrider status` counts it";
+pub(super) const REQUESTS: &str =
+    "this store takes no requests yet; nothing was changed, and what waits stays";
+pub(super) const RENAME: &str = "this store does not rename destinations yet; nothing was changed";
+pub(super) const ERASE: &str = "this store does not erase yet; nothing was changed";
+pub(super) const INBOX: &str =
+    "this store does not show or change its inbox by hand yet; nothing was changed";
+
+/// The answer to what this store does not do.
+pub(super) fn refused<'a, T: Send + 'a>(
+    operation: &'static str,
+    message: &'static str,
+) -> BoxFuture<'a, Result<T>> {
+    let error = Error::new(ErrorKind::Invalid, operation).message(message);
+    Box::pin(std::future::ready(Err(error)))
+}

@@ -1,0 +1,96 @@
+//! The store as the relay calls it: each method of the contract, and where its work is done.
+
+use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
+use postrider_core::source::{
+    Admitted, DefinitionChange, Definitions, DueRequest, FetchRequest, Loaded, OutboxSource, Page,
+    RenewRequest, SourceCapabilities, StoreFacts,
+};
+use postrider_core::waiting::{Counts, Due, Settlement};
+use postrider_core::{BoxFuture, Cursor, Destination, DestinationId, Lease, Result, Timestamp};
+
+use crate::definitions::By;
+use crate::store::DynamoStore;
+use crate::{definitions, due, fetch, lease, settle};
+
+impl OutboxSource for DynamoStore {
+    fn capabilities(&self) -> SourceCapabilities {
+        let mut can = SourceCapabilities::least();
+        can.overlapping_writers = true;
+        can.many_partitions = true;
+        can.refuses_malformed = true;
+        can.wakes = self.options().stream;
+        can
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<StoreFacts>> {
+        Box::pin(self.open_all())
+    }
+
+    fn register<'a>(&'a self, definitions: &'a [Destination]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(definitions::register(self.connection(), definitions))
+    }
+
+    fn apply<'a>(&'a self, change: &'a DefinitionChange) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(self.apply_all(change, By::Program))
+    }
+
+    fn destinations(&self) -> BoxFuture<'_, Result<Definitions>> {
+        Box::pin(definitions::read(self.connection()))
+    }
+
+    fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {
+        Box::pin(async {
+            let partitions = self.facts().await?.partitions;
+            lease::acquire(self.connection(), self.watched(), partitions, request).await
+        })
+    }
+
+    fn renew<'a>(&'a self, request: &'a RenewRequest) -> BoxFuture<'a, Result<Renewed>> {
+        Box::pin(lease::renew(self.connection(), self.watched(), request))
+    }
+
+    fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.let_go(leases))
+    }
+
+    fn load<'a>(
+        &'a self,
+        lease: &'a Lease,
+        destination: &'a DestinationId,
+    ) -> BoxFuture<'a, Result<Loaded>> {
+        Box::pin(self.load_one(lease, destination))
+    }
+
+    /// The time now, by this machine's clock: what was written later, by its writer's clock, is no part
+    /// of the drain.
+    fn head<'a>(&'a self, _: &'a Lease) -> BoxFuture<'a, Result<Cursor>> {
+        Box::pin(async {
+            let now = Timestamp::now().as_micros();
+            Ok(Cursor::number(u64::try_from(now).unwrap_or_default()))
+        })
+    }
+
+    fn fetch<'a>(&'a self, request: &'a FetchRequest) -> BoxFuture<'a, Result<Page>> {
+        Box::pin(fetch::fetch(self, request))
+    }
+
+    fn settle<'a>(&'a self, settlement: &'a Settlement) -> BoxFuture<'a, Result<()>> {
+        Box::pin(settle::settle(self, settlement))
+    }
+
+    fn due<'a>(&'a self, request: &'a DueRequest) -> BoxFuture<'a, Result<Due>> {
+        Box::pin(due::due(self, request))
+    }
+
+    fn admit<'a>(&'a self, _: &'a Lease, _: u32) -> BoxFuture<'a, Result<Admitted>> {
+        Box::pin(async { Ok(Admitted::default()) })
+    }
+
+    fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>> {
+        Box::pin(self.count(destination))
+    }
+
+    fn wake(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.woken())
+    }
+}
