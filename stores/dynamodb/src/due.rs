@@ -1,25 +1,60 @@
 //! What is due of the waiting events: runs of one key each, the head due and the others behind it.
 //!
-//! Invariant: what is handed out was asked for under a lease that stood after the rows were read.
+//! Invariants: what is handed out was asked for under a lease that stood after the rows were read; a run
+//! ends at an event that is not handed out; and a row that cannot be read, or whose item is gone, never
+//! stays due.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use postrider_core::Result;
 use postrider_core::source::DueRequest;
-use postrider_core::waiting::{Due, Reason, WaitingRow, WaitingState};
+use postrider_core::waiting::{
+    Attempted, Due, Reason, Settlement, SettlementPart, WaitingChange, WaitingRow,
+};
+use postrider_core::{KeyHash, Result};
 
 use crate::collection::single;
-use crate::lease;
 use crate::record::decode;
 use crate::store::{DynamoStore, now_ms};
 use crate::waiting::{Stored, Waiting};
+use crate::{lease, settle};
 
 /// How many events are read at once.
 const EVENTS_AT_ONCE: usize = 8;
+/// Events of one key that are handed out at once behind a head: a broker with prefix order takes them in one
+/// batch, and a key with thousands parked does not crowd out the others.
+const RUN_MAX: usize = 16;
+/// So often what cannot be read is put among the dead, and the question asked again; each time at least one
+/// row goes.
+const BURIALS_MAX: usize = 8;
 
 /// The waiting events whose turn has come.
 pub(crate) async fn due(store: &DynamoStore, request: &DueRequest) -> Result<Due> {
+    let mut found = ask(store, request).await?;
+    for _ in 0..BURIALS_MAX {
+        if found.unreadable.is_empty() {
+            break;
+        }
+        bury(store, request, found.unreadable).await?;
+        found = ask(store, request).await?;
+    }
+    Ok(found.due)
+}
+
+/// What is due, and which due rows cannot be handed out.
+struct Found {
+    due: Due,
+    unreadable: Vec<(Stored, Unreadable)>,
+}
+
+/// Why an event that waits cannot be handed out, now or ever.
+struct Unreadable {
+    reason: Reason,
+    detail: String,
+}
+
+async fn ask(store: &DynamoStore, request: &DueRequest) -> Result<Found> {
     let lease = &request.lease;
     let shared = store.waiting(lease.partition, &request.destination);
     let mut cell = shared.lock().await;
@@ -30,73 +65,90 @@ pub(crate) async fn due(store: &DynamoStore, request: &DueRequest) -> Result<Due
     let (chosen, next_in) = choose(&waiting, request, now_ms());
     cell.put(lease.token, waiting);
     drop(cell);
-    let mut due = Due { rows: Vec::new(), next_in };
+    let mut found = Found { due: Due { rows: Vec::new(), next_in }, unreadable: Vec::new() };
     if chosen.is_empty() {
-        return Ok(due);
+        return Ok(found);
     }
     lease::check(store.connection(), "due", lease).await?;
     let reads = chosen.iter().map(|row| read(store, row)).collect::<Vec<_>>();
     let mut reads = stream::iter(reads).buffered(EVENTS_AT_ONCE);
     let mut bytes = 0u64;
-    // A key whose event cannot be read now goes no further in this answer.
-    let mut stopped = std::collections::HashSet::new();
+    // A run goes no further than an event that is not handed out.
+    let mut stopped = HashSet::new();
     let mut at = chosen.iter();
-    while let (Some(found), Some(stored)) = (reads.next().await, at.next()) {
-        let Some(row) = found?.filter(|_| !stopped.contains(&stored.place.pk)) else {
-            stopped.insert(std::sync::Arc::clone(&stored.place.pk));
-            continue;
+    while let (Some(read), Some(stored)) = (reads.next().await, at.next()) {
+        let key = (&stored.place.pk, stored.key_hash);
+        let row = match read? {
+            Ok(row) if !stopped.contains(&key) => row,
+            Ok(_) => continue,
+            Err(unreadable) => {
+                stopped.insert(key);
+                found.unreadable.push((stored.clone(), unreadable));
+                continue;
+            }
         };
         bytes = bytes.saturating_add(row.event.size_bytes());
-        if !due.rows.is_empty() && bytes > request.bytes_max {
-            due.next_in = Some(Duration::ZERO);
+        if !found.due.rows.is_empty() && bytes > request.bytes_max {
+            found.due.next_in = Some(Duration::ZERO);
             break;
         }
-        due.rows.push(row);
+        found.due.rows.push(row);
     }
-    Ok(due)
+    Ok(found)
 }
 
-/// Whole runs whose head is due, oldest first, up to the limit; and when the next head is.
-fn choose(waiting: &Waiting, request: &DueRequest, now: i64) -> (Vec<Stored>, Option<Duration>) {
-    let mut runs: Vec<Vec<&Stored>> = Vec::new();
-    for line in waiting.lines() {
-        let mut run: Vec<&Stored> = Vec::new();
-        for row in line.filter(|row| row.holds()) {
-            match (row.state, run.is_empty()) {
-                _ if request.except.contains(&row.key_hash) => break,
-                (WaitingState::Retrying, true) | (WaitingState::Parked, false) => run.push(row),
-                _ => break,
-            }
-        }
-        if !run.is_empty() {
-            runs.push(run);
-        }
+/// Puts among the dead what came due and cannot be handed out: it would be due for ever. Its key waits, as
+/// behind any event that cannot be read, for what an operator says.
+async fn bury(
+    store: &DynamoStore,
+    request: &DueRequest,
+    rows: Vec<(Stored, Unreadable)>,
+) -> Result<()> {
+    let mut part = SettlementPart::new(request.destination.clone());
+    for (stored, Unreadable { reason, detail }) in rows {
+        tracing::warn!(event = %stored.row.id, %detail, "a waiting event is dead");
+        let attempted = Attempted { attempts: stored.attempts, reason, detail };
+        part.changes.push(WaitingChange::Dead { row: stored.row, attempted, holds_key: true });
     }
-    runs.sort_by_key(|run| (run[0].due, run[0].row.seq));
+    settle::settle(store, &Settlement { lease: request.lease.clone(), parts: vec![part] }).await
+}
+
+/// Runs whose head is due, oldest first, up to the limit; and when the next head is.
+fn choose(waiting: &Waiting, request: &DueRequest, now: i64) -> (Vec<Stored>, Option<Duration>) {
+    let except: HashSet<KeyHash> = request.except.iter().copied().collect();
     let rows_max = request.rows_max.max(1) as usize;
     let mut chosen: Vec<Stored> = Vec::new();
-    for run in runs {
-        if run[0].due > now || chosen.len() >= rows_max {
-            let wait = u64::try_from((run[0].due - now).max(0)).unwrap_or_default();
+    for (head, run) in waiting.runs().filter(|(head, _)| !except.contains(&head.key_hash)) {
+        if head.due > now || chosen.len() >= rows_max {
+            let wait = u64::try_from((head.due - now).max(0)).unwrap_or_default();
             return (chosen, Some(Duration::from_millis(wait)));
         }
-        chosen.extend(run.into_iter().take(rows_max - chosen.len()).cloned());
+        chosen.extend(run.take(RUN_MAX.min(rows_max - chosen.len())).cloned());
     }
     (chosen, None)
 }
 
-async fn read(store: &DynamoStore, row: &Stored) -> Result<Option<WaitingRow>> {
+async fn read(store: &DynamoStore, row: &Stored) -> Result<Result<WaitingRow, Unreadable>> {
     let Some(item) = single(store.connection(), "due", &row.place).await? else {
-        tracing::warn!(event = %row.row.id, "the item of a waiting event is gone; its key waits");
-        return Ok(None);
+        let detail = format!(
+            "its item (pk `{}`, sk `{}`) is gone: somebody deleted it, so it cannot be delivered",
+            row.place.pk.escape_debug(),
+            row.place.sk.escape_debug()
+        );
+        return Ok(Err(Unreadable { reason: Reason::Malformed, detail }));
     };
     let decoded = decode(&item, &row.place, store.default_source());
-    Ok(decoded.event.ok().map(|event| WaitingRow {
-        row: row.row,
-        key_hash: row.key_hash,
-        event,
-        attempts: row.attempts,
-        late: false,
-        suspect: row.reason == Reason::Suspect,
-    }))
+    Ok(match decoded.event {
+        Ok(event) => Ok(WaitingRow {
+            row: row.row,
+            key_hash: row.key_hash,
+            event,
+            attempts: row.attempts,
+            late: false,
+            suspect: row.reason == Reason::Suspect,
+        }),
+        Err(malformed) => {
+            Err(Unreadable { reason: malformed.reason, detail: malformed.detail })
+        }
+    })
 }

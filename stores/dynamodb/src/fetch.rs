@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::waiting::RowRef;
-use postrider_core::{DestinationId, Error, ErrorKind, Result};
+use postrider_core::{Code, DestinationId, Error, ErrorKind, Result};
 
 use crate::collection::{self, From};
 use crate::index::{Listed, list};
@@ -46,6 +46,7 @@ pub(crate) async fn fetch(store: &DynamoStore, request: &FetchRequest) -> Result
     if filling.again(store)? {
         return Ok(filling.page);
     }
+    filling.check_room(store)?;
     let mut pages = 0;
     let mut listed_all = false;
     while !filling.is_full() {
@@ -131,6 +132,26 @@ impl Filling<'_> {
         }
         self.page.more = true;
         Ok(!self.page.rows.is_empty())
+    }
+
+    /// Reads nothing new while so many wait that their owner can remember no more of them.
+    fn check_room(&self, store: &DynamoStore) -> Result<()> {
+        let (partition, after) = (self.request.lease.partition, &self.request.after);
+        let mut readings = store.readings();
+        let waiting =
+            readings.at(partition, self.destination, after)?.reading(self.destination).waiting;
+        if waiting < store.options().waiting_max {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Backpressure, "fetch")
+            .code(Code::WaitingFull)
+            .message(
+                "so many events wait that nothing new is read of the partition; nothing is lost, and \
+                 retries go on: mend what refuses them, then redrive or discard what is dead",
+            )
+            .context("waiting", waiting)
+            .context("destination", self.destination)
+            .context("partition", partition))
     }
 
     /// Whether an event is before the head of a drain.

@@ -33,6 +33,7 @@ mod settings;
 mod settle;
 mod source;
 mod store;
+mod stored;
 mod stream;
 mod tables;
 mod tally;

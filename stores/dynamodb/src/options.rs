@@ -20,7 +20,13 @@ pub struct Options {
     pub stream: bool,
     /// How the inbox of the same tables works, where the handle is used as one.
     pub inbox: InboxOptions,
+    /// From so many waiting events of a partition and destination on, dead letters included, nothing new is
+    /// read there until there are fewer: what its owner remembers of each takes about 300 bytes. 100,000.
+    pub waiting_max: usize,
 }
+
+/// The default of [`Options::waiting_max`].
+pub(crate) const WAITING_MAX: usize = 100_000;
 
 impl Default for Options {
     fn default() -> Options {
@@ -29,6 +35,7 @@ impl Default for Options {
             backstop: BACKSTOP_DEFAULT,
             stream: true,
             inbox: InboxOptions::default(),
+            waiting_max: WAITING_MAX,
         }
     }
 }

@@ -71,6 +71,8 @@ pub(crate) struct Reading {
     pub(crate) swept: Option<Instant>,
     /// The index may name something new.
     pub(crate) dirty: bool,
+    /// How many events wait, in whatever state.
+    pub(crate) waiting: usize,
 }
 
 impl Readings {
@@ -94,6 +96,7 @@ impl Readings {
             newest: 0,
             swept: None,
             dirty: true,
+            waiting: 0,
         };
         partition.readings.insert(destination.clone(), reading);
         Cursor::new(base, 0)
@@ -124,6 +127,19 @@ impl Readings {
                 .context("partition", partition)
                 .context("destination", destination)
         })
+    }
+
+    /// Takes note of how many events wait.
+    pub(crate) fn note_waiting(
+        &mut self,
+        partition: PartitionId,
+        destination: &DestinationId,
+        rows: usize,
+    ) {
+        let readings = self.0.get_mut(&partition).map(|known| &mut known.readings);
+        if let Some(reading) = readings.and_then(|readings| readings.get_mut(destination)) {
+            reading.waiting = rows;
+        }
     }
 
     /// Takes note of an event that was committed, in a partition that is read here.

@@ -22,7 +22,7 @@ use crate::store::{DynamoStore, now_ms};
 use crate::tables::built;
 use crate::tally::add;
 use crate::transaction::{ACTIONS_MAX, Cancelled, put, send_patiently};
-use crate::waiting::{ROWS_MAX, Stored, Waiting, rows_pk};
+use crate::waiting::{Stored, Waiting, rows_pk};
 use crate::{definitions, transaction};
 
 /// How many items are marked at once.
@@ -65,6 +65,7 @@ async fn settle_part(store: &DynamoStore, lease: &Lease, part: &SettlementPart) 
     };
     let plan = Plan::make(store, lease.partition, part, &mut waiting, &known)?;
     plan.write(store, lease, part).await?;
+    store.readings().note_waiting(lease.partition, &part.destination, waiting.len());
     cell.put(lease.token, waiting);
     drop(cell);
     plan.mark(store, lease.partition).await?;
@@ -115,12 +116,6 @@ impl Plan {
             if waiting.enter(new, place, !passed.contains(&seq), now, is_disabled) {
                 plan.touch(waiting, seq, true);
             }
-        }
-        if waiting.len() > ROWS_MAX {
-            return Err(Error::new(ErrorKind::Backpressure, "settle")
-                .message(format!("more than {ROWS_MAX} events wait; nothing was written"))
-                .context("destination", &part.destination)
-                .context("partition", partition));
         }
         for (row, outcome) in &part.passed {
             if waiting.get(row.seq).is_some() {

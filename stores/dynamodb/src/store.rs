@@ -292,6 +292,7 @@ impl DynamoStore {
             waiting_ahead: waiting.ahead(),
             replay_through: 0,
         };
+        self.readings().note_waiting(lease.partition, destination, waiting.len());
         cell.put(lease.token, waiting);
         Ok(loaded)
     }

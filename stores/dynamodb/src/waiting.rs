@@ -1,143 +1,41 @@
 //! Waiting events of one partition and destination, as its owner keeps them in memory.
 //!
 //! Only the owner writes them, under its lease, so what it loaded stays true while it writes through this.
-//! A row refers to the event's item, which stays where it is until the event is published.
 //!
 //! Invariants: a key's rows are in the order of its numbers; at most the head of a key is due, and what
-//! follows is parked behind it. Which row is the head is derived, not stored: so a transaction that was
-//! followed by a crash before the next leaves nothing to repair.
+//! follows is parked behind it; several keys of one item collection do not wait for each other. Which row is
+//! the head is derived, not stored: so a transaction that was followed by a crash before the next leaves
+//! nothing to repair. What a change costs does not grow with the length of a line.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use postrider_core::KeyHash;
 use postrider_core::waiting::{
-    Attempted, Counts, DETAIL_BYTES_MAX, NewWaiting, Placement, Reason, RowRef, WaitingChange,
-    WaitingState,
+    Counts, NewWaiting, Placement, Reason, WaitingChange, WaitingState,
 };
-use postrider_core::{DestinationId, KeyHash, PartitionId};
 
-use crate::control::{PK, SK};
-use crate::item::{Item, n, number, s, text, truth};
 use crate::record::Place;
+pub(crate) use crate::stored::{Stored, rows_pk};
 
-/// The most events that wait of a partition and destination: what its owner remembers of each takes
-/// about 300 bytes.
-pub(crate) const ROWS_MAX: usize = 100_000;
-
-/// A row.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Stored {
-    pub(crate) row: RowRef,
-    pub(crate) place: Place,
-    pub(crate) key_hash: KeyHash,
-    pub(crate) state: WaitingState,
-    /// In milliseconds, by the clock of the owner that wrote it. It delays, and decides nothing else.
-    pub(crate) due: i64,
-    pub(crate) attempts: u32,
-    pub(crate) reason: Reason,
-    pub(crate) detail: String,
-    /// Of a dead letter: whether its successors wait behind it.
-    pub(crate) holds_key: bool,
-    /// Of a disabled event: what it waits for.
-    pub(crate) endpoint: Option<String>,
-    /// Whether the cursor has not passed it: its item is pending as well.
-    pub(crate) ahead: bool,
-}
-
-/// The partition key of the rows.
-pub(crate) fn rows_pk(destination: &DestinationId, partition: PartitionId) -> String {
-    format!("W#{destination}#{:05}", partition.0)
-}
-
-impl Stored {
-    /// Whether events of its key wait because of it.
-    pub(crate) fn holds(&self) -> bool {
-        match self.state {
-            WaitingState::Retrying
-            | WaitingState::Parked
-            | WaitingState::Held
-            | WaitingState::Disabled => true,
-            WaitingState::Dead => self.holds_key,
-            WaitingState::Discarded => false,
-        }
-    }
-
-    fn order(&self) -> (u64, u64) {
-        (self.place.n().unwrap_or_default(), self.row.seq)
-    }
-
-    fn record(&mut self, attempted: &Attempted) {
-        self.attempts = attempted.attempts;
-        self.reason = attempted.reason;
-        let end = attempted.detail.floor_char_boundary(DETAIL_BYTES_MAX);
-        attempted.detail[..end].clone_into(&mut self.detail);
-    }
-
-    pub(crate) fn sk(&self) -> String {
-        format!("{:020}", self.row.seq)
-    }
-
-    /// The row as an item.
-    pub(crate) fn item(&self, pk: &str) -> Item {
-        let mut item = Item::from([
-            (PK.to_owned(), s(pk)),
-            (SK.to_owned(), s(self.sk())),
-            ("event_pk".to_owned(), s(&*self.place.pk)),
-            ("event_sk".to_owned(), s(&*self.place.sk)),
-            ("event".to_owned(), s(self.row.id.to_string())),
-            ("key_hash".to_owned(), n(self.key_hash.0)),
-            ("state".to_owned(), s(self.state.as_str())),
-            ("due".to_owned(), n(self.due)),
-            ("attempts".to_owned(), n(self.attempts)),
-            ("reason".to_owned(), s(self.reason.as_str())),
-            ("detail".to_owned(), s(&self.detail)),
-            ("holds_key".to_owned(), AttributeValue::Bool(self.holds_key)),
-            ("ahead".to_owned(), AttributeValue::Bool(self.ahead)),
-        ]);
-        if let Some(endpoint) = &self.endpoint {
-            item.insert("endpoint".to_owned(), s(endpoint));
-        }
-        item
-    }
-
-    /// What the item of a row says; nothing if it is none.
-    pub(crate) fn of(item: &Item) -> Option<Stored> {
-        Some(Stored {
-            row: RowRef {
-                seq: text(item, SK)?.parse().ok()?,
-                id: text(item, "event")?.parse().ok()?,
-            },
-            place: Place::new(text(item, "event_pk")?, text(item, "event_sk")?),
-            key_hash: KeyHash(number(item, "key_hash")?),
-            state: text(item, "state")?.parse().ok()?,
-            due: number(item, "due")?,
-            attempts: number(item, "attempts")?,
-            reason: text(item, "reason")?.parse().ok()?,
-            detail: text(item, "detail")?.to_owned(),
-            holds_key: truth(item, "holds_key"),
-            endpoint: text(item, "endpoint").map(str::to_owned),
-            ahead: truth(item, "ahead"),
-        })
-    }
-}
+/// What is kept in order: an ordering key in an item collection.
+type Key = (Arc<str>, KeyHash);
 
 /// The rows of a partition and destination.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiting {
     rows: HashMap<u64, Stored>,
-    keys: BTreeMap<Arc<str>, BTreeSet<(u64, u64)>>,
+    /// The rows that hold their key, in its order.
+    lines: HashMap<Key, BTreeSet<(u64, u64)>>,
+    /// The heads of lines that are tried again, by when.
+    heads: BTreeSet<(i64, u64)>,
 }
 
 impl Waiting {
     pub(crate) fn new(rows: impl Iterator<Item = Stored>, now: i64) -> Waiting {
         let mut waiting = Waiting::default();
         for row in rows {
-            waiting.put(row);
-        }
-        let keys: Vec<Arc<str>> = waiting.keys.keys().cloned().collect();
-        for key in keys {
-            waiting.line_up(&key, now);
+            waiting.put(row, now);
         }
         waiting
     }
@@ -160,49 +58,69 @@ impl Waiting {
         self.rows.get_mut(&seq).is_some_and(|row| std::mem::take(&mut row.ahead))
     }
 
-    fn put(&mut self, row: Stored) {
-        self.keys.entry(Arc::clone(&row.place.pk)).or_default().insert(row.order());
+    /// Lets a row stand in the line of its key, if it holds it.
+    fn put(&mut self, row: Stored, now: i64) {
+        let (key, order) = (key_of(&row), row.order());
+        if row.holds() {
+            self.lines.entry(key.clone()).or_default().insert(order);
+        }
         self.rows.insert(row.row.seq, row);
+        self.line_up(&key, order, now);
     }
 
-    fn remove(&mut self, seq: u64) {
-        let Some(row) = self.rows.remove(&seq) else { return };
-        if let Some(key) = self.keys.get_mut(&row.place.pk) {
-            key.remove(&row.order());
-            if key.is_empty() {
-                self.keys.remove(&row.place.pk);
+    /// Takes a row out of its line.
+    fn take(&mut self, seq: u64, now: i64) -> Option<Stored> {
+        let row = self.rows.remove(&seq)?;
+        self.heads.remove(&(row.due, seq));
+        let (key, order) = (key_of(&row), row.order());
+        if let Some(line) = self.lines.get_mut(&key) {
+            line.remove(&order);
+            if line.is_empty() {
+                self.lines.remove(&key);
+            }
+        }
+        self.line_up(&key, order, now);
+        Some(row)
+    }
+
+    /// Gives the rows of a line their states by their places, after one place of it has changed: the first
+    /// that holds the key may be due, and what follows is parked. That one was the first before is the
+    /// second now, or the first still: so only these and the changed one are looked at.
+    fn line_up(&mut self, key: &Key, changed: (u64, u64), now: i64) {
+        let Some(line) = self.lines.get(key) else { return };
+        let mut at = line.iter();
+        let (first, second) = (at.next().copied(), at.next().copied());
+        let changed = Some(changed).filter(|order| line.contains(order));
+        if let Some(row) = first.and_then(|(_, seq)| self.rows.get_mut(&seq)) {
+            if row.state == WaitingState::Parked {
+                row.state = WaitingState::Retrying;
+                row.due = row.due.min(now);
+            }
+            if row.state == WaitingState::Retrying {
+                self.heads.insert((row.due, row.row.seq));
+            }
+        }
+        for order in [second, changed].into_iter().flatten().filter(|order| Some(*order) != first) {
+            let Some(row) = self.rows.get_mut(&order.1) else { continue };
+            if row.state == WaitingState::Retrying {
+                self.heads.remove(&(row.due, row.row.seq));
+                row.state = WaitingState::Parked;
             }
         }
     }
 
-    /// A key's rows, in its order.
-    fn line(&self, key: &str) -> impl Iterator<Item = &Stored> {
-        let line = self.keys.get(key).into_iter().flatten();
-        line.filter_map(|(_, seq)| self.rows.get(seq))
+    /// The rows whose turn is next, the earliest due first: each with the run of its key, itself and what
+    /// is parked directly behind it.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (&Stored, impl Iterator<Item = &Stored>)> {
+        let heads = self.heads.iter().filter_map(|(_, seq)| self.rows.get(seq));
+        heads.map(|head| (head, self.run(head)))
     }
 
-    /// All rows, key by key.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = impl Iterator<Item = &Stored>> {
-        self.keys.keys().map(|key| self.line(key))
-    }
-
-    /// Gives a key's rows their states by their places: the first that holds the key may be due, and
-    /// what follows is parked.
-    fn line_up(&mut self, key: &str, now: i64) {
-        let line: Vec<u64> = self.line(key).map(|row| row.row.seq).collect();
-        let mut held = false;
-        for seq in line {
-            let Some(row) = self.rows.get_mut(&seq) else { continue };
-            match (row.state, held) {
-                (WaitingState::Parked, false) => {
-                    row.state = WaitingState::Retrying;
-                    row.due = row.due.min(now);
-                }
-                (WaitingState::Retrying, true) => row.state = WaitingState::Parked,
-                _ => {}
-            }
-            held |= row.holds();
-        }
+    fn run(&self, head: &Stored) -> impl Iterator<Item = &Stored> {
+        let line = self.lines.get(&key_of(head)).into_iter().flatten();
+        let rows = line.filter_map(|(_, seq)| self.rows.get(seq));
+        let seq = head.row.seq;
+        rows.take_while(move |row| row.row.seq == seq || row.state == WaitingState::Parked)
     }
 
     /// Lets an event in. One that is there, in any state, is left as it is; whether it is new.
@@ -250,9 +168,7 @@ impl Waiting {
                 row.record(attempted);
             }
         }
-        let key = Arc::clone(&row.place.pk);
-        self.put(row);
-        self.line_up(&key, now);
+        self.put(row, now);
         true
     }
 
@@ -265,13 +181,19 @@ impl Waiting {
         is_disabled: impl Fn(&str) -> bool,
     ) -> bool {
         let seq = change.row().seq;
-        let Some(row) = self.rows.get_mut(&seq) else { return false };
-        if matches!(row.state, WaitingState::Dead | WaitingState::Discarded) {
+        let gave_up = |row: &&Stored| {
+            matches!(row.state, WaitingState::Dead | WaitingState::Discarded)
+        };
+        if self.rows.get(&seq).is_none_or(|row| gave_up(&row)) {
             return false;
         }
-        let key = Arc::clone(&row.place.pk);
+        if matches!(change, WaitingChange::Delivered(_) | WaitingChange::Erased(_)) {
+            return self.take(seq, now).is_some();
+        }
+        let row = self.rows.get_mut(&seq).expect("invariant: it was there just now");
+        self.heads.remove(&(row.due, seq));
         match change {
-            WaitingChange::Delivered(_) | WaitingChange::Erased(_) => self.remove(seq),
+            WaitingChange::Delivered(_) | WaitingChange::Erased(_) => {}
             WaitingChange::Retry { delay, attempted, .. } => {
                 row.record(attempted);
                 row.due = later(now, *delay);
@@ -292,7 +214,14 @@ impl Waiting {
             }
             WaitingChange::Postpone { delay, .. } => row.due = later(now, *delay),
         }
-        self.line_up(&key, now);
+        let (key, order, holds) = (key_of(row), row.order(), row.holds());
+        if !holds && let Some(line) = self.lines.get_mut(&key) {
+            line.remove(&order);
+            if line.is_empty() {
+                self.lines.remove(&key);
+            }
+        }
+        self.line_up(&key, order, now);
         true
     }
 
@@ -328,24 +257,39 @@ impl Waiting {
     }
 }
 
+fn key_of(row: &Stored) -> Key {
+    (Arc::clone(&row.place.pk), row.key_hash)
+}
+
 fn later(now: i64, delay: std::time::Duration) -> i64 {
     now.saturating_add(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use postrider_core::EventId;
+    use postrider_core::waiting::{Attempted, RowRef};
 
     use super::*;
+    use crate::item::Item;
     use crate::record::numbered_sk;
 
-    fn new(seq: u64) -> (NewWaiting, Place) {
+    const DUE: WaitingState = WaitingState::Retrying;
+    const PARKED: WaitingState = WaitingState::Parked;
+
+    fn new(seq: u64, key: u64, number: u64) -> (NewWaiting, Place) {
         let row = RowRef { seq, id: EventId::from_u128(u128::from(seq)) };
         let placement = Placement::Behind(Reason::Behind);
-        let new = NewWaiting { row, key_hash: KeyHash(1), event: None, placement };
-        (new, Place::new("k", &numbered_sk(100 - seq)))
+        let new = NewWaiting { row, key_hash: KeyHash(key), event: None, placement };
+        (new, Place::new("k", &numbered_sk(number)))
+    }
+
+    /// The rows of a key that hold it, in its order.
+    fn line(waiting: &Waiting, key: u64) -> Vec<(u64, WaitingState)> {
+        let line = waiting.lines.get(&(Arc::from("k"), KeyHash(key))).into_iter().flatten();
+        line.map(|(_, seq)| (*seq, waiting.rows[seq].state)).collect()
     }
 
     /// INV-3: a key's rows are in the order of the key's numbers, in whatever order they were numbered
@@ -354,23 +298,61 @@ mod tests {
     fn rows_line_up_by_the_keys_own_numbers() {
         let mut waiting = Waiting::default();
         for seq in [1, 3, 2] {
-            let (new, place) = new(seq);
+            let (new, place) = new(seq, 1, 100 - seq);
             assert!(waiting.enter(&new, &place, false, 0, |_| false));
             assert!(!waiting.enter(&new, &place, false, 0, |_| false), "it is there");
         }
-        let line = |waiting: &Waiting| {
-            waiting.line("k").map(|row| (row.row.seq, row.state)).collect::<Vec<_>>()
-        };
-        let (due, parked) = (WaitingState::Retrying, WaitingState::Parked);
-        assert_eq!(line(&waiting), [(3, due), (2, parked), (1, parked)]);
+        assert_eq!(line(&waiting, 1), [(3, DUE), (2, PARKED), (1, PARKED)]);
         let items: Vec<Item> = waiting.rows.values().map(|row| row.item("W")).collect();
         let again = Waiting::new(items.iter().filter_map(Stored::of), 9);
-        assert_eq!(line(&again), line(&waiting));
+        assert_eq!(line(&again, 1), line(&waiting, 1));
         let third = waiting.get(3).unwrap().row;
         let delay = Duration::from_secs(1);
         assert!(waiting.change(&WaitingChange::Postpone { row: third, delay }, 5, |_| false));
         assert_eq!(waiting.get(3).unwrap().due, 1_005);
         assert!(waiting.change(&WaitingChange::Delivered(third), 7, |_| false));
-        assert_eq!(line(&waiting), [(2, due), (1, parked)]);
+        assert_eq!(line(&waiting, 1), [(2, DUE), (1, PARKED)]);
+        let heads: Vec<u64> = waiting.runs().map(|(head, _)| head.row.seq).collect();
+        assert_eq!(heads, [2]);
+    }
+
+    /// INV-3: two ordering keys in one item collection do not wait for each other; a dead letter of one that
+    /// holds its key parks its own alone.
+    #[test]
+    fn keys_of_one_collection_do_not_wait_for_each_other() {
+        let mut waiting = Waiting::default();
+        for (seq, key) in [(1, 1), (2, 2), (3, 1), (4, 2)] {
+            let (new, place) = new(seq, key, seq);
+            assert!(waiting.enter(&new, &place, false, 0, |_| false));
+        }
+        assert_eq!(line(&waiting, 1), [(1, DUE), (3, PARKED)]);
+        assert_eq!(line(&waiting, 2), [(2, DUE), (4, PARKED)]);
+        let attempted =
+            Attempted { attempts: 1, reason: Reason::Rejected, detail: "no".to_owned() };
+        let row = waiting.get(1).unwrap().row;
+        let dead = WaitingChange::Dead { row, attempted, holds_key: true };
+        assert!(waiting.change(&dead, 0, |_| false));
+        let heads: Vec<u64> = waiting.runs().map(|(head, _)| head.row.seq).collect();
+        assert_eq!(heads, [2], "the other key goes on");
+    }
+
+    /// A line of the greatest length is entered, headed, and left row by row in the time of short ones: what a
+    /// settlement costs does not grow with what waits. Quadratic, it would be hours.
+    #[test]
+    fn a_long_line_costs_what_a_short_one_does() {
+        let (mut waiting, start) = (Waiting::default(), Instant::now());
+        let all = crate::options::WAITING_MAX as u64;
+        for seq in 1..=all {
+            let (new, place) = new(seq, 1, seq);
+            assert!(waiting.enter(&new, &place, false, 0, |_| false));
+        }
+        for seq in 1..=all {
+            let row = waiting.get(seq).unwrap().row;
+            assert_eq!(waiting.runs().next().unwrap().0.row, row);
+            assert!(waiting.change(&WaitingChange::Delivered(row), 1, |_| false));
+        }
+        assert_eq!(waiting.len(), 0);
+        assert!(waiting.lines.is_empty() && waiting.heads.is_empty());
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
     }
 }

@@ -15,3 +15,4 @@ mod split;
 mod stream;
 mod suite;
 mod tables;
+mod waiting;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use postrider_core::lease::AcquireRequest;
-use postrider_core::source::{FetchRequest, FetchedRow};
+use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::waiting::{Passed, Settlement, SettlementPart};
 use postrider_core::{
-    Cursor, Destination, DestinationId, EventId, Lease, OutboxSource as _, RelayId, Route, Template,
+    Cursor, Destination, DestinationId, EventId, Lease, OutboxSource as _, RelayId, Result, Route,
+    Template,
 };
 use postrider_dynamodb::DynamoStore;
 
@@ -62,12 +63,22 @@ impl Relay {
         let mut read = Vec::new();
         for (lease, at) in &self.readings {
             let page = self.store.fetch(&request(lease, at)).await.unwrap();
-            let mut part = SettlementPart::new(a());
-            part.cursor = Some((at.clone(), page.end.clone()));
-            part.passed = page.rows.iter().map(|row| (row.row, Passed::Acked)).collect();
-            read.push(Settlement { lease: lease.clone(), parts: vec![part] });
+            read.push(acknowledged(lease, at, &page));
         }
         read
+    }
+
+    /// The same of the first partition, with the rows.
+    pub(crate) async fn read_rows(&self) -> (Settlement, Vec<FetchedRow>) {
+        let (lease, at) = &self.readings[0];
+        let page = self.try_read().await.unwrap();
+        (acknowledged(lease, at, &page), page.rows)
+    }
+
+    /// What stands behind the cursor of the first partition.
+    pub(crate) async fn try_read(&self) -> Result<Page> {
+        let (lease, at) = &self.readings[0];
+        self.store.fetch(&request(lease, at)).await
     }
 
     /// The same, when the stream is read, and the index will not be asked any more.
@@ -86,12 +97,8 @@ impl Relay {
         for (lease, at) in &mut self.readings {
             let request = request(lease, at);
             let page = self.store.fetch(&request).await.unwrap();
-            let mut part = SettlementPart::new(a());
-            part.cursor = Some((at.clone(), page.end.clone()));
-            part.passed = page.rows.iter().map(|row| (row.row, Passed::Acked)).collect();
             if !page.rows.is_empty() {
-                let settlement = Settlement { lease: lease.clone(), parts: vec![part] };
-                self.store.settle(&settlement).await.unwrap();
+                self.store.settle(&acknowledged(lease, at, &page)).await.unwrap();
             }
             *at = page.end;
             rows.extend(page.rows);
@@ -110,6 +117,14 @@ impl Relay {
         }
         heard
     }
+}
+
+/// All of a page, acknowledged.
+fn acknowledged(lease: &Lease, at: &Cursor, page: &Page) -> Settlement {
+    let mut part = SettlementPart::new(a());
+    part.cursor = Some((at.clone(), page.end.clone()));
+    part.passed = page.rows.iter().map(|row| (row.row, Passed::Acked)).collect();
+    Settlement { lease: lease.clone(), parts: vec![part] }
 }
 
 fn request(lease: &Lease, after: &Cursor) -> FetchRequest {

@@ -1,0 +1,111 @@
+//! A waiting event's row, and the item that it is kept in.
+//!
+//! A row refers to the event's item, which stays where it is until the event is published. Invariant: a row
+//! that was read is the row that was written.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use postrider_core::waiting::{Attempted, DETAIL_BYTES_MAX, Reason, RowRef, WaitingState};
+use postrider_core::{DestinationId, KeyHash, PartitionId};
+
+use crate::control::{PK, SK};
+use crate::item::{Item, n, number, s, text, truth};
+use crate::record::Place;
+
+/// A row.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stored {
+    pub(crate) row: RowRef,
+    pub(crate) place: Place,
+    pub(crate) key_hash: KeyHash,
+    pub(crate) state: WaitingState,
+    /// In milliseconds, by the clock of the owner that wrote it. It delays, and decides nothing else.
+    pub(crate) due: i64,
+    pub(crate) attempts: u32,
+    pub(crate) reason: Reason,
+    pub(crate) detail: String,
+    /// Of a dead letter: whether its successors wait behind it.
+    pub(crate) holds_key: bool,
+    /// Of a disabled event: what it waits for.
+    pub(crate) endpoint: Option<String>,
+    /// Whether the cursor has not passed it: its item is pending as well.
+    pub(crate) ahead: bool,
+}
+
+/// The partition key of the rows.
+pub(crate) fn rows_pk(destination: &DestinationId, partition: PartitionId) -> String {
+    format!("W#{destination}#{:05}", partition.0)
+}
+
+impl Stored {
+    /// Whether events of its key wait because of it.
+    pub(crate) fn holds(&self) -> bool {
+        match self.state {
+            WaitingState::Retrying
+            | WaitingState::Parked
+            | WaitingState::Held
+            | WaitingState::Disabled => true,
+            WaitingState::Dead => self.holds_key,
+            WaitingState::Discarded => false,
+        }
+    }
+
+    /// Its place in its key's line.
+    pub(crate) fn order(&self) -> (u64, u64) {
+        (self.place.n().unwrap_or_default(), self.row.seq)
+    }
+
+    /// Notes an attempt, with what was answered cut to its limit.
+    pub(crate) fn record(&mut self, attempted: &Attempted) {
+        self.attempts = attempted.attempts;
+        self.reason = attempted.reason;
+        let end = attempted.detail.floor_char_boundary(DETAIL_BYTES_MAX);
+        attempted.detail[..end].clone_into(&mut self.detail);
+    }
+
+    pub(crate) fn sk(&self) -> String {
+        format!("{:020}", self.row.seq)
+    }
+
+    /// The row as an item.
+    pub(crate) fn item(&self, pk: &str) -> Item {
+        let mut item = Item::from([
+            (PK.to_owned(), s(pk)),
+            (SK.to_owned(), s(self.sk())),
+            ("event_pk".to_owned(), s(&*self.place.pk)),
+            ("event_sk".to_owned(), s(&*self.place.sk)),
+            ("event".to_owned(), s(self.row.id.to_string())),
+            ("key_hash".to_owned(), n(self.key_hash.0)),
+            ("state".to_owned(), s(self.state.as_str())),
+            ("due".to_owned(), n(self.due)),
+            ("attempts".to_owned(), n(self.attempts)),
+            ("reason".to_owned(), s(self.reason.as_str())),
+            ("detail".to_owned(), s(&self.detail)),
+            ("holds_key".to_owned(), AttributeValue::Bool(self.holds_key)),
+            ("ahead".to_owned(), AttributeValue::Bool(self.ahead)),
+        ]);
+        if let Some(endpoint) = &self.endpoint {
+            item.insert("endpoint".to_owned(), s(endpoint));
+        }
+        item
+    }
+
+    /// What the item of a row says; nothing if it is none.
+    pub(crate) fn of(item: &Item) -> Option<Stored> {
+        Some(Stored {
+            row: RowRef {
+                seq: text(item, SK)?.parse().ok()?,
+                id: text(item, "event")?.parse().ok()?,
+            },
+            place: Place::new(text(item, "event_pk")?, text(item, "event_sk")?),
+            key_hash: KeyHash(number(item, "key_hash")?),
+            state: text(item, "state")?.parse().ok()?,
+            due: number(item, "due")?,
+            attempts: number(item, "attempts")?,
+            reason: text(item, "reason")?.parse().ok()?,
+            detail: text(item, "detail")?.to_owned(),
+            holds_key: truth(item, "holds_key"),
+            endpoint: text(item, "endpoint").map(str::to_owned),
+            ahead: truth(item, "ahead"),
+        })
+    }
+}
