@@ -147,8 +147,6 @@ async fn read(store: &DynamoStore, row: &Stored) -> Result<Result<WaitingRow, Un
             late: false,
             suspect: row.reason == Reason::Suspect,
         }),
-        Err(malformed) => {
-            Err(Unreadable { reason: malformed.reason, detail: malformed.detail })
-        }
+        Err(malformed) => Err(Unreadable { reason: malformed.reason, detail: malformed.detail }),
     })
 }

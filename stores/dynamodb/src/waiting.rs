@@ -11,9 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use postrider_core::KeyHash;
-use postrider_core::waiting::{
-    Counts, NewWaiting, Placement, Reason, WaitingChange, WaitingState,
-};
+use postrider_core::waiting::{Counts, NewWaiting, Placement, Reason, WaitingChange, WaitingState};
 
 use crate::record::Place;
 pub(crate) use crate::stored::{Stored, rows_pk};
@@ -181,9 +179,8 @@ impl Waiting {
         is_disabled: impl Fn(&str) -> bool,
     ) -> bool {
         let seq = change.row().seq;
-        let gave_up = |row: &&Stored| {
-            matches!(row.state, WaitingState::Dead | WaitingState::Discarded)
-        };
+        let gave_up =
+            |row: &&Stored| matches!(row.state, WaitingState::Dead | WaitingState::Discarded);
         if self.rows.get(&seq).is_none_or(|row| gave_up(&row)) {
             return false;
         }

@@ -167,7 +167,10 @@ async fn a_full_owner_reads_nothing_new_and_goes_on_with_what_waits() {
     relay.store.settle(&entered).await.expect("a settlement goes through");
     write(&fresh, &[of("4")]).await;
     let error = relay.try_read().await.unwrap_err();
-    assert_eq!((error.kind(), error.operator_code()), (ErrorKind::Backpressure, Some(Code::WaitingFull)));
+    assert_eq!(
+        (error.kind(), error.operator_code()),
+        (ErrorKind::Backpressure, Some(Code::WaitingFull))
+    );
     assert_eq!(ask(&relay, &lease).await.len(), 3, "retries go on");
     let mut part = SettlementPart::new(a());
     part.changes = rows[..2].iter().map(|(row, _)| WaitingChange::Delivered(*row)).collect();
