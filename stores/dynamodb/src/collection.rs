@@ -32,7 +32,7 @@ pub(crate) async fn read(
     from: From,
 ) -> Result<Pending> {
     let (mut low, exact, named) = match from {
-        From::Named(n) => (n.saturating_sub(1), false, n),
+        From::Named(n, most) => (n.saturating_sub(1), false, most),
         From::Behind(n, named) => (n + 1, true, named),
     };
     let mut high = low.saturating_add(WINDOW - 1);
@@ -65,8 +65,8 @@ pub(crate) async fn read(
 /// Where a reading of a collection begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum From {
-    /// The index named this number, and nothing of the collection was handed out yet.
-    Named(u64),
+    /// These were named, the least and the greatest, and nothing of the collection was handed out yet.
+    Named(u64, u64),
     /// Everything up to the first number was handed out, or is not pending; and the second was named.
     Behind(u64, u64),
 }

@@ -3,9 +3,9 @@
 //! Invariants: within a key, rows are handed out in the order of its numbers, none over one that is
 //! pending; and a row that cannot be read as an event is handed on as such, and stops nobody.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
@@ -16,10 +16,11 @@ use postrider_core::{Code, DestinationId, Error, ErrorKind, Result};
 use crate::collection::{self, From};
 use crate::index::{Listed, list};
 use crate::item::{Item, number, text};
-use crate::reading::Handed;
-use crate::record::{Place, SEQ, SHARD, decode, pending_in, unrouted_in};
-use crate::store::DynamoStore;
+use crate::reading::{By, Handed};
+use crate::record::{Place, SEQ, SHARD, decode, numbered_sk, pending_in, unrouted_in};
+use crate::store::{DynamoStore, now_ms};
 use crate::tally::add;
+use crate::turns::Turn;
 
 /// How many keys are read at once.
 const KEYS_AT_ONCE: usize = 8;
@@ -27,9 +28,6 @@ const KEYS_AT_ONCE: usize = 8;
 const KEYS_MAX: usize = 64;
 /// The most pages of the index that one fetch reads without finding anything new.
 const PAGES_MAX: u32 = 8;
-/// How far behind the newest entry a listing begins, in milliseconds: producers' clocks differ, and the
-/// index lags. What is older still is found when the index is read from its front.
-const OVERLAP_MS: u64 = 10_000;
 
 /// The page behind a place of a reading.
 pub(crate) async fn fetch(store: &DynamoStore, request: &FetchRequest) -> Result<Page> {
@@ -49,6 +47,10 @@ pub(crate) async fn fetch(store: &DynamoStore, request: &FetchRequest) -> Result
     filling.check_room(store)?;
     let mut pages = 0;
     let mut listed_all = false;
+    if filling.owes_front(store)? {
+        pages += 1;
+        listed_all = !filling.list(store).await?;
+    }
     while !filling.is_full() {
         let jobs = filling.next_jobs(store)?;
         if !jobs.is_empty() {
@@ -178,13 +180,13 @@ impl Filling<'_> {
             match (place.n(), through) {
                 (Some(n), None) if !self.is_unrouted() => match lowest.get(&place.pk) {
                     Some(index) => {
-                        if let Job::Window(_, From::Named(least)) = &mut jobs[*index] {
-                            *least = n.min(*least);
+                        if let Job::Window(_, From::Named(least, most)) = &mut jobs[*index] {
+                            (*least, *most) = (n.min(*least), n.max(*most));
                         }
                     }
                     None => {
                         lowest.insert(Arc::clone(&place.pk), jobs.len());
-                        jobs.push(Job::Window(place.pk, From::Named(n)));
+                        jobs.push(Job::Window(place.pk, From::Named(n, n)));
                     }
                 },
                 (Some(n), Some(through)) if n > through && !self.is_unrouted() => {
@@ -209,10 +211,12 @@ impl Filling<'_> {
     /// Reads collections side by side, and hands out what is pending of them, in the order of the jobs.
     async fn read(&mut self, store: &DynamoStore, jobs: Vec<Job>) -> Result<()> {
         let shard = self.shard();
+        let mut taken = Taken { store, request: self.request, jobs: jobs.clone().into() };
         let reads: Vec<_> = jobs.into_iter().map(|job| read_job(store, job, &shard)).collect();
         let mut reads = stream::iter(reads).buffered(KEYS_AT_ONCE);
         while let Some(found) = reads.next().await {
             self.hand_out(store, found?)?;
+            taken.jobs.pop_front();
         }
         Ok(())
     }
@@ -225,8 +229,7 @@ impl Filling<'_> {
             let decoded = decode(&item, &place, store.default_source());
             if !self.is_within(&decoded.event) {
                 // It is for a reading that has no end; this key is done for this one.
-                let reading = partition.reading(self.destination);
-                reading.sweep();
+                partition.reading(self.destination).listing.sweep();
                 return Ok(());
             }
             if !self.fits(decoded.bytes) {
@@ -248,41 +251,34 @@ impl Filling<'_> {
         Ok(())
     }
 
+    /// Whether the front of the index has its turn before what was named.
+    fn owes_front(&self, store: &DynamoStore) -> Result<bool> {
+        let (partition, after) = (self.request.lease.partition, &self.request.after);
+        let mut readings = store.readings();
+        let known = readings.at(partition, self.destination, after)?;
+        Ok(known.reading(self.destination).owes_front(store.options().backstop))
+    }
+
     /// Reads a page of the index, if it is time to; whether there is more of it.
     async fn list(&self, store: &DynamoStore) -> Result<bool> {
         let partition = self.request.lease.partition;
         let after = &self.request.after;
-        let (resume, from) = {
+        let turn = {
             let mut readings = store.readings();
             let known = readings.at(partition, self.destination, after)?;
-            let reading = known.reading(self.destination);
-            let resume = reading.resume.take();
-            if resume.is_none() {
-                let stale = |swept: Instant| swept.elapsed() >= store.options().backstop;
-                let sweeps = reading.swept.is_none_or(stale);
-                let polls = !self.is_unrouted() && !store.is_live();
-                if !sweeps && !reading.dirty && !polls {
-                    return Ok(false);
-                }
-                let tail = reading.newest.saturating_sub(OVERLAP_MS);
-                reading.from = if sweeps { 0 } else { tail };
-            }
-            reading.dirty = false;
-            (resume, reading.from)
+            let polls = !self.is_unrouted() && !store.is_live();
+            known.reading(self.destination).listing.next(store.options().backstop, polls)
         };
+        let Some(Turn { resume, from }) = turn else { return Ok(false) };
         let listing = list(store.connection(), &self.shard(), resume, from).await?;
         add(&store.tally().foreign, listing.foreign);
         let mut readings = store.readings();
         let known = readings.at(partition, self.destination, after)?;
-        known.name(self.destination, listing.entries);
+        known.name(self.destination, listing.entries, By::Index);
         let reading = known.reading(self.destination);
-        reading.newest = reading.newest.max(listing.newest);
-        let ended = listing.resume.is_none();
-        reading.resume = listing.resume;
-        if ended && from == 0 {
-            reading.swept = Some(Instant::now());
-        }
-        Ok(!ended || !reading.named.is_empty())
+        let now = u64::try_from(now_ms()).unwrap_or_default();
+        reading.listing.read(listing.resume, listing.newest, now);
+        Ok(reading.listing.is_under_way() || reading.has_named())
     }
 
     fn finish(mut self, store: &DynamoStore) -> Result<Page> {
@@ -290,8 +286,45 @@ impl Filling<'_> {
         let after = &self.request.after;
         let partition = readings.at(self.request.lease.partition, self.destination, after)?;
         let reading = partition.reading(self.destination);
-        self.page.more = !reading.named.is_empty() || reading.resume.is_some();
+        self.page.more = reading.has_named() || reading.listing.is_under_way();
         Ok(self.page)
+    }
+}
+
+/// Names that were taken to be read, until they are: where a read fails, or is given up, they come back.
+struct Taken<'a> {
+    store: &'a DynamoStore,
+    request: &'a FetchRequest,
+    jobs: VecDeque<Job>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let FetchRequest { lease, after, destinations, .. } = self.request;
+        let mut readings = self.store.readings();
+        let Some(destination) = destinations.first().filter(|_| !self.jobs.is_empty()) else {
+            return;
+        };
+        let Ok(known) = readings.at(lease.partition, destination, after) else { return };
+        let reading = known.reading(destination);
+        for job in self.jobs.drain(..).rev() {
+            for place in job.names().into_iter().rev() {
+                reading.put_back(Listed { place });
+            }
+        }
+    }
+}
+
+impl Job {
+    /// The places that it was made of.
+    fn names(&self) -> Vec<Place> {
+        let place = |pk: &Arc<str>, n| Place::new(pk, &numbered_sk(n));
+        match self {
+            Job::Window(pk, From::Named(least, most)) if least == most => vec![place(pk, *least)],
+            Job::Window(pk, From::Named(least, most)) => vec![place(pk, *least), place(pk, *most)],
+            Job::Window(pk, From::Behind(_, named)) => vec![place(pk, *named)],
+            Job::Single(place) => vec![place.clone()],
+        }
     }
 }
 
@@ -306,7 +339,7 @@ async fn read_job(store: &DynamoStore, job: Job, shard: &str) -> Result<Found> {
     match job {
         Job::Window(pk, from) => {
             let pending = collection::read(store.connection(), &pk, shard, from).await?;
-            let place = |n| Place::new(&pk, &crate::record::numbered_sk(n));
+            let place = |n| Place::new(&pk, &numbered_sk(n));
             let next = pending.next.map(|(named, next)| (place(named), next - 1));
             Ok(Found { items: pending.items, next })
         }

@@ -20,9 +20,10 @@ use crate::connection::{Connection, call};
 use crate::control::{CONTROL, TTL, key, lease_sk, relay_sk};
 use crate::item::n;
 use crate::item::s;
+use crate::store::DynamoStore;
 use crate::tables::built;
 use crate::transaction::{Cancelled, send_patiently};
-use crate::watch::{Heartbeat, LeaseItem, Snapshot, Watch, millis, presence_values};
+use crate::watch::{Heartbeat, LEASE_MS, LeaseItem, Snapshot, millis, presence_values};
 
 /// How long the heartbeat of a relay that is gone stays, in seconds: longer than any lease.
 pub(crate) const HEARTBEAT_KEPT_SECONDS: i64 = 86_400;
@@ -36,11 +37,11 @@ const GONE_MAX: usize = 4;
 
 /// Takes free or expired partitions.
 pub(crate) async fn acquire(
-    connection: &Connection,
-    watch: &Watch,
+    store: &DynamoStore,
     partitions: u16,
     request: &AcquireRequest,
 ) -> Result<Acquired> {
+    let connection = store.connection();
     let presence = request.presence.as_ref();
     announce(
         connection,
@@ -51,7 +52,7 @@ pub(crate) async fn acquire(
         presence,
     )
     .await?;
-    let snapshot = watch.look(connection, "acquire").await?;
+    let snapshot = store.look("acquire").await?;
     let proved = request.dead.as_ref().filter(|dead| snapshot.stands(dead));
     let dead = proved.map(|dead| &dead.owner).filter(|owner| **owner != request.owner);
     let mut acquired = Acquired { census: snapshot.census(), ..Acquired::default() };
@@ -128,11 +129,11 @@ impl See<'_> {
         self.snapshot.relays.get(owner)
     }
 
-    /// Until the lease ends. An owner without a heartbeat has the asker's duration left.
+    /// Until the lease ends.
     fn left(&self, owner: &RelayId, item: &LeaseItem) -> Duration {
         match self.heartbeat(owner) {
             Some(heartbeat) => heartbeat.left(),
-            None => self.request.lease_duration.saturating_sub(item.since),
+            None => item.left(self.request.lease_duration),
         }
     }
 
@@ -149,7 +150,9 @@ impl See<'_> {
         }
         let silent = match self.heartbeat(owner) {
             Some(heartbeat) => heartbeat.silent.saturating_sub(heartbeat.duration),
-            None => item.since.saturating_sub(self.request.lease_duration),
+            None => {
+                item.absent.saturating_sub(item.duration.unwrap_or(self.request.lease_duration))
+            }
         };
         (self.left(owner, item).is_zero() && silent >= free_for)
             .then(|| Way::Silent(owner, self.heartbeat(owner).map(|heartbeat| heartbeat.beat)))
@@ -187,7 +190,11 @@ impl See<'_> {
         let mut update = Update::builder()
             .table_name(table)
             .set_key(Some(key(CONTROL, &lease_sk(partition))))
-            .update_expression("SET #owner = :owner, #token = :next, takeovers = :takeovers")
+            .update_expression(
+                "SET #owner = :owner, #token = :next, takeovers = :takeovers, #lease = :lease",
+            )
+            .expression_attribute_names("#lease", LEASE_MS)
+            .expression_attribute_values(":lease", millis(self.request.lease_duration))
             .expression_attribute_names("#owner", "owner")
             .expression_attribute_names("#token", "token")
             .expression_attribute_values(":owner", s(self.request.owner.as_str()))
@@ -275,21 +282,44 @@ pub(crate) fn fenced(operation: &'static str, lease: &Lease) -> Error {
 }
 
 /// Prolongs every lease of a relay by one beat of its heart, and says which still stand.
-pub(crate) async fn renew(
-    connection: &Connection,
-    watch: &Watch,
-    request: &RenewRequest,
-) -> Result<Renewed> {
+pub(crate) async fn renew(store: &DynamoStore, request: &RenewRequest) -> Result<Renewed> {
+    let connection = store.connection();
     announce(connection, "renew", &request.owner, request.lease_duration, request.current, None)
         .await?;
     // After the beat: whoever took a partition before it is seen, and nobody takes one on an older beat.
-    let snapshot = watch.look(connection, "renew").await?;
+    let snapshot = store.look("renew").await?;
+    release_unnamed(connection, &snapshot, request).await;
     let own = |lease: &&Lease| lease.owner == request.owner && snapshot.stands(lease);
     Ok(Renewed {
         kept: request.leases.iter().filter(own).cloned().collect(),
         census: snapshot.census(),
         definitions: snapshot.definitions,
     })
+}
+
+/// Lets go of what the store has as the relay's and the relay did not name for a whole lease: a grant whose
+/// answer was lost, a release that failed. One heart beats for all leases of a relay, so they would never
+/// end, and be served by nobody. What fails is tried again at the next beat.
+async fn release_unnamed(connection: &Connection, snapshot: &Snapshot, request: &RenewRequest) {
+    let named =
+        |partition: &PartitionId| request.leases.iter().any(|lease| lease.partition == *partition);
+    let unnamed: Vec<Lease> = snapshot
+        .leases
+        .iter()
+        .filter(|(partition, item)| {
+            item.owner.as_ref() == Some(&request.owner)
+                && item.since > request.lease_duration
+                && !named(partition)
+        })
+        .map(|(partition, item)| Lease {
+            partition: *partition,
+            owner: request.owner.clone(),
+            token: item.token,
+        })
+        .collect();
+    if let Err(error) = release(connection, &unnamed).await {
+        tracing::warn!(%error, "a lease that nobody serves was not let go; it is tried again");
+    }
 }
 
 /// One beat of a relay's heart. A heartbeat begins at random, so that one that was deleted and made anew is
@@ -335,10 +365,11 @@ async fn announce(
     call(operation, table, update.update_expression(set).send()).await.map(drop)
 }
 
-/// Lets leases go. Those that are lost already are let be.
+/// Lets leases go, each by itself. Those that are lost already are let be.
 pub(crate) async fn release(connection: &Connection, leases: &[Lease]) -> Result<()> {
     let table = &connection.names().store;
     let client = connection.tables().await;
+    let mut failed = None;
     for lease in leases {
         let update = client
             .update_item()
@@ -352,11 +383,11 @@ pub(crate) async fn release(connection: &Connection, leases: &[Lease]) -> Result
             .expression_attribute_values(":token", n(lease.token))
             .expression_attribute_values(":none", n(0));
         match call("release", table, update.send()).await {
-            Err(error) if error.kind() == ErrorKind::Conflict => {}
-            other => drop(other?),
+            Err(error) if error.kind() != ErrorKind::Conflict => failed = Some(error),
+            _ => {}
         }
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 /// Notes that a cursor moved: what kills processes is not here.

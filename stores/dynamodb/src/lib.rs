@@ -38,6 +38,7 @@ mod stream;
 mod tables;
 mod tally;
 mod transaction;
+mod turns;
 mod waiting;
 mod watch;
 

@@ -7,15 +7,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use postrider_core::{
     Cursor, Destination, DestinationId, Error, ErrorKind, Lease, PartitionId, Result,
 };
 use uuid::Uuid;
 
-use crate::index::{Listed, Resume};
+use crate::index::Listed;
 use crate::record::{Decoded, Place};
+use crate::turns::Turns;
 
 /// How many places that were settled last are remembered: the index may still name them for a moment.
 const SETTLED_MAX: usize = 10_000;
@@ -58,19 +59,12 @@ pub(crate) struct Reading {
     under_way: HashSet<u64>,
     /// The number up to which everything of a collection was handed out, or is not pending.
     pub(crate) through: HashMap<Arc<str>, u64>,
-    /// What the index, or a stream, named and was not read yet.
-    pub(crate) named: VecDeque<Listed>,
+    /// What the index, and what the stream, named and was not read yet; and whose turn it is.
+    named: VecDeque<Listed>,
+    told: VecDeque<Listed>,
+    told_next: bool,
     is_named: HashSet<Place>,
-    /// Where the listing goes on; nothing where another begins.
-    pub(crate) resume: Option<Resume>,
-    /// The moment from which this listing is, in milliseconds; 0 is the front.
-    pub(crate) from: u64,
-    /// The newest entry that the index named, in milliseconds.
-    pub(crate) newest: u64,
-    /// When the index was last read from its front to its end.
-    pub(crate) swept: Option<Instant>,
-    /// The index may name something new.
-    pub(crate) dirty: bool,
+    pub(crate) listing: Turns,
     /// How many events wait, in whatever state.
     pub(crate) waiting: usize,
 }
@@ -90,21 +84,20 @@ impl Readings {
             under_way: HashSet::new(),
             through: HashMap::new(),
             named: VecDeque::new(),
+            told: VecDeque::new(),
+            told_next: false,
             is_named: HashSet::new(),
-            resume: None,
-            from: 0,
-            newest: 0,
-            swept: None,
-            dirty: true,
+            listing: Turns::default(),
             waiting: 0,
         };
         partition.readings.insert(destination.clone(), reading);
         Cursor::new(base, 0)
     }
 
-    /// Forgets a partition that is let go.
-    pub(crate) fn forget(&mut self, partition: PartitionId) {
-        self.0.remove(&partition);
+    /// Forgets the partitions whose tokens are lost, or let go; which they are.
+    pub(crate) fn forget(&mut self, lost: impl Fn(PartitionId, u64) -> bool) -> Vec<PartitionId> {
+        let gone = self.0.extract_if(|partition, known| lost(*partition, known.token));
+        gone.map(|(partition, _)| partition).collect()
     }
 
     pub(crate) fn partition(&mut self, partition: PartitionId) -> Option<&mut Partition> {
@@ -147,11 +140,11 @@ impl Readings {
         let Some(known) = self.0.get_mut(&partition) else { return };
         let ids: Vec<DestinationId> = known.readings.keys().cloned().collect();
         for id in ids.into_iter().filter(|id| id.as_str() != Destination::UNROUTED) {
-            if known.reading(&id).named.len() >= NAMED_MAX {
+            if known.reading(&id).told.len() >= NAMED_MAX {
                 // The index has it too.
-                known.reading(&id).sweep();
+                known.reading(&id).listing.sweep();
             } else {
-                known.name(&id, vec![Listed { place: place.clone() }]);
+                known.name(&id, vec![Listed { place: place.clone() }], By::Stream);
             }
         }
     }
@@ -159,7 +152,7 @@ impl Readings {
     /// Has the index read from its front for every reading.
     pub(crate) fn sweep_all(&mut self) {
         let readings = self.0.values_mut().flat_map(|known| known.readings.values_mut());
-        readings.for_each(Reading::sweep);
+        readings.for_each(|reading| reading.listing.sweep());
     }
 
     /// Tells the readings of other destinations that the index may name something new for them.
@@ -168,7 +161,7 @@ impl Readings {
         for (other, reading) in readings.into_iter().flatten() {
             // From its front: what is handed on is as old as it was.
             if other != destination {
-                reading.sweep();
+                reading.listing.sweep();
             }
         }
     }
@@ -184,20 +177,20 @@ impl Partition {
         self.places.get(&seq)
     }
 
-    /// Takes note of what the index named, but for what is known.
-    pub(crate) fn name(&mut self, destination: &DestinationId, listed: Vec<Listed>) -> usize {
+    /// Takes note of what was named, but for what is known.
+    pub(crate) fn name(&mut self, destination: &DestinationId, listed: Vec<Listed>, by: By) {
         let Partition { is_settled, readings, seqs, .. } = self;
-        let Some(reading) = readings.get_mut(destination) else { return 0 };
-        let mut new = 0;
+        let Some(reading) = readings.get_mut(destination) else { return };
         for entry in listed {
             let place = &entry.place;
             let known = seqs.get(place).is_some_and(|seq| reading.under_way.contains(seq));
             if !known && !is_settled.contains(place) && reading.is_named.insert(place.clone()) {
-                reading.named.push_back(entry);
-                new += 1;
+                match by {
+                    By::Index => reading.named.push_back(entry),
+                    By::Stream => reading.told.push_back(entry),
+                }
             }
         }
-        new
     }
 
     /// Hands out a row, under the number that it has, or a new one.
@@ -262,20 +255,39 @@ impl Partition {
     }
 }
 
-impl Reading {
-    /// Has the index read from its front.
-    pub(crate) fn sweep(&mut self) {
-        (self.dirty, self.swept, self.resume) = (true, None, None);
-    }
+/// Who named a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Index,
+    Stream,
+}
 
+impl Reading {
     /// What was handed out behind a place and is not settled, in order.
     pub(crate) fn again(&self, after: u64) -> impl Iterator<Item = &Handed> {
         self.handed.range(after + 1..).map(|(_, handed)| handed)
     }
 
-    /// The next that was named.
+    /// Whether something was named that was not read yet.
+    pub(crate) fn has_named(&self) -> bool {
+        !self.named.is_empty() || !self.told.is_empty()
+    }
+
+    /// Whether the front of the index is to be listed, or being listed, and there is room for what it names:
+    /// it has its turn whatever the stream tells.
+    pub(crate) fn owes_front(&self, backstop: Duration) -> bool {
+        self.named.is_empty() && self.listing.owes_front(backstop)
+    }
+
+    /// The next that was named: by the index and by the stream in turns, so that neither waits for a lull of
+    /// the other.
     pub(crate) fn next_named(&mut self) -> Option<Listed> {
-        let next = self.named.pop_front()?;
+        self.told_next = !self.told_next;
+        let (first, second) = match self.told_next {
+            true => (&mut self.told, &mut self.named),
+            false => (&mut self.named, &mut self.told),
+        };
+        let next = first.pop_front().or_else(|| second.pop_front())?;
         self.is_named.remove(&next.place);
         Some(next)
     }
@@ -289,7 +301,28 @@ impl Reading {
     /// Puts back what was named and could not be taken.
     pub(crate) fn put_back(&mut self, listed: Listed) {
         if self.is_named.insert(listed.place.clone()) {
-            self.named.push_front(listed);
+            self.told.push_front(listed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::RelayId;
+
+    use super::*;
+
+    /// What was read of a partition that is lost leaves memory, and what was begun under a newer token stays.
+    #[test]
+    fn what_is_lost_is_forgotten_and_nothing_else() {
+        let mut readings = Readings::default();
+        let id = DestinationId::new("a").unwrap();
+        for (partition, token) in [(1, 4), (2, 9)] {
+            let partition = PartitionId(partition);
+            readings.begin(&Lease { partition, owner: RelayId::mint(), token }, &id);
+        }
+        assert_eq!(readings.forget(|_, token| token < 9), [PartitionId(1)]);
+        assert!(readings.partition(PartitionId(1)).is_none());
+        assert!(readings.partition(PartitionId(2)).is_some());
     }
 }

@@ -139,12 +139,20 @@ impl DynamoStore {
     }
 
     /// What this process has seen of the control items, after another look at them.
+    /// What was read of partitions that are lost leaves memory.
     pub(crate) async fn look(&self, operation: &'static str) -> Result<Snapshot> {
-        self.inner.watch.look(&self.inner.connection, operation).await
+        let snapshot = self.inner.watch.look(&self.inner.connection, operation).await?;
+        self.forget(|partition, token| snapshot.is_past(partition, token));
+        Ok(snapshot)
     }
 
-    pub(crate) fn watched(&self) -> &Watch {
-        &self.inner.watch
+    /// Forgets what was read of partitions by tokens that are lost, or let go.
+    fn forget(&self, lost: impl Fn(PartitionId, u64) -> bool) {
+        let gone = self.readings().forget(lost);
+        if !gone.is_empty() {
+            let mut waiting = self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.retain(|(partition, _), _| !gone.contains(partition));
+        }
     }
 
     pub(crate) async fn woken(&self) {
@@ -331,9 +339,9 @@ impl DynamoStore {
     }
 
     pub(crate) async fn let_go(&self, leases: &[Lease]) -> Result<()> {
-        for lease in leases {
-            self.readings().forget(lease.partition);
-        }
+        self.forget(|partition, token| {
+            leases.iter().any(|lease| lease.partition == partition && lease.token == token)
+        });
         lease::release(&self.inner.connection, leases).await
     }
 }

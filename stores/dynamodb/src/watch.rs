@@ -21,6 +21,9 @@ use crate::item::{Item, n, number, s, text, truth};
 /// differ by one part in fifty, which is far more than clocks of machines do.
 const RATE_MARGIN: u32 = 50;
 
+/// The attribute with the duration of a relay's leases, in milliseconds.
+pub(crate) const LEASE_MS: &str = "lease_ms";
+
 /// What was seen, shared by the handles of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
@@ -31,6 +34,8 @@ pub(crate) struct Watch {
 struct Seen {
     beats: HashMap<RelayId, (u64, Instant)>,
     leases: HashMap<PartitionId, ((u64, Option<RelayId>), Instant)>,
+    /// Owners without a heartbeat, since when.
+    absent: HashMap<RelayId, Instant>,
 }
 
 /// A relay's heartbeat.
@@ -50,8 +55,13 @@ pub(crate) struct Heartbeat {
 impl Heartbeat {
     /// Until its leases end, if it stays silent.
     pub(crate) fn left(&self) -> Duration {
-        self.duration.saturating_add(self.duration / RATE_MARGIN).saturating_sub(self.silent)
+        left(self.duration, self.silent)
     }
+}
+
+/// What is left of a lease whose owner is silent, with the margin for clocks of other rates.
+fn left(duration: Duration, silent: Duration) -> Duration {
+    duration.saturating_add(duration / RATE_MARGIN).saturating_sub(silent)
 }
 
 /// A partition's lease item.
@@ -60,8 +70,12 @@ pub(crate) struct LeaseItem {
     pub(crate) owner: Option<RelayId>,
     pub(crate) token: u64,
     pub(crate) takeovers: u32,
+    /// For how long its owner asked for it: what holds when the owner's heartbeat is gone.
+    pub(crate) duration: Option<Duration>,
     /// For how long this process has seen it so.
     pub(crate) since: Duration,
+    /// For how long this process has seen that its owner has no heartbeat; zero while it has one.
+    pub(crate) absent: Duration,
 }
 
 impl LeaseItem {
@@ -70,8 +84,16 @@ impl LeaseItem {
             owner: text(item, "owner").and_then(|owner| RelayId::new(owner).ok()),
             token: number(item, "token").unwrap_or_default(),
             takeovers: number(item, "takeovers").unwrap_or_default(),
+            duration: number(item, LEASE_MS).map(Duration::from_millis),
             since: Duration::ZERO,
+            absent: Duration::ZERO,
         }
+    }
+
+    /// Until it ends, if its owner's heartbeat is gone and stays so. An owner that did not say for how long it
+    /// asked has the given duration.
+    pub(crate) fn left(&self, unsaid: Duration) -> Duration {
+        left(self.duration.unwrap_or(unsaid), self.absent)
     }
 
     pub(crate) fn is(&self, lease: &Lease) -> bool {
@@ -98,6 +120,13 @@ impl Snapshot {
             relays: count(alive().count()),
             current: count(alive().filter(|relay| relay.current).count()),
         }
+    }
+
+    /// Whether a token of a partition is lost, or let go, for certain: what is only unknown is not.
+    pub(crate) fn is_past(&self, partition: PartitionId, token: u64) -> bool {
+        let past =
+            |item: &LeaseItem| item.token > token || (item.token == token && item.owner.is_none());
+        self.leases.get(&partition).is_some_and(past)
     }
 
     /// Whether the store says that the lease stands.
@@ -132,6 +161,7 @@ impl Watch {
             }
         }
         seen.beats.retain(|relay, _| snapshot.relays.contains_key(relay));
+        seen.note_absent(&mut snapshot, now);
         Ok(snapshot)
     }
 
@@ -156,7 +186,7 @@ impl Seen {
         };
         Heartbeat {
             beat,
-            duration: Duration::from_millis(number(item, "lease_ms").unwrap_or_default()),
+            duration: Duration::from_millis(number(item, LEASE_MS).unwrap_or_default()),
             current: truth(item, "current"),
             presence: presence(),
             silent: now.duration_since(first.1),
@@ -173,6 +203,22 @@ impl Seen {
         }
         lease.since = now.duration_since(first.1);
         lease
+    }
+
+    /// Notes which owners have no heartbeat: their silence counts from when that was first seen.
+    fn note_absent(&mut self, snapshot: &mut Snapshot, now: Instant) {
+        let Snapshot { relays, leases, .. } = snapshot;
+        let owners =
+            |relay: &RelayId| leases.values().any(|item| item.owner.as_ref() == Some(relay));
+        self.absent.retain(|relay, _| !relays.contains_key(relay) && owners(relay));
+        for item in leases.values_mut() {
+            let Some(owner) = item.owner.as_ref().filter(|owner| !relays.contains_key(*owner))
+            else {
+                continue;
+            };
+            let first = self.absent.entry(owner.clone()).or_insert(now);
+            item.absent = now.duration_since(*first);
+        }
     }
 }
 
@@ -237,5 +283,19 @@ mod tests {
         assert_eq!(at(8, 6_000), Duration::from_millis(1_020), "it beats");
         assert_eq!(at(8, 7_019), Duration::from_millis(1));
         assert_eq!(at(8, 7_020), Duration::ZERO);
+    }
+
+    /// What is not known is not lost: an older look says nothing of a newer token.
+    #[test]
+    fn a_token_is_lost_when_a_greater_one_is_there_or_nobody_has_it() {
+        let mut snapshot = Snapshot::default();
+        let item = Item::from([("owner".to_owned(), s("relay")), ("token".to_owned(), n(7))]);
+        let partition = PartitionId(3);
+        snapshot.leases.insert(partition, LeaseItem::of(&item));
+        assert!(snapshot.is_past(partition, 6));
+        assert!(!snapshot.is_past(partition, 7) && !snapshot.is_past(partition, 8));
+        assert!(!snapshot.is_past(PartitionId(4), 1), "nothing is known of it");
+        snapshot.leases.get_mut(&partition).unwrap().owner = None;
+        assert!(snapshot.is_past(partition, 7), "let go");
     }
 }

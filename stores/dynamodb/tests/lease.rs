@@ -114,3 +114,56 @@ async fn a_heartbeat_is_one_write_and_one_read() {
     assert_eq!(standby.held.len(), 64);
     assert_eq!(*calls.lock().unwrap(), ["UpdateItem", "Query"], "no write that could be refused");
 }
+
+/// R115: a heartbeat that somebody deleted counts as silence from when that was first seen, and for as long as
+/// the owner asked, which its lease says: whoever has known the lease for long does not take it at once.
+#[tokio::test]
+async fn an_owner_whose_heartbeat_was_deleted_has_its_whole_lease() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let holder = DynamoStore::with(fresh.connection.clone(), polling());
+    let (owner, other) = (RelayId::mint(), RelayId::mint());
+    let long = SHORT * 4;
+    let leases = holder.acquire(&request(&owner, long)).await.unwrap().granted;
+    assert_eq!(leases.len(), 1);
+    let taker = DynamoStore::with(fresh.connection.clone(), polling());
+    taker.watch().await.unwrap();
+    // waits: the taker has known the lease for longer than its own lasts
+    tokio::time::sleep(SHORT * 2).await;
+    let client = fresh.connection.tables().await;
+    let text = |text: String| aws_sdk_dynamodb::types::AttributeValue::S(text);
+    let delete = client
+        .delete_item()
+        .table_name(&fresh.settings.names.store)
+        .key("pk", text("control".to_owned()))
+        .key("sk", text(format!("relay#{owner}")));
+    Box::pin(delete.send()).await.unwrap();
+    assert_eq!(taker.acquire(&request(&other, SHORT)).await.unwrap().granted, [], "at once");
+    // waits: longer than the taker's lease, and shorter than the owner's
+    tokio::time::sleep(SHORT * 2).await;
+    assert_eq!(taker.acquire(&request(&other, SHORT)).await.unwrap().granted, [], "too early");
+    // waits: the owner's lease has to pass
+    tokio::time::sleep(SHORT * 4).await;
+    assert_eq!(taker.acquire(&request(&other, SHORT)).await.unwrap().granted.len(), 1);
+}
+
+/// A lease that its owner does not name any more, because its release failed or the answer that granted it was
+/// lost, ends though the owner's heart beats for the others: it is let go after its duration.
+#[tokio::test]
+async fn a_lease_that_is_not_named_ends_though_its_owner_lives() {
+    let Some(fresh) = Fresh::new(2).await else { return };
+    let holder = DynamoStore::with(fresh.connection.clone(), polling());
+    let (owner, other) = (RelayId::mint(), RelayId::mint());
+    let leases = own(&holder, &owner).await;
+    assert_eq!(leases.len(), 2);
+    let taker = DynamoStore::with(fresh.connection.clone(), polling());
+    let mut taken = Vec::new();
+    for _ in 0..6 {
+        let kept = holder.renew(&renewal(&owner, &leases[..1])).await.unwrap().kept;
+        assert_eq!(kept, leases[..1], "what is named is kept");
+        // waits: beats come while the lease runs out
+        tokio::time::sleep(SHORT / 2).await;
+        taken.extend(taker.acquire(&request(&other, LONG)).await.unwrap().granted);
+    }
+    let partitions: Vec<_> = taken.iter().map(|granted| granted.lease.partition).collect();
+    assert_eq!(partitions, [leases[1].partition]);
+}

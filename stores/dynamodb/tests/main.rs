@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
 mod fresh;
+mod front;
 mod inbox;
 mod lease;
 mod mark;

@@ -106,6 +106,23 @@ impl Relay {
         rows
     }
 
+    /// Until something may have come.
+    pub(crate) async fn woken(&self) {
+        self.store.wake().await;
+    }
+
+    /// At most so many rows of the first partition, settled as acknowledged.
+    pub(crate) async fn take(&mut self, rows_max: u32) -> Result<Vec<FetchedRow>> {
+        let (lease, at) = &mut self.readings[0];
+        let request = FetchRequest { rows_max, ..request(lease, at) };
+        let page = self.store.fetch(&request).await?;
+        if !page.rows.is_empty() {
+            self.store.settle(&acknowledged(lease, at, &page)).await?;
+        }
+        *at = page.end;
+        Ok(page.rows)
+    }
+
     /// Drains at every wake until so many events came.
     pub(crate) async fn hear(&mut self, events: usize) -> Vec<EventId> {
         let mut heard = Vec::new();
