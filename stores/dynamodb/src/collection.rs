@@ -5,14 +5,22 @@
 //! downwards it cannot: what was committed before n+1 was seen is there when its place is read. Invariant:
 //! **when a number is handed on, every smaller one of its key is handed on before it, or is not pending.**
 
-use postrider_core::Result;
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::KeysAndAttributes;
+use postrider_core::{Error, ErrorKind, Result};
 
 use crate::connection::{Connection, call};
 use crate::item::{Item, s, text};
 use crate::record::{Place, SHARD, numbered_sk};
+use crate::tables::built;
+use crate::transaction::Patience;
 
 /// The most items of one window: at 400 KB each, what memory has to hold of one key at once.
 pub(crate) const WINDOW: u64 = 32;
+
+/// The most items that are read at once by their places: as much memory.
+pub(crate) const SINGLES_MAX: usize = 32;
 
 /// The pending items of a window, by number.
 #[derive(Debug, Default)]
@@ -102,6 +110,47 @@ async fn window(
             return Ok(items);
         }
     }
+}
+
+/// Items at their places, as they are; what is not there is gone. No more than [`SINGLES_MAX`] at once. What
+/// the service leaves out of its answer, because it is throttled or the answer is full, is asked for again.
+pub(crate) async fn singles(
+    connection: &Connection,
+    operation: &'static str,
+    places: &[Place],
+) -> Result<HashMap<Place, Item>> {
+    let names = connection.names();
+    if let [place] = places {
+        let item = single(connection, operation, place).await?;
+        return Ok(item.map(|item| (place.clone(), item)).into_iter().collect());
+    }
+    let client = connection.tables().await;
+    let mut items = HashMap::new();
+    let mut keys: Vec<Item> = places.iter().map(|place| place.key(names)).collect();
+    let mut patience = Patience::new();
+    while !keys.is_empty() {
+        let asked = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true);
+        let get = client.batch_get_item().request_items(&names.outbox, built(asked.build())?);
+        let answer = call(operation, &names.outbox, get.send()).await?;
+        let found = answer.responses.unwrap_or_default().remove(&names.outbox).unwrap_or_default();
+        let some = !found.is_empty();
+        items.extend(found.into_iter().filter_map(|item| Some((Place::of(&item, names)?, item))));
+        let left = answer.unprocessed_keys.unwrap_or_default().remove(&names.outbox);
+        keys = left.map(|left| left.keys).unwrap_or_default();
+        if some {
+            patience = Patience::new();
+        } else if !keys.is_empty() {
+            let busy = Error::new(ErrorKind::Busy, operation)
+                .message(
+                    "the table is throttled and leaves items out of its answers; nothing was lost, and \
+                     it is tried again: raise its capacity, or switch it to on-demand",
+                )
+                .context("table", &names.outbox)
+                .context("left", keys.len());
+            patience.pause(busy).await?;
+        }
+    }
+    Ok(items)
 }
 
 /// One item, as it is.

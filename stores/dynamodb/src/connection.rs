@@ -51,9 +51,9 @@ impl Connection {
     /// variables, the profile, or the machine's role. An emulator on this machine needs none.
     ///
     /// # Errors
-    /// `Config` if a name is none.
+    /// `Config` if a name is none, or the endpoint has credentials in it.
     pub fn new(settings: Settings) -> Result<Connection> {
-        settings.names.check()?;
+        settings.check()?;
         let inner = Inner { settings, clients: OnceCell::new() };
         Ok(Connection { inner: Arc::new(inner) })
     }

@@ -7,21 +7,19 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use futures_util::{StreamExt as _, stream};
 use postrider_core::source::DueRequest;
 use postrider_core::waiting::{
     Attempted, Due, Reason, Settlement, SettlementPart, WaitingChange, WaitingRow,
 };
 use postrider_core::{KeyHash, Result};
 
-use crate::collection::single;
-use crate::record::decode;
+use crate::collection::{SINGLES_MAX, singles};
+use crate::item::Item;
+use crate::record::{Place, decode};
 use crate::store::{DynamoStore, now_ms};
 use crate::waiting::{Stored, Waiting};
 use crate::{lease, settle};
 
-/// How many events are read at once.
-const EVENTS_AT_ONCE: usize = 8;
 /// Events of one key that are handed out at once behind a head: a broker with prefix order takes them in one
 /// batch, and a key with thousands parked does not crowd out the others.
 const RUN_MAX: usize = 16;
@@ -70,29 +68,30 @@ async fn ask(store: &DynamoStore, request: &DueRequest) -> Result<Found> {
         return Ok(found);
     }
     lease::check(store.connection(), "due", lease).await?;
-    let reads = chosen.iter().map(|row| read(store, row)).collect::<Vec<_>>();
-    let mut reads = stream::iter(reads).buffered(EVENTS_AT_ONCE);
     let mut bytes = 0u64;
     // A run goes no further than an event that is not handed out.
     let mut stopped = HashSet::new();
-    let mut at = chosen.iter();
-    while let (Some(read), Some(stored)) = (reads.next().await, at.next()) {
-        let key = (&stored.place.pk, stored.key_hash);
-        let row = match read? {
-            Ok(row) if !stopped.contains(&key) => row,
-            Ok(_) => continue,
-            Err(unreadable) => {
-                stopped.insert(key);
-                found.unreadable.push((stored.clone(), unreadable));
-                continue;
+    for rows in chosen.chunks(SINGLES_MAX) {
+        let places: Vec<Place> = rows.iter().map(|row| row.place.clone()).collect();
+        let items = singles(store.connection(), "due", &places).await?;
+        for stored in rows {
+            let key = (&stored.place.pk, stored.key_hash);
+            let row = match read(store, stored, items.get(&stored.place)) {
+                Ok(row) if !stopped.contains(&key) => row,
+                Ok(_) => continue,
+                Err(unreadable) => {
+                    stopped.insert(key);
+                    found.unreadable.push((stored.clone(), unreadable));
+                    continue;
+                }
+            };
+            bytes = bytes.saturating_add(row.event.size_bytes());
+            if !found.due.rows.is_empty() && bytes > request.bytes_max {
+                found.due.next_in = Some(Duration::ZERO);
+                return Ok(found);
             }
-        };
-        bytes = bytes.saturating_add(row.event.size_bytes());
-        if !found.due.rows.is_empty() && bytes > request.bytes_max {
-            found.due.next_in = Some(Duration::ZERO);
-            break;
+            found.due.rows.push(row);
         }
-        found.due.rows.push(row);
     }
     Ok(found)
 }
@@ -128,25 +127,25 @@ fn choose(waiting: &Waiting, request: &DueRequest, now: i64) -> (Vec<Stored>, Op
     (chosen, None)
 }
 
-async fn read(store: &DynamoStore, row: &Stored) -> Result<Result<WaitingRow, Unreadable>> {
-    let Some(item) = single(store.connection(), "due", &row.place).await? else {
+fn read(store: &DynamoStore, row: &Stored, item: Option<&Item>) -> Result<WaitingRow, Unreadable> {
+    let Some(item) = item else {
         let detail = format!(
             "its item (pk `{}`, sk `{}`) is gone: somebody deleted it, so it cannot be delivered",
             row.place.pk.escape_debug(),
             row.place.sk.escape_debug()
         );
-        return Ok(Err(Unreadable { reason: Reason::Malformed, detail }));
+        return Err(Unreadable { reason: Reason::Malformed, detail });
     };
-    let decoded = decode(&item, &row.place, store.default_source());
-    Ok(match decoded.event {
-        Ok(event) => Ok(WaitingRow {
-            row: row.row,
-            key_hash: row.key_hash,
-            event,
-            attempts: row.attempts,
-            late: false,
-            suspect: row.reason == Reason::Suspect,
-        }),
-        Err(malformed) => Err(Unreadable { reason: malformed.reason, detail: malformed.detail }),
+    let decoded = decode(item, &row.place, store.default_source());
+    let event = decoded
+        .event
+        .map_err(|malformed| Unreadable { reason: malformed.reason, detail: malformed.detail })?;
+    Ok(WaitingRow {
+        row: row.row,
+        key_hash: row.key_hash,
+        event,
+        attempts: row.attempts,
+        late: false,
+        suspect: row.reason == Reason::Suspect,
     })
 }

@@ -106,6 +106,8 @@ fn said(code: &str, text: &str) -> (ErrorKind, String) {
         | "InvalidClientTokenId"
         | "InvalidSignatureException"
         | "MissingAuthenticationTokenException"
+        | "RequestTimeTooSkewed"
+        | "RequestExpired"
         | "IncompleteSignature" => (
             ErrorKind::Unauthorized,
             format!("the credentials are not accepted, or the clock is wrong: {text}"),

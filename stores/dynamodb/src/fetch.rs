@@ -13,7 +13,7 @@ use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::waiting::RowRef;
 use postrider_core::{Code, DestinationId, Error, ErrorKind, Result};
 
-use crate::collection::{self, From};
+use crate::collection::{self, From, SINGLES_MAX};
 use crate::index::{Listed, list};
 use crate::item::{Item, number, text};
 use crate::reading::{By, Handed};
@@ -70,7 +70,7 @@ pub(crate) async fn fetch(store: &DynamoStore, request: &FetchRequest) -> Result
 #[derive(Clone, Debug)]
 enum Job {
     Window(Arc<str>, From),
-    Single(Place),
+    Singles(Vec<Place>),
 }
 
 /// A page that is being filled.
@@ -174,8 +174,10 @@ impl Filling<'_> {
         let reading = partition.reading(self.destination);
         let room = (self.request.rows_max as usize).saturating_sub(self.page.rows.len()).max(1);
         let (mut jobs, mut lowest): (Vec<Job>, HashMap<Arc<str>, usize>) = Default::default();
-        while jobs.len() < room.min(KEYS_MAX) {
+        let mut taken = 0;
+        while taken < room && jobs.len() < KEYS_MAX {
             let Some(Listed { place }) = reading.next_named() else { break };
+            taken += 1;
             let through = reading.through.get(&place.pk).copied();
             match (place.n(), through) {
                 (Some(n), None) if !self.is_unrouted() => match lowest.get(&place.pk) {
@@ -202,7 +204,10 @@ impl Filling<'_> {
                         }
                     }
                 }
-                _ => jobs.push(Job::Single(place)),
+                _ => match jobs.last_mut() {
+                    Some(Job::Singles(places)) if places.len() < SINGLES_MAX => places.push(place),
+                    _ => jobs.push(Job::Singles(vec![place])),
+                },
             }
         }
         Ok(jobs)
@@ -225,15 +230,23 @@ impl Filling<'_> {
         let mut readings = store.readings();
         let after = &self.request.after;
         let partition = readings.at(self.request.lease.partition, self.destination, after)?;
-        for (place, item) in found.items {
+        let mut items = found.items.into_iter();
+        while let Some((place, item)) = items.next() {
             let decoded = decode(&item, &place, store.default_source());
             if !self.is_within(&decoded.event) {
-                // It is for a reading that has no end; this key is done for this one.
+                // It is for a reading that has no end; its key is done for this one.
                 partition.reading(self.destination).listing.sweep();
+                if found.is_apart {
+                    continue;
+                }
                 return Ok(());
             }
             if !self.fits(decoded.bytes) {
-                partition.reading(self.destination).put_back(Listed { place });
+                let reading = partition.reading(self.destination);
+                let rest = items.map(|(place, _)| place).filter(|_| found.is_apart);
+                for place in std::iter::once(place).chain(rest) {
+                    reading.put_back(Listed { place });
+                }
                 self.page.more = true;
                 return Ok(());
             }
@@ -323,7 +336,7 @@ impl Job {
             Job::Window(pk, From::Named(least, most)) if least == most => vec![place(pk, *least)],
             Job::Window(pk, From::Named(least, most)) => vec![place(pk, *least), place(pk, *most)],
             Job::Window(pk, From::Behind(_, named)) => vec![place(pk, *named)],
-            Job::Single(place) => vec![place.clone()],
+            Job::Singles(places) => places.clone(),
         }
     }
 }
@@ -331,6 +344,8 @@ impl Job {
 /// What a job found.
 struct Found {
     items: Vec<(Place, Item)>,
+    /// Whether each stands for itself: else the first that is named leads to the others.
+    is_apart: bool,
     /// Where there may be more of the key, and up to which number everything was looked at.
     next: Option<(Place, u64)>,
 }
@@ -341,12 +356,16 @@ async fn read_job(store: &DynamoStore, job: Job, shard: &str) -> Result<Found> {
             let pending = collection::read(store.connection(), &pk, shard, from).await?;
             let place = |n| Place::new(&pk, &numbered_sk(n));
             let next = pending.next.map(|(named, next)| (place(named), next - 1));
-            Ok(Found { items: pending.items, next })
+            Ok(Found { items: pending.items, next, is_apart: false })
         }
-        Job::Single(place) => {
-            let item = collection::single(store.connection(), "fetch", &place).await?;
-            let pending = item.filter(|item| text(item, SHARD) == Some(shard));
-            Ok(Found { items: pending.map(|item| (place, item)).into_iter().collect(), next: None })
+        Job::Singles(places) => {
+            let mut found = collection::singles(store.connection(), "fetch", &places).await?;
+            let mut pending = |place: Place| {
+                let item = found.remove(&place).filter(|item| text(item, SHARD) == Some(shard))?;
+                Some((place, item))
+            };
+            let items = places.into_iter().filter_map(&mut pending).collect();
+            Ok(Found { items, next: None, is_apart: true })
         }
     }
 }

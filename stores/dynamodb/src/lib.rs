@@ -28,6 +28,7 @@ mod options;
 mod outbox;
 mod reading;
 mod record;
+mod release;
 mod remove;
 mod settings;
 mod settle;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: names are checked here once, so that everything behind may put them into requests.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -98,7 +99,7 @@ impl Names {
 }
 
 /// Where the tables are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {
     /// The region, or nothing where the environment says it.
@@ -111,7 +112,48 @@ pub struct Settings {
     pub call_time_max: Duration,
 }
 
+/// An endpoint is shown without what may be a secret in it.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Settings { region, endpoint, names, call_time_max } = self;
+        f.debug_struct("Settings")
+            .field("region", region)
+            .field("endpoint", &endpoint.as_deref().map(shown))
+            .field("names", names)
+            .field("call_time_max", call_time_max)
+            .finish()
+    }
+}
+
+/// An endpoint as a person may see it.
+fn shown(endpoint: &str) -> String {
+    let url: Result<TargetUrl> = endpoint.parse();
+    url.map_or_else(|_| "an endpoint that is no address".to_owned(), |url| url.to_string())
+}
+
 impl Settings {
+    /// Checks the names, and that the endpoint is an address without credentials in it: those come from the
+    /// environment, a profile, or a role, and what stands in an address ends up in logs.
+    ///
+    /// # Errors
+    /// `Config`, naming what is refused.
+    pub fn check(&self) -> Result<()> {
+        self.names.check()?;
+        let Some(endpoint) = &self.endpoint else { return Ok(()) };
+        let url: TargetUrl = endpoint.parse()?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(refused("the endpoint does not begin with http:// or https://".to_owned()));
+        }
+        let authority = url.expose().split(['/', '?', '#']).next().unwrap_or_default();
+        if authority.contains('@') || url.expose().contains(['?', '#']) {
+            return Err(refused(format!(
+                "the endpoint {url} has more in it than host, port, and path; nothing was read: give \
+                 credentials by environment, profile, or role"
+            )));
+        }
+        Ok(())
+    }
+
     /// Tables of a region.
     pub fn new(region: impl Into<String>, names: Names) -> Settings {
         Settings {
@@ -142,11 +184,11 @@ impl Settings {
 
     /// A name for logs and health, without secrets.
     pub(crate) fn name(&self) -> String {
-        let place = self
-            .endpoint
-            .as_deref()
-            .or(self.region.as_deref())
-            .unwrap_or("the environment's region");
+        let place = match (&self.endpoint, &self.region) {
+            (Some(endpoint), _) => shown(endpoint),
+            (None, Some(region)) => region.clone(),
+            (None, None) => "the environment's region".to_owned(),
+        };
         format!("dynamodb {} at {place}", self.names.outbox)
     }
 }
@@ -176,6 +218,9 @@ impl FromStr for Settings {
         }
         let given = |name: &str| url.parameter(name).map(str::to_owned);
         let region = url.path().trim_end_matches('/');
+        if region.contains('@') {
+            return Err(refused(format!("{url} names somebody; credentials stand in no address")));
+        }
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if !region.chars().all(allowed) {
             return Err(refused(format!("`{}` is no region", region.escape_debug())));
@@ -189,8 +234,9 @@ impl FromStr for Settings {
         names.pk = own("pk", names.pk);
         names.sk = own("sk", names.sk);
         names.ttl = own("ttl", names.ttl);
-        names.check()?;
-        Ok(Settings { region, endpoint, names, call_time_max: CALL_TIME_MAX })
+        let settings = Settings { region, endpoint, names, call_time_max: CALL_TIME_MAX };
+        settings.check()?;
+        Ok(settings)
     }
 }
 
@@ -214,6 +260,28 @@ mod tests {
         assert_eq!(own.names, Names::default().in_table("Shop", "PK", "SK"));
         let other = Settings::at("http://localhost.example", Names::default());
         assert!(!other.is_local(), "a name that merely begins so");
+    }
+
+    /// No password is taken in an address, and none is shown, whoever prints what.
+    #[test]
+    fn an_address_with_a_password_is_refused_and_does_not_show_it() {
+        for given in ["http://relay:hunter2@db.example", "http://db.example/?key=hunter2"] {
+            let settings = Settings::at(given, Names::default());
+            let refused = settings.check().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Config);
+            let told = [
+                format!("{refused} {refused:?}"),
+                format!("{settings:?} {}", settings.name()),
+                format!("{:?}", crate::Connection::new(settings).unwrap_err()),
+                format!("{:?}", format!("dynamodb://?endpoint={given}").parse::<Settings>()),
+                format!("{:?}", "dynamodb://relay:hunter2@eu-central-1".parse::<Settings>()),
+            ];
+            assert!(!told.iter().any(|text| text.contains("hunter2")), "{told:?}");
+        }
+        let plain = Settings::at("http://127.0.0.1:8000", Names::default());
+        plain.check().unwrap();
+        assert!(format!("{plain:?}").contains("http://127.0.0.1:8000"));
+        assert!(Settings::at("ftp://x", Names::default()).check().is_err());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::tables::{check_index, check_stream, describe};
 use crate::tally::{Counting, Tally};
 use crate::waiting::{Stored, Waiting, rows_pk};
 use crate::watch::{Snapshot, Watch};
-use crate::{definitions, lease, stream};
+use crate::{definitions, release, stream};
 use tokio::sync::Notify;
 
 /// A relay's handle on a store. Cheap to clone.
@@ -342,6 +342,6 @@ impl DynamoStore {
         self.forget(|partition, token| {
             leases.iter().any(|lease| lease.partition == partition && lease.token == token)
         });
-        lease::release(&self.inner.connection, leases).await
+        release::release(&self.inner.connection, leases).await
     }
 }

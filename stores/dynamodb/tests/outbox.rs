@@ -151,3 +151,17 @@ async fn a_version_of_the_business_item_is_a_number() {
     let all = items(&fresh.connection, &fresh.settings.names.outbox).await;
     assert_eq!(all.len(), 1, "no head");
 }
+
+/// What is staged is printed without what the events say.
+#[tokio::test]
+async fn a_payload_is_not_shown_with_what_is_staged() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let outbox = Outbox::open(&fresh.connection).await.unwrap();
+    let secret = NewEvent::new("order", "1", "t").bytes(b"hunter2".to_vec(), "text/plain");
+    let told = serde_json::json!({"card": "hunter2"});
+    let told = NewEvent::new("order", "1", "t").header("x", "hunter2").json(&told).unwrap();
+    let staged = outbox.stage(&[secret.clone(), told]).await.unwrap();
+    let shown = format!("{staged:?}");
+    assert!(shown.contains(&secret.event().id.to_string()), "{shown}");
+    assert!(!shown.contains("hunter2") && !shown.contains("104, 117, 110"), "{shown}");
+}
