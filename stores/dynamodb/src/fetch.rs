@@ -16,6 +16,7 @@ use postrider_core::{Code, DestinationId, Error, ErrorKind, Result};
 use crate::collection::{self, From, SINGLES_MAX};
 use crate::index::{Listed, list};
 use crate::item::{Item, number, text};
+use crate::mark;
 use crate::reading::{By, Handed};
 use crate::record::{Place, SEQ, SHARD, decode, numbered_sk, pending_in, unrouted_in};
 use crate::store::{DynamoStore, now_ms};
@@ -220,7 +221,15 @@ impl Filling<'_> {
         let reads: Vec<_> = jobs.into_iter().map(|job| read_job(store, job, &shard)).collect();
         let mut reads = stream::iter(reads).buffered(KEYS_AT_ONCE);
         while let Some(found) = reads.next().await {
-            self.hand_out(store, found?)?;
+            let mut found = found?;
+            if store.options().mark_first && !self.is_unrouted() {
+                let before = found.items.len();
+                let lease = &self.request.lease;
+                found.items = mark::first(store, lease, &shard, found.items).await?;
+                // Where a later owner has the key, nothing behind it is ours.
+                found.next = found.next.filter(|_| found.items.len() == before);
+            }
+            self.hand_out(store, found)?;
             taken.jobs.pop_front();
         }
         Ok(())

@@ -23,6 +23,7 @@ mod inbox;
 mod index;
 mod item;
 mod lease;
+mod mark;
 mod operator;
 mod options;
 mod outbox;

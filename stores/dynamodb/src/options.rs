@@ -20,6 +20,13 @@ pub struct Options {
     pub stream: bool,
     /// How the inbox of the same tables works, where the handle is used as one.
     pub inbox: InboxOptions,
+    /// Whether an event's item is marked *before* the event is published, under the lease's token, and the
+    /// publication confirmed afterwards. An owner that is none any more gets no event that its successor has
+    /// marked. The promise of the mark is weaker: from the mark until the confirmation, or until the next
+    /// owner has read it, `published_at` tells of a publication that may not have been. Nothing is lost by
+    /// it: the item stays in the index, without a time to live, and is sent by the next owner as soon as
+    /// the lease has run out. Costs a write more for each event. Off.
+    pub mark_first: bool,
     /// From so many waiting events of a partition and destination on, dead letters included, nothing new is
     /// read there until there are fewer: what its owner remembers of each takes about 300 bytes. 100,000.
     pub waiting_max: usize,
@@ -35,6 +42,7 @@ impl Default for Options {
             backstop: BACKSTOP_DEFAULT,
             stream: true,
             inbox: InboxOptions::default(),
+            mark_first: false,
             waiting_max: WAITING_MAX,
         }
     }

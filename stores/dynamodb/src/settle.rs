@@ -15,15 +15,14 @@ use postrider_core::waiting::{Passed, Settlement, SettlementPart, WaitingChange}
 use postrider_core::{Destination, Error, ErrorKind, Lease, PartitionId, Result};
 
 use crate::control::key;
-use crate::item::{n, s};
+use crate::item::n;
 use crate::lease;
 use crate::record::{Place, SEQ, SHARD, pending_in, unrouted_in};
 use crate::store::{DynamoStore, now_ms};
 use crate::tables::built;
-use crate::tally::add;
 use crate::transaction::{ACTIONS_MAX, Cancelled, put, send_patiently};
 use crate::waiting::{Stored, Waiting, rows_pk};
-use crate::{definitions, transaction};
+use crate::{definitions, mark, transaction};
 
 /// How many items are marked at once.
 const MARKS_AT_ONCE: usize = 32;
@@ -191,7 +190,7 @@ impl Plan {
         let shards = (&*from, &*to);
         let handed_on = self.handed_on.iter().map(|place| (place, Some(shards)));
         let marks: Vec<_> =
-            done.chain(handed_on).map(|(place, to)| mark_item(store, place, to)).collect();
+            done.chain(handed_on).map(|(place, to)| mark::settled(store, place, to)).collect();
         let mut marks = stream::iter(marks).buffer_unordered(MARKS_AT_ONCE);
         while let Some(marked) = marks.next().await {
             marked?;
@@ -247,11 +246,12 @@ fn row_actions(
     let written = put(&names.store, row.item(pk)).build();
     let mut actions = vec![TransactWriteItem::builder().put(built(written)?).build()];
     if with_item {
-        let remove = if row.ahead { "" } else { " REMOVE #shard" };
+        // What was marked before it was published was not: the mark goes with the write that says so.
+        let shard = if row.ahead { "" } else { ", #shard" };
         let mut update = Update::builder()
             .table_name(&names.outbox)
             .set_key(Some(row.place.key(names)))
-            .update_expression(format!("SET #seq = :seq{remove}"))
+            .update_expression(format!("SET #seq = :seq REMOVE published_at, marked_by{shard}"))
             .condition_expression("attribute_exists(#pk)")
             .expression_attribute_names("#pk", &names.pk)
             .expression_attribute_names("#seq", SEQ)
@@ -271,7 +271,7 @@ fn gone_actions(store: &DynamoStore, pk: &str, row: &Stored) -> Result<Vec<Trans
     let update = Update::builder()
         .table_name(&names.outbox)
         .set_key(Some(row.place.key(names)))
-        .update_expression("SET #ttl = :ttl, published_at = :now REMOVE #shard, #seq")
+        .update_expression("SET #ttl = :ttl, published_at = :now REMOVE #shard, #seq, marked_by")
         .condition_expression("attribute_exists(#pk)")
         .expression_attribute_names("#pk", &names.pk)
         .expression_attribute_names("#ttl", &names.ttl)
@@ -301,37 +301,5 @@ async fn fenced_write(
             Err(lease::fenced("settle", lease))
         }
         other => other,
-    }
-}
-
-/// Marks one item: published, or handed from one index key to another.
-async fn mark_item(store: &DynamoStore, place: &Place, to: Option<(&str, &str)>) -> Result<()> {
-    let names = store.connection().names();
-    let client = store.connection().tables().await;
-    let update = client
-        .update_item()
-        .table_name(&names.outbox)
-        .set_key(Some(place.key(names)))
-        .expression_attribute_names("#shard", SHARD);
-    let update = match to {
-        None => update
-            .update_expression("SET #ttl = :ttl, published_at = :now REMOVE #shard, #seq")
-            .condition_expression("attribute_exists(#shard)")
-            .expression_attribute_names("#ttl", &names.ttl)
-            .expression_attribute_names("#seq", SEQ)
-            .expression_attribute_values(":ttl", n(store.expires_at()))
-            .expression_attribute_values(":now", n(now_ms())),
-        Some((from, to)) => update
-            .update_expression("SET #shard = :to")
-            .condition_expression("#shard = :from")
-            .expression_attribute_values(":from", s(from))
-            .expression_attribute_values(":to", s(to)),
-    };
-    match crate::connection::call("settle", &names.outbox, update.send()).await {
-        Err(error) if error.kind() == ErrorKind::Conflict => {
-            add(&store.tally().marked_by_others, 1);
-            Ok(())
-        }
-        other => other.map(drop),
     }
 }

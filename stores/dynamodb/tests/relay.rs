@@ -26,13 +26,18 @@ pub(crate) fn a() -> DestinationId {
 
 impl Relay {
     pub(crate) async fn start(store: DynamoStore) -> Relay {
+        Relay::start_for(store, LONG).await
+    }
+
+    /// The same with leases of a duration, which nothing renews.
+    pub(crate) async fn start_for(store: DynamoStore, lease_duration: Duration) -> Relay {
         store.open().await.unwrap();
         let topic: Template = "orders".parse().unwrap();
         let everything = Destination::new(a(), "memory", vec![Route::all(topic)]);
         store.register(&[everything]).await.unwrap();
         let request = AcquireRequest {
             owner: RelayId::mint(),
-            lease_duration: LONG,
+            lease_duration,
             wanted: u16::MAX,
             free_for: Duration::ZERO,
             presence: None,
@@ -45,6 +50,11 @@ impl Relay {
             readings.push((granted.lease, loaded.cursor));
         }
         Relay { store, readings }
+    }
+
+    /// How many partitions it owns.
+    pub(crate) fn owns(&self) -> usize {
+        self.readings.len()
     }
 
     /// A relay that believes to have the same leases.
