@@ -96,16 +96,15 @@ fn prepare(
 }
 
 fn check_queue(settings: &AwsSettings, queue: &str) -> Result<(), Fault> {
-    let (kind, wrong) = match queues::unusable(queue) {
+    let wrong = match queues::unusable(queue) {
         None if settings.fifo && !fifo::is_fifo(queue) => {
-            // The route's fault, and not the event's.
-            (ErrorKind::Unroutable, fifo::NOT_FIFO)
+            "`fifo` is set, and it does not end with .fifo"
         }
         None => return Ok(()),
-        Some(wrong) => (ErrorKind::Invalid, wrong),
+        Some(wrong) => wrong,
     };
     let detail = format!("`{}` is no queue that can be meant: {wrong}", queue.escape_debug());
-    Err(Fault::new(kind, detail))
+    Err(Fault::new(ErrorKind::Invalid, detail))
 }
 
 pub(crate) fn attribute(value: String) -> Result<MessageAttributeValue, Fault> {

@@ -65,9 +65,7 @@ async fn only_the_entry_that_failed_is_sent_again() {
     for (code, words) in [
         ("ThrottlingException", "Retry"),
         ("InternalFailure", "Retry"),
-        // It is about this event, and the bus takes the others.
-        ("NotAuthorizedForSourceException", "Rejected"),
-        ("AccessDeniedException", "Unroutable"),
+        ("NotAuthorizedForSourceException", "Unroutable"),
         ("MalformedDetail", "Rejected"),
     ] {
         let failing = Arc::new(std::sync::atomic::AtomicBool::new(true));

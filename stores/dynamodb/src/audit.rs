@@ -3,11 +3,11 @@
 //! Invariants: an entry is written in the transaction of its change; numbers are drawn in the same
 //! transaction, so there is none without an entry; and nothing deletes entries.
 
-use aws_sdk_dynamodb::types::{TransactWriteItem, Update};
+use aws_sdk_dynamodb::types::{ReturnValue, TransactWriteItem, Update};
 use postrider_core::operate::{AuditEntry, Note};
 use postrider_core::{Result, Timestamp};
 
-use crate::connection::{Connection, call};
+use crate::connection::{Connection, absent, call};
 use crate::control::{SK, key};
 use crate::item::{Item, n, number, s, text};
 use crate::store::now_ms;
@@ -90,6 +90,26 @@ pub(crate) async fn draw(
         }
     };
     Ok((last + 1, TransactWriteItem::builder().update(built(update.build())?).build()))
+}
+
+/// Draws the next number of a sequence at once. One that is not used then leaves a gap.
+pub(crate) async fn draw_now(
+    connection: &Connection,
+    operation: &'static str,
+    sequence: &str,
+) -> Result<u64> {
+    let table = &connection.names().store;
+    let client = connection.tables().await;
+    let update = client
+        .update_item()
+        .table_name(table)
+        .set_key(Some(key(SEQUENCE, sequence)))
+        .update_expression("ADD #n :one")
+        .expression_attribute_names("#n", "n")
+        .expression_attribute_values(":one", n(1))
+        .return_values(ReturnValue::UpdatedNew);
+    let written = call(operation, table, update.send()).await?.attributes.unwrap_or_default();
+    number(&written, "n").ok_or_else(|| absent(operation, "number"))
 }
 
 /// An entry as an operator sees it.

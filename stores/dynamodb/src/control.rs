@@ -24,6 +24,8 @@ pub(crate) const FACTS: &str = "facts";
 pub(crate) const VERSION: &str = "version";
 /// Of the version's item: the partitions that an operator paused.
 pub(crate) const PAUSED: &str = "paused";
+/// Of the version's item: how many requests were ever written down.
+pub(crate) const ASKED: &str = "asked";
 /// Before a partition's number: its lease.
 pub(crate) const LEASE: &str = "lease#";
 /// Before a relay's name: its heartbeat.

@@ -147,6 +147,22 @@ pub(crate) async fn disable(
     .map(drop)
 }
 
+/// Takes an endpoint into service again, under a lease.
+pub(crate) async fn enable(
+    connection: &Connection,
+    lease: &Lease,
+    destination: &DestinationId,
+    topic: &str,
+) -> Result<()> {
+    change(connection, "carry out", By::Owner(lease), |version, body| {
+        let before = body.disabled.len();
+        body.disabled.retain(|known| known.destination != *destination || known.topic != topic);
+        Ok(version + u64::from(body.disabled.len() != before))
+    })
+    .await
+    .map(drop)
+}
+
 /// Lets a destination's events flow, or wait.
 pub(crate) async fn set_state(
     connection: &Connection,

@@ -145,7 +145,7 @@ fn read(store: &DynamoStore, row: &Stored, item: Option<&Item>) -> Result<Waitin
         key_hash: row.key_hash,
         event,
         attempts: row.attempts,
-        late: false,
+        late: row.late,
         suspect: row.reason == Reason::Suspect,
     })
 }

@@ -99,3 +99,47 @@ pub(crate) async fn count(connection: &Connection, shard: &str) -> Result<(u64, 
     }
     Ok((sum, number(&oldest, AT)))
 }
+
+/// The newest entries of an index key, so many at least if there are, before a moment and place of it, newest
+/// first. Of one moment all are read, because the index orders them as it likes.
+pub(crate) async fn before(
+    connection: &Connection,
+    shard: &str,
+    before: Option<&(u64, Place)>,
+    wanted: usize,
+) -> Result<Vec<(u64, Place)>> {
+    let names = connection.names();
+    let client = connection.tables().await;
+    let through = before.map_or(i64::MAX.unsigned_abs(), |(at, _)| *at);
+    let (mut entries, mut from): (Vec<(u64, Place)>, Option<Resume>) = (Vec::new(), None);
+    loop {
+        let query = client
+            .query()
+            .table_name(&names.outbox)
+            .index_name(&names.index)
+            .key_condition_expression("#shard = :shard AND #at <= :through")
+            .expression_attribute_names("#shard", SHARD)
+            .expression_attribute_names("#at", AT)
+            .expression_attribute_values(":shard", s(shard))
+            .expression_attribute_values(":through", n(through))
+            .scan_index_forward(false)
+            .limit(ENTRIES_MAX)
+            .set_exclusive_start_key(from.take());
+        let page = call("events", &names.outbox, query.send()).await?;
+        let mut oldest = u64::MAX;
+        for item in page.items.unwrap_or_default() {
+            let at = number(&item, AT).unwrap_or_default();
+            oldest = at;
+            let Some(place) = Place::of(&item, names).filter(Place::is_event) else { continue };
+            let entry = (at, place);
+            if before.is_none_or(|before| entry < *before) {
+                entries.push(entry);
+            }
+        }
+        from = page.last_evaluated_key;
+        let enough = entries.get(wanted).is_some_and(|(at, _)| *at > oldest);
+        if from.is_none() || enough {
+            return Ok(entries);
+        }
+    }
+}

@@ -12,6 +12,7 @@
 //! The service's limits hold here as they do there: 100 actions and 4 MB a transaction, 400 KB an item.
 
 mod audit;
+mod carry_out;
 mod collection;
 mod connection;
 mod control;
@@ -23,14 +24,17 @@ mod inbox;
 mod index;
 mod item;
 mod lease;
+mod listed;
 mod mark;
 mod operator;
 mod options;
 mod outbox;
+mod progress;
 mod reading;
 mod record;
 mod release;
 mod remove;
+mod request;
 mod settings;
 mod settle;
 mod source;

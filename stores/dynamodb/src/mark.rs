@@ -90,12 +90,17 @@ async fn one(
     }
 }
 
-/// Marks one item after the broker's answer: published, or handed from one index key to another.
-pub(crate) async fn settled(
-    store: &DynamoStore,
-    place: &Place,
-    to: Option<(&str, &str)>,
-) -> Result<()> {
+/// What is said of an item in the end.
+#[derive(Clone, Copy)]
+pub(crate) enum Told<'a> {
+    /// Settled, at the moment of this name.
+    Settled(&'a str),
+    /// Handed from one index key to another.
+    Moved(&'a str, &'a str),
+}
+
+/// Marks one item after the broker's answer: settled, or handed from one index key to another.
+pub(crate) async fn settled(store: &DynamoStore, place: &Place, told: Told<'_>) -> Result<()> {
     let names = store.connection().names();
     let client = store.connection().tables().await;
     let update = client
@@ -103,17 +108,16 @@ pub(crate) async fn settled(
         .table_name(&names.outbox)
         .set_key(Some(place.key(names)))
         .expression_attribute_names("#shard", SHARD);
-    let update = match to {
-        None => update
-            .update_expression(
-                "SET #ttl = :ttl, published_at = :now REMOVE #shard, #seq, marked_by",
-            )
+    let update = match told {
+        Told::Settled(moment) => update
+            .update_expression("SET #ttl = :ttl, #moment = :now REMOVE #shard, #seq, marked_by")
+            .expression_attribute_names("#moment", moment)
             .condition_expression("attribute_exists(#shard)")
             .expression_attribute_names("#ttl", &names.ttl)
             .expression_attribute_names("#seq", SEQ)
             .expression_attribute_values(":ttl", n(store.expires_at()))
             .expression_attribute_values(":now", n(now_ms())),
-        Some((from, to)) => update
+        Told::Moved(from, to) => update
             .update_expression("SET #shard = :to REMOVE published_at, marked_by")
             .condition_expression("#shard = :from")
             .expression_attribute_values(":from", s(from))

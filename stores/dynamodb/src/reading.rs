@@ -22,8 +22,12 @@ use crate::turns::Turns;
 const SETTLED_MAX: usize = 10_000;
 /// How many places are remembered that a stream named and nobody has read yet.
 const NAMED_MAX: usize = 10_000;
-/// The bits of a number that are the row's own; the others are the token's.
-const ORDINAL_BITS: u32 = 40;
+/// The bits of a number that are the row's own. Under one token so many events are read in months.
+const ORDINAL_BITS: u32 = 32;
+/// The bits above them that are the token's.
+const TOKEN_BITS: u32 = 23;
+/// From this ordinal on the partition is loaded anew, under another token; a page is less than what is left.
+const ORDINAL_MAX: u64 = (1 << ORDINAL_BITS) - (1 << 20);
 
 /// The readings of one handle, by partition.
 #[derive(Debug, Default)]
@@ -33,6 +37,8 @@ pub(crate) struct Readings(HashMap<PartitionId, Partition>);
 #[derive(Debug, Default)]
 pub(crate) struct Partition {
     token: u64,
+    /// What the numbers of this token begin with.
+    first: u64,
     ordinal: u64,
     seqs: HashMap<Place, u64>,
     places: HashMap<u64, Place>,
@@ -72,10 +78,7 @@ pub(crate) struct Reading {
 impl Readings {
     /// Begins a reading anew: what was handed out before and is not settled is handed out again.
     pub(crate) fn begin(&mut self, lease: &Lease, destination: &DestinationId) -> Cursor {
-        let partition = self.0.entry(lease.partition).or_default();
-        if partition.token != lease.token {
-            *partition = Partition { token: lease.token, ..Partition::default() };
-        }
+        let partition = self.under(lease);
         let base: Arc<[u8]> = Uuid::now_v7().into_bytes().as_slice().into();
         let reading = Reading {
             base: Arc::clone(&base),
@@ -92,6 +95,16 @@ impl Readings {
         };
         partition.readings.insert(destination.clone(), reading);
         Cursor::new(base, 0)
+    }
+
+    /// The partition of a lease, with nothing remembered of another token.
+    pub(crate) fn under(&mut self, lease: &Lease) -> &mut Partition {
+        let partition = self.0.entry(lease.partition).or_default();
+        if partition.token != lease.token {
+            let first = first_number(lease);
+            *partition = Partition { token: lease.token, first, ..Partition::default() };
+        }
+        partition
     }
 
     /// Forgets the partitions whose tokens are lost, or let go; which they are.
@@ -112,7 +125,8 @@ impl Readings {
         after: &Cursor,
     ) -> Result<&mut Partition> {
         let found = self.0.get_mut(&partition).filter(|known| {
-            known.readings.get(destination).is_some_and(|reading| reading.base == *after.base())
+            let ours = |reading: &Reading| reading.base == *after.base();
+            known.readings.get(destination).is_some_and(ours) && known.ordinal < ORDINAL_MAX
         });
         found.ok_or_else(|| {
             Error::new(ErrorKind::Conflict, "fetch")
@@ -167,7 +181,31 @@ impl Readings {
     }
 }
 
+/// The number before the first one of a lease: its partition, so that a number says where its row waits, and
+/// its token. Tokens of 23 bits begin anew after eight million acquisitions of one partition.
+fn first_number(lease: &Lease) -> u64 {
+    let token = lease.token & ((1 << TOKEN_BITS) - 1);
+    u64::from(lease.partition.0) << (TOKEN_BITS + ORDINAL_BITS) | token << ORDINAL_BITS
+}
+
+/// The numbers of a partition.
+pub(crate) fn numbers_of(partition: PartitionId) -> std::ops::RangeInclusive<u64> {
+    let first = u64::from(partition.0) << (TOKEN_BITS + ORDINAL_BITS);
+    first..=first + ((1 << (TOKEN_BITS + ORDINAL_BITS)) - 1)
+}
+
+/// The partition that a number was given in.
+pub(crate) fn partition_of_number(seq: u64) -> Option<PartitionId> {
+    u16::try_from(seq >> (TOKEN_BITS + ORDINAL_BITS)).ok().map(PartitionId)
+}
+
 impl Partition {
+    /// A number that nothing has yet.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.ordinal += 1;
+        self.first | self.ordinal
+    }
+
     pub(crate) fn reading(&mut self, destination: &DestinationId) -> &mut Reading {
         self.readings.get_mut(destination).expect("invariant: the reading was looked up before")
     }
@@ -202,10 +240,7 @@ impl Partition {
         decoded: Decoded,
     ) -> Option<Handed> {
         let known = stored.or_else(|| self.seqs.get(place).copied());
-        let seq = known.unwrap_or_else(|| {
-            self.ordinal += 1;
-            self.token << ORDINAL_BITS | self.ordinal
-        });
+        let seq = known.unwrap_or_else(|| self.next_number());
         let reading = self.readings.get_mut(destination)?;
         if !reading.under_way.insert(seq) {
             return None;

@@ -22,6 +22,13 @@ pub(crate) const AT: &str = "pr_at";
 /// The number under which an event waits, while it does.
 pub(crate) const SEQ: &str = "seq";
 
+/// When it was marked as published, in milliseconds by the owner's clock.
+pub(crate) const PUBLISHED_AT: &str = "published_at";
+/// When a route dropped it, likewise.
+pub(crate) const DROPPED_AT: &str = "dropped_at";
+/// When an operator let it go, likewise.
+pub(crate) const DISCARDED_AT: &str = "discarded_at";
+
 /// What the sort keys of event items begin with.
 pub(crate) const EVENT: &str = "OUTBOX#";
 /// The sort key of a key's head item, which has the number of its newest event.

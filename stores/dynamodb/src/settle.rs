@@ -17,7 +17,10 @@ use postrider_core::{Destination, Error, ErrorKind, Lease, PartitionId, Result};
 use crate::control::key;
 use crate::item::n;
 use crate::lease;
-use crate::record::{Place, SEQ, SHARD, pending_in, unrouted_in};
+use crate::record::{
+    DISCARDED_AT, DROPPED_AT, PUBLISHED_AT, Place, SEQ, SHARD, pending_in, unrouted_in,
+};
+use crate::mark::Told;
 use crate::store::{DynamoStore, now_ms};
 use crate::tables::built;
 use crate::transaction::{ACTIONS_MAX, Cancelled, put, send_patiently};
@@ -79,8 +82,10 @@ struct Plan {
     rows: BTreeMap<(Place, u64), (Stored, bool)>,
     /// Rows that leave: their events are published.
     gone: Vec<Stored>,
-    /// Published.
-    done: Vec<Place>,
+    /// Rows that leave: an operator let their events go.
+    let_go: Vec<Stored>,
+    /// Settled, with the name of what it says of them.
+    done: Vec<(Place, &'static str)>,
     /// Nobody's of this destination: from and to which index key.
     handed_on: Vec<Place>,
     unrouted: bool,
@@ -119,14 +124,18 @@ impl Plan {
         for (row, outcome) in &part.passed {
             if waiting.get(row.seq).is_some() {
                 if waiting.pass(row.seq) {
-                    plan.touch(waiting, row.seq, true);
+                    match waiting.forget_discarded(row.seq) {
+                        Some(row) => plan.let_go.push(row),
+                        None => plan.touch(waiting, row.seq, true),
+                    }
                 }
                 continue;
             }
             // What is unknown was settled before: this is the same settlement again.
             let Some(place) = places.get(&row.seq) else { continue };
             match outcome {
-                Passed::Acked | Passed::Dropped | Passed::Erased => plan.done.push(place.clone()),
+                Passed::Acked | Passed::Erased => plan.done.push((place.clone(), PUBLISHED_AT)),
+                Passed::Dropped => plan.done.push((place.clone(), DROPPED_AT)),
                 Passed::OtherRoute => plan.handed_on.push(place.clone()),
                 // It waited ahead of the cursor, and was delivered.
                 Passed::Waiting => {}
@@ -165,7 +174,10 @@ impl Plan {
             groups.push(row_actions(store, &pk, row, *with_item)?);
         }
         for row in &self.gone {
-            groups.push(gone_actions(store, &pk, row)?);
+            groups.push(gone_actions(store, &pk, row, PUBLISHED_AT)?);
+        }
+        for row in &self.let_go {
+            groups.push(gone_actions(store, &pk, row, DISCARDED_AT)?);
         }
         let mut actions = Vec::new();
         let mut groups = groups.into_iter().peekable();
@@ -174,21 +186,25 @@ impl Plan {
             let next = groups.peek().map_or(ACTIONS_MAX, Vec::len);
             // The last action is the lease.
             if actions.len() + next + 1 > ACTIONS_MAX {
-                fenced_write(store, lease, std::mem::take(&mut actions)).await?;
+                fenced_write(store, "settle", lease, std::mem::take(&mut actions)).await?;
             }
         }
-        if actions.is_empty() { Ok(()) } else { fenced_write(store, lease, actions).await }
+        if actions.is_empty() {
+            Ok(())
+        } else {
+            fenced_write(store, "settle", lease, actions).await
+        }
     }
 
     /// Marks items. One that is marked already was somebody else's, and is let be.
     async fn mark(&self, store: &DynamoStore, partition: PartitionId) -> Result<()> {
-        let done = self.done.iter().map(|place| (place, None));
+        let done = self.done.iter().map(|(place, moment)| (place, Told::Settled(moment)));
         let (from, to) = match self.unrouted {
             true => (unrouted_in(partition), pending_in(partition)),
             false => (pending_in(partition), unrouted_in(partition)),
         };
-        let shards = (&*from, &*to);
-        let handed_on = self.handed_on.iter().map(|place| (place, Some(shards)));
+        let moved = Told::Moved(&from, &to);
+        let handed_on = self.handed_on.iter().map(|place| (place, moved));
         let marks: Vec<_> =
             done.chain(handed_on).map(|(place, to)| mark::settled(store, place, to)).collect();
         let mut marks = stream::iter(marks).buffer_unordered(MARKS_AT_ONCE);
@@ -236,7 +252,7 @@ fn unknown(partition: PartitionId, seq: u64) -> Error {
 
 /// A row that enters or changes; the first with its event's item, which leaves the index if the cursor has
 /// passed it.
-fn row_actions(
+pub(crate) fn row_actions(
     store: &DynamoStore,
     pk: &str,
     row: &Stored,
@@ -264,16 +280,22 @@ fn row_actions(
     Ok(actions)
 }
 
-/// A row that leaves, and its event, which is published.
-fn gone_actions(store: &DynamoStore, pk: &str, row: &Stored) -> Result<Vec<TransactWriteItem>> {
+/// A row that leaves, and its event, which is published, or let go, as the name of the moment says.
+pub(crate) fn gone_actions(
+    store: &DynamoStore,
+    pk: &str,
+    row: &Stored,
+    moment: &str,
+) -> Result<Vec<TransactWriteItem>> {
     let names = store.connection().names();
     let delete = Delete::builder().table_name(&names.store).set_key(Some(key(pk, &row.sk())));
     let update = Update::builder()
         .table_name(&names.outbox)
         .set_key(Some(row.place.key(names)))
-        .update_expression("SET #ttl = :ttl, published_at = :now REMOVE #shard, #seq, marked_by")
+        .update_expression("SET #ttl = :ttl, #moment = :now REMOVE #shard, #seq, marked_by")
         .condition_expression("attribute_exists(#pk)")
         .expression_attribute_names("#pk", &names.pk)
+        .expression_attribute_names("#moment", moment)
         .expression_attribute_names("#ttl", &names.ttl)
         .expression_attribute_names("#shard", SHARD)
         .expression_attribute_names("#seq", SEQ)
@@ -285,8 +307,35 @@ fn gone_actions(store: &DynamoStore, pk: &str, row: &Stored) -> Result<Vec<Trans
     ])
 }
 
-async fn fenced_write(
+/// A row that enters late, and its event, which does not expire while it waits.
+pub(crate) fn requeue_actions(
     store: &DynamoStore,
+    pk: &str,
+    row: &Stored,
+) -> Result<Vec<TransactWriteItem>> {
+    let names = store.connection().names();
+    let written = put(&names.store, row.item(pk)).build();
+    let update = Update::builder()
+        .table_name(&names.outbox)
+        .set_key(Some(row.place.key(names)))
+        .update_expression("SET #seq = :seq REMOVE #ttl, #discarded, #dropped")
+        .condition_expression("attribute_exists(#pk) AND attribute_not_exists(#shard)")
+        .expression_attribute_names("#pk", &names.pk)
+        .expression_attribute_names("#ttl", &names.ttl)
+        .expression_attribute_names("#discarded", DISCARDED_AT)
+        .expression_attribute_names("#dropped", DROPPED_AT)
+        .expression_attribute_names("#shard", SHARD)
+        .expression_attribute_names("#seq", SEQ)
+        .expression_attribute_values(":seq", n(row.row.seq));
+    Ok(vec![
+        TransactWriteItem::builder().put(built(written)?).build(),
+        TransactWriteItem::builder().update(built(update.build())?).build(),
+    ])
+}
+
+pub(crate) async fn fenced_write(
+    store: &DynamoStore,
+    operation: &'static str,
     lease: &Lease,
     mut actions: Vec<TransactWriteItem>,
 ) -> Result<()> {
@@ -294,11 +343,11 @@ async fn fenced_write(
     let last = actions.len();
     actions.push(lease::standing(table, lease)?);
     debug_assert!(transaction::check(&actions).is_ok(), "groups are cut to the limits");
-    match send_patiently(store.connection(), "settle", table, &actions).await {
+    match send_patiently(store.connection(), operation, table, &actions).await {
         Err(error)
             if Cancelled::of(&error).is_some_and(|told| told.conditions().any(|at| at == last)) =>
         {
-            Err(lease::fenced("settle", lease))
+            Err(lease::fenced(operation, lease))
         }
         other => other,
     }

@@ -2,15 +2,15 @@
 
 use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
 use postrider_core::source::{
-    Admitted, DefinitionChange, Definitions, DueRequest, FetchRequest, Loaded, OutboxSource, Page,
-    RenewRequest, SourceCapabilities, StoreFacts,
+    Admitted, CarriedOut, CarryOutRequest, DefinitionChange, Definitions, DueRequest, FetchRequest,
+    Loaded, OutboxSource, Page, RenewRequest, SourceCapabilities, StoreFacts,
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{BoxFuture, Cursor, Destination, DestinationId, Lease, Result, Timestamp};
 
 use crate::definitions::By;
 use crate::store::DynamoStore;
-use crate::{definitions, due, fetch, lease, settle};
+use crate::{carry_out, definitions, due, fetch, lease, settle};
 
 impl OutboxSource for DynamoStore {
     fn capabilities(&self) -> SourceCapabilities {
@@ -84,6 +84,10 @@ impl OutboxSource for DynamoStore {
 
     fn admit<'a>(&'a self, _: &'a Lease, _: u32) -> BoxFuture<'a, Result<Admitted>> {
         Box::pin(async { Ok(Admitted::default()) })
+    }
+
+    fn carry_out<'a>(&'a self, request: &'a CarryOutRequest) -> BoxFuture<'a, Result<CarriedOut>> {
+        Box::pin(carry_out::carry_out(self, request))
     }
 
     fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>> {

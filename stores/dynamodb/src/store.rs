@@ -13,6 +13,7 @@ use crate::control::{Facts, SCHEMA, facts, key};
 use crate::definitions::By;
 use crate::inbox::Inbox;
 use crate::item::{Item, s, text};
+use crate::listed::Listed;
 use crate::options::Options;
 use crate::reading::Readings;
 use crate::record::{Place, partition_of};
@@ -44,6 +45,9 @@ pub(crate) struct Inner {
     woken: Notify,
     follows: OnceLock<()>,
     inbox: OnceLock<Inbox>,
+    /// How many requests were written down when nothing of a token's was open.
+    idle_at: Mutex<HashMap<PartitionId, (u64, u64)>>,
+    listed: Listed,
 }
 
 /// One settlement or question at a time.
@@ -103,6 +107,8 @@ impl DynamoStore {
             woken: Notify::new(),
             follows: OnceLock::new(),
             inbox: OnceLock::new(),
+            idle_at: Mutex::default(),
+            listed: Listed::default(),
         };
         DynamoStore { inner: Arc::new(inner) }
     }
@@ -165,6 +171,23 @@ impl DynamoStore {
 
     pub(crate) fn options(&self) -> &Options {
         &self.inner.options
+    }
+
+    /// What this handle has shown of the outbox.
+    pub(crate) fn listed(&self) -> &Listed {
+        &self.inner.listed
+    }
+
+    /// Whether nothing was asked of a partition's owner since it was last found without requests.
+    pub(crate) fn is_idle_at(&self, lease: &Lease, asked: u64) -> bool {
+        let idle = self.inner.idle_at.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.get(&lease.partition) == Some(&(lease.token, asked))
+    }
+
+    /// Notes that nothing of a partition was open when so many requests were written down.
+    pub(crate) fn note_idle(&self, lease: &Lease, asked: u64) {
+        let mut idle = self.inner.idle_at.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.insert(lease.partition, (lease.token, asked));
     }
 
     /// Whether commits are told of by the stream now. While they are not, the index is asked instead.

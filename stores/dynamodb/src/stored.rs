@@ -29,6 +29,12 @@ pub(crate) struct Stored {
     pub(crate) endpoint: Option<String>,
     /// Whether the cursor has not passed it: its item is pending as well.
     pub(crate) ahead: bool,
+    /// Whether it is delivered out of its key's order: it holds no key, and waits for nobody.
+    pub(crate) late: bool,
+    /// When it came into this state, in milliseconds, for people.
+    pub(crate) moved_at: i64,
+    /// When the event was created, in milliseconds, where that can be read.
+    pub(crate) created_at: Option<i64>,
 }
 
 /// The partition key of the rows.
@@ -40,6 +46,7 @@ impl Stored {
     /// Whether events of its key wait because of it.
     pub(crate) fn holds(&self) -> bool {
         match self.state {
+            _ if self.late => false,
             WaitingState::Retrying
             | WaitingState::Parked
             | WaitingState::Held
@@ -82,7 +89,12 @@ impl Stored {
             ("detail".to_owned(), s(&self.detail)),
             ("holds_key".to_owned(), AttributeValue::Bool(self.holds_key)),
             ("ahead".to_owned(), AttributeValue::Bool(self.ahead)),
+            ("late".to_owned(), AttributeValue::Bool(self.late)),
+            ("moved_at".to_owned(), n(self.moved_at)),
         ]);
+        if let Some(created_at) = self.created_at {
+            item.insert("created_at".to_owned(), n(created_at));
+        }
         if let Some(endpoint) = &self.endpoint {
             item.insert("endpoint".to_owned(), s(endpoint));
         }
@@ -106,6 +118,9 @@ impl Stored {
             holds_key: truth(item, "holds_key"),
             endpoint: text(item, "endpoint").map(str::to_owned),
             ahead: truth(item, "ahead"),
+            late: truth(item, "late"),
+            moved_at: number(item, "moved_at").unwrap_or_default(),
+            created_at: number(item, "created_at"),
         })
     }
 }

@@ -7,6 +7,8 @@
 //! the head is derived, not stored: so a transaction that was followed by a crash before the next leaves
 //! nothing to repair. What a change costs does not grow with the length of a line.
 
+mod asked;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -59,6 +61,9 @@ impl Waiting {
     /// Lets a row stand in the line of its key, if it holds it.
     fn put(&mut self, row: Stored, now: i64) {
         let (key, order) = (key_of(&row), row.order());
+        if is_due_alone(&row) {
+            self.heads.insert((row.due, row.row.seq));
+        }
         if row.holds() {
             self.lines.entry(key.clone()).or_default().insert(order);
         }
@@ -114,11 +119,15 @@ impl Waiting {
         heads.map(|head| (head, self.run(head)))
     }
 
-    fn run(&self, head: &Stored) -> impl Iterator<Item = &Stored> {
+    fn run<'a>(&'a self, head: &'a Stored) -> impl Iterator<Item = &'a Stored> {
+        // What is late stands in no line.
+        let alone = head.late.then_some(head).into_iter();
         let line = self.lines.get(&key_of(head)).into_iter().flatten();
         let rows = line.filter_map(|(_, seq)| self.rows.get(seq));
         let seq = head.row.seq;
-        rows.take_while(move |row| row.row.seq == seq || row.state == WaitingState::Parked)
+        let run =
+            rows.take_while(move |row| row.row.seq == seq || row.state == WaitingState::Parked);
+        alone.chain(run)
     }
 
     /// Lets an event in. One that is there, in any state, is left as it is; whether it is new.
@@ -145,6 +154,9 @@ impl Waiting {
             holds_key: false,
             endpoint: None,
             ahead,
+            late: false,
+            moved_at: now,
+            created_at: new.event.as_ref().map(|event| event.created_at.as_micros() / 1_000),
         };
         match &new.placement {
             Placement::Behind(reason) => row.reason = *reason,
@@ -189,6 +201,7 @@ impl Waiting {
         }
         let row = self.rows.get_mut(&seq).expect("invariant: it was there just now");
         self.heads.remove(&(row.due, seq));
+        row.moved_at = now;
         match change {
             WaitingChange::Delivered(_) | WaitingChange::Erased(_) => {}
             WaitingChange::Retry { delay, attempted, .. } => {
@@ -207,9 +220,12 @@ impl Waiting {
             WaitingChange::Dead { attempted, holds_key, .. } => {
                 row.record(attempted);
                 row.state = WaitingState::Dead;
-                row.holds_key = *holds_key;
+                row.holds_key = *holds_key && !row.late;
             }
             WaitingChange::Postpone { delay, .. } => row.due = later(now, *delay),
+        }
+        if is_due_alone(row) {
+            self.heads.insert((row.due, seq));
         }
         let (key, order, holds) = (key_of(row), row.order(), row.holds());
         if !holds && let Some(line) = self.lines.get_mut(&key) {
@@ -252,6 +268,11 @@ impl Waiting {
         ahead.sort_unstable();
         ahead
     }
+}
+
+/// Whether it is due by itself, whatever its key does.
+fn is_due_alone(row: &Stored) -> bool {
+    row.late && row.state == WaitingState::Retrying
 }
 
 fn key_of(row: &Stored) -> Key {

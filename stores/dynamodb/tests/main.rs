@@ -9,6 +9,7 @@ mod inbox;
 mod lease;
 mod mark;
 mod mark_first;
+mod operating;
 mod operator;
 mod outbox;
 mod paths;

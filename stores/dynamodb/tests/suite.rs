@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use postrider_core::operate::Note;
+use postrider_core::operate::{Note, RequestId, RequestState, Submission, Verb};
 use postrider_core::{
     BoxFuture, Error, ErrorKind, NewEvent, Operator, OutboxSource, PartitionId, Result,
 };
@@ -94,6 +94,22 @@ impl StoreHarness for Harness {
                 tokio::time::sleep(left.min(self.unit() / 4)).await;
             }
         })
+    }
+
+    /// What rewinds a cursor is refused, because there is none; and so is a requeue by the number that an
+    /// event had before it was settled, because no item keeps it: `tests/operator.rs` requeues what was listed.
+    fn submit<'a>(
+        &'a self,
+        submission: &'a Submission,
+    ) -> Option<BoxFuture<'a, Result<RequestId>>> {
+        match submission.verb {
+            Verb::Rewind { .. } | Verb::Requeue(_) => None,
+            _ => Some(self.standing_by.submit(submission)),
+        }
+    }
+
+    fn request(&self, id: RequestId) -> BoxFuture<'_, Result<RequestState>> {
+        Operator::request(&self.standing_by, id)
     }
 
     fn set_partition(

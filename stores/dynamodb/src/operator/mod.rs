@@ -5,9 +5,15 @@
 //! never answered with nothing.
 
 mod audit;
+mod backlog;
+mod delivery;
 mod doctor;
+mod event;
 mod overview;
 mod refusal;
+pub(crate) mod request;
+mod scan;
+mod waiting;
 
 use postrider_core::operate::{
     AuditEntry, BacklogGroup, Cancelled, Erasure, EventDetail, EventView, Filter, Finding,
@@ -32,30 +38,30 @@ impl Operator for DynamoStore {
 
     fn backlog<'a>(
         &'a self,
-        _: &'a DestinationId,
-        _: u64,
+        destination: &'a DestinationId,
+        rows_max: u64,
     ) -> BoxFuture<'a, Result<Vec<BacklogGroup>>> {
-        refused("backlog", refusal::BACKLOG)
+        Box::pin(backlog::read(self, destination, rows_max))
     }
 
     fn events<'a>(
         &'a self,
-        _: &'a Filter,
-        _: &'a PageRequest,
+        filter: &'a Filter,
+        page: &'a PageRequest,
     ) -> BoxFuture<'a, Result<Listed<EventView>>> {
-        refused("events", refusal::EVENTS)
+        Box::pin(event::list(self, filter, page))
     }
 
-    fn event(&self, _: EventId) -> BoxFuture<'_, Result<EventDetail>> {
-        refused("event", refusal::EVENTS)
+    fn event(&self, id: EventId) -> BoxFuture<'_, Result<EventDetail>> {
+        Box::pin(event::detail(self, id))
     }
 
     fn waiting<'a>(
         &'a self,
-        _: &'a Filter,
-        _: &'a PageRequest,
+        filter: &'a Filter,
+        page: &'a PageRequest,
     ) -> BoxFuture<'a, Result<Listed<WaitingView>>> {
-        refused("waiting", refusal::WAITING)
+        Box::pin(waiting::list(self, filter, page))
     }
 
     fn scheduled<'a>(
@@ -70,16 +76,16 @@ impl Operator for DynamoStore {
         refused("cancel", refusal::SCHEDULED)
     }
 
-    fn submit<'a>(&'a self, _: &'a Submission) -> BoxFuture<'a, Result<RequestId>> {
-        refused("submit", refusal::REQUESTS)
+    fn submit<'a>(&'a self, submission: &'a Submission) -> BoxFuture<'a, Result<RequestId>> {
+        Box::pin(request::submit(self, submission))
     }
 
-    fn request(&self, _: RequestId) -> BoxFuture<'_, Result<RequestState>> {
-        refused("request", refusal::REQUESTS)
+    fn request(&self, id: RequestId) -> BoxFuture<'_, Result<RequestState>> {
+        Box::pin(request::read(self, id))
     }
 
     fn open_requests(&self) -> BoxFuture<'_, Result<Vec<RequestState>>> {
-        refused("open requests", refusal::REQUESTS)
+        Box::pin(request::open(self))
     }
 
     fn apply<'a>(

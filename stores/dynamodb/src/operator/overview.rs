@@ -14,6 +14,8 @@ use postrider_core::source::{Definitions, StoreFacts};
 use postrider_core::waiting::WaitingState;
 use postrider_core::{DestinationRow, PartitionId, Result, Timestamp};
 
+use super::request;
+use super::waiting::moment;
 use crate::control::SCHEMA;
 use crate::index;
 use crate::lease::HEARTBEAT_KEPT_SECONDS;
@@ -57,7 +59,7 @@ pub(super) async fn read(store: &DynamoStore) -> Result<Overview> {
         destinations,
         scheduled: 0,
         scheduled_next: None,
-        requests: 0,
+        requests: request::open_ids(store, "overview").await?.len() as u64,
         stray_bytes: None,
     };
     if known.rows.is_empty() {
@@ -110,10 +112,17 @@ fn add_waiting(
     reasons: &mut HashMap<(String, String), u64>,
 ) {
     waiting.count_into(&mut view.waiting);
+    let earliest = |known: Option<Timestamp>, ms: i64| {
+        Some(known.into_iter().fold(moment(ms), Timestamp::min))
+    };
     for row in waiting.rows() {
+        match (row.state, row.created_at) {
+            (WaitingState::Dead, _) => view.dead_since = earliest(view.dead_since, row.moved_at),
+            (WaitingState::Discarded, _) | (_, None) => {}
+            (_, Some(created)) => view.waiting_since = earliest(view.waiting_since, created),
+        }
         if row.state == WaitingState::Retrying {
-            let due = moment(row.due);
-            view.retry_next = Some(view.retry_next.map_or(due, |next| next.min(due)));
+            view.retry_next = earliest(view.retry_next, row.due);
         }
         if !matches!(row.state, WaitingState::Parked | WaitingState::Discarded) {
             let detail = row.detail.lines().next().unwrap_or_default().to_owned();
@@ -188,8 +197,4 @@ fn partition(snapshot: &Snapshot, partition: PartitionId) -> PartitionView {
         takeovers: item.map_or(0, |item| item.takeovers),
         paused: snapshot.paused.contains(&partition),
     }
-}
-
-fn moment(ms: i64) -> Timestamp {
-    Timestamp::from_micros(ms.saturating_mul(1_000))
 }

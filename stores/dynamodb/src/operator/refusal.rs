@@ -13,14 +13,8 @@ pub(super) const ADOPT: &str = "a DynamoDB store is no file that could be copied
 pub(super) const RECOUNT: &str = "a DynamoDB store keeps no settled log to compare with: each event's item has \
     its own mark, set only after the broker acknowledged it; nothing was changed, and what is pending is \
     published without it";
-pub(super) const BACKLOG: &str =
-    "this store does not group its backlog yet; `postrider status` counts it";
-pub(super) const EVENTS: &str =
-    "this store does not list events yet; query the outbox table by the event's key";
-pub(super) const WAITING: &str =
-    "this store does not list what waits yet; `postrider status` counts it";
-pub(super) const REQUESTS: &str =
-    "this store takes no requests yet; nothing was changed, and what waits stays";
+pub(super) const REWIND: &str = "a DynamoDB store has no cursor to set back: each event's item has its own mark; \
+    nothing was changed: list the events and requeue them, which sends them again, late";
 pub(super) const RENAME: &str = "this store does not rename destinations yet; nothing was changed";
 pub(super) const ERASE: &str = "this store does not erase yet; nothing was changed";
 pub(super) const INBOX: &str =
