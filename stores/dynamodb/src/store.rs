@@ -136,7 +136,7 @@ impl DynamoStore {
     ///
     /// # Errors
     /// `Config` if its options contradict each other.
-    pub fn inbox(&self) -> Result<&Inbox> {
+    pub(crate) fn own_inbox(&self) -> Result<&Inbox> {
         if let Some(inbox) = self.inner.inbox.get() {
             return Ok(inbox);
         }

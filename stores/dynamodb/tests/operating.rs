@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use postrider_core::lease::AcquireRequest;
 use postrider_core::operate::{
-    EventView, Filter, Note, PageRequest, RowKey, Status, Submission, Verb, WaitingView,
+    EventView, Filter, Forgotten, InboxFilter, InboxName, InboxState, Marked, Note, PageRequest,
+    RowKey, Status, Submission, Verb, WaitingView,
 };
 use postrider_core::source::{CarryOutRequest, DueRequest, FetchRequest, FetchedRow};
 use postrider_core::waiting::{
     Attempted, NewWaiting, Passed, Placement, Reason, Settlement, SettlementPart, WaitingRow,
 };
 use postrider_core::{
-    Destination, DestinationId, ErrorKind, Lease, NewEvent, Operator, OutboxSource, PartitionId,
-    RelayId, Route,
+    Claim, ClaimRequest, Destination, DestinationId, ErrorKind, HandlerName, InboxStore, Lease,
+    NewEvent, Operator, OutboxSource, PartitionId, RelayId, Route,
 };
 use postrider_dynamodb::{DynamoStore, Options};
 
@@ -308,4 +309,87 @@ async fn requests_are_audited_and_what_means_nothing_is_refused() {
     ] {
         assert!(error.to_string().contains("nothing was changed"), "{error}");
     }
+}
+
+/// What was said goes, and that it was said stays: payloads of what is pending, of what waits, and of what was
+/// published, and a handler's result; a dead letter's key flows again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_reaches_all_of_a_key() {
+    let Some(owned) = Owned::start().await else { return };
+    let store = &owned.store;
+    let sent = event("1", 1);
+    store.stage(std::slice::from_ref(&sent)).await.unwrap();
+    owned.settle(|_| None).await;
+    store.stage(&[event("1", 2)]).await.unwrap();
+    owned.settle(|_| Some(dead(true))).await;
+    store.stage(&[event("1", 3), event("2", 4)]).await.unwrap();
+    let said = store.event(sent.event().id).await.unwrap().event;
+    let handler = HandlerName::new("billing").unwrap();
+    let asked = ClaimRequest::new(&said, &handler, Duration::from_secs(30)).unwrap();
+    let Claim::Claimed(lease) = store.claim(&asked).await.unwrap() else { panic!("a new event") };
+    store.complete(&lease, b"charged 42 to anna").await.unwrap();
+    let left = store.erasable("order/1").await.unwrap();
+    assert_eq!((left.outbox, left.inbox), (3, 1));
+    assert_eq!(store.erase("order/1", &note()).await.unwrap(), left);
+    assert_eq!(store.erasable("order/1").await.unwrap().total(), 0, "nothing is left");
+    let of_key = filter(|ask| ask.key = Some("order/1".to_owned()));
+    let rows = owned.events(&of_key, 50).await;
+    assert_eq!(rows.len(), 3, "ids and order stay");
+    assert!(rows.iter().all(|row| row.payload_bytes == 0));
+    let status = rows.iter().find(|row| row.id == sent.event().id).unwrap();
+    assert_eq!(status.deliveries[0].status, Status::Published, "it was, before");
+    let other = filter(|ask| ask.key = Some("order/2".to_owned()));
+    assert!(owned.events(&other, 50).await[0].payload_bytes > 0);
+    assert!(
+        matches!(store.claim(&asked).await.unwrap(), Claim::Processed { result } if result.is_empty())
+    );
+    assert_eq!(owned.carry().await.rows, 1, "the dead letter is asked for");
+    let due = owned.due().await;
+    assert_eq!(due.len(), 1);
+    assert_eq!(due[0].event.payload, postrider_core::Payload::Erased);
+    assert_eq!(store.erase("", &note()).await.unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// R100, R112: what was done is forgotten by name, with a tombstone and an entry of the audit log; not while
+/// somebody is at it. The next delivery acts again, under a greater token.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_done_is_forgotten_or_marked_by_hand() {
+    let Some(owned) = Owned::start().await else { return };
+    let store = &owned.store;
+    let handler = HandlerName::new("billing").unwrap();
+    let mut said = event("1", 1).event().clone();
+    said.source = "/shop".into();
+    let lease_time = Duration::from_secs(30);
+    let asked = ClaimRequest::new(&said, &handler, lease_time).unwrap();
+    let Claim::Claimed(lease) = store.claim(&asked).await.unwrap() else { panic!("a new event") };
+    let mut name = InboxName { source: None, event_id: said.id, handler: handler.clone() };
+    let busy = store.forget(&name, &note()).await.unwrap();
+    assert!(matches!(busy, Forgotten::Leased { left } if left > Duration::ZERO), "{busy:?}");
+    assert!(matches!(store.mark_processed(&name, &note()).await.unwrap(), Marked::Leased { .. }));
+    store.complete(&lease, b"done").await.unwrap();
+    assert_eq!(store.mark_processed(&name, &note()).await.unwrap(), Marked::Already);
+    assert_eq!(store.forget(&name, &note()).await.unwrap(), Forgotten::Forgotten);
+    assert_eq!(store.complete(&lease, b"late").await.unwrap_err().kind(), ErrorKind::Fenced);
+    let Claim::Claimed(second) = store.claim(&asked).await.unwrap() else { panic!("acts again") };
+    assert!(second.token > lease.token);
+    InboxStore::release(store, &second).await.unwrap();
+    assert_eq!(store.mark_processed(&name, &note()).await.unwrap(), Marked::Marked);
+    assert!(matches!(store.claim(&asked).await.unwrap(), Claim::Processed { .. }));
+    let rows = store.inbox(&InboxFilter::default(), &PageRequest::default()).await.unwrap().rows;
+    let states: std::collections::BTreeSet<&str> =
+        rows.iter().map(|row| row.state.as_str()).collect();
+    assert_eq!(states.into_iter().collect::<Vec<_>>(), ["forgotten", "processed"]);
+    let stone = rows.iter().find(|row| row.state == InboxState::Forgotten).unwrap();
+    assert_eq!(stone.forgotten_by.as_deref(), Some("anna@db1: a test"));
+    name.event_id = postrider_core::EventId::from_u128(9);
+    assert_eq!(store.forget(&name, &note()).await.unwrap(), Forgotten::Unknown);
+    let unnamed = store.mark_processed(&name, &note()).await.unwrap_err();
+    assert_eq!(unnamed.kind(), ErrorKind::Invalid, "{unnamed}");
+    name.source = Some("/shop".to_owned());
+    assert_eq!(store.mark_processed(&name, &note()).await.unwrap(), Marked::Marked);
+    assert_eq!(store.forget(&name, &note()).await.unwrap(), Forgotten::Forgotten);
+    assert_eq!(store.forget(&name, &note()).await.unwrap(), Forgotten::Unknown, "it is gone");
+    let log = store.audit(&PageRequest::default()).await.unwrap().rows;
+    assert_eq!(log.len(), 4);
+    assert!(log[3].subject.contains("was processed"), "{}", log[3].subject);
 }

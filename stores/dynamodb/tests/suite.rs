@@ -108,6 +108,13 @@ impl StoreHarness for Harness {
         }
     }
 
+    fn erase<'a>(&'a self, key: &'a str) -> Option<BoxFuture<'a, Result<()>>> {
+        Some(Box::pin(async move {
+            let note = Note::new("suite", "a case of the contract")?;
+            self.standing_by.erase(key, &note).await.map(drop)
+        }))
+    }
+
     fn request(&self, id: RequestId) -> BoxFuture<'_, Result<RequestState>> {
         Operator::request(&self.standing_by, id)
     }

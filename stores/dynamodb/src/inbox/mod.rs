@@ -5,11 +5,11 @@
 //! monotonic clock, because DynamoDB has no clock that a condition could ask.
 
 mod answer;
-mod condition;
+pub(crate) mod condition;
 mod marker;
 mod options;
 mod purge;
-mod row;
+pub(crate) mod row;
 mod side;
 mod watch;
 

@@ -55,7 +55,7 @@ const ROW: &str = "inbox";
 
 /// The hash of a row that a person marked as done without having the payload: it is any payload's.
 /// SHA-256 gives it for none.
-const ANY_PAYLOAD: [u8; 32] = [0; 32];
+pub(crate) const ANY_PAYLOAD: [u8; 32] = [0; 32];
 
 /// The key of a row. The source comes last, because it may contain anything.
 pub(crate) fn key(key: &InboxKey) -> Item {

@@ -11,7 +11,7 @@ use crate::store::DynamoStore;
 
 impl InboxStore for DynamoStore {
     fn claim<'a>(&'a self, request: &'a ClaimRequest) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(async move { self.inbox()?.claim(request).await })
+        Box::pin(async move { self.own_inbox()?.claim(request).await })
     }
 
     fn heartbeat<'a>(
@@ -19,7 +19,7 @@ impl InboxStore for DynamoStore {
         lease: &'a ClaimLease,
         duration: Duration,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.inbox()?.heartbeat(lease, duration).await })
+        Box::pin(async move { self.own_inbox()?.heartbeat(lease, duration).await })
     }
 
     fn complete<'a>(
@@ -27,11 +27,11 @@ impl InboxStore for DynamoStore {
         lease: &'a ClaimLease,
         result: &'a [u8],
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.inbox()?.complete(lease, result).await })
+        Box::pin(async move { self.own_inbox()?.complete(lease, result).await })
     }
 
     fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.inbox()?.release(lease).await })
+        Box::pin(async move { self.own_inbox()?.release(lease).await })
     }
 
     fn step<'a>(
@@ -39,7 +39,7 @@ impl InboxStore for DynamoStore {
         lease: &'a ClaimLease,
         step: &'a str,
     ) -> BoxFuture<'a, Result<Option<Bytes>>> {
-        Box::pin(async move { self.inbox()?.step(lease, step).await })
+        Box::pin(async move { self.own_inbox()?.step(lease, step).await })
     }
 
     fn complete_step<'a>(
@@ -48,10 +48,10 @@ impl InboxStore for DynamoStore {
         step: &'a str,
         result: &'a [u8],
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.inbox()?.complete_step(lease, step, result).await })
+        Box::pin(async move { self.own_inbox()?.complete_step(lease, step, result).await })
     }
 
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(async move { self.inbox()?.purge(older_than, rows_max).await })
+        Box::pin(async move { self.own_inbox()?.purge(older_than, rows_max).await })
     }
 }

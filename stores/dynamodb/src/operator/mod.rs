@@ -8,7 +8,10 @@ mod audit;
 mod backlog;
 mod delivery;
 mod doctor;
+mod erase;
 mod event;
+mod inbox;
+mod inboxes;
 mod overview;
 mod refusal;
 pub(crate) mod request;
@@ -136,12 +139,12 @@ impl Operator for DynamoStore {
         })
     }
 
-    fn erasable<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Erasure>> {
-        refused("erasable", refusal::ERASE)
+    fn erasable<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Erasure>> {
+        Box::pin(erase::erasable(self, key))
     }
 
-    fn erase<'a>(&'a self, _: &'a str, _: &'a Note) -> BoxFuture<'a, Result<Erasure>> {
-        refused("erase", refusal::ERASE)
+    fn erase<'a>(&'a self, key: &'a str, note: &'a Note) -> BoxFuture<'a, Result<Erasure>> {
+        Box::pin(erase::erase(self, key, note))
     }
 
     fn recount<'a>(&'a self, _: &'a DestinationId) -> BoxFuture<'a, Result<Recounted>> {
@@ -158,22 +161,26 @@ impl Operator for DynamoStore {
 
     fn inbox<'a>(
         &'a self,
-        _: &'a InboxFilter,
-        _: &'a PageRequest,
+        filter: &'a InboxFilter,
+        page: &'a PageRequest,
     ) -> BoxFuture<'a, Result<Listed<InboxView>>> {
-        refused("inbox", refusal::INBOX)
+        Box::pin(inboxes::list(self, filter, page))
     }
 
-    fn forget<'a>(&'a self, _: &'a InboxName, _: &'a Note) -> BoxFuture<'a, Result<Forgotten>> {
-        refused("forget", refusal::INBOX)
+    fn forget<'a>(
+        &'a self,
+        name: &'a InboxName,
+        note: &'a Note,
+    ) -> BoxFuture<'a, Result<Forgotten>> {
+        Box::pin(inbox::forget(self, name, note))
     }
 
     fn mark_processed<'a>(
         &'a self,
-        _: &'a InboxName,
-        _: &'a Note,
+        name: &'a InboxName,
+        note: &'a Note,
     ) -> BoxFuture<'a, Result<Marked>> {
-        refused("mark processed", refusal::INBOX)
+        Box::pin(inbox::mark(self, name, note))
     }
 
     fn stage<'a>(&'a self, events: &'a [NewEvent]) -> BoxFuture<'a, Result<Vec<EventId>>> {

@@ -15,10 +15,8 @@ pub(super) const RECOUNT: &str = "a DynamoDB store keeps no settled log to compa
     published without it";
 pub(super) const REWIND: &str = "a DynamoDB store has no cursor to set back: each event's item has its own mark; \
     nothing was changed: list the events and requeue them, which sends them again, late";
-pub(super) const RENAME: &str = "this store does not rename destinations yet; nothing was changed";
-pub(super) const ERASE: &str = "this store does not erase yet; nothing was changed";
-pub(super) const INBOX: &str =
-    "this store does not show or change its inbox by hand yet; nothing was changed";
+pub(super) const RENAME: &str = "what waits in DynamoDB stands under its destination's name, and cannot be moved in \
+    one write, so a destination keeps its id; nothing was changed: only operators see it";
 
 /// The answer to what this store does not do.
 pub(super) fn refused<'a, T: Send + 'a>(

@@ -157,3 +157,22 @@ pub(super) async fn find(
         ))
         .context("event", id))
 }
+
+/// A page of all events of the table, whatever became of them, and where the next begins.
+pub(super) async fn all(
+    store: &DynamoStore,
+    from: Option<Item>,
+) -> Result<(Vec<(Place, Item)>, Option<Item>)> {
+    let names = store.connection().names();
+    let client = store.connection().tables().await;
+    let scan = client
+        .scan()
+        .table_name(&names.outbox)
+        .filter_expression("begins_with(#sk, :event)")
+        .expression_attribute_names("#sk", &names.sk)
+        .expression_attribute_values(":event", s(EVENT))
+        .consistent_read(true)
+        .set_exclusive_start_key(from);
+    let found = call("erase", &names.outbox, scan.send()).await?;
+    Ok((placed(store, found.items), found.last_evaluated_key))
+}

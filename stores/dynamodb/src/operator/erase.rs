@@ -1,0 +1,224 @@
+//! Taking the payloads of a key out of the store.
+//!
+//! Ids, times, and marks stay, so that nothing is delivered twice. The events of a key stand in one item
+//! collection, which one query reads; where none is named like the key, the whole table is read, because a
+//! collection of the application's may have any name. Results in the inbox are found by a reading of the whole
+//! inbox. Both are as long as the tables are: an erasure that leaves something out is none.
+//!
+//! Invariant: the entry of the audit log is written before or with the first payload that goes. To do it again
+//! finishes what a crash left. **What remains**: backups, and the stream's records for 24 hours; what a relay
+//! has in its hands is still delivered.
+
+use std::collections::HashSet;
+
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
+use futures_util::{StreamExt as _, stream};
+use postrider_core::operate::{Erasure, Note, RowKey, Submission, Verb};
+use postrider_core::waiting::WaitingState;
+use postrider_core::{Error, ErrorKind, PartitionId, Result, Timestamp};
+
+use super::request;
+use super::scan;
+use super::waiting::ordering_key;
+use crate::audit::Change;
+use crate::connection::call;
+use crate::definitions;
+use crate::inbox::row::{EVENT_ID, RESULT, SOURCE, STEPS};
+use crate::item::{Item, b, n, text};
+use crate::record::Place;
+use crate::store::DynamoStore;
+use crate::transaction::{Cancelled, Patience, send};
+
+/// Items that are written at once.
+const WRITES_AT_ONCE: usize = 32;
+
+/// The events of a key that have a payload, and the results of handlers that acted on any of the key.
+#[derive(Default)]
+struct Found {
+    events: Vec<Place>,
+    all: HashSet<Place>,
+    inbox: Vec<Item>,
+}
+
+/// What an erasure would reach.
+pub(super) async fn erasable(store: &DynamoStore, key: &str) -> Result<Erasure> {
+    let found = find(store, key).await?;
+    Ok(reached(&found))
+}
+
+fn reached(found: &Found) -> Erasure {
+    let (outbox, inbox) = (found.events.len() as u64, found.inbox.len() as u64);
+    Erasure { outbox, inbox, ..Erasure::default() }
+}
+
+/// Erases, and asks for the key's dead letters to be sent again: their owner finds nothing to send, settles
+/// them as erased, and the key flows.
+pub(super) async fn erase(store: &DynamoStore, key: &str, note: &Note) -> Result<Erasure> {
+    let found = find(store, key).await?;
+    let erasure = reached(&found);
+    write_down(store, key, note, &erasure).await?;
+    let names = store.connection().names();
+    let now = Timestamp::now().as_micros();
+    let client = store.connection().tables().await;
+    let event = |place: &Place| {
+        client
+            .update_item()
+            .table_name(&names.outbox)
+            .set_key(Some(place.key(names)))
+            .update_expression("SET erased_at = :now REMOVE #payload, #headers")
+            .condition_expression("attribute_exists(#pk)")
+            .expression_attribute_names("#pk", &names.pk)
+            .expression_attribute_names("#payload", "payload")
+            .expression_attribute_names("#headers", "headers")
+            .expression_attribute_values(":now", n(now))
+    };
+    let mut writes = Vec::new();
+    for place in &found.events {
+        writes.push(write(event(place), names.outbox.clone()));
+    }
+    let result = |item: &Item| {
+        let row = ["pk", "sk"].map(|name| item.get_key_value(name));
+        let row = row.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
+        let update = client
+            .update_item()
+            .table_name(&names.inbox)
+            .set_key(Some(row.collect()))
+            .condition_expression("attribute_exists(pk)")
+            .expression_attribute_names("#steps", STEPS);
+        // A claimed row has no result yet, and its map of steps must be there.
+        match item.contains_key(RESULT) {
+            true => update
+                .update_expression("SET #result = :none REMOVE #steps")
+                .expression_attribute_names("#result", RESULT)
+                .expression_attribute_values(":none", b("")),
+            false => update.update_expression("SET #steps = :empty").expression_attribute_values(
+                ":empty",
+                aws_sdk_dynamodb::types::AttributeValue::M(Item::new()),
+            ),
+        }
+    };
+    for item in &found.inbox {
+        writes.push(write(result(item), names.inbox.clone()));
+    }
+    let mut writes = stream::iter(writes).buffer_unordered(WRITES_AT_ONCE);
+    while let Some(written) = writes.next().await {
+        written?;
+    }
+    let dead = dead_letters(store, &found.all).await?;
+    for rows in dead.chunks(Submission::ROWS_MAX) {
+        let submission = Submission { verb: Verb::Redrive(rows.to_vec()), note: note.clone() };
+        request::submit(store, &submission).await?;
+    }
+    Ok(erasure)
+}
+
+/// One that is gone meanwhile is erased.
+async fn write(update: UpdateItemFluentBuilder, table: String) -> Result<()> {
+    match call("erase", &table, update.send()).await {
+        Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+async fn write_down(store: &DynamoStore, key: &str, note: &Note, of: &Erasure) -> Result<()> {
+    let subject = format!("key {key}: {} events, {} results", of.outbox, of.inbox);
+    let mut patience = Patience::new();
+    loop {
+        let change = Change { note, what: "erase", subject: &subject };
+        let actions = change.actions(store.connection(), "erase").await?;
+        let table = &store.connection().names().store;
+        match send(store.connection(), "erase", table, actions).await {
+            Err(error) if Cancelled::of(&error).is_some() => patience.pause(error).await?,
+            other => return other,
+        }
+    }
+}
+
+/// The dead letters among some events.
+async fn dead_letters(store: &DynamoStore, places: &HashSet<Place>) -> Result<Vec<RowKey>> {
+    let known = definitions::read(store.connection()).await?;
+    let partitions = store.facts().await?.partitions;
+    let of = |place: &Place| crate::record::partition_of(&place.pk, partitions);
+    let concerned: HashSet<PartitionId> = places.iter().map(of).collect();
+    let mut dead = Vec::new();
+    for id in known.rows.iter().map(|row| &row.definition.id) {
+        for partition in &concerned {
+            let waiting = store.read_waiting(*partition, id).await?;
+            let rows = waiting
+                .rows()
+                .filter(|row| row.state == WaitingState::Dead && places.contains(&row.place));
+            dead.extend(rows.map(|row| RowKey { destination: id.clone(), seq: row.row.seq }));
+        }
+    }
+    Ok(dead)
+}
+
+/// Looks for everything of a key.
+async fn find(store: &DynamoStore, key: &str) -> Result<Found> {
+    if key.is_empty() {
+        let error = Error::new(ErrorKind::Invalid, "erase");
+        return Err(error.message("no event has an empty key; nothing was changed"));
+    }
+    let (mut found, mut ids) = (Found::default(), HashSet::new());
+    let mut note = |place: Place, item: &Item| {
+        if let Some(id) = text(item, "id") {
+            let source = text(item, "source").unwrap_or(store.default_source());
+            ids.insert((id.to_owned(), source.to_owned()));
+        }
+        found.all.insert(place.clone());
+        if item.contains_key("payload") || item.contains_key("headers") {
+            found.events.push(place);
+        }
+    };
+    if scan::has_events(store, key).await? {
+        let mut before: Option<String> = None;
+        loop {
+            let (page, more) = scan::collection(store, key, before.as_deref()).await?;
+            before = page.last().map(|(place, _)| place.sk.to_string());
+            page.into_iter().for_each(|(place, item)| note(place, &item));
+            if !more || before.is_none() {
+                break;
+            }
+        }
+    } else {
+        let mut from = None;
+        loop {
+            let (page, next) = scan::all(store, from).await?;
+            let of_key = page.into_iter().filter(|(_, i)| ordering_key(i).as_deref() == Some(key));
+            of_key.for_each(|(place, item)| note(place, &item));
+            from = next;
+            if from.is_none() {
+                break;
+            }
+        }
+    }
+    found.inbox = results(store, &ids).await?;
+    Ok(found)
+}
+
+/// The rows of the inbox that keep something of these events. With no event there is nothing to look for.
+async fn results(store: &DynamoStore, ids: &HashSet<(String, String)>) -> Result<Vec<Item>> {
+    let table = &store.connection().names().inbox;
+    let client = store.connection().tables().await;
+    let (mut rows, mut from) = (Vec::new(), None);
+    while !ids.is_empty() {
+        let scan =
+            client.scan().table_name(table).consistent_read(true).set_exclusive_start_key(from);
+        let page = call("erase", table, scan.send()).await?;
+        let of = |item: &Item, name| text(item, name).unwrap_or_default().to_owned();
+        let keeps = |item: &Item| {
+            let result = item.get(RESULT).and_then(|result| result.as_b().ok());
+            let steps = item.get(STEPS).and_then(|steps| steps.as_m().ok());
+            result.is_some_and(|result| !result.as_ref().is_empty())
+                || steps.is_some_and(|steps| !steps.is_empty())
+        };
+        let mut found = page.items.unwrap_or_default();
+        found.retain(|item| keeps(item) && ids.contains(&(of(item, EVENT_ID), of(item, SOURCE))));
+        rows.extend(found);
+        from = page.last_evaluated_key;
+        if from.is_none() {
+            break;
+        }
+    }
+    Ok(rows)
+}
