@@ -17,10 +17,10 @@ use postrider_core::{Destination, Error, ErrorKind, Lease, PartitionId, Result};
 use crate::control::key;
 use crate::item::n;
 use crate::lease;
+use crate::mark::Told;
 use crate::record::{
     DISCARDED_AT, DROPPED_AT, PUBLISHED_AT, Place, SEQ, SHARD, pending_in, unrouted_in,
 };
-use crate::mark::Told;
 use crate::store::{DynamoStore, now_ms};
 use crate::tables::built;
 use crate::transaction::{ACTIONS_MAX, Cancelled, put, send_patiently};
