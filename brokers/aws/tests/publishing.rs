@@ -82,7 +82,7 @@ async fn large_messages_go_in_calls_of_their_own() {
     assert_eq!(cloud.held(&queue).await.len(), 6);
 }
 
-/// R061, R068: in a queue of the kind FIFO the key is the group, whatever its letters, and a copy is absorbed.
+/// R061, R068, R070: in a queue of the kind FIFO the key is the group, whatever its letters, and a copy is absorbed.
 #[tokio::test]
 async fn a_key_is_a_group_and_a_copy_is_absorbed() {
     let Some(cloud) = Cloud::find().await else { return };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aws_sdk_sqs::types::QueueAttributeName;
+use aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName};
 use postrider_aws::{Redrive, SqsBroker, SqsSubscription, SubscriptionSettings};
 use postrider_core::inbox::{Claim, ClaimRequest};
 use postrider_core::{
@@ -73,6 +73,50 @@ async fn effects(cloud: &Cloud, inbox: Option<&MemoryStore>) -> usize {
         effects += usize::from(consume(&subscription, inbox).await);
     }
     effects
+}
+
+/// How often the handler acts on an event that a queue of the kind FIFO is given twice, the second time after the
+/// five minutes for which it absorbs copies.
+async fn effects_of_a_late_copy(cloud: &Cloud, inbox: Option<&MemoryStore>) -> usize {
+    let dead = cloud.queue("late-dead.fifo").await;
+    let queue = cloud.queue("late.fifo").await;
+    let mut settings = SubscriptionSettings::new(&queue);
+    settings.dead_letters = Some(dead);
+    let subscription = SqsSubscription::open(cloud.settings(), settings).await.unwrap();
+    let sent = event("1", 1, 10);
+    let broker = SqsBroker::new(cloud.settings()).unwrap();
+    let batch = [outgoing(&queue, &sent, Format::Plain)];
+    for _ in 0..2 {
+        assert_eq!(broker.publish(&batch).await.unwrap(), [Outcome::Acked]);
+    }
+    let [first] = &cloud.held(&queue).await[..] else { panic!("the second copy was not absorbed") };
+    let mut effects = usize::from(consume(&subscription, inbox).await);
+    // What the queue has forgotten it takes for another message: the same one, under another identity.
+    let client = cloud.sqs().await;
+    let mut late = client
+        .send_message()
+        .queue_url(&queue)
+        .message_body(&first.body)
+        .message_group_id("order/1")
+        .message_deduplication_id("after-five-minutes");
+    for (name, value) in &first.attributes {
+        let value = MessageAttributeValue::builder().data_type("String").string_value(value);
+        late = late.message_attributes(name, value.build().unwrap());
+    }
+    late.send().await.unwrap();
+    effects += usize::from(consume(&subscription, inbox).await);
+    effects
+}
+
+/// R066: a queue absorbs copies for five minutes; a later one has no second effect because of the inbox. The
+/// negative control: without it there are two.
+#[tokio::test]
+async fn a_copy_that_the_queue_forgot_has_no_second_effect() {
+    let Some(cloud) = Cloud::find().await else { return };
+    let inbox = MemoryStore::new(1, MemoryClock::default());
+    assert_eq!(effects_of_a_late_copy(&cloud, Some(&inbox)).await, 1);
+    let Some(cloud) = Cloud::find().await else { return };
+    assert_eq!(effects_of_a_late_copy(&cloud, None).await, 2);
 }
 
 /// R096: dead letters that are redriven twice have one effect, because of the inbox. The negative control: without it

@@ -51,7 +51,7 @@ async fn of_two_that_mark_an_event_one_wins() {
     assert_eq!(items(&fresh).await, marked, "the late mark changed nothing");
 }
 
-/// R117: what is pending or waits has no time to live, however old it is; what is published has one.
+/// R022, R117: what is pending or waits has no time to live, however old it is; what is published has one.
 #[tokio::test]
 async fn only_what_was_published_has_a_time_to_live() {
     let Some(fresh) = Fresh::new(1).await else { return };
