@@ -83,27 +83,48 @@ pub(crate) async fn acquire(
 /// Deletes heartbeats of relays that are gone and own nothing, so that the control items do not grow with
 /// every start of a relay. One that beats after all makes its item anew, and is told what it still owns.
 async fn delete_gone(connection: &Connection, snapshot: &Snapshot) -> Result<()> {
-    let table = &connection.names().store;
-    let owns =
-        |relay: &RelayId| snapshot.leases.values().any(|lease| lease.owner.as_ref() == Some(relay));
     let gone = snapshot.relays.iter().filter(|(relay, heartbeat)| {
         heartbeat.silent > heartbeat.duration.saturating_mul(GONE_LEASES).max(GONE_MIN)
-            && !owns(relay)
+            && !snapshot.owns(relay)
     });
     for (relay, heartbeat) in gone.take(GONE_MAX) {
-        let client = connection.tables().await;
-        let delete = client
-            .delete_item()
-            .table_name(table)
-            .set_key(Some(key(CONTROL, &relay_sk(relay))))
-            .condition_expression("beat = :beat")
-            .expression_attribute_values(":beat", n(heartbeat.beat));
-        match call("acquire", table, delete.send()).await {
-            Err(error) if error.kind() == ErrorKind::Conflict => {}
-            other => drop(other?),
-        }
+        forget_heart(connection, "acquire", relay, heartbeat.beat).await?;
     }
     Ok(())
+}
+
+/// Takes a relay that owns nothing any more from those that the partitions are shared among, so that nobody
+/// leaves it a share for a lease's length. One that goes on beats its heart again.
+pub(crate) async fn leave(store: &DynamoStore, relay: &RelayId) -> Result<()> {
+    let connection = store.connection();
+    let snapshot = store.look("release").await?;
+    match snapshot.relays.get(relay) {
+        Some(heartbeat) if !snapshot.owns(relay) => {
+            forget_heart(connection, "release", relay, heartbeat.beat).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Deletes a heartbeat, unless it beats.
+async fn forget_heart(
+    connection: &Connection,
+    operation: &'static str,
+    relay: &RelayId,
+    beat: u64,
+) -> Result<()> {
+    let table = &connection.names().store;
+    let client = connection.tables().await;
+    let delete = client
+        .delete_item()
+        .table_name(table)
+        .set_key(Some(key(CONTROL, &relay_sk(relay))))
+        .condition_expression("beat = :beat")
+        .expression_attribute_values(":beat", n(beat));
+    match call(operation, table, delete.send()).await {
+        Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 /// A partition, as an asker sees it.

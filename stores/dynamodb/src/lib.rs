@@ -3,7 +3,7 @@
 //! | To | look at |
 //! |---|---|
 //! | say where the tables are | [`Settings`], [`Connection`] |
-//! | make the tables, and see what is wrong with them | [`init`], [`findings`] |
+//! | make the tables, and see what is wrong with them | [`init`], [`recipe`], [`findings`] |
 //! | write events with a change | [`Outbox`] |
 //! | run a relay on the tables, or operate it | [`DynamoStore`] |
 //! | act once on events that come in | [`Inbox`], [`Marker`] |
@@ -17,8 +17,10 @@ mod collection;
 mod connection;
 mod control;
 mod definitions;
+mod design;
 mod due;
 mod error;
+mod examine;
 mod fetch;
 mod inbox;
 mod index;
@@ -29,8 +31,10 @@ mod mark;
 mod operator;
 mod options;
 mod outbox;
+mod permission;
 mod progress;
 mod reading;
+mod recipe;
 mod record;
 mod release;
 mod remove;
@@ -49,15 +53,21 @@ mod waiting;
 mod watch;
 
 pub use connection::Connection;
+pub use examine::findings;
 pub use inbox::{Inbox, InboxOptions, Marker};
 pub use item::Item;
 pub use options::Options;
 pub use outbox::{Duplicate, Outbox, Staged};
+pub use recipe::recipe;
 pub use remove::remove;
 pub use settings::{Names, Settings};
 pub use store::DynamoStore;
-pub use tables::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Setup, findings, init};
+pub use tables::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Setup, init};
 pub use tally::Tally;
 pub use transaction::{
     ACTIONS_MAX, Cancelled, ITEM_BYTES_MAX, Refusal, TRANSACTION_BYTES_MAX, check,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/dynamodb.md")]
+struct Guide;

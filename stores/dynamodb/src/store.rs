@@ -11,17 +11,18 @@ use postrider_core::{DestinationId, Error, ErrorKind, Lease, PartitionId, Result
 use crate::connection::{Connection, call};
 use crate::control::{Facts, SCHEMA, facts, key};
 use crate::definitions::By;
+use crate::examine::{check_index, check_stream};
 use crate::inbox::Inbox;
 use crate::item::{Item, s, text};
 use crate::listed::Listed;
 use crate::options::Options;
 use crate::reading::Readings;
 use crate::record::{Place, partition_of};
-use crate::tables::{check_index, check_stream, describe};
+use crate::tables::describe;
 use crate::tally::{Counting, Tally};
 use crate::waiting::{Stored, Waiting, rows_pk};
 use crate::watch::{Snapshot, Watch};
-use crate::{definitions, release, stream};
+use crate::{definitions, lease, release, stream};
 use tokio::sync::Notify;
 
 /// A relay's handle on a store. Cheap to clone.
@@ -365,6 +366,12 @@ impl DynamoStore {
         self.forget(|partition, token| {
             leases.iter().any(|lease| lease.partition == partition && lease.token == token)
         });
-        release::release(&self.inner.connection, leases).await
+        release::release(&self.inner.connection, leases).await?;
+        let Some(lease) = leases.first() else { return Ok(()) };
+        if let Err(error) = lease::leave(self, &lease.owner).await {
+            // The leases are let go. Others leave it a share until its heartbeat is old.
+            tracing::debug!(%error, "a relay that leaves is counted for a while");
+        }
+        Ok(())
     }
 }

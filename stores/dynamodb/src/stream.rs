@@ -17,9 +17,10 @@ use postrider_core::{Error, Result};
 
 use crate::connection::absent;
 use crate::error::failed;
+use crate::examine::check_stream;
 use crate::record::Place;
 use crate::store::{DynamoStore, Inner};
-use crate::tables::{check_stream, describe};
+use crate::tables::describe;
 use crate::tally::add;
 
 /// Between two readings of a shard that has nothing new. The service takes five a second from all readers

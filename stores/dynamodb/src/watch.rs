@@ -129,6 +129,11 @@ impl Snapshot {
         self.leases.get(&partition).is_some_and(past)
     }
 
+    /// Whether a relay has a partition.
+    pub(crate) fn owns(&self, relay: &RelayId) -> bool {
+        self.leases.values().any(|lease| lease.owner.as_ref() == Some(relay))
+    }
+
     /// Whether the store says that the lease stands.
     pub(crate) fn stands(&self, lease: &Lease) -> bool {
         self.leases.get(&lease.partition).is_some_and(|item| item.is(lease))

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
+mod examine;
 mod fresh;
 mod front;
 mod inbox;
@@ -14,6 +15,7 @@ mod operator;
 mod outbox;
 mod paths;
 mod proxy;
+mod recipe;
 mod refused;
 mod relay;
 mod shards;

@@ -1,6 +1,7 @@
 //! Tables are made once, and what is wrong with them is said.
 
 use postrider_core::ErrorKind;
+use postrider_core::operate::Level;
 use postrider_dynamodb::{Connection, Names, Settings, Setup, findings, init};
 
 use crate::fresh::Fresh;
@@ -13,7 +14,9 @@ async fn tables_are_made_once_and_keep_their_partitions() {
     let refused = init(&fresh.connection, &other).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Config);
     assert!(refused.to_string().contains("partitions=4"), "{refused}");
-    assert_eq!(findings(&fresh.connection).await.unwrap(), [], "tables as they should be");
+    let found = findings(&fresh.connection).await.unwrap();
+    assert!(found.iter().all(|finding| finding.level == Level::Good), "{found:?}");
+    assert_eq!(found.len(), 3, "each table is as it should be: {found:?}");
 }
 
 #[tokio::test]

@@ -76,6 +76,17 @@ impl Inbox {
         Ok(Inbox { connection, options, clock, watch, calls })
     }
 
+    /// Looks whether the table is there and may be read, with no other permission than handlers need.
+    ///
+    /// # Errors
+    /// `SchemaMissing`, `Unauthorized` with the permission that is missing, and whatever the service says.
+    pub async fn open(&self) -> Result<()> {
+        let client = self.connection.tables().await;
+        let nobody = Some(crate::control::key("postrider-open", "postrider-open"));
+        let get = client.get_item().table_name(self.table()).set_key(nobody);
+        call("open inbox", self.table(), get.send()).await.map(drop)
+    }
+
     fn table(&self) -> &str {
         &self.connection.names().inbox
     }

@@ -3,13 +3,13 @@
 //! Invariant: nothing is changed. What cannot be examined is a finding, and the others still say what they
 //! say.
 
-use postrider_core::operate::findings::{flow, good, warning};
-use postrider_core::operate::{Finding, Level};
+use postrider_core::operate::Finding;
+use postrider_core::operate::findings::{flow, warning};
 use postrider_core::{ErrorKind, Result, Timestamp};
 
 use super::overview;
+use crate::examine::findings;
 use crate::store::DynamoStore;
-use crate::tables::findings;
 
 /// Examines everything.
 pub(super) async fn examine(store: &DynamoStore, now: Timestamp) -> Result<Vec<Finding>> {
@@ -20,9 +20,6 @@ pub(super) async fn examine(store: &DynamoStore, now: Timestamp) -> Result<Vec<F
         Err(error) if error.kind() == ErrorKind::SchemaMissing => return Err(error),
         Err(error) => vec![unexamined("tables", &error)],
     };
-    if !found.iter().any(|finding| finding.level > Level::Good) {
-        found.push(good("tables", "index, stream, and time to live are as they should be"));
-    }
     match overview::read(store).await {
         Ok(overview) => {
             let option = format!("--store dynamodb://… (table {})", names.outbox);

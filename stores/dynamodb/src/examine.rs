@@ -1,0 +1,217 @@
+//! What a person should know of the tables before something goes wrong.
+//!
+//! Invariant: nothing is written. A permission to write is asked for by a write whose condition never holds.
+
+use aws_sdk_dynamodb::types::{
+    BillingMode, IndexStatus, KeySchemaElement, KeyType, StreamViewType, TableDescription,
+    TimeToLiveStatus,
+};
+use postrider_core::operate::{Finding, findings as say};
+use postrider_core::{Code, Error, ErrorKind, Result};
+
+use crate::connection::{Connection, call};
+use crate::design::Design;
+use crate::permission;
+use crate::record::{AT, SHARD};
+use crate::tables::describe;
+
+/// What a person should know of the tables: a stream without images, an index or a time to live that is
+/// not there, a capacity that may be too small, a permission that is missing. It begins with what is as it
+/// should be.
+///
+/// # Errors
+/// `SchemaMissing` if the table with the events is absent, and whatever the service says.
+pub async fn findings(connection: &Connection) -> Result<Vec<Finding>> {
+    let names = connection.names();
+    let mut found = Vec::new();
+    for design in Design::all(names) {
+        let before = found.len();
+        let there = match describe(connection, "examine", design.table).await {
+            Ok(there) => there,
+            Err(error) if error.kind() == ErrorKind::SchemaMissing && design.index.is_none() => {
+                let advice = "Make it: `postrider init` makes what is absent.";
+                let missing = Some(Code::SchemaMissing);
+                found.push(say::critical(&subject(design.table), told(&error), advice, missing));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        of_table(connection, &design, &there, &mut found).await?;
+        let stream = there.latest_stream_arn.as_deref();
+        for missing in permission::missing(connection, &design, stream).await {
+            found.push(of_refusal(design.table, &missing));
+        }
+        if found.len() == before {
+            let what = "keys, time to live, capacity, and permissions are as they should be";
+            found.push(say::good(&subject(design.table), what));
+        }
+    }
+    Ok(found)
+}
+
+fn subject(table: &str) -> String {
+    format!("table {table}")
+}
+
+/// An error's message for a finding, which says by itself what it is about.
+fn told(error: &Error) -> String {
+    error.to_string()
+}
+
+async fn of_table(
+    connection: &Connection,
+    design: &Design<'_>,
+    there: &TableDescription,
+    found: &mut Vec<Finding>,
+) -> Result<()> {
+    let subject = subject(design.table);
+    if design.index.is_some() {
+        if let Err(error) = check_index(connection, there) {
+            let advice = "Add the index: `postrider init --print` and deploy/aws have it.";
+            found.push(say::critical(&subject, told(&error), advice, None));
+        } else if is_backfilled(connection, there) {
+            let message = "the index is being filled: what is pending is not all in it yet";
+            let advice = "Wait until the service says ACTIVE of it, then start relays.";
+            found.push(say::warning(&subject, message, Some(advice.to_owned())));
+        }
+        if let Err(error) = check_stream(connection, there) {
+            let advice = "Switch the stream on with NEW_IMAGE. Until then write `stream = false` in \
+                          [dynamodb]: the relay polls the index.";
+            found.push(say::critical(&subject, told(&error), advice, None));
+        }
+    }
+    if !expires(connection, design).await? {
+        let message =
+            format!("no time to live on the attribute {}: what is done stays for ever", design.ttl);
+        let advice = format!("Switch the time to live on, on the attribute {}.", design.ttl);
+        found.push(say::warning(&subject, message, Some(advice)));
+    }
+    found.extend(of_capacity(&subject, there));
+    Ok(())
+}
+
+/// Whether the service removes what has expired.
+async fn expires(connection: &Connection, design: &Design<'_>) -> Result<bool> {
+    let client = connection.tables().await;
+    let ask = client.describe_time_to_live().table_name(design.table);
+    let told = call("examine", design.table, ask.send()).await?;
+    Ok(told.time_to_live_description.is_some_and(|live| {
+        let on = Some(TimeToLiveStatus::Enabled) == live.time_to_live_status
+            || Some(TimeToLiveStatus::Enabling) == live.time_to_live_status;
+        on && live.attribute_name.as_deref() == Some(design.ttl)
+    }))
+}
+
+/// A capacity that somebody set: beyond it the service refuses, whatever it could.
+fn of_capacity(subject: &str, there: &TableDescription) -> Option<Finding> {
+    let mode =
+        there.billing_mode_summary.as_ref().and_then(|billing| billing.billing_mode.as_ref());
+    let provisioned = there.provisioned_throughput.as_ref().map(|throughput| {
+        (throughput.read_capacity_units.unwrap_or(0), throughput.write_capacity_units.unwrap_or(0))
+    });
+    let limits = match (mode, provisioned) {
+        (Some(BillingMode::PayPerRequest), _) => {
+            let limit = there.on_demand_throughput.as_ref()?;
+            let set = |units: Option<i64>| units.filter(|units| *units >= 0);
+            let (reads, writes) =
+                (set(limit.max_read_request_units), set(limit.max_write_request_units));
+            (reads.is_some() || writes.is_some())
+                .then(|| (reads.unwrap_or(0), writes.unwrap_or(0)))?
+        }
+        // Emulators say nothing of the mode, and no units either.
+        (_, Some((reads, writes))) if reads > 0 || writes > 0 => (reads, writes),
+        _ => return None,
+    };
+    let message = format!(
+        "the table takes {} reads and {} writes a second, and throttles what is beyond: events wait then",
+        limits.0, limits.1
+    );
+    let advice = "An event costs some 6 writes here from its commit to its mark; docs/benchmarks.md has the \
+                  figures. Switch the table to on-demand, or scale it with its load.";
+    Some(say::warning(subject, message, Some(advice.to_owned())))
+}
+
+/// A call that was refused.
+fn of_refusal(table: &str, (action, error): &(&'static str, Error)) -> Finding {
+    let subject = subject(table);
+    match error.kind() {
+        ErrorKind::Unauthorized => {
+            let advice = format!(
+                "Allow {action} on it. deploy/aws has the policy of each part; an operator's may be \
+                 less than a relay's."
+            );
+            say::critical(&subject, told(error), advice, Some(Code::Unauthorized))
+        }
+        ErrorKind::Busy => {
+            let advice = "Raise its capacity, or switch it to on-demand.";
+            say::warning(&subject, told(error), Some(advice.to_owned()))
+        }
+        _ => say::warning(&subject, format!("{action} failed: {}", told(error)), None),
+    }
+}
+
+fn is_backfilled(connection: &Connection, there: &TableDescription) -> bool {
+    let mut indexes = there.global_secondary_indexes().iter();
+    let index = indexes.find(|index| index.index_name() == Some(&connection.names().index));
+    index.is_some_and(|index| index.index_status == Some(IndexStatus::Creating))
+}
+
+/// The stream of the outbox table, with whole new images.
+///
+/// # Errors
+/// `Config` if there is none, or one without images.
+pub(crate) fn check_stream(connection: &Connection, there: &TableDescription) -> Result<String> {
+    let refuse = |message: String| {
+        Error::new(ErrorKind::Config, "examine stream")
+            .message(message)
+            .context("table", &connection.names().outbox)
+    };
+    let specified = there.stream_specification.as_ref().filter(|stream| stream.stream_enabled);
+    let Some(stream) = specified else {
+        return Err(refuse("the table has no stream".to_owned()));
+    };
+    match &stream.stream_view_type {
+        Some(StreamViewType::NewImage | StreamViewType::NewAndOldImages) => {}
+        view => {
+            let view = view.as_ref().map_or("nothing", StreamViewType::as_str);
+            return Err(refuse(format!(
+                "the stream carries {view}, and events are read from NEW_IMAGE"
+            )));
+        }
+    }
+    there.latest_stream_arn.clone().ok_or_else(|| refuse("the stream has no name yet".to_owned()))
+}
+
+/// Checks the sparse index: its keys and its projection.
+pub(crate) fn check_index(connection: &Connection, there: &TableDescription) -> Result<()> {
+    let names = connection.names();
+    let refuse = |message: String| {
+        Error::new(ErrorKind::Config, "examine index")
+            .message(message)
+            .context("table", &names.outbox)
+    };
+    let keys_are = |schema: &[KeySchemaElement], pk: &str, sk: &str| {
+        let of =
+            |kind: KeyType| schema.iter().find(|e| e.key_type == kind).map(|e| &*e.attribute_name);
+        of(KeyType::Hash) == Some(pk) && of(KeyType::Range) == Some(sk)
+    };
+    if !keys_are(there.key_schema(), &names.pk, &names.sk) {
+        return Err(refuse(format!("the table's keys are not {} and {}", names.pk, names.sk)));
+    }
+    // One that is being deleted answers no more.
+    let stands = |status: Option<&IndexStatus>| status != Some(&IndexStatus::Deleting);
+    let mut indexes = there.global_secondary_indexes().iter();
+    let ours = indexes.find(|index| {
+        index.index_name() == Some(&names.index) && stands(index.index_status.as_ref())
+    });
+    let Some(index) = ours else {
+        return Err(refuse(format!("there is no index {}", names.index)));
+    };
+    if !keys_are(index.key_schema(), SHARD, AT) {
+        return Err(refuse(format!(
+            "the keys of the index {} are not {SHARD} and {AT}",
+            names.index
+        )));
+    }
+    Ok(())
+}

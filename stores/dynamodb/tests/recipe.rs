@@ -1,0 +1,98 @@
+//! The commands that are printed make what `init` makes.
+
+use postrider_core::OutboxSource as _;
+use postrider_core::operate::Level;
+use postrider_dynamodb::{DynamoStore, Setup, findings, init, recipe};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::fresh::Fresh;
+
+/// A line of the recipe as a shell takes it apart.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
+    let mut rest = line.chars();
+    while let Some(letter) = rest.next() {
+        match letter {
+            '\'' => quoted = !quoted,
+            '\\' if !quoted => word.extend(rest.next()),
+            ' ' if !quoted => words.push(std::mem::take(&mut word)),
+            _ => word.push(letter),
+        }
+    }
+    words.push(word);
+    words
+}
+
+fn value<'a>(words: &'a [String], option: &str) -> &'a str {
+    let at = words.iter().position(|word| word == option).expect(option);
+    &words[at + 1]
+}
+
+/// What the `aws` program would send.
+fn request(words: &[String]) -> Option<(&'static str, Value)> {
+    let read = |option: &str| serde_json::from_str::<Value>(value(words, option)).unwrap();
+    let table = || value(words, "--table-name");
+    let has = |command: &str| words.iter().any(|word| word == command);
+    if has("create-table") {
+        Some(("CreateTable", read("--cli-input-json")))
+    } else if has("update-time-to-live") {
+        let live = read("--time-to-live-specification");
+        Some(("UpdateTimeToLive", json!({ "TableName": table(), "TimeToLiveSpecification": live })))
+    } else if has("put-item") {
+        let condition = value(words, "--condition-expression");
+        Some((
+            "PutItem",
+            json!({
+                "TableName": table(), "Item": read("--item"), "ConditionExpression": condition,
+            }),
+        ))
+    } else {
+        assert!(has("wait"), "{words:?}");
+        None
+    }
+}
+
+async fn send(endpoint: &str, operation: &str, body: &Value) {
+    let host = endpoint.trim_start_matches("http://");
+    let body = body.to_string();
+    let text = format!(
+        "POST / HTTP/1.0\r\nHost: {host}\r\nX-Amz-Target: DynamoDB_20120810.{operation}\r\n\
+         Content-Type: application/x-amz-json-1.0\r\nContent-Length: {}\r\nAuthorization: \
+         AWS4-HMAC-SHA256 Credential=local/20260101/us-east-1/dynamodb/aws4_request, \
+         SignedHeaders=host, Signature=x\r\nX-Amz-Date: 20260101T000000Z\r\n\r\n{body}",
+        body.len()
+    );
+    let mut server = tokio::net::TcpStream::connect(host).await.unwrap();
+    server.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    server.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.split_whitespace().nth(1) == Some("200"), "{operation} {body}: {answer}");
+}
+
+#[tokio::test]
+async fn the_commands_make_what_init_makes() {
+    let Some(fresh) = Fresh::empty() else { return };
+    let setup = Setup { partitions: Some(3), source: Some("/it's".to_owned()) };
+    let text = recipe(&fresh.settings, &setup).unwrap();
+    let endpoint = fresh.settings.endpoint.clone().unwrap();
+    let mut sent = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let words = words(line);
+        assert_eq!(words[..2], ["aws", "dynamodb"], "{line}");
+        assert_eq!(
+            (value(&words, "--region"), value(&words, "--endpoint-url")),
+            ("us-east-1", &*endpoint)
+        );
+        if let Some((operation, body)) = request(&words) {
+            send(&endpoint, operation, &body).await;
+            sent.push(operation);
+        }
+    }
+    assert_eq!(sent.len(), 7, "{sent:?}");
+    let found = findings(&fresh.connection).await.unwrap();
+    assert!(found.iter().all(|finding| finding.level == Level::Good), "{found:?}");
+    assert_eq!(init(&fresh.connection, &setup).await.unwrap(), Vec::<String>::new());
+    let facts = DynamoStore::new(fresh.connection.clone()).open().await.unwrap();
+    assert_eq!(facts.partitions, 3);
+}
