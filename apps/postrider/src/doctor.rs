@@ -25,6 +25,7 @@ use crate::{config, consume};
 #[command(after_help = "\
 Examples:
   postrider doctor --store sqlite://shop.db
+  postrider doctor --store 'dynamodb://eu-central-1?prefix=shop-'
   postrider doctor --config postrider.toml
   postrider doctor --strict --output json
 
@@ -41,7 +42,7 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
-    let store = args.global.open().await?;
+    let store = args.global.place()?.open_to_examine().await?;
     let mut findings = store.operator.doctor(Timestamp::now()).await?;
     if let Some(path) = &args.global.config {
         findings.extend(of_brokers(path).await?);

@@ -64,7 +64,7 @@ impl Global {
     fn used(&self, configured: &Configured) -> Result<store::Place, Failure> {
         let place = store::Place::read(&self.address(configured.address.clone())?)?;
         let reference = configured.config.store.as_ref().filter(|_| self.store.is_none());
-        place.used(&configured.config.postgres, reference)
+        place.used(&configured.config, reference)
     }
 
     /// Writes the answer.

@@ -21,6 +21,7 @@ Examples:
   postrider init sqlite://shop.db
   postrider init postgres://app@db/shop --partitions 64
   postrider init 'postgres://app@db/shop?schema=billing' --print
+  postrider init 'dynamodb://eu-central-1?prefix=shop-' --print
   postrider init --config postrider.toml
   postrider init --print | sqlite3 shop.db")]
 pub(crate) struct InitArgs {
@@ -33,18 +34,21 @@ pub(crate) struct InitArgs {
     /// The configuration that names the database; else $POSTRIDER_CONFIG
     #[arg(long, value_name = "FILE", env = "POSTRIDER_CONFIG", hide_env = true)]
     config: Option<PathBuf>,
-    /// Write the SQL to standard output and touch nothing
+    /// Write the SQL to standard output and touch nothing; of DynamoDB the
+    /// commands that make the tables
     #[arg(long)]
     print: bool,
-    /// PostgreSQL: partitions, for ever; as many relays share the work [default: 32]
+    /// PostgreSQL and DynamoDB: partitions, for ever; as many relays share the
+    /// work [default: 32, and 8 on DynamoDB]
     #[arg(long, value_name = "NUMBER")]
-    partitions: Option<u16>,
+    pub(crate) partitions: Option<u16>,
     /// PostgreSQL: partitioned, or plain for one table [default: partitioned]
     #[arg(long, value_name = "LAYOUT", value_parser = layout)]
-    layout: Option<Layout>,
-    /// What events say they come from [default: the database's name, like /shop]
+    pub(crate) layout: Option<Layout>,
+    /// What events say they come from [default: the database's name, like /shop;
+    /// on DynamoDB a random URN]
     #[arg(long, value_name = "URI")]
-    source: Option<String>,
+    pub(crate) source: Option<String>,
 }
 
 fn layout(text: &str) -> Result<Layout, Error> {
@@ -87,6 +91,7 @@ pub(crate) async fn run(args: InitArgs) -> Result<Exit, Failure> {
             Some(Place::Postgres(database)) => {
                 postrider_postgres::Schema::sql(&args.setup(database.names()))?
             }
+            Some(Place::Dynamo(tables)) => tables.recipe(&args)?,
             _ => {
                 args.refuse_for_sqlite()?;
                 postrider_sqlite::Schema::sql()
@@ -98,6 +103,7 @@ pub(crate) async fn run(args: InitArgs) -> Result<Exit, Failure> {
     match &place {
         None => return Err(Failure::config("the store's address is missing")),
         Some(Place::Sqlite(path)) => sqlite(&args, path)?,
+        Some(Place::Dynamo(tables)) => tables.make(&args).await?,
         Some(place @ Place::Postgres(database)) => {
             let (address, names) = (database.address(), database.names());
             let before = postrider_postgres::migrations(address, names).await?.version();

@@ -22,6 +22,7 @@ mod demo;
 mod destinations;
 mod doctor;
 mod duration;
+mod dynamodb;
 mod enqueue;
 mod erase;
 mod explain;

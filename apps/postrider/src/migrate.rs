@@ -37,7 +37,7 @@ pub(crate) async fn run(args: MigrateArgs) -> Result<Exit, Failure> {
     let MigrateCommand::Status(args) = args.command;
     let place = args.global.place()?;
     let Place::Postgres(database) = place else {
-        return Err(Failure::config("a SQLite file's migrations are not listed")
+        return Err(Failure::config(format!("the migrations of {} are not listed", place.what()))
             .advice("Nothing was read. `postrider init` says which version the tables have."));
     };
     let found = postrider_postgres::migrations(database.address(), database.names()).await?;

@@ -70,8 +70,9 @@ pub(crate) async fn run(args: RepairArgs) -> Result<Exit, Failure> {
 
 async fn partitions(args: PartitionsArgs) -> Result<Exit, Failure> {
     let by = args.by.note()?;
-    let Place::Postgres(database) = args.global.place()? else {
-        return Err(Failure::config("a SQLite file's partitions do not move")
+    let place = args.global.place()?;
+    let Place::Postgres(database) = &place else {
+        return Err(Failure::config(format!("the partitions of {} do not move", place.what()))
             .advice("Nothing was changed. This is for PostgreSQL, and for PR-1011 alone."));
     };
     // Opening the store is what PR-1011 refuses.

@@ -3,17 +3,20 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use postrider_config::PostgresConfig;
+use postrider_config::{Config, PostgresConfig};
 use postrider_core::{InboxStore, Operator, OutboxSource, TargetUrl};
 use postrider_postgres::PostgresStore;
 use postrider_sqlite::SqliteStore;
 
 use crate::database::Database;
+use crate::dynamodb::Tables;
 use crate::failure::Failure;
 
 /// The stores that work today, as they are written.
-pub(crate) const WORKS: [&str; 2] = ["postgres://HOST/DATABASE", "sqlite://PATH"];
+pub(crate) const WORKS: [&str; 3] =
+    ["dynamodb://REGION", "postgres://HOST/DATABASE", "sqlite://PATH"];
 
 /// Where a store is.
 #[derive(Clone)]
@@ -22,6 +25,8 @@ pub(crate) enum Place {
     Sqlite(PathBuf),
     /// A database of PostgreSQL.
     Postgres(Database),
+    /// Tables of DynamoDB.
+    Dynamo(Tables),
 }
 
 /// A store by all its sides.
@@ -47,7 +52,7 @@ impl Place {
     /// tables are called, if not `postrider.outbox` and `postrider.inbox`.
     ///
     /// # Errors
-    /// A configuration failure that lists what works.
+    /// A configuration failure that lists what works, or says what this program was built without.
     pub(crate) fn read(text: &str) -> Result<Place, Failure> {
         let url: TargetUrl = text.parse().map_err(|error| {
             Failure::from(error).advice(format!("A store is written {}.", WORKS.join(" or ")))
@@ -59,6 +64,7 @@ impl Place {
             .advice("Write sqlite://shop.db, or sqlite:///var/lib/shop.db for an absolute path.")),
             "sqlite" => Ok(Place::Sqlite(PathBuf::from(url.path()))),
             "postgres" | "postgresql" => Ok(Place::Postgres(Database::read(text)?)),
+            "dynamodb" => Ok(Place::Dynamo(Tables::read(text)?)),
             scheme => Err(unknown("store", text, scheme, &WORKS)),
         }
     }
@@ -70,20 +76,29 @@ impl Place {
     /// A configuration failure: something is asked for that this store does not have.
     pub(crate) fn used(
         self,
-        config: &PostgresConfig,
+        config: &Config,
         reference: Option<&postrider_config::Address>,
     ) -> Result<Place, Failure> {
-        match self {
-            Place::Postgres(database) => Ok(Place::Postgres(database.used(config, reference))),
-            Place::Sqlite(path) if !config.asks_for_nothing() => {
-                let shown = path.display();
-                Err(Failure::config(format!(
-                    "[postgres] of the configuration is about PostgreSQL, and the store is {shown}"
-                ))
-                .advice("Nothing was started. Leave `pooler` and `publish_after` out."))
-            }
-            place => Ok(place),
+        let postgres = matches!(self, Place::Postgres(_));
+        if !postgres && !config.postgres.asks_for_nothing() {
+            return Err(Failure::config(format!(
+                "[postgres] of the configuration is about PostgreSQL, and the store is {self}"
+            ))
+            .advice("Nothing was started. Leave `pooler` and `publish_after` out."));
         }
+        if !matches!(self, Place::Dynamo(_)) && !config.dynamodb.asks_for_nothing() {
+            return Err(Failure::config(format!(
+                "[dynamodb] of the configuration is about DynamoDB, and the store is {self}"
+            ))
+            .advice("Nothing was started. Leave `stream` and `backstop` out."));
+        }
+        Ok(match self {
+            Place::Postgres(database) => {
+                Place::Postgres(database.used(&config.postgres, reference))
+            }
+            Place::Dynamo(tables) => Place::Dynamo(tables.used(config)?),
+            place => place,
+        })
     }
 
     /// The same for an inbox, where what is asked of the outbox means nothing.
@@ -98,20 +113,78 @@ impl Place {
         }
     }
 
-    /// Opens the store, and says at once what is wrong with it.
+    /// Opens the store for operators and handlers, and says at once what is wrong with it.
     ///
     /// # Errors
     /// What the store says.
     pub(crate) async fn open(&self) -> Result<Opened, Failure> {
-        let opened = match self {
+        let opened = self.connect(false)?;
+        opened.source.open().await?;
+        Ok(opened)
+    }
+
+    /// The same for a relay, which follows what is committed where the store tells of it.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn open_to_relay(&self) -> Result<Opened, Failure> {
+        let opened = self.connect(true)?;
+        opened.source.open().await?;
+        Ok(opened)
+    }
+
+    /// The same for whoever examines it: what would keep it from being opened is what is looked for.
+    ///
+    /// # Errors
+    /// What the store says, of what cannot be found out while it does not open.
+    pub(crate) async fn open_to_examine(&self) -> Result<Opened, Failure> {
+        match self {
+            Place::Dynamo(_) => self.connect(false),
+            Place::Sqlite(_) | Place::Postgres(_) => self.open().await,
+        }
+    }
+
+    /// The inbox alone, which remembers what was done for so long. `horizon` is how long a message may
+    /// come again.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn open_inbox(
+        &self,
+        retention: Duration,
+        horizon: Duration,
+    ) -> Result<(Arc<dyn InboxStore>, Option<PostgresStore>), Failure> {
+        if let Place::Dynamo(tables) = self {
+            return Ok((tables.inbox(retention, horizon).await?, None));
+        }
+        let Opened { inbox, postgres, .. } = self.open().await?;
+        Ok((inbox, postgres))
+    }
+
+    fn connect(&self, relays: bool) -> Result<Opened, Failure> {
+        Ok(match self {
             Place::Sqlite(path) => Opened::of(SqliteStore::new(path)?),
             Place::Postgres(database) => {
                 let store = database.store()?;
                 Opened { postgres: Some(store.clone()), ..Opened::of(store) }
             }
-        };
-        opened.source.open().await?;
-        Ok(opened)
+            Place::Dynamo(tables) => tables.connect(relays)?,
+        })
+    }
+
+    /// Whether its inbox forgets by itself what it need not remember: reading a whole table for it would
+    /// cost more than all that is done with it.
+    pub(crate) fn forgets_by_itself(&self) -> bool {
+        matches!(self, Place::Dynamo(_))
+    }
+
+    /// What it is, for a sentence about what it does not have.
+    pub(crate) fn what(&self) -> &'static str {
+        match self {
+            Place::Sqlite(_) => "a SQLite file",
+            Place::Postgres(_) => "a PostgreSQL database",
+            Place::Dynamo(_) => "a store on DynamoDB",
+        }
     }
 }
 
@@ -121,6 +194,7 @@ impl fmt::Display for Place {
         match self {
             Place::Sqlite(path) => path.display().fmt(f),
             Place::Postgres(database) => database.fmt(f),
+            Place::Dynamo(tables) => tables.fmt(f),
         }
     }
 }

@@ -77,7 +77,8 @@ fn is_http(text: &str) -> bool {
 }
 
 /// Schemes whose paths name files and databases, and are no secrets.
-const OPEN_PATHS: [&str; 13] = [
+const OPEN_PATHS: [&str; 14] = [
+    "dynamodb",
     "eventbridge",
     "file",
     "kafka",
@@ -234,6 +235,10 @@ fn secret_in(text: &str) -> Option<String> {
     }
     // Of NATS, a name alone is a token.
     let scheme = text.split("://").next().unwrap_or_default().to_ascii_lowercase();
+    // Its endpoint stands in the query. Who we are is said elsewhere, so nothing has an `@` there.
+    if scheme == "dynamodb" && rest.contains('@') {
+        return Some("a user name or a password".into());
+    }
     if matches!(&*scheme, "kafka" | "nats" | "tls" | "sqs" | "sns" | "eventbridge")
         && authority.contains('@')
     {
@@ -263,6 +268,7 @@ mod tests {
         for text in [
             "postgres://shop:hunter2@db/orders",
             "postgres://db/orders?password=hunter2",
+            "dynamodb://?endpoint=http://u:hunter2@db:8000",
             "https://hooks.example/in?Api-Key=hunter2",
             "https://hunter2@hooks.example/in",
             "mysql://u:a:b@c@d/x",

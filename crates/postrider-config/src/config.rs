@@ -13,6 +13,7 @@ use crate::address::Address;
 use crate::aws::SqsSource;
 use crate::choice::{LogFormat, LogLevel};
 use crate::destination::DestinationConfig;
+use crate::dynamodb::DynamoDbConfig;
 use crate::kafka::KafkaSource;
 use crate::key::Class::{Live, Restart};
 use crate::nats::NatsSource;
@@ -33,6 +34,8 @@ section! {
         own_table: OwnTableConfig {},
         /// How PostgreSQL databases are used.
         postgres: PostgresConfig {},
+        /// How the store is used, if it is on DynamoDB.
+        dynamodb: DynamoDbConfig {},
         /// The relay's times and bounds.
         relay: Relay {},
         /// Where events go. The name of the table is the destination's id in the store.
@@ -133,7 +136,7 @@ section! {
     /// How long things are kept.
     pub struct Retention {
         /// How long events stay in the outbox after every destination has settled them. If absent,
-        /// they are kept for ever.
+        /// they are kept for ever; on DynamoDB for 7 days, by the table's time to live.
         outbox: Option<Duration> { min: "1m", max: "3650d", example: "7d", class: Restart },
         /// How long the inbox remembers what was done. It must be longer than any broker may deliver
         /// again: 14 days for cloud queues.

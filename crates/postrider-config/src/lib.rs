@@ -37,6 +37,7 @@ mod check;
 mod choice;
 mod config;
 mod destination;
+mod dynamodb;
 mod environment;
 mod field;
 mod file;
@@ -73,6 +74,7 @@ pub use choice::{
 };
 pub use config::{Backpressure, Config, Consume, Observe, Reconcile, Relay, Retention, Window};
 pub use destination::{DestinationConfig, Limits, MatchConfig, Retry, RouteConfig};
+pub use dynamodb::DynamoDbConfig;
 pub use environment::Environment;
 pub use kafka::{Kafka, KafkaLogin, KafkaSource};
 pub use key::Class;

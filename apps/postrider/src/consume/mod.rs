@@ -167,9 +167,9 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     purge::check_retention(plan.retention, &options.retry, plan.lease)?;
     let mut signals =
         Signals::catch_reload().map_err(|e| Failure::plain(format!("signals: {e}")))?;
-    let store::Opened { inbox, postgres, .. } = place.open().await?;
+    let horizon = purge::horizon(&options.retry, plan.lease);
+    let (inbox, postgres) = place.open_inbox(plan.retention, horizon).await?;
     if let Some(store) = &postgres {
-        let horizon = purge::horizon(&options.retry, plan.lease);
         store.record_horizon(&handler, horizon).await?;
     }
     let wishes = wishes(&args, &plan, options.deliveries_max);
@@ -200,7 +200,8 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let receiver = traces.receiver(Arc::new(sidecar));
     let subscription = traces.subscription(Arc::clone(&switch) as Arc<dyn Subscription>);
     let consumer = Consumer::builder(subscription).receiver(receiver).options(options).start()?;
-    let house = tokio::spawn(purge::keep_house(inbox, plan.retention));
+    let house = (!place.forgets_by_itself())
+        .then(|| tokio::spawn(purge::keep_house(inbox, plan.retention)));
     let endpoint = endpoint.shown();
     let watched = Arc::new(Watched { consumer, gate, tally, endpoint, stop, switch });
     let listening = metrics::listen(&plan, &watched).await?;
@@ -209,7 +210,9 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let limits = Limits { drain: args.drain, once };
     let exit = watch::until_stopped(&watched, signals, limits, &mut reloader).await;
     drop(listening);
-    house.abort();
+    if let Some(house) = house {
+        house.abort();
+    }
     traces.stop().await;
     Ok(exit)
 }

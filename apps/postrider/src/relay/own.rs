@@ -67,7 +67,7 @@ pub(crate) async fn source(
     place: &Place,
 ) -> Result<(Arc<dyn OutboxSource>, Option<OwnTable>), Failure> {
     let Some(own) = own else {
-        return Ok((place.open().await?.source, None));
+        return Ok((place.open_to_relay().await?.source, None));
     };
     let table = own.table(place)?;
     table.open().await?;

@@ -97,7 +97,7 @@ fn place(args: &RelayArgs, config: &Config, secrets: &Secrets) -> Result<store::
     match args.store.as_deref().or(configured) {
         Some(address) => {
             let reference = config.store.as_ref().filter(|_| args.store.is_none());
-            store::Place::read(address)?.used(&config.postgres, reference)
+            store::Place::read(address)?.used(config, reference)
         }
         None => Err(Failure::config("no store is named").advice(
             "Nothing was started. Add --store sqlite://shop.db, or `store = \

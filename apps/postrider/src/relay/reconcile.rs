@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::operate::{Note, RowKey, Submission, Verb};
-use postrider_core::{Operator, Result};
+use postrider_core::{ErrorKind, Operator, Result};
 use postrider_relay::Health;
 use tokio::sync::watch;
 
@@ -27,8 +27,16 @@ pub(crate) async fn keep_reconciled(
         if health.borrow().partitions == 0 {
             continue;
         }
-        if let Err(error) = reconcile(&*operator).await {
-            tracing::warn!(%error, "reconcile failed; nothing was changed, and it is tried again");
+        match reconcile(&*operator).await {
+            Ok(_) => {}
+            // A store that keeps no settled log says so, and will say it again.
+            Err(error) if error.kind() == ErrorKind::Invalid => {
+                tracing::debug!(%error, "nothing is reconciled");
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "reconcile failed; nothing was changed, and it is tried again");
+            }
         }
     }
 }

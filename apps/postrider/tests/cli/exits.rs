@@ -137,3 +137,12 @@ fn times_that_contradict_each_other_or_have_no_unit_are_refused() {
     assert_eq!(code(&run), 2);
     assert!(said(&run).contains("write 60s"), "{}", err(&run));
 }
+
+/// A program that has no client for a store says which feature has it.
+#[cfg(not(feature = "dynamodb"))]
+#[test]
+fn a_store_that_is_not_built_in_is_named() {
+    let ended = Shop::bare().run(&["status", "--store", "dynamodb://eu-central-1"]);
+    assert_eq!(code(&ended), 78, "{}", err(&ended));
+    assert!(err(&ended).contains("--features dynamodb"), "{}", err(&ended));
+}

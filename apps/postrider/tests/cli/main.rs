@@ -10,6 +10,8 @@ mod changed;
 mod chaos;
 mod configured;
 mod demo;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 mod examples;
 mod exits;
 mod help;

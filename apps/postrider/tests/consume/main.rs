@@ -9,6 +9,8 @@
 
 mod answers;
 mod crashes;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 mod endpoint;
 mod flags;
 mod guide;

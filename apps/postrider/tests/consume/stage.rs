@@ -92,15 +92,20 @@ impl Stage {
 
     /// The command of a sidecar that calls an address.
     pub(crate) fn command(&self, to: &str, more: &[&str]) -> Command {
-        self.command_with("billing.db", to, more)
+        self.command_at("sqlite://billing.db", to, more)
     }
 
-    /// The same with another inbox.
+    /// The same with an inbox in another file.
     pub(crate) fn command_with(&self, inbox: &str, to: &str, more: &[&str]) -> Command {
+        self.command_at(&format!("sqlite://{inbox}"), to, more)
+    }
+
+    /// The same with an inbox at an address.
+    pub(crate) fn command_at(&self, inbox: &str, to: &str, more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
         command
             .args(["consume", "--from", &format!("local://queue.db/{TOPIC}"), "--group", GROUP])
-            .args(["--inbox", &format!("sqlite://{inbox}"), "--to", to])
+            .args(["--inbox", inbox, "--to", to])
             .args(more)
             .current_dir(self.folder.path());
         for name in postrider_testkit::services::variables() {

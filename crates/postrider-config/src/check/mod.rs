@@ -5,6 +5,7 @@
 
 mod consume;
 mod destination;
+mod dynamodb;
 mod nats;
 mod observe;
 mod own_table;
@@ -30,6 +31,7 @@ pub(crate) fn examine(config: &Config, needs: Needs, reading: &mut Reading) {
     observe::examine(config, reading);
     own_table::examine(config, reading);
     postgres::examine(config, reading);
+    dynamodb::examine(config, reading);
     let at = Path::of("destinations");
     for (id, destination) in &config.destinations {
         let at = at.key(id.as_str());

@@ -1,0 +1,14 @@
+//! Tables of DynamoDB as a store, where this program has a client.
+//!
+//! Invariant: whoever opens a store need not know whether the program was built with one: without it,
+//! there is no value of [`Tables`].
+
+#[cfg(not(feature = "dynamodb"))]
+mod absent;
+#[cfg(feature = "dynamodb")]
+mod tables;
+
+#[cfg(not(feature = "dynamodb"))]
+pub(crate) use self::absent::Tables;
+#[cfg(feature = "dynamodb")]
+pub(crate) use self::tables::Tables;

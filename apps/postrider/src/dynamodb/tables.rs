@@ -1,0 +1,141 @@
+//! Tables of DynamoDB: where they are, how a configuration says that they are used, and how they are made.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_config::Config;
+use postrider_core::{InboxStore, Operator, OutboxSource};
+use postrider_dynamodb::{
+    Connection, DynamoStore, Inbox, InboxOptions, Options, Settings, Setup, init, recipe,
+};
+
+use crate::failure::Failure;
+use crate::init::InitArgs;
+use crate::store::Opened;
+use crate::terminal;
+
+/// How long one call may take that makes tables: an emulator on a busy machine needs its time, and nobody's
+/// lease runs meanwhile.
+const MAKING_CALL_MAX: Duration = Duration::from_secs(30);
+
+/// Tables that nothing was asked of yet.
+#[derive(Clone)]
+pub(crate) struct Tables {
+    settings: Settings,
+    options: Options,
+}
+
+impl Tables {
+    /// Reads an address: `dynamodb://REGION`, with `prefix`, `endpoint`, `table`, `pk`, `sk`, and `ttl`.
+    ///
+    /// # Errors
+    /// A configuration failure.
+    pub(crate) fn read(text: &str) -> Result<Tables, Failure> {
+        // An endpoint may be any URL, but who we are is said elsewhere.
+        if text.contains('@') {
+            return Err(Failure::config("the store's address holds a user name or a password").advice(
+                "Nothing was started. Credentials are found in the environment, a profile, or the machine's \
+                 role.",
+            ));
+        }
+        Ok(Tables { settings: text.parse()?, options: Options::default() })
+    }
+
+    /// The same as the configuration says that they are used.
+    ///
+    /// # Errors
+    /// A configuration failure: something is asked for that this store does not do.
+    pub(crate) fn used(mut self, config: &Config) -> Result<Tables, Failure> {
+        if config.retention.archive.is_some() {
+            return Err(Failure::config("no archive is written of a store on DynamoDB").advice(
+                "Nothing was started. Published events leave by the table's time to live; leave `archive` \
+                 out.",
+            ));
+        }
+        self.options.stream = config.dynamodb.stream;
+        self.options.backstop = config.dynamodb.backstop;
+        if let Some(kept) = config.retention.outbox {
+            self.options.retention = kept;
+        }
+        Ok(self)
+    }
+
+    fn connection(&self) -> Result<Connection, Failure> {
+        Ok(Connection::new(self.settings.clone())?)
+    }
+
+    /// A store that is not open yet. The stream has two readers at most, so whoever does not relay leaves
+    /// it to those that do.
+    ///
+    /// # Errors
+    /// A configuration failure.
+    pub(crate) fn connect(&self, relays: bool) -> Result<Opened, Failure> {
+        let connection = self.connection()?;
+        let mut options = self.options.clone();
+        options.stream &= relays;
+        let store = Arc::new(DynamoStore::with(connection.clone(), options));
+        let source = Arc::<DynamoStore>::clone(&store) as Arc<dyn OutboxSource>;
+        let inbox = Arc::new(Inbox::new(connection, InboxOptions::default())?);
+        Ok(Opened { source, operator: store as Arc<dyn Operator>, inbox, postgres: None })
+    }
+
+    /// The inbox. It asks for nothing but its own table, so that a consumer needs no other permission.
+    ///
+    /// # Errors
+    /// What the service says.
+    pub(crate) async fn inbox(
+        &self,
+        retention: Duration,
+        horizon: Duration,
+    ) -> Result<Arc<dyn InboxStore>, Failure> {
+        let mut options = InboxOptions::default();
+        options.retention = retention;
+        options.horizon = horizon.min(options.horizon);
+        let inbox = Inbox::new(self.connection()?, options)?;
+        inbox.open().await?;
+        Ok(Arc::new(inbox))
+    }
+
+    /// What `init` does, as commands.
+    ///
+    /// # Errors
+    /// A configuration failure.
+    pub(crate) fn recipe(&self, args: &InitArgs) -> Result<String, Failure> {
+        Ok(recipe(&self.settings, &setup(args)?)?)
+    }
+
+    /// Makes what is absent.
+    ///
+    /// # Errors
+    /// What the service says.
+    pub(crate) async fn make(&self, args: &InitArgs) -> Result<(), Failure> {
+        let mut patient = self.clone();
+        patient.settings.call_time_max = MAKING_CALL_MAX;
+        let made = init(&patient.connection()?, &setup(args)?).await?;
+        terminal::note(&match &*made {
+            [] => format!("{self} has the tables already: nothing was changed"),
+            tables => format!("created {} in {}", tables.join(", "), self.place()),
+        });
+        Ok(())
+    }
+
+    fn place(&self) -> &str {
+        let Settings { endpoint, region, .. } = &self.settings;
+        endpoint.as_deref().or(region.as_deref()).unwrap_or("the environment's region")
+    }
+}
+
+fn setup(args: &InitArgs) -> Result<Setup, Failure> {
+    if args.layout.is_some() {
+        return Err(Failure::config("DynamoDB has no --layout")
+            .advice("Nothing was changed. Leave it out, or name a PostgreSQL database."));
+    }
+    Ok(Setup { partitions: args.partitions, source: args.source.clone() })
+}
+
+impl fmt::Display for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DynamoDB, table {} at {}", self.settings.names.outbox, self.place())
+    }
+}
