@@ -1,13 +1,18 @@
-//! An inbox on DynamoDB, in tables of a scene's own.
+//! A store on DynamoDB, in tables of a scene's own.
 //!
 //! Invariant: the names of the tables are made here, so that nobody's tables are touched or deleted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use postrider_core::{EventId, InboxStore};
-use postrider_dynamodb::{Connection, Inbox, InboxOptions, Names, Settings, Setup};
+use postrider_core::{EventId, InboxStore, OutboxSource};
+use postrider_dynamodb::{Connection, DynamoStore, Names, Options, Settings, Setup};
 
 use crate::failure::Failure;
+use crate::store::Opened;
+
+/// A few, so that several are there.
+const PARTITIONS: u16 = 4;
 
 /// Reads an address, if it is one of DynamoDB.
 ///
@@ -37,19 +42,32 @@ impl Tables {
     pub(crate) async fn make(settings: &Settings) -> Result<Tables, Failure> {
         let mut settings = settings.clone();
         settings.names = Names::with_prefix(&format!("postrider-chaos-{}-", EventId::mint()));
+        // An emulator on a busy machine needs its time.
+        settings.call_time_max = Duration::from_secs(15);
         let connection = Connection::new(settings)?;
-        let setup = Setup { source: Some("/shop".to_owned()), ..Setup::default() };
+        let setup = Setup { partitions: Some(PARTITIONS), source: Some("/shop".to_owned()) };
         postrider_dynamodb::init(&connection, &setup).await?;
         Ok(Tables { connection })
     }
 
-    /// The inbox in them. The worker that dies in a scene dies in this process, which has seen its claim and
-    /// goes on watching; a process that comes later begins to watch when it first looks.
+    /// The store in them, by all its sides. The worker that dies in a scene dies in this process, which has seen
+    /// its claim and goes on watching; a process that comes later begins to watch when it first looks.
     ///
     /// # Errors
-    /// Never, as far as is known.
-    pub(crate) fn inbox(&self) -> Result<Arc<dyn InboxStore>, Failure> {
-        Ok(Arc::new(Inbox::new(self.connection.clone(), InboxOptions::default())?))
+    /// What the service says.
+    pub(crate) async fn open(&self) -> Result<Opened, Failure> {
+        let mut options = Options::default();
+        options.stream = false;
+        let store = Arc::new(DynamoStore::with(self.connection.clone(), options));
+        store.open().await?;
+        let source = Arc::<DynamoStore>::clone(&store) as Arc<dyn OutboxSource>;
+        let inbox = Arc::<DynamoStore>::clone(&store) as Arc<dyn InboxStore>;
+        Ok(Opened { source, operator: store, inbox, postgres: None })
+    }
+
+    /// A handle for a relay, which reads the stream and the index.
+    pub(crate) fn source(&self) -> Arc<dyn OutboxSource> {
+        Arc::new(DynamoStore::new(self.connection.clone()))
     }
 
     /// Deletes them.

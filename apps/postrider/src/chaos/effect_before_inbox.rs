@@ -66,7 +66,7 @@ async fn charge_in_a_step(scene: &mut Scene, queue: &LocalBroker) -> Result<usiz
     let died = Arc::new(AtomicBool::new(false));
     let handler = dying(Arc::clone(&bank), Arc::clone(&died));
     let name = HandlerName::new(HANDLER)?;
-    let receiver = Leased::builder(name, Arc::clone(&scene.inbox), handler).build()?;
+    let receiver = Leased::builder(name, Arc::clone(&scene.store.inbox), handler).build()?;
     let subscription = by_hand::subscribe(queue, HANDLER, Duration::from_secs(5)).await?;
     consume(Consumer::builder(Arc::new(subscription)).receiver(Arc::new(receiver))).await?;
     let calls = bank.calls();

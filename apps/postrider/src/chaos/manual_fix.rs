@@ -40,7 +40,7 @@ async fn charge_without_key(scene: &mut Scene, name: &str) -> Result<usize, Fail
         let receipt = paying.charge_anew(&event.aggregate_id);
         async move { Ok(Outcome::Ack(receipt.into())) }
     };
-    let inbox = Arc::clone(&scene.inbox);
+    let inbox = Arc::clone(&scene.store.inbox);
     let payer = Leased::builder(HandlerName::new(HANDLER)?, inbox, act).build()?;
     let queue = scene.queue(name)?;
     let id = die_after_the_charge(scene, &queue, &payer, "1").await?;

@@ -31,9 +31,9 @@ pub(crate) type Play<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a
 pub(crate) enum Where {
     /// It reaches into the database file, or commits in it.
     Embedded,
-    /// On stores of relays.
-    Stores,
-    /// On every store, also where only the inbox is: what holds in it is the inbox.
+    /// On stores with several destinations, whose requests are carried out and whose events are retired.
+    Sql,
+    /// On every store.
     Anywhere,
 }
 
@@ -42,7 +42,7 @@ impl Where {
     pub(crate) const fn stores(self) -> &'static [&'static str] {
         match self {
             Where::Embedded => &["sqlite"],
-            Where::Stores => &["sqlite", "postgres"],
+            Where::Sql => &["sqlite", "postgres"],
             Where::Anywhere => &["sqlite", "postgres", "dynamodb"],
         }
     }
@@ -75,7 +75,7 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         name: "premature-mark",
         summary: "the sender is gone after it wrote \"sent\" and before it sent",
         page: "docs/guide/guarantees.md",
-        plays: Where::Stores,
+        plays: Where::Anywhere,
         play: |scene| Box::pin(premature_mark::play(scene)),
     },
     Scenario {
@@ -96,28 +96,28 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         name: "stream-gap",
         summary: "a change stream is trimmed while its reader is away",
         page: "docs/operate/running.md",
-        plays: Where::Stores,
+        plays: Where::Sql,
         play: |scene| Box::pin(stream_gap::play(scene)),
     },
     Scenario {
         name: "poison",
         summary: "one message is refused for good, and others stand behind it",
         page: "docs/operate/runbook.md",
-        plays: Where::Stores,
+        plays: Where::Sql,
         play: |scene| Box::pin(poison::play(scene)),
     },
     Scenario {
         name: "two-relays",
         summary: "two senders work on one outbox, and one of them vanishes",
         page: "docs/internals/leases.md",
-        plays: Where::Stores,
+        plays: Where::Anywhere,
         play: |scene| Box::pin(two_relays::play(scene)),
     },
     Scenario {
         name: "broker-down",
         summary: "the broker is away when the change is committed",
         page: "docs/guide/guarantees.md",
-        plays: Where::Stores,
+        plays: Where::Anywhere,
         play: |scene| Box::pin(broker_down::play(scene)),
     },
 ];

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Broker, EventId, InboxStore, Invariant, NewEvent, OutboxSource};
+use postrider_core::{Broker, EventId, Invariant, NewEvent, OutboxSource};
 use postrider_history::{History, check};
 use postrider_inbox::{Context, Leased, Outcome};
 use postrider_local::{LocalBroker, StoredMessage};
@@ -58,7 +58,7 @@ pub(crate) enum Theatre {
         /// Without the schema; it may hold a password.
         address: String,
     },
-    /// With the inbox in tables of their own, and the outbox in a file.
+    /// On DynamoDB, in tables of their own.
     #[cfg(feature = "dynamodb")]
     Dynamo(Box<postrider_dynamodb::Settings>),
 }
@@ -106,6 +106,22 @@ impl Theatre {
             .tempdir()
             .map_err(|e| Failure::plain(format!("the scenario's folder: {e}")))?;
         let kind = self.kind(scenario);
+        let story = Story::new(scenario, kind, aloud);
+        #[cfg(feature = "dynamodb")]
+        if let Theatre::Dynamo(settings) = self
+            && kind == "dynamodb"
+        {
+            let tables = dynamo::Tables::make(settings).await?;
+            let store = tables.open().await?;
+            return Ok(Scene {
+                folder,
+                store,
+                schema: None,
+                tables: Some(tables),
+                guarded: true,
+                story,
+            });
+        }
         let (place, schema) = match self {
             Theatre::Postgres { address } if kind == "postgres" => {
                 let database = schema(address).await?;
@@ -117,29 +133,15 @@ impl Theatre {
                 (Place::Sqlite(path), None)
             }
         };
-        let store = place.open().await?;
-        let inbox = Arc::clone(&store.inbox);
-        let story = Story::new(scenario, kind, aloud);
-        #[cfg_attr(not(feature = "dynamodb"), allow(unused_mut, reason = "an inbox elsewhere"))]
-        let mut scene = Scene {
+        Ok(Scene {
             folder,
-            store,
-            inbox,
+            store: place.open().await?,
             schema,
             #[cfg(feature = "dynamodb")]
             tables: None,
             guarded: true,
             story,
-        };
-        #[cfg(feature = "dynamodb")]
-        if let Theatre::Dynamo(settings) = self
-            && kind == "dynamodb"
-        {
-            let tables = dynamo::Tables::make(settings).await?;
-            scene.inbox = tables.inbox()?;
-            scene.tables = Some(tables);
-        }
-        Ok(scene)
+        })
     }
 }
 
@@ -163,8 +165,6 @@ async fn schema(address: &str) -> Result<Database, Failure> {
 pub(crate) struct Scene {
     folder: tempfile::TempDir,
     pub(crate) store: Opened,
-    /// The store's, or one elsewhere.
-    pub(crate) inbox: Arc<dyn InboxStore>,
     /// The schema that goes with the scene.
     schema: Option<Database>,
     /// The tables that go with the scene.
@@ -203,8 +203,8 @@ impl Scene {
         if let Some(tables) = self.tables {
             tables.remove().await?;
         }
-        let Scene { folder, store, inbox, schema, story, .. } = self;
-        drop((store, inbox));
+        let Scene { folder, store, schema, story, .. } = self;
+        drop(store);
         drop(folder);
         if let Some(database) = schema {
             let dropped = postrider_postgres::remove(database.address(), database.names()).await;
@@ -243,7 +243,16 @@ impl Scene {
 
     /// A relay of the scene's store.
     pub(crate) fn relay(&self) -> RelayBuilder {
-        Relay::builder(Arc::clone(&self.store.source) as Arc<dyn OutboxSource>).settings(settings())
+        Relay::builder(self.source()).settings(settings())
+    }
+
+    /// The store as a relay reads it. On DynamoDB each has a handle of its own, as each process has.
+    fn source(&self) -> Arc<dyn OutboxSource> {
+        #[cfg(feature = "dynamodb")]
+        if let Some(tables) = &self.tables {
+            return tables.source();
+        }
+        Arc::clone(&self.store.source)
     }
 
     /// Starts a relay with one destination.
@@ -282,7 +291,7 @@ impl Scene {
             }
         };
         let name = postrider_core::HandlerName::new(name)?;
-        Ok(Leased::builder(name, Arc::clone(&self.inbox), act).build()?)
+        Ok(Leased::builder(name, Arc::clone(&self.store.inbox), act).build()?)
     }
 }
 

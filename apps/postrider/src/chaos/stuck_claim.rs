@@ -100,7 +100,7 @@ const ENGINE: &str = "charge-by-engine";
 
 async fn claim(scene: &Scene, event: &Event, handler: &str) -> Result<(), Failure> {
     let request = ClaimRequest::new(event, &HandlerName::new(handler)?, LEASE)?;
-    match scene.inbox.claim(&request).await? {
+    match scene.store.inbox.claim(&request).await? {
         Claim::Claimed(_) => Ok(()),
         other => Err(Failure::plain(format!("the first claim was answered {other:?}"))),
     }
