@@ -73,7 +73,8 @@ impl Role {
             "crates/postrider" => Self::Facade,
             "crates/postrider-derive" => Self::Macros,
             "crates/postrider-config" => Self::Config,
-            "tests/brokers"
+            "tests/aws"
+            | "tests/brokers"
             | "tests/e2e"
             | "tests/postgres"
             | "benches"
