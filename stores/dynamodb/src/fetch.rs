@@ -172,14 +172,12 @@ impl Filling<'_> {
         let mut readings = store.readings();
         let after = &self.request.after;
         let partition = readings.at(self.request.lease.partition, self.destination, after)?;
-        let reading = partition.reading(self.destination);
         let room = (self.request.rows_max as usize).saturating_sub(self.page.rows.len()).max(1);
         let (mut jobs, mut lowest): (Vec<Job>, HashMap<Arc<str>, usize>) = Default::default();
-        let mut taken = 0;
-        while taken < room && jobs.len() < KEYS_MAX {
-            let Some(Listed { place }) = reading.next_named() else { break };
-            taken += 1;
-            let through = reading.through.get(&place.pk).copied();
+        let mut apart = 0;
+        while jobs.len() < room.min(KEYS_MAX) && apart < room {
+            let Some(Listed { place }) = partition.next_named(self.destination) else { break };
+            let through = partition.reading(self.destination).through.get(&place.pk).copied();
             match (place.n(), through) {
                 (Some(n), None) if !self.is_unrouted() => match lowest.get(&place.pk) {
                     Some(index) => {
@@ -205,10 +203,15 @@ impl Filling<'_> {
                         }
                     }
                 }
-                _ => match jobs.last_mut() {
-                    Some(Job::Singles(places)) if places.len() < SINGLES_MAX => places.push(place),
-                    _ => jobs.push(Job::Singles(vec![place])),
-                },
+                _ => {
+                    apart += 1;
+                    match jobs.last_mut() {
+                        Some(Job::Singles(places)) if places.len() < SINGLES_MAX => {
+                            places.push(place);
+                        }
+                        _ => jobs.push(Job::Singles(vec![place])),
+                    }
+                }
             }
         }
         Ok(jobs)

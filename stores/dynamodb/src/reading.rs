@@ -231,6 +231,21 @@ impl Partition {
         }
     }
 
+    /// The next that was named to a reading and is not known by now: what was handed out or settled since is
+    /// not read again.
+    pub(crate) fn next_named(&mut self, destination: &DestinationId) -> Option<Listed> {
+        let Partition { is_settled, readings, seqs, .. } = self;
+        let reading = readings.get_mut(destination)?;
+        loop {
+            let next = reading.next_named()?;
+            let seq = seqs.get(&next.place);
+            let known = seq.is_some_and(|seq| reading.under_way.contains(seq));
+            if !known && !is_settled.contains(&next.place) {
+                return Some(next);
+            }
+        }
+    }
+
     /// Hands out a row, under the number that it has, or a new one.
     pub(crate) fn hand_out(
         &mut self,
@@ -316,7 +331,7 @@ impl Reading {
 
     /// The next that was named: by the index and by the stream in turns, so that neither waits for a lull of
     /// the other.
-    pub(crate) fn next_named(&mut self) -> Option<Listed> {
+    fn next_named(&mut self) -> Option<Listed> {
         self.told_next = !self.told_next;
         let (first, second) = match self.told_next {
             true => (&mut self.told, &mut self.named),

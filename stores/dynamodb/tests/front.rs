@@ -136,3 +136,32 @@ async fn names_of_a_read_that_failed_come_back_at_once() {
     }
     assert_eq!((failed, fails.load(Ordering::SeqCst)), (1, 0));
 }
+
+/// Events without numbers are read in batches, each once, and what a page has no room for comes with the next.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_without_numbers_are_read_in_batches() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let outbox = Outbox::open(&fresh.connection).await.unwrap().unordered();
+    let events: Vec<_> = (0..70).map(|n| of(&n.to_string())).collect();
+    outbox.write(&[], &events).await.unwrap();
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    let rule = move |operation: &str, body: &mut Value| {
+        let item = body["TableName"].as_str().is_some_and(|name| name.ends_with("outbox"));
+        if operation == "BatchGetItem" || (operation == "GetItem" && item) {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        Then::Forward
+    };
+    let store = store(&fresh, Box::new(rule), Box::new(|_, _, _| ()), with(false, NEVER)).await;
+    let mut relay = Relay::start(store).await;
+    let mut ids = std::collections::BTreeSet::new();
+    for rows_max in [10, 20, 100] {
+        let rows = relay.take(rows_max).await.unwrap();
+        assert!(rows.len() <= rows_max as usize);
+        ids.extend(rows.iter().map(|row| row.row.id));
+    }
+    assert_eq!(ids.len(), 70, "each once");
+    assert!(calls.load(Ordering::SeqCst) <= 5, "{} calls", calls.load(Ordering::SeqCst));
+    assert_eq!(relay.drain().await.len(), 0);
+}
