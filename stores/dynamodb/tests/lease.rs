@@ -102,7 +102,9 @@ async fn a_heartbeat_is_one_write_and_one_read() {
     };
     let upstream = fresh::url().unwrap();
     let between = proxy::start(&upstream, Box::new(rule), Box::new(|_, _, _| ())).await;
-    let through = Connection::new(Settings::at(between, fresh.settings.names.clone())).unwrap();
+    let mut settings = Settings::at(between, fresh.settings.names.clone());
+    settings.call_time_max = fresh.settings.call_time_max;
+    let through = Connection::new(settings).unwrap();
     let (store, owner) = (DynamoStore::with(through, polling()), RelayId::mint());
     let granted = store.acquire(&request(&owner, LONG)).await.unwrap().granted;
     let leases: Vec<Lease> = granted.into_iter().map(|granted| granted.lease).collect();

@@ -180,7 +180,9 @@ async fn a_partial_answer_is_completed() {
         answer["UnprocessedKeys"] = json!({table: left});
     };
     let own = proxy::start(&fresh::url().unwrap(), Box::new(rule), Box::new(edit)).await;
-    let connection = Connection::new(Settings::at(own, fresh.settings.names.clone())).unwrap();
+    let mut settings = Settings::at(own, fresh.settings.names.clone());
+    settings.call_time_max = fresh.settings.call_time_max;
+    let connection = Connection::new(settings).unwrap();
     let outbox = Outbox::open(&fresh.connection).await.unwrap();
     outbox.write(&[], &["1", "2", "3", "4", "5"].map(of)).await.unwrap();
     let relay = Relay::start(polling(connection)).await;
