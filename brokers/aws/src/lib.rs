@@ -31,6 +31,7 @@ mod fifo;
 mod golden;
 mod message;
 mod polling;
+mod pushed;
 mod queues;
 mod receipts;
 mod redrive;
@@ -42,6 +43,7 @@ mod topics;
 
 pub use eventbridge::EventBridgeBroker;
 pub use examine::queue as examine_queue;
+pub use pushed::{PUSHED_BYTES_MAX, PUSHED_MAX, Pushed};
 pub use redrive::{Progress, Redrive};
 pub use settings::{AwsSettings, Credentials, Secret};
 pub use sns::SnsBroker;

@@ -135,7 +135,7 @@ impl SqsSubscription {
         Ok(came.into_iter().map(|came| self.deliver(came)).collect())
     }
 
-    fn deliver(&self, (at, message): Came) -> Delivery {
+    pub(crate) fn deliver(&self, (at, message): Came) -> Delivery {
         let (event, topic) = match message.body() {
             None | Some("") => (Err(envelope::empty()), None),
             Some(body) => {

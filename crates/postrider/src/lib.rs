@@ -121,6 +121,7 @@
 //! | `broker-kafka` | no | `kafka`: topics of Kafka, as a destination and as a source; builds a library in C |
 //! | `broker-kafka-tls` | no | TLS and SCRAM for it, with the system's OpenSSL |
 //! | `broker-aws` | no | `aws`: SQS, SNS, and EventBridge as destinations, queues of SQS as a source |
+//! | `lambda` | no | `lambda`: a relay and an inbox in functions of AWS Lambda |
 //! | `otel` | no | `otel`: OpenTelemetry traces from the enqueue to the handler |
 //!
 //! An application that only writes events needs `default-features = false, features =
@@ -145,6 +146,9 @@ pub use postrider_inbox as inbox;
 #[cfg(feature = "broker-kafka")]
 #[doc(inline)]
 pub use postrider_kafka as kafka;
+#[cfg(feature = "lambda")]
+#[doc(inline)]
+pub use postrider_lambda as lambda;
 #[cfg(feature = "broker-local")]
 #[doc(inline)]
 pub use postrider_local as local;

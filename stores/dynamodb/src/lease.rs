@@ -5,28 +5,24 @@
 //! whole lease ago, by the taker's own monotonic clock; and when nothing changes, nothing is refused: a
 //! renewal is one write, whatever the number of partitions, and one read.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::builders::ConditionCheckBuilder;
 use aws_sdk_dynamodb::types::{ConditionCheck, TransactWriteItem, Update};
-use postrider_core::lease::{AcquireRequest, Acquired, Granted, Presence, Renewed};
+use postrider_core::lease::{AcquireRequest, Acquired, Granted, Renewed};
 use postrider_core::source::RenewRequest;
-use postrider_core::{
-    Error, ErrorKind, HeldLease, KeyHash, Lease, PartitionId, RelayId, Result, Timestamp,
-};
-use uuid::Uuid;
+use postrider_core::{Error, ErrorKind, HeldLease, KeyHash, Lease, PartitionId, RelayId, Result};
 
 use crate::connection::{Connection, call};
-use crate::control::{CONTROL, TTL, key, lease_sk, relay_sk};
+use crate::control::{CONTROL, key, lease_sk, relay_sk};
+use crate::heartbeat::{Beat, announce};
 use crate::item::{n, s};
 use crate::release;
 use crate::store::DynamoStore;
 use crate::tables::built;
 use crate::transaction::{Cancelled, send_patiently};
-use crate::watch::{Heartbeat, LEASE_MS, LeaseItem, Snapshot, millis, presence_values};
-
-/// How long the heartbeat of a relay that is gone stays, in seconds: longer than any lease.
-pub(crate) const HEARTBEAT_KEPT_SECONDS: i64 = 86_400;
+use crate::watch::{Heartbeat, LEASE_MS, LeaseItem, Snapshot, millis};
 
 /// How many leases long a heart must have stood still before its item is deleted: nobody waits for it any more.
 const GONE_LEASES: u32 = 10;
@@ -35,23 +31,22 @@ const GONE_MIN: Duration = Duration::from_secs(60);
 /// How many heartbeats one acquisition deletes at most.
 const GONE_MAX: usize = 4;
 
-/// Takes free or expired partitions.
+/// Takes free or expired partitions: of those alone that a passing relay is there for.
 pub(crate) async fn acquire(
     store: &DynamoStore,
     partitions: u16,
     request: &AcquireRequest,
+    passing: Option<&BTreeSet<PartitionId>>,
 ) -> Result<Acquired> {
     let connection = store.connection();
-    let presence = request.presence.as_ref();
-    announce(
-        connection,
-        "acquire",
-        &request.owner,
-        request.lease_duration,
-        request.current,
-        presence,
-    )
-    .await?;
+    let beat = Beat {
+        owner: &request.owner,
+        lease: request.lease_duration,
+        current: request.current,
+        presence: request.presence.as_ref(),
+        passing: passing.is_some(),
+    };
+    announce(connection, "acquire", &beat).await?;
     let snapshot = store.look("acquire").await?;
     let proved = request.dead.as_ref().filter(|dead| snapshot.stands(dead));
     let dead = proved.map(|dead| &dead.owner).filter(|owner| **owner != request.owner);
@@ -61,6 +56,9 @@ pub(crate) async fn acquire(
     let start = u16::try_from(start).expect("invariant: less than a number of 16 bits");
     for step in 0..partitions {
         let partition = PartitionId((start + step) % partitions);
+        if passing.is_some_and(|wanted| !wanted.contains(&partition)) {
+            continue;
+        }
         let item = snapshot.leases.get(&partition).cloned();
         let seen = See { item, snapshot: &snapshot, dead, request };
         if acquired.granted.len() < usize::from(request.wanted)
@@ -303,10 +301,20 @@ pub(crate) fn fenced(operation: &'static str, lease: &Lease) -> Error {
 }
 
 /// Prolongs every lease of a relay by one beat of its heart, and says which still stand.
-pub(crate) async fn renew(store: &DynamoStore, request: &RenewRequest) -> Result<Renewed> {
+pub(crate) async fn renew(
+    store: &DynamoStore,
+    request: &RenewRequest,
+    passing: bool,
+) -> Result<Renewed> {
     let connection = store.connection();
-    announce(connection, "renew", &request.owner, request.lease_duration, request.current, None)
-        .await?;
+    let beat = Beat {
+        owner: &request.owner,
+        lease: request.lease_duration,
+        current: request.current,
+        presence: None,
+        passing,
+    };
+    announce(connection, "renew", &beat).await?;
     // After the beat: whoever took a partition before it is seen, and nobody takes one on an older beat.
     let snapshot = store.look("renew").await?;
     release::unnamed(connection, &snapshot, request).await;
@@ -316,49 +324,6 @@ pub(crate) async fn renew(store: &DynamoStore, request: &RenewRequest) -> Result
         census: snapshot.census(),
         definitions: snapshot.definitions,
     })
-}
-
-/// One beat of a relay's heart. A heartbeat begins at random, so that one that was deleted and made anew is
-/// not taken for the old one.
-async fn announce(
-    connection: &Connection,
-    operation: &'static str,
-    owner: &RelayId,
-    lease: Duration,
-    current: bool,
-    presence: Option<&Presence>,
-) -> Result<()> {
-    let table = &connection.names().store;
-    let (_, random) = Uuid::now_v7().as_u64_pair();
-    let kept = Timestamp::now().as_micros() / 1_000_000 + HEARTBEAT_KEPT_SECONDS;
-    let client = connection.tables().await;
-    let mut update = client
-        .update_item()
-        .table_name(table)
-        .set_key(Some(key(CONTROL, &relay_sk(owner))))
-        .expression_attribute_names("#current", "current")
-        .expression_attribute_names("#ttl", TTL)
-        .expression_attribute_values(":start", n(random >> 16))
-        .expression_attribute_values(":one", n(1))
-        .expression_attribute_values(":lease", millis(lease))
-        .expression_attribute_values(
-            ":current",
-            aws_sdk_dynamodb::types::AttributeValue::Bool(current),
-        )
-        .expression_attribute_values(":kept", n(kept));
-    let mut set = "SET beat = if_not_exists(beat, :start) + :one, lease_ms = :lease, \
-                   #current = :current, #ttl = :kept"
-        .to_owned();
-    if let Some(values) = presence_values(presence) {
-        set.push_str(", #host = :host, #boot = :boot, #path = :path");
-        for (name, value) in values {
-            let attribute = name.trim_start_matches(':');
-            update = update
-                .expression_attribute_names(format!("#{attribute}"), attribute)
-                .expression_attribute_values(name, value);
-        }
-    }
-    call(operation, table, update.update_expression(set).send()).await.map(drop)
 }
 
 /// Notes that a cursor moved: what kills processes is not here.

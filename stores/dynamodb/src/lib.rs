@@ -6,6 +6,7 @@
 //! | make the tables, and see what is wrong with them | [`init`], [`recipe`], [`findings`] |
 //! | write events with a change | [`Outbox`] |
 //! | run a relay on the tables, or operate it | [`DynamoStore`] |
+//! | publish in a function that a stream invokes | [`Invocation`], [`Passing`] |
 //! | act once on events that come in | [`Inbox`], [`Marker`] |
 //! | see why a transaction was cancelled | [`Cancelled`] |
 //!
@@ -22,8 +23,10 @@ mod due;
 mod error;
 mod examine;
 mod fetch;
+mod heartbeat;
 mod inbox;
 mod index;
+mod invocation;
 mod item;
 mod lease;
 mod listed;
@@ -31,6 +34,7 @@ mod mark;
 mod operator;
 mod options;
 mod outbox;
+mod passing;
 mod permission;
 mod progress;
 mod reading;
@@ -55,9 +59,11 @@ mod watch;
 pub use connection::Connection;
 pub use examine::findings;
 pub use inbox::{Inbox, InboxOptions, Marker};
+pub use invocation::{INVOCATION_BYTES_MAX, INVOCATION_RECORDS_MAX, Invocation, StreamRecord};
 pub use item::Item;
 pub use options::Options;
 pub use outbox::{Duplicate, Outbox, Staged};
+pub use passing::Passing;
 pub use recipe::recipe;
 pub use remove::remove;
 pub use settings::{Names, Settings};

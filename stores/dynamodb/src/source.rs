@@ -41,12 +41,12 @@ impl OutboxSource for DynamoStore {
     fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {
         Box::pin(async {
             let partitions = self.facts().await?.partitions;
-            lease::acquire(self, partitions, request).await
+            lease::acquire(self, partitions, request, None).await
         })
     }
 
     fn renew<'a>(&'a self, request: &'a RenewRequest) -> BoxFuture<'a, Result<Renewed>> {
-        Box::pin(lease::renew(self, request))
+        Box::pin(lease::renew(self, request, false))
     }
 
     fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>> {

@@ -44,6 +44,8 @@ pub(crate) struct Heartbeat {
     pub(crate) beat: u64,
     pub(crate) duration: Duration,
     pub(crate) current: bool,
+    /// Whether it is there for a moment, for some partitions alone: nobody shares with it.
+    pub(crate) passing: bool,
     pub(crate) presence: Option<Presence>,
     /// For how long this process has seen this very beat.
     pub(crate) silent: Duration,
@@ -112,9 +114,10 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Who is there: everybody whose heart was seen to beat within its lease.
+    /// Who is there to stay: everybody whose heart was seen to beat within its lease.
     pub(crate) fn census(&self) -> Census {
-        let alive = || self.relays.values().filter(|relay| !relay.left().is_zero());
+        let stays = |relay: &&Heartbeat| !relay.passing && !relay.left().is_zero();
+        let alive = || self.relays.values().filter(stays);
         let count = |relays: usize| u32::try_from(relays).unwrap_or(u32::MAX);
         Census {
             relays: count(alive().count()),
@@ -193,6 +196,7 @@ impl Seen {
             beat,
             duration: Duration::from_millis(number(item, LEASE_MS).unwrap_or_default()),
             current: truth(item, "current"),
+            passing: truth(item, "passing"),
             presence: presence(),
             silent: now.duration_since(first.1),
             kept_until: number(item, TTL),
@@ -302,5 +306,21 @@ mod tests {
         assert!(!snapshot.is_past(PartitionId(4), 1), "nothing is known of it");
         snapshot.leases.get_mut(&partition).unwrap().owner = None;
         assert!(snapshot.is_past(partition, 7), "let go");
+    }
+
+    /// A relay in passing is nobody's rival: nobody gives a partition away because of it.
+    #[test]
+    fn one_in_passing_is_not_counted() {
+        let (mut seen, now) = (Seen::default(), Instant::now());
+        let mut snapshot = Snapshot::default();
+        for passing in [false, true] {
+            let relay = RelayId::mint();
+            let mut item = heartbeat(1);
+            item.insert("current".to_owned(), AttributeValue::Bool(true));
+            item.insert("passing".to_owned(), AttributeValue::Bool(passing));
+            let heart = seen.note_beat(&relay, &item, now);
+            snapshot.relays.insert(relay, heart);
+        }
+        assert_eq!(snapshot.census(), Census { relays: 1, current: 1 });
     }
 }

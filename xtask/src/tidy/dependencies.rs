@@ -44,6 +44,8 @@ enum Role {
     /// What watches from the outside: wrappers around the contracts of core.
     Telemetry,
     TestKit,
+    /// Engines and adapters put together for functions that a cloud invokes.
+    Functions,
     Facade,
     /// Procedural macros: they name the facade in what they write, and depend on nothing.
     Macros,
@@ -70,6 +72,7 @@ impl Role {
             "crates/postrider-relay" | "crates/postrider-inbox" => Self::Engine,
             "crates/postrider-otel" => Self::Telemetry,
             "crates/postrider-testkit" => Self::TestKit,
+            "crates/postrider-lambda" => Self::Functions,
             "crates/postrider" => Self::Facade,
             "crates/postrider-derive" => Self::Macros,
             "crates/postrider-config" => Self::Config,
@@ -99,9 +102,15 @@ impl Role {
             }
             Self::Driver => &[Self::Core, Self::Adapter],
             Self::TestKit => &[Self::Core, Self::History],
-            Self::Facade => {
-                &[Self::Core, Self::Engine, Self::Telemetry, Self::Adapter, Self::Macros]
-            }
+            Self::Functions => &[Self::Core, Self::Engine, Self::Adapter],
+            Self::Facade => &[
+                Self::Core,
+                Self::Engine,
+                Self::Telemetry,
+                Self::Adapter,
+                Self::Functions,
+                Self::Macros,
+            ],
             Self::App => &[
                 Self::Core,
                 Self::History,
@@ -132,9 +141,12 @@ impl Role {
                 &[Self::History, Self::TestKit, Self::Adapter, Self::Engine, Self::Facade]
             }
             Self::Adapter | Self::Driver => &[Self::History, Self::TestKit],
-            Self::Engine | Self::Facade | Self::App | Self::Example | Self::Proof => {
-                &[Self::History, Self::TestKit, Self::Adapter, Self::Engine]
-            }
+            Self::Engine
+            | Self::Functions
+            | Self::Facade
+            | Self::App
+            | Self::Example
+            | Self::Proof => &[Self::History, Self::TestKit, Self::Adapter, Self::Engine],
         }
     }
 }

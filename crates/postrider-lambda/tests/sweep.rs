@@ -1,0 +1,40 @@
+//! The scheduled relay.
+
+use std::sync::Arc;
+
+use crate::fresh::{Fresh, LONG};
+use crate::partial::Until;
+
+/// R043: what the stream's function left over, or never heard of, the schedule's finds by the index.
+#[tokio::test]
+async fn a_sweep_publishes_what_was_left_over() {
+    let Some(fresh) = Fresh::new(3).await else { return };
+    for key in 0..5 {
+        fresh.write(&key.to_string(), 2).await;
+    }
+    let away = fresh.function(Arc::new(Until::new(&fresh.broker, 4)));
+    let swept = away.sweep(LONG).await.unwrap();
+    assert!(!swept.done, "{swept:?}");
+    assert_eq!(fresh.counts(), [1; 4]);
+    let swept = fresh.function(Arc::new(fresh.broker.clone())).sweep(LONG).await.unwrap();
+    assert!(swept.done && swept.left.is_empty(), "{swept:?}");
+    assert_eq!(fresh.counts(), [1; 10]);
+    assert!(fresh.control("relay#").await.is_empty(), "no heartbeat stays");
+}
+
+/// A relay that beats keeps its partitions; one that is dead is waited for, and taken over.
+#[tokio::test]
+async fn a_sweep_leaves_a_living_relay_alone_and_takes_over_from_a_dead_one() {
+    let Some(fresh) = Fresh::new(2).await else { return };
+    let relay = fresh.relay().await;
+    relay.health().wait_for(|health| health.partitions == 2).await.unwrap();
+    let function = fresh.function(Arc::new(fresh.broker.clone()));
+    let swept = function.sweep(LONG).await.unwrap();
+    assert_eq!((swept.left.len(), swept.delivered), (2, 0), "{swept:?}");
+    relay.abort();
+    relay.stopped().await;
+    fresh.write("1", 2).await;
+    let swept = fresh.function(Arc::new(fresh.broker.clone())).sweep(LONG).await.unwrap();
+    assert!(swept.done && swept.left.is_empty(), "{swept:?}");
+    assert_eq!(fresh.counts(), [1; 2]);
+}
