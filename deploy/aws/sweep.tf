@@ -1,49 +1,18 @@
-# The scheduled variant: a Lambda of yours that runs the relay once, every minute, and ends when nothing is pending.
-locals {
-  sweep = var.sweep == "" ? 0 : 1
-}
-
-data "aws_iam_policy_document" "sweep_trust" {
-  count = local.sweep
-  statement {
-    actions = ["sts:AssumeRole"]
-    principals {
-      type        = "Service"
-      identifiers = ["lambda.amazonaws.com"]
-    }
-  }
-}
-
-resource "aws_iam_role" "sweep" {
-  count              = local.sweep
-  name               = "${var.name}-sweep"
-  assume_role_policy = data.aws_iam_policy_document.sweep_trust[0].json
-  tags               = var.tags
-}
-
-resource "aws_iam_role_policy_attachment" "sweep" {
-  count      = local.sweep
-  role       = aws_iam_role.sweep[0].name
-  policy_arn = aws_iam_policy.relay.arn
-}
-
-resource "aws_iam_role_policy_attachment" "sweep_logs" {
-  count      = local.sweep
-  role       = aws_iam_role.sweep[0].name
-  policy_arn = "arn:aws:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
-}
-
+# The scheduled relay: a function that publishes, every minute, what no relay and no stream's function did, and ends.
 resource "aws_lambda_function" "sweep" {
   count         = local.sweep
   function_name = "${var.name}-sweep"
-  role          = aws_iam_role.sweep[0].arn
+  role          = aws_iam_role.function["sweep"].arn
   package_type  = "Image"
-  image_uri     = var.sweep
+  image_uri     = var.functions.sweep
   timeout       = 55
   memory_size   = 256
   # Two at a time would only wait for each other's leases.
   reserved_concurrent_executions = 1
   tags                           = var.tags
+  environment {
+    variables = local.environment
+  }
 }
 
 resource "aws_cloudwatch_event_rule" "sweep" {

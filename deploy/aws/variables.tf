@@ -55,11 +55,28 @@ variable "pipe" {
   default     = false
 }
 
-variable "sweep" {
-  description = "An image in ECR with a Lambda of yours that runs the relay once, called every minute; empty for none."
-  type        = string
-  default     = ""
+variable "functions" {
+  description = "Images in ECR with functions of yours, as docs/guide/aws-lambda.md has them: `publish` is invoked by the outbox's stream, `sweep` once a minute, and those of `consume` by the queue of their name. Empty for none."
+  type = object({
+    publish = optional(string, "")
+    sweep   = optional(string, "")
+    consume = optional(map(string), {})
+  })
+  default = {}
+  validation {
+    condition     = alltrue([for key in keys(var.functions.consume) : contains(keys(var.queues), key)])
+    error_message = "A function consumes a queue of `queues`."
+  }
+  validation {
+    condition     = var.functions.publish == "" || var.functions.sweep != ""
+    error_message = "A function on the stream needs the sweep: retries that are due, and what the stream does not tell of, are its."
+  }
+  validation {
+    condition     = alltrue([for key in keys(var.functions.consume) : var.queues[key].visibility_seconds >= 60])
+    error_message = "The visibility of a queue with a function is six times the function's time: 60 s at least."
+  }
 }
+
 
 variable "alarm_topic" {
   description = "The SNS topic that hears alarms; empty for none."

@@ -1,15 +1,18 @@
 //! A function and a relay on the same events: the lease decides whose they are.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use postrider_core::{Broker as _, Outgoing};
-use postrider_relay::Ending;
+use postrider_relay::{Ending, RelayHandle};
 
 use crate::fresh::{Fresh, LONG};
 
 /// Waits until nothing is pending.
-async fn drained(fresh: &Fresh) {
+async fn drained(fresh: &Fresh, relay: &RelayHandle) {
+    let since = Instant::now();
     while fresh.pending().await > 0 {
+        assert!(since.elapsed() < LONG, "it does not move: {:?}", relay.health().borrow());
         // waits: a relay says nothing when a table is empty
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
@@ -28,7 +31,7 @@ async fn what_a_relay_holds_is_left_to_it() {
     let answer = function.publish(&fresh.records().await, LONG).await.unwrap();
     assert!(answer.failures.0.is_empty(), "the relay sees to them: {answer:?}");
     assert_eq!((answer.delivered, answer.left.is_empty()), (0, false));
-    drained(&fresh).await;
+    drained(&fresh, &relay).await;
     relay.drain();
     assert_eq!(relay.stopped().await.ending, Some(Ending::Drained));
     assert_eq!(fresh.counts(), [1; 6]);
@@ -37,7 +40,7 @@ async fn what_a_relay_holds_is_left_to_it() {
 /// R044: they begin at the same moment on partitions that nobody holds: whoever takes the lease publishes, once.
 #[tokio::test]
 async fn of_a_function_and_a_relay_that_begin_together_one_publishes() {
-    for _ in 0..4 {
+    for _ in 0..2 {
         let Some(fresh) = Fresh::new(3).await else { return };
         for key in 0..6 {
             fresh.write(&key.to_string(), 2).await;
@@ -51,7 +54,7 @@ async fn of_a_function_and_a_relay_that_begin_together_one_publishes() {
         );
         one.unwrap();
         other.unwrap();
-        drained(&fresh).await;
+        drained(&fresh, &relay).await;
         relay.drain();
         relay.stopped().await;
         assert_eq!(fresh.counts(), [1; 12], "every event once");
@@ -65,7 +68,7 @@ async fn without_the_lease_events_are_published_twice() {
     let Some(fresh) = Fresh::new(1).await else { return };
     let relay = fresh.relay().await;
     fresh.write("1", 2).await;
-    drained(&fresh).await;
+    drained(&fresh, &relay).await;
     let first = fresh.broker.published().into_iter().map(|one| one.event);
     let unclaimed: Vec<_> = first.map(|event| Outgoing::new(event, "orders")).collect();
     fresh.broker.publish(&unclaimed).await.unwrap();

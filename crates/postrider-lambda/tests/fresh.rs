@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 /// Long enough for whatever is to be done.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// The leases of these tests.
-pub(crate) const LEASE: Duration = Duration::from_millis(1_500);
+/// The leases of these tests: long enough for a machine that does much else.
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
 
 /// A store of a test's own, and where its events go.
 pub(crate) struct Fresh {
@@ -53,7 +53,7 @@ impl Fresh {
     /// A function of this store.
     pub(crate) fn function(&self, broker: Arc<dyn Broker>) -> Publisher {
         let mut settings = postrider_relay::Settings::with_lease(LEASE);
-        settings.stall = LEASE * 2;
+        settings.stall = LEASE * 3;
         settings.drain = Duration::from_secs(1);
         let publisher = Publisher::new(self.connection.clone(), destination(), broker).unwrap();
         publisher.with_settings(settings).unwrap()

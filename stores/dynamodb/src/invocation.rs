@@ -11,16 +11,13 @@ use postrider_core::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::record::{AT, Place, SHARD};
+use crate::record::Place;
 use crate::settings::Names;
 
 /// The most bytes of one invocation: what the service sends at most.
 pub const INVOCATION_BYTES_MAX: usize = 6 * 1024 * 1024;
 /// The most records of one invocation: the largest batch that an event source can be given.
 pub const INVOCATION_RECORDS_MAX: usize = 10_000;
-
-/// What the index keys of pending items begin with.
-const PENDING: char = 'p';
 
 /// The records of one invocation, in the stream's order.
 #[derive(Clone, Debug)]
@@ -130,12 +127,7 @@ impl Invocation {
         let key = |name: &str| attribute(change.keys.get(name)?)?.text;
         let there = key(&names.pk).zip(key(&names.sk)).map(|(pk, sk)| Place::new(&pk, &sk));
         let image = change.image.as_ref();
-        let place = there.filter(|place| match record.name {
-            Some("INSERT") if place.is_event() => true,
-            // A business item that is its own outbox says in its image that it is pending.
-            Some("INSERT" | "MODIFY") => !place.is_event() && is_pending(image),
-            _ => false,
-        });
+        let place = there.filter(|place| record.name == Some("INSERT") && place.is_event());
         self.foreign += u64::from(place.is_none());
         let written = image.map_or(0, written);
         self.records.push(StreamRecord { sequence, place, written });
@@ -153,16 +145,10 @@ impl Invocation {
     }
 }
 
-fn is_pending(image: Option<&HashMap<String, &RawValue>>) -> bool {
-    let shard = image.and_then(|image| attribute(image.get(SHARD)?)?.text);
-    shard.is_some_and(|shard| shard.starts_with(PENDING))
-}
-
-/// When an item was written, in microseconds: what it says exactly, or the millisecond of its place in the index.
+/// When an item was written, in microseconds.
 fn written(image: &HashMap<String, &RawValue>) -> u64 {
-    let number = |name: &str| attribute(image.get(name)?)?.number?.parse::<u64>().ok();
-    number("created_at")
-        .unwrap_or_else(|| number(AT).map_or(0, |at| at.saturating_add(1).saturating_mul(1_000)))
+    let number = |name: &str| attribute(image.get(name)?)?.number?.parse().ok();
+    number("created_at").unwrap_or_default()
 }
 
 fn attribute(value: &RawValue) -> Option<Attribute> {
@@ -196,23 +182,19 @@ mod tests {
     #[test]
     fn only_what_is_new_and_pending_is_heard() {
         let event = crate::record::numbered_sk(3);
-        let at =
-            json!({"created_at": {"N": "7"}, "pr_shard": {"S": "p00000"}, "pr_at": {"N": "5"}});
+        let image = json!({"created_at": {"N": "7"}, "pr_shard": {"S": "p00000"}});
         let heard = [
-            record("INSERT", &event, at.clone()),
-            record("MODIFY", &event, at.clone()),
+            record("INSERT", &event, image.clone()),
+            record("MODIFY", &event, image.clone()),
             record("REMOVE", &event, Value::Null),
             record("INSERT", crate::record::HEAD, json!({"n": {"N": "3"}})),
-            record("MODIFY", "METADATA", json!({"pr_shard": {"S": "p00000"}, "pr_at": {"N": "5"}})),
-            record("MODIFY", "METADATA", json!({"pr_shard": {"S": "u00000"}})),
-            record("MODIFY", "METADATA", json!({"version": {"N": "2"}})),
+            record("INSERT", "METADATA", image),
         ];
         let parsed = parse(&heard).unwrap();
         let places: Vec<bool> = parsed.records().iter().map(|r| r.place().is_some()).collect();
-        assert_eq!(places, [true, false, false, false, true, false, false]);
-        assert_eq!(parsed.others(), 5);
+        assert_eq!(places, [true, false, false, false, false]);
+        assert_eq!(parsed.others(), 4);
         assert_eq!(parsed.records()[0].written(), 7);
-        assert_eq!(parsed.records()[4].written(), 6_000, "the end of its millisecond");
     }
 
     /// R049: a record without an image is heard all the same: its item is read by its key.
