@@ -90,10 +90,13 @@ impl Meter {
     /// Starts one before a server.
     pub(crate) async fn start(server: &str) -> Result<Meter> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let mut connector = HttpConnector::new();
+        // As the clients of both contenders do.
+        connector.set_nodelay(true);
         let meter = Meter {
             url: format!("http://{}", listener.local_addr()?),
             server: Arc::from(server.trim_end_matches('/')),
-            client: Client::builder(TokioExecutor::new()).build_http(),
+            client: Client::builder(TokioExecutor::new()).build(connector),
             reading: Arc::default(),
         };
         tokio::spawn(accept(listener, meter.clone()));

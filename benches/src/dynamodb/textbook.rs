@@ -80,31 +80,36 @@ impl Textbook {
         let table = self.metered.describe_table().table_name(&self.outbox).send().await?;
         let stream = table.table().and_then(|table| table.latest_stream_arn());
         let stream = stream.ok_or("the outbox has no stream")?;
-        let described = self.streams.describe_stream().stream_arn(stream).send().await?;
-        let shards = described.stream_description().map(|stream| stream.shards());
-        let shard = shards.and_then(|shards| shards.first()).and_then(|shard| shard.shard_id());
-        let iterator = self
-            .streams
-            .get_shard_iterator()
-            .stream_arn(stream)
-            .shard_id(shard.ok_or("the stream has no shard")?)
-            .shard_iterator_type(ShardIteratorType::TrimHorizon)
-            .send()
-            .await?;
-        let mut next = iterator.shard_iterator;
+        let mut next = Some(self.iterator(stream, ShardIteratorType::TrimHorizon).await?);
         while !stop.load(Ordering::Relaxed) {
-            let page = self.streams.get_records().set_shard_iterator(next).send().await?;
-            for record in page.records() {
-                let keys = record.dynamodb().and_then(|change| change.keys());
-                let id = keys.and_then(|keys| keys.get("id")).and_then(|id| id.as_s().ok());
-                if let (Some(OperationType::Insert), Some(id)) = (record.event_name(), id) {
-                    self.mark(id, marked).await?;
+            let asked = self.streams.get_records().set_shard_iterator(next.take()).send().await;
+            // The emulator trims what is seconds old, and then refuses the iterator. What is missed the scan finds.
+            if let Ok(page) = asked {
+                for record in page.records() {
+                    let keys = record.dynamodb().and_then(|change| change.keys());
+                    let id = keys.and_then(|keys| keys.get("id")).and_then(|id| id.as_s().ok());
+                    if let (Some(OperationType::Insert), Some(id)) = (record.event_name(), id) {
+                        self.mark(id, marked).await?;
+                    }
                 }
+                next = page.next_shard_iterator;
             }
-            next = page.next_shard_iterator;
+            if next.is_none() {
+                next = Some(self.iterator(stream, ShardIteratorType::Latest).await?);
+            }
             tokio::time::sleep(STREAM_EVERY).await; // waits: this is what such a loop does
         }
         Ok(())
+    }
+
+    /// Where the newest shard of the stream is read from.
+    async fn iterator(&self, stream: &str, kind: ShardIteratorType) -> Result<String> {
+        let described = self.streams.describe_stream().stream_arn(stream).send().await?;
+        let shards = described.stream_description().map(|stream| stream.shards());
+        let shard = shards.and_then(|shards| shards.last()).and_then(|shard| shard.shard_id());
+        let asked = self.streams.get_shard_iterator().stream_arn(stream).shard_iterator_type(kind);
+        let asked = asked.shard_id(shard.ok_or("the stream has no shard")?);
+        asked.send().await?.shard_iterator.ok_or_else(|| "a shard without an iterator".into())
     }
 
     /// The backstop.

@@ -86,8 +86,13 @@ async fn textbook(
     paced(events, |number| book.order(number)).await?;
     let deadline = Instant::now() + PATIENCE;
     while marked.load(Ordering::Relaxed) < events {
+        if relay.is_finished() {
+            relay.await??;
+            return Err("the textbook's relay ended".into());
+        }
         if Instant::now() > deadline {
-            return Err("the textbook did not mark all its events".into());
+            let marked = marked.load(Ordering::Relaxed);
+            return Err(format!("the textbook marked {marked} of {events} events").into());
         }
         tokio::time::sleep(Duration::from_millis(20)).await; // waits: its loops say nothing
     }

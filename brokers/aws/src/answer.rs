@@ -42,15 +42,20 @@ impl Trouble {
         }
     }
 
-    /// The same, for who asked something else than to publish.
-    pub(crate) fn error(self, operation: &'static str) -> Error {
-        let fault = match self.outcome() {
+    /// What is wrong.
+    pub(crate) fn fault(self) -> Fault {
+        match self.outcome() {
             Outcome::Retry { fault, .. }
             | Outcome::Rejected(fault)
             | Outcome::Unroutable(fault)
             | Outcome::Gone(fault) => fault,
             Outcome::Acked | Outcome::Skipped => Fault::new(ErrorKind::Internal, "no answer"),
-        };
+        }
+    }
+
+    /// The same, for who asked something else than to publish.
+    pub(crate) fn error(self, operation: &'static str) -> Error {
+        let fault = self.fault();
         Error::new(fault.kind, operation).message(fault.detail)
     }
 }
@@ -60,6 +65,8 @@ impl Trouble {
 enum Means {
     Missing,
     Denied,
+    /// The bus takes others, and not this event.
+    NotAdmitted,
     Unknown,
     Busy,
     TooLarge,
@@ -125,6 +132,13 @@ pub(crate) fn judge_words(call: Call<'_>, code: &str, said: &str, blamed: bool) 
             ErrorKind::Unauthorized,
             format!("{action} on {what} `{name}` is not allowed ({words}): grant it to who we are"),
         )),
+        Means::NotAdmitted => Outcome::Rejected(fault(
+            ErrorKind::Unauthorized,
+            format!(
+                "the policy of {what} `{name}` does not admit events of this source and type ({words}): let it, or \
+                 leave them out of the route"
+            ),
+        )),
         Means::Unknown => Outcome::Unroutable(fault(
             ErrorKind::Unauthorized,
             format!(
@@ -147,6 +161,8 @@ fn means(code: &str, said: &str, blamed: bool) -> Means {
     if is(&["throttl", "toomanyrequests", "limitexceeded", "requestlimit", "overlimit", "slowdown"])
     {
         Means::Busy
+    } else if is(&["notauthorizedforsource", "notauthorizedfordetailtype"]) {
+        Means::NotAdmitted
     } else if is(&["kms"])
         || is(&["accessdenied", "authorizationerror", "optinrequired", "notauthorized"])
     {
@@ -230,6 +246,8 @@ mod tests {
             ("AccessDenied", "", Means::Denied),
             ("AccessDeniedException", "", Means::Denied),
             ("AuthorizationError", "", Means::Denied),
+            ("NotAuthorizedForSourceException", "", Means::NotAdmitted),
+            ("NotAuthorizedForDetailTypeException", "", Means::NotAdmitted),
             ("KMS.DisabledException", "", Means::Denied),
             ("KMSThrottling", "", Means::Busy),
             ("InvalidClientTokenId", "", Means::Unknown),

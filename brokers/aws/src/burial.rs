@@ -2,11 +2,12 @@
 //!
 //! Invariant: the copy says the same as the message, so that it is the same event when it is moved back.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::types::{Message, MessageSystemAttributeName};
+use aws_sdk_sqs::types::{Message, MessageAttributeValue, MessageSystemAttributeName};
 use postrider_core::{Error, ErrorKind, Fault, Result};
 use tokio::time::timeout;
 
@@ -14,7 +15,7 @@ use crate::answer::{Call, judge};
 use crate::envelope::one_line;
 use crate::fifo::{is_fifo, taken};
 use crate::message::ATTRIBUTES_MAX;
-use crate::sqs::{attribute, unmade};
+use crate::sqs::attribute;
 
 /// The attribute with the reason.
 const REASON: &str = "postrider-dead-reason";
@@ -22,6 +23,9 @@ const REASON: &str = "postrider-dead-reason";
 const FROM: &str = "postrider-dead-queue";
 /// An attribute that a reader can do without.
 const SPARE: &str = "postrider-recorded";
+
+/// Attributes of a message.
+type Attributes = HashMap<String, MessageAttributeValue>;
 
 /// Where dead letters go.
 pub(crate) struct Burial {
@@ -36,9 +40,19 @@ pub(crate) struct Burial {
 impl Burial {
     /// Keeps a copy, and returns when it is kept.
     pub(crate) async fn bury(&self, message: &Message, fault: &Fault) -> Result<()> {
-        let call =
-            Call { action: "sqs:SendMessage", what: "the queue of dead letters", name: &self.dead };
-        let mut attributes = message.message_attributes().cloned().unwrap_or_default();
+        let own = message.message_attributes().cloned().unwrap_or_default();
+        let marked = self.marked(&own, fault)?;
+        match self.send(message, marked).await {
+            // A message near the limit has no room for the reason. Kept without it is better than not kept.
+            Err(fault) if fault.kind == ErrorKind::TooLarge => self.send(message, own).await,
+            sent => sent,
+        }
+        .map_err(|fault| unkept(&fault.detail))
+    }
+
+    /// The attributes of a message with the reason, as far as there is room.
+    fn marked(&self, own: &Attributes, fault: &Fault) -> Result<Attributes> {
+        let mut attributes = own.clone();
         if attributes.len() >= ATTRIBUTES_MAX {
             attributes.remove(SPARE);
         }
@@ -50,6 +64,12 @@ impl Burial {
                 attributes.insert(name.to_owned(), value);
             }
         }
+        Ok(attributes)
+    }
+
+    async fn send(&self, message: &Message, attributes: Attributes) -> Result<(), Fault> {
+        let call =
+            Call { action: "sqs:SendMessage", what: "the queue of dead letters", name: &self.dead };
         let mut request = self
             .client
             .send_message()
@@ -66,11 +86,9 @@ impl Burial {
                 .message_deduplication_id(taken(format!("{}/{id}", self.from)));
         }
         let sent = timeout(self.deadline, request.send()).await;
-        let sent = sent.map_err(|_| unkept("SQS did not answer in time"))?;
-        sent.map(drop).map_err(|error| {
-            let error = judge(call, &error).error("reject");
-            unkept(&unmade(&error).detail)
-        })
+        let sent =
+            sent.map_err(|_| Fault::new(ErrorKind::Timeout, "SQS did not answer in time"))?;
+        sent.map(drop).map_err(|error| judge(call, &error).fault())
     }
 }
 

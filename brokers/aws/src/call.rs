@@ -56,6 +56,10 @@ pub(crate) async fn carry<C: Carrier>(
     for (at, checked) in batch.into_iter().enumerate() {
         match checked {
             Ok(one) => prepared.push(one),
+            // The route's, not the event's.
+            Err(fault) if fault.kind == ErrorKind::Unroutable => {
+                outcomes[at] = Outcome::Unroutable(fault);
+            }
             Err(fault) => outcomes[at] = Outcome::Rejected(fault),
         }
     }

@@ -35,8 +35,9 @@ const BYTES_MAX: usize = 256 * 1024;
 const TIME_BYTES: usize = 14;
 /// Characters of a detail type.
 const TYPE_CHARS_MAX: usize = 128;
-/// How long a bus that was seen is believed to be there.
-const SEEN_FOR: Duration = Duration::from_secs(60);
+/// How long a bus that was seen is believed to be there: what is put on one that vanished may be answered with a yes.
+/// Ten relays ask once a second by it, of the fifty that an account has.
+const SEEN_FOR: Duration = Duration::from_secs(10);
 /// Buses that are remembered. Past this many all are asked for again.
 const SEEN_MAX: usize = 1_024;
 

@@ -12,6 +12,9 @@ const CHARS_MAX: usize = 128;
 /// What the name of every such queue and topic ends with.
 const SUFFIX: &str = ".fifo";
 
+/// What is said of another kind where FIFO is asked for.
+pub(crate) const NOT_FIFO: &str = "`fifo` is set, and it does not end with .fifo";
+
 /// Whether a queue or a topic, by its name, address, or ARN, is of the kind FIFO.
 pub(crate) fn is_fifo(name: &str) -> bool {
     name.ends_with(SUFFIX)

@@ -4,6 +4,7 @@
 //! left to come again, without counting as a try.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,11 @@ use crate::call::ENTRIES_MAX;
 
 /// How long a queue holds a question open for which it has nothing: as long as one can.
 const WAIT: Duration = Duration::from_secs(20);
+
+/// How often it is seen that this process runs. An answer counts as so much older at most.
+const AWAKE_EVERY: Duration = Duration::from_millis(250);
+/// What is late by more was stopped, or so busy that it is the same.
+const ASLEEP_AFTER: Duration = Duration::from_secs(1);
 
 /// What to ask for.
 #[derive(Clone)]
@@ -106,18 +112,61 @@ async fn receive(question: &Question, max: usize, wait: Duration) -> Result<Vec<
         .message_attribute_names("All")
         .message_system_attribute_names(MessageSystemAttributeName::MessageGroupId)
         .message_system_attribute_names(MessageSystemAttributeName::SequenceNumber);
-    let answer = timeout(wait + question.deadline, asked.send()).await.map_err(|_| {
+    let watched = while_awake(asked.send());
+    let (answer, at) = timeout(wait + question.deadline, watched).await.map_err(|_| {
         Error::new(ErrorKind::Timeout, "consume")
             .message("SQS did not answer in time; what is not settled comes again")
             .context("queue", &question.queue)
     })?;
     let answer = answer.map_err(|error| judge(call, &error).error("consume"))?;
-    let at = Instant::now();
     Ok(answer.messages.unwrap_or_default().into_iter().map(|message| (at, message)).collect())
+}
+
+/// Waits for an answer, and tells the last moment before it at which this process was surely running: one that was
+/// stopped meanwhile finds an answer that may be as old as the stop was long.
+async fn while_awake<T>(answer: impl Future<Output = T>) -> (T, Instant) {
+    let mut answer = std::pin::pin!(answer);
+    let mut awake = Instant::now();
+    let mut slept = false;
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut answer => return (answer, awake),
+            () = tokio::time::sleep(AWAKE_EVERY) => { // waits: what is measured is that it comes in time
+                slept |= awake.elapsed() > ASLEEP_AFTER;
+                if !slept {
+                    awake = Instant::now();
+                }
+            }
+        }
+    }
 }
 
 /// Whole seconds, rounded up.
 pub(crate) fn seconds(time: Duration) -> i32 {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     i32::try_from(seconds).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F10: an answer that lay there while the process was stopped is as old as the stop.
+    #[tokio::test]
+    async fn an_answer_is_as_old_as_a_stop() {
+        let stopped = Duration::from_millis(1_500);
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(300)).await; // waits: for one look at the clock
+            std::thread::sleep(stopped); // waits: this is the stop
+            // The clock is looked at before the answer is.
+            tokio::time::sleep(Duration::from_millis(600)).await; // waits: for further looks
+        };
+        let began = Instant::now();
+        let ((), at) = while_awake(late).await;
+        assert!(at.elapsed() >= stopped, "{:?}", at.elapsed());
+        assert!(at > began);
+        let ((), at) = while_awake(tokio::time::sleep(Duration::from_millis(600))).await; // waits: as a queue does
+        assert!(at.elapsed() < stopped);
+    }
 }

@@ -131,6 +131,11 @@ impl AwsSettings {
         if self.endpoint.as_deref().is_some_and(|url| !web(url) || shown(url).ends_with("//")) {
             return Err(wrong("`endpoint` is an address like https://host:port"));
         }
+        if self.endpoint.as_deref().is_some_and(has_user) {
+            return Err(wrong(
+                "`endpoint` holds a user or a password: say who we are by `profile` or a key",
+            ));
+        }
         Ok(())
     }
 }
@@ -142,6 +147,11 @@ fn is_region(text: &str) -> bool {
 
 fn is_account(text: &str) -> bool {
     text.len() == ACCOUNT_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn has_user(url: &str) -> bool {
+    let (_, rest) = url.split_once("://").unwrap_or(("", url));
+    rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@'))
 }
 
 /// An address without what stands before an `@` and behind the host.
@@ -204,7 +214,8 @@ mod tests {
             AwsSettings { region: Some("Ireland!".to_owned()), ..good.clone() },
             AwsSettings { account: Some("12345".to_owned()), ..good.clone() },
             AwsSettings { endpoint: Some("localhost:4566".to_owned()), ..good.clone() },
-            AwsSettings { endpoint: Some("https://".to_owned()), ..good },
+            AwsSettings { endpoint: Some("https://".to_owned()), ..good.clone() },
+            AwsSettings { endpoint: Some("https://joe:pa55@aws.example".to_owned()), ..good },
         ];
         for settings in wrong {
             assert_eq!(settings.check().unwrap_err().kind(), ErrorKind::Config, "{settings:?}");

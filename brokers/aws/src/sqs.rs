@@ -96,15 +96,16 @@ fn prepare(
 }
 
 fn check_queue(settings: &AwsSettings, queue: &str) -> Result<(), Fault> {
-    let wrong = match queues::unusable(queue) {
+    let (kind, wrong) = match queues::unusable(queue) {
         None if settings.fifo && !fifo::is_fifo(queue) => {
-            "`fifo` is set, and it does not end with .fifo"
+            // The route's fault, and not the event's.
+            (ErrorKind::Unroutable, fifo::NOT_FIFO)
         }
         None => return Ok(()),
-        Some(wrong) => wrong,
+        Some(wrong) => (ErrorKind::Invalid, wrong),
     };
     let detail = format!("`{}` is no queue that can be meant: {wrong}", queue.escape_debug());
-    Err(Fault::new(ErrorKind::Invalid, detail))
+    Err(Fault::new(kind, detail))
 }
 
 pub(crate) fn attribute(value: String) -> Result<MessageAttributeValue, Fault> {

@@ -157,25 +157,24 @@ impl SqsSubscription {
         delivery
     }
 
-    /// Hides a delivery for a time from now.
-    async fn hide(&self, open: &Open, time: Duration) -> Result<()> {
+    /// Hides a delivery for a time from now, or for as long as the service hides it at all. Returns for how long.
+    async fn hide(&self, open: &Open, time: Duration) -> Result<Duration> {
         let call = Call {
             action: "sqs:ChangeMessageVisibility",
             what: "the queue",
             name: &self.question.queue,
         };
-        // The service refuses more.
-        let left = HIDDEN_MAX.saturating_sub(open.at.elapsed());
+        let hidden = granted(open.at.elapsed(), time);
         let asked = self
             .question
             .client
             .change_message_visibility()
             .queue_url(&*self.question.queue)
             .receipt_handle(open.handle())
-            .visibility_timeout(seconds(time.min(left)));
+            .visibility_timeout(seconds(hidden));
         let until = Instant::now() + self.question.deadline;
         let answer = timeout_at(until, asked.send()).await.map_err(|_| late())?;
-        answer.map(drop).map_err(|error| {
+        answer.map(|_| hidden).map_err(|error| {
             use aws_sdk_sqs::error::ProvideErrorMetadata as _;
             let (code, said) = (error.code().unwrap_or_default(), error.message());
             match is_stale(code, said.unwrap_or_default()) {
@@ -224,6 +223,22 @@ async fn find(
 fn texts(message: &Message) -> BTreeMap<String, String> {
     let all = message.message_attributes().into_iter().flatten();
     all.filter_map(|(name, value)| Some((name.clone(), value.string_value()?.to_owned()))).collect()
+}
+
+/// For how long a message that was given out so long ago can be hidden, of what is wished.
+fn granted(out: Duration, wished: Duration) -> Duration {
+    let left = HIDDEN_MAX.saturating_sub(out);
+    match wished < left {
+        true => wished,
+        // The service refuses more, and counts in whole seconds.
+        false => Duration::from_secs(left.as_secs()),
+    }
+}
+
+fn at_its_end() -> Error {
+    Error::new(ErrorKind::Fenced, "extend delivery").message(
+        "a queue hides a message for 12 h and no longer; it comes again, and nothing of it was settled",
+    )
 }
 
 fn late() -> Error {
@@ -286,8 +301,12 @@ impl Subscription for SqsSubscription {
             let open = self.receipts.find(delivery.receipt)?;
             // From before the question: the queue counts from when it hears it.
             let asked = Instant::now();
-            self.hide(&open, by).await?;
-            self.receipts.extend(delivery.receipt, asked + by);
+            if granted(open.at.elapsed(), by).is_zero() {
+                // To hide it for no time would give it to the next one at once.
+                return Err(at_its_end());
+            }
+            let hidden = self.hide(&open, by).await?;
+            self.receipts.extend(delivery.receipt, asked + hidden);
             Ok(())
         })
     }
@@ -299,5 +318,21 @@ impl std::fmt::Debug for SqsSubscription {
             .field("aws", self.connection.settings())
             .field("settings", &self.settings)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R082: near twelve hours a message is hidden for less than was wished, and no more is believed.
+    #[test]
+    fn no_more_is_believed_than_the_queue_hides() {
+        let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
+        assert_eq!(granted(hour, minute), minute);
+        assert_eq!(granted(12 * hour - minute, hour), minute);
+        assert_eq!(granted(12 * hour - Duration::from_millis(1_900), hour), Duration::from_secs(1));
+        assert!(granted(12 * hour - Duration::from_millis(900), hour).is_zero());
+        assert!(granted(13 * hour, hour).is_zero());
     }
 }

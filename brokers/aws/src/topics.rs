@@ -4,7 +4,7 @@
 
 use postrider_core::{ErrorKind, Fault};
 
-use crate::fifo::is_fifo;
+use crate::fifo::{NOT_FIFO, is_fifo};
 use crate::settings::AwsSettings;
 
 /// Characters of a topic's name.
@@ -13,7 +13,7 @@ const NAME_MAX: usize = 256;
 /// The ARN of a topic, which may be given by its name or by its ARN.
 ///
 /// # Errors
-/// `Invalid` if it can be no topic; `Config` if only the account's number would tell.
+/// `Invalid` if it can be no topic; `Unroutable` if it is of the wrong kind; `Config` if only the account's number would tell.
 pub(crate) fn arn(settings: &AwsSettings, region: &str, topic: &str) -> Result<String, Fault> {
     let name = topic.strip_prefix("arn:").map_or(Some(topic), name_in);
     let stem = name.map(|name| name.strip_suffix(".fifo").unwrap_or(name));
@@ -27,14 +27,14 @@ pub(crate) fn arn(settings: &AwsSettings, region: &str, topic: &str) -> Result<S
         Some(stem) if !stem.chars().all(plain) => {
             "it has other characters than a-z A-Z 0-9 _ - and an ending .fifo"
         }
-        Some(_) if settings.fifo && !is_fifo(topic) => {
-            "`fifo` is set, and it does not end with .fifo"
-        }
+        Some(_) if settings.fifo && !is_fifo(topic) => NOT_FIFO,
         Some(_) => "",
     };
     if !wrong.is_empty() {
+        // Whose kind is wrong is the route's fault, and not the event's.
+        let kind = if wrong == NOT_FIFO { ErrorKind::Unroutable } else { ErrorKind::Invalid };
         let detail = format!("`{}` is no topic that can be meant: {wrong}", topic.escape_debug());
-        return Err(Fault::new(ErrorKind::Invalid, detail));
+        return Err(Fault::new(kind, detail));
     }
     if topic.starts_with("arn:") {
         return Ok(topic.to_owned());
@@ -88,6 +88,7 @@ mod tests {
             assert_eq!(refused.kind, ErrorKind::Invalid, "{topic}");
         }
         settings.fifo = true;
-        assert!(arn(&settings, "eu-west-1", "orders").is_err());
+        let refused = arn(&settings, "eu-west-1", "orders").unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Unroutable);
     }
 }

@@ -65,7 +65,9 @@ async fn only_the_entry_that_failed_is_sent_again() {
     for (code, words) in [
         ("ThrottlingException", "Retry"),
         ("InternalFailure", "Retry"),
-        ("NotAuthorizedForSourceException", "Unroutable"),
+        // It is about this event, and the bus takes the others.
+        ("NotAuthorizedForSourceException", "Rejected"),
+        ("AccessDeniedException", "Unroutable"),
         ("MalformedDetail", "Rejected"),
     ] {
         let failing = Arc::new(std::sync::atomic::AtomicBool::new(true));

@@ -140,6 +140,35 @@ async fn a_letter_that_is_not_kept_is_not_let_go() {
     subscription.ack(&came).await.unwrap();
 }
 
+/// R093: a message near the limit has no room for the reason: it is kept without it, and not given out for ever.
+#[tokio::test]
+async fn a_letter_without_room_for_the_reason_is_kept() {
+    let message = json!({"Messages": [{"MessageId": "m", "ReceiptHandle": "h", "Body": "x"}]});
+    let deleted = json!({"Successful": [{"Id": "0"}], "Failed": []});
+    let stub = Stub::start(move |asked| {
+        match asked.action.rsplit('.').next().unwrap_or_default() {
+            "GetQueueAttributes" => Some((200, "{}".to_owned())),
+            "ReceiveMessage" => Some((200, message.to_string())),
+            "DeleteMessageBatch" => Some((200, deleted.to_string())),
+            _ if asked.text.contains("postrider-dead") => failure(
+                400,
+                "com.amazonaws.sqs#InvalidParameterValue",
+                "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.",
+            ),
+            _ => Some((200, json!({"MessageId": "copy", "MD5OfMessageBody": "9dd4e461268c8034f5c8564e155c67a6"}).to_string())),
+        }
+    })
+    .await;
+    let mut settings = SubscriptionSettings::new("http://x/1/orders");
+    settings.dead_letters = Some("http://x/1/dead".to_owned());
+    let subscription = SqsSubscription::open(stub.settings(), settings).await.unwrap();
+    let came = receive(&subscription, 1).await.remove(0);
+    subscription.reject(&came, &Fault::new(ErrorKind::Rejected, "no")).await.unwrap();
+    let asked = stub.asked();
+    let sent = asked.iter().filter(|asked| asked.action.ends_with(".SendMessage"));
+    assert_eq!(sent.count(), 2, "with the reason, and without");
+}
+
 /// R093: without a word about dead letters, those of the queue's own redrive policy are taken; without one either,
 /// nothing is consumed.
 #[tokio::test]

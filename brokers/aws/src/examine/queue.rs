@@ -17,6 +17,8 @@ use crate::settings::AwsSettings;
 use crate::sqs::BYTES_MAX;
 use crate::subscription::SubscriptionSettings;
 
+/// The longest that a queue keeps a message.
+const KEPT_MAX: Duration = Duration::from_secs(14 * 24 * 3_600);
 /// Messages that may be out at once; past them a queue gives nothing out.
 const OUT_MAX: u64 = 120_000;
 /// From here on a limit is said to be near, in percent: there is still time to act.
@@ -215,7 +217,13 @@ fn keeping(seen: &Seen, subject: &str, wanted: Duration) -> Vec<Finding> {
                      anybody looks",
                     shown(dead)
                 ),
-                "set MessageRetentionPeriod of the queue of dead letters to more than that of the queue",
+                match dead < KEPT_MAX {
+                    true => "set MessageRetentionPeriod of the queue of dead letters to more than that of the queue",
+                    false => {
+                        "it cannot be kept for longer: set MessageRetentionPeriod of the queue itself to less than the \
+                         14 days of its dead letters, such as 604800"
+                    }
+                },
                 Code::KeptTooShort,
             ));
         }
