@@ -24,7 +24,8 @@ data "aws_iam_policy_document" "relay" {
     resources = [local.outbox, local.store]
   }
   statement {
-    actions   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:UpdateItem"]
+    # What waits, and what has no order, is read by BatchGetItem, which GetItem does not stand for.
+    actions   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem"]
     resources = [local.outbox]
   }
   statement {
@@ -80,8 +81,9 @@ data "aws_iam_policy_document" "consumer" {
 data "aws_iam_policy_document" "operator" {
   statement {
     actions = [
-      "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:Query", "dynamodb:GetItem",
-      "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:ConditionCheckItem",
+      "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:Query", "dynamodb:Scan",
+      "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem",
+      "dynamodb:DeleteItem", "dynamodb:ConditionCheckItem",
     ]
     resources = [local.outbox, local.pending, local.store, local.inbox]
   }

@@ -164,7 +164,11 @@ impl Carrying<'_> {
         }
         part.next += rows;
         let destination = &part.destination;
-        self.store.readings().note_waiting(lease.partition, destination, waiting.len());
+        self.store.readings().note_waiting(
+            lease.partition,
+            destination,
+            waiting.behind(self.store.options().waiting_max),
+        );
         cell.put(lease.token, waiting);
         drop(cell);
         self.room -= rows;

@@ -2,7 +2,9 @@
 //!
 //! Invariant: nothing is written: each write has a condition that never holds, on a key that is nobody's.
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{
+    AttributeValue, ConditionCheck, KeysAndAttributes, TransactWriteItem,
+};
 use aws_sdk_dynamodbstreams::types::ShardIteratorType;
 use postrider_core::{Error, ErrorKind, Result};
 
@@ -29,6 +31,10 @@ pub(crate) async fn missing(
     if design.table == names.store {
         asked.push(("dynamodb:PutItem", probe.put().await));
         asked.push(("dynamodb:DeleteItem", probe.delete().await));
+        asked.push(("dynamodb:ConditionCheckItem", probe.check().await));
+    }
+    if design.table == names.outbox {
+        asked.push(("dynamodb:BatchGetItem", probe.batch().await));
     }
     if design.table != names.inbox {
         asked.push(("dynamodb:Query", probe.query(None).await));
@@ -36,7 +42,7 @@ pub(crate) async fn missing(
     if design.index.is_some() {
         asked.push(("dynamodb:Query", probe.query(design.index).await));
         if let Some(stream) = stream {
-            asked.push(("dynamodb:GetShardIterator", probe.stream(stream).await));
+            asked.push(("dynamodb:GetRecords", probe.stream(stream).await));
         }
     }
     asked.into_iter().filter_map(|(action, answer)| Some((action, answer.err()?))).collect()
@@ -57,6 +63,38 @@ impl Probe<'_> {
         let table = self.design.table;
         let get = self.connection.tables().await.get_item().table_name(table);
         call("examine", table, get.set_key(Some(self.key())).send()).await.map(drop)
+    }
+
+    /// Items by their keys: what waits is fetched so, and so is what has no order.
+    async fn batch(&self) -> Result<()> {
+        let table = self.design.table;
+        let keys = KeysAndAttributes::builder().keys(self.key()).build();
+        let keys = keys.map_err(|error| {
+            Error::new(ErrorKind::Internal, "examine").message(error.to_string())
+        })?;
+        let get = self.connection.tables().await.batch_get_item().request_items(table, keys);
+        call("examine", table, get.send()).await.map(drop)
+    }
+
+    /// A check within a transaction: the fence of every write of a relay is one.
+    async fn check(&self) -> Result<()> {
+        let table = self.design.table;
+        let check = ConditionCheck::builder()
+            .table_name(table)
+            .set_key(Some(self.key()))
+            .condition_expression("attribute_exists(#pk)")
+            .expression_attribute_names("#pk", self.design.keys()[0].0)
+            .build();
+        let check = check.map_err(|error| {
+            Error::new(ErrorKind::Internal, "examine").message(error.to_string())
+        })?;
+        let action = TransactWriteItem::builder().condition_check(check).build();
+        let write = self.connection.tables().await.transact_write_items().transact_items(action);
+        match call("examine", table, write.send()).await {
+            Err(error) if error.kind() == ErrorKind::Unauthorized => Err(error),
+            // It was allowed, and did not hold.
+            _ => Ok(()),
+        }
     }
 
     async fn update(&self) -> Result<()> {
@@ -123,7 +161,9 @@ impl Probe<'_> {
             .stream_arn(arn)
             .shard_id(shard)
             .shard_iterator_type(ShardIteratorType::Latest);
-        call("examine", table, ask.send()).await.map(drop)
+        let there = call("examine", table, ask.send()).await?;
+        let read = client.get_records().set_shard_iterator(there.shard_iterator).limit(1);
+        call("examine", table, read.send()).await.map(drop)
     }
 }
 

@@ -22,10 +22,12 @@ use crate::turns::Turns;
 const SETTLED_MAX: usize = 10_000;
 /// How many places are remembered that a stream named and nobody has read yet.
 const NAMED_MAX: usize = 10_000;
-/// The bits of a number that are the row's own. Under one token so many events are read in months.
-const ORDINAL_BITS: u32 = 32;
-/// The bits above them that are the token's.
-const TOKEN_BITS: u32 = 23;
+/// The bits of a number that are the row's own. Fifteen million events are read under a token, in hours; then the
+/// partition is loaded anew.
+const ORDINAL_BITS: u32 = 24;
+/// The bits above them that are the token's: functions take a token with each invocation, and a number that comes
+/// round while a dead letter still has it would be another event's.
+const TOKEN_BITS: u32 = 31;
 /// From this ordinal on the partition is loaded anew, under another token; a page is less than what is left.
 const ORDINAL_MAX: u64 = (1 << ORDINAL_BITS) - (1 << 20);
 
@@ -182,7 +184,8 @@ impl Readings {
 }
 
 /// The number before the first one of a lease: its partition, so that a number says where its row waits, and
-/// its token. Tokens of 23 bits begin anew after eight million acquisitions of one partition.
+/// its token. Tokens of 31 bits begin anew after two milliards of acquisitions of one partition: at five a second,
+/// after thirteen years.
 fn first_number(lease: &Lease) -> u64 {
     let token = lease.token & ((1 << TOKEN_BITS) - 1);
     u64::from(lease.partition.0) << (TOKEN_BITS + ORDINAL_BITS) | token << ORDINAL_BITS

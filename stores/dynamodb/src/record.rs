@@ -165,11 +165,22 @@ pub(crate) fn decode(item: &Item, place: &Place, source: &Arc<str>) -> Decoded {
             };
             Decoded {
                 id: id.unwrap_or_else(named),
-                key_hash: KeyHash::of(text(item, "key").unwrap_or(&place.pk)),
+                key_hash: key_of(item, place),
                 bytes: ENVELOPE_BYTES + weight(item),
                 event: Err(malformed),
             }
         }
+    }
+}
+
+/// The key of an item that cannot be read: what is behind it must not pass it.
+fn key_of(item: &Item, place: &Place) -> KeyHash {
+    if let Some(key) = text(item, "key") {
+        return KeyHash::of(key);
+    }
+    match (text(item, "aggregate_type"), text(item, "aggregate_id")) {
+        (Some(aggregate_type), Some(id)) => KeyHash::of_aggregate(aggregate_type, id),
+        _ => KeyHash::of(&place.pk),
     }
 }
 
@@ -286,6 +297,13 @@ mod tests {
         let decoded = decode(&item, &place, &Arc::from(""));
         assert_eq!(decoded.key_hash, KeyHash::of("order/1"));
         assert!(decoded.event.unwrap_err().detail.contains("format"));
+        // INV-3: in a collection of another name it holds up its own key all the same.
+        let mut named = place.key(&Names::default());
+        for (name, value) in [("aggregate_type", "order"), ("aggregate_id", "9")] {
+            named.insert(name.to_owned(), s(value));
+        }
+        let decoded = decode(&named, &place, &Arc::from(""));
+        assert_eq!(decoded.key_hash, KeyHash::of("order/9"));
         let newer = Item::from([("format".to_owned(), n(2))]);
         let newer = decode(&newer, &place, &Arc::from(""));
         assert_eq!(newer.event.unwrap_err().reason, Reason::UnknownFormat);

@@ -67,7 +67,11 @@ async fn settle_part(store: &DynamoStore, lease: &Lease, part: &SettlementPart) 
     };
     let plan = Plan::make(store, lease.partition, part, &mut waiting, &known)?;
     plan.write(store, lease, part).await?;
-    store.readings().note_waiting(lease.partition, &part.destination, waiting.len());
+    store.readings().note_waiting(
+        lease.partition,
+        &part.destination,
+        waiting.behind(store.options().waiting_max),
+    );
     cell.put(lease.token, waiting);
     drop(cell);
     plan.mark(store, lease.partition).await?;

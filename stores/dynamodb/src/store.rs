@@ -324,7 +324,11 @@ impl DynamoStore {
             waiting_ahead: waiting.ahead(),
             replay_through: 0,
         };
-        self.readings().note_waiting(lease.partition, destination, waiting.len());
+        self.readings().note_waiting(
+            lease.partition,
+            destination,
+            waiting.behind(self.options().waiting_max),
+        );
         cell.put(lease.token, waiting);
         Ok(loaded)
     }

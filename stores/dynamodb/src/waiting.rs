@@ -40,8 +40,14 @@ impl Waiting {
         waiting
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
+    /// What waits behind the cursor. What is ahead of it is bounded by the window, and comes out only by what is
+    /// read next, so it must not keep that from being read. Told apart only where all together are too many: this is
+    /// asked at every settlement.
+    pub(crate) fn behind(&self, max: usize) -> usize {
+        match self.rows.len() < max {
+            true => self.rows.len(),
+            false => self.rows.values().filter(|row| !row.ahead).count(),
+        }
     }
 
     pub(crate) fn get(&self, seq: u64) -> Option<&Stored> {
@@ -354,6 +360,17 @@ mod tests {
         assert_eq!(heads, [2], "the other key goes on");
     }
 
+    /// What is ahead of the cursor is none of what keeps new events from being read: it comes out only by reading.
+    #[test]
+    fn what_is_ahead_takes_no_room() {
+        let mut waiting = Waiting::default();
+        for seq in 1..=3 {
+            let (new, place) = new(seq, seq, seq);
+            assert!(waiting.enter(&new, &place, seq > 1, 0, |_| false));
+        }
+        assert_eq!((waiting.behind(3), waiting.behind(4)), (1, 3));
+    }
+
     /// A line of the greatest length is entered, headed, and left row by row in the time of short ones: what a
     /// settlement costs does not grow with what waits. Quadratic, it would be hours.
     #[test]
@@ -369,7 +386,7 @@ mod tests {
             assert_eq!(waiting.runs().next().unwrap().0.row, row);
             assert!(waiting.change(&WaitingChange::Delivered(row), 1, |_| false));
         }
-        assert_eq!(waiting.len(), 0);
+        assert_eq!(waiting.rows.len(), 0);
         assert!(waiting.lines.is_empty() && waiting.heads.is_empty());
         assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
     }

@@ -71,14 +71,20 @@ async fn a_table_that_is_absent_is_a_finding() {
 async fn each_permission_that_is_missing_is_named() {
     let Some(fresh) = Fresh::new(1).await else { return };
     let upstream = fresh.settings.endpoint.clone().unwrap();
-    let denied = ["GetItem", "UpdateItem", "PutItem", "DeleteItem", "Query", "GetShardIterator"];
-    let rule = move |operation: &str, _: &mut serde_json::Value| match denied.contains(&operation) {
+    let denied =
+        ["GetItem", "BatchGetItem", "UpdateItem", "PutItem", "DeleteItem", "Query", "GetRecords"];
+    // A check has no call of its own.
+    let refuses =
+        move |operation: &str| denied.contains(&operation) || operation == "TransactWriteItems";
+    let rule = move |operation: &str, _: &mut serde_json::Value| match refuses(operation) {
         true => Then::Answer(
             400,
             json!({
                 "__type": "com.amazon.coral.service#AccessDeniedException",
                 "Message": format!(
-                    "User: arn:aws:sts::1:x is not authorized to perform: dynamodb:{operation} on resource: y"
+                    "User: arn:aws:sts::1:x is not authorized to perform: dynamodb:{} on resource: y",
+                    // What stands in it is what is refused.
+                    operation.replace("TransactWriteItems", "ConditionCheckItem")
                 ),
             }),
         ),
@@ -87,7 +93,12 @@ async fn each_permission_that_is_missing_is_named() {
     let mut settings = fresh.settings.clone();
     settings.endpoint = Some(proxy::start(&upstream, Box::new(rule), Box::new(|_, _, _| {})).await);
     let found = wrong(&findings(&Connection::new(settings).unwrap()).await.unwrap());
-    for action in denied {
+    let recipe = include_str!("../../../deploy/aws/policies.tf");
+    let relay =
+        recipe.split("data \"aws_iam_policy_document\"").find(|it| it.starts_with(" \"relay\""));
+    for action in denied.into_iter().chain(["ConditionCheckItem"]) {
+        let allowed = relay.unwrap().contains(&format!("\"dynamodb:{action}\""));
+        assert!(allowed, "the recipe's relay may not {action}");
         let words = format!("the permission dynamodb:{action} is missing");
         assert!(found.iter().any(|one| one.contains(&words)), "{words}: {found:?}");
     }
