@@ -5,7 +5,6 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::own_server::free_ports;
 use crate::services;
 
 /// A loaded machine takes long to start a server.
@@ -119,8 +119,7 @@ impl Cluster {
         if let Some((user, group)) = account {
             chown(folder.path(), Some(user), Some(group)).expect("the folder is given away");
         }
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("its number").port();
+        let port = free_ports(1).expect("a free port")[0];
         Cluster { folder, programs, account, port, server: None, variables: Vec::new() }
     }
 
