@@ -191,8 +191,16 @@ pub trait Operator: Send + Sync {
         note: &'a Note,
     ) -> BoxFuture<'a, Result<Marked>>;
 
+    /// How many of these events, from the first on, one call of [`stage`](Self::stage) takes, where a
+    /// store's transactions have limits. At least one, if there is one: what is too large by itself is
+    /// refused by `stage`, which says why.
+    fn stage_max(&self, events: &[NewEvent]) -> usize {
+        events.len()
+    }
+
     /// Stages events in one transaction of their own: for tests, scripts, and repairs. Applications
-    /// enqueue in the transaction of their change.
+    /// enqueue in the transaction of their change. More than [`stage_max`](Self::stage_max) are refused
+    /// (`TooLarge`), and nothing is written.
     fn stage<'a>(&'a self, events: &'a [NewEvent]) -> BoxFuture<'a, Result<Vec<EventId>>>;
 
     /// What was changed, by whom, and why, newest first.

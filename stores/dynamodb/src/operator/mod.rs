@@ -16,6 +16,7 @@ mod overview;
 mod refusal;
 pub(crate) mod request;
 mod scan;
+mod stage;
 mod waiting;
 
 use postrider_core::operate::{
@@ -30,7 +31,6 @@ use postrider_core::{
 };
 
 use crate::definitions::{self, By};
-use crate::outbox::Outbox;
 use crate::store::DynamoStore;
 use refusal::refused;
 
@@ -52,11 +52,18 @@ impl Operator for DynamoStore {
         filter: &'a Filter,
         page: &'a PageRequest,
     ) -> BoxFuture<'a, Result<Listed<EventView>>> {
-        Box::pin(event::list(self, filter, page))
+        Box::pin(async move {
+            // Who says what names no source is known from here on.
+            self.facts().await?;
+            event::list(self, filter, page).await
+        })
     }
 
     fn event(&self, id: EventId) -> BoxFuture<'_, Result<EventDetail>> {
-        Box::pin(event::detail(self, id))
+        Box::pin(async move {
+            self.facts().await?;
+            event::detail(self, id).await
+        })
     }
 
     fn waiting<'a>(
@@ -183,12 +190,12 @@ impl Operator for DynamoStore {
         Box::pin(inbox::mark(self, name, note))
     }
 
+    fn stage_max(&self, events: &[NewEvent]) -> usize {
+        stage::max(events)
+    }
+
     fn stage<'a>(&'a self, events: &'a [NewEvent]) -> BoxFuture<'a, Result<Vec<EventId>>> {
-        Box::pin(async move {
-            let outbox = Outbox::open(self.connection()).await?;
-            outbox.write(&[], events).await?;
-            Ok(events.iter().map(|event| event.event().id).collect())
-        })
+        Box::pin(stage::stage(self, events))
     }
 
     fn audit<'a>(&'a self, page: &'a PageRequest) -> BoxFuture<'a, Result<Listed<AuditEntry>>> {
