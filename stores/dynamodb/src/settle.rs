@@ -12,7 +12,7 @@ use aws_sdk_dynamodb::types::{Delete, TransactWriteItem, Update};
 use futures_util::{StreamExt as _, stream};
 use postrider_core::source::Definitions;
 use postrider_core::waiting::{Passed, Settlement, SettlementPart, WaitingChange};
-use postrider_core::{Destination, Error, ErrorKind, Lease, PartitionId, Result};
+use postrider_core::{Destination, DestinationId, Error, ErrorKind, Lease, PartitionId, Result};
 
 use crate::control::key;
 use crate::item::n;
@@ -45,22 +45,24 @@ pub(crate) async fn settle(store: &DynamoStore, settlement: &Settlement) -> Resu
 }
 
 async fn settle_part(store: &DynamoStore, lease: &Lease, part: &SettlementPart) -> Result<()> {
+    let (connection, id) = (store.connection(), &part.destination);
+    // Who enables an endpoint lets its rows out under the same lock: so what is read here of endpoints is true
+    // until the rows are written, or whoever enables one afterwards finds them.
+    let shared = store.waiting(lease.partition, id);
+    let mut cell = shared.lock().await;
     let mut known = Definitions::default();
-    if !part.waiting.is_empty() || !part.changes.is_empty() || !part.disabled.is_empty() {
-        known = definitions::read(store.connection()).await?;
-        if !known.rows.iter().any(|row| row.definition.id == part.destination) {
-            // It was removed meanwhile.
+    if !part.disabled.is_empty() {
+        if !is_there(&definitions::read(connection).await?, id) {
+            return Ok(());
+        }
+        definitions::disable(connection, lease, id, &part.disabled).await?;
+    }
+    if !part.waiting.is_empty() || !part.changes.is_empty() {
+        known = definitions::read(connection).await?;
+        if !is_there(&known, id) {
             return Ok(());
         }
     }
-    if !part.disabled.is_empty() {
-        let (connection, id) = (store.connection(), &part.destination);
-        definitions::disable(connection, lease, id, &part.disabled).await?;
-        let topics = part.disabled.iter().map(|endpoint| (id.clone(), endpoint.topic.clone()));
-        known.disabled.extend(topics);
-    }
-    let shared = store.waiting(lease.partition, &part.destination);
-    let mut cell = shared.lock().await;
     let mut waiting = match cell.take(lease.token) {
         Some(waiting) => waiting,
         None => store.read_waiting(lease.partition, &part.destination).await?,
@@ -77,6 +79,11 @@ async fn settle_part(store: &DynamoStore, lease: &Lease, part: &SettlementPart) 
     plan.mark(store, lease.partition).await?;
     plan.note(store, lease.partition, part);
     Ok(())
+}
+
+/// Whether a destination was not removed meanwhile.
+fn is_there(known: &Definitions, id: &DestinationId) -> bool {
+    known.rows.iter().any(|row| row.definition.id == *id)
 }
 
 /// What a settlement writes.

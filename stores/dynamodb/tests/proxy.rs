@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use postrider_core::BoxFuture;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,6 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) enum Then {
     /// It goes on as it is now.
     Forward,
+    /// It goes on, and its answer is held back until this is over.
+    Hold(BoxFuture<'static, ()>),
     /// This is the answer: a status and a body.
     Answer(u16, Value),
 }
@@ -55,11 +58,19 @@ async fn serve(client: TcpStream, upstream: String, script: Arc<Mutex<Script>>) 
         let operation = operation.rsplit('.').next().unwrap_or_default().to_owned();
         let mut asked: Value = serde_json::from_slice(&body).unwrap();
         let then = (script.lock().unwrap().rule)(&operation, &mut asked);
-        let (status, answer) = match then {
-            Then::Answer(status, answer) => (status, answer),
-            Then::Forward => {
+        let held = match then {
+            Then::Answer(status, answer) => Err((status, answer)),
+            Then::Forward => Ok(None),
+            Then::Hold(until) => Ok(Some(until)),
+        };
+        let (status, answer) = match held {
+            Err(answer) => answer,
+            Ok(until) => {
                 let (status, mut answer) = forward(&upstream, &head, &asked).await;
                 (script.lock().unwrap().edit)(&operation, &asked, &mut answer);
+                if let Some(until) = until {
+                    until.await;
+                }
                 (status, answer)
             }
         };
