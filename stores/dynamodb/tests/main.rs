@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
+mod endpoints;
 mod examine;
 mod fresh;
 mod front;
 mod inbox;
+mod kept;
 mod lease;
 mod mark;
 mod mark_first;

@@ -6,9 +6,9 @@ use postrider_core::operate::{Note, PageRequest};
 use postrider_core::source::DefinitionChange;
 use postrider_core::{
     Destination, DestinationId, DestinationState, ErrorKind, InboxStore, NewEvent, Operator,
-    OutboxSource, PartitionId, Start, Timestamp,
+    OutboxSource, PartitionId, Payload, Start, Timestamp,
 };
-use postrider_dynamodb::{DynamoStore, Options};
+use postrider_dynamodb::{DynamoStore, Options, Outbox};
 
 use crate::fresh::Fresh;
 
@@ -84,4 +84,26 @@ async fn every_change_is_audited() {
     let overview = store.overview().await.unwrap();
     assert_eq!(overview.destinations[0].state, DestinationState::Paused);
     assert!(overview.partitions[1].paused && !overview.partitions[0].paused);
+}
+
+/// A collection may be called like a key and hold events of another: they are not erased with it, and the key's own are
+/// found where they stand.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_takes_no_other_key_and_leaves_none_of_its_own() {
+    let Some((fresh, store)) = store().await else { return };
+    let outbox = Outbox::open(&fresh.connection).await.unwrap();
+    let said = |key: &str, n: u32| {
+        NewEvent::new("order", n.to_string(), "order.placed").ordered_by(key).json(&n).unwrap()
+    };
+    let (other, own) = (said("customer/9", 1), said("order/1", 2));
+    outbox.write_under("order/1", &[], std::slice::from_ref(&other)).await.unwrap();
+    outbox.write_under("TENANT#acme", &[], std::slice::from_ref(&own)).await.unwrap();
+    let fresh_handle = store.beside();
+    assert_eq!(fresh_handle.erasable("order/1").await.unwrap().outbox, 1);
+    fresh_handle.erase("order/1", &note()).await.unwrap();
+    let payload =
+        async |event: &NewEvent| store.event(event.event().id).await.unwrap().event.payload;
+    assert_eq!(payload(&own).await, Payload::Erased);
+    assert_eq!(payload(&other).await, other.event().payload, "another customer's");
+    assert_eq!(store.erasable("order/1").await.unwrap().total(), 0);
 }

@@ -17,6 +17,9 @@ use crate::item::{Item, b, n, s};
 
 type Update = UpdateItemFluentBuilder;
 
+/// What a completion sets.
+const DONE: &str = "#status = :processed, #done = :now, #expires = :expires, #result = :result";
+
 /// A claim that is about to be sent.
 pub(crate) struct Claiming<'a> {
     pub(crate) request: &'a ClaimRequest,
@@ -121,7 +124,8 @@ impl Kept<'_> {
             .expression_attribute_values(":until", n(until(self.now_ms, duration)))
     }
 
-    /// Records that it is done, for as long as the retention. The steps have done their work.
+    /// Records that it is done, for as long as the retention. The steps stay: who forgets the row has them made
+    /// no second time.
     pub(crate) fn complete(&self, update: Update, result: &[u8], retention: Duration) -> Update {
         let used = [
             ("#done", PROCESSED_AT),
@@ -130,17 +134,28 @@ impl Kept<'_> {
             ("#beat", BEAT),
             ("#duration", DURATION),
             ("#until", UNTIL),
-            ("#steps", STEPS),
         ];
         names(self.hold(update), &used)
-            .update_expression(
-                "SET #status = :processed, #done = :now, #expires = :expires, #result = :result \
-                 REMOVE #beat, #duration, #until, #steps",
-            )
+            .update_expression(format!("SET {DONE} REMOVE #beat, #duration, #until"))
             .expression_attribute_values(":processed", s(PROCESSED))
             .expression_attribute_values(":now", n(self.now_ms))
             .expression_attribute_values(":expires", n(expires(self.now_ms, retention)))
             .expression_attribute_values(":result", b(result))
+    }
+
+    /// The same, with other steps, for an item in which theirs and the result have no room together.
+    pub(crate) fn complete_with(
+        &self,
+        update: Update,
+        result: &[u8],
+        retention: Duration,
+        steps: AttributeValue,
+    ) -> Update {
+        names(self.complete(update, result, retention), &[("#steps", STEPS)])
+            .update_expression(format!(
+                "SET {DONE}, #steps = :steps REMOVE #beat, #duration, #until"
+            ))
+            .expression_attribute_values(":steps", steps)
     }
 
     /// Lets it go.

@@ -36,7 +36,7 @@ use crate::connection::{Connection, absent, call};
 use crate::error::failed;
 use crate::inbox::answer::{Refused, fenced};
 use crate::inbox::condition::{Claiming, Kept, step_names};
-use crate::inbox::row::{Row, STEPS, TOKEN};
+use crate::inbox::row::{Row, TOKEN};
 use crate::inbox::watch::Watch;
 use crate::item::{Item, b, number};
 use crate::transaction::ITEM_BYTES_MAX;
@@ -188,8 +188,23 @@ impl Inbox {
     async fn finish(&self, lease: &ClaimLease, result: &[u8]) -> Result<()> {
         check_size("complete", result)?;
         let kept = Kept { lease, now_ms: self.now_ms() };
-        let update = kept.complete(self.update(&lease.key).await, result, self.options.retention);
-        match self.send("complete", update).await? {
+        let retention = self.options.retention;
+        let update = kept.complete(self.update(&lease.key).await, result, retention);
+        let sent = match self.send("complete", update).await {
+            Err(error) if error.kind() == ErrorKind::TooLarge => {
+                // The result is what is asked for again; of the steps, that they were made. Only the holder
+                // writes them, and it is here.
+                let item = self.read("complete", &lease.key).await?.unwrap_or_default();
+                let Some(steps) = row::steps_of(&item).filter(|steps| !steps.is_empty()) else {
+                    return Err(error);
+                };
+                let (update, steps) = (self.update(&lease.key).await, row::without_results(steps));
+                let update = kept.complete_with(update, result, retention, steps);
+                self.send("complete", update).await?
+            }
+            sent => sent?,
+        };
+        match sent {
             Ok(_) => {}
             // The answer to the first try may have been lost.
             Err(old) if Row::of(&old, "complete").is_ok_and(|row| row.was_completed(lease)) => {}
@@ -218,8 +233,9 @@ impl Inbox {
         if !Row::of(&item, "step")?.is_held_by(lease) {
             return Err(fenced("step", lease));
         }
-        let steps = item.get(STEPS).and_then(|steps| steps.as_m().ok());
-        let result = steps.and_then(|steps| steps.get(step)).and_then(|value| value.as_b().ok());
+        let result = row::steps_of(&item)
+            .and_then(|steps| steps.get(step))
+            .and_then(|value| value.as_b().ok());
         Ok(result.map(|blob| Bytes::copy_from_slice(blob.as_ref())))
     }
 

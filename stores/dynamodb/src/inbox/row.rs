@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use postrider_core::{ClaimLease, Error, ErrorKind, InboxKey, Result};
 
 use crate::control;
-use crate::item::{Item, number, text, truth};
+use crate::item::{Item, b, number, text, truth};
 
 /// Who said it.
 pub(crate) const SOURCE: &str = "source";
@@ -42,7 +43,8 @@ pub(crate) const UNTIL: &str = "lease_until";
 pub(crate) const RELEASED: &str = "released";
 /// What was stored when it was done.
 pub(crate) const RESULT: &str = "result";
-/// The results of steps, by name.
+/// The results of steps, by name. They stay when the row is processed: should it be forgotten, what was done
+/// is not done again.
 pub(crate) const STEPS: &str = "steps";
 
 /// A status.
@@ -61,6 +63,16 @@ pub(crate) const ANY_PAYLOAD: [u8; 32] = [0; 32];
 pub(crate) fn key(key: &InboxKey) -> Item {
     let pk = format!("{}#{}#{}", key.event_id, key.handler, key.source);
     control::key(&pk, ROW)
+}
+
+/// The results of a row's steps, by their names.
+pub(crate) fn steps_of(item: &Item) -> Option<&Item> {
+    item.get(STEPS).and_then(|steps| steps.as_m().ok())
+}
+
+/// Steps that were made, without what they said: an empty result is a stored one.
+pub(crate) fn without_results(steps: &Item) -> AttributeValue {
+    AttributeValue::M(steps.keys().map(|name| (name.clone(), b(""))).collect())
 }
 
 /// What a row says.

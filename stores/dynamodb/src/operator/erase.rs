@@ -1,9 +1,10 @@
 //! Taking the payloads of a key out of the store.
 //!
 //! Ids, times, and marks stay, so that nothing is delivered twice. The events of a key stand in one item
-//! collection, which one query reads; where none is named like the key, the whole table is read, because a
-//! collection of the application's may have any name. Results in the inbox are found by a reading of the whole
-//! inbox. Both are as long as the tables are: an erasure that leaves something out is none.
+//! collection, which one query reads; where none is named like the key, or the one that is has events of other
+//! keys, the whole table is read, because a collection of the application's may have any name. Results in the
+//! inbox are found by a reading of the whole inbox. Both are as long as the tables are: an erasure that leaves
+//! something out is none.
 //!
 //! Invariant: the entry of the audit log is written before or with the first payload that goes. To do it again
 //! finishes what a crash left. **What remains**: backups, and the stream's records for 24 hours; what a relay
@@ -12,6 +13,7 @@
 use std::collections::HashSet;
 
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::{StreamExt as _, stream};
 use postrider_core::operate::{Erasure, Note, RowKey, Submission, Verb};
 use postrider_core::waiting::WaitingState;
@@ -22,8 +24,9 @@ use super::scan;
 use super::waiting::ordering_key;
 use crate::audit::Change;
 use crate::connection::call;
+use crate::control::{PK, SK};
 use crate::definitions;
-use crate::inbox::row::{EVENT_ID, RESULT, SOURCE, STEPS};
+use crate::inbox::row::{EVENT_ID, RESULT, SOURCE, STEPS, steps_of, without_results};
 use crate::item::{Item, b, n, text};
 use crate::record::Place;
 use crate::store::DynamoStore;
@@ -76,32 +79,13 @@ pub(super) async fn erase(store: &DynamoStore, key: &str, note: &Note) -> Result
     for place in &found.events {
         writes.push(write(event(place), names.outbox.clone()));
     }
-    let result = |item: &Item| {
-        let row = ["pk", "sk"].map(|name| item.get_key_value(name));
-        let row = row.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
-        let update = client
-            .update_item()
-            .table_name(&names.inbox)
-            .set_key(Some(row.collect()))
-            .condition_expression("attribute_exists(pk)")
-            .expression_attribute_names("#steps", STEPS);
-        // A claimed row has no result yet, and its map of steps must be there.
-        match item.contains_key(RESULT) {
-            true => update
-                .update_expression("SET #result = :none REMOVE #steps")
-                .expression_attribute_names("#result", RESULT)
-                .expression_attribute_values(":none", b("")),
-            false => update.update_expression("SET #steps = :empty").expression_attribute_values(
-                ":empty",
-                aws_sdk_dynamodb::types::AttributeValue::M(Item::new()),
-            ),
-        }
-    };
-    for item in &found.inbox {
-        writes.push(write(result(item), names.inbox.clone()));
-    }
     let mut writes = stream::iter(writes).buffer_unordered(WRITES_AT_ONCE);
     while let Some(written) = writes.next().await {
+        written?;
+    }
+    let rows = found.inbox.into_iter().map(|item| empty(store, item));
+    let mut rows = stream::iter(rows).buffer_unordered(WRITES_AT_ONCE);
+    while let Some(written) = rows.next().await {
         written?;
     }
     let dead = dead_letters(store, &found.all).await?;
@@ -110,6 +94,57 @@ pub(super) async fn erase(store: &DynamoStore, key: &str, note: &Note) -> Result
         request::submit(store, &submission).await?;
     }
     Ok(erasure)
+}
+
+/// Takes what a row of the inbox says: its result, and those of its steps. That they were made stays, or their
+/// effects would be made again. What a handler wrote meanwhile is read, and goes as well.
+async fn empty(store: &DynamoStore, mut item: Item) -> Result<()> {
+    let table = &store.connection().names().inbox;
+    let client = store.connection().tables().await;
+    let row = [PK, SK].map(|name| item.get_key_value(name));
+    let row: Item =
+        row.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut patience = Patience::new();
+    while says_something(&item) {
+        let update = client.update_item().table_name(table).set_key(Some(row.clone()));
+        match call("erase", table, emptied(update, &item).send()).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => patience.pause(error).await?,
+            other => return other.map(drop),
+        }
+        let get = client.get_item().table_name(table).set_key(Some(row.clone()));
+        let read = call("erase", table, get.consistent_read(true).send()).await?;
+        // One that is gone meanwhile is erased.
+        item = read.item.unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Both are written where the row has them, and only over what was read.
+fn emptied(mut update: UpdateItemFluentBuilder, item: &Item) -> UpdateItemFluentBuilder {
+    let (mut sets, mut conditions) = (Vec::new(), vec!["attribute_exists(pk)".to_owned()]);
+    let steps = steps_of(item).map(without_results);
+    for (name, value) in [(RESULT, item.get(RESULT).map(|_| b(""))), (STEPS, steps)] {
+        update = update.expression_attribute_names(format!("#{name}"), name);
+        let Some((value, was)) = value.zip(item.get(name)) else {
+            conditions.push(format!("attribute_not_exists(#{name})"));
+            continue;
+        };
+        sets.push(format!("#{name} = :{name}"));
+        conditions.push(format!("#{name} = :{name}_was"));
+        update = update
+            .expression_attribute_values(format!(":{name}"), value)
+            .expression_attribute_values(format!(":{name}_was"), was.clone());
+    }
+    update
+        .update_expression(format!("SET {}", sets.join(", ")))
+        .condition_expression(conditions.join(" AND "))
+}
+
+/// Whether a result, or that of a step, is more than that there is one.
+fn says_something(item: &Item) -> bool {
+    let full = |value: &AttributeValue| value.as_b().is_ok_and(|blob| !blob.as_ref().is_empty());
+    item.get(RESULT).is_some_and(full)
+        || steps_of(item).is_some_and(|steps| steps.values().any(full))
 }
 
 /// One that is gone meanwhile is erased.
@@ -153,43 +188,70 @@ async fn dead_letters(store: &DynamoStore, places: &HashSet<Place>) -> Result<Ve
     Ok(dead)
 }
 
+/// The events of the item collection that is named like a key. Nothing if there is none, or if it has events of
+/// other keys: then the application names its collections itself, and the key's events may be anywhere. What has
+/// no key is nobody else's.
+async fn of_collection(store: &DynamoStore, key: &str) -> Result<Option<Vec<(Place, Item)>>> {
+    let (mut events, mut before) = (Vec::new(), None::<String>);
+    loop {
+        let (page, more) = scan::collection(store, key, before.as_deref()).await?;
+        let own = |item: &Item| ordering_key(item).is_none_or(|of| of == key);
+        if !page.iter().all(|(_, item)| own(item)) {
+            return Ok(None);
+        }
+        before = page.last().map(|(place, _)| place.sk.to_string());
+        events.extend(page.into_iter().map(bare));
+        if !more || before.is_none() {
+            return Ok(Some(events).filter(|events| !events.is_empty()));
+        }
+    }
+}
+
+/// The events of a key, wherever they stand.
+async fn of_table(store: &DynamoStore, key: &str) -> Result<Vec<(Place, Item)>> {
+    let (mut events, mut from) = (Vec::new(), None);
+    loop {
+        let (page, next) = scan::all(store, from).await?;
+        let of_key = page.into_iter().filter(|(_, i)| ordering_key(i).as_deref() == Some(key));
+        events.extend(of_key.map(bare));
+        from = next;
+        if from.is_none() {
+            return Ok(events);
+        }
+    }
+}
+
+/// An event without what it says: only that it says something is kept in memory.
+fn bare((place, mut item): (Place, Item)) -> (Place, Item) {
+    for said in ["payload", "headers"] {
+        if let Some(value) = item.get_mut(said) {
+            *value = b("");
+        }
+    }
+    (place, item)
+}
+
 /// Looks for everything of a key.
 async fn find(store: &DynamoStore, key: &str) -> Result<Found> {
     if key.is_empty() {
         let error = Error::new(ErrorKind::Invalid, "erase");
         return Err(error.message("no event has an empty key; nothing was changed"));
     }
+    // Who says what names no source is known from here on.
+    store.facts().await?;
+    let events = match of_collection(store, key).await? {
+        Some(events) => events,
+        None => of_table(store, key).await?,
+    };
     let (mut found, mut ids) = (Found::default(), HashSet::new());
-    let mut note = |place: Place, item: &Item| {
-        if let Some(id) = text(item, "id") {
-            let source = text(item, "source").unwrap_or(store.default_source());
+    for (place, item) in events {
+        if let Some(id) = text(&item, "id") {
+            let source = text(&item, "source").unwrap_or(store.default_source());
             ids.insert((id.to_owned(), source.to_owned()));
         }
         found.all.insert(place.clone());
         if item.contains_key("payload") || item.contains_key("headers") {
             found.events.push(place);
-        }
-    };
-    if scan::has_events(store, key).await? {
-        let mut before: Option<String> = None;
-        loop {
-            let (page, more) = scan::collection(store, key, before.as_deref()).await?;
-            before = page.last().map(|(place, _)| place.sk.to_string());
-            page.into_iter().for_each(|(place, item)| note(place, &item));
-            if !more || before.is_none() {
-                break;
-            }
-        }
-    } else {
-        let mut from = None;
-        loop {
-            let (page, next) = scan::all(store, from).await?;
-            let of_key = page.into_iter().filter(|(_, i)| ordering_key(i).as_deref() == Some(key));
-            of_key.for_each(|(place, item)| note(place, &item));
-            from = next;
-            if from.is_none() {
-                break;
-            }
         }
     }
     found.inbox = results(store, &ids).await?;
@@ -206,14 +268,10 @@ async fn results(store: &DynamoStore, ids: &HashSet<(String, String)>) -> Result
             client.scan().table_name(table).consistent_read(true).set_exclusive_start_key(from);
         let page = call("erase", table, scan.send()).await?;
         let of = |item: &Item, name| text(item, name).unwrap_or_default().to_owned();
-        let keeps = |item: &Item| {
-            let result = item.get(RESULT).and_then(|result| result.as_b().ok());
-            let steps = item.get(STEPS).and_then(|steps| steps.as_m().ok());
-            result.is_some_and(|result| !result.as_ref().is_empty())
-                || steps.is_some_and(|steps| !steps.is_empty())
-        };
         let mut found = page.items.unwrap_or_default();
-        found.retain(|item| keeps(item) && ids.contains(&(of(item, EVENT_ID), of(item, SOURCE))));
+        found.retain(|item| {
+            says_something(item) && ids.contains(&(of(item, EVENT_ID), of(item, SOURCE)))
+        });
         rows.extend(found);
         from = page.last_evaluated_key;
         if from.is_none() {

@@ -246,7 +246,7 @@ fn processed(store: &DynamoStore, key: &InboxKey, item: &Item) -> Result<Transac
         .set_key(Some(row::key(key)))
         .update_expression(
             "SET #status = :processed, #done = :now, #expires = :kept, #token = :next \
-             REMOVE #beat, #duration, #until, #steps, #released",
+             REMOVE #beat, #duration, #until, #released",
         )
         .expression_attribute_names("#done", PROCESSED_AT)
         .expression_attribute_names("#expires", EXPIRES_AT)
@@ -254,7 +254,6 @@ fn processed(store: &DynamoStore, key: &InboxKey, item: &Item) -> Result<Transac
         .expression_attribute_names("#beat", BEAT)
         .expression_attribute_names("#duration", DURATION)
         .expression_attribute_names("#until", UNTIL)
-        .expression_attribute_names("#steps", STEPS)
         .expression_attribute_names("#released", RELEASED)
         .expression_attribute_values(":processed", s(PROCESSED))
         .expression_attribute_values(":now", n(now_ms()))
