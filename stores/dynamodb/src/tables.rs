@@ -1,14 +1,14 @@
 //! The tables: how they are made.
 //!
-//! Invariants: what is there is never changed, only what is absent is made; and the number of partitions
-//! is written once, for ever.
+//! Invariants: what is there is never changed, only what is absent is made, a time to live included; and the
+//! number of partitions is written once, for ever.
 
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
     ProjectionType, ScalarAttributeType, StreamSpecification, StreamViewType, TableDescription,
-    TableStatus, TimeToLiveSpecification,
+    TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
 };
 use postrider_core::{Error, ErrorKind, Result};
 use uuid::Uuid;
@@ -60,7 +60,7 @@ impl Setup {
 }
 
 /// Makes the tables that are absent, and waits until they can be used; returns the names of those that were
-/// made. Billing is by request.
+/// made, and what was completed of one that was there. Billing is by request.
 ///
 /// # Errors
 /// `Config` if the number of partitions is none, or the store was made with another; `Unauthorized`
@@ -70,9 +70,7 @@ pub async fn init(connection: &Connection, setup: &Setup) -> Result<Vec<String>>
     let names = connection.names();
     let mut made = Vec::new();
     for design in Design::all(names) {
-        if make(connection, &design).await? {
-            made.push(design.table.to_owned());
-        }
+        made.extend(make(connection, &design).await?);
     }
     let client = connection.tables().await;
     let put = client
@@ -93,12 +91,13 @@ pub async fn init(connection: &Connection, setup: &Setup) -> Result<Vec<String>>
     Ok(made)
 }
 
-async fn make(connection: &Connection, design: &Design<'_>) -> Result<bool> {
+/// Makes a table that is absent; what was made.
+async fn make(connection: &Connection, design: &Design<'_>) -> Result<Option<String>> {
     let table = design.table;
     match describe(connection, "init", table).await {
         Err(error) if error.kind() == ErrorKind::SchemaMissing => {}
         Err(error) => return Err(error),
-        Ok(_) => return await_active(connection, table).await.map(|()| false),
+        Ok(_) => return complete(connection, design).await,
     }
     let client = connection.tables().await;
     let mut create =
@@ -123,15 +122,35 @@ async fn make(connection: &Connection, design: &Design<'_>) -> Result<bool> {
         Err(error) => return Err(error),
     }
     await_active(connection, table).await?;
+    switch_on(connection, design).await?;
+    Ok(Some(table.to_owned()))
+}
+
+/// Does what is left where whoever made a table was interrupted; what was done. A time to live on another
+/// attribute is somebody's own, and stays: the doctor names it.
+async fn complete(connection: &Connection, design: &Design<'_>) -> Result<Option<String>> {
+    await_active(connection, design.table).await?;
+    let ask = connection.tables().await.describe_time_to_live().table_name(design.table);
+    let told = call("init", design.table, ask.send()).await?;
+    let status = told.time_to_live_description.and_then(|live| live.time_to_live_status);
+    if !matches!(status, None | Some(TimeToLiveStatus::Disabled)) {
+        return Ok(None);
+    }
+    switch_on(connection, design).await?;
+    Ok(Some(format!("the time to live of {}", design.table)))
+}
+
+async fn switch_on(connection: &Connection, design: &Design<'_>) -> Result<()> {
     let live = TimeToLiveSpecification::builder().enabled(true).attribute_name(design.ttl);
+    let client = connection.tables().await;
     let update = client
         .update_time_to_live()
-        .table_name(table)
+        .table_name(design.table)
         .time_to_live_specification(built(live.build())?);
-    match call("init", table, update.send()).await {
+    match call("init", design.table, update.send()).await {
         // The answer to the first try was lost.
-        Err(error) if error.to_string().contains("already enabled") => Ok(true),
-        other => other.map(|_| true),
+        Err(error) if error.to_string().contains("already enabled") => Ok(()),
+        other => other.map(drop),
     }
 }
 
