@@ -20,10 +20,11 @@ use crate::tables::describe;
 /// should be.
 ///
 /// # Errors
-/// `SchemaMissing` if the table with the events is absent, and whatever the service says.
+/// `SchemaMissing` if the table with the events is absent, and whatever the service says if it describes none of
+/// the tables. One that it does not describe is a finding, and the others are still examined.
 pub async fn findings(connection: &Connection) -> Result<Vec<Finding>> {
     let names = connection.names();
-    let mut found = Vec::new();
+    let (mut found, mut first, mut described) = (Vec::new(), None, false);
     for design in Design::all(names) {
         let before = found.len();
         let there = match describe(connection, "examine", design.table).await {
@@ -34,19 +35,28 @@ pub async fn findings(connection: &Connection) -> Result<Vec<Finding>> {
                 found.push(say::critical(&subject(design.table), told(&error), advice, missing));
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(error) if error.kind() == ErrorKind::SchemaMissing => return Err(error),
+            Err(error) => {
+                found.push(of_refusal(design.table, &("dynamodb:DescribeTable", &error)));
+                first = first.or(Some(error));
+                continue;
+            }
         };
-        of_table(connection, &design, &there, &mut found).await?;
+        described = true;
+        of_table(connection, &design, &there, &mut found).await;
         let stream = there.latest_stream_arn.as_deref();
-        for missing in permission::missing(connection, &design, stream).await {
-            found.push(of_refusal(design.table, &missing));
+        for (action, error) in permission::missing(connection, &design, stream).await {
+            found.push(of_refusal(design.table, &(action, &error)));
         }
         if found.len() == before {
             let what = "keys, time to live, capacity, and permissions are as they should be";
             found.push(say::good(&subject(design.table), what));
         }
     }
-    Ok(found)
+    match first {
+        Some(error) if !described => Err(error),
+        _ => Ok(found),
+    }
 }
 
 fn subject(table: &str) -> String {
@@ -63,7 +73,7 @@ async fn of_table(
     design: &Design<'_>,
     there: &TableDescription,
     found: &mut Vec<Finding>,
-) -> Result<()> {
+) {
     let subject = subject(design.table);
     if design.index.is_some() {
         if let Err(error) = check_index(connection, there) {
@@ -80,14 +90,21 @@ async fn of_table(
             found.push(say::critical(&subject, told(&error), advice, None));
         }
     }
-    if !expires(connection, design).await? {
-        let message =
-            format!("no time to live on the attribute {}: what is done stays for ever", design.ttl);
-        let advice = format!("Switch the time to live on, on the attribute {}.", design.ttl);
-        found.push(say::warning(&subject, message, Some(advice)));
+    match expires(connection, design).await {
+        Ok(true) => {}
+        Ok(false) => {
+            let message = format!(
+                "no time to live on the attribute {}: what is done stays for ever",
+                design.ttl
+            );
+            let advice = format!("Switch the time to live on, on the attribute {}.", design.ttl);
+            found.push(say::warning(&subject, message, Some(advice)));
+        }
+        Err(error) => {
+            found.push(of_refusal(design.table, &("dynamodb:DescribeTimeToLive", &error)))
+        }
     }
     found.extend(of_capacity(&subject, there));
-    Ok(())
 }
 
 /// Whether the service removes what has expired.
@@ -132,7 +149,7 @@ fn of_capacity(subject: &str, there: &TableDescription) -> Option<Finding> {
 }
 
 /// A call that was refused.
-fn of_refusal(table: &str, (action, error): &(&'static str, Error)) -> Finding {
+fn of_refusal(table: &str, (action, error): &(&'static str, &Error)) -> Finding {
     let subject = subject(table);
     match error.kind() {
         ErrorKind::Unauthorized => {

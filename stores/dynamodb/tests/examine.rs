@@ -115,6 +115,40 @@ async fn each_permission_that_is_missing_is_named() {
     assert!(found.iter().any(|one| one.contains("the table is throttled")), "{found:?}");
 }
 
+/// R120: a table that may not be described, and a time to live that may not be, are findings; what else was found
+/// is still told.
+#[tokio::test]
+async fn what_may_not_be_described_hides_nothing_else() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let (upstream, names) =
+        (fresh.settings.endpoint.clone().unwrap(), fresh.settings.names.clone());
+    let rule = move |operation: &str, asked: &mut serde_json::Value| {
+        let denied = match operation {
+            "DescribeTable" => asked["TableName"] == *names.outbox,
+            "DescribeTimeToLive" => asked["TableName"] == *names.store,
+            _ => false,
+        };
+        if !denied {
+            return Then::Forward;
+        }
+        Then::Answer(400, json!({ "__type": "x#AccessDeniedException", "Message": "no" }))
+    };
+    let mut settings = fresh.settings.clone();
+    settings.endpoint = Some(proxy::start(&upstream, Box::new(rule), Box::new(|_, _, _| {})).await);
+    let found = findings(&Connection::new(settings).unwrap()).await.unwrap();
+    let names = &fresh.settings.names;
+    for (table, level) in [
+        (&names.outbox, Level::Critical),
+        (&names.store, Level::Critical),
+        (&names.inbox, Level::Good),
+    ] {
+        let subject = format!("table {table}");
+        let of_table = found.iter().filter(|finding| finding.subject == subject);
+        let levels: Vec<Level> = of_table.map(|finding| finding.level).collect();
+        assert_eq!(levels, [level], "{table}: {found:?}");
+    }
+}
+
 /// Looking writes nothing: every write has a condition, and none of them holds.
 #[tokio::test]
 async fn nothing_is_written_for_it() {
