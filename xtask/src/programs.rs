@@ -19,9 +19,10 @@ use crate::summary::Summary;
 /// How many run side by side. Each has as many threads as there are processors, and uses half of one.
 const LANES: usize = 2;
 /// Those that take longest begin first: none of them is what all wait for at the end.
-const LONGEST: [&str; 7] = [
+const LONGEST: [&str; 8] = [
     "postrider-postgres main",
     "postrider-kafka main",
+    "postrider-dynamodb main",
     "postrider-e2e-brokers main",
     "postrider-e2e-aws main",
     "postrider-e2e-postgres main",
