@@ -58,6 +58,22 @@ impl SqsSubscription {
         records.iter().map(|record| self.adopt_one(record)).collect()
     }
 
+    /// A delivery was done with, and the service deletes its message once the function answers: nothing of it is kept
+    /// here, and a copy that comes all the same is counted anew.
+    pub fn dismiss(&self, delivery: &Delivery) {
+        self.receipts().close(delivery.receipt);
+        self.receipts().forget(delivery.receipt.message);
+    }
+
+    /// A delivery comes again when its visibility ends, because the queue did not hear of it, or will not be asked: it
+    /// is settled here no more. `counted` says whether it was a try.
+    pub fn abandon(&self, delivery: &Delivery, counted: bool) {
+        self.receipts().close(delivery.receipt);
+        if !counted {
+            self.receipts().discount(delivery.receipt.message);
+        }
+    }
+
     fn adopt_one(&self, record: &Value) -> Result<Pushed> {
         let (Some(id), Some(handle)) =
             (record["messageId"].as_str(), record["receiptHandle"].as_str())

@@ -135,6 +135,10 @@ impl SqsSubscription {
         Ok(came.into_iter().map(|came| self.deliver(came)).collect())
     }
 
+    pub(crate) fn receipts(&self) -> &Receipts {
+        &self.receipts
+    }
+
     pub(crate) fn deliver(&self, (at, message): Came) -> Delivery {
         let (event, topic) = match message.body() {
             None | Some("") => (Err(envelope::empty()), None),

@@ -16,9 +16,12 @@
 
 mod answer;
 mod lanes;
+mod options;
 mod publisher;
+mod settle;
 mod worker;
 
 pub use answer::{Failures, Published, Received, Swept};
+pub use options::WorkerOptions;
 pub use publisher::{Publisher, RESERVE};
-pub use worker::{Worker, WorkerOptions};
+pub use worker::Worker;

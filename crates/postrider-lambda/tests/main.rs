@@ -5,6 +5,8 @@
 
 mod claims;
 mod fresh;
+mod giving;
+mod line;
 mod partial;
 mod queue;
 mod sweep;
