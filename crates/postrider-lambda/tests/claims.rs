@@ -100,3 +100,34 @@ async fn what_a_killed_function_held_comes_again() {
     }
     assert_eq!(fresh.counts(), [1; 2]);
 }
+
+/// Two functions that begin together on the same partitions do not each hold a part and wait for the other's: one goes
+/// first, and both are done long before a lease could end.
+#[tokio::test]
+async fn two_functions_on_many_partitions_do_not_wait_for_each_other() {
+    let Some(fresh) = Fresh::new(8).await else { return };
+    for key in 0..24 {
+        fresh.write(&key.to_string(), 1).await;
+    }
+    let records = fresh.records().await;
+    for _ in 0..3 {
+        let lease = std::time::Duration::from_secs(15);
+        let functions = [(), ()].map(|()| {
+            let mut settings = postrider_relay::Settings::with_lease(lease);
+            settings.heartbeat = std::time::Duration::from_secs(1);
+            let one = fresh.function(Arc::new(fresh.broker.clone()));
+            one.with_settings(settings).unwrap()
+        });
+        let since = Instant::now();
+        let (one, other) = tokio::join!(
+            functions[0].publish(&records, LONG),
+            functions[1].publish(&records, LONG)
+        );
+        let took = since.elapsed();
+        for answer in [one.unwrap(), other.unwrap()] {
+            assert!(answer.failures.0.is_empty(), "after {took:?}: {answer:?}");
+        }
+        assert!(took < lease, "both were done after {took:?}");
+    }
+    assert_eq!(fresh.counts(), [1; 24]);
+}

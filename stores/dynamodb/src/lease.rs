@@ -31,7 +31,8 @@ const GONE_MIN: Duration = Duration::from_secs(60);
 /// How many heartbeats one acquisition deletes at most.
 const GONE_MAX: usize = 4;
 
-/// Takes free or expired partitions: of those alone that a passing relay is there for.
+/// Takes free or expired partitions: of those alone that a passing relay is there for, and of these none beyond the
+/// first that it does not get.
 pub(crate) async fn acquire(
     store: &DynamoStore,
     partitions: u16,
@@ -51,9 +52,8 @@ pub(crate) async fn acquire(
     let proved = request.dead.as_ref().filter(|dead| snapshot.stands(dead));
     let dead = proved.map(|dead| &dead.owner).filter(|owner| **owner != request.owner);
     let mut acquired = Acquired { census: snapshot.census(), ..Acquired::default() };
-    // Everybody begins at another partition, so that relays that start together seldom meet.
-    let start = KeyHash::of(request.owner.as_str()).0 % u64::from(partitions.max(1));
-    let start = u16::try_from(start).expect("invariant: less than a number of 16 bits");
+    let start = start(partitions, request, passing.is_some());
+    let mut stopped = false;
     for step in 0..partitions {
         let partition = PartitionId((start + step) % partitions);
         if passing.is_some_and(|wanted| !wanted.contains(&partition)) {
@@ -61,21 +61,34 @@ pub(crate) async fn acquire(
         }
         let item = snapshot.leases.get(&partition).cloned();
         let seen = See { item, snapshot: &snapshot, dead, request };
-        if acquired.granted.len() < usize::from(request.wanted)
+        if !stopped
+            && acquired.granted.len() < usize::from(request.wanted)
             && !snapshot.paused.contains(&partition)
             && let Some(way) = seen.way()
         {
-            if let Some(granted) = seen.take(connection, partition, way).await? {
-                acquired.granted.push(granted);
-            }
-        } else if let Some(held) = seen.held(partition) {
-            acquired.held.push(held);
+            let granted = seen.take(connection, partition, way).await?;
+            stopped |= granted.is_none() && passing.is_some();
+            acquired.granted.extend(granted);
+        } else {
+            stopped |= passing.is_some() && seen.is_waited_for(partition);
+            acquired.held.extend(seen.held(partition));
         }
     }
     delete_gone(connection, &snapshot).await?;
     acquired.granted.sort_by_key(|granted| granted.lease.partition);
     acquired.held.sort_by_key(|held| held.lease.partition);
     Ok(acquired)
+}
+
+/// Where one begins to take. Relays that stay begin at another partition each, so that those that start together seldom
+/// meet. Those in passing go up from the lowest: they let nothing go before they have everything, so two of them that
+/// took in different orders would each hold what the other waits for.
+fn start(partitions: u16, request: &AcquireRequest, passing: bool) -> u16 {
+    if passing {
+        return 0;
+    }
+    let start = KeyHash::of(request.owner.as_str()).0 % u64::from(partitions.max(1));
+    u16::try_from(start).expect("invariant: less than a number of 16 bits")
 }
 
 /// Deletes heartbeats of relays that are gone and own nothing, so that the control items do not grow with
@@ -175,6 +188,19 @@ impl See<'_> {
         };
         (self.left(owner, item).is_zero() && silent >= free_for)
             .then(|| Way::Silent(owner, self.heartbeat(owner).map(|heartbeat| heartbeat.beat)))
+    }
+
+    /// Whether one in passing waits here, and takes nothing beyond: another one in passing has it, or it cannot be had
+    /// yet. What a relay that stays has, or an operator paused, is not waited for.
+    fn is_waited_for(&self, partition: PartitionId) -> bool {
+        if self.snapshot.paused.contains(&partition) {
+            return false;
+        }
+        match self.item.as_ref().and_then(|item| item.owner.as_ref()) {
+            None => true,
+            Some(owner) if *owner == self.request.owner => false,
+            Some(owner) => self.heartbeat(owner).is_none_or(|heart| heart.passing),
+        }
     }
 
     fn held(&self, partition: PartitionId) -> Option<HeldLease> {
