@@ -1,6 +1,7 @@
 //! Answers of functions, in the JSON that the service reads.
 //!
-//! Invariant: what is not named as failed is settled, or left to a relay that lives.
+//! Invariant: what is not named as failed is settled, or pending in the index and left to the relay that holds its
+//! partition. One that has just died holds it until its lease ends; then another relay, or a sweep, finds it.
 
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};

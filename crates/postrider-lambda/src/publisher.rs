@@ -4,6 +4,7 @@
 //! what the answer does not name as failed is settled or left; and nothing is held from one invocation to the
 //! next but connections and what was seen of others' hearts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ const WORK_MIN: Duration = Duration::from_secs(1);
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long a broker that takes nothing is tried. Then the service waits, which costs nothing.
 const STALL: Duration = Duration::from_secs(10);
+/// How long what was told to stop at once has for it, beyond the time: out of what is spared for the answer.
+const LAST: Duration = Duration::from_millis(100);
 /// How long a lease lasts: what an invocation that was killed delays its partitions by.
 const LEASE: Duration = Duration::from_secs(9);
 
@@ -161,8 +164,9 @@ impl Publisher {
             .await?;
         let owner = relay.owner().clone();
         let report = stopped(relay, clock).await;
-        if let Err(error) = passing.leave(&owner).await {
-            tracing::debug!(%error, "the heartbeat stays until its time to live");
+        let left = timeout(clock.left(), passing.leave(&owner)).await;
+        if !matches!(left, Ok(Ok(()))) {
+            tracing::debug!(answer = ?left, "the heartbeat stays until its time to live");
         }
         Ok(report)
     }
@@ -177,7 +181,11 @@ async fn stopped(relay: RelayHandle, clock: &Time) -> Report {
             relay.abort();
         }
     }
-    relay.stopped().await
+    let health = relay.health().borrow().clone();
+    let aborted = Report { ending: None, health, waiting: BTreeMap::new() };
+    // What was told to stop at once is not waited for: it is the service that counts the time.
+    let patience = clock.left().max(LAST);
+    timeout(patience, relay.stopped()).await.unwrap_or(aborted)
 }
 
 /// Returns when a relay says nothing more.

@@ -52,11 +52,20 @@ impl Fresh {
 
     /// A function of this store.
     pub(crate) fn function(&self, broker: Arc<dyn Broker>) -> Publisher {
-        let mut settings = postrider_relay::Settings::with_lease(LEASE);
-        settings.stall = LEASE * 3;
-        settings.drain = Duration::from_secs(1);
-        let publisher = Publisher::new(self.connection.clone(), destination(), broker).unwrap();
-        publisher.with_settings(settings).unwrap()
+        function(self.connection.clone(), broker)
+    }
+
+    /// The same through a network of the test's.
+    pub(crate) fn function_through(&self, port: u16, broker: Arc<dyn Broker>) -> Publisher {
+        let mut settings = self.settings.clone();
+        settings.endpoint = Some(format!("http://127.0.0.1:{port}"));
+        function(Connection::new(settings).unwrap(), broker)
+    }
+
+    /// The port of the emulator.
+    pub(crate) fn port(&self) -> u16 {
+        let url = self.settings.endpoint.as_deref().unwrap().trim_end_matches('/');
+        url.rsplit(':').next().unwrap().parse().unwrap()
     }
 
     /// A relay that stays.
@@ -112,6 +121,14 @@ impl Fresh {
         }
         counts.into_values().collect()
     }
+}
+
+fn function(connection: Connection, broker: Arc<dyn Broker>) -> Publisher {
+    let mut settings = postrider_relay::Settings::with_lease(LEASE);
+    settings.stall = LEASE * 3;
+    settings.drain = Duration::from_secs(1);
+    let publisher = Publisher::new(connection, destination(), broker).unwrap();
+    publisher.with_settings(settings).unwrap()
 }
 
 pub(crate) fn destination() -> Destination {

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use postrider_core::OutboxSource as _;
+use postrider_core::waiting::Counts;
 use postrider_core::{BoxFuture, Broker, BrokerCapabilities, ErrorKind, Outcome, Outgoing, Result};
+use postrider_dynamodb::{DynamoStore, Invocation, Options, Passing};
 use postrider_testkit::memory::MemoryBroker;
+use postrider_testkit::proxy::Proxy;
 
 use crate::fresh::{Fresh, LONG, batch, record, sequence};
 
@@ -102,6 +107,19 @@ async fn what_fails_by_itself_waits_for_a_sweep() {
     let answer = failing.publish(&fresh.records().await, LONG).await.unwrap();
     assert!(answer.failures.0.is_empty(), "{answer:?}");
     assert_eq!((fresh.counts(), fresh.control("0").await.len()), (vec![1; 3], 3));
+    // How much waits is what a sweep says; a function that throws it away does not read for it.
+    let mut options = Options::default();
+    options.stream = false;
+    let store = DynamoStore::with(fresh.connection.clone(), options);
+    let names = fresh.connection.names();
+    let invocation = Invocation::parse(&fresh.records().await, names).unwrap();
+    let (told, swept) = (
+        Passing::of(&store, &invocation).await.unwrap(),
+        Passing::everywhere(&store, LONG).await.unwrap(),
+    );
+    let id = crate::fresh::destination().id;
+    assert_ne!(swept.counts(&id).await.unwrap(), Counts::default());
+    assert_eq!(told.counts(&id).await.unwrap(), Counts::default());
     let sound = fresh.function(Arc::new(fresh.broker.clone()));
     while sound.sweep(LONG).await.unwrap().waiting > 0 {}
     assert_eq!(fresh.counts(), [1; 6]);
@@ -119,4 +137,42 @@ async fn what_has_no_time_is_refused_and_comes_again() {
     let error = function.publish(&fresh.records().await, short).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!((fresh.pending().await, fresh.counts().len()), (1, 0), "nothing was begun");
+}
+
+/// A broker at whose first event the store's network goes away, and that never answers.
+struct Cuts {
+    broker: MemoryBroker,
+    network: Proxy,
+}
+
+impl Broker for Cuts {
+    fn capabilities(&self) -> BrokerCapabilities {
+        self.broker.capabilities()
+    }
+
+    fn publish<'a>(&'a self, _: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
+        self.network.cut(true);
+        Box::pin(std::future::pending())
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Where nobody answers any more, neither broker nor store, the answer is there in time, and names the first record.
+#[tokio::test]
+async fn the_answer_is_there_in_time_whoever_does_not_answer() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    fresh.write("1", 2).await;
+    let network = Proxy::to(fresh.port()).await;
+    let port = network.port;
+    let cuts = Cuts { broker: fresh.broker.clone(), network };
+    let function = fresh.function_through(port, Arc::new(cuts));
+    let remaining = Duration::from_secs(10);
+    let since = Instant::now();
+    let answer = function.publish(&fresh.records().await, remaining).await.unwrap();
+    assert!(since.elapsed() < remaining, "{:?}", since.elapsed());
+    assert_eq!(answer.failures.0, [sequence(0)], "everything comes again");
+    assert_eq!(fresh.pending().await, 2);
 }
