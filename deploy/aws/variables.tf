@@ -72,11 +72,10 @@ variable "functions" {
     error_message = "A function on the stream needs the sweep: retries that are due, and what the stream does not tell of, are its."
   }
   validation {
-    condition     = alltrue([for key in keys(var.functions.consume) : var.queues[key].visibility_seconds >= 60])
-    error_message = "The visibility of a queue with a function is six times the function's time: 60 s at least."
+    condition     = alltrue([for key in keys(var.functions.consume) : var.queues[key].visibility_seconds >= 60 && var.queues[key].visibility_seconds <= 5400])
+    error_message = "The visibility of a queue with a function is six times the function's time, which is 10 s to 900 s: 60 s to 5,400 s."
   }
 }
-
 
 variable "alarm_topic" {
   description = "The SNS topic that hears alarms; empty for none."
