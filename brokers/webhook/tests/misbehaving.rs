@@ -226,7 +226,8 @@ async fn a_server_that_cannot_be_reached_is_named() {
     drop(listener);
     let fault = retried(publish(&broker(&url), outgoing(1)).await);
     assert_eq!(fault.kind, ErrorKind::Unavailable, "refused: {fault}");
-    assert!(fault.detail.contains("refused"), "{fault}");
+    // Reset, where the system gives the port to somebody else at once.
+    assert!(["refused", "reset"].iter().any(|word| fault.detail.contains(word)), "{fault}");
 
     // A backlog of one that is full: connecting itself hangs.
     let socket = TcpSocket::new_v4().unwrap();
