@@ -13,12 +13,13 @@ use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::waiting::RowRef;
 use postrider_core::{Code, DestinationId, Error, ErrorKind, Result};
 
-use crate::collection::{self, From, SINGLES_MAX};
+use crate::collection::{From, SINGLES_MAX};
 use crate::index::{Listed, list};
-use crate::item::{Item, number, text};
+use crate::item::number;
+use crate::job::{Found, Job, Pending};
 use crate::mark;
 use crate::reading::{By, Handed};
-use crate::record::{Place, SEQ, SHARD, decode, numbered_sk, pending_in, unrouted_in};
+use crate::record::{SEQ, pending_in, unrouted_in};
 use crate::store::{DynamoStore, now_ms};
 use crate::tally::add;
 use crate::turns::Turn;
@@ -46,6 +47,7 @@ pub(crate) async fn fetch(store: &DynamoStore, request: &FetchRequest) -> Result
         return Ok(filling.page);
     }
     filling.check_room(store)?;
+    filling.end_of_drain(store)?;
     let mut pages = 0;
     let mut listed_all = false;
     if filling.owes_front(store)? {
@@ -65,13 +67,6 @@ pub(crate) async fn fetch(store: &DynamoStore, request: &FetchRequest) -> Result
         listed_all = !filling.list(store).await?;
     }
     filling.finish(store)
-}
-
-/// How the next events of a collection are read.
-#[derive(Clone, Debug)]
-enum Job {
-    Window(Arc<str>, From),
-    Singles(Vec<Place>),
 }
 
 /// A page that is being filled.
@@ -159,10 +154,8 @@ impl Filling<'_> {
 
     /// Whether an event is before the head of a drain.
     fn is_within<E>(&self, event: &Result<Arc<postrider_core::Event>, E>) -> bool {
-        match (&self.request.until, event) {
-            (Some(head), Ok(event)) => {
-                event.created_at.as_micros().max(0).cast_unsigned() < head.position()
-            }
+        match (self.head(), event) {
+            (Some(head), Ok(event)) => event.created_at.as_micros().max(0).cast_unsigned() < head,
             _ => true,
         }
     }
@@ -221,16 +214,17 @@ impl Filling<'_> {
     async fn read(&mut self, store: &DynamoStore, jobs: Vec<Job>) -> Result<()> {
         let shard = self.shard();
         let mut taken = Taken { store, request: self.request, jobs: jobs.clone().into() };
-        let reads: Vec<_> = jobs.into_iter().map(|job| read_job(store, job, &shard)).collect();
+        let reads: Vec<_> = jobs.into_iter().map(|job| job.read(store, &shard)).collect();
         let mut reads = stream::iter(reads).buffered(KEYS_AT_ONCE);
         while let Some(found) = reads.next().await {
             let mut found = found?;
+            self.leave_beyond(store, &mut found)?;
             if store.options().mark_first && !self.is_unrouted() {
-                let before = found.items.len();
                 let lease = &self.request.lease;
-                found.items = mark::first(store, lease, &shard, found.items).await?;
+                let marked = mark::first(store, lease, &shard, found.items).await?;
+                found.items = marked.items;
                 // Where a later owner has the key, nothing behind it is ours.
-                found.next = found.next.filter(|_| found.items.len() == before);
+                found.next = found.next.filter(|_| !marked.later);
             }
             self.hand_out(store, found)?;
             taken.jobs.pop_front();
@@ -238,24 +232,50 @@ impl Filling<'_> {
         Ok(())
     }
 
+    /// Leaves what is beyond the head of a drain for a reading that goes further: it is not marked, and its key
+    /// is done for this one.
+    fn leave_beyond(&self, store: &DynamoStore, found: &mut Found) -> Result<()> {
+        let beyond = |pending: &Pending| !self.is_within(&pending.decoded.event);
+        let Some(first) = found.items.iter().position(beyond) else { return Ok(()) };
+        if found.is_apart {
+            found.items.retain(|pending| !beyond(pending));
+        } else {
+            found.items.truncate(first);
+            found.next = None;
+        }
+        let (partition, after) = (self.request.lease.partition, &self.request.after);
+        let mut readings = store.readings();
+        let known = readings.at(partition, self.destination, after)?;
+        known.reading(self.destination).beyond = self.head();
+        Ok(())
+    }
+
+    /// Has the front of the index listed where a drain with another head has left something: once, and not by
+    /// that drain itself, which would never end.
+    fn end_of_drain(&self, store: &DynamoStore) -> Result<()> {
+        let (partition, after) = (self.request.lease.partition, &self.request.after);
+        let mut readings = store.readings();
+        let reading = readings.at(partition, self.destination, after)?.reading(self.destination);
+        if reading.beyond.take_if(|head| Some(*head) != self.head()).is_some() {
+            reading.listing.sweep();
+        }
+        Ok(())
+    }
+
+    /// The head of a drain, in microseconds.
+    fn head(&self) -> Option<u64> {
+        self.request.until.as_ref().map(postrider_core::Cursor::position)
+    }
+
     fn hand_out(&mut self, store: &DynamoStore, found: Found) -> Result<()> {
         let mut readings = store.readings();
         let after = &self.request.after;
         let partition = readings.at(self.request.lease.partition, self.destination, after)?;
         let mut items = found.items.into_iter();
-        while let Some((place, item)) = items.next() {
-            let decoded = decode(&item, &place, store.default_source());
-            if !self.is_within(&decoded.event) {
-                // It is for a reading that has no end; its key is done for this one.
-                partition.reading(self.destination).listing.sweep();
-                if found.is_apart {
-                    continue;
-                }
-                return Ok(());
-            }
+        while let Some(Pending { place, item, decoded }) = items.next() {
             if !self.fits(decoded.bytes) {
                 let reading = partition.reading(self.destination);
-                let rest = items.map(|(place, _)| place).filter(|_| found.is_apart);
+                let rest = items.map(|rest| rest.place).filter(|_| found.is_apart);
                 for place in std::iter::once(place).chain(rest) {
                     reading.put_back(Listed { place });
                 }
@@ -284,7 +304,8 @@ impl Filling<'_> {
         Ok(known.reading(self.destination).owes_front(store.options().backstop))
     }
 
-    /// Reads a page of the index, if it is time to; whether there is more of it.
+    /// Reads a page of the index, if it is time to; whether there is more of this listing. What it named is read
+    /// before another begins.
     async fn list(&self, store: &DynamoStore) -> Result<bool> {
         let partition = self.request.lease.partition;
         let after = &self.request.after;
@@ -303,7 +324,7 @@ impl Filling<'_> {
         let reading = known.reading(self.destination);
         let now = u64::try_from(now_ms()).unwrap_or_default();
         reading.listing.read(listing.resume, listing.newest, now);
-        Ok(reading.listing.is_under_way() || reading.has_named())
+        Ok(reading.listing.is_under_way())
     }
 
     fn finish(mut self, store: &DynamoStore) -> Result<Page> {
@@ -336,48 +357,6 @@ impl Drop for Taken<'_> {
             for place in job.names().into_iter().rev() {
                 reading.put_back(Listed { place });
             }
-        }
-    }
-}
-
-impl Job {
-    /// The places that it was made of.
-    fn names(&self) -> Vec<Place> {
-        let place = |pk: &Arc<str>, n| Place::new(pk, &numbered_sk(n));
-        match self {
-            Job::Window(pk, From::Named(least, most)) if least == most => vec![place(pk, *least)],
-            Job::Window(pk, From::Named(least, most)) => vec![place(pk, *least), place(pk, *most)],
-            Job::Window(pk, From::Behind(_, named)) => vec![place(pk, *named)],
-            Job::Singles(places) => places.clone(),
-        }
-    }
-}
-
-/// What a job found.
-struct Found {
-    items: Vec<(Place, Item)>,
-    /// Whether each stands for itself: else the first that is named leads to the others.
-    is_apart: bool,
-    /// Where there may be more of the key, and up to which number everything was looked at.
-    next: Option<(Place, u64)>,
-}
-
-async fn read_job(store: &DynamoStore, job: Job, shard: &str) -> Result<Found> {
-    match job {
-        Job::Window(pk, from) => {
-            let pending = collection::read(store.connection(), &pk, shard, from).await?;
-            let place = |n| Place::new(&pk, &numbered_sk(n));
-            let next = pending.next.map(|(named, next)| (place(named), next - 1));
-            Ok(Found { items: pending.items, next, is_apart: false })
-        }
-        Job::Singles(places) => {
-            let mut found = collection::singles(store.connection(), "fetch", &places).await?;
-            let mut pending = |place: Place| {
-                let item = found.remove(&place).filter(|item| text(item, SHARD) == Some(shard))?;
-                Some((place, item))
-            };
-            let items = places.into_iter().filter_map(&mut pending).collect();
-            Ok(Found { items, next: None, is_apart: true })
         }
     }
 }

@@ -28,6 +28,7 @@ mod inbox;
 mod index;
 mod invocation;
 mod item;
+mod job;
 mod lease;
 mod listed;
 mod mark;

@@ -12,8 +12,9 @@ use postrider_core::{ErrorKind, Lease, Result};
 
 use crate::collection::single;
 use crate::connection::call;
-use crate::item::{Item, n, number, s, text};
-use crate::record::{Place, SEQ, SHARD};
+use crate::item::{n, number, s, text};
+use crate::job::Pending;
+use crate::record::{PUBLISHED_AT, Place, SEQ, SHARD};
 use crate::store::{DynamoStore, now_ms};
 use crate::tally::add;
 
@@ -22,24 +23,31 @@ const MARKED_BY: &str = "marked_by";
 /// How many items are marked at once.
 const MARKS_AT_ONCE: usize = 32;
 
+/// What was marked before it is handed out.
+pub(crate) struct Marked {
+    pub(crate) items: Vec<Pending>,
+    /// Whether the list ends at an item that a later owner has marked.
+    pub(crate) later: bool,
+}
+
 /// Marks items before they are handed out, in their order: those that are marked. One that somebody else has
 /// settled is left out; one that a later owner has marked ends the list.
 pub(crate) async fn first(
     store: &DynamoStore,
     lease: &Lease,
     shard: &str,
-    items: Vec<(Place, Item)>,
-) -> Result<Vec<(Place, Item)>> {
-    let marks: Vec<_> =
-        items.iter().map(|(place, item)| one(store, lease, shard, place, item)).collect();
+    items: Vec<Pending>,
+) -> Result<Marked> {
+    let marks: Vec<_> = items.iter().map(|pending| one(store, lease, shard, pending)).collect();
     let told: Vec<Result<Mark>> = stream::iter(marks).buffered(MARKS_AT_ONCE).collect().await;
-    let mut marked = Vec::with_capacity(items.len());
+    let mut marked = Marked { items: Vec::with_capacity(items.len()), later: false };
     for (item, mark) in items.into_iter().zip(told) {
         match mark? {
-            Mark::Ours => marked.push(item),
+            Mark::Ours => marked.items.push(item),
             Mark::Settled => add(&store.tally().marked_by_others, 1),
             Mark::Later => {
                 add(&store.tally().marked_by_others, 1);
+                marked.later = true;
                 break;
             }
         }
@@ -60,8 +68,7 @@ async fn one(
     store: &DynamoStore,
     lease: &Lease,
     shard: &str,
-    place: &Place,
-    item: &Item,
+    Pending { place, item, .. }: &Pending,
 ) -> Result<Mark> {
     if number(item, MARKED_BY) == Some(lease.token) {
         return Ok(Mark::Ours);
@@ -90,11 +97,20 @@ async fn one(
     }
 }
 
+/// What settles an item, at the moment of a name: what was marked before it was published, and was not, does not
+/// say so any more.
+pub(crate) fn settling(moment: &str) -> &'static str {
+    match moment == PUBLISHED_AT {
+        true => "SET #ttl = :ttl, #moment = :now REMOVE #shard, #seq, marked_by",
+        false => "SET #ttl = :ttl, #moment = :now REMOVE #shard, #seq, marked_by, published_at",
+    }
+}
+
 /// What is said of an item in the end.
 #[derive(Clone, Copy)]
 pub(crate) enum Told<'a> {
-    /// Settled, at the moment of this name.
-    Settled(&'a str),
+    /// Settled, at the moment of this name, under the number that its owner had handed it out with.
+    Settled(&'a str, u64),
     /// Handed from one index key to another.
     Moved(&'a str, &'a str),
 }
@@ -109,10 +125,14 @@ pub(crate) async fn settled(store: &DynamoStore, place: &Place, told: Told<'_>) 
         .set_key(Some(place.key(names)))
         .expression_attribute_names("#shard", SHARD);
     let update = match told {
-        Told::Settled(moment) => update
-            .update_expression("SET #ttl = :ttl, #moment = :now REMOVE #shard, #seq, marked_by")
+        Told::Settled(moment, seq) => update
+            .update_expression(settling(moment))
             .expression_attribute_names("#moment", moment)
-            .condition_expression("attribute_exists(#shard)")
+            // Under another number it waits ahead of a later owner's cursor, who has the last word.
+            .condition_expression(
+                "attribute_exists(#shard) AND (attribute_not_exists(#seq) OR #seq = :seq)",
+            )
+            .expression_attribute_values(":seq", n(seq))
             .expression_attribute_names("#ttl", &names.ttl)
             .expression_attribute_names("#seq", SEQ)
             .expression_attribute_values(":ttl", n(store.expires_at()))

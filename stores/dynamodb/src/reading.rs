@@ -73,6 +73,8 @@ pub(crate) struct Reading {
     told_next: bool,
     is_named: HashSet<Place>,
     pub(crate) listing: Turns,
+    /// The head of the drain that left something beyond it, in microseconds, until another reading has come.
+    pub(crate) beyond: Option<u64>,
     /// How many events wait, in whatever state.
     pub(crate) waiting: usize,
 }
@@ -93,6 +95,7 @@ impl Readings {
             told_next: false,
             is_named: HashSet::new(),
             listing: Turns::default(),
+            beyond: None,
             waiting: 0,
         };
         partition.readings.insert(destination.clone(), reading);

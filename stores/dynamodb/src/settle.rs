@@ -95,8 +95,8 @@ struct Plan {
     gone: Vec<Stored>,
     /// Rows that leave: an operator let their events go.
     let_go: Vec<Stored>,
-    /// Settled, with the name of what it says of them.
-    done: Vec<(Place, &'static str)>,
+    /// Settled, with the name of what it says of them, and their numbers.
+    done: Vec<(Place, &'static str, u64)>,
     /// Nobody's of this destination: from and to which index key.
     handed_on: Vec<Place>,
     unrouted: bool,
@@ -145,8 +145,10 @@ impl Plan {
             // What is unknown was settled before: this is the same settlement again.
             let Some(place) = places.get(&row.seq) else { continue };
             match outcome {
-                Passed::Acked | Passed::Erased => plan.done.push((place.clone(), PUBLISHED_AT)),
-                Passed::Dropped => plan.done.push((place.clone(), DROPPED_AT)),
+                Passed::Acked | Passed::Erased => {
+                    plan.done.push((place.clone(), PUBLISHED_AT, row.seq));
+                }
+                Passed::Dropped => plan.done.push((place.clone(), DROPPED_AT, row.seq)),
                 Passed::OtherRoute => plan.handed_on.push(place.clone()),
                 // It waited ahead of the cursor, and was delivered.
                 Passed::Waiting => {}
@@ -209,7 +211,8 @@ impl Plan {
 
     /// Marks items. One that is marked already was somebody else's, and is let be.
     async fn mark(&self, store: &DynamoStore, partition: PartitionId) -> Result<()> {
-        let done = self.done.iter().map(|(place, moment)| (place, Told::Settled(moment)));
+        let done = self.done.iter();
+        let done = done.map(|(place, moment, seq)| (place, Told::Settled(moment, *seq)));
         let (from, to) = match self.unrouted {
             true => (unrouted_in(partition), pending_in(partition)),
             false => (pending_in(partition), unrouted_in(partition)),
@@ -303,7 +306,7 @@ pub(crate) fn gone_actions(
     let update = Update::builder()
         .table_name(&names.outbox)
         .set_key(Some(row.place.key(names)))
-        .update_expression("SET #ttl = :ttl, #moment = :now REMOVE #shard, #seq, marked_by")
+        .update_expression(mark::settling(moment))
         .condition_expression("attribute_exists(#pk)")
         .expression_attribute_names("#pk", &names.pk)
         .expression_attribute_names("#moment", moment)

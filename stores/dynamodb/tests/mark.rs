@@ -28,7 +28,7 @@ async fn items(fresh: &Fresh) -> Vec<Item> {
     let scan = client.scan().table_name(&fresh.settings.names.outbox).consistent_read(true);
     let mut items = Box::pin(scan.send()).await.unwrap().items.unwrap();
     items.retain(|item| item["sk"].as_s().unwrap().starts_with("OUTBOX#"));
-    items.sort_by_key(|item| item["sk"].as_s().unwrap().clone());
+    items.sort_by_key(|item| ["sk", "pk"].map(|name| item[name].as_s().unwrap().clone()));
     items
 }
 
@@ -49,6 +49,41 @@ async fn of_two_that_mark_an_event_one_wins() {
     assert_eq!(first.store.tallied().marked_by_others, 0);
     assert_eq!(second.store.tallied().marked_by_others, 3);
     assert_eq!(items(&fresh).await, marked, "the late mark changed nothing");
+}
+
+/// An event waits ahead of its new owner's cursor when the old one's mark arrives: that changes nothing, and
+/// the new owner's word ends it.
+#[tokio::test]
+async fn a_late_mark_leaves_what_waits_ahead_in_the_index() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let outbox = Outbox::open(&fresh.connection).await.unwrap();
+    let mut next = Relay::start(polling(&fresh)).await;
+    outbox.write(&[], &[NewEvent::new("order", "0", "order.changed")]).await.unwrap();
+    assert_eq!(next.drain().await.len(), 1, "so its numbers are others");
+    outbox.write(&[], &[NewEvent::new("order", "1", "order.changed")]).await.unwrap();
+    let late = next.twin(polling(&fresh)).await;
+    let (late_word, rows) = late.read_rows().await;
+    let (mut word, known) = next.read_rows().await;
+    assert_eq!((rows.len(), known.len()), (1, 1));
+    assert_ne!(rows[0].row.seq, known[0].row.seq);
+    let attempted = Attempted { attempts: 1, reason: Reason::Failed, detail: "503".to_owned() };
+    let mut ahead = SettlementPart::new(a());
+    ahead.waiting.push(NewWaiting {
+        row: known[0].row,
+        key_hash: known[0].key_hash,
+        event: None,
+        placement: Placement::Retry { delay: crate::relay::LONG, attempted },
+    });
+    let ahead = Settlement { lease: word.lease.clone(), parts: vec![ahead] };
+    next.store.settle(&ahead).await.unwrap();
+    let waits = items(&fresh).await;
+    assert!(waits[1].contains_key("pr_shard") && waits[1].contains_key("seq"));
+    late.store.settle(&late_word).await.unwrap();
+    assert_eq!(items(&fresh).await, waits, "the late mark changed nothing");
+    assert_eq!(late.store.tallied().marked_by_others, 1);
+    word.parts[0].passed[0].1 = Passed::Waiting;
+    next.store.settle(&word).await.unwrap();
+    assert!(!items(&fresh).await[1].contains_key("pr_shard"), "the cursor has passed it");
 }
 
 /// R022, R117: what is pending or waits has no time to live, however old it is; what is published has one.

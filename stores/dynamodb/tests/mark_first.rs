@@ -134,3 +134,69 @@ async fn a_failed_publication_rolls_the_mark_back_or_alerts() {
     relay.store.settle(&settlement).await.unwrap();
     assert_eq!(have(&fresh, SAID).await, [0, 0, 0], "it waits, and nothing says it was published");
 }
+
+/// An event that a route drops does not say that it was published.
+#[tokio::test]
+async fn what_is_dropped_was_not_published() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    write(&fresh, 1).await;
+    let relay = Relay::start(marking(&fresh.connection, true)).await;
+    let (mut settlement, rows) = relay.read_rows().await;
+    assert_eq!((rows.len(), have(&fresh, SAID).await), (1, [1, 1, 0]));
+    settlement.parts[0].passed[0].1 = Passed::Dropped;
+    relay.store.settle(&settlement).await.unwrap();
+    assert_eq!(have(&fresh, SAID).await, [0, 0, 1]);
+    assert_eq!(have(&fresh, ["dropped_at", "marked_by"]).await, [1, 0]);
+}
+
+/// What is beyond the head of a drain is not marked by it.
+#[tokio::test]
+async fn what_is_not_handed_out_is_not_marked() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let relay = Relay::start(marking(&fresh.connection, true)).await;
+    let head = relay.head().await;
+    write(&fresh, 3).await;
+    assert_eq!(relay.before(&head).await.rows.len(), 0);
+    assert_eq!(have(&fresh, SAID).await, [0, 3, 0]);
+    assert_eq!(relay.read_rows().await.1.len(), 3, "by who reads on");
+    assert_eq!(have(&fresh, SAID).await, [3, 3, 0]);
+}
+
+/// An event that somebody settles between its reading and its mark is left out, and what follows it in its key is
+/// not: it is not as where a later owner has the key.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_settled_meanwhile_does_not_end_its_key() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    write(&fresh, 40).await;
+    let (direct, mut first) = (fresh.settings.clone(), true);
+    let rule = move |operation: &str, body: &mut Value| {
+        let outbox = body["TableName"].as_str().is_some_and(|name| name.ends_with("outbox"));
+        if operation == "UpdateItem" && outbox && std::mem::take(&mut first) {
+            let settings = direct.clone();
+            proxy::aside(move || async move { settle_behind(settings, 31).await });
+        }
+        Then::Forward
+    };
+    let own = proxy::start(&fresh::url().unwrap(), Box::new(rule), Box::new(|_, _, _| ())).await;
+    let mut settings = Settings::at(own, fresh.settings.names.clone());
+    settings.call_time_max = fresh.settings.call_time_max;
+    let relay = Relay::start(marking(&Connection::new(settings).unwrap(), true)).await;
+    assert_eq!(relay.read_rows().await.1.len(), 39);
+    assert_eq!(relay.store.tallied().marked_by_others, 1);
+}
+
+/// Takes an event of the key out of the index, as one that is settled.
+async fn settle_behind(settings: Settings, number: u64) {
+    use aws_sdk_dynamodb::types::AttributeValue;
+    let text = |text: String| AttributeValue::S(text);
+    let table = settings.names.outbox.clone();
+    let connection = Connection::new(settings).unwrap();
+    let client = connection.tables().await;
+    let update = client
+        .update_item()
+        .table_name(table)
+        .key("pk", text("order/1".to_owned()))
+        .key("sk", text(format!("OUTBOX#{number:020}")))
+        .update_expression("REMOVE pr_shard");
+    Box::pin(update.send()).await.unwrap();
+}

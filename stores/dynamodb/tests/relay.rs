@@ -91,6 +91,18 @@ impl Relay {
         self.store.fetch(&request(lease, at)).await
     }
 
+    /// The head of the first partition, for a drain.
+    pub(crate) async fn head(&self) -> Cursor {
+        self.store.head(&self.readings[0].0).await.unwrap()
+    }
+
+    /// What stands behind the cursor of the first partition, before a head.
+    pub(crate) async fn before(&self, head: &Cursor) -> Page {
+        let (lease, at) = &self.readings[0];
+        let request = FetchRequest { until: Some(head.clone()), ..request(lease, at) };
+        self.store.fetch(&request).await.unwrap()
+    }
+
     /// The same, when the stream is read, and the index will not be asked any more.
     pub(crate) async fn live(store: DynamoStore) -> Relay {
         let mut relay = Relay::start(store).await;
