@@ -7,12 +7,14 @@
 
 use std::collections::HashMap;
 
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::KeysAndAttributes;
 use postrider_core::{Error, ErrorKind, Result};
 
 use crate::connection::{Connection, call};
 use crate::item::{Item, s, text};
 use crate::record::{Place, SHARD, numbered_sk};
+use crate::settings::Names;
 use crate::tables::built;
 use crate::transaction::Patience;
 
@@ -65,9 +67,90 @@ pub(crate) async fn read(
         high = low - 1;
         low = low.saturating_sub(WINDOW);
     }
+    if pending.items.is_empty() && !lower && named > high {
+        // Nobody counts up to a number that is far away, 32 at a time.
+        pending.next = match next_above(connection, pk, high.saturating_add(1), named).await? {
+            Above::Nothing => None,
+            Above::From(next) => Some((named, next)),
+        };
+    }
     pending.items.retain(|(_, item)| text(item, SHARD) == Some(shard));
     pending.items.reverse();
     Ok(pending)
+}
+
+/// What stands above an empty window.
+enum Above {
+    Nothing,
+    /// Below this number nothing does.
+    From(u64),
+}
+
+/// Finds where the next number of a range stands. What is found going upwards may have been committed while
+/// numbers below it were passed: so it is looked once more whether there is anything below it, when it is there
+/// for certain. Where the service has no answer in one page, nothing is left out.
+async fn next_above(connection: &Connection, pk: &str, low: u64, high: u64) -> Result<Above> {
+    match least_or_greatest(connection, pk, low, high, true).await? {
+        Edge::Nothing => Ok(Above::Nothing),
+        Edge::Number(n) if n > low => {
+            Ok(match least_or_greatest(connection, pk, low, n - 1, false).await? {
+                Edge::Nothing => Above::From(n),
+                Edge::Number(_) | Edge::Unknown => Above::From(low),
+            })
+        }
+        Edge::Number(_) | Edge::Unknown => Ok(Above::From(low)),
+    }
+}
+
+/// The least or the greatest number of a range.
+enum Edge {
+    Nothing,
+    Number(u64),
+    /// The page ended before it was found, or what stands there has no number.
+    Unknown,
+}
+
+async fn least_or_greatest(
+    connection: &Connection,
+    pk: &str,
+    low: u64,
+    high: u64,
+    least: bool,
+) -> Result<Edge> {
+    let names = connection.names();
+    let client = connection.tables().await;
+    let query = between(client.query(), names, pk, low, high)
+        .scan_index_forward(least)
+        .projection_expression("#pk, #sk")
+        .limit(1);
+    let page = call("fetch", &names.outbox, query.send()).await?;
+    let first = page.items.unwrap_or_default().into_iter().next();
+    Ok(match first {
+        Some(item) => {
+            Place::of(&item, names).and_then(|place| place.n()).map_or(Edge::Unknown, Edge::Number)
+        }
+        None if page.last_evaluated_key.is_none() => Edge::Nothing,
+        None => Edge::Unknown,
+    })
+}
+
+/// A consistent query of a range of numbers.
+fn between(
+    query: QueryFluentBuilder,
+    names: &Names,
+    pk: &str,
+    low: u64,
+    high: u64,
+) -> QueryFluentBuilder {
+    query
+        .table_name(&names.outbox)
+        .key_condition_expression("#pk = :pk AND #sk BETWEEN :low AND :high")
+        .expression_attribute_names("#pk", &names.pk)
+        .expression_attribute_names("#sk", &names.sk)
+        .expression_attribute_values(":pk", s(pk))
+        .expression_attribute_values(":low", s(numbered_sk(low)))
+        .expression_attribute_values(":high", s(numbered_sk(high)))
+        .consistent_read(true)
 }
 
 /// Where a reading of a collection begins.
@@ -90,17 +173,8 @@ async fn window(
     let client = connection.tables().await;
     let (mut items, mut from) = (Vec::new(), None);
     loop {
-        let query = client
-            .query()
-            .table_name(&names.outbox)
-            .key_condition_expression("#pk = :pk AND #sk BETWEEN :low AND :high")
-            .expression_attribute_names("#pk", &names.pk)
-            .expression_attribute_names("#sk", &names.sk)
-            .expression_attribute_values(":pk", s(pk))
-            .expression_attribute_values(":low", s(numbered_sk(low)))
-            .expression_attribute_values(":high", s(numbered_sk(high)))
+        let query = between(client.query(), names, pk, low, high)
             .scan_index_forward(false)
-            .consistent_read(true)
             .set_exclusive_start_key(from.take());
         let page = call("fetch", &names.outbox, query.send()).await?;
         let places = page.items.unwrap_or_default().into_iter();

@@ -31,6 +31,10 @@ const KEYS_MAX: usize = 64;
 /// The most pages of the index that one fetch reads without finding anything new.
 const PAGES_MAX: u32 = 8;
 
+/// The most rounds of one fetch that find nothing pending: what the index names at once takes fewer. A fetch that
+/// ends here says that there is more.
+const BARREN_MAX: u32 = 192;
+
 /// The page behind a place of a reading.
 pub(crate) async fn fetch(store: &DynamoStore, request: &FetchRequest) -> Result<Page> {
     let [destination] = &*request.destinations else {
@@ -54,10 +58,13 @@ pub(crate) async fn fetch(store: &DynamoStore, request: &FetchRequest) -> Result
         pages += 1;
         listed_all = !filling.list(store).await?;
     }
-    while !filling.is_full() {
+    let mut barren = 0;
+    while !filling.is_full() && barren < BARREN_MAX {
         let jobs = filling.next_jobs(store)?;
         if !jobs.is_empty() {
+            let before = filling.page.rows.len();
             filling.read(store, jobs).await?;
+            barren += u32::from(filling.page.rows.len() == before);
             continue;
         }
         if listed_all || !filling.page.rows.is_empty() || pages == PAGES_MAX {

@@ -6,6 +6,7 @@
 mod beyond;
 mod endpoints;
 mod examine;
+mod far;
 mod fresh;
 mod front;
 mod inbox;
