@@ -58,6 +58,9 @@ impl Tables {
         if let Some(kept) = config.retention.outbox {
             self.options.retention = kept;
         }
+        self.options.inbox.retention = config.retention.inbox;
+        // How late a message may come again is known where it is consumed, and is compared there.
+        self.options.inbox.horizon = Duration::ZERO;
         Ok(self)
     }
 
@@ -76,7 +79,7 @@ impl Tables {
         options.stream &= relays;
         let store = Arc::new(DynamoStore::with(connection.clone(), options));
         let source = Arc::<DynamoStore>::clone(&store) as Arc<dyn OutboxSource>;
-        let inbox = Arc::new(Inbox::new(connection, InboxOptions::default())?);
+        let inbox = Arc::new(Inbox::new(connection, self.options.inbox.clone())?);
         Ok(Opened { source, operator: store as Arc<dyn Operator>, inbox, postgres: None })
     }
 
@@ -137,5 +140,24 @@ fn setup(args: &InitArgs) -> Result<Setup, Failure> {
 impl fmt::Display for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DynamoDB, table {} at {}", self.settings.names.outbox, self.place())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R087: the configured retention of the inbox is that of every inbox the program opens, a mark by hand included.
+    #[test]
+    fn the_inbox_keeps_as_long_as_the_configuration_says() {
+        let day = Duration::from_secs(24 * 3_600);
+        for days in [14, 60] {
+            let mut config = Config::default();
+            config.retention.inbox = days * day;
+            let tables = Tables::read("dynamodb://eu-central-1?endpoint=http://127.0.0.1:1");
+            let used = tables.unwrap().used(&config).unwrap();
+            assert_eq!(used.options.inbox.retention, days * day);
+            assert!(used.options.inbox.check().is_ok());
+        }
     }
 }

@@ -25,7 +25,7 @@ use crate::output::Out;
 use crate::shape::Enqueued;
 use crate::terminal::{count, note};
 
-/// Events of one transaction: the write lock is held for some milliseconds.
+/// Events of one transaction, if the store takes as many: the write lock is held for some milliseconds.
 const BATCH_ROWS: usize = 1_000;
 
 /// What is read at once: more than a pipe gives, so that a full batch comes of many short lines.
@@ -212,8 +212,8 @@ struct Progress {
     bytes: u64,
     /// Lines whose events are committed.
     committed: u64,
-    /// The line that the batch begins with.
-    first: u64,
+    /// The line of each event of the batch.
+    lines: Vec<u64>,
 }
 
 impl Progress {
@@ -222,16 +222,22 @@ impl Progress {
             return Ok(());
         }
         must_have_room(store).await?;
-        let ids = store.operator.stage(&self.batch).await?;
-        self.committed += self.batch.len() as u64;
-        self.batch.clear();
         self.bytes = 0;
-        let written = ids_only(&mut self.out, ids.into_iter().map(|id| Enqueued { id }).collect());
-        match written {
-            // Nobody reads the ids any more; the events that are still to come are committed.
-            Err(failure) if failure.is_silent() => Ok(()),
-            written => written,
+        while !self.batch.is_empty() {
+            // In transactions as large as the store's may be, each told of when it is committed.
+            let fits = store.operator.stage_max(&self.batch).clamp(1, self.batch.len());
+            let ids = store.operator.stage(&self.batch[..fits]).await?;
+            self.committed += fits as u64;
+            self.batch.drain(..fits);
+            self.lines.drain(..fits);
+            let ids = ids.into_iter().map(|id| Enqueued { id }).collect();
+            match ids_only(&mut self.out, ids) {
+                // Nobody reads the ids any more; the events that are still to come are committed.
+                Err(failure) if failure.is_silent() => {}
+                written => written?,
+            }
         }
+        Ok(())
     }
 }
 
@@ -244,16 +250,19 @@ async fn many(args: &EnqueueArgs, path: &PathBuf) -> Result<Exit, Failure> {
         })?),
     };
     let mut lines = BufReader::with_capacity(READ_BYTES, source);
-    let mut progress =
-        Progress { out: args.global.out(), batch: Vec::new(), bytes: 0, committed: 0, first: 1 };
+    let mut progress = Progress {
+        out: args.global.out(),
+        batch: Vec::new(),
+        bytes: 0,
+        committed: 0,
+        lines: Vec::new(),
+    };
     let mut number = 0;
     loop {
         let outcome = next(&mut lines, &mut number);
         let stop = match outcome {
             Ok(Some(event)) => {
-                if progress.batch.is_empty() {
-                    progress.first = number;
-                }
+                progress.lines.push(number);
                 progress.bytes += event.event().size_bytes();
                 progress.batch.push(event);
                 // What was read is all there is for the moment: nobody waits for a full batch.
@@ -269,7 +278,7 @@ async fn many(args: &EnqueueArgs, path: &PathBuf) -> Result<Exit, Failure> {
         };
         // What stands before a line that cannot be read is committed, and said to be.
         if let Err(failure) = progress.commit(&store).await {
-            let (first, last) = (progress.first, number);
+            let (first, last) = (progress.lines.first().copied().unwrap_or(number), number);
             let failure = failure.within(&format!("lines {first} to {last}"));
             return Err(failure.advice(went_in(progress.committed)));
         }

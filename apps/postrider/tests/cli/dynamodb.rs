@@ -127,6 +127,23 @@ fn one_run_delivers_what_is_committed_and_the_doctor_is_content() {
     assert_eq!(tables.wrong(), Vec::<String>::new());
 }
 
+/// A file of more than a transaction takes is committed in several: here by its bytes, because an emulator that has
+/// run for long is slow at many actions.
+#[test]
+fn a_file_larger_than_a_transaction_is_enqueued() {
+    let Some(tables) = Tables::new("a_file_larger_than_a_transaction_is_enqueued") else { return };
+    let payload = "x".repeat(230 * 1024);
+    let line = format!(
+        "{{\"aggregate_type\": \"order\", \"aggregate_id\": \"1\", \"type\": \"order.changed\", \
+         \"payload\": \"{payload}\"}}\n"
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), line.repeat(20)).unwrap();
+    let enqueued = tables.run(&["enqueue", "--ndjson", file.path().to_str().unwrap()]);
+    assert_eq!(code(&enqueued), 0, "{}", err(&enqueued));
+    assert_eq!(out(&enqueued).lines().count(), 20, "each id is told");
+}
+
 /// What the store does not have is refused by name, and nothing is changed.
 #[test]
 fn what_the_store_does_not_have_is_said() {
