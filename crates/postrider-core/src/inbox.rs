@@ -71,7 +71,8 @@ impl InboxKey {
 /// **Atomicity.** `claim` is one conditional write: of any number of concurrent claims one wins.
 /// **Fencing.** Everything that follows a claim carries its token, and a worker that lost its lease
 /// is refused with [`Fenced`](ErrorKind::Fenced).
-/// **Clock.** Leases run on the store's clock.
+/// **Clock.** Leases run on the store's clock. A store that has none, such as DynamoDB, says what it goes by
+/// instead, and takes nothing over before the lease has surely ended.
 pub trait InboxStore: Send + Sync {
     /// Claims an event for a handler.
     fn claim<'a>(&'a self, request: &'a ClaimRequest) -> BoxFuture<'a, Result<Claim>>;
