@@ -9,12 +9,16 @@ use tokio_postgres::{Client, NoTls};
 /// A loaded machine takes long to start a server.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Kills the session's process, as a fault of the server's own would.
-pub(crate) async fn kill_backend(client: &Client) {
-    let row = client.query_one("select pg_backend_pid()", &[]).await.expect("a number");
+/// Kills a session's process, as a fault of the server's own would, and returns when the server knows of it:
+/// until then it still accepts connections, only to end them with all the others.
+pub(crate) async fn kill_backend(url: &str) {
+    let (victim, witness) = (connect(url).await, connect(url).await);
+    let row = victim.query_one("select pg_backend_pid()", &[]).await.expect("a number");
     let process = row.get::<_, i32>(0).to_string();
     let killed = Command::new("kill").args(["-9", &process]).status().expect("kill runs");
     assert!(killed.success());
+    let ended = witness.batch_execute(&format!("select pg_sleep({})", PATIENCE.as_secs())).await;
+    assert!(ended.is_err(), "the server lost a process and did not end the others");
 }
 
 pub(crate) async fn connect(url: &str) -> Client {

@@ -226,7 +226,7 @@ async fn a_killed_backend_is_a_crash_and_a_clean_restart_is_none() {
     relay.acquire(2).await;
     shop.events(50).await;
     while relay.turn(100).await.0 > 0 {}
-    kill_backend(&shop.connect().await).await;
+    kill_backend(&shop.url).await;
     shop.events(50).await;
     relay.drain().await;
     let facts = relay.facts();
