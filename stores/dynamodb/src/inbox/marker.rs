@@ -3,19 +3,18 @@
 //! Invariant: the marker is written with the handler's change, or neither is; and it is written once.
 
 use aws_sdk_dynamodb::types::error::TransactionCanceledException;
-use aws_sdk_dynamodb::types::{ReturnValuesOnConditionCheckFailure, TransactWriteItem};
+use aws_sdk_dynamodb::types::{ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update};
 use postrider_core::inbox::Accepted;
 use postrider_core::{Event, HandlerName, InboxKey, Result};
 
 use crate::inbox::condition::expires;
 use crate::inbox::row::{
-    self, EVENT_ID, EXPIRES_AT, HANDLER, HASH, PROCESSED, PROCESSED_AT, RECEIVED_AT, RELEASED, Row,
-    SOURCE, STATUS, TYPE,
+    self, BEAT, DURATION, EVENT_ID, EXPIRES_AT, HANDLER, HASH, PROCESSED, PROCESSED_AT,
+    RECEIVED_AT, RELEASED, RESULT, Row, SOURCE, STATUS, TOKEN, TYPE, UNTIL,
 };
 use crate::inbox::{Inbox, answer};
 use crate::item::{b, n, s};
 use crate::tables::built;
-use crate::transaction::put;
 
 /// That a handler is done with an event: an action for the handler's own `TransactWriteItems`.
 ///
@@ -84,34 +83,62 @@ impl Inbox {
 }
 
 impl Marker {
-    /// The action: the item, if there is none, or one whose claim was let go.
+    /// The action: an update that makes the item, if there is none, or one whose claim was let go. Of the latter its
+    /// steps stay, because they are effects that have happened, and its token grows: should the row be forgotten,
+    /// no step is made again, and a worker of an older claim is refused.
     ///
     /// # Errors
     /// `Internal`; never, as far as is known.
     pub fn action(&self) -> Result<TransactWriteItem> {
-        let mut item = row::key(&self.key);
-        let attributes = [
-            (SOURCE, s(&*self.key.source)),
-            (EVENT_ID, s(self.key.event_id.to_string())),
-            (HANDLER, s(self.key.handler.as_str())),
-            (TYPE, s(&self.event_type)),
-            (STATUS, s(PROCESSED)),
-            (HASH, b(self.hash.to_vec())),
-            (RECEIVED_AT, n(self.now_ms)),
-            (PROCESSED_AT, n(self.now_ms)),
-            (EXPIRES_AT, n(self.expires_at)),
-        ];
-        item.extend(attributes.map(|(name, value)| (name.to_owned(), value)));
-        let put = put(&self.table, item)
+        let mut update = Update::builder()
+            .table_name(&self.table)
+            .set_key(Some(row::key(&self.key)))
+            .update_expression(
+                "SET #source = :source, #event = :event, #handler = :handler, #type = :type, \
+                 #status = :processed, #hash = :hash, #received = if_not_exists(#received, :now), \
+                 #done = :now, #expires = :expires, #token = if_not_exists(#token, :none) + :one \
+                 REMOVE #released, #beat, #duration, #until, #result",
+            )
             .condition_expression(
                 "attribute_not_exists(#status) OR (attribute_exists(#released) AND #hash = :hash)",
             )
-            .expression_attribute_names("#status", STATUS)
-            .expression_attribute_names("#released", RELEASED)
-            .expression_attribute_names("#hash", HASH)
-            .expression_attribute_values(":hash", b(self.hash.to_vec()))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        Ok(TransactWriteItem::builder().put(built(put.build())?).build())
+        let names = [
+            ("#source", SOURCE),
+            ("#event", EVENT_ID),
+            ("#handler", HANDLER),
+            ("#type", TYPE),
+            ("#status", STATUS),
+            ("#hash", HASH),
+            ("#received", RECEIVED_AT),
+            ("#done", PROCESSED_AT),
+            ("#expires", EXPIRES_AT),
+            ("#token", TOKEN),
+            ("#released", RELEASED),
+            ("#beat", BEAT),
+            ("#duration", DURATION),
+            ("#until", UNTIL),
+            ("#result", RESULT),
+        ];
+        for (place, name) in names {
+            update = update.expression_attribute_names(place, name);
+        }
+        let values = [
+            (":source", s(&*self.key.source)),
+            (":event", s(self.key.event_id.to_string())),
+            (":handler", s(self.key.handler.as_str())),
+            (":type", s(&self.event_type)),
+            (":processed", s(PROCESSED)),
+            (":hash", b(self.hash.to_vec())),
+            (":now", n(self.now_ms)),
+            (":expires", n(self.expires_at)),
+            (":none", n(0)),
+            (":one", n(1)),
+        ];
+        for (place, value) in values {
+            update = update.expression_attribute_values(place, value);
+        }
+        Ok(TransactWriteItem::builder().update(built(update.build())?).build())
     }
 
     /// What the cancellation of the transaction says of the marker, by its place among the actions:

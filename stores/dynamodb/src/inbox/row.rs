@@ -117,7 +117,7 @@ impl Row {
         Ok(Row {
             processed,
             hash: bytes(HASH).ok_or_else(|| corrupt(HASH))?,
-            // A transactional marker has none.
+            // A row that a person made has none.
             token: number(item, TOKEN).unwrap_or_default(),
             released: truth(item, RELEASED),
             beat,

@@ -11,11 +11,12 @@ use std::time::Duration;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
 use postrider_core::inbox::Accepted;
+use postrider_core::operate::{Forgotten, InboxName, Note};
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Error, ErrorKind, Event, EventId, HandlerName,
-    InboxStore, Payload, Result,
+    InboxStore, Operator as _, Payload, Result,
 };
-use postrider_dynamodb::{Inbox, InboxOptions};
+use postrider_dynamodb::{DynamoStore, Inbox, InboxOptions};
 use postrider_testkit::inbox_suite;
 use postrider_testkit::suite::{InboxHarness, Then, TransactionalProbe};
 use uuid::Uuid;
@@ -254,4 +255,28 @@ async fn a_successor_finds_the_same_key_and_the_result() {
     assert_eq!(first.key.step_key("charge"), second.key.step_key("charge"));
     let found = inboxes[1].step(&second, "charge").await.unwrap();
     assert_eq!(found.as_deref(), Some(&b"receipt"[..]));
+}
+
+/// R088, R114: a marker over a claim that was let go keeps the steps that were made, and a token that is greater: when
+/// the row is forgotten, no step is made again, and whoever had the older claim is refused.
+#[tokio::test]
+async fn a_marker_over_a_claim_keeps_its_steps_and_its_token() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let inbox = Inbox::new(fresh.connection.clone(), InboxOptions::default()).unwrap();
+    let probe = Probe { inbox: inbox.clone(), connection: fresh.connection.clone() };
+    let first = claimed(&inbox, &event(1), LONG).await;
+    inbox.complete_step(&first, "charge", b"receipt").await.unwrap();
+    inbox.release(&first).await.unwrap();
+    assert_eq!(probe.transact(&event(1), &billing()).await.unwrap(), Accepted::FirstTime);
+    let name =
+        InboxName { event_id: event(1).id, handler: billing(), source: Some("/shop".to_owned()) };
+    let note = Note::new("anna@db1", "the refund failed").unwrap();
+    let store = DynamoStore::new(fresh.connection.clone());
+    assert_eq!(store.forget(&name, &note).await.unwrap(), Forgotten::Forgotten);
+    let second = claimed(&inbox, &event(1), LONG).await;
+    assert!(second.token > first.token, "{} after {}", second.token, first.token);
+    let step = inbox.step(&second, "charge").await.unwrap();
+    assert_eq!(step.as_deref(), Some(&b"receipt"[..]), "the charge is not made again");
+    let late = inbox.complete(&first, b"late").await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Fenced);
 }
