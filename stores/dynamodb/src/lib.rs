@@ -23,6 +23,7 @@ mod due;
 mod error;
 mod examine;
 mod fetch;
+mod group;
 mod heartbeat;
 mod inbox;
 mod index;

@@ -15,6 +15,7 @@ use postrider_core::waiting::{Passed, Settlement, SettlementPart, WaitingChange}
 use postrider_core::{Destination, DestinationId, Error, ErrorKind, Lease, PartitionId, Result};
 
 use crate::control::key;
+use crate::group::{self, Group, Progress};
 use crate::item::n;
 use crate::lease;
 use crate::mark::Told;
@@ -23,7 +24,7 @@ use crate::record::{
 };
 use crate::store::{DynamoStore, now_ms};
 use crate::tables::built;
-use crate::transaction::{ACTIONS_MAX, Cancelled, put, send_patiently};
+use crate::transaction::{Cancelled, put, send_patiently};
 use crate::waiting::{Stored, Waiting, rows_pk};
 use crate::{definitions, mark, transaction};
 
@@ -34,8 +35,10 @@ const MARKS_AT_ONCE: usize = 32;
 pub(crate) async fn settle(store: &DynamoStore, settlement: &Settlement) -> Result<()> {
     let lease = &settlement.lease;
     let item = lease::check(store.connection(), "settle", lease).await?;
+    let mut progress = Progress::default();
     for part in &settlement.parts {
-        settle_part(store, lease, part).await?;
+        let settled = settle_part(store, lease, part, &mut progress).await;
+        settled.map_err(|error| progress.told(error))?;
     }
     let moved = settlement.parts.iter().any(|part| !part.passed.is_empty());
     if moved && item.takeovers > 0 {
@@ -44,7 +47,12 @@ pub(crate) async fn settle(store: &DynamoStore, settlement: &Settlement) -> Resu
     Ok(())
 }
 
-async fn settle_part(store: &DynamoStore, lease: &Lease, part: &SettlementPart) -> Result<()> {
+async fn settle_part(
+    store: &DynamoStore,
+    lease: &Lease,
+    part: &SettlementPart,
+    progress: &mut Progress,
+) -> Result<()> {
     let (connection, id) = (store.connection(), &part.destination);
     // Who enables an endpoint lets its rows out under the same lock: so what is read here of endpoints is true
     // until the rows are written, or whoever enables one afterwards finds them.
@@ -68,7 +76,10 @@ async fn settle_part(store: &DynamoStore, lease: &Lease, part: &SettlementPart) 
         None => store.read_waiting(lease.partition, &part.destination).await?,
     };
     let plan = Plan::make(store, lease.partition, part, &mut waiting, &known)?;
-    plan.write(store, lease, part).await?;
+    let groups = plan.groups(store, &rows_pk(id, lease.partition))?;
+    for seq in group::write(store, lease, groups, progress).await? {
+        waiting.forget(seq, now_ms());
+    }
     store.readings().note_waiting(
         lease.partition,
         &part.destination,
@@ -179,34 +190,22 @@ impl Plan {
         *with_item |= item;
     }
 
-    /// Writes what waits: under the lease, in transactions, of one key in its order.
-    async fn write(&self, store: &DynamoStore, lease: &Lease, part: &SettlementPart) -> Result<()> {
-        let pk = rows_pk(&part.destination, lease.partition);
-        let mut groups: Vec<Vec<TransactWriteItem>> = Vec::new();
+    /// What there is to write of what waits, of one key in its order.
+    fn groups(&self, store: &DynamoStore, pk: &str) -> Result<Vec<Group>> {
+        let mut groups = Vec::new();
+        let mut add = |row: &Stored, actions: Vec<TransactWriteItem>| {
+            groups.push(Group { seq: row.row.seq, place: row.place.clone(), actions });
+        };
         for (row, with_item) in self.rows.values() {
-            groups.push(row_actions(store, &pk, row, *with_item)?);
+            add(row, row_actions(store, pk, row, *with_item)?);
         }
         for row in &self.gone {
-            groups.push(gone_actions(store, &pk, row, PUBLISHED_AT)?);
+            add(row, gone_actions(store, pk, row, PUBLISHED_AT)?);
         }
         for row in &self.let_go {
-            groups.push(gone_actions(store, &pk, row, DISCARDED_AT)?);
+            add(row, gone_actions(store, pk, row, DISCARDED_AT)?);
         }
-        let mut actions = Vec::new();
-        let mut groups = groups.into_iter().peekable();
-        while let Some(group) = groups.next() {
-            actions.extend(group);
-            let next = groups.peek().map_or(ACTIONS_MAX, Vec::len);
-            // The last action is the lease.
-            if actions.len() + next + 1 > ACTIONS_MAX {
-                fenced_write(store, "settle", lease, std::mem::take(&mut actions)).await?;
-            }
-        }
-        if actions.is_empty() {
-            Ok(())
-        } else {
-            fenced_write(store, "settle", lease, actions).await
-        }
+        Ok(groups)
     }
 
     /// Marks items. One that is marked already was somebody else's, and is let be.
@@ -282,8 +281,10 @@ pub(crate) fn row_actions(
             .table_name(&names.outbox)
             .set_key(Some(row.place.key(names)))
             .update_expression(format!("SET #seq = :seq REMOVE published_at, marked_by{shard}"))
-            .condition_expression("attribute_exists(#pk)")
+            // The same settlement, sent again, undoes nothing that an operator did after its first half.
+            .condition_expression("attribute_exists(#pk) AND attribute_not_exists(#discarded)")
             .expression_attribute_names("#pk", &names.pk)
+            .expression_attribute_names("#discarded", DISCARDED_AT)
             .expression_attribute_names("#seq", SEQ)
             .expression_attribute_values(":seq", n(row.row.seq));
         if !row.ahead {

@@ -9,6 +9,7 @@ mod examine;
 mod far;
 mod fresh;
 mod front;
+mod halfway;
 mod inbox;
 mod kept;
 mod lease;

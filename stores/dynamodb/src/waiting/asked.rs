@@ -37,6 +37,11 @@ impl Waiting {
         Some(row)
     }
 
+    /// Forgets a row that is not written, because its event was let go before.
+    pub(crate) fn forget(&mut self, seq: u64, now: i64) {
+        self.take(seq, now);
+    }
+
     /// Forgets a row that was let go and that the cursor has passed now.
     pub(crate) fn forget_discarded(&mut self, seq: u64) -> Option<Stored> {
         let over = self
