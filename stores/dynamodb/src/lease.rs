@@ -31,14 +31,23 @@ const GONE_MIN: Duration = Duration::from_secs(60);
 /// How many heartbeats one acquisition deletes at most.
 const GONE_MAX: usize = 4;
 
+/// What was taken, and what ended the taking early: it says nothing of what was granted before.
+pub(crate) struct Taken {
+    pub(crate) acquired: Acquired,
+    pub(crate) failed: Option<Error>,
+}
+
 /// Takes free or expired partitions: of those alone that a passing relay is there for, and of these none beyond the
 /// first that it does not get.
+///
+/// # Errors
+/// Whatever the service says before anything is granted. A grant that nobody hears of would be served by nobody.
 pub(crate) async fn acquire(
     store: &DynamoStore,
     partitions: u16,
     request: &AcquireRequest,
     passing: Option<&BTreeSet<PartitionId>>,
-) -> Result<Acquired> {
+) -> Result<Taken> {
     let connection = store.connection();
     let beat = Beat {
         owner: &request.owner,
@@ -53,7 +62,7 @@ pub(crate) async fn acquire(
     let dead = proved.map(|dead| &dead.owner).filter(|owner| **owner != request.owner);
     let mut acquired = Acquired { census: snapshot.census(), ..Acquired::default() };
     let start = start(partitions, request, passing.is_some());
-    let mut stopped = false;
+    let (mut stopped, mut failed) = (false, None);
     for step in 0..partitions {
         let partition = PartitionId((start + step) % partitions);
         if passing.is_some_and(|wanted| !wanted.contains(&partition)) {
@@ -66,18 +75,31 @@ pub(crate) async fn acquire(
             && !snapshot.paused.contains(&partition)
             && let Some(way) = seen.way()
         {
-            let granted = seen.take(connection, partition, way).await?;
-            stopped |= granted.is_none() && passing.is_some();
-            acquired.granted.extend(granted);
+            match seen.take(connection, partition, way).await {
+                Ok(granted) => {
+                    stopped |= granted.is_none() && passing.is_some();
+                    acquired.granted.extend(granted);
+                }
+                Err(error) if acquired.granted.is_empty() => return Err(error),
+                Err(error) => (stopped, failed) = (true, Some(error)),
+            }
         } else {
             stopped |= passing.is_some() && seen.is_waited_for(partition);
             acquired.held.extend(seen.held(partition));
         }
     }
-    delete_gone(connection, &snapshot).await?;
+    if let Err(error) = delete_gone(connection, &snapshot).await {
+        if acquired.granted.is_empty() {
+            return Err(error);
+        }
+        failed = failed.or(Some(error));
+    }
+    if let Some(error) = &failed {
+        tracing::warn!(%error, "not everything that is free was taken; what was is served, and the rest asked for again");
+    }
     acquired.granted.sort_by_key(|granted| granted.lease.partition);
     acquired.held.sort_by_key(|held| held.lease.partition);
-    Ok(acquired)
+    Ok(Taken { acquired, failed })
 }
 
 /// Where one begins to take. Relays that stay begin at another partition each, so that those that start together seldom

@@ -23,6 +23,7 @@ use crate::collection::single;
 use crate::control::SCHEMA;
 use crate::invocation::{Invocation, StreamRecord};
 use crate::item::text;
+use crate::lease::Taken;
 use crate::record::{Place, SHARD, partition_of, pending_in};
 use crate::store::DynamoStore;
 use crate::watch::Snapshot;
@@ -212,7 +213,8 @@ impl Passing {
         let answer = lease::acquire(&self.store, self.all, request, Some(&self.wanted)).await;
         let mut tenure = self.tenure();
         match answer {
-            Ok(mut acquired) => {
+            Ok(Taken { mut acquired, failed }) => {
+                tenure.unsure |= failed.is_some();
                 let granted = acquired.granted.iter().map(|granted| &granted.lease);
                 tenure.leases.extend(granted.map(|lease| (lease.partition, lease.token)));
                 acquired.census = alone(request.current);

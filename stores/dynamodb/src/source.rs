@@ -41,7 +41,7 @@ impl OutboxSource for DynamoStore {
     fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {
         Box::pin(async {
             let partitions = self.facts().await?.partitions;
-            lease::acquire(self, partitions, request, None).await
+            Ok(lease::acquire(self, partitions, request, None).await?.acquired)
         })
     }
 

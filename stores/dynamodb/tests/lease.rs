@@ -1,14 +1,15 @@
 //! Leases without a clock of the store.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use postrider_core::lease::AcquireRequest;
 use postrider_core::source::RenewRequest;
-use postrider_core::{Lease, OutboxSource as _, RelayId};
+use postrider_core::{ErrorKind, Lease, OutboxSource as _, RelayId};
 use postrider_dynamodb::{Connection, DynamoStore, Options, Settings};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::fresh::{self, Fresh};
 use crate::proxy::{self, Then, aside};
@@ -178,4 +179,41 @@ async fn a_lease_that_is_not_named_ends_though_its_owner_lives() {
     }
     let partitions: Vec<_> = taken.iter().map(|granted| granted.lease.partition).collect();
     assert_eq!(partitions, [leases[1].partition]);
+}
+
+/// An acquisition that fails after its first grant names what it was granted: it is served, and the rest is asked for
+/// again. A grant that nobody hears of would be served by nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquisition_that_breaks_off_names_what_it_has() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    let left = Arc::new(AtomicI64::new(0));
+    let passes = Arc::clone(&left);
+    let rule = move |operation: &str, _: &mut Value| {
+        let kind = "ProvisionedThroughputExceededException";
+        match operation {
+            "TransactWriteItems" if passes.fetch_sub(1, Ordering::SeqCst) <= 0 => {
+                Then::Answer(400, json!({"__type": kind, "message": "slow down"}))
+            }
+            _ => Then::Forward,
+        }
+    };
+    let upstream = fresh::url().unwrap();
+    let between = proxy::start(&upstream, Box::new(rule), Box::new(|_, _, _| ())).await;
+    let mut settings = Settings::at(between, fresh.settings.names.clone());
+    settings.call_time_max = fresh.settings.call_time_max;
+    let store = DynamoStore::with(Connection::new(settings).unwrap(), polling());
+    let owner = RelayId::mint();
+    let error = store.acquire(&request(&owner, LONG)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "nothing was granted: {error}");
+    left.store(2, Ordering::SeqCst);
+    let first = store.acquire(&request(&owner, LONG)).await.unwrap().granted;
+    assert_eq!(first.len(), 2, "what it got before the service refused");
+    left.store(i64::MAX, Ordering::SeqCst);
+    let rest = store.acquire(&request(&owner, LONG)).await.unwrap();
+    let mine: BTreeSet<_> =
+        first.iter().chain(&rest.granted).map(|it| it.lease.partition).collect();
+    assert_eq!((rest.granted.len(), mine.len()), (2, 4));
+    let leases: Vec<Lease> = first.into_iter().chain(rest.granted).map(|it| it.lease).collect();
+    let all = RenewRequest { lease_duration: LONG, ..renewal(&owner, &leases) };
+    assert_eq!(store.renew(&all).await.unwrap().kept.len(), 4, "and all of it stands");
 }
