@@ -102,7 +102,10 @@ resource "aws_lambda_function" "consume" {
   memory_size   = 256
   tags          = var.tags
   environment {
-    variables = merge(local.environment, { POSTRIDER_QUEUE = aws_sqs_queue.events[each.key].name })
+    variables = merge(local.environment, {
+      POSTRIDER_QUEUE              = aws_sqs_queue.events[each.key].name
+      POSTRIDER_VISIBILITY_SECONDS = var.queues[each.key].visibility_seconds
+    })
   }
 }
 
