@@ -280,8 +280,7 @@ impl Partition {
     /// Forgets rows that are settled: the items themselves say from now on that they are not pending.
     pub(crate) fn settle(&mut self, seqs: &HashSet<u64>) {
         for reading in self.readings.values_mut() {
-            reading.handed.retain(|_, handed| !seqs.contains(&handed.seq));
-            reading.under_way.retain(|seq| !seqs.contains(seq));
+            reading.forget(seqs);
             if reading.through.len() > SETTLED_MAX + reading.under_way.len() {
                 // What has nothing under way may be read from what the index names.
                 let places = reading.under_way.iter().filter_map(|seq| self.places.get(seq));
@@ -303,10 +302,18 @@ impl Partition {
         }
     }
 
-    /// Lets a place be named again: it is pending anew, for another destination.
-    pub(crate) fn unsettle(&mut self, place: &Place) {
-        if self.is_settled.remove(place) {
-            self.settled.retain(|other| other != place);
+    /// Forgets rows that one reading handed on to the others: they are pending anew, and one of those may have them
+    /// under way by now.
+    pub(crate) fn hand_on(&mut self, from: &DestinationId, seqs: &HashSet<u64>) {
+        if let Some(reading) = self.readings.get_mut(from) {
+            reading.forget(seqs);
+        }
+        for seq in seqs {
+            if !self.readings.values().any(|reading| reading.under_way.contains(seq))
+                && let Some(place) = self.places.remove(seq)
+            {
+                self.seqs.remove(&place);
+            }
         }
     }
 }
@@ -319,6 +326,12 @@ pub(crate) enum By {
 }
 
 impl Reading {
+    /// Forgets rows that it has under way no more.
+    fn forget(&mut self, seqs: &HashSet<u64>) {
+        self.handed.retain(|_, handed| !seqs.contains(&handed.seq));
+        self.under_way.retain(|seq| !seqs.contains(seq));
+    }
+
     /// What was handed out behind a place and is not settled, in order.
     pub(crate) fn again(&self, after: u64) -> impl Iterator<Item = &Handed> {
         self.handed.range(after + 1..).map(|(_, handed)| handed)

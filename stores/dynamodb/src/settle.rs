@@ -230,12 +230,15 @@ impl Plan {
     /// Forgets what is settled.
     fn note(&self, store: &DynamoStore, partition: PartitionId, part: &SettlementPart) {
         let mut readings = store.readings();
-        let seqs: HashSet<u64> = part.passed.iter().map(|(row, _)| row.seq).collect();
+        let is_handed_on = |passed: &Passed| *passed == Passed::OtherRoute;
+        let of = |other: bool| {
+            let passed =
+                part.passed.iter().filter(move |(_, passed)| is_handed_on(passed) == other);
+            passed.map(|(row, _)| row.seq).collect::<HashSet<u64>>()
+        };
         if let Some(known) = readings.partition(partition) {
-            known.settle(&seqs);
-            for place in &self.handed_on {
-                known.unsettle(place);
-            }
+            known.settle(&of(false));
+            known.hand_on(&part.destination, &of(true));
         }
         if !self.handed_on.is_empty() {
             readings.stir_others(partition, &part.destination);

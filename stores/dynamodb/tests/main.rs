@@ -10,6 +10,7 @@ mod far;
 mod fresh;
 mod front;
 mod halfway;
+mod handed_on;
 mod inbox;
 mod kept;
 mod lease;
