@@ -33,6 +33,9 @@ struct Body {
     /// Partitions that an operator paused.
     #[serde(default)]
     paused: Vec<u16>,
+    /// Destinations that were removed, and whose waiting events are not all dropped.
+    #[serde(default)]
+    removing: Vec<DestinationId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,13 +112,40 @@ pub(crate) async fn apply(
                 .message("the definitions have changed since they were read; nothing was changed")
                 .context("version", version));
         }
+        if let Some((definition, _)) =
+            asked.put.iter().find(|(definition, _)| body.removing.contains(&definition.id))
+        {
+            return Err(Error::new(ErrorKind::Busy, "apply")
+                .message(
+                    "a destination of this name is being removed; nothing was changed: try again",
+                )
+                .context("destination", &definition.id));
+        }
         let before = body.rows.clone();
+        let removed = body.rows.iter().map(|row| &row.definition.id);
+        let removed = removed.filter(|id| asked.remove.contains(id)).cloned();
+        body.removing.extend(removed);
         body.rows.retain(|row| !asked.remove.contains(&row.definition.id));
         body.disabled.retain(|disabled| !asked.remove.contains(&disabled.destination));
         for (definition, _) in &asked.put {
             put_row(&mut body.rows, definition);
         }
         Ok(version + u64::from(body.rows != before))
+    })
+    .await
+}
+
+/// The destinations that were removed, and whose waiting events are not all dropped.
+pub(crate) async fn removing(connection: &Connection) -> Result<Vec<DestinationId>> {
+    Ok(read_body(connection, "apply").await?.1.removing)
+}
+
+/// Notes that nothing waits any more for a destination that was removed. Returns the version.
+pub(crate) async fn removed(connection: &Connection, id: &DestinationId) -> Result<u64> {
+    change(connection, "apply", By::Program, |version, body| {
+        let before = body.removing.len();
+        body.removing.retain(|known| known != id);
+        Ok(version + u64::from(body.removing.len() != before))
     })
     .await
 }

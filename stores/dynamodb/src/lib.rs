@@ -43,6 +43,7 @@ mod reading;
 mod recipe;
 mod record;
 mod release;
+mod removal;
 mod remove;
 mod request;
 mod settings;

@@ -10,7 +10,7 @@ use postrider_core::{BoxFuture, Cursor, Destination, DestinationId, Lease, Resul
 
 use crate::definitions::By;
 use crate::store::DynamoStore;
-use crate::{carry_out, definitions, due, fetch, lease, settle};
+use crate::{carry_out, definitions, due, fetch, lease, removal, settle};
 
 impl OutboxSource for DynamoStore {
     fn capabilities(&self) -> SourceCapabilities {
@@ -31,7 +31,7 @@ impl OutboxSource for DynamoStore {
     }
 
     fn apply<'a>(&'a self, change: &'a DefinitionChange) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(self.apply_all(change, By::Program))
+        Box::pin(removal::apply(self, change, By::Program))
     }
 
     fn destinations(&self) -> BoxFuture<'_, Result<Definitions>> {

@@ -4,16 +4,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use postrider_core::source::{DefinitionChange, Loaded, StoreFacts};
+use postrider_core::source::{Loaded, StoreFacts};
 use postrider_core::waiting::Counts;
 use postrider_core::{DestinationId, Error, ErrorKind, Lease, PartitionId, Result, Timestamp};
 
 use crate::connection::{Connection, call};
-use crate::control::{Facts, SCHEMA, facts, key};
-use crate::definitions::By;
+use crate::control::{Facts, SCHEMA, facts};
 use crate::examine::{check_index, check_stream};
 use crate::inbox::Inbox;
-use crate::item::{Item, s, text};
+use crate::item::{Item, s};
 use crate::listed::Listed;
 use crate::options::Options;
 use crate::reading::Readings;
@@ -22,7 +21,7 @@ use crate::tables::describe;
 use crate::tally::{Counting, Tally};
 use crate::waiting::{Stored, Waiting, rows_pk};
 use crate::watch::{Snapshot, Watch};
-use crate::{definitions, lease, release, stream};
+use crate::{definitions, lease, release, removal, stream};
 use tokio::sync::Notify;
 
 /// A relay's handle on a store. Cheap to clone.
@@ -293,6 +292,10 @@ impl DynamoStore {
         check_index(connection, &there)?;
         let facts = self.facts().await?;
         self.watch().await?;
+        if let Err(error) = removal::finish(self).await {
+            // Nobody waits for it.
+            tracing::warn!(%error, "what waited for a destination that was removed is not all dropped");
+        }
         if self.inner.options.stream {
             check_stream(connection, &there)?;
             self.inner.follows.get_or_init(|| {
@@ -331,30 +334,6 @@ impl DynamoStore {
         );
         cell.put(lease.token, waiting);
         Ok(loaded)
-    }
-
-    pub(crate) async fn apply_all(&self, change: &DefinitionChange, by: By<'_>) -> Result<u64> {
-        let version = definitions::apply(&self.inner.connection, change, by).await?;
-        let partitions = self.facts().await?.partitions;
-        for id in &change.remove {
-            for partition in 0..partitions {
-                self.drop_waiting(id, PartitionId(partition)).await?;
-            }
-        }
-        Ok(version)
-    }
-
-    /// Drops what waits of a destination that was removed. Its events stay where they are.
-    async fn drop_waiting(&self, id: &DestinationId, partition: PartitionId) -> Result<()> {
-        let pk = rows_pk(id, partition);
-        let table = &self.inner.connection.names().store;
-        let client = self.inner.connection.tables().await;
-        for item in self.rows(&pk).await? {
-            let sk = text(&item, crate::control::SK).unwrap_or_default();
-            let delete = client.delete_item().table_name(table).set_key(Some(key(&pk, sk)));
-            call("apply", table, delete.send()).await?;
-        }
-        Ok(())
     }
 
     pub(crate) async fn count(&self, destination: &DestinationId) -> Result<Counts> {

@@ -24,6 +24,7 @@ mod proxy;
 mod recipe;
 mod refused;
 mod relay;
+mod removal;
 mod shards;
 mod split;
 mod stream;

@@ -31,6 +31,7 @@ use postrider_core::{
 };
 
 use crate::definitions::{self, By};
+use crate::removal;
 use crate::store::DynamoStore;
 use refusal::refused;
 
@@ -108,7 +109,7 @@ impl Operator for DynamoStore {
             let removed = change.remove.iter().map(|id| format!("{id} removed"));
             let subject = put.chain(removed).collect::<Vec<_>>().join(", ");
             let by = By::Operator { note, what: "destinations apply", subject: &subject };
-            self.apply_all(change, by).await
+            removal::apply(self, change, by).await
         })
     }
 

@@ -1,0 +1,112 @@
+//! Removal of a destination: what waited for it goes, and its events are let go.
+//!
+//! Invariants: an event that waits is in no index, so its row does not go before its item has a mark and a time to live;
+//! what is pending stays so, for whoever comes next; and a removal that was cut off is known by the definitions until
+//! it is finished, by the next change of the destinations or the next relay that starts. So no destination of that name
+//! finds rows of the one before.
+
+use futures_util::{StreamExt as _, stream};
+use postrider_core::source::DefinitionChange;
+use postrider_core::waiting::WaitingState;
+use postrider_core::{DestinationId, ErrorKind, PartitionId, Result};
+
+use crate::connection::call;
+use crate::control::{SK, key};
+use crate::definitions::{self, By};
+use crate::item::{Item, n, s, text};
+use crate::mark::settling;
+use crate::record::{DISCARDED_AT, SEQ, SHARD};
+use crate::store::{DynamoStore, now_ms};
+use crate::waiting::{Stored, rows_pk};
+
+/// Rows that are read at once, and then dropped: few enough to be forgotten when it is cut off, many enough to keep
+/// the calls busy.
+const ROWS_AT_ONCE: i32 = 100;
+/// How many rows are dropped at once.
+const DROPS_AT_ONCE: usize = 32;
+
+/// Changes the destinations; what waited for those that are removed is gone when it returns. Returns the version.
+pub(crate) async fn apply(
+    store: &DynamoStore,
+    change: &DefinitionChange,
+    by: By<'_>,
+) -> Result<u64> {
+    finish(store).await?;
+    let version = definitions::apply(store.connection(), change, by).await?;
+    Ok(finish(store).await?.unwrap_or(version))
+}
+
+/// Finishes removals that were begun. Returns the version of the definitions, if there was one.
+pub(crate) async fn finish(store: &DynamoStore) -> Result<Option<u64>> {
+    let mut version = None;
+    for id in definitions::removing(store.connection()).await? {
+        for partition in 0..store.facts().await?.partitions {
+            while drop_rows(store, &id, PartitionId(partition)).await? {}
+        }
+        version = Some(definitions::removed(store.connection(), &id).await?);
+    }
+    Ok(version)
+}
+
+/// Drops some of what waits; whether there was anything.
+async fn drop_rows(
+    store: &DynamoStore,
+    id: &DestinationId,
+    partition: PartitionId,
+) -> Result<bool> {
+    let (table, pk) = (&store.connection().names().store, rows_pk(id, partition));
+    let client = store.connection().tables().await;
+    let query = client
+        .query()
+        .table_name(table)
+        .limit(ROWS_AT_ONCE)
+        .key_condition_expression("pk = :pk")
+        .expression_attribute_values(":pk", s(&pk))
+        .consistent_read(true);
+    let page = call("apply", table, query.send()).await?;
+    let rows = page.items.unwrap_or_default();
+    let drops: Vec<_> = rows.iter().map(|row| drop_row(store, &pk, row)).collect();
+    let mut drops = stream::iter(drops).buffer_unordered(DROPS_AT_ONCE);
+    while let Some(dropped) = drops.next().await {
+        dropped?;
+    }
+    Ok(!rows.is_empty())
+}
+
+/// Drops a row, after its event was let go. One that the cursor has not passed is pending, and stays so, unless an
+/// operator let it go before.
+async fn drop_row(store: &DynamoStore, pk: &str, item: &Item) -> Result<()> {
+    let stays = |row: &Stored| row.ahead && row.state != WaitingState::Discarded;
+    if let Some(row) = Stored::of(item).filter(|row| !stays(row)) {
+        let_go(store, &row).await?;
+    }
+    let table = &store.connection().names().store;
+    let client = store.connection().tables().await;
+    let sk = text(item, SK).unwrap_or_default();
+    let delete = client.delete_item().table_name(table).set_key(Some(key(pk, sk)));
+    call("apply", table, delete.send()).await.map(drop)
+}
+
+/// Marks an event as let go, if its item still is the one that waits under this number.
+async fn let_go(store: &DynamoStore, row: &Stored) -> Result<()> {
+    let names = store.connection().names();
+    let client = store.connection().tables().await;
+    let update = client
+        .update_item()
+        .table_name(&names.outbox)
+        .set_key(Some(row.place.key(names)))
+        .update_expression(settling(DISCARDED_AT))
+        .condition_expression("#seq = :seq")
+        .expression_attribute_names("#moment", DISCARDED_AT)
+        .expression_attribute_names("#ttl", &names.ttl)
+        .expression_attribute_names("#shard", SHARD)
+        .expression_attribute_names("#seq", SEQ)
+        .expression_attribute_values(":seq", n(row.row.seq))
+        .expression_attribute_values(":ttl", n(store.expires_at()))
+        .expression_attribute_values(":now", n(now_ms()));
+    match call("apply", &names.outbox, update.send()).await {
+        // It is gone, or settled.
+        Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+        other => other.map(drop),
+    }
+}
