@@ -102,12 +102,15 @@ fn said(code: &str, text: &str) -> (ErrorKind, String) {
             ErrorKind::Unauthorized,
             "the credentials have expired; nothing was lost: renew them".to_owned(),
         ),
+        "RequestTimeTooSkewed" | "RequestExpired" => (ErrorKind::Unauthorized, skewed(text)),
+        "InvalidSignatureException" | "SignatureDoesNotMatch" if is_about_time(text) => {
+            (ErrorKind::Unauthorized, skewed(text))
+        }
         "UnrecognizedClientException"
         | "InvalidClientTokenId"
         | "InvalidSignatureException"
+        | "SignatureDoesNotMatch"
         | "MissingAuthenticationTokenException"
-        | "RequestTimeTooSkewed"
-        | "RequestExpired"
         | "IncompleteSignature" => (
             ErrorKind::Unauthorized,
             format!("the credentials are not accepted, or the clock is wrong: {text}"),
@@ -127,6 +130,20 @@ fn said(code: &str, text: &str) -> (ErrorKind, String) {
         }
         _ => (ErrorKind::Rejected, format!("the service refuses it: {text}")),
     }
+}
+
+/// Whether a signature is refused because of the time that is in it.
+fn is_about_time(text: &str) -> bool {
+    text.contains("Signature expired") || text.contains("Signature not yet current")
+}
+
+/// The client signs by the time that the service's answers say, and has tried again.
+fn skewed(text: &str) -> String {
+    format!(
+        "the service takes this request to be of another time; nothing was written: set this machine's clock (is \
+         its time service running?), and see whether something between here and the service answers with a wrong \
+         `Date`: {text}"
+    )
 }
 
 /// The permission that is missing, as the service names it.

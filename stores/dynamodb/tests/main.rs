@@ -26,6 +26,7 @@ mod refused;
 mod relay;
 mod removal;
 mod shards;
+mod skew;
 mod split;
 mod stream;
 mod suite;

@@ -2,9 +2,11 @@
 //! place, changed, or its answer is changed.
 
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
+use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use postrider_core::BoxFuture;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -23,23 +25,81 @@ pub(crate) type Rule = Box<dyn FnMut(&str, &mut Value) -> Then + Send>;
 /// Sees each answer that was forwarded: the operation, the request, and the answer, which it may change.
 pub(crate) type Edit = Box<dyn FnMut(&str, &Value, &mut Value) + Send>;
 
+/// The clock of a service that reads signatures: by how many seconds it is ahead of ours, and by how many what its
+/// answers say is ahead of it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Clock {
+    pub(crate) ahead: i64,
+    pub(crate) said: i64,
+}
+
+/// How far a signature's time may be from the service's, in seconds.
+const SIGNATURE_TIME: i64 = 5 * 60;
+
 struct Script {
     rule: Rule,
     edit: Edit,
+    clock: Option<Arc<Mutex<Clock>>>,
 }
 
 /// A proxy in front of an endpoint like `http://127.0.0.1:8000`; its own address.
 pub(crate) async fn start(upstream: &str, rule: Rule, edit: Edit) -> String {
+    listen(upstream, Script { rule, edit, clock: None }).await
+}
+
+/// One that has a clock: it refuses what is signed at another time, and says in each answer what time it is. The
+/// emulator does neither. The rule sees what is not refused.
+pub(crate) async fn start_with_clock(
+    upstream: &str,
+    rule: Rule,
+    clock: Arc<Mutex<Clock>>,
+) -> String {
+    listen(upstream, Script { rule, edit: Box::new(|_, _, _| ()), clock: Some(clock) }).await
+}
+
+async fn listen(upstream: &str, script: Script) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own = format!("http://{}", listener.local_addr().unwrap());
     let upstream = upstream.trim_start_matches("http://").trim_end_matches('/').to_owned();
-    let script = Arc::new(Mutex::new(Script { rule, edit }));
+    let script = Arc::new(Mutex::new(script));
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             tokio::spawn(serve(client, upstream.clone(), Arc::clone(&script)));
         }
     });
     own
+}
+
+impl Clock {
+    /// The refusal of a request that is signed at a time that this clock is far from.
+    fn refuses(self, head: &[String]) -> Option<Then> {
+        let signed = header(head, "x-amz-date")?;
+        let now = DateTime::from(SystemTime::now()).secs() + self.ahead;
+        let (day, time) = (&signed[..8], &signed[9..15]);
+        let text = format!(
+            "{}-{}-{}T{}:{}:{}Z",
+            &day[..4],
+            &day[4..6],
+            &day[6..],
+            &time[..2],
+            &time[2..4],
+            &time[4..]
+        );
+        let at = DateTime::from_str(&text, DateTimeFormat::DateTime).unwrap().secs();
+        let what = match at - now {
+            late if late < -SIGNATURE_TIME => "Signature expired",
+            early if early > SIGNATURE_TIME => "Signature not yet current",
+            _ => return None,
+        };
+        let text = format!("{what}: {signed} is not within 5 min. of the service's time");
+        Some(Then::Answer(400, json!({"__type": "InvalidSignatureException", "message": text})))
+    }
+
+    fn header(self) -> String {
+        let now = DateTime::from(SystemTime::now()).secs() + self.ahead + self.said;
+        let date = DateTime::from_secs(now).fmt(DateTimeFormat::HttpDate).unwrap();
+        format!("date: {date}\r\n")
+    }
 }
 
 /// Does something on another thread while a request waits, and waits for it.
@@ -57,7 +117,11 @@ async fn serve(client: TcpStream, upstream: String, script: Arc<Mutex<Script>>) 
         let operation = header(&head, "x-amz-target").unwrap_or_default();
         let operation = operation.rsplit('.').next().unwrap_or_default().to_owned();
         let mut asked: Value = serde_json::from_slice(&body).unwrap();
-        let then = (script.lock().unwrap().rule)(&operation, &mut asked);
+        let clock = script.lock().unwrap().clock.as_ref().map(|clock| *clock.lock().unwrap());
+        let then = match clock.and_then(|clock| clock.refuses(&head)) {
+            Some(refused) => refused,
+            None => (script.lock().unwrap().rule)(&operation, &mut asked),
+        };
         let held = match then {
             Then::Answer(status, answer) => Err((status, answer)),
             Then::Forward => Ok(None),
@@ -77,7 +141,8 @@ async fn serve(client: TcpStream, upstream: String, script: Arc<Mutex<Script>>) 
         let text = answer.to_string();
         let head = format!(
             "HTTP/1.1 {status} X\r\ncontent-type: application/x-amz-json-1.0\r\n\
-             content-length: {}\r\n\r\n",
+             {}content-length: {}\r\n\r\n",
+            clock.map(Clock::header).unwrap_or_default(),
             text.len()
         );
         if client.write_all((head + &text).as_bytes()).await.is_err() {

@@ -52,6 +52,12 @@ impl Relay {
         Relay { store, readings }
     }
 
+    /// Lets go of everything.
+    pub(crate) async fn go(&self) {
+        let leases: Vec<Lease> = self.readings.iter().map(|(lease, _)| lease.clone()).collect();
+        self.store.release(&leases).await.unwrap();
+    }
+
     /// How many partitions it owns.
     pub(crate) fn owns(&self) -> usize {
         self.readings.len()

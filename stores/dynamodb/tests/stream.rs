@@ -127,7 +127,7 @@ async fn a_missing_image_is_counted_and_the_event_comes() {
     assert!(relay.store.tallied().without_image > 0);
 }
 
-/// R045: iterators expire and records are trimmed: the reader seeks anew, the index fills the gap, and
+/// R045, F28: iterators expire and records are trimmed: the reader seeks anew, the index fills the gap, and
 /// nothing is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn expired_iterators_and_trimmed_records_lose_nothing() {
