@@ -17,12 +17,12 @@ use crate::tables::describe;
 
 /// What a person should know of the tables: a stream without images, an index or a time to live that is
 /// not there, a capacity that may be too small, a permission that is missing. It begins with what is as it
-/// should be.
+/// should be. What is wrong with a stream that no relay reads is only told.
 ///
 /// # Errors
 /// `SchemaMissing` if the table with the events is absent, and whatever the service says if it describes none of
 /// the tables. One that it does not describe is a finding, and the others are still examined.
-pub async fn findings(connection: &Connection) -> Result<Vec<Finding>> {
+pub async fn findings(connection: &Connection, reads_stream: bool) -> Result<Vec<Finding>> {
     let names = connection.names();
     let (mut found, mut first, mut described) = (Vec::new(), None, false);
     for design in Design::all(names) {
@@ -43,8 +43,8 @@ pub async fn findings(connection: &Connection) -> Result<Vec<Finding>> {
             }
         };
         described = true;
-        of_table(connection, &design, &there, &mut found).await;
-        let stream = there.latest_stream_arn.as_deref();
+        of_table(connection, &design, &there, reads_stream, &mut found).await;
+        let stream = there.latest_stream_arn.as_deref().filter(|_| reads_stream);
         for (action, error) in permission::missing(connection, &design, stream).await {
             found.push(of_refusal(design.table, &(action, &error)));
         }
@@ -72,6 +72,7 @@ async fn of_table(
     connection: &Connection,
     design: &Design<'_>,
     there: &TableDescription,
+    reads_stream: bool,
     found: &mut Vec<Finding>,
 ) {
     let subject = subject(design.table);
@@ -84,10 +85,17 @@ async fn of_table(
             let advice = "Wait until the service says ACTIVE of it, then start relays.";
             found.push(say::warning(&subject, message, Some(advice.to_owned())));
         }
-        if let Err(error) = check_stream(connection, there) {
-            let advice = "Switch the stream on with NEW_IMAGE. Until then write `stream = false` in \
-                          [dynamodb]: the relay polls the index.";
-            found.push(say::critical(&subject, told(&error), advice, None));
+        match check_stream(connection, there) {
+            Ok(_) => {}
+            Err(error) if reads_stream => {
+                let advice = "Switch the stream on with NEW_IMAGE. Until then write `stream = false` in \
+                              [dynamodb]: the relay polls the index.";
+                found.push(say::critical(&subject, told(&error), advice, None));
+            }
+            Err(error) => {
+                let polled = "no relay reads it (`stream = false`), they poll the index";
+                found.push(say::good(&subject, format!("{}; {polled}", told(&error))));
+            }
         }
     }
     match expires(connection, design).await {

@@ -18,6 +18,9 @@ pub struct Options {
     /// Whether the table's stream is read, so that commits are heard of at once and an idle relay leaves the
     /// index alone. The service serves two readers of a stream well: of more relays, let the others poll.
     pub stream: bool,
+    /// Whether relays read the stream, for an examination by a handle that does not relay: what is wrong with a
+    /// stream that nobody reads stops nobody. True.
+    pub relays_read_stream: bool,
     /// How the inbox of the same tables works, where the handle is used as one.
     pub inbox: InboxOptions,
     /// Whether an event's item is marked *before* the event is published, under the lease's token, and the
@@ -41,6 +44,7 @@ impl Default for Options {
             retention: Duration::from_secs(7 * 86_400),
             backstop: BACKSTOP_DEFAULT,
             stream: true,
+            relays_read_stream: true,
             inbox: InboxOptions::default(),
             mark_first: false,
             waiting_max: WAITING_MAX,

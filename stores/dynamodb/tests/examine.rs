@@ -49,7 +49,11 @@ async fn a_stream_an_index_and_a_time_to_live_that_are_wrong_are_found() {
         .unwrap();
     let update = client.update_time_to_live().table_name(&names.outbox);
     update.time_to_live_specification(off).send().await.unwrap();
-    let found = wrong(&findings(&fresh.connection).await.unwrap());
+    let polled = findings(&fresh.connection, false).await.unwrap();
+    let told = polled.iter().find(|one| one.message.contains("KEYS_ONLY")).expect("it is told");
+    assert_eq!(told.level, Level::Good, "no relay reads it: {told:?}");
+    let found = wrong(&findings(&fresh.connection, true).await.unwrap());
+    assert!(found.iter().any(|one| one.starts_with("Critical") && one.contains("KEYS_ONLY")));
     for words in ["the stream carries KEYS_ONLY", "there is no index", "no time to live"] {
         assert!(found.iter().any(|one| one.contains(words)), "{words}: {found:?}");
     }
@@ -61,7 +65,7 @@ async fn a_table_that_is_absent_is_a_finding() {
     let Some(fresh) = Fresh::new(1).await else { return };
     let (client, names) = (fresh.connection.tables().await, fresh.connection.names());
     client.delete_table().table_name(&names.inbox).send().await.unwrap();
-    let found = wrong(&findings(&fresh.connection).await.unwrap());
+    let found = wrong(&findings(&fresh.connection, true).await.unwrap());
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].contains(&names.inbox), "{found:?}");
 }
@@ -92,7 +96,7 @@ async fn each_permission_that_is_missing_is_named() {
     };
     let mut settings = fresh.settings.clone();
     settings.endpoint = Some(proxy::start(&upstream, Box::new(rule), Box::new(|_, _, _| {})).await);
-    let found = wrong(&findings(&Connection::new(settings).unwrap()).await.unwrap());
+    let found = wrong(&findings(&Connection::new(settings).unwrap(), true).await.unwrap());
     let recipe = include_str!("../../../deploy/aws/policies.tf");
     let relay =
         recipe.split("data \"aws_iam_policy_document\"").find(|it| it.starts_with(" \"relay\""));
@@ -111,7 +115,7 @@ async fn each_permission_that_is_missing_is_named() {
     };
     let mut settings = fresh.settings.clone();
     settings.endpoint = Some(proxy::start(&upstream, Box::new(rule), Box::new(|_, _, _| {})).await);
-    let found = wrong(&findings(&Connection::new(settings).unwrap()).await.unwrap());
+    let found = wrong(&findings(&Connection::new(settings).unwrap(), true).await.unwrap());
     assert!(found.iter().any(|one| one.contains("the table is throttled")), "{found:?}");
 }
 
@@ -135,7 +139,7 @@ async fn what_may_not_be_described_hides_nothing_else() {
     };
     let mut settings = fresh.settings.clone();
     settings.endpoint = Some(proxy::start(&upstream, Box::new(rule), Box::new(|_, _, _| {})).await);
-    let found = findings(&Connection::new(settings).unwrap()).await.unwrap();
+    let found = findings(&Connection::new(settings).unwrap(), true).await.unwrap();
     let names = &fresh.settings.names;
     for (table, level) in [
         (&names.outbox, Level::Critical),
@@ -165,7 +169,7 @@ async fn nothing_is_written_for_it() {
     let mut settings = fresh.settings.clone();
     settings.endpoint =
         Some(proxy::start(&upstream, Box::new(|_, _| Then::Forward), Box::new(edit)).await);
-    findings(&Connection::new(settings).unwrap()).await.unwrap();
+    findings(&Connection::new(settings).unwrap(), true).await.unwrap();
     let writes = writes.lock().unwrap();
     assert_eq!(writes.len(), 5, "{writes:?}");
     for (conditional, refused) in &*writes {
@@ -200,6 +204,6 @@ async fn a_capacity_that_is_set_is_told_of() {
         .send()
         .await
         .unwrap();
-    let found = wrong(&findings(&fresh.connection).await.unwrap());
+    let found = wrong(&findings(&fresh.connection, true).await.unwrap());
     assert!(found.iter().any(|one| one.contains("2 reads and 3 writes a second")), "{found:?}");
 }

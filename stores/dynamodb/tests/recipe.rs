@@ -90,7 +90,7 @@ async fn the_commands_make_what_init_makes() {
         }
     }
     assert_eq!(sent.len(), 7, "{sent:?}");
-    let found = findings(&fresh.connection).await.unwrap();
+    let found = findings(&fresh.connection, true).await.unwrap();
     assert!(found.iter().all(|finding| finding.level == Level::Good), "{found:?}");
     assert_eq!(init(&fresh.connection, &setup).await.unwrap(), Vec::<String>::new());
     let facts = DynamoStore::new(fresh.connection.clone()).open().await.unwrap();

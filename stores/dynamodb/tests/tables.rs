@@ -16,7 +16,7 @@ async fn tables_are_made_once_and_keep_their_partitions() {
     let refused = init(&fresh.connection, &other).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Config);
     assert!(refused.to_string().contains("partitions=4"), "{refused}");
-    let found = findings(&fresh.connection).await.unwrap();
+    let found = findings(&fresh.connection, true).await.unwrap();
     assert!(found.iter().all(|finding| finding.level == Level::Good), "{found:?}");
     assert_eq!(found.len(), 3, "each table is as it should be: {found:?}");
 }
@@ -24,7 +24,7 @@ async fn tables_are_made_once_and_keep_their_partitions() {
 #[tokio::test]
 async fn an_absent_table_is_named_with_what_to_do() {
     let Some(fresh) = Fresh::empty() else { return };
-    let error = findings(&fresh.connection).await.unwrap_err();
+    let error = findings(&fresh.connection, true).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::SchemaMissing);
     assert!(error.to_string().contains(&fresh.settings.names.outbox), "{error}");
     assert!(error.to_string().contains("postrider init"), "{error}");
@@ -33,7 +33,7 @@ async fn an_absent_table_is_named_with_what_to_do() {
 #[tokio::test]
 async fn an_endpoint_that_nobody_listens_at_is_told_as_such() {
     let nowhere = Settings::at("http://127.0.0.1:9", Names::default());
-    let error = findings(&Connection::new(nowhere).unwrap()).await.unwrap_err();
+    let error = findings(&Connection::new(nowhere).unwrap(), true).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
@@ -58,7 +58,7 @@ async fn an_interrupted_init_is_completed_by_the_next() {
     let made = init(&fresh.connection, &setup).await.unwrap();
     let completed = format!("the time to live of {}", names.outbox);
     assert_eq!(made, [completed.as_str(), &names.store, &names.inbox]);
-    let found = findings(&fresh.connection).await.unwrap();
+    let found = findings(&fresh.connection, true).await.unwrap();
     assert!(found.iter().all(|finding| finding.level == Level::Good), "{found:?}");
     assert_eq!(init(&fresh.connection, &setup).await.unwrap(), [""; 0]);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_config::Config;
-use postrider_core::{InboxStore, Operator, OutboxSource};
+use postrider_core::{Error, ErrorKind, InboxStore, Operator, OutboxSource};
 use postrider_dynamodb::{
     Connection, DynamoStore, Inbox, InboxOptions, Options, Settings, Setup, init, recipe,
 };
@@ -76,6 +76,7 @@ impl Tables {
     pub(crate) fn connect(&self, relays: bool) -> Result<Opened, Failure> {
         let connection = self.connection()?;
         let mut options = self.options.clone();
+        options.relays_read_stream = options.stream;
         options.stream &= relays;
         let store = Arc::new(DynamoStore::with(connection.clone(), options));
         let source = Arc::<DynamoStore>::clone(&store) as Arc<dyn OutboxSource>;
@@ -115,7 +116,7 @@ impl Tables {
     pub(crate) async fn make(&self, args: &InitArgs) -> Result<(), Failure> {
         let mut patient = self.clone();
         patient.settings.call_time_max = MAKING_CALL_MAX;
-        let made = init(&patient.connection()?, &setup(args)?).await?;
+        let made = init(&patient.connection()?, &setup(args)?).await.map_err(not_made)?;
         terminal::note(&match &*made {
             [] => format!("{self} has the tables already: nothing was changed"),
             tables => format!("created {} in {}", tables.join(", "), self.place()),
@@ -126,6 +127,21 @@ impl Tables {
     fn place(&self) -> &str {
         let Settings { endpoint, region, .. } = &self.settings;
         endpoint.as_deref().or(region.as_deref()).unwrap_or("the environment's region")
+    }
+}
+
+/// What whoever makes tables can do about a refusal: the code's own advice is a relay's.
+fn not_made(error: Error) -> Failure {
+    let refused = error.kind() == ErrorKind::Unauthorized;
+    let failure = Failure::from(error);
+    match refused {
+        true => failure.advice(
+            "Nothing is lost, and what was made stays: the same command makes the rest. Give credentials \
+             by environment, profile (AWS_PROFILE), or role, that may dynamodb:CreateTable, DescribeTable, \
+             DescribeTimeToLive, UpdateTimeToLive, GetItem, and PutItem. Or have somebody make the \
+             tables who may: `postrider init --print` prints what to make, and deploy/aws has it for Terraform.",
+        ),
+        false => failure,
     }
 }
 

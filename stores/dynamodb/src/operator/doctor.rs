@@ -14,7 +14,7 @@ use crate::store::DynamoStore;
 /// Examines everything.
 pub(super) async fn examine(store: &DynamoStore, now: Timestamp) -> Result<Vec<Finding>> {
     let names = store.connection().names();
-    let mut found = match findings(store.connection()).await {
+    let mut found = match findings(store.connection(), store.options().relays_read_stream).await {
         Ok(found) => found,
         // Without tables there is nothing to examine.
         Err(error) if error.kind() == ErrorKind::SchemaMissing => return Err(error),
