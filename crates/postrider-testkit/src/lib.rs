@@ -10,7 +10,8 @@
 //! | start a PostgreSQL server of the test's own (feature `cluster`) | `cluster` |
 //! | count the round trips to it | [`turns`] |
 //! | test the crate of another driver of it | [`driver`] |
-//! | start a NATS or a Kafka server of the test's own (feature `kafka`: with a client) | [`nats`], [`kafka`] |
+//! | start a NATS or a Kafka server of the test's own (feature `kafka`: with a client), or DynamoDB Local | [`nats`], [`kafka`], [`dynamodb`] |
+//! | let a seed decide what happens next | [`dice`] |
 //! | sign certificates (feature `authority`) | `authority` |
 //! | put a network between a client and a server that loses and delays | [`proxy`] |
 //! | carry events to a broker as the relay does, and look at the order | [`carry`] |
@@ -22,7 +23,9 @@ pub mod authority;
 pub mod carry;
 #[cfg(all(feature = "cluster", unix))]
 pub mod cluster;
+pub mod dice;
 pub mod driver;
+pub mod dynamodb;
 pub mod fault;
 pub mod kafka;
 pub mod memory;

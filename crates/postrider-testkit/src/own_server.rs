@@ -54,10 +54,18 @@ impl OwnServer {
     /// # Errors
     /// It cannot be made.
     pub(crate) fn new(name: &str) -> Result<OwnServer, String> {
+        OwnServer::new_below(&std::env::temp_dir(), name)
+    }
+
+    /// The same in another folder than that for temporary files.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn new_below(below: &Path, name: &str) -> Result<OwnServer, String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("postrider-{name}-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
+        let folder = below.join(name);
         fs::create_dir_all(&folder).map_err(shown)?;
         Ok(OwnServer { folder, child: None })
     }

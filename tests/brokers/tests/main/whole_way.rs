@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use postrider_core::{EventId, Invariant};
 use postrider_history::{History, Verdict, check};
 use postrider_testkit::cluster::Cluster;
+use postrider_testkit::dice::{Dice, seconds_to_go_on};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-use crate::fault::{Dice, Fault};
+use crate::fault::Fault;
 use crate::kafka::Kafka;
 use crate::nats::Nats;
 use crate::outbox::{Outbox, Store, connect};
@@ -208,15 +209,14 @@ const PROMISE: [Invariant; 4] =
 async fn survive<S: Server>(store: Store) {
     let Some(mut way) = WholeWay::<S>::open(store).await else { return };
     let (mut dice, seed) = Dice::from_environment();
-    let minutes: f64 = std::env::var("POSTRIDER_TEST_MINUTES")
-        .map_or(0.0, |text| text.parse().expect("POSTRIDER_TEST_MINUTES is a number"));
     eprintln!("{store} to {}: POSTRIDER_TEST_SEED={seed}", S::NAME);
     way.relays = vec![way.relay(), way.relay()];
     way.consumers = vec![way.consumer(&[]), way.consumer(&[])];
-    let (begun, mut plan) = (Instant::now(), dice.plan());
+    let (begun, mut plan) = (Instant::now(), dice.plan(&Fault::ALL));
+    let going_on = seconds_to_go_on();
     let mut struck: BTreeMap<Fault, u32> = BTreeMap::new();
     let mut in_the_middle = 0;
-    while !plan.is_empty() || begun.elapsed().as_secs_f64() < minutes * 60.0 {
+    while !plan.is_empty() || begun.elapsed().as_secs_f64() < going_on {
         let fault = plan.pop().unwrap_or_else(|| Fault::ALL[dice.below(Fault::ALL.len())]);
         let before = way.outbox.written();
         way.outbox.write(ROUND).await;
