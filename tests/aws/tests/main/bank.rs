@@ -1,27 +1,20 @@
-//! The tables: what was committed to the outbox, what was taken back, and the effects, each account's in order.
+//! The tables: the outbox and the inbox of DynamoDB, and the effects, each account's in order.
 
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, AttributeValue, BillingMode, ConditionCheck, KeySchemaElement, KeyType,
-    ScalarAttributeType, TransactWriteItem,
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType,
+    ScalarAttributeType,
 };
-use postrider_core::{ErrorKind, Event, EventId, NewEvent};
-use postrider_dynamodb::{Connection, Names, Outbox, Settings, Setup, init, remove};
-use tokio::task::JoinHandle;
+use postrider_core::EventId;
+use postrider_dynamodb::{Connection, Names, Settings, Setup, init, remove};
 
-/// Accounts, whose events are in order.
-const KEYS: u32 = 10;
-/// Events of one transaction: with the heads of their keys below the 100 actions of the service.
-const TOGETHER: u32 = 10;
+use crate::outbox::KEYS;
 
 pub(crate) struct Bank {
-    connection: Connection,
-    outbox: Outbox,
+    pub(crate) connection: Connection,
     pub(crate) prefix: String,
-    accounts: String,
-    pub(crate) committed: Vec<Event>,
-    pub(crate) rolled_back: Vec<EventId>,
+    pub(crate) accounts: String,
 }
 
 impl Bank {
@@ -45,40 +38,7 @@ impl Bank {
             .send()
             .await
             .unwrap();
-        let outbox = Outbox::open(&connection).await.unwrap();
-        let (committed, rolled_back) = (Vec::new(), Vec::new());
-        Bank { connection, outbox, prefix, accounts, committed, rolled_back }
-    }
-
-    fn events(&self, count: u32) -> Vec<NewEvent> {
-        let first = u32::try_from(self.committed.len()).unwrap();
-        let event = |n: u32| {
-            let key = (n % KEYS).to_string();
-            NewEvent::new("account", key, "account.moved").source("/bank").json(&n).unwrap()
-        };
-        (first..first + count).map(event).collect()
-    }
-
-    /// Begins to commit so many events, each account's next ones, and has as many refused with their transaction.
-    pub(crate) fn write(&mut self, count: u32) -> JoinHandle<()> {
-        let (events, refused) = (self.events(count), self.events(TOGETHER));
-        self.committed.extend(events.iter().map(|event| event.event().clone()));
-        self.rolled_back.extend(refused.iter().map(|event| event.event().id));
-        let never = ConditionCheck::builder()
-            .table_name(&self.accounts)
-            .key("pk", AttributeValue::S("nobody".to_owned()))
-            .condition_expression("attribute_exists(pk)")
-            .build()
-            .unwrap();
-        let never = TransactWriteItem::builder().condition_check(never).build();
-        let outbox = self.outbox.clone();
-        tokio::spawn(async move {
-            for together in events.chunks(TOGETHER as usize) {
-                outbox.write(&[], together).await.unwrap();
-            }
-            let refused = outbox.write(&[never], &refused).await.unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
-        })
+        Bank { connection, prefix, accounts }
     }
 
     /// What had its effect, each account's in order.

@@ -1,22 +1,21 @@
-//! The whole way, round after round with a fault in the middle of each.
-//!
-//! `POSTRIDER_TEST_MINUTES=10` goes on for so long, and `POSTRIDER_TEST_SEED` repeats the order of the faults. Each
-//! run prints its seed and its ledger.
+//! One whole way: its servers, its processes, what happens to them, and the verdict on what came of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use postrider_core::{Event, EventId, Invariant};
+use postrider_core::{Event, EventId};
 use postrider_history::{History, Verdict, check};
+use postrider_testkit::dynamodb::{DynamoServer, SETTLED_AFTER};
 use postrider_testkit::services;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use crate::bank::Bank;
-use crate::fault::{Dice, Fault};
+use crate::fault::Fault;
 use crate::line::Line;
-use crate::queue::{self, Queue};
+use crate::outbox::Outbox;
+use crate::queue::{Queue, Road};
 
 /// Takeovers happen within such a lease.
 const LEASE: Duration = Duration::from_secs(4);
@@ -24,43 +23,72 @@ const LEASE: Duration = Duration::from_secs(4);
 const STILL: Duration = Duration::from_secs(6);
 /// A loaded machine takes long.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Events of one round. Enough that a fault finds some under way.
-const ROUND: u32 = 40;
-/// Events of a round that had their effect when the fault strikes.
-const BEFORE: usize = 10;
 /// How many come twice when they are copied.
 const COPIES: usize = 20;
 /// Lines of the processes in the message of a test that waited in vain.
 const LINES: usize = 30;
 
-struct WholeWay {
-    bank: Bank,
-    queue: Queue,
-    tables_line: Line,
+/// What the way begins in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// Tables of DynamoDB.
+    Dynamo,
+    /// A database of PostgreSQL.
+    Postgres,
+}
+
+/// From where, by what, and what happens on the way.
+pub(crate) struct Course {
+    pub(crate) store: Store,
+    pub(crate) road: Road,
+    pub(crate) faults: &'static [Fault],
+}
+
+pub(crate) struct WholeWay {
+    pub(crate) bank: Bank,
+    pub(crate) outbox: Outbox,
+    pub(crate) queue: Queue,
+    pub(crate) tables_line: Line,
     queue_line: Line,
+    /// The server of the tables, where it is to be killed.
+    server: Option<DynamoServer>,
     folder: TempDir,
-    relays: Vec<Child>,
-    consumers: Vec<Child>,
-    copied: usize,
+    pub(crate) relays: Vec<Child>,
+    pub(crate) consumers: Vec<Child>,
+    pub(crate) copied: usize,
     /// Processes that ended and were not told to.
-    fallen: u32,
+    pub(crate) fallen: u32,
 }
 
 impl WholeWay {
-    async fn open() -> Option<WholeWay> {
-        let (tables, aws) = match (services::url("ddb"), services::url("aws")) {
-            (Ok(tables), Ok(aws)) => (tables, aws),
-            (Err(reason), _) | (_, Err(reason)) => {
-                println!("skipped: the whole way on DynamoDB and SQS: {reason}");
+    /// `None`, with the reason printed, where a server is missing.
+    pub(crate) async fn open(course: &Course) -> Option<WholeWay> {
+        let opened = WholeWay::try_open(course).await;
+        opened
+            .inspect_err(|reason| {
+                println!("skipped: the whole way on AWS: {reason}");
                 assert!(std::env::var_os("CI").is_none(), "{reason}");
-                return None;
-            }
+            })
+            .ok()
+    }
+
+    async fn try_open(course: &Course) -> Result<WholeWay, String> {
+        let (tables, aws) = (services::url("ddb")?, services::url("aws")?);
+        let own = course.faults.contains(&Fault::TablesKilled);
+        let server = own.then(DynamoServer::start).transpose()?;
+        let tables = server.as_ref().map_or(tables, DynamoServer::address);
+        let bank = Bank::make(&tables).await;
+        let outbox = match course.store {
+            Store::Dynamo => Outbox::in_tables(&bank.connection, &bank.accounts).await,
+            Store::Postgres => Outbox::in_database().await.ok_or("no PostgreSQL of its own")?,
         };
-        Some(WholeWay {
-            bank: Bank::make(&tables).await,
-            queue: Queue::make(&aws).await,
+        Ok(WholeWay {
+            bank,
+            outbox,
+            queue: Queue::make(&aws, course.road).await,
             tables_line: Line::to(&tables).await,
             queue_line: Line::to(&aws).await,
+            server,
             folder: TempDir::with_prefix("postrider-aws-").unwrap(),
             relays: Vec::new(),
             consumers: Vec::new(),
@@ -69,12 +97,11 @@ impl WholeWay {
         })
     }
 
-    fn process(&self, program: &str, more: &[&str]) -> Child {
+    fn process(&self, program: &str, from: &str, to: &str, more: &[&str]) -> Child {
         let log = self.folder.path().join("log");
         let log = std::fs::File::options().append(true).create(true).open(log).unwrap();
         Command::new(program)
-            .args([self.tables_line.address(), &*self.bank.prefix])
-            .args([self.queue_line.address(), &*self.queue.key, queue::NAME])
+            .args([from, &*self.bank.prefix, self.queue_line.address(), &*self.queue.key, to])
             .args(more)
             .env("TMPDIR", self.folder.path())
             .stdin(Stdio::null())
@@ -84,19 +111,22 @@ impl WholeWay {
             .unwrap()
     }
 
-    /// The first reads the stream and the index, the second the index alone.
-    fn relay(&self, which: usize) -> Child {
+    /// On DynamoDB the first reads the stream and the index, the second the index alone.
+    pub(crate) fn relay(&self, which: usize) -> Child {
         let lease = LEASE.as_millis().to_string();
         let words = [&*lease, "polling"];
-        self.process(env!("CARGO_BIN_EXE_aws-relay"), &words[..=which])
+        let from = self.outbox.database().unwrap_or_else(|| self.tables_line.address().to_owned());
+        let to = self.queue.road.address();
+        self.process(env!("CARGO_BIN_EXE_aws-relay"), &from, &to, &words[..=which])
     }
 
-    fn consumer(&self, more: &[&str]) -> Child {
-        self.process(env!("CARGO_BIN_EXE_aws-consumer"), more)
+    pub(crate) fn consumer(&self, more: &[&str]) -> Child {
+        let (from, queue) = (self.tables_line.address(), self.queue.road.queue());
+        self.process(env!("CARGO_BIN_EXE_aws-consumer"), from, queue, more)
     }
 
     /// Waits until so many different events had their effect.
-    async fn acted(&mut self, least: usize) -> usize {
+    pub(crate) async fn acted(&mut self, least: usize) -> usize {
         let begun = Instant::now();
         loop {
             let acted = self.bank.effects().await.into_iter().collect::<BTreeSet<_>>().len();
@@ -111,7 +141,7 @@ impl WholeWay {
     }
 
     /// Waits until the queue is empty.
-    async fn settled(&mut self) {
+    pub(crate) async fn settled(&mut self) {
         let begun = Instant::now();
         while self.queue.left().await > 0 {
             assert!(begun.elapsed() < PATIENCE, "the queue is not emptied\n{}", self.log());
@@ -128,7 +158,7 @@ impl WholeWay {
     }
 
     /// Starts again what ended by itself, as whoever supervises them does.
-    fn revive(&mut self) {
+    pub(crate) fn revive(&mut self) {
         for at in 0..self.relays.len() {
             if self.relays[at].try_wait().unwrap().is_some() {
                 self.relays[at] = self.relay(at);
@@ -143,7 +173,7 @@ impl WholeWay {
         }
     }
 
-    async fn strike(&mut self, fault: Fault, which: usize) {
+    pub(crate) async fn strike(&mut self, fault: Fault, which: usize) {
         match fault {
             Fault::RelayKilled => {
                 self.relays[which].kill().await.unwrap();
@@ -156,27 +186,46 @@ impl WholeWay {
             Fault::RelayStopped => pause(&self.relays[which]).await,
             Fault::ConsumerStopped => pause(&self.consumers[which]).await,
             Fault::TablesCut => away(&self.tables_line).await,
+            Fault::TablesKilled => self.kill_tables().await,
+            Fault::StreamCut => {
+                self.tables_line.cut_streams(true);
+                tokio::time::sleep(STILL).await; // waits: that is what being away means
+                self.tables_line.cut_streams(false);
+            }
+            Fault::DatabaseKilled => self.outbox.crash().await,
             Fault::QueueCut => away(&self.queue_line).await,
             Fault::Copied => self.copy().await,
         }
     }
 
+    /// Calls are broken off first: what the emulator answered a moment before it is killed, it may have lost.
+    async fn kill_tables(&mut self) {
+        self.tables_line.cut();
+        tokio::time::sleep(SETTLED_AFTER).await; // waits: until what was answered is written
+        let server = self.server.as_mut().expect("whose server is killed has one of its own");
+        tokio::task::block_in_place(|| {
+            server.kill();
+            server.run().unwrap();
+        });
+        self.tables_line.mend();
+    }
+
     /// The newest that had their effect come again. Others would come before those that go before them.
-    async fn copy(&mut self) {
+    pub(crate) async fn copy(&mut self) {
         let acted: BTreeSet<EventId> = self.bank.effects().await.into_iter().collect();
-        let known = self.bank.committed.iter().rev().filter(|event| acted.contains(&event.id));
+        let known = self.outbox.committed.iter().rev().filter(|event| acted.contains(&event.id));
         let copies: Vec<Event> = known.take(COPIES).cloned().collect();
         self.queue.copy(&copies).await;
         self.copied += copies.len();
     }
 
     /// What was committed against what had its effect.
-    async fn judge(&self) -> Verdict {
+    pub(crate) async fn judge(&self) -> Verdict {
         let mut history = History::new();
-        for event in &self.bank.committed {
+        for event in &self.outbox.committed {
             history.commit_for(event.id, &event.aggregate_id, &["ledger"]);
         }
-        for id in &self.bank.rolled_back {
+        for id in &self.outbox.rolled_back {
             history.roll_back(*id);
         }
         for id in self.bank.effects().await {
@@ -186,7 +235,7 @@ impl WholeWay {
         check(&history)
     }
 
-    async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         for child in self.relays.iter_mut().chain(&mut self.consumers) {
             _ = child.kill().await;
         }
@@ -211,74 +260,4 @@ async fn away(line: &Line) {
     line.cut();
     tokio::time::sleep(STILL).await; // waits: that is what being away means
     line.mend();
-}
-
-/// Everything that the promise is about, judged on something.
-const PROMISE: [Invariant; 4] =
-    [Invariant::NoLoss, Invariant::NoGhost, Invariant::KeyOrder, Invariant::OneEffect];
-
-/// F1, F2, F3, F5, F6, F10, F11, INV-1 to INV-4, R043, R044: relays and consumers are killed and stopped in turn, both
-/// services are cut off, and messages are there twice; what was committed has its effect once, in its key's order,
-/// and nothing else has. One relay reads the stream and the index, the other one the index alone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn from_dynamodb_to_sqs_and_back_whatever_is_killed() {
-    let Some(mut way) = WholeWay::open().await else { return };
-    let (mut dice, seed) = Dice::from_environment();
-    let minutes: f64 = std::env::var("POSTRIDER_TEST_MINUTES")
-        .map_or(0.0, |text| text.parse().expect("POSTRIDER_TEST_MINUTES is a number"));
-    eprintln!("dynamodb to sqs: POSTRIDER_TEST_SEED={seed}");
-    way.relays = vec![way.relay(0), way.relay(1)];
-    way.consumers = vec![way.consumer(&[]), way.consumer(&[])];
-    let (begun, mut plan) = (Instant::now(), dice.plan());
-    let mut struck: BTreeMap<Fault, u32> = BTreeMap::new();
-    let mut in_the_middle = 0;
-    while !plan.is_empty() || begun.elapsed().as_secs_f64() < minutes * 60.0 {
-        let fault = plan.pop().unwrap_or_else(|| Fault::ALL[dice.below(Fault::ALL.len())]);
-        let before = way.bank.committed.len();
-        let writing = way.bank.write(ROUND);
-        let acted = way.acted(before + BEFORE).await;
-        in_the_middle += u32::from(acted < before + ROUND as usize);
-        way.strike(fault, dice.below(2)).await;
-        writing.await.unwrap();
-        eprintln!("{:>4} s  {fault:?}", begun.elapsed().as_secs());
-        *struck.entry(fault).or_default() += 1;
-    }
-    way.acted(way.bank.committed.len()).await;
-    way.copy().await;
-    way.settled().await;
-    let (rounds, effects) = (struck.values().sum::<u32>(), way.bank.effects().await.len());
-    eprintln!(
-        "{{\"outbox\":\"dynamodb\",\"broker\":\"sqs\",\"seed\":{seed},\"seconds\":{},\"rounds\":{rounds},\
-         \"in_the_middle\":{in_the_middle},\"faults\":\"{struck:?}\",\"committed\":{},\
-         \"rolled_back\":{},\"copied\":{},\"effects\":{effects},\"fallen\":{}}}",
-        begun.elapsed().as_secs(),
-        way.bank.committed.len(),
-        way.bank.rolled_back.len(),
-        way.copied,
-        way.fallen
-    );
-    let verdict = way.judge().await;
-    assert!(verdict.holds(), "{verdict}");
-    // What nothing happened to proves nothing.
-    for invariant in PROMISE {
-        assert!(verdict.judged(invariant) > 0, "{invariant} was judged on nothing");
-    }
-    assert_eq!(struck.len(), Fault::ALL.len(), "{struck:?}");
-    assert!(in_the_middle * 2 > rounds, "only {in_the_middle} of {rounds} faults had work to hit");
-    assert_eq!(effects, way.bank.committed.len());
-    way.close().await;
-}
-
-/// The negative control: without an inbox the copies have their effects too, and the checker says so.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_an_inbox_a_second_effect_is_found() {
-    let Some(mut way) = WholeWay::open().await else { return };
-    let (_relay, _consumer) = (way.relay(0), way.consumer(&["careless"]));
-    way.bank.write(40).await.unwrap();
-    way.acted(40).await;
-    way.copy().await;
-    way.settled().await;
-    let verdict = way.judge().await;
-    assert_eq!(verdict.broken(), [Invariant::OneEffect], "{verdict}");
-    way.close().await;
 }
