@@ -14,7 +14,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> ExitCode {
     }
     if arguments.iter().any(|argument| argument == "dynamodb") {
         command.args(["--features", "dynamodb"]);
-        // The one server that a benchmark does not start by itself: everybody's tables stand in it side by side.
+        // Fetches its program as well, from which each contender starts an emulator of its own.
         command.envs(services::provide(&["ddb"]).0);
     }
     command.arg("--").args(arguments);

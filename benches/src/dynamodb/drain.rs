@@ -1,10 +1,10 @@
 //! `drain`: a backlog through the whole relay, against the same operations from a bare client.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
+use super::emulator::Emulator;
 use super::ours::Ours;
-use super::{bare, direct, drop_tables, run_name, server};
+use super::{RUN, bare};
 use crate::broker::NoopBroker;
 use crate::measure::{Contender, take_turns};
 use crate::options::{BrokerKind, Options};
@@ -23,26 +23,24 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let rows = options.rows.unwrap_or(ROWS);
     let rounds = options.rounds.unwrap_or(ROUNDS);
     let runtime = relay::runtime()?;
-    let server = server()?;
-    let name = run_name();
-    let number = Cell::new(0u32);
-    // Each round has tables of its own: what one marked stays in them.
-    let backlog = || -> Result<Ours> {
-        number.set(number.get() + 1);
-        progress(format_args!("a backlog of {rows} events"));
-        runtime.block_on(async {
-            let tables = Ours::create(&server, &format!("{name}-{}", number.get())).await?;
+    let backlog = || -> Result<(Emulator, Ours)> {
+        progress(format_args!("a fresh emulator, and a backlog of {rows} events"));
+        let emulator = Emulator::start(&runtime)?;
+        let tables = runtime.block_on(async {
+            let tables = Ours::create(&emulator.url, RUN).await?;
             tables.fill(rows).await?;
-            Ok(tables)
-        })
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(tables)
+        })?;
+        Ok((emulator, tables))
     };
     let mut contenders = [
         Contender::new("ours", || {
-            let store = Arc::new(backlog()?.store());
+            let (_emulator, tables) = backlog()?;
+            let store = Arc::new(tables.store());
             Ok(relay::drain_store(&runtime, store, Arc::new(NoopBroker), rows)?.per_s)
         }),
         Contender::new("bare_client", || {
-            let tables = backlog()?;
+            let (_emulator, tables) = backlog()?;
             runtime.block_on(async {
                 let names = tables.connection.names();
                 bare::drain(tables.connection.tables().await, names, rows).await
@@ -50,8 +48,6 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         }),
     ];
     let series = take_turns(rounds, &mut contenders);
-    drop(contenders);
-    runtime.block_on(async { drop_tables(direct(&server)?.tables().await, &name).await })?;
     let outcome = Outcome::new("drain", "noop", rows, rounds, &series?);
     let ratio = outcome.ratio("bare_client");
     Ok(outcome

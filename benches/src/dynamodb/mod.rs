@@ -1,10 +1,11 @@
-//! The benchmarks on DynamoDB: an emulator, in tables of their own, with a meter before it.
+//! The benchmarks on DynamoDB: an emulator for each contender, with a meter before it.
 //!
 //! Rates are the emulator's and say nothing of the service; what is asked of it, and what that costs in units,
 //! is the same there.
 
 mod bare;
 mod drain;
+mod emulator;
 mod meter;
 mod ours;
 mod textbook;
@@ -24,9 +25,6 @@ use crate::Result;
 use crate::options::Options;
 use crate::outcome::Outcome;
 
-/// Where the emulator is.
-const SERVER: &str = "POSTRIDER_DDB_URL";
-
 /// The filling of a payload: with it an event's item has less than 1 KB, a unit of writing.
 const PAYLOAD_BYTES: usize = 400;
 
@@ -39,17 +37,8 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<Outcome> {
     }
 }
 
-fn server() -> Result<String> {
-    std::env::var(SERVER).map_err(|_| {
-        format!("{SERVER} names no server: `cargo x services up ddb`, and `cargo x services env`")
-            .into()
-    })
-}
-
-/// The name that tables of this run begin with: others may use the same server.
-fn run_name() -> String {
-    format!("bench-{}", uuid::Uuid::now_v7().simple())
-}
+/// What names of tables begin with.
+const RUN: &str = "bench";
 
 /// How long a call may take here: an emulator that scans a hundred thousand items is slow.
 const CALL_TIME_MAX: Duration = Duration::from_secs(60);
@@ -86,20 +75,6 @@ async fn create_table(client: &Client, table: &str, streamed: bool) -> Result<()
         .stream_specification(stream)
         .send()
         .await?;
-    Ok(())
-}
-
-/// Removes every table of a run.
-async fn drop_tables(client: &Client, run: &str) -> Result<()> {
-    let mut from = Some(run.to_owned());
-    while let Some(after) = from.take() {
-        let page = client.list_tables().exclusive_start_table_name(after).send().await?;
-        for table in page.table_names().iter().filter(|name| name.starts_with(run)) {
-            client.delete_table().table_name(table).send().await?;
-        }
-        let last = page.last_evaluated_table_name;
-        from = last.filter(|name| name.starts_with(run));
-    }
     Ok(())
 }
 

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, TransactWriteItem, WriteRequest};
+use aws_sdk_dynamodb::types::{
+    AttributeValue, PutRequest, Select, TransactWriteItem, WriteRequest,
+};
 use postrider_core::{NewEvent, Payload};
-use postrider_dynamodb::{Connection, DynamoStore, Names, Outbox, Setup, init};
+use postrider_dynamodb::{Connection, DynamoStore, Names, Outbox, PARTITIONS_DEFAULT, Setup, init};
 use postrider_relay::RelayHandle;
 use tokio::runtime::Runtime;
 
@@ -84,6 +86,25 @@ impl Ours {
             direct.batch_write_item().request_items(&names.outbox, writes).send().await?;
         }
         Ok(())
+    }
+
+    /// How many events are not marked.
+    pub(super) async fn pending(&self, direct: &Client) -> Result<u64> {
+        let names = self.connection.names();
+        let mut pending = 0;
+        for partition in 0..PARTITIONS_DEFAULT {
+            let page = direct
+                .query()
+                .table_name(&names.outbox)
+                .index_name(&names.index)
+                .key_condition_expression("pr_shard = :shard")
+                .expression_attribute_values(":shard", text(format!("p{partition:05}")))
+                .select(Select::Count)
+                .send()
+                .await?;
+            pending += u64::try_from(page.count)?;
+        }
+        Ok(pending)
     }
 
     /// A relay on them.

@@ -3,14 +3,15 @@
 //!
 //! It publishes to nobody. It keeps no order and no lease, so it does less than ours.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
 use aws_sdk_dynamodbstreams::Client as Streams;
-use aws_sdk_dynamodbstreams::types::{OperationType, ShardIteratorType};
+use aws_sdk_dynamodbstreams::types::{
+    AttributeValue as StreamedValue, OperationType, ShardIteratorType,
+};
 
 use crate::Result;
 use crate::dynamodb::{PAYLOAD_BYTES, create_table, put_new, text};
@@ -70,17 +71,28 @@ impl Textbook {
     }
 
     /// Publishes until it is told to stop; how many it marked is counted.
-    pub(super) async fn relay(&self, marked: Arc<AtomicU64>, stop: Arc<AtomicBool>) -> Result<()> {
-        tokio::try_join!(self.follow(&marked, &stop), self.sweep(&marked, &stop))?;
+    pub(super) async fn relay(
+        &self,
+        from: ShardIteratorType,
+        marked: &AtomicU64,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        tokio::try_join!(self.follow(from, marked, stop), self.sweep(marked, stop))?;
         Ok(())
     }
 
     /// The live path.
-    async fn follow(&self, marked: &AtomicU64, stop: &AtomicBool) -> Result<()> {
+    async fn follow(
+        &self,
+        from: ShardIteratorType,
+        marked: &AtomicU64,
+        stop: &AtomicBool,
+    ) -> Result<()> {
         let table = self.metered.describe_table().table_name(&self.outbox).send().await?;
         let stream = table.table().and_then(|table| table.latest_stream_arn());
         let stream = stream.ok_or("the outbox has no stream")?;
-        let mut next = Some(self.iterator(stream, ShardIteratorType::TrimHorizon).await?);
+        let mut next = Some(self.iterator(stream, from).await?);
+        let pending = StreamedValue::S("PENDING".to_owned());
         while !stop.load(Ordering::Relaxed) {
             let asked = self.streams.get_records().set_shard_iterator(next.take()).send().await;
             // The emulator trims what is seconds old, and then refuses the iterator. What is missed the scan finds.
@@ -88,7 +100,12 @@ impl Textbook {
                 for record in page.records() {
                     let keys = record.dynamodb().and_then(|change| change.keys());
                     let id = keys.and_then(|keys| keys.get("id")).and_then(|id| id.as_s().ok());
-                    if let (Some(OperationType::Insert), Some(id)) = (record.event_name(), id) {
+                    let image = record.dynamodb().and_then(|change| change.new_image());
+                    let state = image.and_then(|image| image.get("state"));
+                    let waits = state.is_some_and(|state| *state == pending);
+                    if let (Some(OperationType::Insert), Some(id), true) =
+                        (record.event_name(), id, waits)
+                    {
                         self.mark(id, marked).await?;
                     }
                 }
