@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::{
     ScalarAttributeType,
 };
 use postrider_core::EventId;
-use postrider_dynamodb::{Connection, Names, Settings, Setup, init, remove};
+use postrider_dynamodb::{Connection, Names, Settings, Setup, init};
 
 use crate::outbox::KEYS;
 
@@ -22,7 +22,7 @@ impl Bank {
         let id = EventId::mint().to_string().replace('-', "");
         let prefix = format!("way{}-", &id[12..]);
         let mut settings = Settings::at(server, Names::with_prefix(&prefix));
-        // Many tests share one emulator, on a machine that may be busy.
+        // The emulator may be on a machine that is busy.
         settings.call_time_max = Duration::from_secs(60);
         let connection = Connection::new(settings).unwrap();
         init(&connection, &Setup { partitions: Some(4), ..Setup::default() }).await.unwrap();
@@ -55,11 +55,5 @@ impl Bank {
             }
         }
         all
-    }
-
-    pub(crate) async fn remove(&self) {
-        remove(&self.connection).await.unwrap();
-        let client = self.connection.tables().await;
-        client.delete_table().table_name(&self.accounts).send().await.unwrap();
     }
 }

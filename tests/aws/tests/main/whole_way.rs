@@ -50,8 +50,8 @@ pub(crate) struct WholeWay {
     pub(crate) queue: Queue,
     pub(crate) tables_line: Line,
     queue_line: Line,
-    /// The server of the tables, where it is to be killed.
-    server: Option<DynamoServer>,
+    /// The server of the tables: its own, as one that all tests share is slow by what they all left in it.
+    server: DynamoServer,
     folder: TempDir,
     pub(crate) relays: Vec<Child>,
     pub(crate) consumers: Vec<Child>,
@@ -73,10 +73,9 @@ impl WholeWay {
     }
 
     async fn try_open(course: &Course) -> Result<WholeWay, String> {
-        let (tables, aws) = (services::url("ddb")?, services::url("aws")?);
-        let own = course.faults.contains(&Fault::TablesKilled);
-        let server = own.then(DynamoServer::start).transpose()?;
-        let tables = server.as_ref().map_or(tables, DynamoServer::address);
+        let aws = services::url("aws")?;
+        let server = DynamoServer::start()?;
+        let tables = server.address();
         let bank = Bank::make(&tables).await;
         let outbox = match course.store {
             Store::Dynamo => Outbox::in_tables(&bank.connection, &bank.accounts).await,
@@ -202,10 +201,9 @@ impl WholeWay {
     async fn kill_tables(&mut self) {
         self.tables_line.cut();
         tokio::time::sleep(SETTLED_AFTER).await; // waits: until what was answered is written
-        let server = self.server.as_mut().expect("whose server is killed has one of its own");
         tokio::task::block_in_place(|| {
-            server.kill();
-            server.run().unwrap();
+            self.server.kill();
+            self.server.run().unwrap();
         });
         self.tables_line.mend();
     }
@@ -240,7 +238,6 @@ impl WholeWay {
             _ = child.kill().await;
         }
         self.queue.remove().await;
-        self.bank.remove().await;
     }
 }
 
