@@ -65,6 +65,12 @@ impl Attributes {
         self.number(&QueueAttributeName::ApproximateNumberOfMessagesNotVisible).unwrap_or_default()
     }
 
+    /// Messages that are there, given out or not, about.
+    pub(crate) fn held(&self) -> u64 {
+        let there = self.number(&QueueAttributeName::ApproximateNumberOfMessages);
+        there.unwrap_or_default() + self.out()
+    }
+
     fn number(&self, name: &QueueAttributeName) -> Option<u64> {
         self.text(name)?.parse().ok()
     }

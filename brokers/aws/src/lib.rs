@@ -40,6 +40,7 @@ mod sns;
 mod sqs;
 mod subscription;
 mod topics;
+mod trial;
 
 pub use eventbridge::EventBridgeBroker;
 pub use examine::queue as examine_queue;
@@ -49,6 +50,7 @@ pub use settings::{AwsSettings, Credentials, Secret};
 pub use sns::SnsBroker;
 pub use sqs::SqsBroker;
 pub use subscription::{SqsSubscription, SubscriptionSettings};
+pub use trial::TrialQueue;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/aws.md")]
