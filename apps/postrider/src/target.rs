@@ -169,9 +169,11 @@ impl Target {
 const ONE: &str = "to";
 
 /// A broker whose topics the address says, and not the definition: that must not depend on the address.
-struct Directed {
-    broker: Arc<dyn Broker>,
-    topic: Template,
+pub(crate) struct Directed {
+    /// Whose topics they are.
+    pub(crate) broker: Arc<dyn Broker>,
+    /// Where all goes.
+    pub(crate) topic: Template,
 }
 
 impl Broker for Directed {

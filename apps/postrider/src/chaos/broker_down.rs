@@ -1,5 +1,6 @@
 //! `broker-down`: the broker is away when the change is committed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::Outcome;
@@ -35,7 +36,7 @@ pub(crate) async fn play(scene: &mut Scene) -> Result<(), Failure> {
 
 /// Publishes after each commit, to a broker that comes back for the last one.
 async fn commit_and_hope(scene: &mut Scene, queue: &LocalBroker) -> Result<usize, Failure> {
-    let (broker, faults) = Faulty::of(queue.clone());
+    let (broker, faults) = Faulty::of(Arc::new(queue.clone()));
     faults.set_away(true);
     for (index, order) in ORDERS.iter().enumerate() {
         faults.set_away(index + 1 < ORDERS.len());
@@ -50,7 +51,7 @@ async fn commit_and_hope(scene: &mut Scene, queue: &LocalBroker) -> Result<usize
 }
 
 async fn commit_both(scene: &mut Scene, queue: &LocalBroker) -> Result<usize, Failure> {
-    let (broker, faults) = Faulty::of(queue.clone());
+    let (broker, faults) = Faulty::of(Arc::new(queue.clone()));
     faults.set_away(true);
     let relay = scene.start_relay(broker).await?;
     let ids = scene.commit(&ORDERS).await?;
@@ -70,7 +71,8 @@ async fn commit_both(scene: &mut Scene, queue: &LocalBroker) -> Result<usize, Fa
     let (counted, dead) = (health.failures, health.dead);
     scene.story.judge("no attempt was counted for the outage", counted == 0 && dead == 0);
     let log = scene::log(queue).await?;
-    let right = scene::keeps_every_promise(&ids, &ORDERS, &log) && log.len() == ids.len();
+    let right =
+        scene::keeps_every_promise(&ids, &ORDERS, scene::arrivals(&log)) && log.len() == ids.len();
     scene.story.judge("they arrived once each, and each order's in its order", right);
     Ok(log.len())
 }

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Broker as _, Delivery, Event, EventId, Outcome, Outgoing, Subscription as _};
+use postrider_core::{Broker as _, Delivery, Event, EventId, Outcome, Outgoing, Subscription};
 use postrider_local::{LocalBroker, LocalSubscription, SubscribeOptions};
 use rusqlite::Connection;
 
 use crate::chaos::bank::Bank;
+use crate::chaos::queue::Queue;
 use crate::chaos::scene::TOPIC;
 use crate::failure::Failure;
 
@@ -106,7 +107,7 @@ pub(crate) async fn subscribe(
 /// # Errors
 /// What the broker says.
 pub(crate) async fn next(
-    subscription: &LocalSubscription,
+    subscription: &dyn Subscription,
     within: Duration,
 ) -> Result<Option<(Delivery, Arc<Event>)>, Failure> {
     let Ok(received) = tokio::time::timeout(within, subscription.receive(1)).await else {
@@ -122,14 +123,10 @@ pub(crate) async fn next(
 ///
 /// # Errors
 /// What the broker says.
-pub(crate) async fn charge_without_inbox(
-    queue: &LocalBroker,
-    group: &str,
-    bank: &Bank,
-) -> Result<usize, Failure> {
-    let subscription = subscribe(queue, group, Duration::from_secs(5)).await?;
+pub(crate) async fn charge_without_inbox(queue: &Queue, bank: &Bank) -> Result<usize, Failure> {
+    let subscription = queue.subscribe(Duration::from_secs(5)).await?;
     let mut came = 0;
-    while let Some((delivery, event)) = next(&subscription, IDLE).await? {
+    while let Some((delivery, event)) = next(&*subscription, IDLE).await? {
         bank.charge_anew(&event.aggregate_id);
         subscription.ack(&delivery).await?;
         came += 1;

@@ -5,11 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::{StreamSpecification, StreamViewType};
 use postrider_core::{EventId, InboxStore, OutboxSource};
 use postrider_dynamodb::{Connection, DynamoStore, Names, Options, Settings, Setup};
 
 use crate::failure::Failure;
 use crate::store::Opened;
+
+/// How often the index is read from its front: a scene ends within half a minute, whatever the stream tells.
+const BACKSTOP: Duration = Duration::from_secs(2);
 
 /// A few, so that several are there.
 const PARTITIONS: u16 = 4;
@@ -67,7 +71,24 @@ impl Tables {
 
     /// A handle for a relay, which reads the stream and the index.
     pub(crate) fn source(&self) -> Arc<dyn OutboxSource> {
-        Arc::new(DynamoStore::new(self.connection.clone()))
+        let mut options = Options::default();
+        options.backstop = BACKSTOP;
+        Arc::new(DynamoStore::with(self.connection.clone(), options))
+    }
+
+    /// Switches the stream of the outbox off, or on as another one: what is written meanwhile is in neither.
+    ///
+    /// # Errors
+    /// What the service says.
+    pub(crate) async fn switch_stream(&self, on: bool) -> Result<(), Failure> {
+        let fail = |e: &dyn std::fmt::Display| Failure::plain(format!("the table's stream: {e}"));
+        let wanted = StreamSpecification::builder().stream_enabled(on);
+        let wanted = if on { wanted.stream_view_type(StreamViewType::NewImage) } else { wanted };
+        let wanted = wanted.build().map_err(|error| fail(&error))?;
+        let update = self.connection.tables().await.update_table();
+        let update = update.table_name(&self.connection.names().outbox);
+        let sent = update.stream_specification(wanted).send().await;
+        sent.map(drop).map_err(|error| fail(&error.into_service_error()))
     }
 
     /// Deletes them.

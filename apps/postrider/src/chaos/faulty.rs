@@ -57,9 +57,9 @@ pub(crate) struct Faulty {
 
 impl Faulty {
     /// A broker, and the switch of its faults.
-    pub(crate) fn of(inner: impl Broker + 'static) -> (Arc<dyn Broker>, Arc<Faults>) {
+    pub(crate) fn of(inner: Arc<dyn Broker>) -> (Arc<dyn Broker>, Arc<Faults>) {
         let faults = Arc::new(Faults::default());
-        (Arc::new(Faulty { inner: Arc::new(inner), faults: Arc::clone(&faults) }), faults)
+        (Arc::new(Faulty { inner, faults: Arc::clone(&faults) }), faults)
     }
 
     async fn publish_faultily(&self, batch: &[Outgoing]) -> Result<Vec<Outcome>> {

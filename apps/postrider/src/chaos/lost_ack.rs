@@ -5,32 +5,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_inbox::Consumer;
-use postrider_local::{LocalBroker, SubscribeOptions};
 
 use crate::chaos::bank::Bank;
 use crate::chaos::by_hand;
 use crate::chaos::faulty::Faulty;
-use crate::chaos::scene::{self, HANDLER, Scene, TOPIC};
+use crate::chaos::queue::Queue;
+use crate::chaos::scene::{self, RECEIVES_MAX, Scene};
 use crate::failure::Failure;
+
+/// How long a message stays with a consumer that says nothing.
+const VISIBILITY: Duration = Duration::from_secs(30);
 
 const ORDERS: [&str; 3] = ["1", "2", "3"];
 
 pub(crate) async fn play(scene: &mut Scene) -> Result<(), Failure> {
     scene.story.wrong("a consumer that charges whatever comes, and acknowledges it");
-    let queue = scene.queue("queue")?;
-    doubled(scene, &queue).await?;
+    let queue = doubled(scene, "by-hand").await?;
     let bank = Bank::default();
-    let came = by_hand::charge_without_inbox(&queue, "by-hand", &bank).await?;
+    let came = by_hand::charge_without_inbox(&queue, &bank).await?;
     scene.story.tell(format!("{came} messages came for {} orders", ORDERS.len()));
     let most = ORDERS.iter().map(|order| bank.charges(order)).max().unwrap_or(0);
     scene.story.judge(format!("a customer was charged {most} times"), most == 2);
 
-    scene.story.right("the same messages, and a consumer with an inbox");
+    scene.story.right("the same again, and a consumer with an inbox");
+    let queue = doubled(scene, "queue").await?;
     let bank = Arc::new(Bank::default());
     match scene.is_guarded() {
         true => consume(scene, &queue, &bank).await?,
         false => {
-            by_hand::charge_without_inbox(&queue, "without-a-guard", &bank).await?;
+            by_hand::charge_without_inbox(&queue, &bank).await?;
         }
     }
     let once = ORDERS.iter().all(|order| bank.charges(order) == 1);
@@ -38,17 +41,17 @@ pub(crate) async fn play(scene: &mut Scene) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Has a relay send the orders to a broker that loses its first answer.
-async fn doubled(scene: &mut Scene, queue: &LocalBroker) -> Result<(), Failure> {
+/// Has a relay send the orders to a queue that loses its first answer.
+async fn doubled(scene: &mut Scene, name: &str) -> Result<Queue, Failure> {
+    let queue = scene.lay(name, RECEIVES_MAX).await?;
     let ids = scene.commit(&ORDERS).await?;
     scene.story.tell(format!("{} orders are committed with their events", ids.len()));
-    let (broker, faults) = Faulty::of(queue.clone());
+    let (broker, faults) = Faulty::of(queue.broker()?);
     faults.lose_next_answer();
     let relay = scene.start_relay(broker).await?;
     let sent_again = scene::until(async || {
-        let log = scene::log(queue).await?;
         let settled = relay.health().borrow().delivered >= ids.len() as u64;
-        Ok(faults.answer_was_lost() && settled && log.len() > ids.len())
+        Ok(faults.answer_was_lost() && settled && queue.count().await? > ids.len())
     });
     let sent_again = sent_again.await?;
     scene::stop(relay).await;
@@ -56,14 +59,14 @@ async fn doubled(scene: &mut Scene, queue: &LocalBroker) -> Result<(), Failure> 
         return Err(Failure::plain("no answer was lost, or nothing was sent again"));
     }
     scene.story.tell("the broker stores a batch, its answer is lost, the relay sends again");
-    Ok(())
+    Ok(queue)
 }
 
-async fn consume(scene: &mut Scene, queue: &LocalBroker, bank: &Arc<Bank>) -> Result<(), Failure> {
-    let subscription = queue.subscribe(HANDLER, TOPIC, SubscribeOptions::default()).await?;
+async fn consume(scene: &mut Scene, queue: &Queue, bank: &Arc<Bank>) -> Result<(), Failure> {
+    let subscription = queue.subscribe(VISIBILITY).await?;
+    let messages = queue.count().await? as u64;
     let receiver = Arc::new(scene.payer(bank)?);
-    let consumer = Consumer::builder(Arc::new(subscription)).receiver(receiver).start()?;
-    let messages = scene::log(queue).await?.len() as u64;
+    let consumer = Consumer::builder(subscription).receiver(receiver).start()?;
     let all = consumer.reached(|stats, _| stats.done + stats.duplicates >= messages);
     let stats = tokio::time::timeout(scene::PATIENCE, all)
         .await

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::operate::{InboxFilter, InboxState, PageRequest};
-use postrider_core::{Event, EventId, HandlerName, Subscription as _};
+use postrider_core::{Event, EventId, HandlerName, Subscription};
 use postrider_inbox::{Context, Leased, Outcome, Performed};
-use postrider_local::{LocalBroker, SubscribeOptions};
 
 use crate::chaos::bank::Bank;
 use crate::chaos::by_hand;
-use crate::chaos::scene::{self, HANDLER, Scene, TOPIC};
+use crate::chaos::queue::Queue;
+use crate::chaos::scene::{self, HANDLER, Scene};
 use crate::failure::{Exit, Failure};
 
 /// How long a message stays with a worker that says nothing.
@@ -42,27 +42,27 @@ async fn charge_without_key(scene: &mut Scene, name: &str) -> Result<usize, Fail
     };
     let inbox = Arc::clone(&scene.store.inbox);
     let payer = Leased::builder(HandlerName::new(HANDLER)?, inbox, act).build()?;
-    let queue = scene.queue(name)?;
-    let id = die_after_the_charge(scene, &queue, &payer, "1").await?;
+    let work = Work::lay(scene, name, payer).await?;
+    let id = work.die_after_the_charge(scene, "1").await?;
     delete_row(scene, id)?;
-    send_again(scene, &queue, &payer).await?;
+    work.send_again(scene).await?;
     Ok(bank.charges("1"))
 }
 
 async fn guarded(scene: &mut Scene) -> Result<usize, Failure> {
     let bank = Arc::new(Bank::default());
     let payer = scene.payer(&bank)?;
-    let queue = scene.queue("queue")?;
-    let id = die_after_the_charge(scene, &queue, &payer, "1").await?;
+    let work = Work::lay(scene, "queue", payer).await?;
+    let id = work.die_after_the_charge(scene, "1").await?;
     let refused = forget(scene, id, None).await?;
     scene.story.judge("`inbox forget` without a reason is refused", refused == Exit::Usage as i32);
-    send_again(scene, &queue, &payer).await?;
+    work.send_again(scene).await?;
     let once = bank.charges("1") == 1 && bank.calls() == 1;
     scene.story.judge("sent again with its row there, it is a duplicate", once);
 
-    let id = die_after_the_charge(scene, &queue, &payer, "2").await?;
+    let id = work.die_after_the_charge(scene, "2").await?;
     delete_row(scene, id)?;
-    send_again(scene, &queue, &payer).await?;
+    work.send_again(scene).await?;
     let once = bank.charges("2") == 1 && bank.calls() == 2;
     scene.story.judge("with its row deleted, the step's result is still there", once);
 
@@ -72,59 +72,69 @@ async fn guarded(scene: &mut Scene) -> Result<usize, Failure> {
     Ok(bank.charges("1").max(bank.charges("2")))
 }
 
-/// Sends a message, lets a worker charge for it and vanish before it acknowledges, and waits until the
-/// broker gives the message up.
-async fn die_after_the_charge(
-    scene: &mut Scene,
-    queue: &LocalBroker,
-    payer: &Leased,
-    order: &str,
-) -> Result<EventId, Failure> {
-    let message = by_hand::message(order);
-    let id = message.event.id;
-    by_hand::send(queue, message).await?;
-    let options = SubscribeOptions {
-        visibility: VISIBILITY,
-        deliveries_max: 1,
-        ..SubscribeOptions::default()
-    };
-    let workers = queue.subscribe(HANDLER, TOPIC, options).await?;
-    let Some((_, event)) = by_hand::next(&workers, scene::PATIENCE).await? else {
-        return Err(Failure::plain("the message did not come"));
-    };
-    let Performed::Now(_) = payer.perform(&event).await? else {
-        return Err(Failure::plain("the first delivery was no first one"));
-    };
-    let buried = scene::until(async || {
-        let again = by_hand::next(&workers, VISIBILITY).await?;
-        Ok(again.is_none() && !queue.dead_letters(HANDLER).await?.is_empty())
-    });
-    if !buried.await? {
-        return Err(Failure::plain("the broker did not give the message up"));
-    }
-    scene.story.tell(format!(
-        "a worker charges for order {order}, and dies before it acknowledges: a dead letter"
-    ));
-    Ok(id)
+/// A queue that gives a message out once, a worker at it, and what the worker does.
+struct Work {
+    queue: Queue,
+    worker: Arc<dyn Subscription>,
+    payer: Leased,
+    visibility: Duration,
 }
 
-/// Sends every dead letter again, and lets a worker have what comes.
-async fn send_again(scene: &mut Scene, queue: &LocalBroker, payer: &Leased) -> Result<(), Failure> {
-    for dead in queue.dead_letters(HANDLER).await? {
-        queue.redrive(HANDLER, dead.offset).await?;
+impl Work {
+    async fn lay(scene: &mut Scene, name: &str, payer: Leased) -> Result<Work, Failure> {
+        let queue = scene.lay(name, 1).await?;
+        let visibility = queue.visibility(VISIBILITY);
+        let worker = queue.subscribe(visibility).await?;
+        Ok(Work { queue, worker, payer, visibility })
     }
-    let workers = by_hand::subscribe(queue, HANDLER, Duration::from_secs(5)).await?;
-    let Some((delivery, event)) = by_hand::next(&workers, scene::PATIENCE).await? else {
-        return Err(Failure::plain("the dead letter did not come again"));
-    };
-    let outcome = match payer.perform(&event).await? {
-        Performed::Now(_) => "the handler runs",
-        Performed::Before(_) => "the inbox knows it, the handler does not run",
-        other => return Err(Failure::plain(format!("the inbox answered {other:?}"))),
-    };
-    workers.ack(&delivery).await?;
-    scene.story.tell(format!("the operator sends the dead letter again: {outcome}"));
-    Ok(())
+
+    /// Sends a message, lets the worker charge for it and vanish before it acknowledges, and waits until the
+    /// broker gives the message up.
+    async fn die_after_the_charge(
+        &self,
+        scene: &mut Scene,
+        order: &str,
+    ) -> Result<EventId, Failure> {
+        let message = by_hand::message(order);
+        let id = message.event.id;
+        self.queue.send(message).await?;
+        let Some((_, event)) = by_hand::next(&*self.worker, scene::PATIENCE).await? else {
+            return Err(Failure::plain("the message did not come"));
+        };
+        let Performed::Now(_) = self.payer.perform(&event).await? else {
+            return Err(Failure::plain("the first delivery was no first one"));
+        };
+        let buried = scene::until(async || {
+            let again = by_hand::next(&*self.worker, self.visibility).await?;
+            Ok(again.is_none() && self.queue.dead().await? > 0)
+        });
+        if !buried.await? {
+            return Err(Failure::plain("the broker did not give the message up"));
+        }
+        scene.story.tell(format!(
+            "a worker charges for order {order}, and dies before it acknowledges: a dead letter"
+        ));
+        Ok(id)
+    }
+
+    /// Sends every dead letter again, and lets the worker have what comes. It waits for it meanwhile: what lies there
+    /// unread would be given up again.
+    async fn send_again(&self, scene: &mut Scene) -> Result<(), Failure> {
+        let come = by_hand::next(&*self.worker, scene::PATIENCE);
+        let (sent, come) = tokio::join!(self.queue.redrive(), come);
+        sent?;
+        let Some((delivery, event)) = come? else {
+            return Err(Failure::plain("the dead letter did not come again"));
+        };
+        let outcome = match self.payer.perform(&event).await? {
+            Performed::Now(_) => "the handler runs",
+            Performed::Before(_) => "the inbox knows it, the handler does not run",
+            other => return Err(Failure::plain(format!("the inbox answered {other:?}"))),
+        };
+        self.worker.ack(&delivery).await?;
+        scene.story.tell(format!("the operator sends the dead letter again: {outcome}"));
+        Ok(())
+    }
 }
 
 fn delete_row(scene: &mut Scene, id: EventId) -> Result<(), Failure> {

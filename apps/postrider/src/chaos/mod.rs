@@ -16,19 +16,24 @@ mod lost_ack;
 mod manual_fix;
 mod poison;
 mod premature_mark;
+mod queue;
 mod regenerated_key;
 mod scenario;
 mod scene;
+#[cfg(feature = "aws")]
+mod sqs;
 mod story;
 mod stream_gap;
 mod stuck_claim;
+mod theatre;
 mod two_relays;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use crate::chaos::queue::Road;
 use crate::chaos::scenario::{SCENARIOS, Scenario};
-use crate::chaos::scene::Theatre;
+use crate::chaos::theatre::Theatre;
 use crate::failure::{Exit, Failure};
 use crate::signals::Signals;
 use crate::terminal;
@@ -70,6 +75,7 @@ Examples:
   postrider chaos run all
   postrider chaos run all --json
   postrider chaos run two-relays --store postgres://app@db/shop
+  postrider chaos run stuck-claim --broker sqs://eu-west-1
 
 Exit codes:
   0   the wrong way did its damage, and ours held, in every scenario
@@ -85,6 +91,10 @@ struct RunArgs {
     /// its own that are dropped afterwards; else on SQLite in a temporary folder
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    /// Play by queues of SQS of its own, which are deleted afterwards; else by
+    /// a broker in a file
+    #[arg(long, value_name = "URL")]
+    broker: Option<String>,
     /// Play the wrong way in our half too, to see that it is noticed.
     #[arg(long, hide = true)]
     sabotage: bool,
@@ -112,6 +122,9 @@ fn list(args: &ListArgs) -> Result<Exit, Failure> {
                     line.push_str("\n                      also with --store ");
                     line.push_str(&more.join(" or "));
                 }
+                if scenario.by_queue {
+                    line.push_str("\n                      also with --broker sqs://…");
+                }
                 line
             }
         };
@@ -123,6 +136,7 @@ fn list(args: &ListArgs) -> Result<Exit, Failure> {
 async fn play(args: &RunArgs) -> Result<Exit, Failure> {
     let chosen = chosen(&args.name)?;
     let theatre = Theatre::choose(args.store.as_deref())?;
+    let road = Road::choose(args.broker.as_deref())?;
     if let ([only], Some(_)) = (&chosen[..], &args.store)
         && theatre.kind(only) == "sqlite"
     {
@@ -130,10 +144,17 @@ async fn play(args: &RunArgs) -> Result<Exit, Failure> {
             .advice("Nothing was started. Leave --store out; `postrider chaos list` says which take it.")
             .exit_as(Exit::Usage));
     }
+    if let ([only], true) = (&chosen[..], road.is_remote())
+        && !only.by_queue
+    {
+        return Err(Failure::config(format!("{} is not played by queues of a service", only.name))
+            .advice("Nothing was started. Leave --broker out; `postrider chaos list` says which take it.")
+            .exit_as(Exit::Usage));
+    }
     let mut signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
     let mut broken = Vec::new();
     for scenario in &chosen {
-        let mut scene = theatre.scene(scenario, !args.json).await?;
+        let mut scene = theatre.scene(scenario, &road, !args.json).await?;
         if args.sabotage {
             scene.take_the_guard_away();
         }
@@ -187,12 +208,14 @@ struct Listed {
     summary: &'static str,
     page: &'static str,
     stores: &'static [&'static str],
+    brokers: &'static [&'static str],
 }
 
 impl Listed {
     fn of(scenario: &Scenario) -> Listed {
-        let Scenario { name, summary, page, plays, .. } = *scenario;
-        Listed { name, summary, page, stores: plays.stores() }
+        let Scenario { name, summary, page, plays, by_queue, .. } = *scenario;
+        let brokers: &[_] = if by_queue { &["local", "sqs"] } else { &["local"] };
+        Listed { name, summary, page, stores: plays.stores(), brokers }
     }
 }
 

@@ -39,12 +39,12 @@ pub(crate) async fn play(scene: &mut Scene) -> Result<(), Failure> {
 }
 
 async fn stop_at_the_first(scene: &mut Scene, name: &str) -> Result<usize, Failure> {
-    let queue = scene.queue(name)?;
+    let queue = scene.lay_in_order(name).await?;
     let outbox = ByHand::open(&scene.path(&format!("{name}-shop.db")))?;
     for order in ORDERS {
         outbox.write(order)?;
     }
-    let (broker, faults) = Faulty::of(queue.clone());
+    let (broker, faults) = Faulty::of(queue.broker()?);
     faults.refuse(Some(POISON));
     for _ in 0..ROUNDS {
         for (number, order) in outbox.unsent()? {
@@ -56,26 +56,26 @@ async fn stop_at_the_first(scene: &mut Scene, name: &str) -> Result<usize, Failu
         }
     }
     scene.story.tell(format!("order {POISON} is refused; {ROUNDS} rounds later it still is"));
-    Ok(scene::log(&queue).await?.len())
+    queue.count().await
 }
 
 async fn set_aside(scene: &mut Scene) -> Result<usize, Failure> {
-    let queue = scene.queue("queue")?;
-    let (broker, faults) = Faulty::of(queue.clone());
+    let queue = scene.lay_in_order("queue").await?;
+    let (broker, faults) = Faulty::of(queue.broker()?);
     faults.refuse(Some(POISON));
     let relay = scene.start_relay(broker).await?;
     let ids = scene.commit(&ORDERS).await?;
-    let others = scene::has_arrived(&queue, OTHERS).await?;
+    let others = queue.has(OTHERS).await?;
     scene.story.judge(format!("all {OTHERS} events of the other orders arrived"), others);
     scene::until(async || Ok(waiting(scene).await?.total() == 2)).await?;
     let counts = waiting(scene).await?;
     let aside = (counts.dead, counts.parked, counts.total()) == (1, 1, 2);
     scene.story.judge("one dead letter, and one event parked behind it", aside);
     redrive(scene, &faults).await?;
-    let all = scene::has_arrived(&queue, ORDERS.len()).await?;
+    let all = queue.has(ORDERS.len()).await?;
     scene::stop(relay).await;
-    let log = scene::log(&queue).await?;
-    let right = all && scene::keeps_every_promise(&ids, &ORDERS, &log);
+    let log = queue.arrived().await?;
+    let right = all && scene::keeps_every_promise(&ids, &ORDERS, log.iter().copied());
     scene.story.judge("the order's events came in their order", right);
     Ok(log.len())
 }

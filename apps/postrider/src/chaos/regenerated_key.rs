@@ -39,7 +39,7 @@ pub(crate) async fn play(scene: &mut Scene) -> Result<(), Failure> {
 
 /// Sends until an answer comes.
 async fn send_by_hand(scene: &mut Scene, queue: &LocalBroker) -> Result<(), Failure> {
-    let (broker, faults) = Faulty::of(queue.clone());
+    let (broker, faults) = Faulty::of(Arc::new(queue.clone()));
     faults.lose_next_answer();
     for attempt in 1..=2 {
         let message = by_hand::message("1");
@@ -54,7 +54,7 @@ async fn send_by_hand(scene: &mut Scene, queue: &LocalBroker) -> Result<(), Fail
 async fn send(scene: &mut Scene, queue: &LocalBroker) -> Result<(), Failure> {
     let ids = scene.commit(&["1"]).await?;
     scene.story.tell(format!("the order is committed with its event {}", ids[0]));
-    let (broker, faults) = Faulty::of(queue.clone());
+    let (broker, faults) = Faulty::of(Arc::new(queue.clone()));
     faults.lose_next_answer();
     let relay = scene.start_relay(broker).await?;
     let twice = scene::has_arrived(queue, 2).await?;

@@ -19,6 +19,8 @@ pub(crate) struct Scenario {
     pub(crate) page: &'static str,
     /// On which stores it can be played.
     pub(crate) plays: Where,
+    /// Whether it is played by queues of a service as well: its broker matters, and one that others see.
+    pub(crate) by_queue: bool,
     /// Plays it, and judges it on the scene's story.
     pub(crate) play: for<'a> fn(&'a mut Scene) -> Play<'a>,
 }
@@ -31,8 +33,6 @@ pub(crate) type Play<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a
 pub(crate) enum Where {
     /// It reaches into the database file, or commits in it.
     Embedded,
-    /// On stores with several destinations, whose requests are carried out and whose events are retired.
-    Sql,
     /// On every store.
     Anywhere,
 }
@@ -42,7 +42,6 @@ impl Where {
     pub(crate) const fn stores(self) -> &'static [&'static str] {
         match self {
             Where::Embedded => &["sqlite"],
-            Where::Sql => &["sqlite", "postgres"],
             Where::Anywhere => &["sqlite", "postgres", "dynamodb"],
         }
     }
@@ -55,6 +54,7 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         summary: "a worker dies holding its claim for 10 s; the message is back after 5 s",
         page: "docs/internals/inbox.md",
         plays: Where::Anywhere,
+        by_queue: true,
         play: |scene| Box::pin(stuck_claim::play(scene)),
     },
     Scenario {
@@ -62,6 +62,7 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         summary: "an operator deletes the inbox row and sends the dead letter again",
         page: "docs/guide/when-not.md",
         plays: Where::Embedded,
+        by_queue: true,
         play: |scene| Box::pin(manual_fix::play(scene)),
     },
     Scenario {
@@ -69,6 +70,7 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         summary: "the broker stores a batch, and its answer is lost",
         page: "docs/guide/guarantees.md",
         plays: Where::Anywhere,
+        by_queue: true,
         play: |scene| Box::pin(lost_ack::play(scene)),
     },
     Scenario {
@@ -76,6 +78,7 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         summary: "the sender is gone after it wrote \"sent\" and before it sent",
         page: "docs/guide/guarantees.md",
         plays: Where::Anywhere,
+        by_queue: false,
         play: |scene| Box::pin(premature_mark::play(scene)),
     },
     Scenario {
@@ -83,6 +86,7 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         summary: "each try to send mints a new id, which no inbox knows",
         page: "docs/guide/events.md",
         plays: Where::Anywhere,
+        by_queue: false,
         play: |scene| Box::pin(regenerated_key::play(scene)),
     },
     Scenario {
@@ -90,20 +94,23 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         summary: "a handler dies after its effect and before it wrote it down",
         page: "docs/guide/consuming.md",
         plays: Where::Embedded,
+        by_queue: false,
         play: |scene| Box::pin(effect_before_inbox::play(scene)),
     },
     Scenario {
         name: "stream-gap",
         summary: "a change stream is trimmed while its reader is away",
         page: "docs/operate/running.md",
-        plays: Where::Sql,
+        plays: Where::Anywhere,
+        by_queue: false,
         play: |scene| Box::pin(stream_gap::play(scene)),
     },
     Scenario {
         name: "poison",
         summary: "one message is refused for good, and others stand behind it",
         page: "docs/operate/runbook.md",
-        plays: Where::Sql,
+        plays: Where::Anywhere,
+        by_queue: true,
         play: |scene| Box::pin(poison::play(scene)),
     },
     Scenario {
@@ -111,6 +118,7 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         summary: "two senders work on one outbox, and one of them vanishes",
         page: "docs/internals/leases.md",
         plays: Where::Anywhere,
+        by_queue: false,
         play: |scene| Box::pin(two_relays::play(scene)),
     },
     Scenario {
@@ -118,6 +126,7 @@ pub(crate) static SCENARIOS: [Scenario; 10] = [
         summary: "the broker is away when the change is committed",
         page: "docs/guide/guarantees.md",
         plays: Where::Anywhere,
+        by_queue: false,
         play: |scene| Box::pin(broker_down::play(scene)),
     },
 ];

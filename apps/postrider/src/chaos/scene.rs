@@ -1,6 +1,6 @@
-//! The scene: a folder, a store with Postrider's tables, and the story that is told on it.
+//! The scene: a folder, a store with Postrider's tables, queues, and the story that is told on it.
 //!
-//! Invariant: every scene has a folder and tables of its own, and leaves nothing behind.
+//! Invariant: every scene has a folder, tables, and queues of its own, and leaves nothing behind.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use postrider_core::{Broker, EventId, Invariant, NewEvent, OutboxSource};
 use postrider_history::{History, check};
 use postrider_inbox::{Context, Leased, Outcome};
 use postrider_local::{LocalBroker, StoredMessage};
-use postrider_postgres::Setup;
 use postrider_relay::{Relay, RelayBuilder, RelayHandle, Settings};
 
 use crate::chaos::bank::Bank;
 #[cfg(feature = "dynamodb")]
 use crate::chaos::dynamo;
+use crate::chaos::queue::{Queue, Road};
 use crate::chaos::scenario::Scenario;
 use crate::chaos::story::Story;
 use crate::database::Database;
 use crate::failure::Failure;
-use crate::store::{Opened, Place};
+use crate::store::Opened;
 use crate::target;
 
 /// The type of all events here, which is also their topic.
@@ -35,6 +35,12 @@ pub(crate) const DESTINATION: &str = "queue";
 /// The lease of the relays: short, as it is what has to run out.
 const LEASE: Duration = Duration::from_secs(2);
 
+/// The same by a service that is called: a third of it is what a call may take.
+const LEASE_REMOTE: Duration = Duration::from_secs(9);
+
+/// How often a message is given out, where that is of no interest.
+pub(crate) const RECEIVES_MAX: u32 = 100;
+
 /// How long something may take that should happen at once: far beyond it, and well below the half
 /// minute that a scenario may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
@@ -45,132 +51,19 @@ const PLAY_MAX: Duration = Duration::from_secs(30);
 /// How often something is looked at that is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Partitions of a schema that is made for one scenario: a few, so that several are there.
-const PARTITIONS: u16 = 4;
-
-/// Where scenarios are played.
-#[derive(Clone)]
-pub(crate) enum Theatre {
-    /// In a file of their own.
-    Embedded,
-    /// On a server, in a schema of their own.
-    Postgres {
-        /// Without the schema; it may hold a password.
-        address: String,
-    },
-    /// On DynamoDB, in tables of their own.
-    #[cfg(feature = "dynamodb")]
-    Dynamo(Box<postrider_dynamodb::Settings>),
-}
-
-impl Theatre {
-    /// Reads where to play.
-    ///
-    /// # Errors
-    /// A configuration failure: no PostgreSQL, or a schema that is somebody's.
-    pub(crate) fn choose(store: Option<&str>) -> Result<Theatre, Failure> {
-        let Some(address) = store else { return Ok(Theatre::Embedded) };
-        #[cfg(feature = "dynamodb")]
-        if let Some(settings) = dynamo::read(address)? {
-            return Ok(Theatre::Dynamo(Box::new(settings)));
-        }
-        let Place::Postgres(_) = Place::read(address)? else {
-            return Err(Failure::config("chaos takes an address of PostgreSQL or DynamoDB")
-                .advice("Nothing was started. Without --store it plays on SQLite by itself."));
-        };
-        if address.contains("schema=") {
-            return Err(Failure::config("chaos makes a schema of its own")
-                .advice("Nothing was started. Leave `schema=` out of the address."));
-        }
-        Ok(Theatre::Postgres { address: address.to_owned() })
-    }
-
-    /// The kind of store that a scenario is played on here.
-    pub(crate) fn kind(&self, scenario: &Scenario) -> &'static str {
-        let kind = match self {
-            Theatre::Embedded => "sqlite",
-            Theatre::Postgres { .. } => "postgres",
-            #[cfg(feature = "dynamodb")]
-            Theatre::Dynamo(_) => "dynamodb",
-        };
-        if scenario.plays.stores().contains(&kind) { kind } else { "sqlite" }
-    }
-
-    /// A fresh scene for a scenario.
-    ///
-    /// # Errors
-    /// What the folder or the store says.
-    pub(crate) async fn scene(&self, scenario: &Scenario, aloud: bool) -> Result<Scene, Failure> {
-        let folder = tempfile::Builder::new()
-            .prefix("postrider-chaos-")
-            .tempdir()
-            .map_err(|e| Failure::plain(format!("the scenario's folder: {e}")))?;
-        let kind = self.kind(scenario);
-        let story = Story::new(scenario, kind, aloud);
-        #[cfg(feature = "dynamodb")]
-        if let Theatre::Dynamo(settings) = self
-            && kind == "dynamodb"
-        {
-            let tables = dynamo::Tables::make(settings).await?;
-            let store = tables.open().await?;
-            return Ok(Scene {
-                folder,
-                store,
-                schema: None,
-                tables: Some(tables),
-                guarded: true,
-                story,
-            });
-        }
-        let (place, schema) = match self {
-            Theatre::Postgres { address } if kind == "postgres" => {
-                let database = schema(address).await?;
-                (Place::Postgres(database.clone()), Some(database))
-            }
-            _ => {
-                let path = folder.path().join("shop.db");
-                postrider_sqlite::init(&path)?;
-                (Place::Sqlite(path), None)
-            }
-        };
-        Ok(Scene {
-            folder,
-            store: place.open().await?,
-            schema,
-            #[cfg(feature = "dynamodb")]
-            tables: None,
-            guarded: true,
-            story,
-        })
-    }
-}
-
-/// A schema with the tables, on a server.
-async fn schema(address: &str) -> Result<Database, Failure> {
-    let mark = if address.contains('?') { '&' } else { '?' };
-    // The end of an id is random; the whole would be too long for a name.
-    let name: String = EventId::mint().to_string().replace('-', "")[12..].to_owned();
-    let database = Database::read(&format!("{address}{mark}schema=chaos_{name}"))?;
-    let setup = Setup {
-        names: database.names().clone(),
-        partitions: Some(PARTITIONS),
-        source: Some("/shop".to_owned()),
-        ..Setup::default()
-    };
-    postrider_postgres::init(database.address(), &setup).await?;
-    Ok(database)
-}
-
 /// One scenario's scene.
 pub(crate) struct Scene {
-    folder: tempfile::TempDir,
+    pub(super) folder: tempfile::TempDir,
     pub(crate) store: Opened,
     /// The schema that goes with the scene.
-    schema: Option<Database>,
+    pub(super) schema: Option<Database>,
     /// The tables that go with the scene.
     #[cfg(feature = "dynamodb")]
-    tables: Option<dynamo::Tables>,
-    guarded: bool,
+    pub(super) tables: Option<dynamo::Tables>,
+    pub(super) road: Road,
+    /// The queues that go with the scene.
+    pub(super) laid: Vec<Queue>,
+    pub(super) guarded: bool,
     pub(crate) story: Story,
 }
 
@@ -197,8 +90,13 @@ impl Scene {
     /// Takes everything away and returns the story.
     ///
     /// # Errors
-    /// What the server says if its schema cannot be dropped; it is named then.
+    /// What a server says if something cannot be dropped; it is named then.
     pub(crate) async fn close(self) -> Result<Story, Failure> {
+        let mut removed = Ok(());
+        for queue in &self.laid {
+            removed = removed.and(queue.remove().await);
+        }
+        removed?;
         #[cfg(feature = "dynamodb")]
         if let Some(tables) = self.tables {
             tables.remove().await?;
@@ -229,6 +127,28 @@ impl Scene {
         Ok(LocalBroker::open(self.path(&format!("{name}.db")))?)
     }
 
+    /// A queue of the scene's own, by what it is played, that gives a message out so many times.
+    ///
+    /// # Errors
+    /// What the file or the service says.
+    pub(crate) async fn lay(&mut self, name: &str, receives_max: u32) -> Result<Queue, Failure> {
+        let path = self.path(&format!("{name}.db"));
+        let queue = self.road.lay(path, false, receives_max).await?;
+        self.laid.push(queue.clone());
+        Ok(queue)
+    }
+
+    /// The same, with each key in its order to the consumer.
+    ///
+    /// # Errors
+    /// What the file or the service says.
+    pub(crate) async fn lay_in_order(&mut self, name: &str) -> Result<Queue, Failure> {
+        let path = self.path(&format!("{name}.db"));
+        let queue = self.road.lay(path, true, RECEIVES_MAX).await?;
+        self.laid.push(queue.clone());
+        Ok(queue)
+    }
+
     /// Commits one event for each order, in one transaction.
     ///
     /// # Errors
@@ -243,7 +163,8 @@ impl Scene {
 
     /// A relay of the scene's store.
     pub(crate) fn relay(&self) -> RelayBuilder {
-        Relay::builder(self.source()).settings(settings())
+        let lease = if self.road.is_remote() { LEASE_REMOTE } else { LEASE };
+        Relay::builder(self.source()).settings(with_lease(lease))
     }
 
     /// The store as a relay reads it. On DynamoDB each has a handle of its own, as each process has.
@@ -297,11 +218,15 @@ impl Scene {
 
 /// The times of the scenes' relays: what has to run out is short, and what is tried again is tried soon.
 pub(crate) fn settings() -> Settings {
+    with_lease(LEASE)
+}
+
+fn with_lease(lease: Duration) -> Settings {
     Settings {
         save_after: Duration::from_millis(50),
         carry_every: Duration::from_millis(200),
         pause_max: Duration::from_millis(500),
-        ..Settings::with_lease(LEASE)
+        ..Settings::with_lease(lease)
     }
 }
 
@@ -322,19 +247,24 @@ pub(crate) async fn log(queue: &LocalBroker) -> Result<Vec<StoredMessage>, Failu
     }
 }
 
-/// What the history checker says of a broker's log: nothing lost, nothing made up, each order's events in
+/// What a log tells the history checker: the events, and which of them are late on purpose.
+pub(crate) fn arrivals(log: &[StoredMessage]) -> impl Iterator<Item = (EventId, bool)> {
+    log.iter().map(|message| (message.event.id, message.late))
+}
+
+/// What the history checker says of what arrived: nothing lost, nothing made up, each order's events in
 /// the order of their commit.
 pub(crate) fn keeps_every_promise(
     committed: &[EventId],
     orders: &[&str],
-    log: &[StoredMessage],
+    arrived: impl IntoIterator<Item = (EventId, bool)>,
 ) -> bool {
     let mut history = History::new();
     for (id, order) in committed.iter().zip(orders) {
         history.commit_for(*id, order, &[DESTINATION]);
     }
-    for message in log {
-        history.deliver_as(DESTINATION, message.event.id, message.late);
+    for (id, late) in arrived {
+        history.deliver_as(DESTINATION, id, late);
     }
     let verdict = check(&history);
     let judged = |invariant| verdict.judged(invariant) > 0;

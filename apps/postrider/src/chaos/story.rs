@@ -40,6 +40,7 @@ pub(crate) struct Story {
     name: &'static str,
     page: &'static str,
     store: &'static str,
+    broker: &'static str,
     aloud: bool,
     half: Half,
     started: Instant,
@@ -52,6 +53,8 @@ pub(crate) struct Report<'a> {
     scenario: &'a str,
     /// The kind of store that our half was played on.
     store: &'a str,
+    /// The kind of broker that it was played by.
+    broker: &'a str,
     holds: bool,
     took_ms: u64,
     page: &'a str,
@@ -59,13 +62,19 @@ pub(crate) struct Report<'a> {
 }
 
 impl Story {
-    /// A story that begins now, on a kind of store. One that is told aloud is written line by line while
-    /// it happens.
-    pub(crate) fn new(scenario: &Scenario, store: &'static str, aloud: bool) -> Story {
+    /// A story that begins now, on a kind of store and by a kind of broker. One that is told aloud is written line
+    /// by line while it happens.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        store: &'static str,
+        broker: &'static str,
+        aloud: bool,
+    ) -> Story {
         let story = Story {
             name: scenario.name,
             page: scenario.page,
             store,
+            broker,
             aloud,
             half: Half::Wrong,
             started: Instant::now(),
@@ -90,7 +99,8 @@ impl Story {
             "dynamodb" => " on DynamoDB",
             _ => "",
         };
-        let head = format!("with Postrider{on}");
+        let by = if self.broker == "sqs" { " by SQS" } else { "" };
+        let head = format!("with Postrider{on}{by}");
         self.title(&head, &stdout_style().good(&head), how);
     }
 
@@ -153,6 +163,7 @@ impl Story {
         Report {
             scenario: self.name,
             store: self.store,
+            broker: self.broker,
             holds: self.holds(),
             took_ms,
             page: self.page,
@@ -196,7 +207,7 @@ mod tests {
     use crate::chaos::scenario::SCENARIOS;
 
     fn story() -> Story {
-        Story::new(&SCENARIOS[0], "sqlite", false)
+        Story::new(&SCENARIOS[0], "sqlite", "local", false)
     }
 
     #[test]

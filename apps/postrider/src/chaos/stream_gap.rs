@@ -27,14 +27,32 @@ pub(crate) async fn play(scene: &mut Scene) -> Result<(), Failure> {
     let text = format!("{} changes were made, {read} were read, and nobody noticed", ORDERS.len());
     scene.story.judge(text, read < ORDERS.len());
 
-    scene.story.right("an outbox with the shortest retention, and a destination that is away");
+    scene.story.right(scene_of(scene));
     let read = match scene.is_guarded() {
+        #[cfg(feature = "dynamodb")]
+        true if scene.tables.is_some() => read_an_index(scene).await?,
         true => read_an_outbox(scene).await?,
         false => read_a_stream(scene).await?,
     };
     scene.story.judge("every change arrived", read == ORDERS.len());
     Ok(())
 }
+
+#[cfg(feature = "dynamodb")]
+fn scene_of(scene: &Scene) -> &'static str {
+    match scene.tables {
+        Some(_) => "an outbox table whose stream is switched off while events are written",
+        None => RETENTION,
+    }
+}
+
+#[cfg(not(feature = "dynamodb"))]
+fn scene_of(_: &Scene) -> &'static str {
+    RETENTION
+}
+
+/// The misfortune where there is no stream to lose.
+const RETENTION: &str = "an outbox with the shortest retention, and a destination that is away";
 
 /// Reads, goes away, comes back after the trim, and goes on behind its position.
 async fn read_a_stream(scene: &mut Scene) -> Result<usize, Failure> {
@@ -66,7 +84,7 @@ async fn read_a_stream(scene: &mut Scene) -> Result<usize, Failure> {
 /// Two destinations, one of them away; what is old may go at once.
 async fn read_an_outbox(scene: &mut Scene) -> Result<usize, Failure> {
     let (late, live) = (scene.queue("queue")?, scene.queue("live")?);
-    let (broker, faults) = Faulty::of(late.clone());
+    let (broker, faults) = Faulty::of(Arc::new(late.clone()));
     faults.set_away(true);
     let retention =
         Retention { every: Duration::from_millis(100), ..Retention::of(Duration::from_millis(1)) };
@@ -99,7 +117,34 @@ async fn read_an_outbox(scene: &mut Scene) -> Result<usize, Failure> {
     }
     scene::stop(relay).await;
     let log = arrived(&late).await?;
-    let right = scene::keeps_every_promise(&ids, &ORDERS, &log);
+    let right = scene::keeps_every_promise(&ids, &ORDERS, scene::arrivals(&log));
+    scene.story.judge("nothing is missing, and each order's changes are in their order", right);
+    Ok(log.len())
+}
+
+/// A relay at a table's stream, which is gone for most of the events: they are in no stream, and in the index.
+#[cfg(feature = "dynamodb")]
+async fn read_an_index(scene: &mut Scene) -> Result<usize, Failure> {
+    let fail = || Failure::plain("these scenes are played on DynamoDB");
+    let queue = scene.queue("queue")?;
+    let tables = scene.tables.as_ref().ok_or_else(fail)?;
+    let relay = scene.start_relay(Arc::new(queue.clone())).await?;
+    let mut ids = scene.commit(&ORDERS[..READ]).await?;
+    let live = scene::has_arrived(&queue, READ).await?;
+    tables.switch_stream(false).await?;
+    scene.story.judge("the first changes came", live);
+    scene.story.tell("the table's stream is switched off, and the relay is not told");
+    ids.extend(scene.commit(&ORDERS[READ..]).await?);
+    let gone = ORDERS.len() - READ;
+    scene.story.tell(format!("{gone} more changes are committed: they are in no stream"));
+    let found = scene::has_arrived(&queue, ORDERS.len()).await?;
+    scene.story.judge("the backstop found them in the index", found);
+    let tables = scene.tables.as_ref().ok_or_else(fail)?;
+    tables.switch_stream(true).await?;
+    scene.story.tell("another stream is switched on, which knows nothing of them");
+    scene::stop(relay).await;
+    let log = arrived(&queue).await?;
+    let right = scene::keeps_every_promise(&ids, &ORDERS, scene::arrivals(&log));
     scene.story.judge("nothing is missing, and each order's changes are in their order", right);
     Ok(log.len())
 }

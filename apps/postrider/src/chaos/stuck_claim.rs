@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider_core::{Claim, ClaimRequest, Event, HandlerName, Subscription as _};
+use postrider_core::{Claim, ClaimRequest, Event, HandlerName};
 use postrider_inbox::{Consumer, Performed};
-use postrider_local::LocalBroker;
 
 use crate::chaos::bank::Bank;
 use crate::chaos::by_hand::{self, ByHand};
-use crate::chaos::scene::{self, HANDLER, Scene};
+use crate::chaos::queue::Queue;
+use crate::chaos::scene::{self, HANDLER, RECEIVES_MAX, Scene};
 use crate::failure::Failure;
 
 /// How long the dead worker's claim stands.
@@ -40,13 +40,13 @@ pub(crate) async fn play(scene: &mut Scene) -> Result<(), Failure> {
 /// A worker writes the id down and vanishes; the next one believes the list. How often the customer was charged, and
 /// whether the message is gone.
 async fn see_and_vanish(scene: &mut Scene) -> Result<(usize, bool), Failure> {
-    let queue = scene.queue("by-hand")?;
+    let queue = scene.lay("by-hand", RECEIVES_MAX).await?;
     let seen = ByHand::open(&scene.path("by-hand-inbox.db"))?;
     let bank = Bank::default();
-    by_hand::send(&queue, by_hand::message("1")).await?;
-    let workers = by_hand::subscribe(&queue, "by-hand", SOON).await?;
+    queue.send(by_hand::message("1")).await?;
+    let workers = queue.subscribe(SOON).await?;
     for worker in 1..=2 {
-        let Some((delivery, event)) = by_hand::next(&workers, scene::PATIENCE).await? else {
+        let Some((delivery, event)) = by_hand::next(&*workers, scene::PATIENCE).await? else {
             return Err(Failure::plain("the message of the wrong way did not come"));
         };
         let is_new = seen.see(event.id)?;
@@ -63,14 +63,15 @@ async fn see_and_vanish(scene: &mut Scene) -> Result<(usize, bool), Failure> {
         scene.story.tell(format!("worker {worker} {told}"));
     }
     // Longer than a message stays with a worker that said nothing.
-    let gone = by_hand::next(&workers, 2 * SOON).await?.is_none();
+    let gone = by_hand::next(&*workers, 2 * queue.visibility(SOON)).await?.is_none();
     Ok((bank.charges("1"), gone))
 }
 
 /// A worker claims and vanishes. One successor is a bare loop that leaves on the queue what is leased;
-/// another is the consumer engine, with a handler and a group of its own.
+/// another is the consumer engine, with a handler and a queue of its own.
 async fn claim_and_vanish(scene: &mut Scene) -> Result<usize, Failure> {
-    let queue = scene.queue("queue")?;
+    let queue = scene.lay("queue", RECEIVES_MAX).await?;
+    let beside_it = scene.lay("engine", RECEIVES_MAX).await?;
     let sent = by_hand::message("1");
     let event = Arc::clone(&sent.event);
     for handler in [HANDLER, ENGINE] {
@@ -78,10 +79,11 @@ async fn claim_and_vanish(scene: &mut Scene) -> Result<usize, Failure> {
     }
     let claimed = Instant::now();
     scene.story.tell("a worker claims the event for 10 s, and dies");
-    by_hand::send(&queue, sent).await?;
+    queue.send(sent.clone()).await?;
+    beside_it.send(sent).await?;
     let bank = Arc::new(Bank::default());
     let beside = Arc::new(Bank::default());
-    let engine = start_engine(scene, &queue, &beside).await?;
+    let engine = start_engine(scene, &beside_it, &beside).await?;
     let leased = try_until_done(scene, &queue, &bank).await?;
     let took = claimed.elapsed();
     scene.story.judge("two answers were `leased`, and the message stayed queued", leased == 2);
@@ -115,24 +117,24 @@ async fn claim(scene: &Scene, event: &Event, handler: &str) -> Result<(), Failur
 
 async fn start_engine(
     scene: &Scene,
-    queue: &LocalBroker,
+    queue: &Queue,
     bank: &Arc<Bank>,
 ) -> Result<postrider_inbox::ConsumerHandle, Failure> {
-    let subscription = by_hand::subscribe(queue, ENGINE, VISIBILITY).await?;
+    let subscription = queue.subscribe(VISIBILITY).await?;
     let receiver = Arc::new(scene.payer_named(ENGINE, bank)?);
-    Ok(Consumer::builder(Arc::new(subscription)).receiver(receiver).start()?)
+    Ok(Consumer::builder(subscription).receiver(receiver).start()?)
 }
 
 /// Tries each delivery, leaves what is leased where it is, and says how often that was.
 async fn try_until_done(
     scene: &mut Scene,
-    queue: &LocalBroker,
+    queue: &Queue,
     bank: &Arc<Bank>,
 ) -> Result<usize, Failure> {
-    let workers = by_hand::subscribe(queue, HANDLER, VISIBILITY).await?;
+    let workers = queue.subscribe(VISIBILITY).await?;
     let payer = scene.payer(bank)?;
     let mut leased = 0;
-    while let Some((delivery, event)) = by_hand::next(&workers, scene::PATIENCE).await? {
+    while let Some((delivery, event)) = by_hand::next(&*workers, scene::PATIENCE).await? {
         match payer.perform(&event).await? {
             Performed::Busy(rest) => {
                 leased += 1;

@@ -79,7 +79,8 @@ async fn share(scene: &mut Scene) -> Result<usize, Failure> {
     for relay in relays {
         scene::stop(relay).await;
     }
-    let right = all && scene::keeps_every_promise(&ids, &orders, &scene::log(&queue).await?);
+    let right = all
+        && scene::keeps_every_promise(&ids, &orders, scene::arrivals(&scene::log(&queue).await?));
     scene.story.judge("the other took over; nothing lost, each order's changes in order", right);
     Ok(peaceful)
 }

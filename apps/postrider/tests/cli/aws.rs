@@ -10,15 +10,15 @@ use crate::broker::{assert_none_dead, configured, doctor_says};
 use crate::{Shop, code, err};
 
 /// LocalStack with an account of the test's own, which follows from the key: nobody else sees its queues.
-struct Account {
+pub(crate) struct Account {
     host: String,
-    key: String,
+    pub(crate) key: String,
 }
 
 impl Account {
     /// `None`, with the reason printed, where there is no server.
     #[allow(clippy::print_stdout, reason = "a skipped test says why")]
-    fn open() -> Option<Account> {
+    pub(crate) fn open() -> Option<Account> {
         match services::url("aws") {
             Ok(url) => {
                 let id = postrider_core::EventId::mint().to_string();
@@ -35,7 +35,7 @@ impl Account {
         }
     }
 
-    fn ask(&self, action: &str, body: &Value) -> Value {
+    pub(crate) fn ask(&self, action: &str, body: &Value) -> Value {
         let body = body.to_string();
         let mut stream = TcpStream::connect(&self.host).unwrap();
         let request = format!(

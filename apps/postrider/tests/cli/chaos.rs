@@ -13,8 +13,17 @@ const TOOK_MAX: Duration = Duration::from_secs(30);
 
 /// Plays a scenario and returns its report, which is the only line of standard output.
 fn play(name: &str, more: &[&str]) -> (i32, Value) {
+    play_as(name, more, "")
+}
+
+/// The same as somebody, by a key of AWS.
+fn play_as(name: &str, more: &[&str], key: &str) -> (i32, Value) {
     let (shop, began) = (Shop::bare(), Instant::now());
-    let run = shop.run(&[&["chaos", "run", name, "--json"], more].concat());
+    let mut command = shop.command(&[&["chaos", "run", name, "--json"], more].concat());
+    if !key.is_empty() {
+        command.env("AWS_ACCESS_KEY_ID", key).env("AWS_SECRET_ACCESS_KEY", key);
+    }
+    let run = command.output().unwrap();
     assert!(began.elapsed() < TOOK_MAX, "{name} took {:?}", began.elapsed());
     let text = out(&run);
     assert_eq!(text.lines().count(), 1, "{text}{}", err(&run));
@@ -47,15 +56,20 @@ fn says(judged: &[String], expected: &[&str]) {
 
 /// Every scenario's name, and the stores that it is played on.
 fn listed() -> Vec<(String, Vec<String>)> {
+    listed_by("stores")
+}
+
+/// Every scenario's name, and the stores or brokers that it can have.
+fn listed_by(what: &str) -> Vec<(String, Vec<String>)> {
     let shop = Shop::bare();
     let list = shop.run(&["chaos", "list", "--json"]);
     assert_eq!(code(&list), 0, "{}", err(&list));
     let lines = out(&list);
     let scenarios = lines.lines().map(|line| {
         let scenario: Value = serde_json::from_str(line).unwrap();
-        let stores = scenario["stores"].as_array().unwrap();
-        let stores = stores.iter().map(|store| store.as_str().unwrap().to_owned()).collect();
-        (scenario["name"].as_str().unwrap().to_owned(), stores)
+        let kinds = scenario[what].as_array().unwrap();
+        let kinds = kinds.iter().map(|kind| kind.as_str().unwrap().to_owned()).collect();
+        (scenario["name"].as_str().unwrap().to_owned(), kinds)
     });
     scenarios.collect()
 }
@@ -181,6 +195,13 @@ fn what_cannot_be_played_is_said() {
         (&["poison", "--store", "sqlite://a.db"], 78, "an address of PostgreSQL or DynamoDB"),
         (&["poison", "--store", "postgres://h/d?schema=mine"], 78, "a schema of its own"),
         (&["manual-fix", "--store", "postgres://h/d"], 2, "is not played on this kind of store"),
+        (&["poison", "--broker", "kafka://k:9092"], 78, "chaos takes an address of SQS"),
+        #[cfg(not(feature = "aws"))]
+        (&["poison", "--broker", "sqs://eu-west-1"], 78, "built without AWS"),
+        #[cfg(feature = "aws")]
+        (&["poison", "--broker", "sqs://eu-west-1/mine"], 78, "queues of its own"),
+        #[cfg(feature = "aws")]
+        (&["two-relays", "--broker", "sqs://eu-west-1"], 2, "is not played by queues of a service"),
     ] {
         let run = shop.run(&[&["chaos", "run"], args].concat());
         assert_eq!(code(&run), exit, "{args:?}: {}", err(&run));
@@ -221,4 +242,59 @@ fn every_scenario_that_can_be_is_played_on_dynamodb() {
     let test = "every_scenario_that_can_be_is_played_on_dynamodb";
     let address = services::url("ddb").map(|url| format!("dynamodb://?endpoint={url}"));
     play_on("dynamodb", test, address);
+}
+
+/// Those that are played on DynamoDB alone in a way of its own are seen to fail there as well.
+#[cfg(feature = "dynamodb")]
+#[test]
+fn what_is_played_on_dynamodb_is_seen_to_fail_without_its_guard() {
+    let Ok(url) = services::url("ddb") else { return };
+    for name in ["stream-gap", "poison"] {
+        let address = format!("dynamodb://?endpoint={url}");
+        let (code, report) = play(name, &["--sabotage", "--store", &address]);
+        assert_eq!((code, &report["store"]), (1, &"dynamodb".into()), "{report:#}");
+    }
+}
+
+/// Plays by queues of SQS, and looks whether they are gone.
+#[cfg(feature = "aws")]
+fn play_by_sqs(name: &str, more: &[&str]) -> (i32, Value) {
+    let Some(account) = crate::aws::Account::open() else { return (-1, Value::Null) };
+    let url = services::url("aws").unwrap();
+    let address = format!("sqs://us-east-1?endpoint={url}");
+    let (code, report) = play_as(name, &[&["--broker", &address], more].concat(), &account.key);
+    assert_eq!(report["broker"], "sqs", "{report:#}");
+    let left = account.ask("ListQueues", &serde_json::json!({}));
+    assert!(left["QueueUrls"].as_array().is_none_or(Vec::is_empty), "{name}: {left}");
+    (code, report)
+}
+
+/// R110, R111, R112, R097: the same by queues of SQS, with its own visibility, redrive policy, and task that moves
+/// dead letters; and each is seen to fail there without its guard.
+#[cfg(feature = "aws")]
+#[test]
+fn every_scenario_whose_broker_matters_is_played_by_sqs() {
+    let names = listed_by("brokers").into_iter();
+    let names: Vec<String> =
+        names.filter(|(_, by)| by.iter().any(|by| by == "sqs")).map(|(name, _)| name).collect();
+    assert_eq!(names, ["stuck-claim", "manual-fix", "lost-ack", "poison"]);
+    for name in names {
+        for (more, exit) in [(&[][..], 0), (&["--sabotage"][..], 1)] {
+            let (code, report) = play_by_sqs(&name, more);
+            if code < 0 {
+                return;
+            }
+            assert_eq!((code, &report["holds"]), (exit, &(exit == 0).into()), "{report:#}");
+        }
+    }
+}
+
+/// R110: from DynamoDB to SQS.
+#[cfg(all(feature = "aws", feature = "dynamodb"))]
+#[test]
+fn a_lost_answer_is_absorbed_between_dynamodb_and_sqs() {
+    let Ok(url) = services::url("ddb") else { return };
+    let address = format!("dynamodb://?endpoint={url}");
+    let (code, report) = play_by_sqs("lost-ack", &["--store", &address]);
+    assert!(code < 0 || (code == 0 && report["store"] == "dynamodb"), "{report:#}");
 }
