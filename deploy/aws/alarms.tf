@@ -40,9 +40,14 @@ resource "aws_cloudwatch_metric_alarm" "dead" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "throttled" {
-  for_each            = { outbox = aws_dynamodb_table.outbox.name, store = aws_dynamodb_table.store.name }
+  for_each = {
+    outbox = { TableName = aws_dynamodb_table.outbox.name }
+    # The index has the hottest keys, one for each partition, and its own count.
+    index = { TableName = aws_dynamodb_table.outbox.name, GlobalSecondaryIndexName = "postrider-pending" }
+    store = { TableName = aws_dynamodb_table.store.name }
+  }
   alarm_name          = "${var.name}-${each.key}-throttled"
-  alarm_description   = "DynamoDB throttles the ${each.key} table: events wait, none is lost. Raise its limits, or spread the keys."
+  alarm_description   = "DynamoDB throttles ${each.key == "index" ? "the outbox's index" : "the ${each.key} table"}: events wait, none is lost. Raise its limits, or spread the keys."
   evaluation_periods  = 3
   threshold           = 0
   comparison_operator = "GreaterThanThreshold"
@@ -64,7 +69,7 @@ resource "aws_cloudwatch_metric_alarm" "throttled" {
       metric {
         namespace   = "AWS/DynamoDB"
         metric_name = metric_query.value
-        dimensions  = { TableName = each.value }
+        dimensions  = each.value
         stat        = "Sum"
         period      = 60
       }

@@ -1,6 +1,6 @@
 output "store_prefix" {
-  description = "What the relay's configuration calls the store."
-  value       = var.name
+  description = "The prefix of the tables' names: `prefix=` of the store's address, and POSTRIDER_PREFIX of functions."
+  value       = "${var.name}-"
 }
 
 output "bus" {

@@ -69,6 +69,25 @@ resource "aws_dynamodb_table" "store" {
   tags                        = var.tags
 }
 
+# What the store is, for ever: without it every part says that the table is no store of Postrider. `postrider init` finds
+# it there and changes nothing.
+resource "aws_dynamodb_table_item" "facts" {
+  table_name = aws_dynamodb_table.store.name
+  hash_key   = aws_dynamodb_table.store.hash_key
+  range_key  = aws_dynamodb_table.store.range_key
+  item = jsonencode({
+    pk         = { S = "control" }
+    sk         = { S = "facts" }
+    schema     = { N = "1" }
+    partitions = { N = tostring(var.partitions) }
+    source     = { S = var.event_source }
+  })
+  # Another count of partitions would send what waits to nobody.
+  lifecycle {
+    ignore_changes = [item]
+  }
+}
+
 # What was done, kept for longer than any queue may deliver again.
 resource "aws_dynamodb_table" "inbox" {
   name         = "${var.name}-inbox"

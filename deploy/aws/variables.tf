@@ -1,10 +1,30 @@
 variable "name" {
-  description = "Begins the names of everything that is made, and is the prefix of the store: lower case, digits, and hyphens."
+  description = "Begins the names of everything that is made, and with a hyphen behind it the prefix of the tables: lower case, digits, and hyphens."
   type        = string
   default     = "postrider"
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{1,40}$", var.name))
     error_message = "Use 2 to 41 lower-case letters, digits, and hyphens, beginning with a letter."
+  }
+}
+
+variable "partitions" {
+  description = "Into how many partitions keys are divided, which is how many relays can share the table, and 500 events a second each. Never changed afterwards."
+  type        = number
+  default     = 8
+  validation {
+    condition     = var.partitions >= 1 && var.partitions <= 256 && floor(var.partitions) == var.partitions
+    error_message = "1 to 256 partitions."
+  }
+}
+
+variable "event_source" {
+  description = "The source of events that name none: a URI reference, such as /shop or https://shop.example.com/orders."
+  type        = string
+  default     = "/postrider"
+  validation {
+    condition     = length(var.event_source) > 0
+    error_message = "A source is a URI reference that is not empty."
   }
 }
 

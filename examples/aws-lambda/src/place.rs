@@ -17,6 +17,10 @@ use crate::Failure;
 /// The service asks for a visibility of so many times the function's time: `WorkerOptions` has both.
 const VISIBILITY_FACTOR: u32 = 6;
 
+/// What the clocks of two environments differ by at most, unless somebody knows better: the service keeps them within a
+/// second.
+const SKEW_DEFAULT: Duration = Duration::from_secs(60);
+
 /// Where things are.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -30,12 +34,16 @@ pub struct Place {
     pub queue: String,
     /// How long that queue hides a message: six times the function's time.
     pub visibility: Duration,
+    /// What the clocks of two environments differ by at most. An environment that ends holds its claims for so long
+    /// beyond their lease: the next one lives too short to watch that nobody is there.
+    pub skew: Duration,
 }
 
 impl Place {
     /// As the function's environment says: the region (`AWS_REGION`, which the service sets), the prefix of the tables
     /// (`POSTRIDER_PREFIX`), the bus of those who publish (`POSTRIDER_BUS`), the queue of those who act
-    /// (`POSTRIDER_QUEUE`), and its visibility (`POSTRIDER_VISIBILITY_SECONDS`, 360 if it does not say).
+    /// (`POSTRIDER_QUEUE`), its visibility (`POSTRIDER_VISIBILITY_SECONDS`, 360 if it does not say), and what clocks differ
+    /// by (`POSTRIDER_CLOCK_SKEW_SECONDS`, 60 if it does not say).
     ///
     /// # Errors
     /// If something is missing that every function needs, or is no number.
@@ -43,18 +51,21 @@ impl Place {
         let needed = |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set"));
         let region = needed("AWS_REGION")?;
         let names = Names::with_prefix(&needed("POSTRIDER_PREFIX")?);
-        let visibility = match std::env::var("POSTRIDER_VISIBILITY_SECONDS") {
-            Ok(seconds) => Duration::from_secs(seconds.parse().map_err(|_| {
-                format!("POSTRIDER_VISIBILITY_SECONDS is a number of seconds, not `{seconds}`")
-            })?),
-            Err(_) => WorkerOptions::default().visibility,
+        let seconds = |name: &str, default: Duration| -> Result<Duration, Failure> {
+            let Ok(seconds) = std::env::var(name) else { return Ok(default) };
+            let seconds = seconds.parse().map(Duration::from_secs);
+            Ok(seconds.map_err(|_| format!("{name} is a number of seconds"))?)
         };
         Ok(Place {
             tables: Settings::new(region.clone(), names),
             aws: AwsSettings::new(&region),
             bus: std::env::var("POSTRIDER_BUS").unwrap_or_default(),
             queue: std::env::var("POSTRIDER_QUEUE").unwrap_or_default(),
-            visibility,
+            visibility: seconds(
+                "POSTRIDER_VISIBILITY_SECONDS",
+                WorkerOptions::default().visibility,
+            )?,
+            skew: seconds("POSTRIDER_CLOCK_SKEW_SECONDS", SKEW_DEFAULT)?,
         })
     }
 
@@ -92,7 +103,9 @@ impl Place {
         let mut queue = SubscriptionSettings::new(&self.queue);
         queue.visibility = options.visibility;
         let queue = SqsSubscription::open(self.aws.clone(), queue).await?;
-        let inbox = Inbox::new(Connection::new(self.tables.clone())?, InboxOptions::default())?;
+        let mut remembering = InboxOptions::default();
+        remembering.skew_max = Some(self.skew);
+        let inbox = Inbox::new(Connection::new(self.tables.clone())?, remembering)?;
         let charge = Arc::new(charge);
         let charging = Leased::builder(
             HandlerName::new("charging")?,

@@ -2,11 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use postrider::{Error, ErrorKind};
+use postrider::dynamodb::{Connection, Inbox, InboxOptions};
+use postrider::{Error, ErrorKind, Event, HandlerName, InboxStore as _};
+use postrider_core::{Claim, ClaimRequest};
 use serde_json::Value;
 
 use crate::cloud::{Cloud, LONG, failures, queued, stream};
+
+/// How long the claim of an environment that ends lasts: longer than another one needs to begin.
+const LEASE: Duration = Duration::from_secs(4);
 
 /// How often the function logged that it charged each order.
 fn charges(log: &str) -> BTreeMap<String, usize> {
@@ -93,4 +99,56 @@ async fn a_message_whose_effect_fails_is_named_and_its_neighbours_are_not() {
     assert_eq!(asked, ["1", "2", "2", "3"], "one was tried twice");
     assert!(cloud.nothing_is_dead().await);
     cloud.remove().await;
+}
+
+/// R076, R082: an environment ends while it holds the claim of a message. Environments that come afterwards see the claim
+/// for the first time, each of them: one that believes its clock, within a bound, takes it over once its lease is over.
+/// The negative control is one that believes none, and leaves it where it is.
+#[tokio::test]
+async fn a_claim_of_an_environment_that_ended_is_taken_over() {
+    let Some(cloud) = Cloud::make().await else { return };
+    let records = [cloud.order("1").await];
+    assert!(cloud.publish().await.invoke(stream(&records), LONG).await.is_ok());
+    let batch = queued(&cloud.messages(2).await[..1]);
+    let event = heard(&cloud, &batch).await;
+    let claim = ClaimRequest::new(&event, &HandlerName::new("charging").unwrap(), LEASE).unwrap();
+    let inbox = || {
+        let connection = Connection::new(cloud.place().tables).unwrap();
+        Inbox::new(connection, InboxOptions::default()).unwrap()
+    };
+    assert!(matches!(inbox().claim(&claim).await.unwrap(), Claim::Claimed(_)));
+    let mut taken = None;
+    for _ in 0..20 {
+        let mut charge = cloud.charge().await;
+        let answer = charge.invoke(batch.clone(), LONG).await.unwrap();
+        if failures(&answer).is_empty() {
+            taken = Some(charge.end());
+            break;
+        }
+        assert!(matches!(inbox().claim(&claim).await.unwrap(), Claim::Leased { .. }));
+        // waits: for the lease and the skew; nobody tells of an end that did not happen
+        tokio::time::sleep(LEASE / 4).await;
+    }
+    let log = taken.expect("the claim was never taken over");
+    assert_eq!(charges(&log), BTreeMap::from([("1".to_owned(), 1)]), "{log}");
+    assert!(cloud.nothing_is_dead().await);
+    cloud.remove().await;
+}
+
+/// The event of a batch of one, from a worker that lets it go again.
+async fn heard(cloud: &Cloud, batch: &Value) -> Arc<Event> {
+    let heard = Arc::new(Mutex::new(None));
+    let place = cloud.place();
+    let worker = place.worker({
+        let heard = Arc::clone(&heard);
+        move |event, _| {
+            *heard.lock().unwrap() = Some(event);
+            let error = Error::new(ErrorKind::Unavailable, "charge").message("not yet");
+            std::future::ready(Err(error))
+        }
+    });
+    let worker = worker.await.unwrap();
+    worker.receive(batch.to_string().as_bytes(), LONG).await.unwrap();
+    let event = heard.lock().unwrap().take();
+    event.expect("the event came")
 }

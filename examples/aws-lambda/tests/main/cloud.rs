@@ -25,6 +25,8 @@ use crate::service::Function;
 pub(crate) const LONG: Duration = Duration::from_secs(40);
 /// How long the queue hides a message: of the least that goes with a function.
 const VISIBILITY: Duration = Duration::from_secs(60);
+/// All environments are on this machine.
+const SKEW: Duration = Duration::from_secs(1);
 const RULES: [&str; 2] = ["one", "two"];
 const REGION: &str = "us-east-1";
 
@@ -91,6 +93,7 @@ impl Cloud {
             ("POSTRIDER_BUS", self.name.clone()),
             ("POSTRIDER_QUEUE", self.name.clone()),
             ("POSTRIDER_VISIBILITY_SECONDS", VISIBILITY.as_secs().to_string()),
+            ("POSTRIDER_CLOCK_SKEW_SECONDS", SKEW.as_secs().to_string()),
         ])
     }
 
@@ -119,6 +122,7 @@ impl Cloud {
             bus: self.name.clone(),
             queue: self.name.clone(),
             visibility: VISIBILITY,
+            skew: SKEW,
         }
     }
 
