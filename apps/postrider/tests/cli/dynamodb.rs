@@ -1,5 +1,10 @@
 //! The program on DynamoDB, in tables of its own: made, written to, relayed, and looked at.
 
+mod operate;
+mod partner;
+mod refused;
+mod server;
+
 use std::io::Write as _;
 use std::process::{Output, Stdio};
 

@@ -4,8 +4,8 @@
 //! say.
 
 use postrider_core::operate::Finding;
-use postrider_core::operate::findings::{flow, warning};
-use postrider_core::{ErrorKind, Result, Timestamp};
+use postrider_core::operate::findings::{critical, flow, warning};
+use postrider_core::{Code, ErrorKind, Result, Timestamp};
 
 use super::overview;
 use crate::examine::findings;
@@ -33,5 +33,13 @@ pub(super) async fn examine(store: &DynamoStore, now: Timestamp) -> Result<Vec<F
 }
 
 fn unexamined(subject: &str, error: &postrider_core::Error) -> Finding {
-    warning(subject, format!("could not be examined: {error}"), None)
+    let message = format!("could not be examined: {error}");
+    match error.kind() {
+        // A relay with these credentials would be refused as well.
+        ErrorKind::Unauthorized => {
+            let advice = "Give it credentials that may; deploy/aws has the policy of each part.";
+            critical(subject, message, advice, Some(Code::Unauthorized))
+        }
+        _ => warning(subject, message, None),
+    }
 }
