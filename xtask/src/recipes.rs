@@ -85,6 +85,25 @@ mod tests {
         Copy(root)
     }
 
+    /// R055: there is a recipe with a pipe of EventBridge, which runs nothing of ours, and one with workers: functions that
+    /// publish and handle. What they are made of is looked for here; `validate` reads them whole.
+    #[test]
+    fn there_are_recipes_with_a_pipe_and_with_workers() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/aws");
+        let of = |file: &str| fs::read_to_string(folder.join(file)).expect("a recipe");
+        let pipe = of("pipe.tf");
+        for part in ["aws_pipes_pipe", "dead_letter_config", "aws_dynamodb_table.outbox.stream_arn"]
+        {
+            assert!(pipe.contains(part), "{part}");
+        }
+        let workers = of("functions.tf");
+        for part in ["aws_lambda_function", "aws_lambda_event_source_mapping"] {
+            assert!(workers.contains(part), "{part}");
+        }
+        let page = of("README.md").to_lowercase();
+        assert!(page.contains("pipe") && page.contains("function"), "which to take is said");
+    }
+
     #[test]
     fn a_recipe_that_names_nothing_that_is_there_is_refused() {
         let mut summary = Summary::default();

@@ -215,3 +215,25 @@ fn links_between_pages_lead_somewhere() {
     }
     assert!(checked > 10, "only {checked} links were found");
 }
+
+/// R059: what is hot, and what transactions and streams cost, stands on the page about growing, with a figure for each
+/// limit and each step.
+#[test]
+fn the_page_about_growing_has_the_limits_and_the_costs() {
+    let page = read("docs/operate/scale.md");
+    let sections = sections(&page);
+    let has = |title: &str, name: &str| {
+        let mut rows = sections[title].lines().filter(|line| line.starts_with("| "));
+        let row = rows.find(|row| row.split('|').nth(1).is_some_and(|first| first.contains(name)));
+        let row = row.unwrap_or_else(|| panic!("{title}: {name}"));
+        assert!(row.contains(|c: char| c.is_ascii_digit()), "no figure: {row}");
+    };
+    for step in ["the event's item", "stream record", "the mark", "**together**"] {
+        has("What one event costs", step);
+    }
+    for limit in ["a physical partition", "one partition key", "a shard of the stream", "kept in"] {
+        has("Where the limits are", limit);
+    }
+    let follow = "one for each physical partition and splits it with that";
+    assert!(plain(&page).contains(follow), "shards follow the partitions of the table");
+}
