@@ -48,7 +48,7 @@ async fn at_once(fresh: &Fresh, ordered: bool, meets: &'static str) -> Arc<Seen>
             return Then::Forward;
         }
         let barrier = Arc::clone(&barrier);
-        Then::Hold(Box::pin(async move { drop(barrier.wait().await) }))
+        Then::Hold(Box::pin(async move { _ = barrier.wait().await }))
     };
     let edit = move |operation: &str, asked: &Value, answer: &mut Value| {
         let actions = asked["TransactItems"].as_array().map_or(&[][..], |actions| actions);

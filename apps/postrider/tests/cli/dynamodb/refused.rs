@@ -19,7 +19,7 @@ fn refusing(kind: &'static str) -> String {
     format!("http://127.0.0.1:{port}")
 }
 
-/// R120: a region or a table that is not there, an action that is denied, and credentials that expired: every command
+/// A region or a table that is not there, an action that is denied, and credentials that expired: every command
 /// ends, says which it is and what to do, and what was committed is delivered when that is mended.
 #[test]
 fn each_refusal_is_told_with_what_to_do_and_loses_nothing() {
