@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     adopt, audit, chaos, completions, config, consume, dead, demo, destinations, doctor, enqueue,
-    erase, explain, generate, inbox, init, man, migrate, outbox, partitions, reconcile, relay,
-    repair, status,
+    erase, explain, generate, inbox, init, man, migrate, outbox, partitions, queue, reconcile,
+    relay, repair, status,
 };
 
 /// Change your database and tell the world, as one act.
@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Enqueue(enqueue::EnqueueArgs),
     Outbox(outbox::OutboxArgs),
     Dead(dead::DeadArgs),
+    Queue(queue::QueueArgs),
     Inbox(inbox::InboxArgs),
     Destinations(destinations::DestinationsArgs),
     Partitions(partitions::PartitionsArgs),

@@ -47,6 +47,7 @@ mod outbox;
 mod output;
 mod pace;
 mod partitions;
+mod queue;
 mod reason;
 mod reconcile;
 mod relay;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Command::Enqueue(args) => block_on(enqueue::run(args)),
         Command::Outbox(args) => block_on(outbox::run(args)),
         Command::Dead(args) => block_on(dead::run(args)),
+        Command::Queue(args) => block_on(queue::run(args)),
         Command::Config(args) => config::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Completions(args) => completions::run(&args),

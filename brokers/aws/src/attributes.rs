@@ -60,6 +60,11 @@ impl Attributes {
         self.number(&QueueAttributeName::MaximumMessageSize)
     }
 
+    /// Messages that may be given out, about.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.number(&QueueAttributeName::ApproximateNumberOfMessages).unwrap_or_default()
+    }
+
     /// Messages that are given out and not settled, about.
     pub(crate) fn out(&self) -> u64 {
         self.number(&QueueAttributeName::ApproximateNumberOfMessagesNotVisible).unwrap_or_default()

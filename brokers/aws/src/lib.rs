@@ -22,6 +22,7 @@ mod burial;
 mod call;
 mod capabilities;
 mod connection;
+mod dead_letters;
 mod deleting;
 mod envelope;
 mod eventbridge;
@@ -42,6 +43,7 @@ mod subscription;
 mod topics;
 mod trial;
 
+pub use dead_letters::{DeadLetters, Heap};
 pub use eventbridge::EventBridgeBroker;
 pub use examine::queue as examine_queue;
 pub use pushed::{PUSHED_BYTES_MAX, PUSHED_MAX, Pushed};

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use aws_sdk_sqs::Client;
+use aws_sdk_sqs::types::ListMessageMoveTasksResultEntry;
 use postrider_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::{Call, judge};
-use crate::attributes::Attributes;
 use crate::connection::Connection;
-use crate::queues::Queues;
+use crate::dead_letters::DeadLetters;
 use crate::settings::{AwsSettings, wrong};
 
 /// Messages a second that the service moves at most.
@@ -20,11 +20,8 @@ const RATE_MAX: u32 = 500;
 
 /// A task that moves dead letters.
 pub struct Redrive {
-    connection: Connection,
-    client: Client,
-    /// The ARN of the queue that is emptied.
-    from: String,
-    handle: String,
+    pub(crate) tasks: Tasks,
+    pub(crate) handle: String,
 }
 
 /// How far a task has come.
@@ -33,12 +30,30 @@ pub struct Redrive {
 pub struct Progress {
     /// Whether it goes on.
     pub running: bool,
+    /// The service's word for how it is: `running`, `completed`, `cancelling`, `cancelled`, or `failed`.
+    pub state: String,
     /// Messages that were moved, about.
     pub moved: u64,
     /// Messages that there were when it began, about.
     pub of: Option<u64>,
     /// What kept it from moving all, in the service's words.
     pub failure: Option<String>,
+}
+
+/// The tasks of a queue.
+#[derive(Clone)]
+pub(crate) struct Tasks {
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) client: Client,
+    /// The ARN of the queue that is emptied.
+    pub(crate) from: String,
+}
+
+/// A task as the service lists it.
+pub(crate) struct Listed {
+    /// None of one that ended.
+    pub(crate) handle: Option<String>,
+    pub(crate) progress: Progress,
 }
 
 impl Redrive {
@@ -55,26 +70,8 @@ impl Redrive {
         to: &str,
         per_second: Option<u32>,
     ) -> Result<Redrive> {
-        if per_second.is_some_and(|rate| !(1..=RATE_MAX).contains(&rate)) {
-            return Err(wrong(format!("`per_second` is 1 to {RATE_MAX}")));
-        }
-        let connection = Connection::new(aws)?;
-        let until = Instant::now() + connection.settings().deadline;
-        let client = Client::new(connection.config(until).await?);
-        let account = connection.settings().account.clone();
-        let began = async {
-            let from = arn(&client, account.as_deref(), dead_letters).await?;
-            let to = arn(&client, account.as_deref(), to).await?;
-            let call =
-                Call { action: "sqs:StartMessageMoveTask", what: "the queue", name: dead_letters };
-            let rate = per_second.and_then(|rate| i32::try_from(rate).ok());
-            let task = client.start_message_move_task().source_arn(&from).destination_arn(to);
-            let task = task.set_max_number_of_messages_per_second(rate).send().await;
-            let task = task.map_err(|error| judge(call, &error).error("redrive"))?;
-            Ok::<_, Error>((from, task.task_handle().unwrap_or_default().to_owned()))
-        };
-        let (from, handle) = timeout_at(until, began).await.map_err(|_| late())??;
-        Ok(Redrive { connection, client, from, handle })
+        rate(per_second)?;
+        DeadLetters::of(aws, to, Some(dead_letters)).await?.redrive(per_second).await
     }
 
     /// How far it has come.
@@ -82,47 +79,90 @@ impl Redrive {
     /// # Errors
     /// `NotFound` if the service knows nothing of it any more, and what keeps it from answering in time.
     pub async fn progress(&self) -> Result<Progress> {
-        let until = Instant::now() + self.connection.settings().deadline;
-        let call = Call { action: "sqs:ListMessageMoveTasks", what: "the queue", name: &self.from };
-        // The service lists the newest ten.
-        let asked = self.client.list_message_move_tasks().source_arn(&self.from).max_results(10);
-        let answer = timeout_at(until, asked.send()).await.map_err(|_| late())?;
-        let answer = answer.map_err(|error| judge(call, &error).error("redrive"))?;
-        let count = |number: i64| u64::try_from(number).unwrap_or_default();
         // A task that ended has no handle any more; the newest stands first.
-        let own = |task: &&aws_sdk_sqs::types::ListMessageMoveTasksResultEntry| {
-            task.task_handle().is_none_or(|handle| handle == self.handle)
-        };
-        let task = answer.results().iter().find(own).ok_or_else(|| {
+        let own = |task: &Listed| task.handle.as_ref().is_none_or(|handle| *handle == self.handle);
+        let task = self.tasks.list().await?.into_iter().find(own).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "redrive")
                 .message("the service knows nothing of this task any more")
-                .context("queue", &self.from)
+                .context("queue", &self.tasks.from)
         })?;
-        Ok(Progress {
-            running: matches!(task.status(), Some("RUNNING" | "CANCELLING")),
-            moved: count(task.approximate_number_of_messages_moved()),
-            of: task.approximate_number_of_messages_to_move().map(count),
-            failure: task.failure_reason().map(str::to_owned),
-        })
+        Ok(task.progress)
+    }
+
+    /// Ends it early. What was moved stays moved; the service may move a few more before it hears of it.
+    ///
+    /// # Errors
+    /// `Rejected` or `NotFound` if it has ended, and what keeps the service from answering in time.
+    pub async fn cancel(&self) -> Result<()> {
+        let Tasks { client, from, .. } = &self.tasks;
+        let call = Call { action: "sqs:CancelMessageMoveTask", what: "the queue", name: from };
+        let asked = client.cancel_message_move_task().task_handle(&self.handle);
+        let answer = timeout_at(self.tasks.until(), asked.send()).await.map_err(|_| late())?;
+        answer.map(drop).map_err(|error| judge(call, &error).error("cancel redrive"))
     }
 }
 
-async fn arn(client: &Client, account: Option<&str>, queue: &str) -> Result<String> {
-    let queue: Arc<str> = Arc::from(queue);
-    let found = Queues::default().find(client, account, &queue).await;
-    let address = found.map_err(|trouble| trouble.error("redrive"))?;
-    let attributes = Attributes::ask(client, &address).await?;
-    let arn = attributes.arn().map(str::to_owned);
-    arn.ok_or_else(|| Error::new(ErrorKind::Unavailable, "redrive").message("a queue has no ARN"))
+impl Tasks {
+    /// When the service should have answered what is asked now.
+    pub(crate) fn until(&self) -> Instant {
+        Instant::now() + self.connection.settings().deadline
+    }
+
+    /// Begins one.
+    pub(crate) async fn begin(&self, to: &str, per_second: Option<u32>) -> Result<Redrive> {
+        let rate = rate(per_second)?;
+        let call = Call { action: "sqs:StartMessageMoveTask", what: "the queue", name: &self.from };
+        let task = self.client.start_message_move_task().source_arn(&self.from);
+        let task = task.destination_arn(to).set_max_number_of_messages_per_second(rate);
+        let task = task.send().await.map_err(|error| judge(call, &error).error("redrive"))?;
+        let handle = task.task_handle().unwrap_or_default().to_owned();
+        Ok(Redrive { tasks: self.clone(), handle })
+    }
+
+    pub(crate) async fn newest(&self) -> Result<Option<Listed>> {
+        Ok(self.list().await?.into_iter().next())
+    }
+
+    /// The newest ten, which is all that the service lists.
+    async fn list(&self) -> Result<Vec<Listed>> {
+        let call = Call { action: "sqs:ListMessageMoveTasks", what: "the queue", name: &self.from };
+        let asked = self.client.list_message_move_tasks().source_arn(&self.from).max_results(10);
+        let answer = timeout_at(self.until(), asked.send()).await.map_err(|_| late())?;
+        let answer = answer.map_err(|error| judge(call, &error).error("redrive"))?;
+        Ok(answer.results().iter().map(Listed::from).collect())
+    }
 }
 
-fn late() -> Error {
-    Error::new(ErrorKind::Timeout, "redrive")
-        .message("SQS did not answer in time; whether a task began is not known, and moving twice is harmless")
+impl From<&ListMessageMoveTasksResultEntry> for Listed {
+    fn from(task: &ListMessageMoveTasksResultEntry) -> Listed {
+        let count = |number: i64| u64::try_from(number).unwrap_or_default();
+        let progress = Progress {
+            running: matches!(task.status(), Some("RUNNING" | "CANCELLING")),
+            state: task.status().unwrap_or("unknown").to_ascii_lowercase(),
+            moved: count(task.approximate_number_of_messages_moved()),
+            of: task.approximate_number_of_messages_to_move().map(count),
+            failure: task.failure_reason().map(str::to_owned),
+        };
+        Listed { handle: task.task_handle().map(str::to_owned), progress }
+    }
+}
+
+/// The rate as the service takes it.
+fn rate(per_second: Option<u32>) -> Result<Option<i32>> {
+    if per_second.is_some_and(|rate| !(1..=RATE_MAX).contains(&rate)) {
+        return Err(wrong(format!("`per_second` is 1 to {RATE_MAX}")));
+    }
+    Ok(per_second.and_then(|rate| i32::try_from(rate).ok()))
+}
+
+pub(crate) fn late() -> Error {
+    Error::new(ErrorKind::Timeout, "redrive").message(
+        "SQS did not answer in time; whether a task began is not known, and moving twice is harmless",
+    )
 }
 
 impl std::fmt::Debug for Redrive {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Redrive").field("from", &self.from).finish_non_exhaustive()
+        f.debug_struct("Redrive").field("from", &self.tasks.from).finish_non_exhaustive()
     }
 }

@@ -40,10 +40,16 @@ pub(crate) use self::examine::examine;
 use self::gate::Gate;
 use self::once::Once;
 use self::plan::Plan;
+#[cfg(feature = "aws")]
+pub(crate) use self::plan::choose;
 use self::reload::Reloader;
 use self::request::{Format, Writer};
 use self::sidecar::{GATE_WAIT_MAX, Sidecar, Tally};
-use self::source::{Source, Wishes};
+#[cfg(feature = "aws")]
+pub(crate) use self::source::Source;
+#[cfg(not(feature = "aws"))]
+use self::source::Source;
+use self::source::Wishes;
 use self::switch::Switch;
 use self::watch::{Limits, Watched};
 use crate::failure::{Exit, Failure};

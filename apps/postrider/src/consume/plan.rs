@@ -60,7 +60,7 @@ impl Plan {
         let loaded = config::load(args.config.as_deref(), &environment, Needs::NOTHING)?;
         let secrets = config::secrets(&loaded, &environment)?;
         let config = &loaded.config;
-        let chosen = choose(args, config)?;
+        let chosen = choose(args.handler.as_deref(), config)?;
         let table = chosen.map(|(_, table)| table);
         let address = |flag: &Option<String>, of: fn(&Consume) -> &Address| {
             let configured = table.and_then(|table| secrets.address(of(table)));
@@ -167,12 +167,15 @@ impl Usual {
 }
 
 /// The table of the configuration that is meant: the one named, or the only one.
-fn choose<'c>(
-    args: &ConsumeArgs,
+///
+/// # Errors
+/// A configuration failure: it is not there, or there are several and none is named.
+pub(crate) fn choose<'c>(
+    handler: Option<&str>,
     config: &'c Config,
 ) -> Result<Option<(&'c HandlerName, &'c Consume)>, Failure> {
     let tables = &config.consume;
-    let Some(name) = &args.handler else {
+    let Some(name) = handler else {
         return match tables.len() {
             0 | 1 => Ok(tables.iter().next()),
             _ => {

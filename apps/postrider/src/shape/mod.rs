@@ -9,6 +9,8 @@ mod event;
 mod inbox;
 mod migration;
 mod overview;
+#[cfg(feature = "aws")]
+mod queue;
 mod request;
 mod waiting;
 
@@ -21,5 +23,7 @@ pub(crate) use migration::Migration;
 pub(crate) use overview::{
     Backlog, Blocker, Destination, Found, Partition, Relay, Status, Verdict, bad_unless_zero,
 };
+#[cfg(feature = "aws")]
+pub(crate) use queue::{DeadQueue, MoveTask};
 pub(crate) use request::{Affected, Plan, PlanGroup, Request};
 pub(crate) use waiting::{Scheduled, Waiting};

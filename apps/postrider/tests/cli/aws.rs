@@ -50,22 +50,47 @@ impl Account {
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+        // An action that says nothing answers with nothing.
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap_or_default()
     }
 
-    fn queue(&self, name: &str) -> String {
+    pub(crate) fn queue(&self, name: &str) -> String {
         let made = self.ask("CreateQueue", &json!({ "QueueName": name }));
         made["QueueUrl"].as_str().unwrap().to_owned()
     }
 
-    fn count(&self, queue: &str) -> String {
-        let asked = json!({"QueueUrl": queue, "AttributeNames": ["ApproximateNumberOfMessages"]});
+    /// The ARN of a queue.
+    pub(crate) fn arn(&self, queue: &str) -> String {
+        self.attribute(queue, "QueueArn")
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.host)
+    }
+
+    /// The public part of the key.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(crate) fn count(&self, queue: &str) -> String {
+        self.attribute(queue, "ApproximateNumberOfMessages")
+    }
+
+    /// Messages that somebody received, and that are not settled.
+    pub(crate) fn hidden(&self, queue: &str) -> String {
+        self.attribute(queue, "ApproximateNumberOfMessagesNotVisible")
+    }
+
+    fn attribute(&self, queue: &str, name: &str) -> String {
+        let asked = json!({"QueueUrl": queue, "AttributeNames": [name]});
         let said = self.ask("GetQueueAttributes", &asked);
-        said["Attributes"]["ApproximateNumberOfMessages"].as_str().unwrap().to_owned()
+        said["Attributes"][name].as_str().unwrap().to_owned()
     }
 
     /// The keys of a table that say who we are, and where.
-    fn login(&self) -> String {
+    pub(crate) fn login(&self) -> String {
         format!(
             "endpoint = \"http://{}\"\naccess_key = \"{}\"\nsecret_key = \"file:password\"\n",
             self.host, self.key

@@ -58,7 +58,7 @@ fn every_help_fits_has_examples_and_is_known() {
 }
 
 /// The operators' commands: every leaf shows examples, and is compared with its golden file.
-const OPERATORS: [&str; 15] = [
+const OPERATORS: [&str; 16] = [
     "adopt",
     "audit",
     "chaos",
@@ -71,6 +71,7 @@ const OPERATORS: [&str; 15] = [
     "migrate",
     "outbox",
     "partitions",
+    "queue",
     "reconcile",
     "repair",
     "status",

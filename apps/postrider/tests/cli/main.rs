@@ -24,6 +24,8 @@ mod offline;
 mod once;
 mod operate;
 mod postgres;
+#[cfg(feature = "aws")]
+mod queue;
 mod running;
 mod signals;
 mod writers;

@@ -68,6 +68,7 @@ const NOUNS: &[(&str, &[&str])] = &[
     ("enqueue", &[""]),
     ("outbox", &["ls", "show", "requeue", "cancel"]),
     ("dead", &["ls", "show", "redrive", "discard"]),
+    ("queue", &["status", "redrive", "cancel"]),
     ("inbox", &["ls", "show", "forget", "mark-processed"]),
     ("destinations", &["ls", "pause", "resume", "enable", "rewind", "rename", "remove", "apply"]),
     ("partitions", &["ls", "pause", "resume"]),
@@ -83,7 +84,7 @@ const NOUNS: &[(&str, &[&str])] = &[
 fn the_page_of_answers_describes_every_field() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/shape");
     let mut page = String::from(INTRODUCTION);
-    for file in ["overview", "event", "waiting", "request", "inbox", "migration"] {
+    for file in ["overview", "event", "waiting", "request", "queue", "inbox", "migration"] {
         let source = std::fs::read_to_string(folder.join(format!("{file}.rs"))).unwrap();
         described(&source, &mut page);
     }
