@@ -173,10 +173,11 @@ pub use postrider_webhook as webhook;
 
 pub use postrider_core::inbox::{Accepted, Receiver, Verdict};
 pub use postrider_core::{
-    Broker, Code, DeadKeyPolicy, Delivery, Destination, DestinationId, Error, ErrorKind, Event,
-    EventId, EventLimits, Fault, Format, HandlerName, Headers, InboxStore, Invariant, Marks, Match,
-    NewEvent, OutboxSource, Outcome, Outgoing, Payload, PayloadCodec, Result, RetryClass,
-    RetryPolicy, Route, Start, Subscription, Template, Timestamp, TypedEvent, WindowLimits,
+    Broker, Claim, ClaimLease, ClaimRequest, Code, DeadKeyPolicy, Delivery, Destination,
+    DestinationId, Error, ErrorKind, Event, EventId, EventLimits, Fault, Format, HandlerName,
+    Headers, InboxKey, InboxStore, Invariant, Marks, Match, NewEvent, OutboxSource, Outcome,
+    Outgoing, Payload, PayloadCodec, Result, RetryClass, RetryPolicy, Route, Start, Subscription,
+    Template, Timestamp, TypedEvent, WindowLimits,
 };
 
 #[cfg(feature = "derive")]

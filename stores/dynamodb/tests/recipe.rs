@@ -2,7 +2,7 @@
 
 use postrider_core::OutboxSource as _;
 use postrider_core::operate::Level;
-use postrider_dynamodb::{DynamoStore, Setup, findings, init, recipe};
+use postrider_dynamodb::{DynamoStore, Names, Settings, Setup, findings, init, recipe};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -95,4 +95,56 @@ async fn the_commands_make_what_init_makes() {
     assert_eq!(init(&fresh.connection, &setup).await.unwrap(), Vec::<String>::new());
     let facts = DynamoStore::new(fresh.connection.clone()).open().await.unwrap();
     assert_eq!(facts.partitions, 3);
+}
+
+/// R055: who makes the tables by Terraform alone has the same ones: each table's keys, index, stream, time to live, and what the
+/// store is.
+#[test]
+fn terraform_makes_what_init_makes() {
+    let terraform = include_str!("../../../deploy/aws/tables.tf");
+    let terraform: Vec<&str> = terraform.split_whitespace().collect();
+    let terraform = terraform.join(" ");
+    let settings = Settings::new("eu-central-1", Names::default());
+    let text = recipe(&settings, &Setup::default()).unwrap();
+    let mut missing = Vec::new();
+    let mut want = |what: String| {
+        if !terraform.contains(&what) {
+            missing.push(what);
+        }
+    };
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let words = words(line);
+        match request(&words) {
+            Some(("CreateTable", table)) => {
+                for attribute in table["AttributeDefinitions"].as_array().unwrap() {
+                    let (name, kind) = (&attribute["AttributeName"], &attribute["AttributeType"]);
+                    want(format!("attribute {{ name = {name} type = {kind} }}"));
+                }
+                for index in table["GlobalSecondaryIndexes"].as_array().into_iter().flatten() {
+                    let (name, keys) = (&index["IndexName"], &index["KeySchema"]);
+                    let (hash, range) = (&keys[0]["AttributeName"], &keys[1]["AttributeName"]);
+                    let projection = &index["Projection"]["ProjectionType"];
+                    want(format!(
+                        "name = {name} hash_key = {hash} range_key = {range} projection_type = {projection}"
+                    ));
+                }
+                if let Some(kind) = table["StreamSpecification"]["StreamViewType"].as_str() {
+                    want(format!("stream_view_type = \"{kind}\""));
+                }
+            }
+            Some(("UpdateTimeToLive", asked)) => {
+                let name = &asked["TimeToLiveSpecification"]["AttributeName"];
+                want(format!("ttl {{ attribute_name = {name} enabled = true }}"));
+            }
+            Some(("PutItem", put)) => {
+                for name in put["Item"].as_object().unwrap().keys() {
+                    want(format!(" {name} = {{ "));
+                }
+                let schema = &put["Item"]["schema"]["N"];
+                want(format!("schema = {{ N = {schema} }}"));
+            }
+            _ => {}
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
 }

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider::dynamodb::{Connection, Inbox, InboxOptions};
-use postrider::{Error, ErrorKind, Event, HandlerName, InboxStore as _};
-use postrider_core::{Claim, ClaimRequest};
+use postrider::{Claim, ClaimRequest, Error, ErrorKind, Event, HandlerName, InboxStore as _};
 use serde_json::Value;
 
 use crate::cloud::{Cloud, LONG, failures, queued, stream};
