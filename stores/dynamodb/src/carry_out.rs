@@ -23,7 +23,7 @@ use crate::request::{Asked, Part, Request, parts_pk};
 use crate::settle::{fenced_write, gone_actions, requeue_actions, row_actions};
 use crate::store::{DynamoStore, now_ms};
 use crate::waiting::{Stored, Waiting, rows_pk};
-use crate::{definitions, lease};
+use crate::{definitions, due, lease};
 
 /// Rows of one transaction: each takes two actions of a hundred, and the counting a few.
 const ROWS_AT_ONCE: usize = 40;
@@ -306,12 +306,10 @@ impl Changes {
         seq: u64,
         waiting: &mut Waiting,
     ) -> Result<bool> {
-        let row = waiting.get(seq).filter(|row| row.state == WaitingState::Dead);
-        let Some(place) = row.map(|row| row.place.clone()) else { return Ok(false) };
-        let Some(item) = single(store.connection(), "carry out", &place).await? else {
-            return Ok(false);
-        };
-        if decode(&item, &place, store.default_source()).event.is_err() {
+        let dead = |row: &&Stored| row.state == WaitingState::Dead;
+        let Some(row) = waiting.get(seq).filter(dead) else { return Ok(false) };
+        let item = single(store.connection(), "carry out", &row.place).await?;
+        if due::event(store, row, item.as_ref()).is_err() {
             return Ok(false);
         }
         let row = waiting.bring_out(seq, Reason::Redriven, now_ms());
@@ -363,7 +361,7 @@ impl Changes {
         let decoded = decode(&item, place, store.default_source());
         let waits = waiting.rows().any(|row| row.place == *place);
         let sendable = decoded.event.as_ref().is_ok_and(|event| event.payload != Payload::Erased);
-        if waits || !sendable || item.contains_key(SHARD) {
+        if waits || !sendable || !place.is_event() || item.contains_key(SHARD) {
             return Ok(false);
         }
         let now = now_ms();

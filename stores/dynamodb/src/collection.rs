@@ -5,7 +5,7 @@
 //! downwards it cannot: what was committed before n+1 was seen is there when its place is read. Invariant:
 //! **when a number is handed on, every smaller one of its key is handed on before it, or is not pending.**
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::KeysAndAttributes;
@@ -186,7 +186,7 @@ async fn window(
     }
 }
 
-/// Items at their places, as they are; what is not there is gone. No more than [`SINGLES_MAX`] at once. What
+/// Items at their places, whatever their version; what is not there is gone. No more than [`SINGLES_MAX`] at once. What
 /// the service leaves out of its answer, because it is throttled or the answer is full, is asked for again.
 pub(crate) async fn singles(
     connection: &Connection,
@@ -196,11 +196,13 @@ pub(crate) async fn singles(
     let names = connection.names();
     if let [place] = places {
         let item = single(connection, operation, place).await?;
-        return Ok(item.map(|item| (place.clone(), item)).into_iter().collect());
+        return Ok(item.map(|item| (place.whichever(), item)).into_iter().collect());
     }
     let client = connection.tables().await;
     let mut items = HashMap::new();
-    let mut keys: Vec<Item> = places.iter().map(|place| place.key(names)).collect();
+    // Two versions of an item are one item, and the service refuses to be asked for it twice.
+    let asked: BTreeSet<Place> = places.iter().map(Place::whichever).collect();
+    let mut keys: Vec<Item> = asked.iter().map(|place| place.key(names)).collect();
     let mut patience = Patience::new();
     while !keys.is_empty() {
         let asked = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true);

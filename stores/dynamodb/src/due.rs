@@ -5,20 +5,21 @@
 //! stays due.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::source::DueRequest;
+use postrider_core::source::{DueRequest, Malformed};
 use postrider_core::waiting::{
     Attempted, Due, Reason, Settlement, SettlementPart, WaitingChange, WaitingRow,
 };
-use postrider_core::{KeyHash, Result};
+use postrider_core::{Event, KeyHash, Result};
 
 use crate::collection::{SINGLES_MAX, singles};
 use crate::item::Item;
 use crate::record::{Place, decode};
 use crate::store::{DynamoStore, now_ms};
 use crate::waiting::{Stored, Waiting};
-use crate::{lease, settle};
+use crate::{derived, lease, settle};
 
 /// Events of one key that are handed out at once behind a head: a broker with prefix order takes them in one
 /// batch, and a key with thousands parked does not crowd out the others.
@@ -76,7 +77,7 @@ async fn ask(store: &DynamoStore, request: &DueRequest) -> Result<Found> {
         let items = singles(store.connection(), "due", &places).await?;
         for stored in rows {
             let key = (&stored.place.pk, stored.key_hash);
-            let row = match read(store, stored, items.get(&stored.place)) {
+            let row = match read(store, stored, items.get(&stored.place.whichever())) {
                 Ok(row) if !stopped.contains(&key) => row,
                 Ok(_) => continue,
                 Err(unreadable) => {
@@ -128,24 +129,33 @@ fn choose(waiting: &Waiting, request: &DueRequest, now: i64) -> (Vec<Stored>, Op
 }
 
 fn read(store: &DynamoStore, row: &Stored, item: Option<&Item>) -> Result<WaitingRow, Unreadable> {
+    let unreadable = |it: Malformed| Unreadable { reason: it.reason, detail: it.detail };
+    Ok(WaitingRow {
+        row: row.row,
+        key_hash: row.key_hash,
+        event: event(store, row, item).map_err(unreadable)?,
+        attempts: row.attempts,
+        late: row.late,
+        suspect: row.reason == Reason::Suspect,
+    })
+}
+
+/// The event of a row, as its item is now.
+pub(crate) fn event(
+    store: &DynamoStore,
+    row: &Stored,
+    item: Option<&Item>,
+) -> Result<Arc<Event>, Malformed> {
+    if row.place.version.is_some() {
+        return derived::waiting(store, row, item);
+    }
     let Some(item) = item else {
         let detail = format!(
             "its item (pk `{}`, sk `{}`) is gone: somebody deleted it, so it cannot be delivered",
             row.place.pk.escape_debug(),
             row.place.sk.escape_debug()
         );
-        return Err(Unreadable { reason: Reason::Malformed, detail });
+        return Err(Malformed { reason: Reason::Malformed, detail });
     };
-    let decoded = decode(item, &row.place, store.default_source());
-    let event = decoded
-        .event
-        .map_err(|malformed| Unreadable { reason: malformed.reason, detail: malformed.detail })?;
-    Ok(WaitingRow {
-        row: row.row,
-        key_hash: row.key_hash,
-        event,
-        attempts: row.attempts,
-        late: row.late,
-        suspect: row.reason == Reason::Suspect,
-    })
+    decode(item, &row.place, store.default_source()).event
 }

@@ -323,7 +323,8 @@ impl Filling<'_> {
             known.reading(self.destination).listing.next(store.options().backstop, polls)
         };
         let Some(Turn { resume, from }) = turn else { return Ok(false) };
-        let listing = list(store.connection(), &self.shard(), resume, from).await?;
+        let listing =
+            list(store.connection(), &self.shard(), resume, from, store.derives()).await?;
         add(&store.tally().foreign, listing.foreign);
         let mut readings = store.readings();
         let known = readings.at(partition, self.destination, after)?;

@@ -35,12 +35,14 @@ pub(crate) struct Listing {
     pub(crate) resume: Option<Resume>,
 }
 
-/// Lists what is pending under an index key: from where the last page ended, or from a moment.
+/// Lists what is pending under an index key: from where the last page ended, or from a moment. With business items
+/// where events are made of them.
 pub(crate) async fn list(
     connection: &Connection,
     shard: &str,
     resume: Option<Resume>,
     from: u64,
+    derives: bool,
 ) -> Result<Listing> {
     let names = connection.names();
     let client = connection.tables().await;
@@ -59,7 +61,8 @@ pub(crate) async fn list(
     let mut listing = Listing { resume: page.last_evaluated_key, ..Listing::default() };
     for item in page.items.unwrap_or_default() {
         listing.newest = listing.newest.max(number(&item, AT).unwrap_or_default());
-        match Place::of(&item, names).filter(Place::is_event) {
+        let ours = |place: &Place| place.is_event() || derives && place.may_derive();
+        match Place::of(&item, names).filter(ours) {
             Some(place) => listing.entries.push(Listed { place }),
             None => listing.foreign += 1,
         }
@@ -107,6 +110,7 @@ pub(crate) async fn before(
     shard: &str,
     before: Option<&(u64, Place)>,
     wanted: usize,
+    derives: bool,
 ) -> Result<Vec<(u64, Place)>> {
     let names = connection.names();
     let client = connection.tables().await;
@@ -130,7 +134,8 @@ pub(crate) async fn before(
         for item in page.items.unwrap_or_default() {
             let at = number(&item, AT).unwrap_or_default();
             oldest = at;
-            let Some(place) = Place::of(&item, names).filter(Place::is_event) else { continue };
+            let ours = |place: &Place| place.is_event() || derives && place.may_derive();
+            let Some(place) = Place::of(&item, names).filter(ours) else { continue };
             let entry = (at, place);
             if before.is_none_or(|before| entry < *before) {
                 entries.push(entry);

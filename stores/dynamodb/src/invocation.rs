@@ -11,8 +11,9 @@ use postrider_core::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::record::Place;
+use crate::record::{AT, Place};
 use crate::settings::Names;
+use crate::stream::{is_stamped, tells};
 
 /// The most bytes of one invocation: what the service sends at most.
 pub const INVOCATION_BYTES_MAX: usize = 6 * 1024 * 1024;
@@ -40,9 +41,10 @@ impl StreamRecord {
         &self.sequence
     }
 
-    /// Where something is to be published, if it tells of that.
-    pub(crate) fn place(&self) -> Option<&Place> {
-        self.place.as_ref()
+    /// Where something is to be published, if it tells of that: of business items only where events are made of
+    /// them.
+    pub(crate) fn place(&self, derives: bool) -> Option<&Place> {
+        self.place.as_ref().filter(|place| derives || place.is_event())
     }
 
     /// When the item was written, by the writer's clock, in microseconds; 0 where it does not say.
@@ -127,9 +129,12 @@ impl Invocation {
         let key = |name: &str| attribute(change.keys.get(name)?)?.text;
         let there = key(&names.pk).zip(key(&names.sk)).map(|(pk, sk)| Place::new(&pk, &sk));
         let image = change.image.as_ref();
-        let place = there.filter(|place| record.name == Some("INSERT") && place.is_event());
+        let stamped = image.map(|image| is_stamped(|name| image.contains_key(name)));
+        let name = record.name.unwrap_or_default();
+        let place = there.filter(|place| tells(place, name, stamped, true));
         self.foreign += u64::from(place.is_none());
-        let written = image.map_or(0, written);
+        let of_event = place.as_ref().is_none_or(Place::is_event);
+        let written = image.map_or(0, |image| written(image, of_event));
         self.records.push(StreamRecord { sequence, place, written });
         Ok(())
     }
@@ -146,9 +151,13 @@ impl Invocation {
 }
 
 /// When an item was written, in microseconds.
-fn written(image: &HashMap<String, &RawValue>) -> u64 {
-    let number = |name: &str| attribute(image.get(name)?)?.number?.parse().ok();
-    number("created_at").unwrap_or_default()
+fn written(image: &HashMap<String, &RawValue>, of_event: bool) -> u64 {
+    let number = |name: &str| -> Option<u64> { attribute(image.get(name)?)?.number?.parse().ok() };
+    match of_event {
+        true => number("created_at").unwrap_or_default(),
+        // Its stamp says so, and whatever else the item says is the application's.
+        false => number(AT).unwrap_or_default().saturating_mul(1_000),
+    }
 }
 
 fn attribute(value: &RawValue) -> Option<Attribute> {
@@ -191,7 +200,7 @@ mod tests {
             record("INSERT", "METADATA", image),
         ];
         let parsed = parse(&heard).unwrap();
-        let places: Vec<bool> = parsed.records().iter().map(|r| r.place().is_some()).collect();
+        let places: Vec<bool> = parsed.records().iter().map(|r| r.place(false).is_some()).collect();
         assert_eq!(places, [true, false, false, false, false]);
         assert_eq!(parsed.others(), 4);
         assert_eq!(parsed.records()[0].written(), 7);
@@ -202,7 +211,7 @@ mod tests {
     fn a_record_without_an_image_is_heard() {
         let mut bare = record("INSERT", &crate::record::numbered_sk(1), Value::Null);
         bare["dynamodb"].as_object_mut().unwrap().remove("NewImage");
-        assert!(parse(&[bare]).unwrap().records()[0].place().is_some());
+        assert!(parse(&[bare]).unwrap().records()[0].place(false).is_some());
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use postrider_core::Result;
 
 use crate::collection::{self, From};
+use crate::derived;
 use crate::item::{Item, text};
-use crate::record::{Decoded, Place, SHARD, decode, numbered_sk};
+use crate::record::{Decoded, Place, SHARD, numbered_sk};
 use crate::store::DynamoStore;
 
 /// How the next events of a collection are read.
@@ -49,16 +50,13 @@ impl Job {
 
     /// Reads what is pending of it under an index key.
     pub(crate) async fn read(self, store: &DynamoStore, shard: &str) -> Result<Found> {
-        let decoded = |(place, item): (Place, Item)| {
-            let decoded = decode(&item, &place, store.default_source());
-            Pending { place, item, decoded }
-        };
         match self {
             Job::Window(pk, from) => {
                 let pending = collection::read(store.connection(), &pk, shard, from).await?;
                 let place = |n| Place::new(&pk, &numbered_sk(n));
                 let next = pending.next.map(|(named, next)| (place(named), next - 1));
-                let items = pending.items.into_iter().map(decoded).collect();
+                let read = |(place, item)| derived::pending(store, place, item);
+                let items = pending.items.into_iter().filter_map(read).collect();
                 Ok(Found { items, next, is_apart: false })
             }
             Job::Singles(places) => {
@@ -66,7 +64,7 @@ impl Job {
                 let pending = |place: Place| {
                     let item =
                         found.remove(&place).filter(|item| text(item, SHARD) == Some(shard))?;
-                    Some(decoded((place, item)))
+                    derived::pending(store, place, item)
                 };
                 let items = places.into_iter().filter_map(pending).collect();
                 Ok(Found { items, next: None, is_apart: true })

@@ -12,6 +12,7 @@ use postrider_core::{ErrorKind, Lease, Result};
 
 use crate::collection::single;
 use crate::connection::call;
+use crate::derived;
 use crate::item::{n, number, s, text};
 use crate::job::Pending;
 use crate::record::{PUBLISHED_AT, Place, SEQ, SHARD};
@@ -117,6 +118,14 @@ pub(crate) enum Told<'a> {
 
 /// Marks one item after the broker's answer: settled, or handed from one index key to another.
 pub(crate) async fn settled(store: &DynamoStore, place: &Place, told: Told<'_>) -> Result<()> {
+    if let Some(version) = &place.version {
+        let done = match told {
+            Told::Settled(..) => derived::take_out(store, place, version).await?,
+            Told::Moved(from, to) => derived::hand_on(store, place, version, (from, to)).await?,
+        };
+        add(&store.tally().marked_by_others, u64::from(!done));
+        return Ok(());
+    }
     let names = store.connection().names();
     let client = store.connection().tables().await;
     let update = client

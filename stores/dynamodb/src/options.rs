@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::derivation::Derivation;
 use crate::fetch::BACKSTOP_DEFAULT;
 use crate::inbox::InboxOptions;
 
@@ -30,6 +31,9 @@ pub struct Options {
     /// it: the item stays in the index, without a time to live, and is sent by the next owner as soon as
     /// the lease has run out. Costs a write more for each event. Off.
     pub mark_first: bool,
+    /// How events are made of business items whose writes carry a [`Stamp`](crate::Stamp). Without it they are let
+    /// be, and stay pending for a relay that has one. None.
+    pub derivation: Option<Derivation>,
     /// From so many waiting events of a partition and destination on, dead letters included, nothing new is
     /// read there until there are fewer: what its owner remembers of each takes about 300 bytes. 100,000.
     pub waiting_max: usize,
@@ -47,6 +51,7 @@ impl Default for Options {
             relays_read_stream: true,
             inbox: InboxOptions::default(),
             mark_first: false,
+            derivation: None,
             waiting_max: WAITING_MAX,
         }
     }

@@ -14,6 +14,7 @@ use crate::connection::{Connection, call};
 use crate::control::{Facts, facts};
 use crate::item::{Item, n, number};
 use crate::record::{EVENT, HEAD, Place, encode, numbered_sk, partition_of};
+use crate::stamp::Stamp;
 use crate::tables::built;
 use crate::transaction::{Cancelled, Patience, send};
 
@@ -156,6 +157,19 @@ impl Outbox {
         event: &NewEvent,
     ) -> Result<TransactWriteItem> {
         Ok(self.put(pk, &numbered_sk(number), event)?.1)
+    }
+
+    /// The attributes with which a write of a business item is an event by itself, without an item in the outbox:
+    /// the relay makes the event of the item, by its [`Derivation`](crate::Derivation). The item stands in the
+    /// outbox's table, and is written with its stamp by any means: a transaction, a put, an update. Versions that
+    /// are overwritten before they are published are **merged into the newest**, and a deletion is no event.
+    ///
+    /// The version is the item's own: its writer counts it up, best under a condition.
+    ///
+    /// # Errors
+    /// `Invalid` for a sort key that is the outbox's own, and for the version 0.
+    pub fn stamp(&self, pk: &str, sk: &str, version: u64) -> Result<Stamp> {
+        Stamp::new(&Place::new(pk, sk), partition_of(pk, self.facts.partitions), version)
     }
 
     /// Writes the application's actions and the events in one transaction, and begins again while another

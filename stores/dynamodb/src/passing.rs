@@ -76,7 +76,7 @@ impl Passing {
     pub async fn of(store: &DynamoStore, invocation: &Invocation) -> Result<Passing> {
         let mut passing = Passing::new(store).await?;
         for record in invocation.records() {
-            let Some(place) = record.place() else { continue };
+            let Some(place) = record.place(store.derives()) else { continue };
             let partition = partition_of(&place.pk, passing.all);
             passing.heard.entry(partition).or_default().push(place.clone());
             // What is heard of is part of the drain, though its writer's clock be ahead.
@@ -182,7 +182,7 @@ impl Passing {
     }
 
     async fn is_pending(&self, record: &StreamRecord) -> Result<bool> {
-        let Some(place) = record.place() else { return Ok(false) };
+        let Some(place) = record.place(self.store.derives()) else { return Ok(false) };
         let partition = partition_of(&place.pk, self.all);
         if self.left.contains(&partition) {
             return Ok(false);

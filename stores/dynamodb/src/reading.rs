@@ -369,6 +369,8 @@ impl Reading {
 
     /// Puts back what was named and could not be taken.
     pub(crate) fn put_back(&mut self, listed: Listed) {
+        // Whatever version there is by then.
+        let listed = Listed { place: listed.place.whichever() };
         if self.is_named.insert(listed.place.clone()) {
             self.told.push_front(listed);
         }

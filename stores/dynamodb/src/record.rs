@@ -22,6 +22,11 @@ pub(crate) const AT: &str = "pr_at";
 /// The number under which an event waits, while it does.
 pub(crate) const SEQ: &str = "seq";
 
+/// Of a business item that is an event itself: the id of its newest event.
+pub(crate) const EVENT_ID: &str = "pr_event";
+/// Likewise: the item's own version, as its writer says.
+pub(crate) const VERSION: &str = "pr_n";
+
 /// When it was marked as published, in milliseconds by the owner's clock.
 pub(crate) const PUBLISHED_AT: &str = "published_at";
 /// When a route dropped it, likewise.
@@ -43,16 +48,28 @@ const FORMAT_MAX: u32 = 1;
 /// What an item that cannot be read weighs beside its attributes.
 const ENVELOPE_BYTES: u64 = 256;
 
-/// Where an item stands.
+/// Where an item stands; and where a business item is an event itself, which version of it is meant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) pk: Arc<str>,
     pub(crate) sk: Arc<str>,
+    /// What the item says its newest event is, for one that was read.
+    pub(crate) version: Option<Arc<str>>,
 }
 
 impl Place {
     pub(crate) fn new(pk: &str, sk: &str) -> Place {
-        Place { pk: Arc::from(pk), sk: Arc::from(sk) }
+        Place { pk: Arc::from(pk), sk: Arc::from(sk), version: None }
+    }
+
+    /// The same item in a version.
+    pub(crate) fn of_version(&self, version: &str) -> Place {
+        Place { version: Some(Arc::from(version)), ..self.clone() }
+    }
+
+    /// The same item in whatever version.
+    pub(crate) fn whichever(&self) -> Place {
+        Place { version: None, ..self.clone() }
     }
 
     /// Where an item of the outbox table says that it stands.
@@ -64,9 +81,20 @@ impl Place {
         Item::from([(names.pk.clone(), s(&*self.pk)), (names.sk.clone(), s(&*self.sk))])
     }
 
+    /// The id of an event that has none of its own: it is named by its place, which stays the same.
+    pub(crate) fn made_up_id(&self) -> EventId {
+        let (pk, sk) = (KeyHash::of(&self.pk).0, KeyHash::of(&self.sk).0);
+        EventId::from_u128(u128::from(pk) << 64 | u128::from(sk))
+    }
+
     /// Whether the item is an event of ours.
     pub(crate) fn is_event(&self) -> bool {
         self.sk.starts_with(EVENT)
+    }
+
+    /// Whether the item may be a business item with an event of its own.
+    pub(crate) fn may_derive(&self) -> bool {
+        !self.is_event() && &*self.sk != HEAD
     }
 
     /// The event's number among its key's, if it has one.
@@ -158,13 +186,8 @@ pub(crate) fn decode(item: &Item, place: &Place, source: &Arc<str>) -> Decoded {
         },
         Err(malformed) => {
             let id = text(item, "id").and_then(|id| id.parse().ok());
-            // Without an id of its own it is named by its place, which stays the same.
-            let named = || {
-                let (pk, sk) = (KeyHash::of(&place.pk).0, KeyHash::of(&place.sk).0);
-                EventId::from_u128(u128::from(pk) << 64 | u128::from(sk))
-            };
             Decoded {
-                id: id.unwrap_or_else(named),
+                id: id.unwrap_or_else(|| place.made_up_id()),
                 key_hash: key_of(item, place),
                 bytes: ENVELOPE_BYTES + weight(item),
                 event: Err(malformed),

@@ -24,9 +24,10 @@ use crate::record::{
 };
 use crate::store::{DynamoStore, now_ms};
 use crate::tables::built;
+use crate::tally::add;
 use crate::transaction::{Cancelled, put, send_patiently};
 use crate::waiting::{Stored, Waiting, rows_pk};
-use crate::{definitions, mark, transaction};
+use crate::{definitions, derived, mark, transaction};
 
 /// How many items are marked at once.
 const MARKS_AT_ONCE: usize = 32;
@@ -139,7 +140,9 @@ impl Plan {
                 }
                 return Err(unknown(partition, seq));
             };
-            if waiting.enter(new, place, !passed.contains(&seq), now, is_disabled) {
+            // Before a version there is none that could be pending: it waits for no other.
+            let ahead = place.version.is_none() && !passed.contains(&seq);
+            if waiting.enter(new, place, ahead, now, is_disabled) {
                 plan.touch(waiting, seq, true);
             }
         }
@@ -173,6 +176,8 @@ impl Plan {
             }
             match (change, before) {
                 (WaitingChange::Delivered(_) | WaitingChange::Erased(_), Some(row)) => {
+                    let merged = matches!(change, WaitingChange::Erased(_));
+                    add(&store.tally().merged, (merged && row.place.version.is_some()).into());
                     plan.rows.remove(&(row.place.clone(), seq));
                     plan.gone.push(row);
                 }
@@ -277,7 +282,9 @@ pub(crate) fn row_actions(
     let names = store.connection().names();
     let written = put(&names.store, row.item(pk)).build();
     let mut actions = vec![TransactWriteItem::builder().put(built(written)?).build()];
-    if with_item {
+    if let Some(version) = row.place.version.as_deref().filter(|_| with_item) {
+        actions.push(derived::enters(names, &row.place, version)?);
+    } else if with_item {
         // What was marked before it was published was not: the mark goes with the write that says so.
         let shard = if row.ahead { "" } else { ", #shard" };
         let mut update = Update::builder()
@@ -307,6 +314,11 @@ pub(crate) fn gone_actions(
 ) -> Result<Vec<TransactWriteItem>> {
     let names = store.connection().names();
     let delete = Delete::builder().table_name(&names.store).set_key(Some(key(pk, &row.sk())));
+    let delete = TransactWriteItem::builder().delete(built(delete.build())?).build();
+    if row.place.version.is_some() {
+        // Its item left the index when the row came, and says nothing of what became of it.
+        return Ok(vec![delete]);
+    }
     let update = Update::builder()
         .table_name(&names.outbox)
         .set_key(Some(row.place.key(names)))
@@ -319,10 +331,7 @@ pub(crate) fn gone_actions(
         .expression_attribute_names("#seq", SEQ)
         .expression_attribute_values(":ttl", n(store.expires_at()))
         .expression_attribute_values(":now", n(now_ms()));
-    Ok(vec![
-        TransactWriteItem::builder().delete(built(delete.build())?).build(),
-        TransactWriteItem::builder().update(built(update.build())?).build(),
-    ])
+    Ok(vec![delete, TransactWriteItem::builder().update(built(update.build())?).build()])
 }
 
 /// A row that enters late, and its event, which does not expire while it waits.
@@ -358,15 +367,17 @@ pub(crate) async fn fenced_write(
     mut actions: Vec<TransactWriteItem>,
 ) -> Result<()> {
     let table = &store.connection().names().store;
-    let last = actions.len();
     actions.push(lease::standing(table, lease)?);
     debug_assert!(transaction::check(&actions).is_ok(), "groups are cut to the limits");
-    match send_patiently(store.connection(), operation, table, &actions).await {
-        Err(error)
-            if Cancelled::of(&error).is_some_and(|told| told.conditions().any(|at| at == last)) =>
-        {
-            Err(lease::fenced(operation, lease))
+    loop {
+        let sent = send_patiently(store.connection(), operation, table, &actions).await;
+        let Err(error) = sent else { return Ok(()) };
+        let Some(told) = Cancelled::of(&error) else { return Err(error) };
+        if told.conditions().any(|at| at + 1 == actions.len()) {
+            return Err(lease::fenced(operation, lease));
         }
-        other => other,
+        if !derived::leave_out_overwritten(&mut actions, told) {
+            return Err(error);
+        }
     }
 }

@@ -21,7 +21,7 @@ use crate::tables::describe;
 use crate::tally::{Counting, Tally};
 use crate::waiting::{Stored, Waiting, rows_pk};
 use crate::watch::{Snapshot, Watch};
-use crate::{definitions, lease, release, removal, stream};
+use crate::{definitions, derived, lease, release, removal, stream};
 use tokio::sync::Notify;
 
 /// A relay's handle on a store. Cheap to clone.
@@ -173,6 +173,11 @@ impl DynamoStore {
         &self.inner.options
     }
 
+    /// Whether events are made of business items here.
+    pub(crate) fn derives(&self) -> bool {
+        self.inner.options.derivation.is_some()
+    }
+
     /// What this handle has shown of the outbox.
     pub(crate) fn listed(&self) -> &Listed {
         &self.inner.listed
@@ -287,6 +292,7 @@ impl DynamoStore {
     }
 
     pub(crate) async fn open_all(&self) -> Result<StoreFacts> {
+        derived::check(&self.inner.options)?;
         let connection = &self.inner.connection;
         let there = describe(connection, "open", &connection.names().outbox).await?;
         check_index(connection, &there)?;

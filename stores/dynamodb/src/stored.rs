@@ -3,6 +3,8 @@
 //! A row refers to the event's item, which stays where it is until the event is published. Invariant: a row
 //! that was read is the row that was written.
 
+use std::sync::Arc;
+
 use aws_sdk_dynamodb::types::AttributeValue;
 use postrider_core::waiting::{Attempted, DETAIL_BYTES_MAX, Reason, RowRef, WaitingState};
 use postrider_core::{DestinationId, KeyHash, PartitionId};
@@ -10,6 +12,9 @@ use postrider_core::{DestinationId, KeyHash, PartitionId};
 use crate::control::{PK, SK};
 use crate::item::{Item, n, number, s, text, truth};
 use crate::record::Place;
+
+/// Of a business item's event: which version of the item waits.
+const ITEM_VERSION: &str = "item_version";
 
 /// A row.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +100,9 @@ impl Stored {
         if let Some(created_at) = self.created_at {
             item.insert("created_at".to_owned(), n(created_at));
         }
+        if let Some(version) = &self.place.version {
+            item.insert(ITEM_VERSION.to_owned(), s(&**version));
+        }
         if let Some(endpoint) = &self.endpoint {
             item.insert("endpoint".to_owned(), s(endpoint));
         }
@@ -103,12 +111,14 @@ impl Stored {
 
     /// What the item of a row says; nothing if it is none.
     pub(crate) fn of(item: &Item) -> Option<Stored> {
+        let mut place = Place::new(text(item, "event_pk")?, text(item, "event_sk")?);
+        place.version = text(item, ITEM_VERSION).map(Arc::from);
         Some(Stored {
             row: RowRef {
                 seq: text(item, SK)?.parse().ok()?,
                 id: text(item, "event")?.parse().ok()?,
             },
-            place: Place::new(text(item, "event_pk")?, text(item, "event_sk")?),
+            place,
             key_hash: KeyHash(number(item, "key_hash")?),
             state: text(item, "state")?.parse().ok()?,
             due: number(item, "due")?,

@@ -1,7 +1,8 @@
 //! The live path: the table's stream tells of commits, so that an idle relay need not ask the index.
 //!
 //! A record says *where* something was committed, and nothing is published from it: the item is read as it
-//! is, in its key's order, by the owner of its partition. Invariants: only inserts of our events are heard;
+//! is, in its key's order, by the owner of its partition. Invariants: only inserts of our events are heard, and writes
+//! of business items that carry a stamp, where events are made of them;
 //! a shard is read after its parent; and whatever is missed, doubled, or out of order costs nothing but
 //! time, because the index is read from its front when the stream begins, after every gap, and at every
 //! backstop. So there is no checkpoint: what a checkpoint would say, the index says.
@@ -11,14 +12,14 @@ use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodbstreams::types::{AttributeValue, OperationType, Record, ShardIteratorType};
+use aws_sdk_dynamodbstreams::types::{AttributeValue, Record, ShardIteratorType};
 use futures_util::{StreamExt as _, stream};
 use postrider_core::{Error, Result};
 
 use crate::connection::absent;
 use crate::error::failed;
 use crate::examine::check_stream;
-use crate::record::Place;
+use crate::record::{EVENT_ID, Place, SHARD};
 use crate::store::{DynamoStore, Inner};
 use crate::tables::describe;
 use crate::tally::add;
@@ -259,17 +260,16 @@ fn hear(store: &DynamoStore, records: &[Record]) -> bool {
     let names = store.connection().names();
     let mut places = Vec::new();
     for record in records {
-        // Marks, deletions, and the time to live tell of no new event.
-        if record.event_name() != Some(&OperationType::Insert) {
-            continue;
-        }
-        let Some(change) = record.dynamodb() else { continue };
+        let Some((change, name)) = record.dynamodb().zip(record.event_name()) else { continue };
         let key = |name: &str| match change.keys()?.get(name)? {
             AttributeValue::S(text) => Some(&**text),
             _ => None,
         };
         let place = key(&names.pk).zip(key(&names.sk)).map(|(pk, sk)| Place::new(pk, sk));
-        let Some(place) = place.filter(Place::is_event) else { continue };
+        let image = change.new_image().map(|image| is_stamped(|name| image.contains_key(name)));
+        let derives = store.derives();
+        let told = |place: &Place| tells(place, name.as_str(), image, derives);
+        let Some(place) = place.filter(told) else { continue };
         if change.new_image().is_none() {
             // The item is fetched by its key all the same; the stream should carry it.
             let tally = store.tally();
@@ -284,6 +284,22 @@ fn hear(store: &DynamoStore, records: &[Record]) -> bool {
         store.hear(places);
     }
     heard
+}
+
+/// Whether a record tells of something to publish: the insert of an event, or where events are made of business
+/// items, a write of one with its stamp. Marks, deletions, and the time to live do not. Of a record without an image
+/// it is not known whether there is a stamp, so the item is looked at.
+pub(crate) fn tells(place: &Place, name: &str, stamped: Option<bool>, derives: bool) -> bool {
+    match name {
+        "INSERT" if place.is_event() => true,
+        "INSERT" | "MODIFY" => derives && place.may_derive() && stamped != Some(false),
+        _ => false,
+    }
+}
+
+/// Whether an item with these attributes is pending by its own stamp.
+pub(crate) fn is_stamped(has: impl Fn(&str) -> bool) -> bool {
+    has(SHARD) && has(EVENT_ID)
 }
 
 /// Waits for a call; what failed with the service's code, which decides here.

@@ -7,8 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Tally {
     /// Entries of the index that were none of ours, and were let be.
     pub foreign: u64,
-    /// Events that somebody else had marked before.
+    /// Events that somebody else had marked before. Of those of business items also such as have a newer version by
+    /// now, which is pending.
     pub marked_by_others: u64,
+    /// Waiting versions of business items that were overwritten or deleted before their turn: the newest one
+    /// stands for them.
+    pub merged: u64,
     /// Records of the stream without an image: their items were fetched by key.
     pub without_image: u64,
     /// Times at which the stream could not be read any more, and the index was asked instead.
@@ -21,6 +25,7 @@ pub struct Tally {
 pub(crate) struct Counting {
     pub(crate) foreign: AtomicU64,
     pub(crate) marked_by_others: AtomicU64,
+    pub(crate) merged: AtomicU64,
     pub(crate) without_image: AtomicU64,
     pub(crate) interruptions: AtomicU64,
     pub(crate) gaps: AtomicU64,
@@ -32,6 +37,7 @@ impl Counting {
         Tally {
             foreign: of(&self.foreign),
             marked_by_others: of(&self.marked_by_others),
+            merged: of(&self.merged),
             without_image: of(&self.without_image),
             interruptions: of(&self.interruptions),
             gaps: of(&self.gaps),

@@ -38,7 +38,8 @@ pub(super) async fn read(
         let shard = if unrouted { unrouted_in(partition) } else { pending_in(partition) };
         let mut resume = None;
         while left > 0 {
-            let listing = index::list(store.connection(), &shard, resume.take(), 0).await?;
+            let listing =
+                index::list(store.connection(), &shard, resume.take(), 0, store.derives()).await?;
             let places: Vec<_> =
                 listing.entries.iter().map(|entry| &entry.place).take(left).collect();
             left -= places.len();

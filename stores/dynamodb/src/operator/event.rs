@@ -14,10 +14,10 @@ use super::delivery::Deliveries;
 use super::scan::{self, LOOKED_MAX};
 use super::waiting::ordering_key;
 use crate::collection::single;
-use crate::index;
 use crate::item::{Item, number, text};
 use crate::record::{Place, decode, pending_in, unrouted_in};
 use crate::store::DynamoStore;
+use crate::{derived, index};
 
 /// Items that are read at once.
 const ITEMS_AT_ONCE: usize = 32;
@@ -29,7 +29,11 @@ pub(super) async fn items<'a>(
     places: impl Iterator<Item = &'a Place>,
 ) -> Result<Vec<Option<Item>>> {
     let connection = store.connection();
-    let reads = places.map(|place| single(connection, operation, place)).collect::<Vec<_>>();
+    let read = |place: &'a Place| async move {
+        let item = single(connection, operation, place).await?;
+        Ok(item.and_then(|item| derived::shown(store, place, item)))
+    };
+    let reads = places.map(read).collect::<Vec<_>>();
     stream::iter(reads).buffered(ITEMS_AT_ONCE).try_collect().await
 }
 
@@ -220,7 +224,8 @@ impl Listing<'_> {
         let mut all = Vec::new();
         for partition in (0..partitions).map(PartitionId) {
             for shard in [pending_in(partition), unrouted_in(partition)] {
-                all.extend(index::before(self.store.connection(), &shard, before, wanted).await?);
+                let (connection, derives) = (self.store.connection(), self.store.derives());
+                all.extend(index::before(connection, &shard, before, wanted, derives).await?);
             }
         }
         all.sort_by(|a, b| b.cmp(a));

@@ -18,6 +18,9 @@ pub(super) const REWIND: &str = "a DynamoDB store has no cursor to set back: eac
 pub(super) const RENAME: &str = "what waits in DynamoDB stands under its destination's name, and cannot be moved in \
     one write, so a destination keeps its id; nothing was changed: only operators see it";
 
+pub(super) const DERIVED: &str = "an event of a business item is not kept, so it cannot be sent again; nothing was \
+    changed: a write of the item with a new stamp is a new event";
+
 /// The answer to what this store does not do.
 pub(super) fn refused<'a, T: Send + 'a>(
     operation: &'static str,

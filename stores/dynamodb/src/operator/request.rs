@@ -115,6 +115,9 @@ fn by_places(store: &DynamoStore, rows: &[RowKey], partitions: u16) -> Result<Pa
                 )
                 .context("seq", row.seq)
         })?;
+        if !place.is_event() {
+            return Err(invalid(refusal::DERIVED).context("seq", row.seq));
+        }
         groups.entry((partition, &row.destination)).or_default().push(place);
     }
     let mut parts = Vec::new();

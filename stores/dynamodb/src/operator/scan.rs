@@ -8,10 +8,10 @@ use postrider_core::{Error, ErrorKind, EventId, PartitionId, Result};
 
 use crate::collection::single;
 use crate::connection::call;
-use crate::definitions;
-use crate::item::{Item, s};
-use crate::record::{EVENT, Place, SHARD};
+use crate::item::{Item, n, s};
+use crate::record::{EVENT, Place, SEQ, SHARD};
 use crate::store::DynamoStore;
+use crate::{definitions, derived};
 
 /// Items that one call looks at, however few of them a filter lets through.
 pub(super) const LOOKED_MAX: usize = 10_000;
@@ -120,9 +120,11 @@ pub(super) async fn find(
     for row in &known.rows {
         for partition in (0..store.facts().await?.partitions).map(PartitionId) {
             let waiting = store.read_waiting(partition, &row.definition.id).await?;
-            let place = waiting.rows().find(|row| row.row.id == id).map(|row| row.place.clone());
-            let Some(place) = place else { continue };
-            if let Some(item) = single(store.connection(), operation, &place).await? {
+            let Some(row) = waiting.rows().find(|row| row.row.id == id) else { continue };
+            let place = row.place.clone();
+            let item = single(store.connection(), operation, &place).await?;
+            if let Some(mut item) = item.and_then(|item| derived::shown(store, &place, item)) {
+                item.insert(SEQ.to_owned(), n(row.row.seq));
                 return Ok(Some((place, item)));
             }
         }

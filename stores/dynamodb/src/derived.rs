@@ -1,0 +1,180 @@
+//! Derived events: events that are made of business items, without an item in the outbox (R027).
+//!
+//! A write of the business item carries a stamp; index and stream name the item, and its newest version is read and
+//! published. The item is the application's: all that is ever done to it is to take away the two keys of the index, or
+//! to change one of them. Invariant: **that is done under the condition that the newest version is still the one that
+//! was published or waits.** So a version that is written in between stays pending, whoever settles the older one, and
+//! however late. A version that was overwritten before it was read is never seen: the newest one stands for it.
+
+use std::sync::Arc;
+
+use aws_sdk_dynamodb::types::{TransactWriteItem, Update};
+use postrider_core::source::Malformed;
+use postrider_core::waiting::Reason;
+use postrider_core::{Error, ErrorKind, Event, Payload, Result};
+
+use crate::connection::call;
+use crate::item::{Item, number, s, text};
+use crate::job::Pending;
+use crate::options::Options;
+use crate::record::{AT, EVENT_ID, Place, SEQ, SHARD, decode, encode, partition_of};
+use crate::settings::Names;
+use crate::store::DynamoStore;
+use crate::stored::Stored;
+use crate::tables::built;
+use crate::tally::add;
+use crate::transaction::Cancelled;
+
+/// The condition of whatever is done to a business item.
+const STILL: &str = "pr_event = :version";
+
+/// What takes a version out of the index. Nothing else is changed, and no time to live is set.
+const TAKE_OUT: &str = "REMOVE pr_shard, pr_at";
+
+/// Refuses options that contradict each other.
+pub(crate) fn check(options: &Options) -> Result<()> {
+    if options.derivation.is_some() && options.mark_first {
+        return Err(Error::new(ErrorKind::Config, "open").message(
+            "marks that come first would be written on the application's own items, which get none: give up \
+             `mark_first`, or the derivation",
+        ));
+    }
+    Ok(())
+}
+
+/// An item that was read as one that is pending; nothing if it is none of ours.
+pub(crate) fn pending(store: &DynamoStore, place: Place, item: Item) -> Option<Pending> {
+    if place.is_event() {
+        let decoded = decode(&item, &place, store.default_source());
+        return Some(Pending { place, item, decoded });
+    }
+    let derivation = store.options().derivation.as_ref();
+    let Some((derivation, version)) = derivation.zip(text(&item, EVENT_ID)) else {
+        add(&store.tally().foreign, 1);
+        return None;
+    };
+    let place = place.of_version(version);
+    let decoded = derivation.decode(&item, &place, store.default_source());
+    // What else the item says is not ours, whatever it is called.
+    Some(Pending { place, item: Item::new(), decoded })
+}
+
+/// The event that waits in a row, made of its item as it is now: without a payload if the item has another version
+/// by now, or is gone. Then there is nothing to send: the newer version is pending by itself.
+pub(crate) fn waiting(
+    store: &DynamoStore,
+    row: &Stored,
+    item: Option<&Item>,
+) -> Result<Arc<Event>, Malformed> {
+    let version = row.place.version.as_deref();
+    let Some(item) = item.filter(|item| text(item, EVENT_ID) == version) else {
+        let mut event = Event::new(row.row.id, "item", &row.place.pk, "item.overwritten");
+        event.payload = Payload::Erased;
+        return Ok(Arc::new(event));
+    };
+    let Some(derivation) = &store.options().derivation else {
+        return Err(Malformed {
+            reason: Reason::Malformed,
+            detail:
+                "this relay has no mapping for events of business items; give it one, and redrive"
+                    .to_owned(),
+        });
+    };
+    derivation.decode(item, &row.place, store.default_source()).event
+}
+
+/// Takes a version that was published, or dropped, out of the index; whether it was there.
+pub(crate) async fn take_out(store: &DynamoStore, place: &Place, version: &str) -> Result<bool> {
+    let names = store.connection().names();
+    let client = store.connection().tables().await;
+    let update = client
+        .update_item()
+        .table_name(&names.outbox)
+        .set_key(Some(place.key(names)))
+        .update_expression(TAKE_OUT)
+        .condition_expression(format!("attribute_exists(pr_shard) AND {STILL}"))
+        .expression_attribute_values(":version", s(version));
+    told(call("settle", &names.outbox, update.send()).await)
+}
+
+/// Hands a version from one index key to another; whether it was there.
+pub(crate) async fn hand_on(
+    store: &DynamoStore,
+    place: &Place,
+    version: &str,
+    (from, to): (&str, &str),
+) -> Result<bool> {
+    let names = store.connection().names();
+    let client = store.connection().tables().await;
+    let update = client
+        .update_item()
+        .table_name(&names.outbox)
+        .set_key(Some(place.key(names)))
+        .update_expression("SET pr_shard = :to")
+        .condition_expression(format!("pr_shard = :from AND {STILL}"))
+        .expression_attribute_values(":from", s(from))
+        .expression_attribute_values(":to", s(to))
+        .expression_attribute_values(":version", s(version));
+    told(call("settle", &names.outbox, update.send()).await)
+}
+
+fn told<T>(outcome: Result<T>) -> Result<bool> {
+    match outcome {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::Conflict => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The action that takes a version out of the index in the transaction in which it enters `waiting`.
+pub(crate) fn enters(names: &Names, place: &Place, version: &str) -> Result<TransactWriteItem> {
+    let update = Update::builder()
+        .table_name(&names.outbox)
+        .set_key(Some(place.key(names)))
+        .update_expression(TAKE_OUT)
+        .condition_expression(STILL)
+        .expression_attribute_values(":version", s(version));
+    Ok(TransactWriteItem::builder().update(built(update.build())?).build())
+}
+
+/// Leaves out of a transaction what was to be done to versions that were overwritten meanwhile: they need nothing
+/// any more. Whether there were any.
+pub(crate) fn leave_out_overwritten(
+    actions: &mut Vec<TransactWriteItem>,
+    cancelled: &Cancelled,
+) -> bool {
+    let refused: Vec<usize> = cancelled.conditions().collect();
+    let before = actions.len();
+    let mut index = 0;
+    actions.retain(|action| {
+        let condition = action.update().and_then(|update| update.condition_expression());
+        let overwritten = refused.contains(&index) && condition == Some(STILL);
+        index += 1;
+        !overwritten
+    });
+    actions.len() < before
+}
+
+/// An item as an operator sees it: a business item as the event that is made of it, and nothing of one that has no
+/// event here, or another version than is asked for.
+pub(crate) fn shown(store: &DynamoStore, place: &Place, item: Item) -> Option<Item> {
+    if place.is_event() {
+        return Some(item);
+    }
+    let asked = place.version.as_deref();
+    let version = text(&item, EVENT_ID).filter(|it| asked.is_none_or(|asked| asked == *it))?;
+    let place = place.of_version(version);
+    let derivation = store.options().derivation.as_ref()?;
+    let decoded = derivation.decode(&item, &place, store.default_source());
+    let names = store.connection().names();
+    let mut shown = match &decoded.event {
+        Ok(event) => encode(event, &place, names, partition_of(&place.pk, 1)),
+        Err(_) => Item::from([("id".to_owned(), s(decoded.id.to_string()))]),
+    };
+    for name in [SHARD, AT] {
+        shown.remove(name);
+        shown.extend(item.get(name).map(|value| (name.to_owned(), value.clone())));
+    }
+    debug_assert!(number::<u64>(&shown, SEQ).is_none(), "its number is its row's");
+    Some(shown)
+}
