@@ -84,11 +84,16 @@ impl Fresh {
 
     /// Every event item, in the order of their keys and numbers.
     pub(crate) async fn items(&self) -> Vec<Item> {
-        let mut items = self.scan(&self.connection.names().outbox).await;
+        let mut items = self.everything().await;
         items.retain(|item| item["sk"].as_s().unwrap().starts_with("OUTBOX#"));
         let place = |item: &Item| ["pk", "sk"].map(|name| item[name].as_s().unwrap().clone());
         items.sort_by_key(place);
         items
+    }
+
+    /// All that stands in the outbox's table.
+    pub(crate) async fn everything(&self) -> Vec<Item> {
+        self.scan(&self.connection.names().outbox).await
     }
 
     pub(crate) async fn pending(&self) -> usize {

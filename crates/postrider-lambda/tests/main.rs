@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
 mod claims;
+mod derived;
 mod fresh;
 mod giving;
 mod line;

@@ -1,8 +1,8 @@
 //! Derived events: events that are made of business items, without an item in the outbox (R027).
 //!
 //! A write of the business item carries a stamp; index and stream name the item, and its newest version is read and
-//! published. The item is the application's: all that is ever done to it is to take away the two keys of the index, or
-//! to change one of them. Invariant: **that is done under the condition that the newest version is still the one that
+//! published. The item is the application's: all that is ever done to it is to take away the key of the index, or to
+//! change it. Invariant: **that is done under the condition that the newest version is still the one that
 //! was published or waits.** So a version that is written in between stays pending, whoever settles the older one, and
 //! however late. A version that was overwritten before it was read is never seen: the newest one stands for it.
 
@@ -14,6 +14,8 @@ use postrider_core::waiting::Reason;
 use postrider_core::{Error, ErrorKind, Event, Payload, Result};
 
 use crate::connection::call;
+use crate::control::{PK, SK};
+use crate::group::Group;
 use crate::item::{Item, number, s, text};
 use crate::job::Pending;
 use crate::options::Options;
@@ -23,13 +25,16 @@ use crate::store::DynamoStore;
 use crate::stored::Stored;
 use crate::tables::built;
 use crate::tally::add;
-use crate::transaction::Cancelled;
 
 /// The condition of whatever is done to a business item.
 const STILL: &str = "pr_event = :version";
 
-/// What takes a version out of the index. Nothing else is changed, and no time to live is set.
-const TAKE_OUT: &str = "REMOVE pr_shard, pr_at";
+/// The condition of what was published, dropped, or enters `waiting`.
+const PENDING: &str = "attribute_exists(pr_shard)";
+
+/// What takes a version out of the index. Nothing else is changed, and no time to live is set: what the stamp says of
+/// the write stays, for as long as the event waits.
+const TAKE_OUT: &str = "REMOVE pr_shard";
 
 /// Refuses options that contradict each other.
 pub(crate) fn check(options: &Options) -> Result<()> {
@@ -92,7 +97,7 @@ pub(crate) async fn take_out(store: &DynamoStore, place: &Place, version: &str) 
         .table_name(&names.outbox)
         .set_key(Some(place.key(names)))
         .update_expression(TAKE_OUT)
-        .condition_expression(format!("attribute_exists(pr_shard) AND {STILL}"))
+        .condition_expression(format!("{PENDING} AND {STILL}"))
         .expression_attribute_values(":version", s(version));
     told(call("settle", &names.outbox, update.send()).await)
 }
@@ -132,27 +137,25 @@ pub(crate) fn enters(names: &Names, place: &Place, version: &str) -> Result<Tran
         .table_name(&names.outbox)
         .set_key(Some(place.key(names)))
         .update_expression(TAKE_OUT)
-        .condition_expression(STILL)
+        .condition_expression(format!("{PENDING} AND {STILL}"))
         .expression_attribute_values(":version", s(version));
     Ok(TransactWriteItem::builder().update(built(update.build())?).build())
 }
 
-/// Leaves out of a transaction what was to be done to versions that were overwritten meanwhile: they need nothing
-/// any more. Whether there were any.
-pub(crate) fn leave_out_overwritten(
-    actions: &mut Vec<TransactWriteItem>,
-    cancelled: &Cancelled,
-) -> bool {
-    let refused: Vec<usize> = cancelled.conditions().collect();
-    let before = actions.len();
-    let mut index = 0;
-    actions.retain(|action| {
-        let condition = action.update().and_then(|update| update.condition_expression());
-        let overwritten = refused.contains(&index) && condition == Some(STILL);
-        index += 1;
-        !overwritten
-    });
-    actions.len() < before
+/// What is left to write of a row whose version is not pending any more: whether the row alone, or nothing. Where the
+/// item has another version by now, the row is told so when it is due. Where it has not, this settlement is sent again:
+/// the row is there, or somebody let it go.
+pub(crate) async fn is_row_left(store: &DynamoStore, group: &Group, item: &Item) -> Result<bool> {
+    if text(item, EVENT_ID) != group.place.version.as_deref() {
+        return Ok(true);
+    }
+    let put = group.actions.first().and_then(TransactWriteItem::put);
+    let row = put.map(|put| [PK, SK].map(|name| put.item().get(name).cloned()));
+    let Some([Some(pk), Some(sk)]) = row else { return Ok(true) };
+    let table = &store.connection().names().store;
+    let client = store.connection().tables().await;
+    let get = client.get_item().table_name(table).key(PK, pk).key(SK, sk).consistent_read(true);
+    Ok(call("settle", table, get.send()).await?.item.is_some())
 }
 
 /// An item as an operator sees it: a business item as the event that is made of it, and nothing of one that has no

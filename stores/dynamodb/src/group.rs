@@ -10,6 +10,7 @@ use aws_sdk_dynamodb::types::TransactWriteItem;
 use postrider_core::{Error, ErrorKind, Lease, Result};
 
 use crate::collection::single;
+use crate::derived;
 use crate::record::{DISCARDED_AT, Place};
 use crate::settle::fenced_write;
 use crate::store::DynamoStore;
@@ -71,6 +72,12 @@ pub(crate) async fn write(
                 match single(store.connection(), "settle", &group.place).await? {
                     // Somebody deleted the item by hand: what waits says so when it is due.
                     None if group.actions.len() > 1 => group.actions.truncate(1),
+                    Some(item) if group.place.version.is_some() && group.actions.len() > 1 => {
+                        match derived::is_row_left(store, group, &item).await? {
+                            true => group.actions.truncate(1),
+                            false => let_go.push(some.remove(at).seq),
+                        }
+                    }
                     Some(item) if item.contains_key(DISCARDED_AT) => {
                         let_go.push(some.remove(at).seq);
                     }

@@ -206,6 +206,29 @@ mod tests {
         assert_eq!(parsed.records()[0].written(), 7);
     }
 
+    /// R027, R047: a business item's write with its stamp is heard where events are made of such; its mark is not, and
+    /// its own attributes do not say when it was written.
+    #[test]
+    fn stamped_writes_are_heard_where_events_are_made_of_them() {
+        let stamp = json!({"pr_shard": {"S": "p00000"}, "pr_event": {"S": "1"}, "pr_at": {"N": "7"},
+                           "created_at": {"N": "99"}});
+        let marked = json!({"pr_event": {"S": "1"}, "pr_at": {"N": "7"}});
+        let heard = [
+            record("INSERT", "ORDER", stamp.clone()),
+            record("MODIFY", "ORDER", stamp.clone()),
+            record("MODIFY", "ORDER", marked),
+            record("REMOVE", "ORDER", Value::Null),
+            record("MODIFY", crate::record::HEAD, stamp),
+        ];
+        let parsed = parse(&heard).unwrap();
+        let places = |derives| -> Vec<bool> {
+            parsed.records().iter().map(|r| r.place(derives).is_some()).collect()
+        };
+        assert_eq!(places(true), [true, true, false, false, false]);
+        assert_eq!(places(false), [false; 5]);
+        assert_eq!((parsed.others(), parsed.records()[1].written()), (3, 7_000));
+    }
+
     /// R049: a record without an image is heard all the same: its item is read by its key.
     #[test]
     fn a_record_without_an_image_is_heard() {

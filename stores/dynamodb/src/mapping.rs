@@ -83,3 +83,58 @@ fn absent(name: &str, kind: &str) -> Error {
     Error::new(ErrorKind::Invalid, "derive")
         .message(format!("the attribute `{}` has no {kind}", name.escape_debug()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::item::{Item, b, n, s};
+    use crate::record::{AT, EVENT_ID, Place, VERSION};
+
+    /// What a mapping says of an order.
+    fn of(mapping: &Mapping, more: &[(&str, AttributeValue)]) -> Result<NewEvent> {
+        let mut item = Item::from([
+            ("number".to_owned(), n(42)),
+            ("status".to_owned(), s("order.paid")),
+            (AT.to_owned(), n(7)),
+            (EVENT_ID.to_owned(), s(postrider_core::EventId::mint().to_string())),
+            (VERSION.to_owned(), n(3)),
+        ]);
+        item.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        let place = Place::new("order/42", "ORDER");
+        mapping.event(&Version::of(&item, &place).unwrap())
+    }
+
+    /// R027: an event is made of attributes by their names: id, type, and what it says.
+    #[test]
+    fn attributes_become_an_event() {
+        let plain = Mapping::new("order", "number", "order.changed");
+        let event = of(&plain, &[]).unwrap();
+        let (event, key) = (event.event(), event.key());
+        assert_eq!((&*key, &*event.event_type), ("order/42", "order.changed"));
+        assert_eq!(event.payload.as_bytes(), br#"{"number":42,"status":"order.paid"}"#);
+        assert_eq!(event.occurred_at.as_micros(), 7_000);
+        let typed = plain.clone().event_type_from("status").payload_from("body");
+        for (value, said, kind) in [
+            (s(r#"{"a": 1}"#), &br#"{"a": 1}"#[..], JSON),
+            (b([0, 1]), &[0, 1][..], BYTES),
+            (AttributeValue::L(vec![n(1)]), &b"[1]"[..], JSON),
+        ] {
+            let event = of(&typed, &[("body", value)]).unwrap();
+            let event = event.event();
+            assert_eq!(&*event.event_type, "order.paid");
+            assert_eq!((event.payload.as_bytes(), &*event.content_type), (said, kind));
+        }
+    }
+
+    #[test]
+    fn what_is_absent_is_named() {
+        let plain = Mapping::new("order", "no", "order.changed");
+        let typed = Mapping::new("order", "number", "").event_type_from("kind");
+        let bodied = Mapping::new("order", "number", "order.changed").payload_from("body");
+        for (mapping, name) in [(plain, "no"), (typed, "kind"), (bodied.clone(), "body")] {
+            let error = of(&mapping, &[]).unwrap_err();
+            assert!(error.to_string().contains(&format!("`{name}`")), "{error}");
+        }
+        assert!(of(&bodied, &[("body", s("no JSON"))]).is_err());
+    }
+}

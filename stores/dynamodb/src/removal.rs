@@ -77,7 +77,9 @@ async fn drop_rows(
 /// operator let it go before.
 async fn drop_row(store: &DynamoStore, pk: &str, item: &Item) -> Result<()> {
     let stays = |row: &Stored| row.ahead && row.state != WaitingState::Discarded;
-    if let Some(row) = Stored::of(item).filter(|row| !stays(row)) {
+    // On a business item nothing is said, whatever became of its event.
+    let marked = |row: &Stored| row.place.version.is_none() && !stays(row);
+    if let Some(row) = Stored::of(item).filter(marked) {
         let_go(store, &row).await?;
     }
     let table = &store.connection().names().store;

@@ -367,17 +367,15 @@ pub(crate) async fn fenced_write(
     mut actions: Vec<TransactWriteItem>,
 ) -> Result<()> {
     let table = &store.connection().names().store;
+    let last = actions.len();
     actions.push(lease::standing(table, lease)?);
     debug_assert!(transaction::check(&actions).is_ok(), "groups are cut to the limits");
-    loop {
-        let sent = send_patiently(store.connection(), operation, table, &actions).await;
-        let Err(error) = sent else { return Ok(()) };
-        let Some(told) = Cancelled::of(&error) else { return Err(error) };
-        if told.conditions().any(|at| at + 1 == actions.len()) {
-            return Err(lease::fenced(operation, lease));
+    match send_patiently(store.connection(), operation, table, &actions).await {
+        Err(error)
+            if Cancelled::of(&error).is_some_and(|told| told.conditions().any(|at| at == last)) =>
+        {
+            Err(lease::fenced(operation, lease))
         }
-        if !derived::leave_out_overwritten(&mut actions, told) {
-            return Err(error);
-        }
+        other => other,
     }
 }

@@ -12,8 +12,9 @@ use crate::record::{AT, EVENT_ID, Place, SHARD, VERSION, pending_in};
 
 /// The attributes that a write of a business item carries, so that the relay makes an event of what was written.
 ///
-/// They are four, and all are the store's: the two keys of the sparse index (`pr_shard`, `pr_at`), which go when
-/// the event is published; the id of the item's newest event (`pr_event`); and the item's version (`pr_n`).
+/// They are four, and all are the store's: the key of the sparse index (`pr_shard`), which goes when the event is
+/// published; when it was written (`pr_at`); the id of the item's newest event (`pr_event`); and the item's version
+/// (`pr_n`).
 #[derive(Clone, Debug)]
 #[must_use = "a change that is written without its stamp is no event"]
 pub struct Stamp {

@@ -4,6 +4,8 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
 mod beyond;
+mod derived;
+mod derived_waiting;
 mod endpoints;
 mod examine;
 mod far;
@@ -27,6 +29,7 @@ mod refused;
 mod relay;
 mod removal;
 mod shards;
+mod shop;
 mod skew;
 mod split;
 mod stream;
