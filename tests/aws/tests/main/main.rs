@@ -10,6 +10,7 @@ mod fault;
 mod line;
 mod minute;
 mod outbox;
+mod producers;
 mod queue;
 mod rounds;
 mod whole_way;

@@ -90,7 +90,7 @@ async fn survive(course: &Course) {
     way.close().await;
 }
 
-/// F1, F2, F3, F5, F6, F10, F11, INV-1 to INV-4, R043, R044: relays, consumers, and the tables' server are killed,
+/// F1, F3, F5, F6, F10, F11, INV-1 to INV-4, R043, R044: relays, consumers, and the tables' server are killed,
 /// processes are stopped, both services and the stream are cut off, and messages are there twice; what was committed
 /// has its effect once, in its key's order, and nothing else has. One relay reads the stream and the index, the other
 /// one the index alone.
