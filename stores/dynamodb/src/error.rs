@@ -18,7 +18,7 @@ where
         SdkError::ServiceError(_) => said(&code, error.message().unwrap_or_default()),
         SdkError::TimeoutError(_) => (
             ErrorKind::Timeout,
-            "no answer in time; what was asked for may have happened, and is asked for again"
+            "no answer in time; what was asked for may have happened. A relay asks again by itself"
                 .to_owned(),
         ),
         SdkError::DispatchFailure(failure) if failure.is_timeout() => (

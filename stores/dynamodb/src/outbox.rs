@@ -177,9 +177,13 @@ impl Outbox {
     ///
     /// # Errors
     /// `Conflict` if a condition of the application's does not hold: neither its items nor the events were
-    /// written, and [`Cancelled`] names the action by its place in `actions`; with [`Duplicate`] if an
-    /// event is there already. `TooLarge` for what the service would refuse, before the call. `Busy` if
-    /// others were in the way for too long.
+    /// written, and [`Cancelled`] names the action by its place in `actions`. With [`Duplicate`] if an
+    /// event is there already, which only [`unordered`](Self::unordered) can say: with numbers an event's id is
+    /// not its place, and one that is written twice has two items. `TooLarge` for what the service would
+    /// refuse, before the call. `Busy` if others were in the way for too long. `Corrupt` if a key's head is
+    /// behind its events: no try will pass until the head is mended. `Timeout` or `Unavailable` if it is not
+    /// known whether it was written: the event's id finds it, and a second item of the same event is absorbed
+    /// by the inbox, by its id.
     pub async fn write(&self, actions: &[TransactWriteItem], events: &[NewEvent]) -> Result<()> {
         let keyed: Vec<_> = events.iter().map(|event| (event.key(), event)).collect();
         self.write_in(actions, keyed).await
@@ -205,15 +209,17 @@ impl Outbox {
         keyed: Vec<(String, &NewEvent)>,
     ) -> Result<()> {
         let mut patience = Patience::new();
+        let mut refused: Option<Place> = None;
         loop {
             let staged = self.stage_in(keyed.clone()).await?;
             let ids: Vec<EventId> = staged.puts.iter().map(|(id, _)| *id).collect();
+            let places = self.places(&staged);
             let all = actions.iter().cloned().chain(staged.into_actions()).collect();
             let table = &self.connection.names().outbox;
             let Err(error) = send(&self.connection, "enqueue", table, all).await else {
                 return Ok(());
             };
-            let Some(told) = Cancelled::of(&error) else { return Err(error) };
+            let Some(told) = Cancelled::of(&error) else { return Err(unknown(error, &ids)) };
             let first = told.conditions().next();
             match first {
                 Some(index) if index < actions.len() => return Err(error),
@@ -224,12 +230,31 @@ impl Outbox {
                         .context("event", id)
                         .source(Duplicate(id)));
                 }
-                // Another writer drew the number: the head says the next one.
-                Some(_) => patience.pause(busy(error)).await?,
+                Some(index) => {
+                    // Another writer drew the number, and moved the head, which says the next one. But where
+                    // the head stands as it was read, and does so again, nobody moves it.
+                    let mut heads = told.refusals.iter().skip(actions.len() + ids.len());
+                    let stands = heads.all(Option::is_none);
+                    let place = places.get(index - actions.len()).filter(|_| stands).cloned();
+                    match place {
+                        Some(place) if refused.as_ref() == Some(&place) => {
+                            return Err(behind(error, &place));
+                        }
+                        place => refused = place,
+                    }
+                    patience.pause(busy(error)).await?;
+                }
                 None if told.is_passing() => patience.pause(error).await?,
                 None => return Err(error),
             }
         }
+    }
+
+    /// Where the events of what is staged are to stand, in their order.
+    fn places(&self, staged: &Staged) -> Vec<Place> {
+        let names = self.connection.names();
+        let puts = staged.puts.iter().filter_map(|(_, action)| action.put());
+        puts.filter_map(|put| Place::of(put.item(), names)).collect()
     }
 
     /// The attributes of an event of a number in an item collection, for a producer that puts it by other
@@ -305,4 +330,32 @@ fn busy(error: Error) -> Error {
     Error::new(ErrorKind::Busy, "enqueue")
         .message("other writers of the same key were in the way; nothing was written")
         .source(error)
+}
+
+/// The number after the head's has an item already.
+fn behind(error: Error, place: &Place) -> Error {
+    Error::new(ErrorKind::Corrupt, "enqueue")
+        .message(
+            "the key's head is behind the key's events; nothing was written, and no later try will be. The head item \
+             was deleted, or not restored with the others, or `stage_numbered` is used for the key beside `write`: \
+             set the head's `n` to the key's greatest number, or use one of the two",
+        )
+        .context("key", &place.pk)
+        .context("taken", place.n().unwrap_or_default())
+        .source(error)
+}
+
+/// An answer that does not say whether the transaction was carried out.
+fn unknown(error: Error, events: &[EventId]) -> Error {
+    if !matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable) {
+        return error;
+    }
+    let mut told = Error::new(error.kind(), "enqueue").message(
+        "no answer says whether the transaction was carried out: look for the event by its id. Written again, it \
+         may have two items where numbers are drawn, and the inbox absorbs the second by its id",
+    );
+    if let Some(first) = events.first() {
+        told = told.context("event", first).context("events", events.len());
+    }
+    told.source(error)
 }

@@ -19,7 +19,7 @@ use crate::item::{Item, weight};
 
 /// The most actions of a transaction.
 pub const ACTIONS_MAX: usize = 100;
-/// The most bytes of a transaction's items.
+/// The most bytes of a transaction's items. Before the call those that are put are counted.
 pub const TRANSACTION_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The most bytes of an item, names of attributes included.
 pub const ITEM_BYTES_MAX: u64 = 400 * 1024;
@@ -101,7 +101,8 @@ impl fmt::Display for Cancelled {
 
 impl std::error::Error for Cancelled {}
 
-/// Checks a transaction against what the service takes.
+/// Checks a transaction against what the service takes: the number of actions, and the sizes of the items that are
+/// put. What an update makes of an item is known to the service alone, which refuses it as well.
 ///
 /// # Errors
 /// `TooLarge` with what is too large; nothing was sent.

@@ -1,6 +1,8 @@
 //! The write side: an event with the change or not at all, numbered without a gap.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
 use futures_util::future::join_all;
@@ -8,6 +10,7 @@ use postrider_core::{ErrorKind, NewEvent};
 use postrider_dynamodb::{Cancelled, Connection, Duplicate, Item, Outbox, Setup, init};
 
 use crate::fresh::Fresh;
+use crate::proxy::{self, Then};
 
 fn placed(order: &str) -> NewEvent {
     NewEvent::new("order", order, "order.placed").json(&serde_json::json!({"total": 1250})).unwrap()
@@ -164,4 +167,98 @@ async fn a_payload_is_not_shown_with_what_is_staged() {
     let shown = format!("{staged:?}");
     assert!(shown.contains(&secret.event().id.to_string()), "{shown}");
     assert!(!shown.contains("hunter2") && !shown.contains("104, 117, 110"), "{shown}");
+}
+
+/// INV-3: where a key's head is behind its events, no later try passes: that is said, with the key and the number,
+/// and not that others were in the way. A writer that is merely late is not taken for it.
+#[tokio::test]
+async fn a_head_that_is_behind_its_events_is_said_to_be() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    let outbox = Outbox::open(&fresh.connection).await.unwrap();
+    let (client, names) = (fresh.connection.tables().await, &fresh.settings.names);
+    // The application draws a key's first number itself, and then lets the store draw.
+    let own = outbox.stage_numbered("order/9", 1, &placed("9")).unwrap();
+    Box::pin(client.transact_write_items().transact_items(own).send()).await.unwrap();
+    // Another key's head is deleted by hand.
+    outbox.write(&[], &[placed("7")]).await.unwrap();
+    let head = |sk: &str| AttributeValue::S(sk.to_owned());
+    let gone = client.delete_item().table_name(&names.outbox).key("pk", head("order/7"));
+    Box::pin(gone.key("sk", head("HEAD#OUTBOX")).send()).await.unwrap();
+    let before = items(&fresh.connection, &names.outbox).await.len();
+    for key in ["9", "7"] {
+        let error = outbox.write(&[], &[placed("1"), placed(key)]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        for words in [&*format!("key=order/{key}"), "taken=1", "HEAD", "stage_numbered"] {
+            let words = words.replace("HEAD", "head");
+            assert!(error.to_string().contains(&words), "{words}: {error}");
+        }
+    }
+    assert_eq!(items(&fresh.connection, &names.outbox).await.len(), before, "nothing was written");
+    // What the message says to do.
+    let mend = client.update_item().table_name(&names.outbox).key("pk", head("order/7"));
+    let mend = mend.key("sk", head("HEAD#OUTBOX")).update_expression("SET n = :n");
+    let mend = mend.expression_attribute_values(":n", AttributeValue::N("1".to_owned()));
+    Box::pin(mend.send()).await.unwrap();
+    outbox.write(&[], &[placed("7")]).await.expect("the next number is free");
+}
+
+/// An outbox whose first so many transactions are carried out unheard, and the tokens of all that were sent.
+async fn unheard(fresh: &Fresh, lost: usize) -> (Outbox, Arc<Mutex<Vec<String>>>) {
+    let tokens = Arc::new(Mutex::new(Vec::new()));
+    let sent = Arc::clone(&tokens);
+    let rule = move |operation: &str, asked: &mut serde_json::Value| {
+        if operation != "TransactWriteItems" {
+            return Then::Forward;
+        }
+        let mut sent = sent.lock().unwrap();
+        sent.push(asked["ClientRequestToken"].as_str().unwrap().to_owned());
+        match sent.len() <= lost {
+            true => Then::Hold(Box::pin(std::future::pending())),
+            false => Then::Forward,
+        }
+    };
+    let mut settings = fresh.settings.clone();
+    let upstream = settings.endpoint.clone().unwrap();
+    settings.endpoint = Some(proxy::start(&upstream, Box::new(rule), Box::new(|_, _, _| ())).await);
+    // An attempt takes half of it.
+    settings.call_time_max = Duration::from_secs(4);
+    (Outbox::open(&Connection::new(settings).unwrap()).await.unwrap(), tokens)
+}
+
+/// R005, R051: a write whose answer is lost is asked for again under its token, and the event is there once.
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_is_there_once() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    let (outbox, tokens) = unheard(&fresh, 1).await;
+    let event = placed("1");
+    outbox.write(&[], std::slice::from_ref(&event)).await.expect("written, and said twice");
+    let tokens = tokens.lock().unwrap().clone();
+    assert!(tokens.len() > 1 && tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+    let all = items(&fresh.connection, &fresh.settings.names.outbox).await;
+    let events: Vec<&Item> = all.iter().filter(|item| is_event(item, "sk")).collect();
+    assert_eq!(events.len(), 1, "once");
+    assert_eq!(events[0]["id"].as_s().unwrap(), &event.event().id.to_string());
+}
+
+/// R005: where no answer comes at all, the error does not say that nothing was written, and names the event: it is
+/// there. A caller that writes it again with numbers has it twice, under one id.
+#[tokio::test]
+async fn a_write_that_nobody_heard_of_is_said_to_be_unknown() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    let (outbox, tokens) = unheard(&fresh, usize::MAX).await;
+    let event = placed("1");
+    let error = outbox.write(&[], std::slice::from_ref(&event)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    let (told, id) = (error.to_string(), event.event().id.to_string());
+    assert!(told.contains(&id) && !told.contains("nothing was written"), "{told}");
+    assert!(!tokens.lock().unwrap().is_empty());
+    let ids = async || {
+        let all = items(&fresh.connection, &fresh.settings.names.outbox).await;
+        let events = all.into_iter().filter(|item| is_event(item, "sk"));
+        events.map(|item| item["id"].as_s().unwrap().clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids().await, std::slice::from_ref(&id), "it was carried out");
+    let heard = Outbox::open(&fresh.connection).await.unwrap();
+    heard.write(&[], &[event]).await.expect("the next number is free");
+    assert_eq!(ids().await, [id.clone(), id], "two items of one event");
 }
