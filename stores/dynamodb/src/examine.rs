@@ -3,14 +3,14 @@
 //! Invariant: nothing is written. A permission to write is asked for by a write whose condition never holds.
 
 use aws_sdk_dynamodb::types::{
-    BillingMode, IndexStatus, KeySchemaElement, KeyType, StreamViewType, TableDescription,
-    TimeToLiveStatus,
+    BillingMode, GlobalSecondaryIndexDescription, IndexStatus, KeySchemaElement, KeyType,
+    StreamViewType, TableDescription, TimeToLiveStatus,
 };
 use postrider_core::operate::{Finding, findings as say};
 use postrider_core::{Code, Error, ErrorKind, Result};
 
 use crate::connection::{Connection, call};
-use crate::design::Design;
+use crate::design::{Design, INDEX_PROJECTION};
 use crate::permission;
 use crate::record::{AT, SHARD};
 use crate::tables::describe;
@@ -85,6 +85,7 @@ async fn of_table(
             let advice = "Wait until the service says ACTIVE of it, then start relays.";
             found.push(say::warning(&subject, message, Some(advice.to_owned())));
         }
+        found.extend(of_projection(&subject, our_index(connection, there)));
         match check_stream(connection, there) {
             Ok(_) => {}
             Err(error) if reads_stream => {
@@ -175,10 +176,38 @@ fn of_refusal(table: &str, (action, error): &(&'static str, &Error)) -> Finding 
     }
 }
 
+/// An index that has more than it is asked for: every write of it is paid by size.
+fn of_projection(
+    subject: &str,
+    index: Option<&GlobalSecondaryIndexDescription>,
+) -> Option<Finding> {
+    let projection = index?.projection()?.projection_type()?.as_str();
+    if projection == INDEX_PROJECTION {
+        return None;
+    }
+    let message = format!(
+        "the index carries {projection}, and its keys are enough: each event is written and stored twice for it"
+    );
+    let advice = format!(
+        "Make the index again with the projection {INDEX_PROJECTION}; meanwhile nothing is wrong but the price."
+    );
+    Some(say::warning(subject, message, Some(advice)))
+}
+
 fn is_backfilled(connection: &Connection, there: &TableDescription) -> bool {
-    let mut indexes = there.global_secondary_indexes().iter();
-    let index = indexes.find(|index| index.index_name() == Some(&connection.names().index));
-    index.is_some_and(|index| index.index_status == Some(IndexStatus::Creating))
+    our_index(connection, there)
+        .is_some_and(|index| index.index_status == Some(IndexStatus::Creating))
+}
+
+/// The sparse index, if it is there. One that is being deleted answers no more.
+fn our_index<'a>(
+    connection: &Connection,
+    there: &'a TableDescription,
+) -> Option<&'a GlobalSecondaryIndexDescription> {
+    there.global_secondary_indexes().iter().find(|index| {
+        index.index_name() == Some(&connection.names().index)
+            && index.index_status != Some(IndexStatus::Deleting)
+    })
 }
 
 /// The stream of the outbox table, with whole new images.
@@ -207,7 +236,7 @@ pub(crate) fn check_stream(connection: &Connection, there: &TableDescription) ->
     there.latest_stream_arn.clone().ok_or_else(|| refuse("the stream has no name yet".to_owned()))
 }
 
-/// Checks the sparse index: its keys and its projection.
+/// Checks the keys of the table and of the sparse index. What an index carries besides changes only the price.
 pub(crate) fn check_index(connection: &Connection, there: &TableDescription) -> Result<()> {
     let names = connection.names();
     let refuse = |message: String| {
@@ -223,13 +252,7 @@ pub(crate) fn check_index(connection: &Connection, there: &TableDescription) -> 
     if !keys_are(there.key_schema(), &names.pk, &names.sk) {
         return Err(refuse(format!("the table's keys are not {} and {}", names.pk, names.sk)));
     }
-    // One that is being deleted answers no more.
-    let stands = |status: Option<&IndexStatus>| status != Some(&IndexStatus::Deleting);
-    let mut indexes = there.global_secondary_indexes().iter();
-    let ours = indexes.find(|index| {
-        index.index_name() == Some(&names.index) && stands(index.index_status.as_ref())
-    });
-    let Some(index) = ours else {
+    let Some(index) = our_index(connection, there) else {
         return Err(refuse(format!("there is no index {}", names.index)));
     };
     if !keys_are(index.key_schema(), SHARD, AT) {

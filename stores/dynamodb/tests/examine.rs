@@ -207,3 +207,28 @@ async fn a_capacity_that_is_set_is_told_of() {
     let found = wrong(&findings(&fresh.connection, true).await.unwrap());
     assert!(found.iter().any(|one| one.contains("2 reads and 3 writes a second")), "{found:?}");
 }
+
+/// R120: an index that carries more than its keys works, and costs more: that is told. One of keys alone is not.
+#[tokio::test]
+async fn an_index_that_carries_more_than_its_keys_is_told_of() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let sound = wrong(&findings(&fresh.connection, true).await.unwrap());
+    assert!(!sound.iter().any(|one| one.contains("the index carries")), "the control: {sound:?}");
+    let upstream = fresh.settings.endpoint.clone().unwrap();
+    let edit = |operation: &str, _: &serde_json::Value, answer: &mut serde_json::Value| {
+        if operation == "DescribeTable" && answer["Table"]["GlobalSecondaryIndexes"].is_array() {
+            let index = &mut answer["Table"]["GlobalSecondaryIndexes"][0];
+            assert_eq!(index["Projection"]["ProjectionType"], "KEYS_ONLY");
+            index["Projection"]["ProjectionType"] = json!("ALL");
+        }
+    };
+    let mut settings = fresh.settings.clone();
+    settings.endpoint =
+        Some(proxy::start(&upstream, Box::new(|_, _| Then::Forward), Box::new(edit)).await);
+    let found = wrong(&findings(&Connection::new(settings).unwrap(), true).await.unwrap());
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with("Warning") && found[0].contains("the index carries ALL"),
+        "{found:?}"
+    );
+}
