@@ -340,4 +340,41 @@ mod tests {
         assert_eq!(Place::new("k", &id).n(), None);
         assert!(!Place::new("k", HEAD).is_event());
     }
+
+    /// Whoever writes items in another language has the page alone: its values are those of the code.
+    #[test]
+    fn the_page_has_the_attributes_as_they_are_written() {
+        let page = include_str!("../../../docs/internals/dynamodb.md");
+        let id = "0190a6f0-7b5c-7000-8000-000000000001".parse().unwrap();
+        let mut event = Event::new(id, "order", "42", "order.placed");
+        event.source = Arc::from("https://shop.example");
+        event.key = Some("customer/7".into());
+        event.encoding = Some("zstd".into());
+        event.tenant = Some("acme".into());
+        event.headers = [("trace".to_owned(), "9f".to_owned())].into_iter().collect();
+        event.payload = Payload::json(r#"{"total":1250}"#.to_owned()).unwrap();
+        event.occurred_at = Timestamp::from_micros(1_767_323_044_000_000);
+        event.created_at = Timestamp::from_micros(1_767_323_045_678_901);
+        let (key, names) = (event.key(), Names::default());
+        let item =
+            encode(&event, &Place::new(&key, &numbered_sk(7)), &names, partition_of(&key, 8));
+        for (name, value) in &item {
+            let (kind, value) = match value {
+                AttributeValue::S(text) => ("S", text.clone()),
+                AttributeValue::N(number) => ("N", number.clone()),
+                AttributeValue::M(_) => ("M", r#"{"trace":{"S":"9f"}}"#.to_owned()),
+                other => panic!("{name}: {other:?}"),
+            };
+            let row = format!("| `{name}` | {kind} | `{value}` |");
+            assert!(page.contains(&row), "the page has no {row}");
+        }
+        let (_, table) = page.split_once("| Attribute | Type |").unwrap();
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+        assert_eq!(rows.count(), item.len(), "the page has what is not written");
+        let hash = KeyHash::of("customer/7").0.to_string();
+        for told in [&*hash, HEAD, crate::control::CONTROL, crate::control::FACTS] {
+            let quoted = format!("`{told}`");
+            assert!(page.contains(&quoted) || told == hash && page.contains(told), "no {told}");
+        }
+    }
 }
