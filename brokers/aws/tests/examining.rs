@@ -145,3 +145,76 @@ async fn what_nobody_listens_to_is_found() {
     let found = broker.examine(&routes(&[&cloud.name("ruled")])).await.unwrap();
     assert_eq!(codes(&found), [], "the control: {found:?}");
 }
+
+/// A service whose first page has nothing that counts, and the second one has; the pages that were asked for.
+async fn paged(page: impl Fn(usize) -> (u16, String) + Send + Sync + 'static) -> Stub {
+    let pages = std::sync::atomic::AtomicUsize::new(0);
+    Stub::start(move |asked| {
+        let ask = &*asked.action;
+        if ask.ends_with("ListRules") || ask == "ListSubscriptionsByTopic" {
+            return Some(page(pages.fetch_add(1, std::sync::atomic::Ordering::Relaxed)));
+        }
+        match ask {
+            "GetTopicAttributes" => Some((200, xml(ask, "<Attributes/>"))),
+            _ => Some((200, r#"{"Name":"orders","Targets":[]}"#.to_owned())),
+        }
+    })
+    .await
+}
+
+/// An answer of a service that speaks XML.
+fn xml(action: &str, inner: &str) -> String {
+    let own = "xmlns=\"http://sns.amazonaws.com/doc/2010-03-31/\"";
+    format!("<{action}Response {own}><{action}Result>{inner}</{action}Result></{action}Response>")
+}
+
+fn pages_of(stub: &Stub, action: &str) -> usize {
+    stub.asked().iter().filter(|asked| asked.action.ends_with(action)).count()
+}
+
+/// R120: a rule that is on is found on a later page too, and a list without an end is not read for ever.
+#[tokio::test]
+async fn rules_are_read_page_by_page() {
+    let rules = |state: &str, next: &str| {
+        (200, format!(r#"{{"Rules":[{{"Name":"r","State":"{state}"}}]{next}}}"#))
+    };
+    let next = r#","NextToken":"more""#;
+    let stub = paged(move |page| match page {
+        0 => rules("DISABLED", next),
+        _ => rules("ENABLED", ""),
+    })
+    .await;
+    let broker = EventBridgeBroker::new(stub.settings()).unwrap();
+    let found = broker.examine(&routes(&["orders"])).await.unwrap();
+    assert_eq!(codes(&found), [], "{found:?}");
+    assert!(found[0].message.contains("1 rules are on"), "{found:?}");
+    assert_eq!(pages_of(&stub, "ListRules"), 2);
+
+    let endless = paged(move |_| rules("DISABLED", next)).await;
+    let broker = EventBridgeBroker::new(endless.settings()).unwrap();
+    let found = broker.examine(&routes(&["orders"])).await.unwrap();
+    assert_eq!(codes(&found), [Code::KeptTooShort], "{found:?}");
+    assert_eq!(pages_of(&endless, "ListRules"), 10);
+}
+
+/// R120: so are subscriptions: those of the first page may all be unconfirmed.
+#[tokio::test]
+async fn subscriptions_are_read_page_by_page() {
+    let page = |arn: &str, next: &str| {
+        let members = format!(
+            "<Subscriptions><member><SubscriptionArn>{arn}</SubscriptionArn></member></Subscriptions>{next}"
+        );
+        (200, xml("ListSubscriptionsByTopic", &members))
+    };
+    let next = "<NextToken>more</NextToken>";
+    let stub = paged(move |number| match number {
+        0 => page("PendingConfirmation", next),
+        _ => page("arn:aws:sns:eu-central-1:1:orders:one", ""),
+    })
+    .await;
+    let broker = SnsBroker::new(stub.settings()).unwrap();
+    let found = broker.examine(&routes(&["orders"])).await.unwrap();
+    assert_eq!(codes(&found), [], "{found:?}");
+    assert!(found[0].message.contains("1 subscribers"), "{found:?}");
+    assert_eq!(pages_of(&stub, "ListSubscriptionsByTopic"), 2);
+}

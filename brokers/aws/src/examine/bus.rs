@@ -6,7 +6,7 @@ use postrider_core::operate::{Finding, findings};
 use postrider_core::{Code, Result, Route};
 use tokio::time::Instant;
 
-use super::{LOOKED_AT, refused, unknown, within, written};
+use super::{LOOKED_AT, PAGES_MAX, refused, unknown, within, written};
 use crate::answer::{Call, judge};
 use crate::connection::Connection;
 
@@ -46,10 +46,18 @@ async fn rules(client: &Client, bus: &str) -> Result<Vec<String>> {
     let there = client.describe_event_bus().name(bus).send().await;
     there.map_err(|error| judge(call, &error).error("examine"))?;
     let call = Call { action: "events:ListRules", ..call };
-    let answer = client.list_rules().event_bus_name(bus).send().await;
-    let answer = answer.map_err(|error| judge(call, &error).error("examine"))?;
-    let on = answer.rules().iter().filter(|rule| rule.state() != Some(&RuleState::Disabled));
-    Ok(on.filter_map(|rule| rule.name().map(str::to_owned)).collect())
+    let (mut names, mut from) = (Vec::new(), None);
+    for _ in 0..PAGES_MAX {
+        let ask = client.list_rules().event_bus_name(bus).set_next_token(from.take());
+        let answer = ask.send().await.map_err(|error| judge(call, &error).error("examine"))?;
+        let on = answer.rules().iter().filter(|rule| rule.state() != Some(&RuleState::Disabled));
+        names.extend(on.filter_map(|rule| rule.name().map(str::to_owned)));
+        from = answer.next_token;
+        if from.is_none() {
+            break;
+        }
+    }
+    Ok(names)
 }
 
 async fn of_bus(client: &Client, subject: &str, bus: &str, rules: &[String]) -> Vec<Finding> {

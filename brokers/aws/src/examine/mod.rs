@@ -22,6 +22,9 @@ pub(crate) use topic::topics;
 const DEADLINES: u32 = 4;
 /// What is looked at of one kind. Nobody reads more.
 const LOOKED_AT: usize = 20;
+/// The most pages that are read of one thing's rules or subscriptions, a hundred on each: a bus has 300 rules unless
+/// its owner asked for more.
+const PAGES_MAX: usize = 10;
 /// A consumer may be away for as long without anything being lost.
 const AWAY: Duration = Duration::from_secs(24 * 60 * 60);
 

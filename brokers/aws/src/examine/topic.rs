@@ -5,7 +5,7 @@ use postrider_core::operate::{Finding, findings};
 use postrider_core::{Code, Error, ErrorKind, Result, Route};
 use tokio::time::Instant;
 
-use super::{LOOKED_AT, refused, unknown, within, written};
+use super::{LOOKED_AT, PAGES_MAX, refused, unknown, within, written};
 use crate::answer::{Call, judge};
 use crate::connection::Connection;
 use crate::topics::arn;
@@ -40,20 +40,9 @@ pub(crate) async fn topics(connection: &Connection, routes: &[Route]) -> Result<
                 // The attributes count subscribers as well, but late, and LocalStack never.
                 Ok(_) => {
                     let call = Call { action: "sns:ListSubscriptionsByTopic", ..call };
-                    let asked = client.list_subscriptions_by_topic().topic_arn(&arn).send().await;
-                    found.push(match asked {
-                        Ok(answer) => {
-                            let there = answer.subscriptions().iter();
-                            // Those who have not confirmed have no ARN yet.
-                            let there = there.filter(|it| {
-                                it.subscription_arn().is_some_and(|arn| arn.starts_with("arn:"))
-                            });
-                            of_topic(&subject, &arn, there.count())
-                        }
-                        Err(error) => {
-                            let error = judge(call, &error).error("examine");
-                            refused(&subject, error, "correct the route")?
-                        }
+                    found.push(match subscribers(&client, call).await {
+                        Ok(count) => of_topic(&subject, &arn, count),
+                        Err(error) => refused(&subject, error, "correct the route")?,
                     });
                 }
             }
@@ -61,6 +50,25 @@ pub(crate) async fn topics(connection: &Connection, routes: &[Route]) -> Result<
         Ok(found)
     };
     within(settings.deadline, asked).await
+}
+
+/// How many are subscribed to a topic. Those who have not confirmed have no ARN yet.
+async fn subscribers(client: &Client, call: Call<'_>) -> Result<usize> {
+    let (mut count, mut from) = (0, None);
+    for _ in 0..PAGES_MAX {
+        let ask =
+            client.list_subscriptions_by_topic().topic_arn(call.name).set_next_token(from.take());
+        let answer = ask.send().await.map_err(|error| judge(call, &error).error("examine"))?;
+        let there = answer.subscriptions().iter();
+        let confirmed =
+            there.filter(|it| it.subscription_arn().is_some_and(|arn| arn.starts_with("arn:")));
+        count += confirmed.count();
+        from = answer.next_token;
+        if from.is_none() {
+            break;
+        }
+    }
+    Ok(count)
 }
 
 fn of_topic(subject: &str, arn: &str, subscribers: usize) -> Finding {
