@@ -24,7 +24,6 @@ use crate::settings::Names;
 use crate::store::DynamoStore;
 use crate::stored::Stored;
 use crate::tables::built;
-use crate::tally::add;
 
 /// The condition of whatever is done to a business item.
 const STILL: &str = "pr_event = :version";
@@ -55,7 +54,7 @@ pub(crate) fn pending(store: &DynamoStore, place: Place, item: Item) -> Option<P
     }
     let derivation = store.options().derivation.as_ref();
     let Some((derivation, version)) = derivation.zip(text(&item, EVENT_ID)) else {
-        add(&store.tally().foreign, 1);
+        store.tally().saw_foreign(std::slice::from_ref(&place));
         return None;
     };
     let place = place.of_version(version);

@@ -21,7 +21,6 @@ use crate::mark;
 use crate::reading::{By, Handed};
 use crate::record::{SEQ, pending_in, unrouted_in};
 use crate::store::{DynamoStore, now_ms};
-use crate::tally::add;
 use crate::turns::Turn;
 
 /// How many keys are read at once.
@@ -325,7 +324,7 @@ impl Filling<'_> {
         let Some(Turn { resume, from }) = turn else { return Ok(false) };
         let listing =
             list(store.connection(), &self.shard(), resume, from, store.derives()).await?;
-        add(&store.tally().foreign, listing.foreign);
+        store.tally().saw_foreign(&listing.foreign);
         let mut readings = store.readings();
         let known = readings.at(partition, self.destination, after)?;
         known.name(self.destination, listing.entries, By::Index);

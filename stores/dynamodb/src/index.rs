@@ -28,8 +28,8 @@ pub(crate) type Resume = HashMap<String, AttributeValue>;
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) entries: Vec<Listed>,
-    /// Items in the index that are none of ours.
-    pub(crate) foreign: u64,
+    /// Where items stand that are in the index and none of ours.
+    pub(crate) foreign: Vec<Place>,
     /// The newest of the entries, in milliseconds.
     pub(crate) newest: u64,
     pub(crate) resume: Option<Resume>,
@@ -62,9 +62,10 @@ pub(crate) async fn list(
     for item in page.items.unwrap_or_default() {
         listing.newest = listing.newest.max(number(&item, AT).unwrap_or_default());
         let ours = |place: &Place| place.is_event() || derives && place.may_derive();
-        match Place::of(&item, names).filter(ours) {
-            Some(place) => listing.entries.push(Listed { place }),
-            None => listing.foreign += 1,
+        match Place::of(&item, names) {
+            Some(place) if ours(&place) => listing.entries.push(Listed { place }),
+            // The service's entries have keys; one without them is none of ours either.
+            other => listing.foreign.push(other.unwrap_or_else(|| Place::new("", ""))),
         }
     }
     Ok(listing)

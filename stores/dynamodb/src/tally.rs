@@ -1,11 +1,21 @@
 //! The tally: what a handle has counted, for metrics and for tests.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use postrider_core::KeyHash;
+
+use crate::record::Place;
+
+/// Foreign entries that are remembered, so that not every sweep of the index counts them again: 16 bytes each. What
+/// is beyond is counted whenever it is seen.
+const REMEMBERED_MAX: usize = 10_000;
 
 /// What a handle has counted since it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Entries of the index that were none of ours, and were let be.
+    /// Entries of the index that were none of ours, and were let be: each once, as long as 10,000 are remembered.
     pub foreign: u64,
     /// Events that somebody else had marked before. Of those of business items also such as have a newer version by
     /// now, which is pending.
@@ -23,7 +33,9 @@ pub struct Tally {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
-    pub(crate) foreign: AtomicU64,
+    foreign: AtomicU64,
+    /// The foreign entries that were counted, by the hashes of their keys.
+    remembered: Mutex<HashSet<(u64, u64)>>,
     pub(crate) marked_by_others: AtomicU64,
     pub(crate) merged: AtomicU64,
     pub(crate) without_image: AtomicU64,
@@ -32,6 +44,23 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
+    /// Counts foreign entries that were not seen before.
+    pub(crate) fn saw_foreign(&self, places: &[Place]) {
+        if places.is_empty() {
+            return;
+        }
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fresh = 0;
+        for place in places {
+            let known = (KeyHash::of(&place.pk).0, KeyHash::of(&place.sk).0);
+            fresh += u64::from(!remembered.contains(&known));
+            if remembered.len() < REMEMBERED_MAX {
+                remembered.insert(known);
+            }
+        }
+        add(&self.foreign, fresh);
+    }
+
     pub(crate) fn told(&self) -> Tally {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Tally {
@@ -48,4 +77,27 @@ impl Counting {
 /// Adds to a count.
 pub(crate) fn add(count: &AtomicU64, more: u64) {
     count.fetch_add(more, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R049: what is none of ours is counted, and a sweep that sees it again does not count it again.
+    #[test]
+    fn a_foreign_entry_is_counted_once_and_none_goes_uncounted() {
+        let (counting, place) = (Counting::default(), Place::new("order/1", "ORDER#1"));
+        counting.saw_foreign(&[place.clone(), Place::new("order/1", "ORDER#2")]);
+        counting.saw_foreign(std::slice::from_ref(&place));
+        assert_eq!(counting.told().foreign, 2);
+        let many = |from: usize| -> Vec<Place> {
+            (from..from + REMEMBERED_MAX).map(|n| Place::new("p", &n.to_string())).collect()
+        };
+        counting.saw_foreign(&many(0));
+        counting.saw_foreign(&many(REMEMBERED_MAX));
+        assert_eq!(counting.told().foreign, 2 + 2 * REMEMBERED_MAX as u64);
+        assert!(counting.remembered.lock().unwrap().len() <= REMEMBERED_MAX, "bounded");
+        counting.saw_foreign(std::slice::from_ref(&place));
+        assert_eq!(counting.told().foreign, 2 + 2 * REMEMBERED_MAX as u64, "still remembered");
+    }
 }

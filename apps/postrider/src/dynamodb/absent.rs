@@ -9,7 +9,11 @@ use postrider_core::InboxStore;
 
 use crate::failure::Failure;
 use crate::init::InitArgs;
+use crate::serve::Metrics;
 use crate::store::Opened;
+
+/// Nothing is counted.
+pub(crate) fn show_tally(_: &Metrics) {}
 
 /// No value of this can be made.
 #[derive(Clone)]

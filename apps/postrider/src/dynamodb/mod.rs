@@ -7,8 +7,12 @@
 mod absent;
 #[cfg(feature = "dynamodb")]
 mod tables;
+#[cfg(feature = "dynamodb")]
+mod tally;
 
 #[cfg(not(feature = "dynamodb"))]
-pub(crate) use self::absent::Tables;
+pub(crate) use self::absent::{Tables, show_tally};
 #[cfg(feature = "dynamodb")]
 pub(crate) use self::tables::Tables;
+#[cfg(feature = "dynamodb")]
+pub(crate) use self::tally::show as show_tally;

@@ -79,6 +79,9 @@ impl Tables {
         options.relays_read_stream = options.stream;
         options.stream &= relays;
         let store = Arc::new(DynamoStore::with(connection.clone(), options));
+        if relays {
+            super::tally::remember(&store);
+        }
         let source = Arc::<DynamoStore>::clone(&store) as Arc<dyn OutboxSource>;
         let inbox = Arc::new(Inbox::new(connection, self.options.inbox.clone())?);
         Ok(Opened { source, operator: store as Arc<dyn Operator>, inbox, postgres: None })

@@ -9,6 +9,7 @@ use postrider_relay::{Health, State};
 use serde::Serialize;
 use tokio::sync::{Mutex, watch};
 
+use crate::dynamodb::show_tally;
 use crate::relay::kafka::added_partitions;
 use crate::serve::metrics::Metrics;
 use crate::serve::{Shown, catalog};
@@ -62,6 +63,7 @@ impl View {
         metrics.total(catalog::FETCHES, &[], health.fetches);
         metrics.total(catalog::SETTLEMENTS, &[], health.settlements);
         metrics.total(catalog::PARTITIONS_ADDED, &[], added_partitions());
+        show_tally(metrics);
         for (invariant, count) in health.violations.iter() {
             metrics.total(catalog::VIOLATIONS, &[&invariant.to_string()], count);
         }
