@@ -16,6 +16,8 @@ pub(crate) const INDEX_KEYS: [(&str, &str); 2] = [(SHARD, "HASH"), (AT, "RANGE")
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Design<'a> {
     pub(crate) table: &'a str,
+    /// Whether it is the application's.
+    pub(crate) shared: bool,
     pk: &'a str,
     sk: &'a str,
     /// The attribute with the time to live.
@@ -27,9 +29,11 @@ pub(crate) struct Design<'a> {
 impl<'a> Design<'a> {
     /// The three tables.
     pub(crate) fn all(names: &'a Names) -> [Design<'a>; 3] {
-        let ours = |table: &'a str| Design { table, pk: PK, sk: SK, ttl: TTL, index: None };
+        let ours =
+            |table: &'a str| Design { table, shared: false, pk: PK, sk: SK, ttl: TTL, index: None };
         let outbox = Design {
             table: &names.outbox,
+            shared: names.shared,
             pk: &names.pk,
             sk: &names.sk,
             ttl: &names.ttl,

@@ -100,15 +100,8 @@ async fn of_table(
         }
     }
     match expires(connection, design).await {
-        Ok(true) => {}
-        Ok(false) => {
-            let message = format!(
-                "no time to live on the attribute {}: what is done stays for ever",
-                design.ttl
-            );
-            let advice = format!("Switch the time to live on, on the attribute {}.", design.ttl);
-            found.push(say::warning(&subject, message, Some(advice)));
-        }
+        Ok(by) if by.as_deref() == Some(design.ttl) => {}
+        Ok(by) => found.push(of_time_to_live(&subject, design.ttl, by)),
         Err(error) => {
             found.push(of_refusal(design.table, &("dynamodb:DescribeTimeToLive", &error)))
         }
@@ -116,16 +109,27 @@ async fn of_table(
     found.extend(of_capacity(&subject, there));
 }
 
-/// Whether the service removes what has expired.
-async fn expires(connection: &Connection, design: &Design<'_>) -> Result<bool> {
+/// A time to live that is off, or by an attribute that events have not: a table has one.
+fn of_time_to_live(subject: &str, ttl: &str, by: Option<String>) -> Finding {
+    let message = format!("no time to live on the attribute {ttl}: what is done stays for ever");
+    let advice = match by {
+        None => format!("Switch the time to live on, on the attribute {ttl}."),
+        Some(by) => format!(
+            "The table has its one time to live on {by}. Write `ttl={by}` in the address, if events may \
+             share it with your items."
+        ),
+    };
+    say::warning(subject, message, Some(advice))
+}
+
+/// The attribute by which the service removes what has expired.
+async fn expires(connection: &Connection, design: &Design<'_>) -> Result<Option<String>> {
     let client = connection.tables().await;
     let ask = client.describe_time_to_live().table_name(design.table);
     let told = call("examine", design.table, ask.send()).await?;
-    Ok(told.time_to_live_description.is_some_and(|live| {
-        let on = Some(TimeToLiveStatus::Enabled) == live.time_to_live_status
-            || Some(TimeToLiveStatus::Enabling) == live.time_to_live_status;
-        on && live.attribute_name.as_deref() == Some(design.ttl)
-    }))
+    let on = [Some(TimeToLiveStatus::Enabled), Some(TimeToLiveStatus::Enabling)];
+    let live = told.time_to_live_description.filter(|live| on.contains(&live.time_to_live_status));
+    Ok(live.and_then(|live| live.attribute_name))
 }
 
 /// A capacity that somebody set: beyond it the service refuses, whatever it could.
@@ -236,22 +240,35 @@ pub(crate) fn check_stream(connection: &Connection, there: &TableDescription) ->
     there.latest_stream_arn.clone().ok_or_else(|| refuse("the stream has no name yet".to_owned()))
 }
 
+fn keys_are(schema: &[KeySchemaElement], pk: &str, sk: &str) -> bool {
+    let of = |kind: KeyType| schema.iter().find(|e| e.key_type == kind).map(|e| &*e.attribute_name);
+    of(KeyType::Hash) == Some(pk) && of(KeyType::Range) == Some(sk)
+}
+
+/// Checks the keys of the outbox table.
+pub(crate) fn check_keys(connection: &Connection, there: &TableDescription) -> Result<()> {
+    let names = connection.names();
+    if keys_are(there.key_schema(), &names.pk, &names.sk) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Config, "examine index")
+        .message(format!(
+            "the table's keys are not {} and {}; nothing was changed in it: the address names them by \
+             pk= and sk=",
+            names.pk, names.sk
+        ))
+        .context("table", &names.outbox))
+}
+
 /// Checks the keys of the table and of the sparse index. What an index carries besides changes only the price.
 pub(crate) fn check_index(connection: &Connection, there: &TableDescription) -> Result<()> {
+    check_keys(connection, there)?;
     let names = connection.names();
     let refuse = |message: String| {
         Error::new(ErrorKind::Config, "examine index")
             .message(message)
             .context("table", &names.outbox)
     };
-    let keys_are = |schema: &[KeySchemaElement], pk: &str, sk: &str| {
-        let of =
-            |kind: KeyType| schema.iter().find(|e| e.key_type == kind).map(|e| &*e.attribute_name);
-        of(KeyType::Hash) == Some(pk) && of(KeyType::Range) == Some(sk)
-    };
-    if !keys_are(there.key_schema(), &names.pk, &names.sk) {
-        return Err(refuse(format!("the table's keys are not {} and {}", names.pk, names.sk)));
-    }
     let Some(index) = our_index(connection, there) else {
         return Err(refuse(format!("there is no index {}", names.index)));
     };

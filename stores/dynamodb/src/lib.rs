@@ -13,6 +13,7 @@
 //!
 //! The service's limits hold here as they do there: 100 actions and 4 MB a transaction, 400 KB an item.
 
+mod addition;
 mod audit;
 mod carry_out;
 mod collection;

@@ -30,6 +30,16 @@ pub fn recipe(settings: &Settings, setup: &Setup) -> Result<String> {
         "# What `postrider init` makes. deploy/aws has the same for Terraform.\n".to_owned();
     let designs = Design::all(&settings.names);
     for design in &designs {
+        if design.shared {
+            text += &format!("# {}\n", SHARED_SAYS);
+            for input in additions(design) {
+                let input = quoted(&input.to_string());
+                text += &aws("update-table", &format!("--cli-input-json {input}"));
+                text +=
+                    &aws("wait table-exists", &format!("--table-name {}", quoted(design.table)));
+            }
+            continue;
+        }
         let input = quoted(&creation(design).to_string());
         text += &aws("create-table", &format!("--cli-input-json {input}"));
     }
@@ -51,6 +61,24 @@ pub fn recipe(settings: &Settings, setup: &Setup) -> Result<String> {
     );
     text += &aws("put-item", &rest);
     Ok(text)
+}
+
+/// What a table of the application's is told to be.
+const SHARED_SAYS: &str = "The first table is yours and is there: it gets a stream and an index. With capacity \
+                           of its own, give the index ProvisionedThroughput.";
+
+/// The inputs of `UpdateTable` for a table that is there: it takes one change at a time.
+fn additions(design: &Design<'_>) -> Vec<Value> {
+    let mut whole = creation(design);
+    let stream = json!({
+        "TableName": design.table, "StreamSpecification": whole["StreamSpecification"].take(),
+    });
+    let index = json!({
+        "TableName": design.table,
+        "AttributeDefinitions": whole["AttributeDefinitions"].take(),
+        "GlobalSecondaryIndexUpdates": [{ "Create": whole["GlobalSecondaryIndexes"][0].take() }],
+    });
+    vec![stream, index]
 }
 
 /// The input of `CreateTable`.

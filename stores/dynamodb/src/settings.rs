@@ -21,12 +21,18 @@ const TABLE_NAME_MAX: usize = 255;
 /// The longest name of a key attribute that DynamoDB takes.
 const ATTRIBUTE_NAME_MAX: usize = 255;
 
+/// The attribute with the time to live in a table of the application's, unless it is named: one that nobody
+/// else's items have, because the service deletes whatever has a past time there.
+const TTL_SHARED: &str = "pr_expires_at";
+
 /// What the tables and their attributes are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Names {
-    /// The table with the events. It may be the application's own, whose items are let be.
+    /// The table with the events. One of the application's own is named by [`Names::in_table`].
     pub outbox: String,
+    /// Whether the outbox table is the application's, with items of its own beside the events.
+    pub shared: bool,
     /// Leases, destinations, and waiting events.
     pub store: String,
     /// What consumers have done.
@@ -52,6 +58,7 @@ impl Names {
     pub fn with_prefix(prefix: &str) -> Names {
         Names {
             outbox: format!("{prefix}outbox"),
+            shared: false,
             store: format!("{prefix}store"),
             inbox: format!("{prefix}inbox"),
             pk: "pk".to_owned(),
@@ -61,10 +68,13 @@ impl Names {
         }
     }
 
-    /// Events among the application's own items: its table, and what its keys are called there.
+    /// Events among the application's own items: its table, and what its keys are called there. Events expire
+    /// by `pr_expires_at`, so that no item of the application's does; another attribute is set in
+    /// [`Names::ttl`] afterwards.
     #[must_use]
     pub fn in_table(mut self, table: &str, pk: &str, sk: &str) -> Names {
         (self.outbox, self.pk, self.sk) = (table.to_owned(), pk.to_owned(), sk.to_owned());
+        (self.shared, self.ttl) = (true, TTL_SHARED.to_owned());
         self
     }
 
@@ -230,9 +240,11 @@ impl FromStr for Settings {
         let region = if region.is_empty() { local() } else { Some(region.to_owned()) };
         let mut names = given("prefix").map_or_else(Names::default, |p| Names::with_prefix(&p));
         let own = |name: &str, value: String| given(name).unwrap_or(value);
-        names.outbox = own("table", names.outbox);
-        names.pk = own("pk", names.pk);
-        names.sk = own("sk", names.sk);
+        (names.pk, names.sk) = (own("pk", names.pk), own("sk", names.sk));
+        if let Some(table) = given("table") {
+            let (pk, sk) = (names.pk.clone(), names.sk.clone());
+            names = names.in_table(&table, &pk, &sk);
+        }
         names.ttl = own("ttl", names.ttl);
         let settings = Settings { region, endpoint, names, call_time_max: CALL_TIME_MAX };
         settings.check()?;

@@ -1,18 +1,21 @@
 //! The tables: how they are made.
 //!
-//! Invariants: what is there is never changed, only what is absent is made, a time to live included; and the
+//! Invariants: what is there is never changed, only what is absent is made, a time to live included; in a table of
+//! the application's that is by an attribute which the address names, or which no item but an event has; and the
 //! number of partitions is written once, for ever.
 
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
-    ProjectionType, ScalarAttributeType, StreamSpecification, StreamViewType, TableDescription,
-    TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
+    AttributeDefinition, BillingMode, GlobalSecondaryIndex, GlobalSecondaryIndexDescription,
+    IndexStatus, KeySchemaElement, KeyType, Projection, ProjectionType, ScalarAttributeType,
+    StreamSpecification, StreamViewType, TableDescription, TableStatus, TimeToLiveSpecification,
+    TimeToLiveStatus,
 };
 use postrider_core::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
+use crate::addition;
 use crate::connection::{Connection, absent, call};
 use crate::control::{Facts, facts};
 use crate::design::{Design, INDEX_KEYS, INDEX_PROJECTION, STREAM_VIEW};
@@ -92,7 +95,7 @@ pub async fn init(connection: &Connection, setup: &Setup) -> Result<Vec<String>>
 }
 
 /// Makes a table that is absent; what was made.
-async fn make(connection: &Connection, design: &Design<'_>) -> Result<Option<String>> {
+async fn make(connection: &Connection, design: &Design<'_>) -> Result<Vec<String>> {
     let table = design.table;
     match describe(connection, "init", table).await {
         Err(error) if error.kind() == ErrorKind::SchemaMissing => {}
@@ -109,11 +112,8 @@ async fn make(connection: &Connection, design: &Design<'_>) -> Result<Option<Str
         create = create.key_schema(element(name, KeyType::from(kind))?);
     }
     if let Some(index) = design.index {
-        let view = StreamViewType::from(STREAM_VIEW);
-        let stream = StreamSpecification::builder().stream_enabled(true).stream_view_type(view);
-        create = create
-            .global_secondary_indexes(pending_index(index)?)
-            .stream_specification(built(stream.build())?);
+        create =
+            create.global_secondary_indexes(pending_index(index)?).stream_specification(images()?);
     }
     match call("init", table, create.send()).await {
         Ok(_) => {}
@@ -123,21 +123,33 @@ async fn make(connection: &Connection, design: &Design<'_>) -> Result<Option<Str
     }
     await_active(connection, table).await?;
     switch_on(connection, design).await?;
-    Ok(Some(table.to_owned()))
+    Ok(vec![table.to_owned()])
 }
 
-/// Does what is left where whoever made a table was interrupted; what was done. A time to live on another
-/// attribute is somebody's own, and stays: the doctor names it.
-async fn complete(connection: &Connection, design: &Design<'_>) -> Result<Option<String>> {
+/// Does what is left where whoever made a table was interrupted, and what a table of the application's has not;
+/// what was done. A time to live on another attribute is somebody's own, and stays, and so does a stream without
+/// images: the doctor names them. The index comes last, because the table takes no other change meanwhile.
+async fn complete(connection: &Connection, design: &Design<'_>) -> Result<Vec<String>> {
     await_active(connection, design.table).await?;
+    let mut done = Vec::new();
+    if design.index.is_some() && addition::stream(connection, design).await? {
+        await_active(connection, design.table).await?;
+        done.push(format!("the stream of {}", design.table));
+    }
     let ask = connection.tables().await.describe_time_to_live().table_name(design.table);
     let told = call("init", design.table, ask.send()).await?;
     let status = told.time_to_live_description.and_then(|live| live.time_to_live_status);
-    if !matches!(status, None | Some(TimeToLiveStatus::Disabled)) {
-        return Ok(None);
+    if matches!(status, None | Some(TimeToLiveStatus::Disabled)) {
+        switch_on(connection, design).await?;
+        done.push(format!("the time to live of {}", design.table));
     }
-    switch_on(connection, design).await?;
-    Ok(Some(format!("the time to live of {}", design.table)))
+    if let Some(index) = design.index
+        && addition::index(connection, design, index).await?
+    {
+        await_active(connection, design.table).await?;
+        done.push(format!("the index {index} of {}", design.table));
+    }
+    Ok(done)
 }
 
 async fn switch_on(connection: &Connection, design: &Design<'_>) -> Result<()> {
@@ -158,7 +170,11 @@ async fn await_active(connection: &Connection, table: &str) -> Result<()> {
     let wait = async {
         loop {
             let there = describe(connection, "init", table).await?;
-            if there.table_status == Some(TableStatus::Active) {
+            let filling = |index: &GlobalSecondaryIndexDescription| {
+                index.index_status == Some(IndexStatus::Creating)
+            };
+            let filled = !there.global_secondary_indexes().iter().any(filling);
+            if filled && there.table_status == Some(TableStatus::Active) {
                 return Ok(());
             }
             // waits: the service makes the table, and says nothing when it is done
@@ -183,6 +199,12 @@ pub(crate) async fn describe(
     told.table.ok_or_else(|| absent(operation, "table"))
 }
 
+/// A stream with whole new images.
+pub(crate) fn images() -> Result<StreamSpecification> {
+    let view = StreamViewType::from(STREAM_VIEW);
+    built(StreamSpecification::builder().stream_enabled(true).stream_view_type(view).build())
+}
+
 fn pending_index(name: &str) -> Result<GlobalSecondaryIndex> {
     let keys = Projection::builder().projection_type(ProjectionType::from(INDEX_PROJECTION));
     let mut index = GlobalSecondaryIndex::builder().index_name(name).projection(keys.build());
@@ -192,11 +214,11 @@ fn pending_index(name: &str) -> Result<GlobalSecondaryIndex> {
     built(index.build())
 }
 
-fn attribute(name: &str, kind: ScalarAttributeType) -> Result<AttributeDefinition> {
+pub(crate) fn attribute(name: &str, kind: ScalarAttributeType) -> Result<AttributeDefinition> {
     built(AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build())
 }
 
-fn element(name: &str, kind: KeyType) -> Result<KeySchemaElement> {
+pub(crate) fn element(name: &str, kind: KeyType) -> Result<KeySchemaElement> {
     built(KeySchemaElement::builder().attribute_name(name).key_type(kind).build())
 }
 

@@ -29,6 +29,7 @@ mod refused;
 mod relay;
 mod removal;
 mod shards;
+mod shared;
 mod shop;
 mod skew;
 mod split;

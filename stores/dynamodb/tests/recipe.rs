@@ -1,12 +1,16 @@
 //! The commands that are printed make what `init` makes.
 
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::TableStatus;
 use postrider_core::OutboxSource as _;
 use postrider_core::operate::Level;
-use postrider_dynamodb::{DynamoStore, Names, Settings, Setup, findings, init, recipe};
+use postrider_dynamodb::{Connection, DynamoStore, Names, Settings, Setup, findings, init, recipe};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::fresh::Fresh;
+use crate::shared::applications_own;
 
 /// A line of the recipe as a shell takes it apart.
 fn words(line: &str) -> Vec<String> {
@@ -36,6 +40,8 @@ fn request(words: &[String]) -> Option<(&'static str, Value)> {
     let has = |command: &str| words.iter().any(|word| word == command);
     if has("create-table") {
         Some(("CreateTable", read("--cli-input-json")))
+    } else if has("update-table") {
+        Some(("UpdateTable", read("--cli-input-json")))
     } else if has("update-time-to-live") {
         let live = read("--time-to-live-specification");
         Some(("UpdateTimeToLive", json!({ "TableName": table(), "TimeToLiveSpecification": live })))
@@ -70,12 +76,24 @@ async fn send(endpoint: &str, operation: &str, body: &Value) {
     assert!(answer.split_whitespace().nth(1) == Some("200"), "{operation} {body}: {answer}");
 }
 
-#[tokio::test]
-async fn the_commands_make_what_init_makes() {
-    let Some(fresh) = Fresh::empty() else { return };
-    let setup = Setup { partitions: Some(3), source: Some("/it's".to_owned()) };
-    let text = recipe(&fresh.settings, &setup).unwrap();
-    let endpoint = fresh.settings.endpoint.clone().unwrap();
+/// What `wait table-exists` waits for.
+async fn active(connection: &Connection, table: &str) {
+    let client = connection.tables().await;
+    loop {
+        let told = client.describe_table().table_name(table).send().await.unwrap();
+        if told.table.unwrap().table_status == Some(TableStatus::Active) {
+            return;
+        }
+        // waits: the server changes the table, and says nothing when it is done
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Sends what the commands say; what was sent.
+async fn follow(settings: &Settings, setup: &Setup) -> Vec<&'static str> {
+    let connection = Connection::new(settings.clone()).unwrap();
+    let text = recipe(settings, setup).unwrap();
+    let endpoint = settings.endpoint.clone().unwrap();
     let mut sent = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let words = words(line);
@@ -84,11 +102,36 @@ async fn the_commands_make_what_init_makes() {
             (value(&words, "--region"), value(&words, "--endpoint-url")),
             ("us-east-1", &*endpoint)
         );
-        if let Some((operation, body)) = request(&words) {
-            send(&endpoint, operation, &body).await;
-            sent.push(operation);
-        }
+        let Some((operation, body)) = request(&words) else {
+            active(&connection, value(&words, "--table-name")).await;
+            continue;
+        };
+        send(&endpoint, operation, &body).await;
+        sent.push(operation);
     }
+    sent
+}
+
+/// R120: a table of the application's is there: it is not made, and gets what it has not.
+#[tokio::test]
+async fn the_commands_make_no_table_that_is_the_applications() {
+    let Some((fresh, connection)) = applications_own("PK", "").await else { return };
+    let (names, endpoint) = (connection.names().clone(), fresh.settings.endpoint.clone().unwrap());
+    let settings = Settings::at(endpoint, names);
+    let sent = follow(&settings, &Setup::default()).await;
+    let creations = sent.iter().filter(|operation| **operation == "CreateTable").count();
+    let updates = sent.iter().filter(|operation| **operation == "UpdateTable").count();
+    assert_eq!((creations, updates), (2, 2), "{sent:?}");
+    assert_eq!(init(&connection, &Setup::default()).await.unwrap(), [""; 0]);
+    let found = findings(&connection, true).await.unwrap();
+    assert!(found.iter().all(|finding| finding.level == Level::Good), "{found:?}");
+}
+
+#[tokio::test]
+async fn the_commands_make_what_init_makes() {
+    let Some(fresh) = Fresh::empty() else { return };
+    let setup = Setup { partitions: Some(3), source: Some("/it's".to_owned()) };
+    let sent = follow(&fresh.settings, &setup).await;
     assert_eq!(sent.len(), 7, "{sent:?}");
     let found = findings(&fresh.connection, true).await.unwrap();
     assert!(found.iter().all(|finding| finding.level == Level::Good), "{found:?}");

@@ -141,7 +141,7 @@ fn not_made(error: Error) -> Failure {
         true => failure.advice(
             "Nothing is lost, and what was made stays: the same command makes the rest. Give credentials \
              by environment, profile (AWS_PROFILE), or role, that may dynamodb:CreateTable, DescribeTable, \
-             DescribeTimeToLive, UpdateTimeToLive, GetItem, and PutItem. Or have somebody make the \
+             DescribeTimeToLive, UpdateTimeToLive, GetItem, and PutItem, and for a table of your own UpdateTable. Or have somebody make the \
              tables who may: `postrider init --print` prints what to make, and deploy/aws has it for Terraform.",
         ),
         false => failure,

@@ -1,0 +1,102 @@
+//! A table of the application's: it gets what events need, and its own items stay.
+
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType,
+    ScalarAttributeType,
+};
+use postrider_core::operate::Level;
+use postrider_core::{ErrorKind, OutboxSource as _};
+use postrider_dynamodb::{Connection, DynamoStore, Settings, Setup, findings, init};
+
+use crate::fresh::Fresh;
+
+/// The application's table, as the application made it, and an address that names it.
+pub(crate) async fn applications_own(pk: &str, rest: &str) -> Option<(Fresh, Connection)> {
+    let fresh = Fresh::empty()?;
+    let names = fresh.settings.names.clone();
+    let key = |name: &str, kind| {
+        KeySchemaElement::builder().attribute_name(name).key_type(kind).build().unwrap()
+    };
+    let text = |name: &str| {
+        let text = AttributeDefinition::builder().attribute_name(name);
+        text.attribute_type(ScalarAttributeType::S).build().unwrap()
+    };
+    let client = fresh.connection.tables().await;
+    client
+        .create_table()
+        .table_name(&names.outbox)
+        .billing_mode(BillingMode::PayPerRequest)
+        .set_attribute_definitions(Some(vec![text(pk), text("SK")]))
+        .set_key_schema(Some(vec![key(pk, KeyType::Hash), key("SK", KeyType::Range)]))
+        .send()
+        .await
+        .unwrap();
+    let prefix = names.outbox.trim_end_matches("outbox");
+    let endpoint = fresh.settings.endpoint.clone().unwrap();
+    let address = format!(
+        "dynamodb://?prefix={prefix}&endpoint={endpoint}&table={}&pk=PK&sk=SK{rest}",
+        names.outbox
+    );
+    let connection = Connection::new(address.parse::<Settings>().unwrap()).unwrap();
+    Some((fresh, connection))
+}
+
+/// The attribute by which a table's items expire.
+async fn expires_by(connection: &Connection) -> Option<String> {
+    let ask = connection.tables().await.describe_time_to_live();
+    let told = ask.table_name(&connection.names().outbox).send().await.unwrap();
+    told.time_to_live_description.and_then(|live| live.attribute_name)
+}
+
+/// The application's items may have an `expires_at` of their own, which is no time to live: nothing that they
+/// have makes them go, unless the address says that it shall.
+#[tokio::test]
+async fn an_attribute_of_the_applications_never_becomes_a_time_to_live_unasked() {
+    let Some((_fresh, connection)) = applications_own("PK", "").await else { return };
+    let order = connection.tables().await.put_item().table_name(&connection.names().outbox);
+    let order = order
+        .item("PK", AttributeValue::S("ORDER#1".to_owned()))
+        .item("SK", AttributeValue::S("ORDER".to_owned()))
+        // Long past: the service would delete the order.
+        .item("expires_at", AttributeValue::N("1".to_owned()));
+    order.send().await.unwrap();
+    init(&connection, &Setup::default()).await.unwrap();
+    let by = expires_by(&connection).await;
+    assert_eq!(by.as_deref(), Some("pr_expires_at"), "nobody else's items have it");
+
+    let Some((_fresh, connection)) = applications_own("PK", "&ttl=expires_at").await else {
+        return;
+    };
+    init(&connection, &Setup::default()).await.unwrap();
+    assert_eq!(expires_by(&connection).await.as_deref(), Some("expires_at"), "it was named");
+}
+
+/// R120: what a table that was there has not is added and named: the stream, the index, the time to live. Then a
+/// relay can read it, the doctor finds nothing wrong, and the next `init` has nothing to do.
+#[tokio::test]
+async fn a_table_that_was_there_gets_a_stream_and_an_index() {
+    let Some((_fresh, connection)) = applications_own("PK", "").await else { return };
+    let made = init(&connection, &Setup::default()).await.unwrap();
+    let names = connection.names();
+    let added = ["the stream", "the time to live", "the index postrider-pending"];
+    let added = added.map(|what| format!("{what} of {}", names.outbox));
+    assert_eq!(made[..3], added, "{made:?}");
+    assert_eq!(made[3..], [names.store.clone(), names.inbox.clone()]);
+    let found = findings(&connection, true).await.unwrap();
+    assert!(found.iter().all(|finding| finding.level == Level::Good), "{found:?}");
+    DynamoStore::new(connection.clone()).open().await.unwrap();
+    assert_eq!(init(&connection, &Setup::default()).await.unwrap(), [""; 0]);
+}
+
+/// R120: a table with other keys than the address says is refused by name, and nothing is added to it.
+#[tokio::test]
+async fn a_table_with_other_keys_is_refused_and_left_alone() {
+    let Some((_fresh, connection)) = applications_own("Id", "").await else { return };
+    let refused = init(&connection, &Setup::default()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config);
+    assert!(refused.to_string().contains("keys are not PK and SK"), "{refused}");
+    assert_eq!(expires_by(&connection).await, None);
+    let table = connection.tables().await.describe_table().table_name(&connection.names().outbox);
+    let table = table.send().await.unwrap().table.unwrap();
+    assert!(table.stream_specification.is_none() && table.global_secondary_indexes().is_empty());
+}
