@@ -7,6 +7,7 @@ use postrider_core::inbox::Accepted;
 use postrider_core::{ClaimLease, ClaimRequest, Code, Error, ErrorKind, InboxKey, Result};
 
 use crate::inbox::row::Row;
+use crate::transaction::ITEM_BYTES_MAX;
 
 /// Why a claim wrote nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +74,16 @@ pub(crate) fn fenced(operation: &'static str, lease: &ClaimLease) -> Error {
         .context("event", lease.key.event_id)
         .context("handler", &lease.key.handler)
         .context("token", lease.token)
+}
+
+/// That an effect is recorded, and its result is not.
+pub(crate) fn too_large(operation: &'static str, result: &[u8]) -> Error {
+    Error::new(ErrorKind::TooLarge, operation).message(format!(
+        "the result has {} bytes, and an item takes {ITEM_BYTES_MAX} with all that is in it; it is \
+         recorded that it was done, so that it is not done again, and its result is not: keep what is large \
+         elsewhere, and return its address",
+        result.len()
+    ))
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use postrider_core::{ClaimLease, ClaimRequest};
 use crate::control::PK;
 use crate::inbox::row::{
     ATTEMPTS, BEAT, CLAIMED, CLAIMED_AT, DURATION, EVENT_ID, EXPIRES_AT, HANDLER, HASH, PROCESSED,
-    PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE, STATUS, STEPS, TOKEN, TYPE, UNTIL,
+    PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE, STATUS, STEPS, TOKEN, TOO_LARGE, TYPE,
+    UNTIL,
 };
 use crate::item::{Item, b, n, s};
 
@@ -156,6 +157,21 @@ impl Kept<'_> {
                 "SET {DONE}, #steps = :steps REMOVE #beat, #duration, #until"
             ))
             .expression_attribute_values(":steps", steps)
+    }
+
+    /// The same without the result, which has no room: how large it was.
+    pub(crate) fn complete_without(
+        &self,
+        update: Update,
+        bytes: usize,
+        retention: Duration,
+        steps: AttributeValue,
+    ) -> Update {
+        names(self.complete_with(update, b"", retention, steps), &[("#large", TOO_LARGE)])
+            .update_expression(format!(
+                "SET {DONE}, #steps = :steps, #large = :large REMOVE #beat, #duration, #until"
+            ))
+            .expression_attribute_values(":large", n(bytes))
     }
 
     /// Lets it go.

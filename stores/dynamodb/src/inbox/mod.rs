@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure};
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use bytes::Bytes;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Clock, Error, ErrorKind, InboxKey, InboxStore,
@@ -34,11 +34,11 @@ pub use options::InboxOptions;
 
 use crate::connection::{Connection, absent, call};
 use crate::error::failed;
-use crate::inbox::answer::{Refused, fenced};
+use crate::inbox::answer::{Refused, fenced, too_large};
 use crate::inbox::condition::{Claiming, Kept, step_names};
 use crate::inbox::row::{Row, TOKEN};
 use crate::inbox::watch::Watch;
-use crate::item::{Item, b, number};
+use crate::item::{Item, b, n, number};
 use crate::transaction::ITEM_BYTES_MAX;
 
 /// The inbox of a store. Clones share a memory of the leases they have seen: make one for each process.
@@ -186,23 +186,20 @@ impl Inbox {
     }
 
     async fn finish(&self, lease: &ClaimLease, result: &[u8]) -> Result<()> {
-        check_size("complete", result)?;
         let kept = Kept { lease, now_ms: self.now_ms() };
         let retention = self.options.retention;
-        let update = kept.complete(self.update(&lease.key).await, result, retention);
-        let sent = match self.send("complete", update).await {
-            Err(error) if error.kind() == ErrorKind::TooLarge => {
-                // The result is what is asked for again; of the steps, that they were made. Only the holder
-                // writes them, and it is here.
-                let item = self.read("complete", &lease.key).await?.unwrap_or_default();
-                let Some(steps) = row::steps_of(&item).filter(|steps| !steps.is_empty()) else {
-                    return Err(error);
-                };
-                let (update, steps) = (self.update(&lease.key).await, row::without_results(steps));
-                let update = kept.complete_with(update, result, retention, steps);
-                self.send("complete", update).await?
+        let sent = match fits(result) {
+            true => {
+                let update = kept.complete(self.update(&lease.key).await, result, retention);
+                self.send("complete", update).await
             }
-            sent => sent?,
+            false => Err(too_large("complete", result)),
+        };
+        let (sent, left_out) = match sent {
+            Err(error) if error.kind() == ErrorKind::TooLarge => {
+                self.finish_full(&kept, result).await?
+            }
+            sent => (sent?, false),
         };
         match sent {
             Ok(_) => {}
@@ -211,7 +208,36 @@ impl Inbox {
             Err(_) => return Err(fenced("complete", lease)),
         }
         self.watch.forget(&lease.key);
-        Ok(())
+        match left_out {
+            false => Ok(()),
+            true => Err(too_large("complete", result)),
+        }
+    }
+
+    /// Completes a row that has no room: of the steps it keeps that they were made, and if that is not enough, of
+    /// the result how large it was. The effect has happened, and must not happen again for want of room. What was
+    /// written, and whether the result was left out.
+    async fn finish_full(
+        &self,
+        kept: &Kept<'_>,
+        result: &[u8],
+    ) -> Result<(Result<Item, Item>, bool)> {
+        let (key, retention) = (&kept.lease.key, self.options.retention);
+        // Only the holder writes steps, and it is here.
+        let item = self.read("complete", key).await?.unwrap_or_default();
+        let nothing = Item::new();
+        let steps = row::without_results(row::steps_of(&item).unwrap_or(&nothing));
+        if fits(result) {
+            let update = self.update(key).await;
+            let update = kept.complete_with(update, result, retention, steps.clone());
+            match self.send("complete", update).await {
+                Err(error) if error.kind() == ErrorKind::TooLarge => {}
+                sent => return Ok((sent?, false)),
+            }
+        }
+        let update = self.update(key).await;
+        let update = kept.complete_without(update, result.len(), retention, steps);
+        Ok((self.send("complete", update).await?, true))
     }
 
     async fn let_go(&self, lease: &ClaimLease) -> Result<()> {
@@ -233,24 +259,49 @@ impl Inbox {
         if !Row::of(&item, "step")?.is_held_by(lease) {
             return Err(fenced("step", lease));
         }
-        let result = row::steps_of(&item)
-            .and_then(|steps| steps.get(step))
-            .and_then(|value| value.as_b().ok());
-        Ok(result.map(|blob| Bytes::copy_from_slice(blob.as_ref())))
+        match row::steps_of(&item).and_then(|steps| steps.get(step)) {
+            None => Ok(None),
+            Some(AttributeValue::B(blob)) => Ok(Some(Bytes::copy_from_slice(blob.as_ref()))),
+            Some(_) => Err(Error::new(ErrorKind::TooLarge, "step").message(format!(
+                "the step `{}` was made, and its result had no room in the row; it is not made again: \
+                 return an address of what is large, and settle this event by hand",
+                step.escape_debug()
+            ))),
+        }
     }
 
     async fn store_step(&self, lease: &ClaimLease, step: &str, result: &[u8]) -> Result<()> {
-        check_size("complete step", result)?;
+        let sent = match fits(result) {
+            true => self.put_step(lease, step, b(result)).await,
+            false => Err(too_large("complete step", result)),
+        };
+        let (sent, left_out) = match sent {
+            // The effect has happened: that it was made is kept, and how large its result was.
+            Err(error) if error.kind() == ErrorKind::TooLarge => {
+                (self.put_step(lease, step, n(result.len())).await?, true)
+            }
+            sent => (sent?, false),
+        };
+        match (sent, left_out) {
+            (Ok(_), false) => Ok(()),
+            (Ok(_), true) => Err(too_large("complete step", result)),
+            (Err(_), _) => Err(fenced("complete step", lease)),
+        }
+    }
+
+    async fn put_step(
+        &self,
+        lease: &ClaimLease,
+        step: &str,
+        said: AttributeValue,
+    ) -> Result<Result<Item, Item>> {
         let kept = Kept { lease, now_ms: self.now_ms() };
         let update = kept.hold(self.update(&lease.key).await);
         let update = step_names(update, step)
             // The first result stays: the step was done once.
             .update_expression("SET #steps.#step = if_not_exists(#steps.#step, :result)")
-            .expression_attribute_values(":result", b(result));
-        match self.send("complete step", update).await? {
-            Ok(_) => Ok(()),
-            Err(_) => Err(fenced("complete step", lease)),
-        }
+            .expression_attribute_values(":result", said);
+        self.send("complete step", update).await
     }
 
     /// The item of a row as it is now.
@@ -262,16 +313,9 @@ impl Inbox {
     }
 }
 
-/// Refuses a result that fits in no item.
-fn check_size(operation: &'static str, result: &[u8]) -> Result<()> {
-    if result.len() as u64 <= ITEM_BYTES_MAX {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::TooLarge, operation).message(format!(
-        "the result has {} bytes, and an item takes {ITEM_BYTES_MAX} with all that is in it; \
-             nothing was written: keep it elsewhere, and its address here",
-        result.len()
-    )))
+/// Whether a result may have room in an item, as far as its size alone says.
+fn fits(result: &[u8]) -> bool {
+    result.len() as u64 <= ITEM_BYTES_MAX
 }
 
 impl InboxStore for Inbox {

@@ -43,7 +43,9 @@ pub(crate) const UNTIL: &str = "lease_until";
 pub(crate) const RELEASED: &str = "released";
 /// What was stored when it was done.
 pub(crate) const RESULT: &str = "result";
-/// The results of steps, by name. They stay when the row is processed: should it be forgotten, what was done
+/// How many bytes a result had that found no room and was left out: the row is done all the same.
+pub(crate) const TOO_LARGE: &str = "result_too_large";
+/// The results of steps, by name; of one that found no room the number of its bytes. They stay when the row is processed: should it be forgotten, what was done
 /// is not done again.
 pub(crate) const STEPS: &str = "steps";
 
@@ -72,7 +74,8 @@ pub(crate) fn steps_of(item: &Item) -> Option<&Item> {
 
 /// Steps that were made, without what they said: an empty result is a stored one.
 pub(crate) fn without_results(steps: &Item) -> AttributeValue {
-    AttributeValue::M(steps.keys().map(|name| (name.clone(), b(""))).collect())
+    let said = |value: &AttributeValue| if value.is_b() { b("") } else { value.clone() };
+    AttributeValue::M(steps.iter().map(|(name, value)| (name.clone(), said(value))).collect())
 }
 
 /// What a row says.

@@ -20,8 +20,8 @@ use crate::control::key;
 use crate::inbox::condition::expires;
 use crate::inbox::row::{
     self, ANY_PAYLOAD, ATTEMPTS, BEAT, CLAIMED, DURATION, EVENT_ID, EXPIRES_AT, HANDLER, HASH,
-    PROCESSED, PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE, STATUS, STEPS, TOKEN, TYPE,
-    UNTIL,
+    PROCESSED, PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE, STATUS, STEPS, TOKEN,
+    TOO_LARGE, TYPE, UNTIL,
 };
 use crate::item::{Item, b, n, number, s, text, truth};
 use crate::store::{DynamoStore, now_ms};
@@ -218,7 +218,7 @@ fn released(store: &DynamoStore, key: &InboxKey, item: &Item) -> Result<Transact
         .set_key(Some(row::key(key)))
         .update_expression(
             "SET #status = :claimed, #released = :yes, #beat = :beat, #duration = :none, #until = :now, \
-             #steps = if_not_exists(#steps, :empty) REMOVE #done, #expires, #result",
+             #steps = if_not_exists(#steps, :empty) REMOVE #done, #expires, #result, #large",
         )
         .expression_attribute_names("#released", RELEASED)
         .expression_attribute_names("#beat", BEAT)
@@ -228,6 +228,7 @@ fn released(store: &DynamoStore, key: &InboxKey, item: &Item) -> Result<Transact
         .expression_attribute_names("#done", PROCESSED_AT)
         .expression_attribute_names("#expires", EXPIRES_AT)
         .expression_attribute_names("#result", RESULT)
+        .expression_attribute_names("#large", TOO_LARGE)
         .expression_attribute_values(":claimed", s(CLAIMED))
         .expression_attribute_values(":yes", AttributeValue::Bool(true))
         .expression_attribute_values(":beat", s(Uuid::now_v7().simple().to_string()))
