@@ -7,10 +7,9 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, GlobalSecondaryIndex, GlobalSecondaryIndexDescription,
-    IndexStatus, KeySchemaElement, KeyType, Projection, ProjectionType, ScalarAttributeType,
-    StreamSpecification, StreamViewType, TableDescription, TableStatus, TimeToLiveSpecification,
-    TimeToLiveStatus,
+    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
+    ProjectionType, ScalarAttributeType, StreamSpecification, StreamViewType, TableDescription,
+    TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
 };
 use postrider_core::{Error, ErrorKind, Result};
 use uuid::Uuid;
@@ -128,7 +127,8 @@ async fn make(connection: &Connection, design: &Design<'_>) -> Result<Vec<String
 
 /// Does what is left where whoever made a table was interrupted, and what a table of the application's has not;
 /// what was done. A time to live on another attribute is somebody's own, and stays, and so does a stream without
-/// images: the doctor names them. The index comes last, because the table takes no other change meanwhile.
+/// images: the doctor names them. The index comes last, because the table takes no other change meanwhile; it is
+/// not waited for, because a large table is filled for hours.
 async fn complete(connection: &Connection, design: &Design<'_>) -> Result<Vec<String>> {
     await_active(connection, design.table).await?;
     let mut done = Vec::new();
@@ -146,8 +146,7 @@ async fn complete(connection: &Connection, design: &Design<'_>) -> Result<Vec<St
     if let Some(index) = design.index
         && addition::index(connection, design, index).await?
     {
-        await_active(connection, design.table).await?;
-        done.push(format!("the index {index} of {}", design.table));
+        done.push(format!("the index {index} of {}, which the service fills now", design.table));
     }
     Ok(done)
 }
@@ -170,11 +169,7 @@ async fn await_active(connection: &Connection, table: &str) -> Result<()> {
     let wait = async {
         loop {
             let there = describe(connection, "init", table).await?;
-            let filling = |index: &GlobalSecondaryIndexDescription| {
-                index.index_status == Some(IndexStatus::Creating)
-            };
-            let filled = !there.global_secondary_indexes().iter().any(filling);
-            if filled && there.table_status == Some(TableStatus::Active) {
+            if there.table_status == Some(TableStatus::Active) {
                 return Ok(());
             }
             // waits: the service makes the table, and says nothing when it is done

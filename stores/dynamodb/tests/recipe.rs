@@ -123,8 +123,6 @@ async fn the_commands_make_no_table_that_is_the_applications() {
     let updates = sent.iter().filter(|operation| **operation == "UpdateTable").count();
     assert_eq!((creations, updates), (2, 2), "{sent:?}");
     assert_eq!(init(&connection, &Setup::default()).await.unwrap(), [""; 0]);
-    let found = findings(&connection, true).await.unwrap();
-    assert!(found.iter().all(|finding| finding.level == Level::Good), "{found:?}");
 }
 
 #[tokio::test]
