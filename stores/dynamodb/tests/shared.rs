@@ -11,7 +11,7 @@ use postrider_dynamodb::{Connection, Settings, Setup, findings, init};
 use crate::fresh::Fresh;
 
 /// The application's table, as the application made it, and an address that names it.
-pub(crate) async fn applications_own(pk: &str, rest: &str) -> Option<(Fresh, Connection)> {
+async fn applications_own(pk: &str, rest: &str) -> Option<(Fresh, Connection)> {
     let fresh = Fresh::empty()?;
     let names = fresh.settings.names.clone();
     let key = |name: &str, kind| {
