@@ -26,7 +26,7 @@ pub(crate) enum Place {
     /// A database of PostgreSQL.
     Postgres(Database),
     /// Tables of DynamoDB.
-    Dynamo(Tables),
+    Dynamo(Box<Tables>),
 }
 
 /// A store by all its sides.
@@ -64,7 +64,7 @@ impl Place {
             .advice("Write sqlite://shop.db, or sqlite:///var/lib/shop.db for an absolute path.")),
             "sqlite" => Ok(Place::Sqlite(PathBuf::from(url.path()))),
             "postgres" | "postgresql" => Ok(Place::Postgres(Database::read(text)?)),
-            "dynamodb" => Ok(Place::Dynamo(Tables::read(text)?)),
+            "dynamodb" => Ok(Place::Dynamo(Box::new(Tables::read(text)?))),
             scheme => Err(unknown("store", text, scheme, &WORKS)),
         }
     }
@@ -96,7 +96,7 @@ impl Place {
             Place::Postgres(database) => {
                 Place::Postgres(database.used(&config.postgres, reference))
             }
-            Place::Dynamo(tables) => Place::Dynamo(tables.used(config)?),
+            Place::Dynamo(tables) => Place::Dynamo(Box::new(tables.used(config)?)),
             place => place,
         })
     }

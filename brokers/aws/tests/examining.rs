@@ -32,7 +32,7 @@ async fn of_queue(settings: AwsSettings, queue: &str) -> Vec<Finding> {
 /// A queue's attributes, besides those of a sound one, what is found then, and words of it.
 type Case<'a> = (&'a str, Vec<(Set, String)>, &'a [Code], &'a str);
 
-/// R120, R125: what could lose or hold up events is found, one setting at a time, each with a code and what to do.
+/// R125: what could lose or hold up events is found, one setting at a time, each with a code and what to do.
 #[tokio::test]
 async fn each_setting_of_a_queue_that_loses_events_is_found() {
     let Some(cloud) = Cloud::find().await else { return };
@@ -115,7 +115,7 @@ async fn a_queue_that_is_consumed_is_looked_at() {
     assert_eq!(codes(&look("missing", Some("dead")).await), [Code::Unroutable]);
 }
 
-/// R120, R125: a topic without subscribers, and a bus without rules, keep nothing of what they take.
+/// R125: a topic without subscribers, and a bus without rules, keep nothing of what they take.
 #[tokio::test]
 async fn what_nobody_listens_to_is_found() {
     let Some(cloud) = Cloud::find().await else { return };
@@ -172,7 +172,7 @@ fn pages_of(stub: &Stub, action: &str) -> usize {
     stub.asked().iter().filter(|asked| asked.action.ends_with(action)).count()
 }
 
-/// R120: a rule that is on is found on a later page too, and a list without an end is not read for ever.
+/// A rule that is on is found on a later page too, and a list without an end is not read for ever.
 #[tokio::test]
 async fn rules_are_read_page_by_page() {
     let rules = |state: &str, next: &str| {
@@ -197,7 +197,7 @@ async fn rules_are_read_page_by_page() {
     assert_eq!(pages_of(&endless, "ListRules"), 10);
 }
 
-/// R120: so are subscriptions: those of the first page may all be unconfirmed.
+/// So are subscriptions: those of the first page may all be unconfirmed.
 #[tokio::test]
 async fn subscriptions_are_read_page_by_page() {
     let page = |arn: &str, next: &str| {

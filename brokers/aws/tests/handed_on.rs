@@ -104,7 +104,7 @@ async fn the_id_stands_in_the_envelope() {
     assert!(entry["TraceHeader"].is_null());
 }
 
-/// R120, F22: a bus that is not there is the endpoint's trouble, also where the answer to an entry would not say so;
+/// F22: a bus that is not there is the endpoint's trouble, also where the answer to an entry would not say so;
 /// who may not look for it sends all the same.
 #[tokio::test]
 async fn a_bus_that_is_not_there_is_unroutable() {
@@ -218,7 +218,7 @@ async fn a_topic_answers_for_each_entry() {
     }
 }
 
-/// R120, F22: a topic that is not there, or is not told whose it is, is the endpoint's trouble.
+/// F22: a topic that is not there, or is not told whose it is, is the endpoint's trouble.
 #[tokio::test]
 async fn a_topic_that_is_not_there_is_unroutable() {
     let Some(cloud) = Cloud::find().await else { return };

@@ -20,7 +20,7 @@ async fn publish(broker: &SqsBroker, topic: &str, event: &Arc<Event>) -> Outcome
     broker.publish(&batch).await.unwrap().remove(0)
 }
 
-/// R120, F22: a queue that is not there is the endpoint's trouble; as soon as it is, events go.
+/// F22: a queue that is not there is the endpoint's trouble; as soon as it is, events go.
 #[tokio::test]
 async fn a_queue_that_is_not_there_is_unroutable() {
     let Some(cloud) = Cloud::find().await else { return };

@@ -194,7 +194,7 @@ async fn dead_letters_go_where_the_queue_says() {
     assert!(refused.to_string().contains("dead_letters"), "{refused}");
 }
 
-/// R120, R126: a queue that is not there, or is not ours to look at, is said with what is missing.
+/// R126: a queue that is not there, or is not ours to look at, is said with what is missing.
 #[tokio::test]
 async fn what_cannot_be_consumed_is_said() {
     let stub = Stub::start(|asked| match asked.action.ends_with("GetQueueUrl") {

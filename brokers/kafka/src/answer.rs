@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// R120: what the cluster suffers from kills no event; what is wrong with the record does.
+    /// What the cluster suffers from kills no event; what is wrong with the record does.
     #[test]
     fn each_answer_has_its_class() {
         let judged = |code| judge("orders", code, None);

@@ -115,7 +115,7 @@ async fn the_record_key_of_a_route_counts() {
     }
 }
 
-/// R120, R125: a topic that is not there is found before an event waits for it, and is not made by asking; a
+/// R125: a topic that is not there is found before an event waits for it, and is not made by asking; a
 /// template is looked for by what its topics have in common.
 #[tokio::test]
 async fn a_topic_that_is_not_there_is_found() {

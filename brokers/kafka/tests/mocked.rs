@@ -32,7 +32,7 @@ fn settings(cluster: &MockCluster<'static, impl rdkafka::ClientContext>) -> Kafk
     settings
 }
 
-/// R120: a gap that the client cannot close ends it for good; a new one takes its place, and the event that was
+/// A gap that the client cannot close ends it for good; a new one takes its place, and the event that was
 /// refused is not said to be there.
 #[tokio::test]
 async fn a_client_that_gave_up_for_good_is_replaced() {

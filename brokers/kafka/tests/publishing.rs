@@ -19,7 +19,7 @@ pub(crate) async fn publish(
     broker.publish(&batch).await.unwrap()
 }
 
-/// R120, F22: a topic that is not there is the endpoint's trouble, and as soon as there is one, it goes.
+/// F22: a topic that is not there is the endpoint's trouble, and as soon as there is one, it goes.
 #[tokio::test]
 async fn a_topic_that_does_not_exist_is_unroutable() {
     let Some(server) = Server::shared().await else { return };

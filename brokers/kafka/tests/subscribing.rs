@@ -215,7 +215,7 @@ async fn a_dead_letter_keeps_foreign_headers() {
     assert_eq!(stored.header("postrider-id"), None, "what is ours stands there in one way");
 }
 
-/// R120: a topic that is not there is named before anything is waited for.
+/// A topic that is not there is named before anything is waited for.
 #[tokio::test]
 async fn a_topic_that_is_not_there_is_named() {
     let Some(server) = Server::shared().await else { return };

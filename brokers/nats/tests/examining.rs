@@ -100,7 +100,7 @@ async fn each_setting_that_loses_events_is_found() {
     }
 }
 
-/// R120, R125: a subject that no stream takes is found before an event waits for it; a template is looked for by
+/// R125: a subject that no stream takes is found before an event waits for it; a template is looked for by
 /// what its topics have in common.
 #[tokio::test]
 async fn a_subject_without_a_stream_is_found() {

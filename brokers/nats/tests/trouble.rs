@@ -103,7 +103,7 @@ async fn a_server_that_is_not_there_yet_is_waited_for() {
     }
 }
 
-/// R120: a stream that is deleted under way: its events wait, and go on in the one that is made anew.
+/// A stream that is deleted under way: its events wait, and go on in the one that is made anew.
 #[tokio::test]
 async fn a_stream_that_is_deleted_under_way_is_noticed() {
     let Some(server) = Server::start() else { return };

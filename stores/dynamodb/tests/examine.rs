@@ -21,7 +21,7 @@ fn wrong(found: &[Finding]) -> Vec<String> {
         .collect()
 }
 
-/// R120: a stream of keys alone, an index that is gone, and a table that nothing is removed from are found.
+/// R054: a stream of keys alone, an index that is gone, and a table that nothing is removed from are found.
 #[tokio::test]
 async fn a_stream_an_index_and_a_time_to_live_that_are_wrong_are_found() {
     let Some(fresh) = Fresh::new(1).await else { return };
@@ -59,7 +59,7 @@ async fn a_stream_an_index_and_a_time_to_live_that_are_wrong_are_found() {
     }
 }
 
-/// R120: what is absent beside the table with the events is named, each by itself.
+/// What is absent beside the table with the events is named, each by itself.
 #[tokio::test]
 async fn a_table_that_is_absent_is_a_finding() {
     let Some(fresh) = Fresh::new(1).await else { return };
@@ -70,7 +70,7 @@ async fn a_table_that_is_absent_is_a_finding() {
     assert!(found[0].contains(&names.inbox), "{found:?}");
 }
 
-/// R120: each action that is denied is named, and asking for it wrote nothing. A throttled table is found too.
+/// Each action that is denied is named, and asking for it wrote nothing. A throttled table is found too.
 #[tokio::test]
 async fn each_permission_that_is_missing_is_named() {
     let Some(fresh) = Fresh::new(1).await else { return };
@@ -119,7 +119,7 @@ async fn each_permission_that_is_missing_is_named() {
     assert!(found.iter().any(|one| one.contains("the table is throttled")), "{found:?}");
 }
 
-/// R120: a table that may not be described, and a time to live that may not be, are findings; what else was found
+/// A table that may not be described, and a time to live that may not be, are findings; what else was found
 /// is still told.
 #[tokio::test]
 async fn what_may_not_be_described_hides_nothing_else() {
@@ -177,7 +177,7 @@ async fn nothing_is_written_for_it() {
     }
 }
 
-/// R120: a capacity that is set is told of, because beyond it the table throttles.
+/// A capacity that is set is told of, because beyond it the table throttles.
 #[tokio::test]
 async fn a_capacity_that_is_set_is_told_of() {
     let Some(fresh) = Fresh::new(1).await else { return };
@@ -208,7 +208,7 @@ async fn a_capacity_that_is_set_is_told_of() {
     assert!(found.iter().any(|one| one.contains("2 reads and 3 writes a second")), "{found:?}");
 }
 
-/// R120: an index that carries more than its keys works, and costs more: that is told. One of keys alone is not.
+/// An index that carries more than its keys works, and costs more: that is told. One of keys alone is not.
 #[tokio::test]
 async fn an_index_that_carries_more_than_its_keys_is_told_of() {
     let Some(fresh) = Fresh::new(1).await else { return };

@@ -92,7 +92,7 @@ async fn follow(settings: &Settings, setup: &Setup) -> Vec<&'static str> {
     sent
 }
 
-/// R120: a table of the application's is there: it is not made, and gets what it has not. The emulator fails now and then
+/// A table of the application's is there: it is not made, and gets what it has not. The emulator fails now and then
 /// when it adds two indexes at once, so they are read here, and `init` adds them.
 #[test]
 fn the_commands_make_no_table_that_is_the_applications() {

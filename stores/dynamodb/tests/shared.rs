@@ -73,7 +73,7 @@ async fn an_attribute_of_the_applications_never_becomes_a_time_to_live_unasked()
     assert_eq!(expires_by(&connection).await.as_deref(), Some("expires_at"), "it was named");
 }
 
-/// R120: what a table that was there has not is added and named: the stream, the index, the time to live. Then the
+/// What a table that was there has not is added and named: the stream, the index, the time to live. Then the
 /// doctor finds nothing wrong, but for an index that the service still fills, and the next `init` has nothing to do.
 #[tokio::test]
 async fn a_table_that_was_there_gets_a_stream_and_an_index() {
@@ -94,7 +94,7 @@ async fn a_table_that_was_there_gets_a_stream_and_an_index() {
     assert_eq!(init(&connection, &Setup::default()).await.unwrap(), [""; 0]);
 }
 
-/// R120: a table with other keys than the address says is refused by name, and nothing is added to it.
+/// A table with other keys than the address says is refused by name, and nothing is added to it.
 #[tokio::test]
 async fn a_table_with_other_keys_is_refused_and_left_alone() {
     let Some((_fresh, connection)) = applications_own("Id", "").await else { return };

@@ -37,7 +37,7 @@ async fn an_endpoint_that_nobody_listens_at_is_told_as_such() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
-/// R120: where whoever made the tables was interrupted before the time to live, the next `init` switches it on,
+/// Where whoever made the tables was interrupted before the time to live, the next `init` switches it on,
 /// and says so; the one after that has nothing to do.
 #[tokio::test]
 async fn an_interrupted_init_is_completed_by_the_next() {

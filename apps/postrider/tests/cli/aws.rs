@@ -98,7 +98,7 @@ impl Account {
     }
 }
 
-/// R107, R120, R125: a queue that is not there is found, and as soon as it is, events go; the secret is shown nowhere.
+/// R107, R125: a queue that is not there is found, and as soon as it is, events go; the secret is shown nowhere.
 #[test]
 fn events_go_to_a_queue() {
     let Some(account) = Account::open() else { return };

@@ -106,7 +106,7 @@ fn tables_are_made_once_and_the_recipe_touches_nothing() {
     assert_eq!(code(&refused), 78, "{}", err(&refused));
 }
 
-/// R120, R038: what is committed is delivered by one run, each order's events in order, and a second run does not
+/// R038: what is committed is delivered by one run, each order's events in order, and a second run does not
 /// wait for the first that is gone.
 #[test]
 fn one_run_delivers_what_is_committed_and_the_doctor_is_content() {
