@@ -59,14 +59,16 @@ resource "aws_cloudwatch_log_metric_filter" "sweep_not_done" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "sweep_not_done" {
-  count               = local.sweep
-  alarm_name          = "${var.name}-sweep-not-done"
-  alarm_description   = "The scheduled relay does not get done with what is pending: events are late, none is lost."
-  namespace           = "Postrider"
-  metric_name         = aws_cloudwatch_log_metric_filter.sweep_not_done[0].metric_transformation[0].name
-  statistic           = "Sum"
-  period              = 60
-  evaluation_periods  = 5
+  count              = local.sweep
+  alarm_name         = "${var.name}-sweep-not-done"
+  alarm_description  = "The scheduled relay does not get done with what is pending: events are late, none is lost."
+  namespace          = "Postrider"
+  metric_name        = aws_cloudwatch_log_metric_filter.sweep_not_done[0].metric_transformation[0].name
+  statistic          = "Sum"
+  period             = 60
+  evaluation_periods = 5
+  # A sweep says it once, at its end, so some minutes hear of none and some of two.
+  datapoints_to_alarm = 3
   threshold           = 0
   comparison_operator = "GreaterThanThreshold"
   treat_missing_data  = "notBreaching"

@@ -72,6 +72,7 @@ resource "aws_dynamodb_table" "store" {
 # What the store is, for ever: without it every part says that the table is no store of Postrider. `postrider init` finds
 # it there and changes nothing.
 resource "aws_dynamodb_table_item" "facts" {
+  count      = var.initialised ? 0 : 1
   table_name = aws_dynamodb_table.store.name
   hash_key   = aws_dynamodb_table.store.hash_key
   range_key  = aws_dynamodb_table.store.range_key
@@ -82,9 +83,11 @@ resource "aws_dynamodb_table_item" "facts" {
     partitions = { N = tostring(var.partitions) }
     source     = { S = var.event_source }
   })
-  # Another count of partitions would send what waits to nobody.
+  # Another count of partitions would send what waits to nobody; and without the item nobody opens the tables that
+  # their own protection keeps.
   lifecycle {
-    ignore_changes = [item]
+    ignore_changes  = [item]
+    prevent_destroy = true
   }
 }
 

@@ -18,6 +18,12 @@ variable "partitions" {
   }
 }
 
+variable "initialised" {
+  description = "Whether `postrider init` made the store before: then it says what it is, and Terraform cannot write it a second time."
+  type        = bool
+  default     = false
+}
+
 variable "event_source" {
   description = "The source of events that name none: a URI reference, such as /shop or https://shop.example.com/orders."
   type        = string
