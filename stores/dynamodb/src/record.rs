@@ -92,6 +92,11 @@ impl Place {
         self.sk.starts_with(EVENT)
     }
 
+    /// Whether the item is the outbox's own, on which marks are written; any other is the application's.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.is_event() && self.version.is_none()
+    }
+
     /// Whether the item may be a business item with an event of its own.
     pub(crate) fn may_derive(&self) -> bool {
         !self.is_event() && &*self.sk != HEAD

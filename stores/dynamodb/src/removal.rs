@@ -78,7 +78,7 @@ async fn drop_rows(
 async fn drop_row(store: &DynamoStore, pk: &str, item: &Item) -> Result<()> {
     let stays = |row: &Stored| row.ahead && row.state != WaitingState::Discarded;
     // On a business item nothing is said, whatever became of its event.
-    let marked = |row: &Stored| row.place.version.is_none() && !stays(row);
+    let marked = |row: &Stored| row.place.is_ours() && !stays(row);
     if let Some(row) = Stored::of(item).filter(marked) {
         let_go(store, &row).await?;
     }

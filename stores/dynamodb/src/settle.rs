@@ -284,7 +284,7 @@ pub(crate) fn row_actions(
     let mut actions = vec![TransactWriteItem::builder().put(built(written)?).build()];
     if let Some(version) = row.place.version.as_deref().filter(|_| with_item) {
         actions.push(derived::enters(names, &row.place, version)?);
-    } else if with_item {
+    } else if with_item && row.place.is_ours() {
         // What was marked before it was published was not: the mark goes with the write that says so.
         let shard = if row.ahead { "" } else { ", #shard" };
         let mut update = Update::builder()
@@ -315,7 +315,7 @@ pub(crate) fn gone_actions(
     let names = store.connection().names();
     let delete = Delete::builder().table_name(&names.store).set_key(Some(key(pk, &row.sk())));
     let delete = TransactWriteItem::builder().delete(built(delete.build())?).build();
-    if row.place.version.is_some() {
+    if !row.place.is_ours() {
         // Its item left the index when the row came, and says nothing of what became of it.
         return Ok(vec![delete]);
     }
