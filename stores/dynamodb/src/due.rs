@@ -61,7 +61,7 @@ async fn ask(store: &DynamoStore, request: &DueRequest) -> Result<Found> {
         Some(waiting) => waiting,
         None => store.read_waiting(lease.partition, &request.destination).await?,
     };
-    let (chosen, next_in) = choose(&waiting, request, now_ms());
+    let (chosen, next_in) = choose(&waiting, request, now_ms(), store.derives());
     cell.put(lease.token, waiting);
     drop(cell);
     let mut found = Found { due: Due { rows: Vec::new(), next_in }, unreadable: Vec::new() };
@@ -113,17 +113,26 @@ async fn bury(
     settle::settle(store, &Settlement { lease: request.lease.clone(), parts: vec![part] }).await
 }
 
-/// Runs whose head is due, oldest first, up to the limit; and when the next head is.
-fn choose(waiting: &Waiting, request: &DueRequest, now: i64) -> (Vec<Stored>, Option<Duration>) {
+/// Runs whose head is due, oldest first, up to the limit; and when the next head is. Where no events are made of
+/// business items, what waits of them is not due: it is let be for a relay that makes them.
+fn choose(
+    waiting: &Waiting,
+    request: &DueRequest,
+    now: i64,
+    derives: bool,
+) -> (Vec<Stored>, Option<Duration>) {
+    let ours = |row: &Stored| derives || row.place.version.is_none();
     let except: HashSet<KeyHash> = request.except.iter().copied().collect();
     let rows_max = request.rows_max.max(1) as usize;
     let mut chosen: Vec<Stored> = Vec::new();
-    for (head, run) in waiting.runs().filter(|(head, _)| !except.contains(&head.key_hash)) {
+    let runs = waiting.runs().filter(|(head, _)| !except.contains(&head.key_hash) && ours(head));
+    for (head, run) in runs {
         if head.due > now || chosen.len() >= rows_max {
             let wait = u64::try_from((head.due - now).max(0)).unwrap_or_default();
             return (chosen, Some(Duration::from_millis(wait)));
         }
-        chosen.extend(run.take(RUN_MAX.min(rows_max - chosen.len())).cloned());
+        let room = RUN_MAX.min(rows_max - chosen.len());
+        chosen.extend(run.take_while(|row| ours(row)).take(room).cloned());
     }
     (chosen, None)
 }

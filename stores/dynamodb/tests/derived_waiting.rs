@@ -1,5 +1,6 @@
 //! Events of business items that wait: what became of the item meanwhile, and what operators may do.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -40,9 +41,18 @@ struct Scene<'a> {
 impl<'a> Scene<'a> {
     /// An order in its first version that was read, and whose attempt failed.
     async fn failed(fresh: &'a Fresh, placement: Placement) -> (Scene<'a>, EventId) {
+        Scene::failed_by(fresh, &fresh.connection, placement).await
+    }
+
+    /// The same, with a connection of the relay's own.
+    async fn failed_by(
+        fresh: &'a Fresh,
+        connection: &Connection,
+        placement: Placement,
+    ) -> (Scene<'a>, EventId) {
         let shop = Shop::open(fresh).await;
         let first = shop.put("1", 1).await;
-        let relay = Relay::start(deriving(&fresh.connection)).await;
+        let relay = Relay::start(deriving(connection)).await;
         let (mut settlement, rows) = relay.read_rows().await;
         let part = &mut settlement.parts[0];
         part.passed[0].1 = Passed::Waiting;
@@ -55,15 +65,18 @@ impl<'a> Scene<'a> {
         self.relay.store.settle(&self.settlement).await.unwrap();
     }
 
-    async fn due(&self) -> Due {
-        let request = DueRequest {
+    fn due_request(&self) -> DueRequest {
+        DueRequest {
             lease: self.settlement.lease.clone(),
             destination: a(),
             except: Vec::new(),
             rows_max: 256,
             bytes_max: u64::MAX,
-        };
-        self.relay.store.due(&request).await.unwrap()
+        }
+    }
+
+    async fn due(&self) -> Due {
+        self.relay.store.due(&self.due_request()).await.unwrap()
     }
 
     async fn change(&self, change: WaitingChange) {
@@ -164,6 +177,75 @@ async fn what_enters_late_takes_no_newer_version_from_the_index() {
     assert_eq!(said, [(first, false), (second, true)]);
 }
 
+/// A connection through a proxy of a rule.
+async fn behind(fresh: &Fresh, rule: proxy::Rule) -> Connection {
+    let own = proxy::start(&fresh::url().unwrap(), rule, Box::new(|_, _, _| ())).await;
+    let mut settings = Settings::at(own, fresh.settings.names.clone());
+    settings.call_time_max = fresh.settings.call_time_max;
+    Connection::new(settings).unwrap()
+}
+
+/// Refuses a transaction with two actions on one item, as the service does before it looks at any condition. The local
+/// server looks at the conditions first.
+fn one_action_on_each_item(operation: &str, body: &mut Value) -> Then {
+    let mut items = HashSet::new();
+    let actions = body["TransactItems"].as_array().into_iter().flatten();
+    let twice = actions.flat_map(|action| action.as_object().unwrap().values()).any(|action| {
+        let of = if action["Key"].is_null() { &action["Item"] } else { &action["Key"] };
+        !items.insert([&action["TableName"], &of["pk"], &of["sk"]].map(Value::to_string))
+    });
+    if operation != "TransactWriteItems" || !twice {
+        return Then::Forward;
+    }
+    let message = "Transaction request cannot include multiple operations on one item";
+    Then::Answer(400, json!({"__type": "ValidationException", "message": message}))
+}
+
+/// R027, INV-1: an item that was changed twice while its events fail has two versions that enter in one settlement: both
+/// rows are written, and the newest version is the one that is sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_versions_of_one_item_enter_in_one_settlement() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let strict = behind(&fresh, Box::new(one_action_on_each_item)).await;
+    let (mut scene, first) = Scene::failed_by(&fresh, &strict, retry()).await;
+    let second = scene.shop.put("1", 2).await;
+    let part = &mut scene.settlement.parts[0];
+    let page = scene.relay.behind(&part.cursor.as_ref().unwrap().1).await;
+    let newest = page.rows.iter().find(|row| row.row.id == second).unwrap();
+    part.passed.push((newest.row, Passed::Waiting));
+    let placement = Placement::Behind(Reason::Behind);
+    let (row, key_hash) = (newest.row, newest.key_hash);
+    part.waiting.push(NewWaiting { row, key_hash, event: None, placement });
+    scene.settle().await;
+    assert!(!scene.is_pending().await, "the newest waits");
+    assert_eq!(scene.waiting().await, 2);
+    scene.settle().await;
+    assert_eq!(scene.waiting().await, 2, "the same settlement, sent again");
+    let due = scene.due().await.rows;
+    let said: Vec<_> =
+        due.iter().map(|row| (row.event.id, row.event.payload == Payload::Erased)).collect();
+    assert_eq!(said, [(first, true), (second, false)]);
+    for row in due {
+        scene.change(WaitingChange::Delivered(row.row)).await;
+    }
+    assert_eq!((scene.waiting().await, scene.relay.drain().await.len()), (0, 0));
+}
+
+/// R027: a relay that has no mapping lets be what waits of business items, due as it is: it makes no dead letter of it,
+/// and a relay that has one sends it.
+#[tokio::test]
+async fn who_has_no_mapping_lets_be_what_waits_of_items() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let (scene, first) = Scene::failed(&fresh, retry()).await;
+    scene.settle().await;
+    let blind = scene.relay.twin(DynamoStore::new(fresh.connection.clone())).await;
+    let due = blind.store.due(&scene.due_request()).await.unwrap();
+    assert_eq!((due.rows.len(), due.next_in), (0, None));
+    let counts = blind.store.beside().counts(&a()).await.unwrap();
+    assert_eq!((counts.retrying, counts.dead), (1, 0));
+    assert_eq!(scene.due().await.rows[0].event.id, first);
+}
+
 /// INV-8: a settlement breaks off halfway, and what is sent again lets no version wait that an operator let go
 /// meanwhile; everything else of it is written, once.
 #[tokio::test(flavor = "multi_thread")]
@@ -180,14 +262,12 @@ async fn what_is_sent_again_undoes_no_discard() {
         }
         _ => Then::Forward,
     };
-    let own = proxy::start(&fresh::url().unwrap(), Box::new(rule), Box::new(|_, _, _| ())).await;
-    let mut settings = Settings::at(own, fresh.settings.names.clone());
-    settings.call_time_max = fresh.settings.call_time_max;
+    let connection = behind(&fresh, Box::new(rule)).await;
     let shop = Shop::open(&fresh).await;
     for order in 0..MANY {
         shop.put(&order.to_string(), 1).await;
     }
-    let relay = Relay::start(deriving(&Connection::new(settings).unwrap())).await;
+    let relay = Relay::start(deriving(&connection)).await;
     let (mut settlement, rows) = relay.read_rows().await;
     let part = &mut settlement.parts[0];
     for (passed, row) in part.passed.iter_mut().zip(&rows) {

@@ -119,6 +119,11 @@ impl Relay {
         relay
     }
 
+    /// What stands behind a cursor of the first partition, while what is before it is under way.
+    pub(crate) async fn behind(&self, after: &Cursor) -> Page {
+        self.store.fetch(&request(&self.readings[0].0, after)).await.unwrap()
+    }
+
     /// What is new in every partition, settled as acknowledged.
     pub(crate) async fn drain(&mut self) -> Vec<FetchedRow> {
         let mut rows = Vec::new();
