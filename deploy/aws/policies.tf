@@ -92,6 +92,7 @@ data "aws_iam_policy_document" "operator" {
     content {
       actions = [
         "sqs:StartMessageMoveTask", "sqs:ListMessageMoveTasks", "sqs:CancelMessageMoveTask",
+        "sqs:ListDeadLetterSourceQueues",
         "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:GetQueueUrl",
       ]
       resources = [for queue in aws_sqs_queue.dead : queue.arn]

@@ -9,11 +9,18 @@ use aws_sdk_sqs::Client;
 use postrider_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, timeout_at};
 
+use crate::answer::{Call, judge};
 use crate::attributes::{Attributes, queue_of_arn};
 use crate::connection::Connection;
 use crate::queues::{Queues, unusable};
-use crate::redrive::{Progress, Redrive, Tasks, late};
+use crate::redrive::{Progress, Redrive, Tasks, late, late_to_begin};
 use crate::settings::{AwsSettings, wrong};
+
+/// Queues that a page of sources names, which is the most that the service gives at once.
+const SOURCES_PAGE: i32 = 1_000;
+/// Pages of sources that are read: who has more queues than that before one of dead letters is told that not all were
+/// looked at.
+const SOURCE_PAGES_MAX: usize = 10;
 
 /// A queue and the one that its dead letters are in.
 pub struct DeadLetters {
@@ -41,8 +48,19 @@ pub struct Heap {
     pub out: u64,
     /// How long a message stays.
     pub retention: Option<Duration>,
-    /// How old one may be: it was in its queue for as long as that keeps it, and stays here for as long as this does.
+    /// How old one may be when it is acted on: it was in its queue for as long as that keeps it, stays here for as long
+    /// as this does, and when it was moved back the queue keeps it as long again, since its age counts anew.
     pub age_max: Option<Duration>,
+}
+
+/// The other queues whose dead letters are in the same queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Others {
+    /// Their names.
+    pub names: Vec<String>,
+    /// Whether there are queues that were not looked at: 10,000 are.
+    pub more: bool,
 }
 
 impl DeadLetters {
@@ -94,11 +112,37 @@ impl DeadLetters {
             waiting: attributes.waiting(),
             out: attributes.out(),
             retention,
-            age_max: retention.zip(self.to.retention).map(|(here, there)| here + there),
+            age_max: retention.zip(self.to.retention).map(|(here, there)| here + 2 * there),
         })
     }
 
-    /// Begins to move all of them back. `per_second`, 1 to 500, spares the consumers; the service chooses if it is not
+    /// The other queues whose redrive policies name this one: their dead letters are among these, and a task moves them
+    /// as well.
+    ///
+    /// # Errors
+    /// `Unauthorized` without `sqs:ListDeadLetterSourceQueues`, and what keeps the service from answering in time.
+    pub async fn others(&self) -> Result<Others> {
+        let Tasks { client, from, .. } = &self.tasks;
+        let call = Call { action: "sqs:ListDeadLetterSourceQueues", what: "the queue", name: from };
+        let mut others = Others::default();
+        let mut token = None;
+        for _ in 0..SOURCE_PAGES_MAX {
+            let asked = client.list_dead_letter_source_queues().queue_url(&*self.address);
+            let asked = asked.max_results(SOURCES_PAGE).set_next_token(token.take());
+            let page = timeout_at(self.tasks.until(), asked.send()).await.map_err(|_| late())?;
+            let page = page.map_err(|error| judge(call, &error).error("redrive"))?;
+            let of_others = page.queue_urls().iter().filter(|address| !self.to.is_at(address));
+            others.names.extend(of_others.map(|address| named(address).to_owned()));
+            token = page.next_token;
+            if token.is_none() {
+                return Ok(others);
+            }
+        }
+        others.more = true;
+        Ok(others)
+    }
+
+    /// Begins to move all of them back, those of [other queues](DeadLetters::others) as well. `per_second`, 1 to 500, spares the consumers; the service chooses if it is not
     /// given. One task of a queue runs at a time, and the redrive policy of some queue has to name the one that is
     /// emptied.
     ///
@@ -106,7 +150,7 @@ impl DeadLetters {
     /// `Rejected` if the service does not begin, and what keeps it from answering in time.
     pub async fn redrive(&self, per_second: Option<u32>) -> Result<Redrive> {
         let begun = self.tasks.begin(&self.to.arn, per_second);
-        timeout_at(self.tasks.until(), begun).await.map_err(|_| late())?
+        timeout_at(self.tasks.until(), begun).await.map_err(|_| late_to_begin())?
     }
 
     /// The task that is at it, whoever began it.
@@ -126,6 +170,20 @@ impl DeadLetters {
     pub async fn newest(&self) -> Result<Option<Progress>> {
         Ok(self.tasks.newest().await?.map(|task| task.progress))
     }
+}
+
+impl Origin {
+    /// Whether this is its address. An address ends in account and name, whatever host it is at.
+    fn is_at(&self, address: &str) -> bool {
+        let Some((account, name)) = queue_of_arn(&self.arn) else { return false };
+        let mut ends = address.rsplit('/');
+        ends.next() == Some(name) && ends.next() == Some(account)
+    }
+}
+
+/// The name at the end of an address.
+fn named(address: &str) -> &str {
+    address.rsplit_once('/').map_or(address, |(_, name)| name)
 }
 
 /// The queue, and the address and the ARN of the one with its dead letters.

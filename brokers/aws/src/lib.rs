@@ -43,7 +43,7 @@ mod subscription;
 mod topics;
 mod trial;
 
-pub use dead_letters::{DeadLetters, Heap};
+pub use dead_letters::{DeadLetters, Heap, Others};
 pub use eventbridge::EventBridgeBroker;
 pub use examine::queue as examine_queue;
 pub use pushed::{PUSHED_BYTES_MAX, PUSHED_MAX, Pushed};

@@ -1,7 +1,7 @@
 //! Moving dead letters back to a queue, by the service's own task.
 //!
-//! Invariant: nothing is read or copied here. What is moved twice is the same message with the same event in it, so an
-//! inbox lets it have one effect.
+//! Invariant: nothing is read or copied here. What is moved is the same message with the same event in it, so an inbox
+//! that remembers it lets it have one effect.
 
 use std::sync::Arc;
 
@@ -59,7 +59,8 @@ pub(crate) struct Listed {
 impl Redrive {
     /// Begins to move all of a queue of dead letters to another queue, both by their names or addresses. `per_second`,
     /// 1 to 500, spares the consumers; the service chooses if it is not given. One task of a queue runs at a time, and
-    /// the redrive policy of some queue has to name the one that is emptied.
+    /// the redrive policy of some queue has to name the one that is emptied. All of it is moved, whichever queue it came
+    /// from: [`DeadLetters::others`] says whether several share it.
     ///
     /// # Errors
     /// `Unroutable` if one of the queues is not there, `Rejected` if the service does not begin, and what keeps it
@@ -133,6 +134,14 @@ impl Tasks {
     }
 }
 
+impl Progress {
+    /// What is known of a task that just began, before the service was asked about it.
+    pub fn begun() -> Progress {
+        let state = "running".to_owned();
+        Progress { running: true, state, moved: 0, of: None, failure: None }
+    }
+}
+
 impl From<&ListMessageMoveTasksResultEntry> for Listed {
     fn from(task: &ListMessageMoveTasksResultEntry) -> Listed {
         let count = |number: i64| u64::try_from(number).unwrap_or_default();
@@ -156,8 +165,13 @@ fn rate(per_second: Option<u32>) -> Result<Option<i32>> {
 }
 
 pub(crate) fn late() -> Error {
+    Error::new(ErrorKind::Timeout, "redrive").message("SQS did not answer in time")
+}
+
+pub(crate) fn late_to_begin() -> Error {
     Error::new(ErrorKind::Timeout, "redrive").message(
-        "SQS did not answer in time; whether a task began is not known, and moving twice is harmless",
+        "SQS did not answer in time, and whether a task began is not known: nothing is lost; look at the tasks of the \
+         queue before another is begun",
     )
 }
 

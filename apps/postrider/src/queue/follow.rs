@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use postrider_aws::{Progress, Redrive};
-use postrider_core::RetryClass;
+use postrider_core::{Error, RetryClass};
 
 use super::place::Queue;
 use super::redrive::moved;
@@ -20,6 +20,9 @@ const LOOK_LATER: Duration = Duration::from_secs(1);
 /// How long a task that was told to end is waited for.
 const END_MAX: Duration = Duration::from_secs(15);
 
+/// What to do about a task that is not heard of.
+const AFTER: &str = "`postrider queue status` shows how far it is, `postrider queue cancel` ends it. What was moved stays moved.";
+
 /// Waits for the end. A signal ends the task.
 ///
 /// # Errors
@@ -33,14 +36,16 @@ pub(super) async fn follow(
     let mut line = terminal::Progress::new();
     let begun = Instant::now();
     let mut pause = LOOK_FIRST;
-    let mut progress = task.progress().await?;
+    let mut progress = Progress::begun();
+    let mut heard = look(task, &mut progress).await?;
     while progress.running {
         line.show(&shown(&progress, begun.elapsed()));
         let left = wait.saturating_sub(begun.elapsed());
         if left.is_zero() {
             line.clear();
+            let goes = if heard { "SQS goes on" } else { "SQS did not say since; it may go on" };
             note(&format!(
-                "{}, and SQS goes on; `postrider queue status` shows how far it is",
+                "{}, and {goes}; `postrider queue status` shows how far it is",
                 moved(&progress)
             ));
             let exit = if wait.is_zero() { Exit::Success } else { Exit::Accepted };
@@ -51,11 +56,12 @@ pub(super) async fn follow(
             () = tokio::time::sleep(pause.min(left)) => {}
             _ = signals.next() => {
                 line.clear();
-                return Ok((Exit::Aborted, cancel(queue, task, &mut signals).await?));
+                let seen = heard.then_some(progress);
+                return Ok((Exit::Aborted, cancel(queue, task, seen, &mut signals).await?));
             }
         }
         pause = (pause * 3 / 2).min(LOOK_LATER);
-        look(task, &mut progress).await?;
+        heard = look(task, &mut progress).await?;
     }
     line.clear();
     if progress.state == "completed" {
@@ -66,36 +72,45 @@ pub(super) async fn follow(
     Ok((Exit::Failure, progress))
 }
 
-/// Ends a task, and waits until it has ended. A signal meanwhile does not wait.
+/// Ends a task, and waits until it has ended, but not for ever. A signal meanwhile does not wait. `seen` is how far it was.
 ///
 /// # Errors
-/// What the service says. The task goes on then.
+/// What the service says. The task may go on then.
 pub(super) async fn cancel(
     queue: &Queue,
     task: &Redrive,
+    mut seen: Option<Progress>,
     signals: &mut Signals,
 ) -> Result<Progress, Failure> {
-    let told = task.cancel().await;
-    let mut progress = task.progress().await?;
-    if let Err(error) = told
-        && progress.running
-    {
-        return Err(Failure::from(error)
-            .within("the task goes on")
-            .advice(format!("{} so far. End it by `postrider queue cancel`.", moved(&progress))));
-    }
+    let mut told = task.cancel().await;
     let begun = Instant::now();
-    while progress.running && begun.elapsed() < END_MAX {
+    loop {
+        match task.progress().await {
+            Ok(now) => seen = Some(now),
+            Err(error) if error.retry_class() == RetryClass::Transient => {}
+            Err(error) => return Err(goes_on(error, seen.as_ref())),
+        }
+        if seen.as_ref().is_some_and(|progress| !progress.running) {
+            break;
+        }
+        // What it was not told it goes on with. One that had ended by then was not there to be told.
+        std::mem::replace(&mut told, Ok(())).map_err(|error| goes_on(error, seen.as_ref()))?;
+        if begun.elapsed() >= END_MAX {
+            break;
+        }
         tokio::select! {
             // waits: the service ends it by itself, and has no signal
             () = tokio::time::sleep(LOOK_FIRST) => {}
             _ = signals.next() => break,
         }
-        look(task, &mut progress).await?;
     }
+    let progress = seen.ok_or_else(|| {
+        Failure::plain("SQS was told to end the task, and did not say whether it has").advice(AFTER)
+    })?;
     let rest = match &*progress.state {
         "completed" => "it was done before it could be ended",
-        "cancelled" | "cancelling" => "it was ended",
+        "cancelled" => "it was ended",
+        _ if progress.running => "it is ending, and a few more may be moved",
         state => state,
     };
     note(&format!(
@@ -107,14 +122,20 @@ pub(super) async fn cancel(
     Ok(progress)
 }
 
-/// Reads how far it is. A service that is busy for a moment is asked again at the next look.
-async fn look(task: &Redrive, progress: &mut Progress) -> Result<(), Failure> {
+/// What was not heard of a task that began, which may go on.
+fn goes_on(error: Error, seen: Option<&Progress>) -> Failure {
+    let so_far = seen.map_or_else(String::new, |progress| format!(", {} so far", moved(progress)));
+    Failure::from(error).within(&format!("the task may go on{so_far}")).advice(AFTER)
+}
+
+/// Reads how far it is; whether it was heard. A service that is busy for a moment is asked again at the next look.
+async fn look(task: &Redrive, progress: &mut Progress) -> Result<bool, Failure> {
     match task.progress().await {
         Ok(now) => *progress = now,
-        Err(error) if error.retry_class() == RetryClass::Transient => {}
-        Err(error) => return Err(error.into()),
+        Err(error) if error.retry_class() == RetryClass::Transient => return Ok(false),
+        Err(error) => return Err(goes_on(error, Some(progress))),
     }
-    Ok(())
+    Ok(true)
 }
 
 fn shown(progress: &Progress, since: Duration) -> String {

@@ -55,7 +55,8 @@ pub(crate) struct PlaceArgs {
     #[arg(long, value_name = "NAME")]
     handler: Option<HandlerName>,
     /// The queue that is consumed, like sqs://eu-west-1/billing, if not the
-    /// table's
+    /// table's; of another one than that, the table's inbox and dead letters
+    /// do not count
     #[arg(long, value_name = "URL")]
     from: Option<String>,
     /// The queue with its dead letters [default: that of its redrive policy]
@@ -83,7 +84,8 @@ struct StatusArgs {
 /// All of them, by a task of SQS, after their number was shown. An event that
 /// its handler was done with has no second effect, because of the inbox: it is
 /// opened first, and has to remember for as long as a dead letter may be old.
-/// Ctrl-C ends the task: what was moved stays moved.
+/// Dead letters that several queues share are all moved to this one, and only
+/// with --shared. Ctrl-C ends the task: what was moved stays moved.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -99,6 +101,9 @@ struct RedriveArgs {
     /// Ask no inbox: what was done before may be done again
     #[arg(long, conflicts_with = "inbox")]
     unguarded: bool,
+    /// Move those of other queues as well, which share the dead letters
+    #[arg(long)]
+    shared: bool,
     /// At most so many messages a second, up to 500 [default: as SQS likes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=RATE_MAX))]
     rate: Option<u32>,

@@ -3,6 +3,7 @@
 //! Invariant: the number that is asked about was counted before the question, and one task of a queue runs at a time.
 
 use postrider_aws::{Heap, Progress};
+use postrider_core::{Error, RetryClass};
 
 use super::place::{self, Queue};
 use super::{CancelArgs, PlaceArgs, RedriveArgs, follow, guard};
@@ -13,6 +14,9 @@ use crate::shape::{DeadQueue, MoveTask};
 use crate::signals::Signals;
 use crate::terminal::{count, note};
 
+/// Other queues that are named; there may be thousands.
+const NAMED_MAX: usize = 5;
+
 /// Counts, asks, moves, and follows.
 ///
 /// # Errors
@@ -20,6 +24,9 @@ use crate::terminal::{count, note};
 pub(super) async fn run(args: &RedriveArgs) -> Result<Exit, Failure> {
     let queue = place::open(&args.place, args.inbox.as_deref()).await?;
     let heap = queue.letters.count().await?;
+    if !args.shared {
+        refuse_shared(&queue).await?;
+    }
     guard::check(&queue, &heap, args.unguarded).await?;
     let counted = letters(heap.waiting);
     let verb = if args.dry_run { "would be moved" } else { "are to be moved" };
@@ -42,15 +49,15 @@ pub(super) async fn run(args: &RedriveArgs) -> Result<Exit, Failure> {
         ))
         .advice("Nothing was begun. `postrider queue status` shows how far it is, `postrider queue cancel` ends it."));
     }
-    let question = format!("move {counted} to {}?", queue.name);
+    let question = format!("move {counted} of {} to {}?", queue.letters.name(), queue.name);
     if let Answer::Stop(exit) = confirm::yes(args.yes, &question).await? {
         return Ok(exit);
     }
     // Before it begins: whoever asks it to stop a moment later is heard.
     let signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
-    let task = queue.letters.redrive(args.rate).await?;
+    let task = queue.letters.redrive(args.rate).await.map_err(begun_perhaps)?;
     let (exit, progress) = follow::follow(&queue, &task, signals, args.wait).await?;
-    write(&args.place, &queue, &queue.letters.count().await?, Some(progress.clone()))?;
+    write(&args.place, &queue, &left(&queue, &progress).await?, Some(progress.clone()))?;
     match &progress.failure {
         Some(why) if !progress.running => Err(Failure::plain(format!(
             "SQS gave up: {why}; {}, and the rest stays in {}",
@@ -75,9 +82,64 @@ pub(super) async fn cancel(args: &CancelArgs) -> Result<Exit, Failure> {
         .advice("Nothing was changed."));
     };
     let mut signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
-    let progress = follow::cancel(&queue, &task, &mut signals).await?;
-    write(&args.place, &queue, &queue.letters.count().await?, Some(progress))?;
-    Ok(Exit::Success)
+    let progress = follow::cancel(&queue, &task, None, &mut signals).await?;
+    let exit = if progress.running { Exit::Accepted } else { Exit::Success };
+    write(&args.place, &queue, &left(&queue, &progress).await?, Some(progress))?;
+    Ok(exit)
+}
+
+/// Dead letters of other queues would go to this one as well.
+///
+/// # Errors
+/// There are other queues, or who we are may not ask for them. Nothing was moved then.
+async fn refuse_shared(queue: &Queue) -> Result<(), Failure> {
+    let dead = queue.letters.name();
+    let advice = "Nothing was moved. If its consumers take the events of them all: --shared. Else let each queue have \
+                  dead letters of its own; what is there now can be read and sent by hand.";
+    let others = queue.letters.others().await.map_err(|error| {
+        Failure::from(error)
+            .within(&format!("whether other queues share {dead} is not known"))
+            .advice("Nothing was moved. Grant sqs:ListDeadLetterSourceQueues; or, if no other queue has dead letters there: --shared.")
+    })?;
+    if !others.names.is_empty() {
+        let names = others.names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+        let more = if others.names.len() > NAMED_MAX || others.more { ", and more" } else { "" };
+        return Err(Failure::config(format!(
+            "{dead} has dead letters of {names}{more} as well: all of them would go to {}",
+            queue.name
+        ))
+        .advice(advice));
+    }
+    if others.more {
+        return Err(Failure::config(format!(
+            "{dead} is shared by more queues than were looked at"
+        ))
+        .advice(advice));
+    }
+    Ok(())
+}
+
+/// A task that could not be begun, as far as is known.
+fn begun_perhaps(error: Error) -> Failure {
+    let unsure = error.retry_class() == RetryClass::Transient;
+    let failure = Failure::from(error);
+    if !unsure {
+        return failure;
+    }
+    failure.advice(
+        "A task may have begun: `postrider queue status` shows it, `postrider queue cancel` ends it. No dead letter is \
+         lost by either.",
+    )
+}
+
+/// What is left after a task.
+///
+/// # Errors
+/// What the service says, with what the task did.
+async fn left(queue: &Queue, progress: &Progress) -> Result<Heap, Failure> {
+    queue.letters.count().await.map_err(|error| {
+        Failure::from(error).within(&format!("{}; what is left was not counted", moved(progress)))
+    })
 }
 
 /// Writes how many there are, and how far the newest task is.

@@ -59,6 +59,13 @@ impl Account {
         made["QueueUrl"].as_str().unwrap().to_owned()
     }
 
+    /// Lets one queue's dead letters go to another.
+    pub(crate) fn serve(&self, queue: &str, dead: &str) {
+        let policy = json!({"deadLetterTargetArn": self.arn(dead), "maxReceiveCount": 100});
+        let attributes = json!({"RedrivePolicy": policy.to_string()});
+        self.ask("SetQueueAttributes", &json!({"QueueUrl": queue, "Attributes": attributes}));
+    }
+
     /// The ARN of a queue.
     pub(crate) fn arn(&self, queue: &str) -> String {
         self.attribute(queue, "QueueArn")

@@ -62,9 +62,7 @@ impl Line {
         let account = Account::open()?;
         let (shop, endpoint) = (Shop::new(), Endpoint::listen());
         let (queue, dead) = (account.queue("orders"), account.queue("orders-dead"));
-        let policy = json!({"deadLetterTargetArn": account.arn(&dead), "maxReceiveCount": 100});
-        let attributes = json!({"RedrivePolicy": policy.to_string()});
-        account.ask("SetQueueAttributes", &json!({"QueueUrl": queue, "Attributes": attributes}));
+        account.serve(&queue, &dead);
         std::fs::write(shop.path("password"), "hunter2").unwrap();
         let line = Line { account, shop, endpoint, queue, dead };
         line.configure("billing.db");
@@ -165,6 +163,10 @@ fn effects(after: &str) -> Option<usize> {
     line.consume();
     assert_eq!(line.endpoint.acted(), 3);
     line.configure(after);
+    let dry = line.queue(&["redrive", "--dry-run"]);
+    let unknown = said(&dry).contains("forgetful.db has no row of billing");
+    let known = said(&dry).contains("billing.db has as done of billing has no second effect");
+    assert_eq!((known, unknown), (after == "billing.db", after != "billing.db"), "{}", err(&dry));
     let moved = line.queue(&["redrive", "--yes", "--output", "json"]);
     assert_eq!(code(&moved), 0, "{}", err(&moved));
     let document = document(&moved);
@@ -249,12 +251,70 @@ fn nothing_is_moved_without_a_guard_and_a_yes() {
     let days = json!({"MessageRetentionPeriod": (14 * 86_400).to_string()});
     line.account.ask("SetQueueAttributes", &json!({"QueueUrl": line.dead, "Attributes": days}));
     let short = by_flags(&["--config", "short.toml", "--inbox", "sqlite://billing.db"]);
-    still(&short, 78, "remembers for 15d, and a dead letter may be 18d old");
+    still(&short, 78, "remembers for 15d, and a dead letter may be 22d old");
+    let assumed = by_flags(&["--inbox", "sqlite://billing.db", "--dry-run"]);
+    still(&assumed, 0, "billing.db is assumed to remember for 35d");
+    assert!(said(&assumed).contains("has no row:"), "{}", err(&assumed));
     let moved = line.queue(&["redrive", "--yes", "--unguarded", "--wait", "30s"]);
     assert_eq!(code(&moved), 0, "{}", err(&moved));
     assert_eq!(line.account.count(&line.dead), "0");
     let again = line.queue(&["redrive", "--yes", "--unguarded"]);
     assert!(said(&again).contains("nothing to move"), "{}", err(&again));
+    line.remove();
+}
+
+/// R097: another queue than the table's has neither the table's dead letters nor its inbox.
+#[test]
+fn what_a_table_says_of_its_queue_counts_for_no_other() {
+    let Some(line) = Line::lay() else { return };
+    line.configure("billing.db");
+    let config = line.shop.path("postrider.toml");
+    let table = std::fs::read_to_string(&config).unwrap() + "dead_letters = \"orders-dead\"\n";
+    std::fs::write(&config, table).unwrap();
+    let (other, dead) = (line.account.queue("other"), line.account.queue("other-dead"));
+    line.account.serve(&other, &dead);
+    line.account.ask("SendMessage", &json!({"QueueUrl": line.dead, "MessageBody": "{}"}));
+    line.account.ask("SendMessage", &json!({"QueueUrl": dead, "MessageBody": "{}"}));
+    let own = document(&line.queue(&["status", "--output", "json"]));
+    assert_eq!(own["dead_letters"], "orders-dead");
+    let from = ["--from", "sqs://us-east-1/other"];
+    let of_other = line.queue(&[&["status", "--output", "json"], &from[..]].concat());
+    assert_eq!(document(&of_other)["dead_letters"], "other-dead", "{}", err(&of_other));
+    let refused = line.queue(&[&["redrive", "--yes"], &from[..]].concat());
+    assert_eq!(code(&refused), 78, "{}", err(&refused));
+    assert!(said(&refused).contains("--from is other"), "{}", err(&refused));
+    let given = ["redrive", "--yes", "--inbox", "sqlite://billing.db"];
+    let moved = line.queue(&[&given[..], &from[..]].concat());
+    assert_eq!(code(&moved), 0, "{}", err(&moved));
+    assert_eq!(
+        (line.account.count(&dead), line.account.count(&line.dead)),
+        ("0".into(), "1".into())
+    );
+    for queue in [&other, &dead] {
+        line.account.ask("DeleteQueue", &json!({ "QueueUrl": queue }));
+    }
+    line.remove();
+}
+
+/// R097: dead letters that another queue shares are moved by a flag only.
+#[test]
+fn dead_letters_of_several_queues_are_not_moved_into_one() {
+    let Some(line) = Line::lay() else { return };
+    let other = line.account.queue("other");
+    line.account.serve(&other, &line.dead);
+    line.account.ask("SendMessage", &json!({"QueueUrl": line.dead, "MessageBody": "{}"}));
+    let refused = line.queue(&["redrive", "--yes"]);
+    assert_eq!(code(&refused), 78, "{}", err(&refused));
+    assert!(
+        said(&refused).contains("orders-dead has dead letters of other as well"),
+        "{}",
+        err(&refused)
+    );
+    assert_eq!(line.account.count(&line.dead), "1");
+    let moved = line.queue(&["redrive", "--yes", "--shared"]);
+    assert_eq!(code(&moved), 0, "{}", err(&moved));
+    assert_eq!(line.account.count(&line.dead), "0");
+    line.account.ask("DeleteQueue", &json!({ "QueueUrl": other }));
     line.remove();
 }
 
