@@ -64,13 +64,20 @@ pub(crate) fn pending(store: &DynamoStore, place: Place, item: Item) -> Option<P
 }
 
 /// The event that waits in a row, made of its item as it is now: without a payload if the item has another version
-/// by now, or is gone. Then there is nothing to send: the newer version is pending by itself.
+/// by now, or is gone. Then there is nothing to send: the newer version is pending by itself. Where no version stands
+/// for it, because the item was deleted or lost its stamp, an event is lost, and the log says so.
 pub(crate) fn waiting(
     store: &DynamoStore,
     row: &Stored,
     item: Option<&Item>,
 ) -> Result<Arc<Event>, Malformed> {
     let version = row.place.version.as_deref();
+    if item.and_then(|item| text(item, EVENT_ID)).is_none() && store.tally().found_gone(row.row.seq)
+    {
+        let (pk, sk) = (row.place.pk.escape_debug(), row.place.sk.escape_debug());
+        tracing::warn!(event = %row.row.id, %pk, %sk, "a waiting event is lost: its business item was deleted, or \
+            written without a stamp, before it was sent");
+    }
     let Some(item) = item.filter(|item| text(item, EVENT_ID) == version) else {
         let mut event = Event::new(row.row.id, "item", &row.place.pk, "item.overwritten");
         event.payload = Payload::Erased;

@@ -24,7 +24,6 @@ use crate::record::{
 };
 use crate::store::{DynamoStore, now_ms};
 use crate::tables::built;
-use crate::tally::add;
 use crate::transaction::{Cancelled, put, send_patiently};
 use crate::waiting::{Stored, Waiting, rows_pk};
 use crate::{definitions, derived, mark, transaction};
@@ -176,8 +175,9 @@ impl Plan {
             }
             match (change, before) {
                 (WaitingChange::Delivered(_) | WaitingChange::Erased(_), Some(row)) => {
-                    let merged = matches!(change, WaitingChange::Erased(_));
-                    add(&store.tally().merged, (merged && row.place.version.is_some()).into());
+                    if matches!(change, WaitingChange::Erased(_)) && row.place.version.is_some() {
+                        store.tally().gave_way(seq);
+                    }
                     plan.rows.remove(&(row.place.clone(), seq));
                     plan.gone.push(row);
                 }

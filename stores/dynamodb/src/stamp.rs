@@ -13,8 +13,14 @@ use crate::record::{AT, EVENT_ID, Place, SHARD, VERSION, pending_in};
 /// The attributes that a write of a business item carries, so that the relay makes an event of what was written.
 ///
 /// They are four, and all are the store's: the key of the sparse index (`pr_shard`), which goes when the event is
+/// published, and as well when it begins to wait for another try, so that its absence does not say that anything was
 /// published; when it was written (`pr_at`); the id of the item's newest event (`pr_event`); and the item's version
 /// (`pr_n`).
+///
+/// **Every write of an item that was ever stamped carries a new stamp**: never an old one, and never none. A `Put`
+/// without one takes the stamp of the version before away, and with it an event that is not published yet. A `Put` of
+/// an item as it was read carries the old one back: the same event id then stands for other content, which consumers
+/// take for a repetition and leave out. An `Update` without one changes what a version says that may have been sent.
 #[derive(Clone, Debug)]
 #[must_use = "a change that is written without its stamp is no event"]
 pub struct Stamp {

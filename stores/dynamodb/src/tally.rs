@@ -9,7 +9,8 @@ use postrider_core::KeyHash;
 use crate::record::Place;
 
 /// Foreign entries that are remembered, so that not every sweep of the index counts them again: 16 bytes each. What
-/// is beyond is counted whenever it is seen.
+/// is beyond is counted whenever it is seen. So many rows whose items are gone are remembered as well, until they are
+/// settled; what is beyond is logged whenever it is seen, and counted as merged.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// What a handle has counted since it was made.
@@ -20,9 +21,11 @@ pub struct Tally {
     /// Events that somebody else had marked before. Of those of business items also such as have a newer version by
     /// now, which is pending.
     pub marked_by_others: u64,
-    /// Waiting versions of business items that were overwritten or deleted before their turn: the newest one
-    /// stands for them.
+    /// Waiting versions of business items that were overwritten before their turn: the newest one stands for them.
     pub merged: u64,
+    /// Waiting versions of business items that were deleted before their turn, or written without a stamp: nothing
+    /// stands for them, so their events are lost. Each is logged with its item's key.
+    pub gone: u64,
     /// Records of the stream without an image: their items were fetched by key.
     pub without_image: u64,
     /// Times at which the stream could not be read any more, and the index was asked instead.
@@ -37,7 +40,10 @@ pub(crate) struct Counting {
     /// The foreign entries that were counted, by the hashes of their keys.
     remembered: Mutex<HashSet<(u64, u64)>>,
     pub(crate) marked_by_others: AtomicU64,
-    pub(crate) merged: AtomicU64,
+    merged: AtomicU64,
+    gone: AtomicU64,
+    /// Rows whose items were seen to be gone, by their numbers, until they are settled.
+    found_gone: Mutex<HashSet<u64>>,
     pub(crate) without_image: AtomicU64,
     pub(crate) interruptions: AtomicU64,
     pub(crate) gaps: AtomicU64,
@@ -61,12 +67,25 @@ impl Counting {
         add(&self.foreign, fresh);
     }
 
+    /// Notes that nothing stands for a waiting version any more; whether that is news.
+    pub(crate) fn found_gone(&self, seq: u64) -> bool {
+        let mut found = self.found_gone.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.len() < REMEMBERED_MAX { found.insert(seq) } else { !found.contains(&seq) }
+    }
+
+    /// Counts a waiting version that has left without being sent.
+    pub(crate) fn gave_way(&self, seq: u64) {
+        let mut found = self.found_gone.lock().unwrap_or_else(PoisonError::into_inner);
+        add(if found.remove(&seq) { &self.gone } else { &self.merged }, 1);
+    }
+
     pub(crate) fn told(&self) -> Tally {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Tally {
             foreign: of(&self.foreign),
             marked_by_others: of(&self.marked_by_others),
             merged: of(&self.merged),
+            gone: of(&self.gone),
             without_image: of(&self.without_image),
             interruptions: of(&self.interruptions),
             gaps: of(&self.gaps),

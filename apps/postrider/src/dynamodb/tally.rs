@@ -28,6 +28,7 @@ fn show_of(metrics: &Metrics, tally: Tally) {
     metrics.total(catalog::DYNAMODB_IGNORED, &["foreign"], tally.foreign);
     metrics.total(catalog::DYNAMODB_IGNORED, &["marked"], tally.marked_by_others);
     metrics.total(catalog::DYNAMODB_IGNORED, &["merged"], tally.merged);
+    metrics.total(catalog::DYNAMODB_IGNORED, &["gone"], tally.gone);
     metrics.total(catalog::DYNAMODB_STREAM, &["without_image"], tally.without_image);
     metrics.total(catalog::DYNAMODB_STREAM, &["interruption"], tally.interruptions);
     metrics.total(catalog::DYNAMODB_STREAM, &["gap"], tally.gaps);
@@ -45,6 +46,7 @@ mod tests {
             foreign: 1,
             marked_by_others: 2,
             merged: 6,
+            gone: 7,
             without_image: 3,
             interruptions: 4,
             gaps: 5,
@@ -57,6 +59,7 @@ mod tests {
             "postrider_dynamodb_ignored_items_total{reason=\"foreign\"} 1",
             "postrider_dynamodb_ignored_items_total{reason=\"marked\"} 2",
             "postrider_dynamodb_ignored_items_total{reason=\"merged\"} 6",
+            "postrider_dynamodb_ignored_items_total{reason=\"gone\"} 7",
             "postrider_dynamodb_stream_troubles_total{trouble=\"without_image\"} 3",
             "postrider_dynamodb_stream_troubles_total{trouble=\"interruption\"} 4",
             "postrider_dynamodb_stream_troubles_total{trouble=\"gap\"} 5",

@@ -86,7 +86,7 @@ catalog! {
     PARTITIONS_ADDED = Counter "postrider_kafka_partitions_added" []
         "Partitions that were added to topics of Kafka while this relay sent to them: a key may stand in another one since; the log names the topic";
     DYNAMODB_IGNORED = Counter "postrider_dynamodb_ignored_items" ["reason"]
-        "Items of DynamoDB that were let be: foreign (in the index, and none of ours; each once while 10,000 are remembered), marked (settled by another relay before), or merged (waiting versions of a business item that were overwritten or deleted before their turn)";
+        "Items of DynamoDB that were let be: foreign (in the index, and none of ours; each once while 10,000 are remembered), marked (settled by another relay before), merged (waiting versions of a business item that were overwritten before their turn), or gone (deleted, or written without a stamp, before their turn: these events are lost)";
     DYNAMODB_STREAM = Counter "postrider_dynamodb_stream_troubles" ["trouble"]
         "Troubles with the stream of DynamoDB: without_image (a record whose item was fetched by its key), interruption (it could not be read, and the index was polled), or gap (records may have been missed, and the index was read from its front)";
     RETIRED = Counter "postrider_retired_events" []
