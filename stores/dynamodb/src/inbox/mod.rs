@@ -9,6 +9,7 @@ pub(crate) mod condition;
 mod marker;
 mod options;
 mod purge;
+mod room;
 pub(crate) mod row;
 mod side;
 mod watch;
@@ -38,7 +39,7 @@ use crate::inbox::answer::{Refused, fenced, too_large};
 use crate::inbox::condition::{Claiming, Kept, step_names};
 use crate::inbox::row::{Row, TOKEN};
 use crate::inbox::watch::Watch;
-use crate::item::{Item, b, n, number};
+use crate::item::{Item, b, number};
 use crate::transaction::ITEM_BYTES_MAX;
 
 /// The inbox of a store. Clones share a memory of the leases they have seen: make one for each process.
@@ -214,32 +215,6 @@ impl Inbox {
         }
     }
 
-    /// Completes a row that has no room: of the steps it keeps that they were made, and if that is not enough, of
-    /// the result how large it was. The effect has happened, and must not happen again for want of room. What was
-    /// written, and whether the result was left out.
-    async fn finish_full(
-        &self,
-        kept: &Kept<'_>,
-        result: &[u8],
-    ) -> Result<(Result<Item, Item>, bool)> {
-        let (key, retention) = (&kept.lease.key, self.options.retention);
-        // Only the holder writes steps, and it is here.
-        let item = self.read("complete", key).await?.unwrap_or_default();
-        let nothing = Item::new();
-        let steps = row::without_results(row::steps_of(&item).unwrap_or(&nothing));
-        if fits(result) {
-            let update = self.update(key).await;
-            let update = kept.complete_with(update, result, retention, steps.clone());
-            match self.send("complete", update).await {
-                Err(error) if error.kind() == ErrorKind::TooLarge => {}
-                sent => return Ok((sent?, false)),
-            }
-        }
-        let update = self.update(key).await;
-        let update = kept.complete_without(update, result.len(), retention, steps);
-        Ok((self.send("complete", update).await?, true))
-    }
-
     async fn let_go(&self, lease: &ClaimLease) -> Result<()> {
         let kept = Kept { lease, now_ms: self.now_ms() };
         let update = kept.release(self.update(&lease.key).await);
@@ -278,7 +253,7 @@ impl Inbox {
         let (sent, left_out) = match sent {
             // The effect has happened: that it was made is kept, and how large its result was.
             Err(error) if error.kind() == ErrorKind::TooLarge => {
-                (self.put_step(lease, step, n(result.len())).await?, true)
+                (self.store_step_without(lease, step, result.len()).await?, true)
             }
             sent => (sent?, false),
         };

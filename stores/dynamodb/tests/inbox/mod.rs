@@ -269,6 +269,35 @@ async fn a_step_whose_result_has_no_room_is_not_made_again() {
     inbox.complete(&second, b"done").await.expect("the row has room for it");
 }
 
+/// R088: and where the row has no room for its size either, the largest result of another step gives way, so that
+/// neither is made again.
+#[tokio::test]
+async fn a_step_is_recorded_in_a_row_that_is_full() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let inbox = Inbox::new(fresh.connection.clone(), InboxOptions::default()).unwrap();
+    let first = claimed(&inbox, &event(1), LONG).await;
+    inbox.complete_step(&first, "charge", b"receipt").await.unwrap();
+    inbox.complete_step(&first, "print", &vec![7; 398 * 1024]).await.unwrap();
+    let mut full = None;
+    for step in (0..20).map(|step| format!("{step:0>200}")) {
+        if let Err(refused) = inbox.complete_step(&first, &step, b"").await {
+            assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
+            full = Some(step);
+            break;
+        }
+    }
+    let full = full.expect("the row has no room for all of them");
+    inbox.release(&first).await.unwrap();
+    let second = claimed(&inbox, &event(1), LONG).await;
+    assert_eq!(inbox.step(&second, "charge").await.unwrap().as_deref(), Some(&b"receipt"[..]));
+    for step in [&*full, "print"] {
+        let told = inbox.step(&second, step).await.unwrap_err();
+        assert!(told.to_string().contains("was made"), "{told}");
+    }
+    inbox.complete_step(&second, "send", b"sent").await.expect("there is room again");
+    inbox.complete(&second, b"done").await.unwrap();
+}
+
 /// R089: the key of a step is the same for whoever takes over, on whichever machine.
 #[tokio::test]
 async fn a_successor_finds_the_same_key_and_the_result() {
