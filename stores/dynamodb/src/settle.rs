@@ -93,7 +93,7 @@ async fn settle_part(
 }
 
 /// Whether a destination was not removed meanwhile.
-fn is_there(known: &Definitions, id: &DestinationId) -> bool {
+pub(crate) fn is_there(known: &Definitions, id: &DestinationId) -> bool {
     known.rows.iter().any(|row| row.definition.id == *id)
 }
 

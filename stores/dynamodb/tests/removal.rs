@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use postrider_core::source::{DefinitionChange, FetchedRow, OutboxSource as _};
+use postrider_core::operate::{Filter, Note, PageRequest, RowKey, Submission, Verb};
+use postrider_core::source::{CarryOutRequest, DefinitionChange, FetchedRow};
 use postrider_core::waiting::{
     Attempted, NewWaiting, Passed, Placement, Reason, Settlement, SettlementPart,
 };
-use postrider_core::{Destination, DestinationId, NewEvent, Route, Start};
+use postrider_core::{Destination, DestinationId, NewEvent, OutboxSource, Route, Start};
 use postrider_dynamodb::{Connection, DynamoStore, Item, Options, Outbox, Settings};
 use serde_json::{Value, json};
 
@@ -159,4 +160,30 @@ async fn a_removal_that_is_cut_off_is_finished() {
         let counts = other.counts(&a()).await.unwrap();
         assert_eq!(counts, Default::default(), "{finish}: no row is left");
     }
+}
+
+/// What was asked for a destination that was removed before it was carried out is left out, and writes no row that
+/// nobody would ever send.
+#[tokio::test]
+async fn what_was_asked_of_a_removed_destination_is_left_out() {
+    use postrider_core::Operator as _;
+
+    let Some(fresh) = Fresh::new(1).await else { return };
+    write(&fresh, 0..1).await;
+    let mut relay = Relay::start(polling(fresh.connection.clone())).await;
+    let (settlement, _) = relay.read_rows().await;
+    assert_eq!(relay.drain().await.len(), 1);
+    let operator = polling(fresh.connection.clone());
+    let all = PageRequest { after: None, limit: 1 };
+    let seq = operator.events(&Filter::default(), &all).await.unwrap().rows[0].seq;
+    let verb = Verb::Requeue(vec![RowKey { destination: a(), seq }]);
+    let note = Note::new("anna@db1", "a test").unwrap();
+    let id = operator.submit(&Submission { verb, note }).await.unwrap();
+    OutboxSource::apply(&relay.store, &removal()).await.unwrap();
+    let asked = CarryOutRequest { leases: vec![settlement.lease], rows_max: 100 };
+    relay.store.carry_out(&asked).await.unwrap();
+    let request = operator.request(id).await.unwrap();
+    assert_eq!((request.done, request.skipped), (0, 1));
+    let counts = relay.store.beside().counts(&a()).await.unwrap();
+    assert_eq!(counts.retrying + counts.parked + counts.dead, 0);
 }
