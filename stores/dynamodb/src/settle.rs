@@ -175,9 +175,8 @@ impl Plan {
             }
             match (change, before) {
                 (WaitingChange::Delivered(_) | WaitingChange::Erased(_), Some(row)) => {
-                    if matches!(change, WaitingChange::Erased(_)) && row.place.version.is_some() {
-                        store.tally().gave_way(seq);
-                    }
+                    let erased = matches!(change, WaitingChange::Erased(_));
+                    store.tally().left(&row, erased);
                     plan.rows.remove(&(row.place.clone(), seq));
                     plan.gone.push(row);
                 }

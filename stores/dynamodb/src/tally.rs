@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use postrider_core::KeyHash;
 
 use crate::record::Place;
+use crate::stored::Stored;
 
 /// Foreign entries that are remembered, so that not every sweep of the index counts them again: 16 bytes each. What
 /// is beyond is counted whenever it is seen. So many rows whose items are gone are remembered as well, until they are
@@ -73,10 +74,13 @@ impl Counting {
         if found.len() < REMEMBERED_MAX { found.insert(seq) } else { !found.contains(&seq) }
     }
 
-    /// Counts a waiting version that has left without being sent.
-    pub(crate) fn gave_way(&self, seq: u64) {
+    /// Counts a row that has left `waiting`, if it is a version of a business item that had nothing to send.
+    pub(crate) fn left(&self, row: &Stored, erased: bool) {
+        if !erased || row.place.version.is_none() {
+            return;
+        }
         let mut found = self.found_gone.lock().unwrap_or_else(PoisonError::into_inner);
-        add(if found.remove(&seq) { &self.gone } else { &self.merged }, 1);
+        add(if found.remove(&row.row.seq) { &self.gone } else { &self.merged }, 1);
     }
 
     pub(crate) fn told(&self) -> Tally {
