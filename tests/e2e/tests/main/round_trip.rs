@@ -41,7 +41,7 @@ async fn whatever_is_killed_everything_committed_arrives() {
     while tried < 2_000 {
         let relay = stage.play("relay", &[]).await;
         let round = killed.to_string();
-        let args = ["--count", "260", "--seed", &round, "--rollback-every", "4", "--keys", "40"];
+        let args = ["--count", "5000", "--seed", &round, "--rollback-every", "4", "--keys", "40"];
         let mut producer = stage.start("producer", &args);
         // The moment to strike: when this many were heard, wherever the two are by then.
         let strike = 60 + dice.below(120);
