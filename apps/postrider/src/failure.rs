@@ -104,6 +104,11 @@ impl Failure {
         Failure { message: format!("{what}: {}", self.message), ..self }
     }
 
+    /// Both failures in one; the code and the advice are the first one's.
+    pub(crate) fn and(self, other: Failure) -> Failure {
+        Failure { message: format!("{}; {}", self.message, other.message), ..self }
+    }
+
     /// The same failure with another exit code.
     pub(crate) fn exit_as(self, exit: Exit) -> Failure {
         Failure { exit, ..self }

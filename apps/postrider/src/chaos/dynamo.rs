@@ -5,15 +5,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::{StreamSpecification, StreamViewType};
+use aws_sdk_dynamodb::types::{StreamSpecification, StreamViewType, TableStatus};
 use postrider_core::{EventId, InboxStore, OutboxSource};
 use postrider_dynamodb::{Connection, DynamoStore, Names, Options, Settings, Setup};
 
+use crate::chaos::theatre;
 use crate::failure::Failure;
 use crate::store::Opened;
 
 /// How often the index is read from its front: a scene ends within half a minute, whatever the stream tells.
 const BACKSTOP: Duration = Duration::from_secs(2);
+
+/// How long a change of a table may take: a scene ends within half a minute.
+const CHANGE_MAX: Duration = Duration::from_secs(20);
+/// How often a table that is being changed is looked at.
+const CHANGE_LOOK: Duration = Duration::from_millis(250);
 
 /// A few, so that several are there.
 const PARTITIONS: u16 = 4;
@@ -50,8 +56,11 @@ impl Tables {
         settings.call_time_max = Duration::from_secs(15);
         let connection = Connection::new(settings)?;
         let setup = Setup { partitions: Some(PARTITIONS), source: Some("/shop".to_owned()) };
-        postrider_dynamodb::init(&connection, &setup).await?;
-        Ok(Tables { connection })
+        let tables = Tables { connection };
+        match postrider_dynamodb::init(&tables.connection, &setup).await {
+            Ok(_) => Ok(tables),
+            Err(error) => Err(theatre::joined(error.into(), tables.remove().await)),
+        }
     }
 
     /// The store in them, by all its sides. The worker that dies in a scene dies in this process, which has seen
@@ -88,7 +97,22 @@ impl Tables {
         let update = self.connection.tables().await.update_table();
         let update = update.table_name(&self.connection.names().outbox);
         let sent = update.stream_specification(wanted).send().await;
-        sent.map(drop).map_err(|error| fail(&error.into_service_error()))
+        sent.map_err(|error| fail(&error.into_service_error()))?;
+        // The service changes it after it has answered, and takes no other change meanwhile.
+        let changed = async {
+            loop {
+                let asked = self.connection.tables().await.describe_table();
+                let asked = asked.table_name(&self.connection.names().outbox).send().await;
+                let told = asked.map_err(|error| fail(&error.into_service_error()))?;
+                let status = told.table.and_then(|table| table.table_status);
+                if status == Some(TableStatus::Active) {
+                    return Ok(());
+                }
+                tokio::time::sleep(CHANGE_LOOK).await; // waits: the service gives no signal
+            }
+        };
+        let changed = tokio::time::timeout(CHANGE_MAX, changed).await;
+        changed.map_err(|_| fail(&"it is still being changed"))?
     }
 
     /// Deletes them.

@@ -165,9 +165,12 @@ async fn play(args: &RunArgs) -> Result<Exit, Failure> {
             }
         };
         // Whatever came of it: a schema of ours on somebody's server goes.
-        let story = scene.close().await;
-        played.map_err(|failure| failure.within(scenario.name))?;
-        let story = story?;
+        let closed = scene.close().await;
+        let story = match (played, closed) {
+            (Ok(()), closed) => closed?,
+            (Err(failure), Ok(_)) => return Err(failure.within(scenario.name)),
+            (Err(failure), Err(left)) => return Err(failure.within(scenario.name).and(left)),
+        };
         if args.json {
             terminal::data(&to_json(&story.report())?).map_err(Failure::of_stdout)?;
         }

@@ -55,16 +55,12 @@ impl Road {
         !matches!(self, Road::Files)
     }
 
-    /// A queue of its own for a scene, the file of which would be this one. One in order keeps the order of each key
-    /// to the consumer. A message that was given out `receives_max` times is a dead letter.
+    /// A queue of its own for a scene, the file of which would be this one; one of SQS is not made yet. One in order
+    /// keeps the order of each key to the consumer. A message that was given out `receives_max` times is a dead letter.
     ///
     /// # Errors
-    /// What the file or the service says.
-    #[cfg_attr(
-        not(feature = "aws"),
-        allow(clippy::unused_async, reason = "files are there at once")
-    )]
-    pub(crate) async fn lay(
+    /// What the file or the client says.
+    pub(crate) fn lay(
         &self,
         path: PathBuf,
         in_order: bool,
@@ -75,10 +71,7 @@ impl Road {
         Ok(match self {
             Road::Files => Queue::Local { broker: LocalBroker::open(path)?, receives_max },
             #[cfg(feature = "aws")]
-            Road::Sqs(settings) => {
-                let queue = sqs::Queue::make(settings, in_order, receives_max).await?;
-                Queue::Sqs(Arc::new(queue))
-            }
+            Road::Sqs(settings) => Queue::Sqs(Arc::new(sqs::Queue::named(settings, in_order)?)),
         })
     }
 }
@@ -94,6 +87,23 @@ pub(crate) enum Queue {
 }
 
 impl Queue {
+    /// Makes it where it is not there yet.
+    ///
+    /// # Errors
+    /// What the service says.
+    #[cfg_attr(
+        not(feature = "aws"),
+        allow(clippy::unused_async, reason = "files are there at once")
+    )]
+    pub(crate) async fn make(&self, receives_max: u32) -> Result<(), Failure> {
+        let _ = receives_max;
+        match self {
+            Queue::Local { .. } => Ok(()),
+            #[cfg(feature = "aws")]
+            Queue::Sqs(queue) => queue.make(receives_max).await,
+        }
+    }
+
     /// Where a relay sends, whatever topic an event has.
     ///
     /// # Errors

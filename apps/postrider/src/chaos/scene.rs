@@ -18,6 +18,7 @@ use crate::chaos::dynamo;
 use crate::chaos::queue::{Queue, Road};
 use crate::chaos::scenario::Scenario;
 use crate::chaos::story::Story;
+use crate::chaos::theatre;
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::store::Opened;
@@ -92,26 +93,22 @@ impl Scene {
     /// # Errors
     /// What a server says if something cannot be dropped; it is named then.
     pub(crate) async fn close(self) -> Result<Story, Failure> {
-        let mut removed = Ok(());
+        // Each is tried, whatever came of those before it.
+        let mut left = Vec::new();
         for queue in &self.laid {
-            removed = removed.and(queue.remove().await);
+            left.extend(queue.remove().await.err());
         }
-        removed?;
         #[cfg(feature = "dynamodb")]
         if let Some(tables) = self.tables {
-            tables.remove().await?;
+            left.extend(tables.remove().await.err());
         }
         let Scene { folder, store, schema, story, .. } = self;
         drop(store);
         drop(folder);
         if let Some(database) = schema {
-            let dropped = postrider_postgres::remove(database.address(), database.names()).await;
-            dropped.map_err(|error| {
-                Failure::from(error)
-                    .within(&format!("the schema {} was not dropped", database.names().schema()))
-            })?;
+            left.extend(theatre::drop_schema(&database).await.err());
         }
-        Ok(story)
+        left.into_iter().reduce(Failure::and).map_or(Ok(story), Err)
     }
 
     /// A file of the scene.
@@ -133,9 +130,7 @@ impl Scene {
     /// What the file or the service says.
     pub(crate) async fn lay(&mut self, name: &str, receives_max: u32) -> Result<Queue, Failure> {
         let path = self.path(&format!("{name}.db"));
-        let queue = self.road.lay(path, false, receives_max).await?;
-        self.laid.push(queue.clone());
-        Ok(queue)
+        self.laid_out(self.road.lay(path, false, receives_max)?, receives_max).await
     }
 
     /// The same, with each key in its order to the consumer.
@@ -144,8 +139,13 @@ impl Scene {
     /// What the file or the service says.
     pub(crate) async fn lay_in_order(&mut self, name: &str) -> Result<Queue, Failure> {
         let path = self.path(&format!("{name}.db"));
-        let queue = self.road.lay(path, true, RECEIVES_MAX).await?;
+        self.laid_out(self.road.lay(path, true, RECEIVES_MAX)?, RECEIVES_MAX).await
+    }
+
+    /// Remembers a queue, and makes it after that: a scene that is interrupted meanwhile takes it away.
+    async fn laid_out(&mut self, queue: Queue, receives_max: u32) -> Result<Queue, Failure> {
         self.laid.push(queue.clone());
+        queue.make(receives_max).await?;
         Ok(queue)
     }
 

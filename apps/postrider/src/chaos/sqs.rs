@@ -60,19 +60,23 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Makes it, under a random name.
+    /// One of a random name, that is not made yet.
     ///
     /// # Errors
-    /// What the service says.
-    pub(crate) async fn make(
-        settings: &AwsSettings,
-        in_order: bool,
-        receives_max: u32,
-    ) -> Result<Queue, Failure> {
+    /// What the client says.
+    pub(crate) fn named(settings: &AwsSettings, in_order: bool) -> Result<Queue, Failure> {
         let kind = if in_order { ".fifo" } else { "" };
         let name = format!("postrider-chaos-{}{kind}", EventId::mint());
-        let trial = TrialQueue::make(settings.clone(), &name, receives_max).await?;
+        let trial = TrialQueue::named(settings.clone(), &name)?;
         Ok(Queue { settings: settings.clone(), trial })
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    /// What the service says. Some of it may be made then.
+    pub(crate) async fn make(&self, receives_max: u32) -> Result<(), Failure> {
+        Ok(self.trial.make(receives_max).await?)
     }
 
     /// The broker before it, whatever topic an event has.

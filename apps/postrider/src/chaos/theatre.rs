@@ -88,7 +88,10 @@ impl Theatre {
             && kind == "dynamodb"
         {
             let tables = dynamo::Tables::make(settings).await?;
-            let store = tables.open().await?;
+            let store = match tables.open().await {
+                Ok(store) => store,
+                Err(failure) => return Err(joined(failure, tables.remove().await)),
+            };
             return Ok(Scene {
                 folder,
                 store,
@@ -111,9 +114,16 @@ impl Theatre {
                 (Place::Sqlite(path), None)
             }
         };
+        let store = match (place.open().await, &schema) {
+            (Ok(store), _) => store,
+            (Err(failure), None) => return Err(failure),
+            (Err(failure), Some(database)) => {
+                return Err(joined(failure, drop_schema(database).await));
+            }
+        };
         Ok(Scene {
             folder,
-            store: place.open().await?,
+            store,
             schema,
             #[cfg(feature = "dynamodb")]
             tables: None,
@@ -137,6 +147,28 @@ async fn schema(address: &str) -> Result<Database, Failure> {
         source: Some("/shop".to_owned()),
         ..Setup::default()
     };
-    postrider_postgres::init(database.address(), &setup).await?;
-    Ok(database)
+    match postrider_postgres::init(database.address(), &setup).await {
+        Ok(_) => Ok(database),
+        Err(error) => Err(joined(error.into(), drop_schema(&database).await)),
+    }
+}
+
+/// Drops a schema that was made here.
+///
+/// # Errors
+/// What the server says, and which schema is left.
+pub(super) async fn drop_schema(database: &Database) -> Result<(), Failure> {
+    let dropped = postrider_postgres::remove(database.address(), database.names()).await;
+    dropped.map_err(|error| {
+        Failure::from(error)
+            .within(&format!("the schema {} was not dropped", database.names().schema()))
+    })
+}
+
+/// Why something was not made, and what is left of it.
+pub(super) fn joined(failure: Failure, removed: Result<(), Failure>) -> Failure {
+    match removed {
+        Ok(()) => failure,
+        Err(left) => failure.and(left),
+    }
 }

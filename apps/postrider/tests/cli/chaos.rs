@@ -244,11 +244,21 @@ fn every_scenario_that_can_be_is_played_on_dynamodb() {
     play_on("dynamodb", test, address);
 }
 
+/// `None`, with the reason printed, where there is no server.
+#[cfg(feature = "dynamodb")]
+#[allow(clippy::print_stdout, reason = "a skipped test says why")]
+fn dynamodb(test: &str) -> Option<String> {
+    let url = services::url("ddb");
+    url.inspect_err(|reason| println!("skipped: {test}: {reason}")).ok()
+}
+
 /// Those that are played on DynamoDB alone in a way of its own are seen to fail there as well.
 #[cfg(feature = "dynamodb")]
 #[test]
 fn what_is_played_on_dynamodb_is_seen_to_fail_without_its_guard() {
-    let Ok(url) = services::url("ddb") else { return };
+    let Some(url) = dynamodb("what_is_played_on_dynamodb_is_seen_to_fail_without_its_guard") else {
+        return;
+    };
     for name in ["stream-gap", "poison"] {
         let address = format!("dynamodb://?endpoint={url}");
         let (code, report) = play(name, &["--sabotage", "--store", &address]);
@@ -293,7 +303,8 @@ fn every_scenario_whose_broker_matters_is_played_by_sqs() {
 #[cfg(all(feature = "aws", feature = "dynamodb"))]
 #[test]
 fn a_lost_answer_is_absorbed_between_dynamodb_and_sqs() {
-    let Ok(url) = services::url("ddb") else { return };
+    let test = "a_lost_answer_is_absorbed_between_dynamodb_and_sqs";
+    let Some(url) = dynamodb(test) else { return };
     let address = format!("dynamodb://?endpoint={url}");
     let (code, report) = play_by_sqs("lost-ack", &["--store", &address]);
     assert!(code < 0 || (code == 0 && report["store"] == "dynamodb"), "{report:#}");
