@@ -37,6 +37,10 @@ use crate::terminal::{self, Progress, count, style};
 /// How often the line on the terminal is written.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 
+/// How long the folder of an interrupted demo may resist being removed: far beyond what a killed
+/// child or a transaction of SQLite takes to end.
+const STRIKE_MAX: Duration = Duration::from_secs(5);
+
 /// Watch nothing get lost while everything goes wrong
 ///
 /// A shop takes orders in a temporary folder; a relay carries their events to
@@ -74,14 +78,15 @@ pub(crate) struct DemoArgs {
 pub(crate) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let mut signals = Signals::catch().map_err(|e| Failure::plain(format!("signals: {e}")))?;
     let stage = Stage::open(args.keep.as_deref())?;
-    let show = show(&args, &stage);
     // Dropping the show kills its children; the folder goes after that, with the stage.
-    tokio::select! {
-        exit = show => exit,
+    let outcome = tokio::select! {
+        exit = show(&args, &stage) => exit,
         _ = signals.next() => {
             Err(Failure::plain("interrupted: the demo proved nothing").exit_as(Exit::Aborted))
         }
-    }
+    };
+    stage.strike().await;
+    outcome
 }
 
 async fn show(args: &DemoArgs, stage: &Stage) -> Result<Exit, Failure> {
@@ -171,10 +176,69 @@ impl Stage {
         Ok(Stage::Kept(folder.to_owned()))
     }
 
+    /// Removes a folder that does not stay, again and again while those of an interrupted demo who
+    /// are still at work write into it: a child that was killed a moment ago, a clerk in his last
+    /// transaction.
+    async fn strike(self) {
+        let Stage::Temporary(folder) = self else { return };
+        let folder = folder.keep();
+        let started = Instant::now();
+        while let Err(error) = std::fs::remove_dir_all(&folder) {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                return;
+            }
+            if started.elapsed() >= STRIKE_MAX {
+                terminal::note(&format!("{} is left behind: {error}", folder.display()));
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await; // waits: for who still writes
+        }
+    }
+
     fn path(&self) -> &Path {
         match self {
             Stage::Temporary(folder) => folder.path(),
             Stage::Kept(folder) => folder,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// Somebody goes on writing for a while, as a killed child does until it is dead.
+    #[tokio::test]
+    async fn a_folder_goes_even_if_somebody_still_writes_into_it() {
+        let stage = Stage::open(None).unwrap();
+        let folder = stage.path().to_owned();
+        let (wrote, refused) = (Arc::new(AtomicBool::new(false)), std::sync::mpsc::channel());
+        let writer = std::thread::spawn({
+            let (folder, wrote) = (folder.clone(), Arc::clone(&wrote));
+            move || {
+                for number in 0..u64::MAX {
+                    if std::fs::write(folder.join(number.to_string()), b"x").is_err() {
+                        return;
+                    }
+                    wrote.store(true, Ordering::Release);
+                    if refused.1.try_recv().is_ok() {
+                        return;
+                    }
+                }
+            }
+        });
+        while !wrote.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        let stop = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200)); // waits: for removals to be resisted
+            let _ = refused.0.send(());
+        });
+        stage.strike().await;
+        stop.join().unwrap();
+        writer.join().unwrap();
+        assert!(!folder.exists());
     }
 }
