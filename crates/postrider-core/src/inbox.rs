@@ -1,11 +1,15 @@
 //! The consumer's side of a store: the record of which (source, event id, handler) was done.
 
+mod left_out;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::{BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName, Result};
+
+pub use left_out::{LeftOut, RESULT_BYTES_MAX};
 
 /// The deduplication key.
 ///
@@ -84,7 +88,8 @@ pub trait InboxStore: Send + Sync {
         duration: Duration,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Records that it is done, with a result for whoever asks again.
+    /// Records that it is done, with a result of at most [`RESULT_BYTES_MAX`] for whoever asks again. Of a larger
+    /// one the caller passes that it is [left out](LeftOut): a refusal would have the effect made again.
     fn complete<'a>(&'a self, lease: &'a ClaimLease, result: &'a [u8])
     -> BoxFuture<'a, Result<()>>;
 
@@ -99,7 +104,7 @@ pub trait InboxStore: Send + Sync {
         step: &'a str,
     ) -> BoxFuture<'a, Result<Option<Bytes>>>;
 
-    /// Stores the result of a step.
+    /// Stores the result of a step; of one above [`RESULT_BYTES_MAX`], that it is [left out](LeftOut).
     fn complete_step<'a>(
         &'a self,
         lease: &'a ClaimLease,

@@ -19,10 +19,13 @@ use bytes::Bytes;
 use postrider_core::inbox::Receiver;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Clock, Code, Delivery, ErrorKind, Event, Fault,
-    HandlerName, InboxStore, PayloadCodec, Result, codec, inbox::Verdict, planted, reach,
+    HandlerName, InboxStore, PayloadCodec, Result, codec,
+    inbox::{LeftOut, Verdict},
+    planted, reach,
 };
 
-pub use context::{Context, RESULT_BYTES_MAX};
+pub use context::Context;
+pub use postrider_core::inbox::RESULT_BYTES_MAX;
 
 use crate::clock::BootClock;
 use crate::options::config;
@@ -102,9 +105,9 @@ where
 /// What became of one try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Performed {
-    /// Done now, with this result.
+    /// Done now, with this result, whatever its size. One above [`RESULT_BYTES_MAX`] is not kept.
     Now(Bytes),
-    /// Done before, with the result stored then.
+    /// Done before, with the result stored then; empty if it was too large to be kept.
     Before(Bytes),
     /// Somebody else is at it, for so long at most.
     Busy(Duration),
@@ -183,13 +186,23 @@ impl Leased {
                     let lease = ClaimLease { key: request.key, token: 0 };
                     return self.act(event, lease, sent).await;
                 }
-                Ok(Performed::Before(result))
+                Ok(Performed::Before(self.told(&request, result)))
             }
             Claim::Mismatch => {
                 reach!(ClaimMismatch);
                 Ok(Performed::Mismatch)
             }
         }
+    }
+
+    /// What a copy is answered: the stored result, or nothing and a word in the log where it is not kept.
+    fn told(&self, request: &ClaimRequest, stored: Bytes) -> Bytes {
+        let Some(left_out) = LeftOut::read(&stored) else { return stored };
+        tracing::warn!(
+            event = %request.key.event_id, handler = %self.name, bytes = left_out.bytes,
+            "a copy gets an empty result: the event was done, and its result was not kept"
+        );
+        Bytes::new()
     }
 
     /// The event as the handler sees it: with its payload decoded.

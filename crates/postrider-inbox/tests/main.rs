@@ -5,6 +5,7 @@
 mod alone;
 mod bench;
 mod consumer;
+mod large;
 mod leased;
 mod machine;
 mod world;

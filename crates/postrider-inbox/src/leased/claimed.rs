@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use postrider_core::inbox::{LeftOut, RESULT_BYTES_MAX};
 use postrider_core::{ClaimLease, Error, ErrorKind, Event, Fault, Result, RetryClass, Tick, reach};
 use tokio::runtime::Handle;
 
-use crate::leased::context::{Context, check_size};
+use crate::leased::context::Context;
 use crate::leased::heartbeat::{Standing, beat, in_time};
 use crate::leased::{Heartbeat, Leased, Outcome, Performed};
 use crate::signal::current;
@@ -82,19 +83,26 @@ impl Leased {
     }
 }
 
-/// Records the result. What is refused as stale was not done by this worker.
+/// Records the result, or of one that is too large that there was one: the effect was made, and to let the claim go
+/// would have it made again. What is refused as stale was not done by this worker.
 async fn complete(hold: &mut Hold, result: Bytes) -> Result<Performed> {
-    if let Err(error) = check_size("complete", result.len()) {
-        hold.let_go().await;
-        return Ok(retry(&error));
-    }
+    let left_out = LeftOut::instead_of(&result);
+    let kept = left_out.map_or_else(|| result.clone(), LeftOut::to_bytes);
     // From here on the row may be completed even if the answer is lost, so it is not let go.
     hold.lets_go = false;
     let standing = Arc::clone(&hold.standing);
     let (store, lease) = (&standing.store, &standing.lease);
-    match standing.ask("complete", || store.complete(lease, &result)).await {
+    match standing.ask("complete", || store.complete(lease, &kept)).await {
         Ok(()) => {
             reach!(ClaimCompleted);
+            if let Some(left_out) = left_out {
+                tracing::error!(
+                    event = %lease.key.event_id, handler = %lease.key.handler, bytes = left_out.bytes,
+                    limit = RESULT_BYTES_MAX,
+                    "the handler's result is too large to be kept: the event is recorded as done, and whoever asks \
+                     again gets an empty result; keep what is large elsewhere, and return its address"
+                );
+            }
             Ok(Performed::Now(result))
         }
         Err(error) if error.kind() == ErrorKind::Fenced => {

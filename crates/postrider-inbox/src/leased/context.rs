@@ -7,14 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use postrider_core::inbox::{LeftOut, RESULT_BYTES_MAX};
 use postrider_core::{ClaimLease, Error, ErrorKind, Result, planted, reach};
 
 use crate::leased::heartbeat::Standing;
 use crate::signal::Listener;
-
-/// The largest result of a step or a handler, in bytes: 1 MiB, what a payload may have. The result
-/// is a row in the application's database; what is larger belongs elsewhere, with its address here.
-pub const RESULT_BYTES_MAX: usize = 1024 * 1024;
 
 /// A handler's claim, while it works. Cheap to clone.
 #[derive(Clone)]
@@ -66,7 +63,8 @@ impl Context {
     ///
     /// # Errors
     /// [`ErrorKind::Fenced`] if the lease was lost: the effect was not made, or somebody else
-    /// resumes with the same key. [`ErrorKind::TooLarge`] for a result above [`RESULT_BYTES_MAX`].
+    /// resumes with the same key. [`ErrorKind::TooLarge`] for a result above [`RESULT_BYTES_MAX`]: the effect
+    /// was made, that is recorded, and every later attempt gets the same error instead of making it again.
     /// Otherwise what the effect or the store said; an effect's error that is not an [`Error`]
     /// becomes [`ErrorKind::Unavailable`].
     pub async fn step<F, R, T, E>(&self, name: &str, effect: F) -> Result<Bytes>
@@ -82,7 +80,10 @@ impl Context {
         let stored = standing.ask("step", || store.step(lease, name)).await?;
         if let Some(result) = stored.filter(|_| !planted!(StepNotResumed)) {
             reach!(StepResumed);
-            return Ok(result);
+            return match LeftOut::read(&result) {
+                None => Ok(result),
+                Some(left_out) => Err(too_large(name, left_out)),
+            };
         }
         standing.check("step")?;
         let mut key = lease.key.step_key(name);
@@ -97,20 +98,25 @@ impl Context {
         reach!(StepBegun);
         let result = effect(key).await.map_err(|e| failed(name, e.into()))?;
         let result: Bytes = result.into();
-        check_size("step", result.len())?;
-        standing.ask("complete step", || store.complete_step(lease, name, &result)).await?;
+        let left_out = LeftOut::instead_of(&result);
+        let kept = left_out.map_or_else(|| result.clone(), LeftOut::to_bytes);
+        standing.ask("complete step", || store.complete_step(lease, name, &kept)).await?;
         reach!(StepDone);
-        Ok(result)
+        match left_out {
+            None => Ok(result),
+            Some(left_out) => Err(too_large(name, left_out)),
+        }
     }
 }
 
-/// Refuses a result that is too large to be kept.
-pub(crate) fn check_size(operation: &'static str, bytes: usize) -> Result<()> {
-    if bytes <= RESULT_BYTES_MAX {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::TooLarge, operation)
-        .message(format!("the result has {bytes} bytes, the limit is {RESULT_BYTES_MAX}")))
+/// That a step was made, and its result is not kept.
+fn too_large(name: &str, left_out: LeftOut) -> Error {
+    Error::new(ErrorKind::TooLarge, "step").message(format!(
+        "the step `{}` was made, and its result of {} bytes is not kept, because the limit is {RESULT_BYTES_MAX}; \
+         it is not made again: return an address of what is large, and settle this event by hand",
+        name.escape_debug(),
+        left_out.bytes
+    ))
 }
 
 fn failed(name: &str, cause: Box<dyn StdError + Send + Sync>) -> Error {

@@ -192,6 +192,7 @@ fn an_inbox_without_a_token_is_caught() {
     fails(inbox::a_late_worker_is_refused::<Naive>());
     fails(inbox::a_released_claim_is_free_at_once::<Naive>());
     fails(inbox::a_late_worker_stores_no_step::<Naive>());
+    fails(inbox::a_step_whose_result_was_left_out_is_found_again::<Naive>());
 }
 
 /// R074: the marker is committed first, and the work is never done.

@@ -5,5 +5,6 @@
 mod alerts;
 mod columns;
 mod examples;
+mod large_result;
 mod pages;
 mod walkthrough;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use postrider_core::inbox::{LeftOut, RESULT_BYTES_MAX};
 use postrider_core::{Claim, ErrorKind};
 
 use super::{LONG, claim, claimed, event, request};
@@ -141,6 +143,23 @@ pub async fn the_stored_result_is_returned<H: InboxHarness>() {
                 Claim::Processed { result: stored } => assert_eq!(&*stored, result),
                 other => panic!("it was done: {other:?}"),
             }
+        }
+    }
+}
+
+/// R085: of a result that is too large to be kept it is kept that the event is done, and how large it was.
+pub async fn a_result_that_was_left_out_is_told_from_an_empty_one<H: InboxHarness>() {
+    let harness = H::start().await;
+    let large = vec![7; RESULT_BYTES_MAX + 1];
+    let left_out = LeftOut::instead_of(&large).expect("it is above the limit");
+    for (n, kept) in (1..).zip([left_out.to_bytes(), Bytes::new()]) {
+        let lease = claimed(&*harness.inbox(), &event(n), LONG).await;
+        harness.inbox().complete(&lease, &kept).await.expect("complete");
+    }
+    for (n, told) in [(1, Some(left_out)), (2, None)] {
+        match claim(&*harness.inbox(), &event(n), LONG).await {
+            Claim::Processed { result } => assert_eq!(LeftOut::read(&result), told),
+            other => panic!("it was done: {other:?}"),
         }
     }
 }

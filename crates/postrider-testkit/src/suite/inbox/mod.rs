@@ -45,6 +45,7 @@ macro_rules! inbox_suite {
                 a_late_worker_is_refused,
                 a_released_claim_is_free_at_once,
                 the_stored_result_is_returned,
+                a_result_that_was_left_out_is_told_from_an_empty_one,
                 completing_twice_is_completing_once,
                 two_handlers_are_independent,
                 two_sources_may_use_the_same_id,
@@ -54,6 +55,7 @@ macro_rules! inbox_suite {
                 steps_survive_a_takeover,
                 a_late_worker_stores_no_step,
                 steps_of_two_handlers_are_apart,
+                a_step_whose_result_was_left_out_is_found_again,
                 // retention
                 a_purge_deletes_what_is_done_and_old,
                 a_purge_keeps_what_is_young_or_claimed,

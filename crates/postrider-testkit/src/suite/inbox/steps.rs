@@ -1,5 +1,6 @@
 //! Steps: an external effect's result is stored, so that whoever takes over resumes (R088).
 
+use postrider_core::inbox::{LeftOut, RESULT_BYTES_MAX};
 use postrider_core::{Claim, ErrorKind};
 
 use super::{LONG, claimed, event, request};
@@ -21,6 +22,20 @@ pub async fn a_stored_step_is_found_again<H: InboxHarness>() {
     inbox.complete_step(&lease, "empty", b"").await.expect("store");
     let empty = inbox.step(&lease, "empty").await.expect("step");
     assert_eq!(empty.as_deref(), Some(&b""[..]), "done with nothing is done");
+}
+
+/// R088: so is one whose result is too large to be kept: whoever takes over is told that it was made.
+pub async fn a_step_whose_result_was_left_out_is_found_again<H: InboxHarness>() {
+    let harness = H::start().await;
+    let inbox = harness.inbox();
+    let large = vec![7; RESULT_BYTES_MAX + 1];
+    let left_out = LeftOut::instead_of(&large).expect("it is above the limit");
+    let first = claimed(&*inbox, &event(1), LONG).await;
+    inbox.complete_step(&first, "print", &left_out.to_bytes()).await.expect("store");
+    inbox.release(&first).await.expect("release");
+    let second = claimed(&*inbox, &event(1), LONG).await;
+    let stored = inbox.step(&second, "print").await.expect("step").expect("it was made");
+    assert_eq!(LeftOut::read(&stored), Some(left_out));
 }
 
 /// R088, R089: after a takeover, and after a release, the steps are there, under the same keys.
