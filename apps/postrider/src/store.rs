@@ -90,7 +90,7 @@ impl Place {
             return Err(Failure::config(format!(
                 "[dynamodb] of the configuration is about DynamoDB, and the store is {self}"
             ))
-            .advice("Nothing was started. Leave `stream` and `backstop` out."));
+            .advice("Nothing was started. Leave the table [dynamodb] out."));
         }
         Ok(match self {
             Place::Postgres(database) => {

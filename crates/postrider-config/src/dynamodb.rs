@@ -3,7 +3,15 @@
 use std::time::Duration;
 
 use crate::key::Class::Restart;
+use crate::key::Rule;
 use crate::section::section;
+
+/// The type of an event is said once.
+const ONE_TYPE: Rule = Rule::OneOf {
+    keys: &["event_type", "event_type_from"],
+    does: "say what happened",
+    why: "either every version is of one type, or an attribute says of which",
+};
 
 section! {
     /// How the store is used, if it is on DynamoDB. Where its tables are, and what they are called, says
@@ -16,6 +24,61 @@ section! {
         /// How often the index is read from its front, whatever the stream told of: the longest that an
         /// event waits of which the stream said nothing.
         backstop: Duration { default: "30s", min: "1s", max: "1h", class: Restart },
+        /// Whether an event is marked before it is published, under the lease's token, so that a relay that
+        /// lost its lease gets no event that its successor has marked. `published_at` then may tell, until
+        /// the next relay has the partition, of a publication that never was. A write more for each event.
+        mark_first: bool { default: "false", class: Restart },
+        /// How events are made of your own items, if their writes carry a stamp.
+        derived: DerivedConfig {},
+    }
+}
+
+section! {
+    /// How events are made of business items whose writes carry a stamp, by the names of their attributes.
+    /// The items stand in the table of the events: `table` in the store's address. If absent, stamped items
+    /// stay pending.
+    pub struct DerivedConfig {
+        /// Which kind of thing the items are.
+        aggregate_type: Option<String> {
+            example: "order", class: Restart, rules: &[Rule::With("aggregate_id_from")],
+        },
+        /// The attribute that says which one of them an item is: text or a number.
+        aggregate_id_from: Option<String> {
+            example: "order_id", class: Restart, rules: &[Rule::With("aggregate_type")],
+        },
+        /// What happened, where every version is of one type.
+        event_type: Option<String> {
+            example: "order.changed", class: Restart, rules: &[ONE_TYPE, Rule::With("aggregate_type")],
+        },
+        /// The text attribute that says what happened.
+        event_type_from: Option<String> {
+            example: "status", class: Restart, rules: &[ONE_TYPE, Rule::With("aggregate_type")],
+        },
+        /// The attribute that is the payload: text that is JSON as it is, bytes as they are, any other value
+        /// as JSON. If absent, the whole item as JSON, without the stamp.
+        payload_from: Option<String> {
+            example: "body", class: Restart, rules: &[Rule::With("aggregate_type")],
+        },
+    }
+}
+
+impl DerivedConfig {
+    /// Whether there is a mapping.
+    pub fn is_there(&self) -> bool {
+        *self != DerivedConfig::default()
+    }
+}
+
+impl Default for DerivedConfig {
+    /// No mapping.
+    fn default() -> DerivedConfig {
+        DerivedConfig {
+            aggregate_type: None,
+            aggregate_id_from: None,
+            event_type: None,
+            event_type_from: None,
+            payload_from: None,
+        }
     }
 }
 
@@ -30,7 +93,12 @@ impl DynamoDbConfig {
 
     /// The keys that say otherwise than their defaults.
     pub(crate) fn asked(&self) -> Vec<&'static str> {
-        let differs = [("stream", !self.stream), ("backstop", self.backstop != BACKSTOP)];
+        let differs = [
+            ("stream", !self.stream),
+            ("backstop", self.backstop != BACKSTOP),
+            ("mark_first", self.mark_first),
+            ("derived", self.derived.is_there()),
+        ];
         differs.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
     }
 }

@@ -74,7 +74,7 @@ pub use choice::{
 };
 pub use config::{Backpressure, Config, Consume, Observe, Reconcile, Relay, Retention, Window};
 pub use destination::{DestinationConfig, Limits, MatchConfig, Retry, RouteConfig};
-pub use dynamodb::DynamoDbConfig;
+pub use dynamodb::{DerivedConfig, DynamoDbConfig};
 pub use environment::Environment;
 pub use kafka::{Kafka, KafkaLogin, KafkaSource};
 pub use key::Class;

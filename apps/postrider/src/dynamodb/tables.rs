@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_config::Config;
+use postrider_config::{Config, DerivedConfig};
 use postrider_core::{Error, ErrorKind, InboxStore, Operator, OutboxSource};
 use postrider_dynamodb::{
-    Connection, DynamoStore, Inbox, InboxOptions, Options, Settings, Setup, init, recipe,
+    Connection, Derivation, DynamoStore, Inbox, InboxOptions, Mapping, Options, Settings, Setup,
+    init, recipe,
 };
 
 use crate::failure::Failure;
@@ -55,6 +56,8 @@ impl Tables {
         }
         self.options.stream = config.dynamodb.stream;
         self.options.backstop = config.dynamodb.backstop;
+        self.options.mark_first = config.dynamodb.mark_first;
+        self.options.derivation = mapping(&config.dynamodb.derived).map(Derivation::declared);
         if let Some(kept) = config.retention.outbox {
             self.options.retention = kept;
         }
@@ -146,6 +149,19 @@ fn not_made(error: Error) -> Failure {
         ),
         false => failure,
     }
+}
+
+/// How events are made of items. A configuration that was checked has all of it, or nothing.
+fn mapping(derived: &DerivedConfig) -> Option<Mapping> {
+    let (kind, id) = derived.aggregate_type.as_ref().zip(derived.aggregate_id_from.as_ref())?;
+    let mut mapping = Mapping::new(kind, id, derived.event_type.as_deref().unwrap_or_default());
+    if let Some(attribute) = &derived.event_type_from {
+        mapping = mapping.event_type_from(attribute);
+    }
+    Some(match &derived.payload_from {
+        Some(attribute) => mapping.payload_from(attribute),
+        None => mapping,
+    })
 }
 
 fn setup(args: &InitArgs) -> Result<Setup, Failure> {

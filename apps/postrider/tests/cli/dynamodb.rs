@@ -1,5 +1,6 @@
 //! The program on DynamoDB, in tables of its own: made, written to, relayed, and looked at.
 
+mod derived;
 mod operate;
 mod partner;
 mod refused;

@@ -49,6 +49,26 @@ fn the_example_is_right_and_says_everything() {
     assert_eq!(missing, [] as [&String; 0]);
 }
 
+/// So does the one for DynamoDB, of what is about it. One of two keys that exclude each other stands in a comment.
+#[test]
+fn the_example_of_dynamodb_says_everything_of_it() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/dynamodb.toml");
+    let environment = Environment::default();
+    let loaded = Loader::new(&environment).file(&path).needs(Needs::RELAY).load();
+    let loaded = loaded.unwrap_or_else(|problems| panic!("{}", said(&problems)));
+    assert_eq!(loaded.warnings, []);
+    let values = loaded.values().into_iter().filter(|value| value.key.starts_with("dynamodb."));
+    let silent = values.filter(|value| value.origin == Origin::Default).map(|value| value.key);
+    assert_eq!(silent.collect::<Vec<_>>(), ["dynamodb.derived.event_type_from"]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("# event_type_from = "));
+    let (own, plain) = (loaded.config.dynamodb, Config::default().dynamodb);
+    assert_eq!(
+        (own.stream, own.backstop, own.mark_first),
+        (plain.stream, plain.backstop, plain.mark_first)
+    );
+}
+
 /// The lines of the example that repeat defaults repeat the right ones.
 #[test]
 fn the_example_repeats_defaults() {

@@ -8,7 +8,7 @@ use super::Tables;
 use super::partner::Partner;
 use crate::{code, err, out, said};
 
-const KEY: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+pub(super) const KEY: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 impl Tables {
     /// Runs a command as a person, with the configuration of [`Tables::sends_to`].
