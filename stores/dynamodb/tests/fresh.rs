@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
+    ProjectionType, ScalarAttributeType, StreamSpecification, StreamViewType,
+};
 use postrider_dynamodb::{Connection, Names, Settings, Setup, init};
 use uuid::Uuid;
 
@@ -25,6 +29,53 @@ impl Fresh {
         // Many tests share one emulator, on a machine that may be busy.
         settings.call_time_max = Duration::from_secs(30);
         Some(Fresh::named(settings))
+    }
+
+    /// A table of the application's that has everything which the recipe tells to give it, and for the events in it
+    /// so many partitions.
+    pub(crate) async fn among(partitions: u16) -> Option<Fresh> {
+        let mut settings = Fresh::empty()?.settings.clone();
+        let table = settings.names.outbox.replace("outbox", "shop");
+        settings.names = settings.names.in_table(&table, "PK", "SK");
+        let fresh = Fresh::named(settings);
+        fresh.make_the_applications().await;
+        let setup = Setup { partitions: Some(partitions), ..Setup::default() };
+        init(&fresh.connection, &setup).await.expect("the other tables are made");
+        Some(fresh)
+    }
+
+    async fn make_the_applications(&self) {
+        let names = &self.settings.names;
+        let attribute = |name: &str, kind| {
+            let attribute = AttributeDefinition::builder().attribute_name(name);
+            attribute.attribute_type(kind).build().unwrap()
+        };
+        let key = |name: &str, kind| {
+            KeySchemaElement::builder().attribute_name(name).key_type(kind).build().unwrap()
+        };
+        let (text, number) = (ScalarAttributeType::S, ScalarAttributeType::N);
+        let keys = Projection::builder().projection_type(ProjectionType::KeysOnly).build();
+        let index = GlobalSecondaryIndex::builder()
+            .index_name(&names.index)
+            .key_schema(key("pr_shard", KeyType::Hash))
+            .key_schema(key("pr_at", KeyType::Range))
+            .projection(keys);
+        let stream = StreamSpecification::builder().stream_enabled(true);
+        let create = self.connection.tables().await.create_table();
+        let create = create
+            .table_name(&names.outbox)
+            .billing_mode(BillingMode::PayPerRequest)
+            .attribute_definitions(attribute(&names.pk, text.clone()))
+            .attribute_definitions(attribute(&names.sk, text.clone()))
+            .attribute_definitions(attribute("pr_shard", text))
+            .attribute_definitions(attribute("pr_at", number))
+            .key_schema(key(&names.pk, KeyType::Hash))
+            .key_schema(key(&names.sk, KeyType::Range))
+            .global_secondary_indexes(index.build().unwrap())
+            .stream_specification(
+                stream.stream_view_type(StreamViewType::NewImage).build().unwrap(),
+            );
+        Box::pin(create.send()).await.expect("the application's table is made");
     }
 
     fn named(settings: Settings) -> Fresh {

@@ -1,14 +1,22 @@
 //! A table of the application's: it gets what events need, and its own items stay.
 
+use std::time::Duration;
+
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType,
-    ScalarAttributeType,
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, Put,
+    ScalarAttributeType, TransactWriteItem,
 };
-use postrider_core::ErrorKind;
 use postrider_core::operate::{Finding, Level};
-use postrider_dynamodb::{Connection, Settings, Setup, findings, init};
+use postrider_core::{ErrorKind, NewEvent};
+use postrider_dynamodb::{
+    Connection, DynamoStore, Item, Options, Outbox, Settings, Setup, findings, init,
+};
 
 use crate::fresh::Fresh;
+use crate::relay::Relay;
+
+/// The longest that a test waits for what should come.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The application's table, as the application made it, and an address that names it.
 async fn applications_own(pk: &str, rest: &str) -> Option<(Fresh, Connection)> {
@@ -105,4 +113,50 @@ async fn a_table_with_other_keys_is_refused_and_left_alone() {
     let table = connection.tables().await.describe_table().table_name(&connection.names().outbox);
     let table = table.send().await.unwrap().table.unwrap();
     assert!(table.stream_specification.is_none() && table.global_secondary_indexes().is_empty());
+}
+
+/// R052: an item and its events are written to one table, in one transaction, and are one collection of it. The stream,
+/// which tells of both, is heard of the events alone, and a mark leaves the item as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn among_the_applications_items_the_events_alone_are_heard() {
+    let Some(fresh) = Fresh::among(1).await else { return };
+    let (outbox, names) =
+        (Outbox::open(&fresh.connection).await.unwrap(), fresh.settings.names.clone());
+    let mut options = Options::default();
+    // It never comes: what arrives, the stream told of.
+    options.backstop = Duration::from_secs(3_600);
+    let mut relay = Relay::live(DynamoStore::with(fresh.connection.clone(), options)).await;
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let order = |state: &str| {
+        let put = Put::builder().table_name(&names.outbox).item("PK", text("order/1"));
+        // Called as an event's attributes are called.
+        let put = put.item("SK", text("METADATA")).item("id", text("1")).item("type", text(state));
+        TransactWriteItem::builder().put(put.build().unwrap()).build()
+    };
+    let mut sent = Vec::new();
+    for state in ["placed", "paid", "shipped"] {
+        let event = NewEvent::new("order", "1", format!("order.{state}"));
+        sent.push(event.event().id);
+        outbox.write(&[order(state)], &[event]).await.unwrap();
+    }
+    let heard = tokio::time::timeout(PATIENCE, relay.hear(3)).await.expect("they come");
+    assert_eq!(heard, sent);
+    assert_eq!(relay.store.tallied().foreign, 0, "no item of the application's is in the index");
+    let client = fresh.connection.tables().await;
+    let query = client
+        .query()
+        .table_name(&names.outbox)
+        .consistent_read(true)
+        .key_condition_expression("PK = :pk")
+        .expression_attribute_values(":pk", text("order/1"));
+    let collection = Box::pin(query.send()).await.unwrap().items.unwrap();
+    let of = |sort: &str| {
+        let is_it = |item: &&Item| item["SK"].as_s().unwrap().starts_with(sort);
+        collection.iter().filter(is_it).collect::<Vec<_>>()
+    };
+    assert_eq!(of("OUTBOX#").len(), 3);
+    let is_marked = |item: &&&Item| item.contains_key("pr_expires_at");
+    assert_eq!(of("OUTBOX#").iter().filter(is_marked).count(), 3, "they are marked");
+    let [order] = of("METADATA")[..] else { panic!("{collection:?}") };
+    assert_eq!((order["type"].as_s().unwrap(), order.len()), (&"shipped".to_owned(), 4));
 }

@@ -1,10 +1,11 @@
-//! The contract suites, on DynamoDB Local.
+//! The contract suites, on DynamoDB Local: in tables of our own, and among the items of an application's table.
 
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem, Update};
 use postrider_core::operate::{Note, RequestId, RequestState, Submission, Verb};
 use postrider_core::{
     BoxFuture, Error, ErrorKind, NewEvent, Operator, OutboxSource, PartitionId, Result,
@@ -17,28 +18,78 @@ use crate::fresh::{self, Fresh};
 /// Keys of the cases spread over more than one.
 const PARTITIONS: u16 = 3;
 
+/// Where the events of a harness are.
+trait Place: Send + Sync + 'static {
+    /// Whether relays read the table's stream, too.
+    const STREAM: bool = false;
+
+    /// Tables of a case's own.
+    fn make() -> impl Future<Output = Option<Fresh>> + Send;
+
+    /// What the application writes of a key's item in the transaction of its events.
+    fn of_application(fresh: &Fresh, keys: &BTreeSet<String>) -> Vec<TransactWriteItem>;
+}
+
+/// An outbox table of our own.
+struct Apart;
+
+impl Place for Apart {
+    async fn make() -> Option<Fresh> {
+        Fresh::new(PARTITIONS).await
+    }
+
+    fn of_application(_: &Fresh, _: &BTreeSet<String>) -> Vec<TransactWriteItem> {
+        Vec::new()
+    }
+}
+
+/// The one table that the application has, where an item and its events are one collection, read by stream and index.
+struct Among;
+
+impl Place for Among {
+    const STREAM: bool = true;
+
+    async fn make() -> Option<Fresh> {
+        Fresh::among(PARTITIONS).await
+    }
+
+    fn of_application(fresh: &Fresh, keys: &BTreeSet<String>) -> Vec<TransactWriteItem> {
+        let names = &fresh.settings.names;
+        let write = |key: &String| {
+            let update = Update::builder()
+                .table_name(&names.outbox)
+                .key(&names.pk, AttributeValue::S(key.clone()))
+                .key(&names.sk, AttributeValue::S("METADATA".to_owned()))
+                .update_expression("ADD changes :one")
+                .expression_attribute_values(":one", AttributeValue::N("1".to_owned()));
+            TransactWriteItem::builder().update(update.build().unwrap()).build()
+        };
+        keys.iter().map(write).collect()
+    }
+}
+
 /// A store in tables of its own.
-struct Harness {
+struct Harness<P> {
     fresh: Fresh,
     outbox: Outbox,
     /// A relay that stands by from the beginning. The handles of a case share what it saw: relays that are
     /// there look at each other's heartbeats all the time, and the cases make theirs when they need them.
     standing_by: DynamoStore,
+    place: PhantomData<P>,
 }
 
-impl StoreHarness for Harness {
+impl<P: Place> StoreHarness for Harness<P> {
     fn unavailable() -> Option<String> {
         fresh::url().err()
     }
 
-    async fn start() -> Harness {
-        let fresh = Fresh::new(PARTITIONS).await.expect("the server was found before");
+    async fn start() -> Harness<P> {
+        let fresh = P::make().await.expect("the server was found before");
         let outbox = Outbox::open(&fresh.connection).await.expect("the store opens");
-        // The index alone must do; the stream has tests of its own.
         let mut options = Options::default();
-        options.stream = false;
+        options.stream = P::STREAM;
         let standing_by = DynamoStore::with(fresh.connection.clone(), options);
-        Harness { fresh, outbox, standing_by }
+        Harness { fresh, outbox, standing_by, place: PhantomData }
     }
 
     fn source(&self) -> Arc<dyn OutboxSource> {
@@ -54,10 +105,12 @@ impl StoreHarness for Harness {
                 let mut keys = BTreeSet::new();
                 let fits = rest.iter().enumerate().take_while(|(index, event)| {
                     keys.insert(event.key());
-                    index + 1 + keys.len() <= ACTIONS_MAX
+                    let others = P::of_application(&self.fresh, &keys).len();
+                    index + 1 + keys.len() + others <= ACTIONS_MAX
                 });
                 let (now, later) = rest.split_at(fits.count());
-                self.outbox.write(&[], now).await?;
+                let keys = now.iter().map(NewEvent::key).collect();
+                self.outbox.write(&P::of_application(&self.fresh, &keys), now).await?;
                 rest = later;
             }
             Ok(())
@@ -136,20 +189,21 @@ impl StoreHarness for Harness {
             let names = &self.fresh.settings.names;
             let client = self.fresh.connection.tables().await;
             let text = |text: &str| AttributeValue::S(text.to_owned());
-            let get = client.get_item().table_name(&names.outbox).key("pk", text(key));
-            let head = Box::pin(get.key("sk", text("HEAD#OUTBOX")).send()).await;
+            let get = client.get_item().table_name(&names.outbox).key(&names.pk, text(key));
+            let head = Box::pin(get.key(&names.sk, text("HEAD#OUTBOX")).send()).await;
             let head = head.expect("the head").item.unwrap_or_default();
             let last = head.get("n").map_or(0, |n| n.as_n().unwrap().parse().unwrap());
             let mut item =
                 self.outbox.item(key, last + 1, &NewEvent::new("order", "malformed", "t"))?;
-            item.retain(|name, _| ["pk", "sk", "pr_shard", "pr_at"].contains(&&**name));
+            let kept = [&*names.pk, &*names.sk, "pr_shard", "pr_at"];
+            item.retain(|name, _| kept.contains(&&**name));
             let put = client.put_item().table_name(&names.outbox).set_item(Some(item));
             Box::pin(put.send()).await.expect("put");
             let head = client
                 .update_item()
                 .table_name(&names.outbox)
-                .key("pk", text(key))
-                .key("sk", text("HEAD#OUTBOX"))
+                .key(&names.pk, text(key))
+                .key(&names.sk, text("HEAD#OUTBOX"))
                 .update_expression("SET n = :n")
                 .expression_attribute_values(":n", AttributeValue::N((last + 1).to_string()));
             Box::pin(head.send()).await.expect("update");
@@ -190,5 +244,15 @@ impl OpenTransaction for Open {
     }
 }
 
-postrider_testkit::store_suite!(Harness);
-postrider_testkit::source_suite!(Harness);
+postrider_testkit::store_suite!(Harness<Apart>);
+postrider_testkit::source_suite!(Harness<Apart>);
+
+/// Whatever a store has to do, it does in the one table that the application has, whose items are written in the same
+/// transactions. Each case has tables of its own and waits for real leases, so a run of them all takes a minute: one
+/// more run has the shared table and the stream at once, and not a run for each.
+mod among {
+    use super::{Among, Harness};
+
+    postrider_testkit::store_suite!(Harness<Among>);
+    postrider_testkit::source_suite!(Harness<Among>);
+}
