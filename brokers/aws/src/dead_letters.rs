@@ -85,7 +85,7 @@ impl DeadLetters {
         let client = Client::new(connection.config(until).await?);
         let account = connection.settings().account.clone();
         let found = timeout_at(until, find(&client, account.as_deref(), queue, dead_letters));
-        let (to, address, from) = found.await.map_err(|_| late())??;
+        let (to, address, from) = found.await.map_err(|_| late("find dead letters"))??;
         if from == to.arn {
             return Err(wrong("the dead letters are in another queue than the one they come from"));
         }
@@ -106,7 +106,7 @@ impl DeadLetters {
     pub async fn count(&self) -> Result<Heap> {
         let until = self.tasks.until();
         let asked = Attributes::ask(&self.tasks.client, &self.address);
-        let attributes = timeout_at(until, asked).await.map_err(|_| late())??;
+        let attributes = timeout_at(until, asked).await.map_err(|_| late("redrive"))??;
         let retention = attributes.retention();
         Ok(Heap {
             waiting: attributes.waiting(),
@@ -129,7 +129,8 @@ impl DeadLetters {
         for _ in 0..SOURCE_PAGES_MAX {
             let asked = client.list_dead_letter_source_queues().queue_url(&*self.address);
             let asked = asked.max_results(SOURCES_PAGE).set_next_token(token.take());
-            let page = timeout_at(self.tasks.until(), asked.send()).await.map_err(|_| late())?;
+            let page =
+                timeout_at(self.tasks.until(), asked.send()).await.map_err(|_| late("redrive"))?;
             let page = page.map_err(|error| judge(call, &error).error("redrive"))?;
             let of_others = page.queue_urls().iter().filter(|address| !self.to.is_at(address));
             others.names.extend(of_others.map(|address| named(address).to_owned()));
@@ -149,7 +150,9 @@ impl DeadLetters {
     /// # Errors
     /// `Rejected` if the service does not begin, and what keeps it from answering in time.
     pub async fn redrive(&self, per_second: Option<u32>) -> Result<Redrive> {
-        let begun = self.tasks.begin(&self.to.arn, per_second);
+        // What is there already is not the one that begins now.
+        let before = self.tasks.list().await?;
+        let begun = self.tasks.begin(&self.to.arn, per_second, &before);
         timeout_at(self.tasks.until(), begun).await.map_err(|_| late_to_begin())?
     }
 
@@ -159,8 +162,8 @@ impl DeadLetters {
     /// What keeps the service from answering in time.
     pub async fn running(&self) -> Result<Option<Redrive>> {
         let newest = self.tasks.newest().await?;
-        let handle = newest.filter(|task| task.progress.running).and_then(|task| task.handle);
-        Ok(handle.map(|handle| Redrive { tasks: self.tasks.clone(), handle }))
+        let running = newest.filter(|task| task.progress.running);
+        Ok(running.and_then(|task| self.tasks.follow(task)))
     }
 
     /// How far the newest task is, or came. The service forgets tasks that ended.

@@ -1,9 +1,10 @@
 //! Moving dead letters back to a queue, by the service's own task.
 //!
-//! Invariant: nothing is read or copied here. What is moved is the same message with the same event in it, so an inbox
-//! that remembers it lets it have one effect.
+//! Invariants: nothing is read or copied here: what is moved is the same message with the same event in it, so an inbox
+//! that remembers it lets it have one effect; and no other task is taken for the one that was begun, however old the
+//! service's list is.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::ListMessageMoveTasksResultEntry;
@@ -17,11 +18,19 @@ use crate::settings::{AwsSettings, wrong};
 
 /// Messages a second that the service moves at most.
 const RATE_MAX: u32 = 500;
+/// Tasks that the service lists at most.
+const LISTED_MAX: i32 = 10;
 
 /// A task that moves dead letters.
 pub struct Redrive {
-    pub(crate) tasks: Tasks,
-    pub(crate) handle: String,
+    tasks: Tasks,
+    handle: String,
+    /// When the newest task began that was listed before this one, by the service's clock.
+    after: i64,
+    /// The ARN of the queue that was asked to be filled, if it is known.
+    to: Option<String>,
+    /// When this one began, by the same clock, as soon as it was listed.
+    begun: OnceLock<i64>,
 }
 
 /// How far a task has come.
@@ -52,11 +61,18 @@ pub(crate) struct Tasks {
 /// A task as the service lists it.
 pub(crate) struct Listed {
     /// None of one that ended.
-    pub(crate) handle: Option<String>,
+    handle: Option<String>,
+    /// When it began, in milliseconds.
+    started: i64,
+    /// Where to, which is listed if it was asked for.
+    to: Option<String>,
     pub(crate) progress: Progress,
 }
 
 impl Redrive {
+    /// The operation of an error by which nothing was begun, and nothing was ended: the tasks were not listed.
+    pub const LIST: &'static str = "list redrives";
+
     /// Begins to move all of a queue of dead letters to another queue, both by their names or addresses. `per_second`,
     /// 1 to 500, spares the consumers; the service chooses if it is not given. One task of a queue runs at a time, and
     /// the redrive policy of some queue has to name the one that is emptied. All of it is moved, whichever queue it came
@@ -78,16 +94,35 @@ impl Redrive {
     /// How far it has come.
     ///
     /// # Errors
-    /// `NotFound` if the service knows nothing of it any more, and what keeps it from answering in time.
+    /// `Unavailable` if the service does not list it, which may be for a moment, `NotFound` if it has listed ten that
+    /// are newer since, and what keeps it from answering in time. It goes on then, if it has not ended.
     pub async fn progress(&self) -> Result<Progress> {
-        // A task that ended has no handle any more; the newest stands first.
-        let own = |task: &Listed| task.handle.as_ref().is_none_or(|handle| *handle == self.handle);
-        let task = self.tasks.list().await?.into_iter().find(own).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, "redrive")
-                .message("the service knows nothing of this task any more")
-                .context("queue", &self.tasks.from)
-        })?;
-        Ok(task.progress)
+        let listed = self.tasks.list().await?;
+        if let Some(task) = self.own(&listed) {
+            _ = self.begun.set(task.started);
+            return Ok(task.progress.clone());
+        }
+        let since = self.begun.get().copied().unwrap_or(self.after);
+        let is_full = listed.len() >= LISTED_MAX.unsigned_abs() as usize;
+        let (kind, why) = match is_full && listed.iter().all(|task| task.started > since) {
+            true => (ErrorKind::NotFound, "the service knows nothing of this task any more"),
+            false => (ErrorKind::Unavailable, "the service does not list this task at the moment"),
+        };
+        Err(Error::new(kind, Redrive::LIST).message(why).context("queue", &self.tasks.from))
+    }
+
+    /// This task. One that ended has no handle any more, so it is known by its beginning: after whatever was listed
+    /// before, and where to, until that was seen once.
+    fn own<'a>(&self, listed: &'a [Listed]) -> Option<&'a Listed> {
+        let by_handle = |task: &&Listed| task.handle.as_ref() == Some(&self.handle);
+        let ended = || listed.iter().filter(|task| task.handle.is_none());
+        listed.iter().find(by_handle).or_else(|| match self.begun.get() {
+            Some(begun) => ended().find(|task| task.started == *begun),
+            None => ended()
+                .filter(|task| task.started > self.after && task.to == self.to)
+                // Whoever began another one since did so after this one had ended.
+                .min_by_key(|task| task.started),
+        })
     }
 
     /// Ends it early. What was moved stays moved; the service may move a few more before it hears of it.
@@ -98,7 +133,9 @@ impl Redrive {
         let Tasks { client, from, .. } = &self.tasks;
         let call = Call { action: "sqs:CancelMessageMoveTask", what: "the queue", name: from };
         let asked = client.cancel_message_move_task().task_handle(&self.handle);
-        let answer = timeout_at(self.tasks.until(), asked.send()).await.map_err(|_| late())?;
+        let answer = timeout_at(self.tasks.until(), asked.send())
+            .await
+            .map_err(|_| late("cancel redrive"))?;
         answer.map(drop).map_err(|error| judge(call, &error).error("cancel redrive"))
     }
 }
@@ -109,27 +146,42 @@ impl Tasks {
         Instant::now() + self.connection.settings().deadline
     }
 
-    /// Begins one.
-    pub(crate) async fn begin(&self, to: &str, per_second: Option<u32>) -> Result<Redrive> {
+    /// Begins one; `before` is what was listed before.
+    pub(crate) async fn begin(
+        &self,
+        to: &str,
+        per_second: Option<u32>,
+        before: &[Listed],
+    ) -> Result<Redrive> {
         let rate = rate(per_second)?;
         let call = Call { action: "sqs:StartMessageMoveTask", what: "the queue", name: &self.from };
         let task = self.client.start_message_move_task().source_arn(&self.from);
         let task = task.destination_arn(to).set_max_number_of_messages_per_second(rate);
         let task = task.send().await.map_err(|error| judge(call, &error).error("redrive"))?;
         let handle = task.task_handle().unwrap_or_default().to_owned();
-        Ok(Redrive { tasks: self.clone(), handle })
+        let after = before.iter().map(|task| task.started).max().unwrap_or(i64::MIN);
+        let to = Some(to.to_owned());
+        Ok(Redrive { tasks: self.clone(), handle, after, to, begun: OnceLock::new() })
+    }
+
+    /// One that is listed as running.
+    pub(crate) fn follow(&self, task: Listed) -> Option<Redrive> {
+        let Listed { handle, started, to, .. } = task;
+        let begun = OnceLock::from(started);
+        handle.map(|handle| Redrive { tasks: self.clone(), handle, after: started, to, begun })
     }
 
     pub(crate) async fn newest(&self) -> Result<Option<Listed>> {
-        Ok(self.list().await?.into_iter().next())
+        Ok(self.list().await?.into_iter().max_by_key(|task| task.started))
     }
 
     /// The newest ten, which is all that the service lists.
-    async fn list(&self) -> Result<Vec<Listed>> {
+    pub(crate) async fn list(&self) -> Result<Vec<Listed>> {
         let call = Call { action: "sqs:ListMessageMoveTasks", what: "the queue", name: &self.from };
-        let asked = self.client.list_message_move_tasks().source_arn(&self.from).max_results(10);
-        let answer = timeout_at(self.until(), asked.send()).await.map_err(|_| late())?;
-        let answer = answer.map_err(|error| judge(call, &error).error("redrive"))?;
+        let asked = self.client.list_message_move_tasks().source_arn(&self.from);
+        let asked = asked.max_results(LISTED_MAX).send();
+        let answer = timeout_at(self.until(), asked).await.map_err(|_| late(Redrive::LIST))?;
+        let answer = answer.map_err(|error| judge(call, &error).error(Redrive::LIST))?;
         Ok(answer.results().iter().map(Listed::from).collect())
     }
 }
@@ -152,7 +204,12 @@ impl From<&ListMessageMoveTasksResultEntry> for Listed {
             of: task.approximate_number_of_messages_to_move().map(count),
             failure: task.failure_reason().map(str::to_owned),
         };
-        Listed { handle: task.task_handle().map(str::to_owned), progress }
+        Listed {
+            handle: task.task_handle().map(str::to_owned),
+            started: task.started_timestamp(),
+            to: task.destination_arn().map(str::to_owned),
+            progress,
+        }
     }
 }
 
@@ -164,8 +221,8 @@ fn rate(per_second: Option<u32>) -> Result<Option<i32>> {
     Ok(per_second.and_then(|rate| i32::try_from(rate).ok()))
 }
 
-pub(crate) fn late() -> Error {
-    Error::new(ErrorKind::Timeout, "redrive").message("SQS did not answer in time")
+pub(crate) fn late(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Timeout, operation).message("SQS did not answer in time")
 }
 
 pub(crate) fn late_to_begin() -> Error {

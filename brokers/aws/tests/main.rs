@@ -14,3 +14,4 @@ mod redriving;
 mod stub;
 mod subscribing;
 mod suite;
+mod tasks;

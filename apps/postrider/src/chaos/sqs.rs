@@ -6,7 +6,7 @@ use std::time::Duration;
 use postrider_aws::{
     AwsSettings, Credentials, Redrive, SqsBroker, SqsSubscription, SubscriptionSettings, TrialQueue,
 };
-use postrider_core::{Broker, EventId, Subscription, TargetUrl};
+use postrider_core::{Broker, EventId, RetryClass, Subscription, TargetUrl};
 
 use crate::chaos::by_hand;
 use crate::chaos::scene;
@@ -118,7 +118,13 @@ impl Queue {
     pub(crate) async fn redrive(&self) -> Result<(), Failure> {
         let (dead, queue) = (self.trial.dead_letters(), self.trial.name());
         let task = Redrive::start(self.settings.clone(), dead, queue, None).await?;
-        match scene::until(async || Ok(!task.progress().await?.running)).await? {
+        let ended = async || match task.progress().await {
+            Ok(progress) => Ok(!progress.running),
+            // It may be listed a moment later.
+            Err(error) if error.retry_class() == RetryClass::Transient => Ok(false),
+            Err(error) => Err(Failure::from(error)),
+        };
+        match scene::until(ended).await? {
             true => Ok(()),
             false => Err(Failure::plain("the service does not move the dead letters")),
         }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the number that is asked about was counted before the question, and one task of a queue runs at a time.
 
-use postrider_aws::{Heap, Progress};
+use postrider_aws::{Heap, Progress, Redrive};
 use postrider_core::{Error, RetryClass};
 
 use super::place::{self, Queue};
@@ -122,6 +122,7 @@ async fn refuse_shared(queue: &Queue) -> Result<(), Failure> {
 /// A task that could not be begun, as far as is known.
 fn begun_perhaps(error: Error) -> Failure {
     let unsure = error.retry_class() == RetryClass::Transient;
+    let unsure = unsure && error.operation() != Redrive::LIST;
     let failure = Failure::from(error);
     if !unsure {
         return failure;

@@ -26,6 +26,8 @@ mod operate;
 mod postgres;
 #[cfg(feature = "aws")]
 mod queue;
+#[cfg(feature = "aws")]
+mod queue_tasks;
 mod running;
 mod signals;
 mod writers;
