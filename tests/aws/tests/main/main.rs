@@ -12,5 +12,6 @@ mod minute;
 mod outbox;
 mod producers;
 mod queue;
+mod refused;
 mod rounds;
 mod whole_way;

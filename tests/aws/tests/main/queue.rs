@@ -9,6 +9,7 @@ use aws_sdk_sqs::config::Credentials;
 use aws_sdk_sqs::types::QueueAttributeName;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use postrider_aws::{AwsSettings, SqsBroker};
 use postrider_core::cloudevents;
 use postrider_core::{Event, EventId, Marks};
 
@@ -55,6 +56,7 @@ pub(crate) struct Queue {
     pub(crate) road: Road,
     client: Client,
     events: aws_sdk_eventbridge::Client,
+    server: String,
     url: String,
     /// Twelve digits, which are the account.
     pub(crate) key: String,
@@ -91,7 +93,8 @@ impl Queue {
         );
         let made = create(road.queue()).attributes(QueueAttributeName::RedrivePolicy, policy);
         let url = made.send().await.unwrap().queue_url.unwrap();
-        let queue = Queue { road, client, events, url, key, copies: 0 };
+        let server = server.to_owned();
+        let queue = Queue { road, client, events, server, url, key, copies: 0 };
         if road == Road::Bus {
             queue.lay_the_bus().await;
         }
@@ -153,6 +156,41 @@ impl Queue {
             .unwrap();
         let all = told.attributes().unwrap();
         [there, hidden].iter().map(|name| all[name].parse::<u32>().unwrap()).sum()
+    }
+
+    /// From now on it refuses what is larger.
+    pub(crate) async fn take_at_most(&self, bytes: usize) {
+        let set = self.client.set_queue_attributes().queue_url(&self.url);
+        let set = set.attributes(QueueAttributeName::MaximumMessageSize, bytes.to_string());
+        set.send().await.unwrap();
+    }
+
+    /// What relays put into it by, in this process.
+    pub(crate) fn broker(&self) -> SqsBroker {
+        let mut aws = AwsSettings::new("us-east-1");
+        aws.endpoint = Some(self.server.clone());
+        let secret = self.key.as_str().into();
+        aws.credentials =
+            postrider_aws::Credentials::Key { id: self.key.clone(), secret, session: None };
+        aws.fifo = self.road == Road::Queue;
+        SqsBroker::new(aws).unwrap()
+    }
+
+    /// Takes everything out of it, in its order.
+    pub(crate) async fn take(&mut self) -> Vec<Event> {
+        let mut taken = Vec::new();
+        while self.left().await > 0 {
+            let receive = self.client.receive_message().queue_url(&self.url);
+            let came = receive.max_number_of_messages(10).wait_time_seconds(1).send();
+            for message in came.await.unwrap().messages() {
+                let body = message.body().unwrap_or_default();
+                taken.push(cloudevents::parse(body.as_bytes()).unwrap().0);
+                let delete = self.client.delete_message().queue_url(&self.url);
+                let delete = delete.receipt_handle(message.receipt_handle().unwrap());
+                delete.send().await.unwrap();
+            }
+        }
+        taken
     }
 
     pub(crate) async fn remove(&self) {
