@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its purpose")]
 
 mod bench;
+mod beside;
 mod check;
 mod docs;
 mod example;

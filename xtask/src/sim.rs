@@ -47,11 +47,12 @@ pub(crate) fn gate(root: &Path, summary: &mut Summary) -> Verdict {
     test::count(Command::new(program).arg("--gate"), summary)
 }
 
-/// Clippy over the code that only the simulator compiles.
-pub(crate) fn lint(root: &Path) -> Verdict {
+/// The command that runs Clippy over the code that only the simulator compiles.
+pub(crate) fn lint(root: &Path) -> Command {
     let mut command = cargo(root, &["clippy", "--quiet", "--profile", "sim", "--all-targets"]);
     command.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
-    step::complete(command.args(["--", "-D", "warnings"]))
+    command.args(["--", "-D", "warnings"]);
+    command
 }
 
 /// Builds it; the path of the program.

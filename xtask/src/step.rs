@@ -3,8 +3,9 @@
 //! A step that starts cargo starts the cargo that started us, without the variables that
 //! `cargo run` adds for this package: build scripts of others would take them for a change.
 
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a step came to: `Err` says in one line what failed.
@@ -57,6 +58,30 @@ pub(crate) fn complete(command: &mut Command) -> Verdict {
         .status()
         .map_err(|error| format!("{:?} did not start: {error}", command.get_program()))?;
     if status.success() { Ok(()) } else { Err(format!("`{}` ended with {status}", shown(command))) }
+}
+
+/// Runs the command; what it printed, and how it ended. Errors go where ours go.
+pub(crate) fn captured(command: &mut Command) -> (Vec<String>, Verdict) {
+    let output = match command.stderr(Stdio::inherit()).output() {
+        Ok(output) => output,
+        Err(error) => {
+            return (Vec::new(), Err(format!("`{}` did not start: {error}", shown(command))));
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(str::to_owned).collect();
+    let status = output.status;
+    let verdict = if status.success() { Ok(()) } else { Err(format!("ended with {status}")) };
+    (lines, verdict)
+}
+
+/// Prints the lines in one piece, whoever else prints.
+pub(crate) fn show(lines: &[String]) {
+    let mut output = std::io::stdout().lock();
+    for line in lines {
+        // Where nobody reads any more, the exit code still tells.
+        let _ = writeln!(output, "{line}");
+    }
 }
 
 /// Runs the command with our own output, and ends as it does. One that a signal ended has no code of its own.
