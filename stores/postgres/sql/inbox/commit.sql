@@ -1,5 +1,5 @@
--- The first fails in a transaction that an error has ended, whose COMMIT would be a silent ROLLBACK. Both are one
--- round trip, in which the driver's own COMMIT has no place: so an empty transaction is chained, for the driver to
--- roll back without waiting.
+-- The first fails in a transaction that an error has ended, whose COMMIT would be a silent ROLLBACK. The last is the
+-- next event's: where it follows soon, it begins without a round trip of its own. All three are one.
 select 1;
-commit and chain;
+commit;
+begin;

@@ -13,16 +13,16 @@ use tokio_postgres::Transaction;
 use super::{handler, incoming, with_effects};
 use crate::support::Fresh;
 
-fn delivery(event: &Arc<Event>) -> Delivery {
+pub(super) fn delivery(event: &Arc<Event>) -> Delivery {
     let receipt = Receipt { message: 1, token: 1 };
     Delivery::new(Ok(Arc::clone(event)), Arc::from("orders"), receipt)
 }
 
-async fn deliver(receiver: &Transactional, event: &Arc<Event>) -> Verdict {
+pub(super) async fn deliver(receiver: &Transactional, event: &Arc<Event>) -> Verdict {
     receiver.receive(event, &delivery(event)).await.expect("a verdict")
 }
 
-fn receiver(
+pub(super) fn receiver(
     fresh: &Fresh,
     name: &str,
     handle: impl for<'a> Fn(
