@@ -162,7 +162,7 @@ impl Transactional {
         if open {
             let idle = Arc::clone(&self.idle);
             tokio::spawn(async move {
-                tokio::time::sleep(OPEN_MAX).await;
+                tokio::time::sleep(OPEN_MAX).await; // waits: for the next event, which tells nobody here
                 let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(session) = idle.iter_mut().find(|session| session.stay == stay) {
                     session.let_go();
