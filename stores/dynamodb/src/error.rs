@@ -100,7 +100,7 @@ fn said(code: &str, text: &str) -> (ErrorKind, String) {
         "AccessDeniedException" | "AccessDenied" => (ErrorKind::Unauthorized, denied(text)),
         "ExpiredTokenException" | "ExpiredToken" => (
             ErrorKind::Unauthorized,
-            "the credentials have expired; nothing was lost: renew them".to_owned(),
+            "the credentials have expired; nothing was lost: renew them, and what was under way goes on".to_owned(),
         ),
         "RequestTimeTooSkewed" | "RequestExpired" => (ErrorKind::Unauthorized, skewed(text)),
         "InvalidSignatureException" | "SignatureDoesNotMatch" if is_about_time(text) => {
@@ -111,10 +111,7 @@ fn said(code: &str, text: &str) -> (ErrorKind, String) {
         | "InvalidSignatureException"
         | "SignatureDoesNotMatch"
         | "MissingAuthenticationTokenException"
-        | "IncompleteSignature" => (
-            ErrorKind::Unauthorized,
-            format!("the credentials are not accepted, or the clock is wrong: {text}"),
-        ),
+        | "IncompleteSignature" => (ErrorKind::Unauthorized, strange(text)),
         "ItemCollectionSizeLimitExceededException" => (
             ErrorKind::TooLarge,
             "the key's items are over the limit of a table with a local index; nothing was written"
@@ -130,6 +127,14 @@ fn said(code: &str, text: &str) -> (ErrorKind, String) {
         }
         _ => (ErrorKind::Rejected, format!("the service refuses it: {text}")),
     }
+}
+
+/// Who we are is not known there.
+fn strange(text: &str) -> String {
+    format!(
+        "the credentials are not accepted in this region, or the clock is wrong; nothing was lost: correct the region, \
+         the credentials, or this machine's clock: {text}"
+    )
 }
 
 /// Whether a signature is refused because of the time that is in it.

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
 mod beyond;
+mod credentials;
 mod derived;
 mod derived_waiting;
 mod endpoints;
