@@ -9,6 +9,7 @@ mod bank;
 mod fault;
 mod line;
 mod minute;
+mod numbered;
 mod outbox;
 mod producers;
 mod queue;

@@ -67,7 +67,7 @@ impl Bank {
     }
 
     /// Others use the same server.
-    async fn remove(&self) {
+    pub(crate) async fn remove(&self) {
         let names = self.connection.names();
         for table in [&names.outbox, &names.store, &names.inbox, &self.accounts] {
             self.connection.tables().await.delete_table().table_name(table).send().await.unwrap();
