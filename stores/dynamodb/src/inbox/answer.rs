@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use postrider_core::inbox::Accepted;
+use postrider_core::inbox::{Accepted, RESULT_BYTES_MAX};
 use postrider_core::{ClaimLease, ClaimRequest, Code, Error, ErrorKind, InboxKey, Result};
 
-use crate::inbox::row::Row;
+use crate::inbox::row::{Row, Stored};
 use crate::transaction::ITEM_BYTES_MAX;
 
 /// Why a claim wrote nothing.
@@ -22,7 +21,7 @@ pub(crate) enum Refused {
     /// It was done.
     Processed {
         /// What was stored then.
-        result: Bytes,
+        result: Stored,
     },
     /// Somebody is at it.
     Leased {
@@ -78,10 +77,13 @@ pub(crate) fn fenced(operation: &'static str, lease: &ClaimLease) -> Error {
 
 /// That an effect is recorded, and its result is not.
 pub(crate) fn too_large(operation: &'static str, result: &[u8]) -> Error {
+    let limit = match operation {
+        "complete" => format!("a result may have {RESULT_BYTES_MAX}"),
+        _ => format!("an item takes {ITEM_BYTES_MAX} with all that is in it"),
+    };
     Error::new(ErrorKind::TooLarge, operation).message(format!(
-        "the result has {} bytes, and an item takes {ITEM_BYTES_MAX} with all that is in it; it is \
-         recorded that it was done, so that it is not done again, and its result is not: keep what is large \
-         elsewhere, and return its address",
+        "the result has {} bytes, and {limit}; it is recorded that it was done, so that it is not done again, and its \
+         result is not: keep what is large elsewhere, and return its address",
         result.len()
     ))
 }
@@ -94,6 +96,7 @@ mod tests {
     };
     use crate::item::{Item, b, n, s};
     use aws_sdk_dynamodb::types::AttributeValue;
+    use bytes::Bytes;
     use postrider_core::{Event, EventId, HandlerName};
 
     fn request() -> ClaimRequest {
@@ -127,7 +130,8 @@ mod tests {
         let duration = Duration::from_secs(30);
         assert_eq!(leased, Refused::Leased { beat: "theirs".to_owned(), duration });
         let done = to_claim(row(PROCESSED, hash, ""), &request, "ours");
-        assert_eq!(done, Refused::Processed { result: Bytes::from_static(b"done") });
+        let result = Stored::Whole(Bytes::from_static(b"done"));
+        assert_eq!(done, Refused::Processed { result });
         for status in [CLAIMED, PROCESSED] {
             let other = to_claim(row(status, [7; 32], "theirs"), &request, "ours");
             assert_eq!(other, Refused::Mismatch, "{status}");

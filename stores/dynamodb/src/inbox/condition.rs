@@ -9,10 +9,11 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use postrider_core::{ClaimLease, ClaimRequest};
 
 use crate::control::PK;
+use crate::inbox::parts::Pointer;
 use crate::inbox::row::{
-    ATTEMPTS, BEAT, CLAIMED, CLAIMED_AT, DURATION, EVENT_ID, EXPIRES_AT, HANDLER, HASH, PROCESSED,
-    PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE, STATUS, STEPS, TOKEN, TOO_LARGE, TYPE,
-    UNTIL,
+    ATTEMPTS, BEAT, CLAIMED, CLAIMED_AT, DURATION, EVENT_ID, EXPIRES_AT, HANDLER, HASH, PARTS,
+    PROCESSED, PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE, STATUS, STEPS, TOKEN,
+    TOO_LARGE, TYPE, UNTIL,
 };
 use crate::item::{Item, b, n, s};
 
@@ -157,6 +158,26 @@ impl Kept<'_> {
                 "SET {DONE}, #steps = :steps REMOVE #beat, #duration, #until"
             ))
             .expression_attribute_values(":steps", steps)
+    }
+
+    /// The same for a result that stands in parts beside the row; with other steps where the pointer to them has no
+    /// room.
+    pub(crate) fn complete_in_parts(
+        &self,
+        update: Update,
+        pointer: &Pointer,
+        retention: Duration,
+        steps: Option<AttributeValue>,
+    ) -> Update {
+        let (update, other) = match steps {
+            Some(steps) => (self.complete_with(update, b"", retention, steps), ", #steps = :steps"),
+            None => (self.complete(update, b"", retention), ""),
+        };
+        names(update, &[("#parts", PARTS)])
+            .update_expression(format!(
+                "SET {DONE}, #parts = :parts{other} REMOVE #beat, #duration, #until"
+            ))
+            .expression_attribute_values(":parts", pointer.value())
     }
 
     /// The same without the result, which has no room: how large it was.

@@ -9,14 +9,15 @@ use postrider_core::{Event, HandlerName, InboxKey, Result};
 
 use crate::inbox::condition::expires;
 use crate::inbox::row::{
-    self, BEAT, DURATION, EVENT_ID, EXPIRES_AT, HANDLER, HASH, PROCESSED, PROCESSED_AT,
+    self, BEAT, DURATION, EVENT_ID, EXPIRES_AT, HANDLER, HASH, PARTS, PROCESSED, PROCESSED_AT,
     RECEIVED_AT, RELEASED, RESULT, Row, SOURCE, STATUS, TOKEN, TYPE, UNTIL,
 };
 use crate::inbox::{Inbox, answer};
 use crate::item::{b, n, s};
 use crate::tables::built;
 
-/// That a handler is done with an event: an action for the handler's own `TransactWriteItems`.
+/// That a handler is done with an event: an action for the handler's own `TransactWriteItems`. It stores no result: what
+/// the handler has to say to a copy stands in its own items, which the transaction writes with it.
 ///
 /// ```no_run
 /// # async fn example(
@@ -97,7 +98,7 @@ impl Marker {
                 "SET #source = :source, #event = :event, #handler = :handler, #type = :type, \
                  #status = :processed, #hash = :hash, #received = if_not_exists(#received, :now), \
                  #done = :now, #expires = :expires, #token = if_not_exists(#token, :none) + :one \
-                 REMOVE #released, #beat, #duration, #until, #result",
+                 REMOVE #released, #beat, #duration, #until, #result, #parts",
             )
             .condition_expression(
                 "attribute_not_exists(#status) OR (attribute_exists(#released) AND #hash = :hash)",
@@ -119,6 +120,7 @@ impl Marker {
             ("#duration", DURATION),
             ("#until", UNTIL),
             ("#result", RESULT),
+            ("#parts", PARTS),
         ];
         for (place, name) in names {
             update = update.expression_attribute_names(place, name);

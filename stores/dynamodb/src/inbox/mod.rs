@@ -8,6 +8,7 @@ mod answer;
 pub(crate) mod condition;
 mod marker;
 mod options;
+pub(crate) mod parts;
 mod purge;
 mod room;
 pub(crate) mod row;
@@ -155,7 +156,7 @@ impl Inbox {
                     Refused::Mismatch => Claim::Mismatch,
                     Refused::Processed { result } => {
                         self.watch.forget(&request.key);
-                        Claim::Processed { result }
+                        Claim::Processed { result: self.fetch(&request.key, result).await? }
                     }
                     Refused::Leased { beat, duration } => {
                         let now = self.clock.tick();

@@ -3,32 +3,48 @@
 //! Invariants: an effect that has happened is recorded as long as anything of its row can be left out for it; and of
 //! what is left out it stays said that it was made, so that nobody makes it again.
 
+use postrider_core::inbox::RESULT_BYTES_MAX;
 use postrider_core::{ClaimLease, ErrorKind, Result};
 
 use crate::inbox::condition::{Kept, step_names};
-use crate::inbox::{Inbox, fits, row};
+use crate::inbox::parts::POINTER_BYTES;
+use crate::inbox::{Inbox, row};
 use crate::item::{Item, n};
 
 /// How many results are left out of a row for the size of another: the largest first, and more if that is not enough.
 const FREED_AT_ONCE: [usize; 4] = [1, 4, 16, 64];
 
 impl Inbox {
-    /// Completes a row that has no room: of the steps it keeps that they were made, and if that is not enough, of
-    /// the result how large it was. The effect has happened, and must not happen again for want of room. What was
-    /// written, and whether the result was left out.
+    /// Completes a row that has no room for a result: in parts beside it. Where the row has no room for the pointer to them
+    /// either, it keeps of the steps that they were made; and of a result that is above the limit how large it was.
+    /// The effect has happened, and must not happen again for want of room. What was written, and whether the result
+    /// was left out.
     pub(super) async fn finish_full(
         &self,
         kept: &Kept<'_>,
         result: &[u8],
     ) -> Result<(Result<Item, Item>, bool)> {
         let (key, retention) = (&kept.lease.key, self.options.retention);
+        let mut pointer = None;
+        if (POINTER_BYTES + 1..=RESULT_BYTES_MAX).contains(&result.len()) {
+            let parts = self.put_parts(kept, result).await?;
+            let update = kept.complete_in_parts(self.update(key).await, &parts, retention, None);
+            match self.send("complete", update).await {
+                Err(error) if error.kind() == ErrorKind::TooLarge => {}
+                sent => return Ok((sent?, false)),
+            }
+            pointer = Some(parts);
+        }
         // Only the holder writes steps, and it is here.
         let item = self.read("complete", key).await?.unwrap_or_default();
         let nothing = Item::new();
         let steps = row::without_results(row::steps_of(&item).unwrap_or(&nothing));
-        if fits(result) {
-            let update = self.update(key).await;
-            let update = kept.complete_with(update, result, retention, steps.clone());
+        if result.len() <= RESULT_BYTES_MAX {
+            let (update, steps) = (self.update(key).await, steps.clone());
+            let update = match &pointer {
+                Some(parts) => kept.complete_in_parts(update, parts, retention, Some(steps)),
+                None => kept.complete_with(update, result, retention, steps),
+            };
             match self.send("complete", update).await {
                 Err(error) if error.kind() == ErrorKind::TooLarge => {}
                 sent => return Ok((sent?, false)),

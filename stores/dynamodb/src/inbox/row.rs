@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
+use postrider_core::inbox::LeftOut;
 use postrider_core::{ClaimLease, Error, ErrorKind, InboxKey, Result};
 
 use crate::control;
+use crate::inbox::parts::Pointer;
 use crate::item::{Item, b, number, text, truth};
 
 /// Who said it.
@@ -45,6 +47,8 @@ pub(crate) const RELEASED: &str = "released";
 pub(crate) const RESULT: &str = "result";
 /// How many bytes a result had that found no room and was left out: the row is done all the same.
 pub(crate) const TOO_LARGE: &str = "result_too_large";
+/// Where the parts of a result are that has no room in the item.
+pub(crate) const PARTS: &str = "result_parts";
 /// The results of steps, by name; of one that found no room the number of its bytes. They stay when the row is processed: should it be forgotten, what was done
 /// is not done again.
 pub(crate) const STEPS: &str = "steps";
@@ -54,17 +58,21 @@ pub(crate) const CLAIMED: &str = "claimed";
 /// A status.
 pub(crate) const PROCESSED: &str = "processed";
 
-/// The sort key of every row. Others may stand beside it one day.
-const ROW: &str = "inbox";
+/// The sort key of every row. Parts of its result may stand beside it.
+pub(crate) const ROW: &str = "inbox";
 
 /// The hash of a row that a person marked as done without having the payload: it is any payload's.
 /// SHA-256 gives it for none.
 pub(crate) const ANY_PAYLOAD: [u8; 32] = [0; 32];
 
-/// The key of a row. The source comes last, because it may contain anything.
+/// The partition key of a row and of what stands beside it. The source comes last, because it may contain anything.
+pub(crate) fn partition(key: &InboxKey) -> String {
+    format!("{}#{}#{}", key.event_id, key.handler, key.source)
+}
+
+/// The key of a row.
 pub(crate) fn key(key: &InboxKey) -> Item {
-    let pk = format!("{}#{}#{}", key.event_id, key.handler, key.source);
-    control::key(&pk, ROW)
+    control::key(&partition(key), ROW)
 }
 
 /// The results of a row's steps, by their names.
@@ -78,6 +86,17 @@ pub(crate) fn without_results(steps: &Item) -> AttributeValue {
     AttributeValue::M(steps.iter().map(|(name, value)| (name.clone(), said(value))).collect())
 }
 
+/// What a processed row has of its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// All of it.
+    Whole(Bytes),
+    /// Where its parts are.
+    InParts(Pointer),
+    /// How large it was.
+    LeftOut(LeftOut),
+}
+
 /// What a row says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
@@ -87,7 +106,7 @@ pub(crate) struct Row {
     pub(crate) released: bool,
     pub(crate) beat: String,
     pub(crate) duration: Duration,
-    pub(crate) result: Bytes,
+    pub(crate) result: Stored,
 }
 
 impl Row {
@@ -125,7 +144,11 @@ impl Row {
             released: truth(item, RELEASED),
             beat,
             duration: Duration::from_millis(duration),
-            result: Bytes::from(bytes(RESULT).unwrap_or_default()),
+            result: match (Pointer::of(item), number(item, TOO_LARGE)) {
+                (Some(pointer), _) => Stored::InParts(pointer),
+                (None, Some(bytes)) => Stored::LeftOut(LeftOut::of(bytes)),
+                (None, None) => Stored::Whole(Bytes::from(bytes(RESULT).unwrap_or_default())),
+            },
         })
     }
 

@@ -24,9 +24,10 @@ use super::scan;
 use super::waiting::ordering_key;
 use crate::audit::Change;
 use crate::connection::call;
-use crate::control::{PK, SK};
+use crate::control::PK;
 use crate::definitions;
-use crate::inbox::row::{EVENT_ID, RESULT, SOURCE, STEPS, steps_of, without_results};
+use crate::inbox::parts::{self, PART};
+use crate::inbox::row::{EVENT_ID, PARTS, RESULT, SOURCE, STEPS, steps_of, without_results};
 use crate::item::{Item, b, n, text};
 use crate::record::Place;
 use crate::store::DynamoStore;
@@ -41,6 +42,8 @@ struct Found {
     events: Vec<Place>,
     all: HashSet<Place>,
     inbox: Vec<Item>,
+    /// The keys of parts of results, those that no row points to among them.
+    parts: Vec<Item>,
 }
 
 /// What an erasure would reach.
@@ -50,7 +53,8 @@ pub(super) async fn erasable(store: &DynamoStore, key: &str) -> Result<Erasure> 
 }
 
 fn reached(found: &Found) -> Erasure {
-    let (outbox, inbox) = (found.events.len() as u64, found.inbox.len() as u64);
+    let said = found.inbox.iter().chain(&found.parts).filter_map(|item| text(item, PK));
+    let (outbox, inbox) = (found.events.len() as u64, said.collect::<HashSet<_>>().len() as u64);
     Erasure { outbox, inbox, ..Erasure::default() }
 }
 
@@ -88,6 +92,7 @@ pub(super) async fn erase(store: &DynamoStore, key: &str, note: &Note) -> Result
     while let Some(written) = rows.next().await {
         written?;
     }
+    parts::drop_parts(store.connection(), "erase", found.parts).await?;
     let dead = dead_letters(store, &found.all).await?;
     for rows in dead.chunks(Submission::ROWS_MAX) {
         let submission = Submission { verb: Verb::Redrive(rows.to_vec()), note: note.clone() };
@@ -101,15 +106,18 @@ pub(super) async fn erase(store: &DynamoStore, key: &str, note: &Note) -> Result
 async fn empty(store: &DynamoStore, mut item: Item) -> Result<()> {
     let table = &store.connection().names().inbox;
     let client = store.connection().tables().await;
-    let row = [PK, SK].map(|name| item.get_key_value(name));
-    let row: Item =
-        row.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let row = parts::key_of(&item);
     let mut patience = Patience::new();
     while says_something(&item) {
         let update = client.update_item().table_name(table).set_key(Some(row.clone()));
         match call("erase", table, emptied(update, &item).send()).await {
             Err(error) if error.kind() == ErrorKind::Conflict => patience.pause(error).await?,
-            other => return other.map(drop),
+            Err(error) => return Err(error),
+            // Those that were there at the reading, and what a handler has completed since.
+            Ok(_) => {
+                let gone = parts::keys_of(&item);
+                return parts::drop_parts(store.connection(), "erase", gone).await;
+            }
         }
         let get = client.get_item().table_name(table).set_key(Some(row.clone()));
         let read = call("erase", table, get.consistent_read(true).send()).await?;
@@ -119,9 +127,18 @@ async fn empty(store: &DynamoStore, mut item: Item) -> Result<()> {
     Ok(())
 }
 
-/// Both are written where the row has them, and only over what was read.
+/// Both are written where the row has them, and only over what was read; where its result is in parts, it points to them
+/// no more.
 fn emptied(mut update: UpdateItemFluentBuilder, item: &Item) -> UpdateItemFluentBuilder {
     let (mut sets, mut conditions) = (Vec::new(), vec!["attribute_exists(pk)".to_owned()]);
+    update = update.expression_attribute_names("#parts", PARTS);
+    match item.get(PARTS) {
+        None => conditions.push("attribute_not_exists(#parts)".to_owned()),
+        Some(was) => {
+            conditions.push("#parts = :parts_was".to_owned());
+            update = update.expression_attribute_values(":parts_was", was.clone());
+        }
+    }
     let steps = steps_of(item).map(without_results);
     for (name, value) in [(RESULT, item.get(RESULT).map(|_| b(""))), (STEPS, steps)] {
         update = update.expression_attribute_names(format!("#{name}"), name);
@@ -136,14 +153,18 @@ fn emptied(mut update: UpdateItemFluentBuilder, item: &Item) -> UpdateItemFluent
             .expression_attribute_values(format!(":{name}_was"), was.clone());
     }
     update
-        .update_expression(format!("SET {}", sets.join(", ")))
+        .update_expression(match sets.is_empty() {
+            true => "REMOVE #parts".to_owned(),
+            false => format!("SET {} REMOVE #parts", sets.join(", ")),
+        })
         .condition_expression(conditions.join(" AND "))
 }
 
 /// Whether a result, or that of a step, is more than that there is one.
 fn says_something(item: &Item) -> bool {
     let full = |value: &AttributeValue| value.as_b().is_ok_and(|blob| !blob.as_ref().is_empty());
-    item.get(RESULT).is_some_and(full)
+    item.contains_key(PARTS)
+        || item.get(RESULT).is_some_and(full)
         || steps_of(item).is_some_and(|steps| steps.values().any(full))
 }
 
@@ -254,29 +275,38 @@ async fn find(store: &DynamoStore, key: &str) -> Result<Found> {
             found.events.push(place);
         }
     }
-    found.inbox = results(store, &ids).await?;
+    results(store, &ids, &mut found).await?;
     Ok(found)
 }
 
-/// The rows of the inbox that keep something of these events. With no event there is nothing to look for.
-async fn results(store: &DynamoStore, ids: &HashSet<(String, String)>) -> Result<Vec<Item>> {
+/// The rows of the inbox that keep something of these events, and the parts of results beside them. With no event there
+/// is nothing to look for.
+async fn results(
+    store: &DynamoStore,
+    ids: &HashSet<(String, String)>,
+    found: &mut Found,
+) -> Result<()> {
     let table = &store.connection().names().inbox;
     let client = store.connection().tables().await;
-    let (mut rows, mut from) = (Vec::new(), None);
+    let mut from = None;
     while !ids.is_empty() {
         let scan =
             client.scan().table_name(table).consistent_read(true).set_exclusive_start_key(from);
         let page = call("erase", table, scan.send()).await?;
         let of = |item: &Item, name| text(item, name).unwrap_or_default().to_owned();
-        let mut found = page.items.unwrap_or_default();
-        found.retain(|item| {
-            says_something(item) && ids.contains(&(of(item, EVENT_ID), of(item, SOURCE)))
-        });
-        rows.extend(found);
+        let mut items = page.items.unwrap_or_default();
+        items.retain(|item| ids.contains(&(of(item, EVENT_ID), of(item, SOURCE))));
+        for item in items {
+            match () {
+                () if item.contains_key(PART) => found.parts.push(parts::key_of(&item)),
+                () if says_something(&item) => found.inbox.push(item),
+                () => {}
+            }
+        }
         from = page.last_evaluated_key;
         if from.is_none() {
             break;
         }
     }
-    Ok(rows)
+    Ok(())
 }

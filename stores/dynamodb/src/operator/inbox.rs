@@ -18,9 +18,10 @@ use crate::audit::Change;
 use crate::connection::call;
 use crate::control::key;
 use crate::inbox::condition::expires;
+use crate::inbox::parts;
 use crate::inbox::row::{
     self, ANY_PAYLOAD, ATTEMPTS, BEAT, CLAIMED, DURATION, EVENT_ID, EXPIRES_AT, HANDLER, HASH,
-    PROCESSED, PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE, STATUS, STEPS, TOKEN,
+    PARTS, PROCESSED, PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE, STATUS, STEPS, TOKEN,
     TOO_LARGE, TYPE, UNTIL,
 };
 use crate::item::{Item, b, n, number, s, text, truth};
@@ -61,7 +62,10 @@ pub(super) async fn forget(
         actions.extend(change.actions(store.connection(), "forget").await?);
         let table = &store.connection().names().inbox;
         match send(store.connection(), "forget", table, actions).await {
-            Ok(()) => return Ok(Forgotten::Forgotten),
+            Ok(()) => {
+                parts::drop_parts(store.connection(), "forget", parts::keys_of(&item)).await?;
+                return Ok(Forgotten::Forgotten);
+            }
             Err(error) if Cancelled::of(&error).is_some() => patience.pause(error).await?,
             Err(error) => return Err(error),
         }
@@ -218,7 +222,7 @@ fn released(store: &DynamoStore, key: &InboxKey, item: &Item) -> Result<Transact
         .set_key(Some(row::key(key)))
         .update_expression(
             "SET #status = :claimed, #released = :yes, #beat = :beat, #duration = :none, #until = :now, \
-             #steps = if_not_exists(#steps, :empty) REMOVE #done, #expires, #result, #large",
+             #steps = if_not_exists(#steps, :empty) REMOVE #done, #expires, #result, #large, #parts",
         )
         .expression_attribute_names("#released", RELEASED)
         .expression_attribute_names("#beat", BEAT)
@@ -229,6 +233,7 @@ fn released(store: &DynamoStore, key: &InboxKey, item: &Item) -> Result<Transact
         .expression_attribute_names("#expires", EXPIRES_AT)
         .expression_attribute_names("#result", RESULT)
         .expression_attribute_names("#large", TOO_LARGE)
+        .expression_attribute_names("#parts", PARTS)
         .expression_attribute_values(":claimed", s(CLAIMED))
         .expression_attribute_values(":yes", AttributeValue::Bool(true))
         .expression_attribute_values(":beat", s(Uuid::now_v7().simple().to_string()))

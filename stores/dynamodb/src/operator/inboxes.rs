@@ -14,6 +14,7 @@ use super::scan::LOOKED_MAX;
 use super::waiting::moment;
 use crate::connection::call;
 use crate::control::{PK, SK, key};
+use crate::inbox::parts::Pointer;
 use crate::inbox::row::{
     ATTEMPTS, EVENT_ID, HANDLER, PROCESSED, PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE,
     STATUS, STEPS, TYPE, UNTIL,
@@ -96,7 +97,10 @@ fn view(item: &Item) -> Option<InboxView> {
         ended_at: at(FORGOTTEN_AT).or_else(|| at(PROCESSED_AT)),
         lease_left: left.filter(|_| state == InboxState::Leased).map(Duration::from_millis),
         steps,
-        result_bytes: result.map_or(0, |result| result.as_ref().len() as u64),
+        result_bytes: match Pointer::of(item) {
+            Some(pointer) => pointer.bytes,
+            None => result.map_or(0, |result| result.as_ref().len() as u64),
+        },
         forgotten_by: text(item, "forgotten_by").map(str::to_owned),
     })
 }

@@ -3,6 +3,7 @@
 
 mod clocks;
 mod lost;
+mod parts;
 mod schema;
 
 use std::sync::Arc;
@@ -217,37 +218,7 @@ async fn a_marker_waits_for_a_lease() {
     assert_eq!(late.kind(), ErrorKind::Fenced);
 }
 
-/// R085, R053: a result that fits in no item is refused with what to do, and the effect that it is of is not made
-/// again: the row is done, whoever comes later is told so, and the row says how large the result was.
-#[tokio::test]
-async fn a_result_beyond_an_item_is_refused_and_its_effect_is_not_repeated() {
-    let Some(fresh) = Fresh::new(1).await else { return };
-    let inbox = Inbox::new(fresh.connection.clone(), InboxOptions::default()).unwrap();
-    // The first beyond the limit alone, the second with the rest of the item.
-    for (n, bytes) in [(1, 900 * 1024), (2, 400 * 1024 - 100)] {
-        let lease = claimed(&inbox, &event(n), LONG).await;
-        let refused = inbox.complete(&lease, &vec![7; bytes]).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::TooLarge, "{bytes}");
-        assert!(refused.to_string().contains("it is not done again"), "{refused}");
-        match claim(&inbox, &event(n), LONG).await {
-            Claim::Processed { result } => assert!(result.is_empty(), "{bytes}"),
-            other => panic!("it was done: {other:?}"),
-        }
-        let id = event(n).id.to_string();
-        let mut rows = schema::rows(&fresh).await;
-        rows.retain(|row| row["event_id"].as_s() == Ok(&id));
-        assert_eq!(rows[0]["result_too_large"].as_n().unwrap(), &bytes.to_string());
-    }
-    let lease = claimed(&inbox, &event(3), LONG).await;
-    let large = vec![7; 300 * 1024];
-    inbox.complete(&lease, &large).await.expect("within the limit");
-    match claim(&inbox, &event(3), LONG).await {
-        Claim::Processed { result } => assert_eq!(result, large),
-        other => panic!("it was done: {other:?}"),
-    }
-}
-
-/// R088: so is a step: whoever takes over is told that it was made, and does not make it again.
+/// R088: a step whose result fits in no item was made: whoever takes over is told that it was made, and does not make it again.
 #[tokio::test]
 async fn a_step_whose_result_has_no_room_is_not_made_again() {
     let Some(fresh) = Fresh::new(1).await else { return };

@@ -147,6 +147,18 @@ pub async fn the_stored_result_is_returned<H: InboxHarness>() {
     }
 }
 
+/// R085: a result of the largest size that is kept is returned, byte for byte.
+pub async fn the_largest_result_is_returned<H: InboxHarness>() {
+    let harness = H::start().await;
+    let largest: Vec<u8> = (0..=255).cycle().take(RESULT_BYTES_MAX).collect();
+    let lease = claimed(&*harness.inbox(), &event(1), LONG).await;
+    harness.inbox().complete(&lease, &largest).await.expect("complete");
+    match claim(&*harness.inbox(), &event(1), LONG).await {
+        Claim::Processed { result } => assert!(result == largest, "{} bytes", result.len()),
+        other => panic!("it was done: {other:?}"),
+    }
+}
+
 /// R085: of a result that is too large to be kept it is kept that the event is done, and how large it was.
 pub async fn a_result_that_was_left_out_is_told_from_an_empty_one<H: InboxHarness>() {
     let harness = H::start().await;

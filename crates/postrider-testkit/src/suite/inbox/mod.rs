@@ -45,6 +45,7 @@ macro_rules! inbox_suite {
                 a_late_worker_is_refused,
                 a_released_claim_is_free_at_once,
                 the_stored_result_is_returned,
+                the_largest_result_is_returned,
                 a_result_that_was_left_out_is_told_from_an_empty_one,
                 completing_twice_is_completing_once,
                 two_handlers_are_independent,
