@@ -15,15 +15,17 @@ use postrider_core::{DestinationId, ErrorKind, Lease, PartitionId, Payload, Resu
 use crate::collection::single;
 use crate::connection::call;
 use crate::control::{ASKED, CONTROL, VERSION, key};
+use crate::fence::Fence;
 use crate::item::{Item, number, s};
 use crate::operator::request::find;
 use crate::progress::{self, Done};
 use crate::record::{DISCARDED_AT, Place, SHARD, decode};
+use crate::remembered::Of;
 use crate::request::{Asked, Part, Request, parts_pk};
-use crate::settle::{fenced_write, gone_actions, is_there, requeue_actions, row_actions};
+use crate::settle::{gone_actions, requeue_actions, row_actions};
 use crate::store::{DynamoStore, now_ms};
-use crate::waiting::{Stored, Waiting, rows_pk};
-use crate::{definitions, due, lease};
+use crate::waiting::{RowsOf, Stored, Waiting};
+use crate::{definitions, due, lease, remembered};
 
 /// Rows of one transaction: each takes two actions of a hundred, and the counting a few.
 const ROWS_AT_ONCE: usize = 40;
@@ -41,13 +43,13 @@ pub(crate) async fn carry_out(
         answer: CarriedOut { definitions, ..CarriedOut::default() },
     };
     for lease in request.leases.iter().filter(|lease| !store.is_idle_at(lease, asked)) {
-        match lease::check(store.connection(), "carry out", lease).await {
-            Ok(_) => {}
+        let item = match lease::check(store.connection(), "carry out", lease).await {
+            Ok(item) => item,
             // A lease that is lost is left out.
             Err(error) if error.kind() == ErrorKind::Fenced => continue,
             Err(error) => return Err(error),
-        }
-        if carrying.partition(lease).await? {
+        };
+        if carrying.partition(&Fence::of(lease, &item)).await? {
             store.note_idle(lease, asked);
         }
     }
@@ -92,7 +94,7 @@ struct Changes {
 
 impl Carrying<'_> {
     /// Does what is asked of the owner of one partition; whether nothing is left.
-    async fn partition(&mut self, lease: &Lease) -> Result<bool> {
+    async fn partition(&mut self, fence: &Fence<'_>) -> Result<bool> {
         let mut from: Option<Item> = None;
         loop {
             let table = &self.store.connection().names().store;
@@ -101,13 +103,13 @@ impl Carrying<'_> {
                 .query()
                 .table_name(table)
                 .key_condition_expression("pk = :pk")
-                .expression_attribute_values(":pk", s(parts_pk(lease.partition)))
+                .expression_attribute_values(":pk", s(parts_pk(fence.lease.partition)))
                 .consistent_read(true)
                 .set_exclusive_start_key(from.take());
             let page = call("carry out", table, query.send()).await?;
             for item in page.items.unwrap_or_default() {
                 let Some(part) = Part::of(&item) else { continue };
-                if !self.part(lease, part).await? {
+                if !self.part(fence, part).await? {
                     return Ok(false);
                 }
             }
@@ -119,10 +121,10 @@ impl Carrying<'_> {
     }
 
     /// Does a part, as far as there is room; whether it is done.
-    async fn part(&mut self, lease: &Lease, mut part: Part) -> Result<bool> {
+    async fn part(&mut self, fence: &Fence<'_>, mut part: Part) -> Result<bool> {
         let Some(request) = find(self.store, "carry out", part.request).await? else {
             if part.is_abandoned() {
-                progress::delete(self.store, lease.partition, &part).await?;
+                progress::delete(self.store, fence.lease.partition, &part).await?;
                 return Ok(true);
             }
             // It is being written: its request comes, and is told then.
@@ -130,7 +132,7 @@ impl Carrying<'_> {
         };
         if let Asked::Enable(topic) = &part.asked {
             let topic = topic.clone();
-            return self.enable(lease, &part, &request, &topic).await;
+            return self.enable(fence, &part, &request, &topic).await;
         }
         while part.next < part.len() {
             if self.room == 0 {
@@ -138,7 +140,7 @@ impl Carrying<'_> {
                 return Ok(false);
             }
             let rows = (part.len() - part.next).min(self.room).min(ROWS_AT_ONCE);
-            if !self.rows(lease, &mut part, rows).await? {
+            if !self.rows(fence, &mut part, rows).await? {
                 self.answer.more = true;
                 return Ok(false);
             }
@@ -147,35 +149,32 @@ impl Carrying<'_> {
     }
 
     /// Does so many rows of a part; whether they are written.
-    async fn rows(&mut self, lease: &Lease, part: &mut Part, rows: usize) -> Result<bool> {
+    async fn rows(&mut self, fence: &Fence<'_>, part: &mut Part, rows: usize) -> Result<bool> {
+        let lease = fence.lease;
         let shared = self.store.waiting(lease.partition, &part.destination);
         let mut cell = shared.lock().await;
-        let mut waiting = match cell.take(lease.token) {
-            Some(waiting) => waiting,
-            None => self.store.read_waiting(lease.partition, &part.destination).await?,
-        };
         let mut changes = Changes { actions: Vec::new(), done: 0, skipped: 0, freed: Vec::new() };
-        let known = definitions::read(self.store.connection()).await?;
-        if is_there(&known, &part.destination) {
-            for index in part.next..part.next + rows {
-                changes.row(self.store, lease, part, index, &mut waiting).await?;
+        let mut waits = remembered::take(self.store, lease, &part.destination, &mut cell).await?;
+        match &mut waits {
+            Some((of, waiting)) => {
+                for index in part.next..part.next + rows {
+                    changes.row(self.store, lease, (part, index), *of, waiting).await?;
+                }
             }
-        } else {
             // Of a destination that was removed meanwhile nobody would ever send, or find, what is written here.
-            changes.skipped = rows as u64;
+            None => changes.skipped = rows as u64,
         }
         let done = Done { rows, done: changes.done, skipped: changes.skipped, begun: false };
-        if !self.write(lease, part, changes.actions, done).await? {
+        if !self.write(fence, part, changes.actions, done).await? {
             return Ok(false);
         }
         part.next += rows;
         let destination = &part.destination;
-        self.store.readings().note_waiting(
-            lease.partition,
-            destination,
-            waiting.behind(self.store.options().waiting_max),
-        );
-        cell.put(lease.token, waiting);
+        if let Some((of, waiting)) = waits {
+            let behind = waiting.behind(self.store.options().waiting_max);
+            self.store.readings().note_waiting(lease.partition, destination, behind);
+            cell.put(of, waiting);
+        }
         drop(cell);
         self.room -= rows;
         self.answer.rows += u32::try_from(rows).unwrap_or(u32::MAX);
@@ -191,11 +190,12 @@ impl Carrying<'_> {
     /// was disabled anew meanwhile, what is left stays. Returns whether the part is done.
     async fn enable(
         &mut self,
-        lease: &Lease,
+        fence: &Fence<'_>,
         part: &Part,
         request: &Request,
         topic: &str,
     ) -> Result<bool> {
+        let lease = fence.lease;
         let (connection, destination) = (self.store.connection(), &part.destination);
         let mut again = false;
         if request.begun {
@@ -211,26 +211,30 @@ impl Carrying<'_> {
         loop {
             let shared = self.store.waiting(lease.partition, destination);
             let mut cell = shared.lock().await;
-            let mut waiting = match cell.take(lease.token) {
-                Some(waiting) => waiting,
-                None => self.store.read_waiting(lease.partition, destination).await?,
+            let mut waits = remembered::take(self.store, lease, destination, &mut cell).await?;
+            let all = match &waits {
+                Some((_, waiting)) if !again => of_endpoint(waiting, topic),
+                _ => Vec::new(),
             };
-            let all = if again { Vec::new() } else { of_endpoint(&waiting, topic) };
             let rows = all.len().min(self.room).min(ROWS_AT_ONCE);
-            let pk = rows_pk(destination, lease.partition);
             let mut actions = Vec::new();
-            for seq in all.iter().take(rows) {
-                if let Some(row) = waiting.bring_out(*seq, Reason::Behind, now_ms()) {
-                    actions.extend(row_actions(self.store, &pk, &row, false)?);
+            if let Some((of, waiting)) = &mut waits {
+                let of = RowsOf::new(destination, lease.partition, of.since);
+                for seq in all.iter().take(rows) {
+                    if let Some(row) = waiting.bring_out(*seq, Reason::Behind, now_ms()) {
+                        actions.extend(row_actions(self.store, &of, &row, false)?);
+                    }
                 }
             }
             let over = rows == all.len();
             let done = Done { rows: usize::from(over), done: over.into(), skipped: 0, begun: true };
-            if !self.write(lease, part, actions, done).await? {
+            if !self.write(fence, part, actions, done).await? {
                 self.answer.more = true;
                 return Ok(false);
             }
-            cell.put(lease.token, waiting);
+            if let Some((of, waiting)) = waits {
+                cell.put(of, waiting);
+            }
             drop(cell);
             self.room -= rows;
             if !again {
@@ -251,7 +255,7 @@ impl Carrying<'_> {
     /// ended its part of the same request at the same moment, it is not, and is tried again.
     async fn write(
         &self,
-        lease: &Lease,
+        fence: &Fence<'_>,
         part: &Part,
         mut actions: Vec<TransactWriteItem>,
         done: Done,
@@ -259,8 +263,8 @@ impl Carrying<'_> {
         let Some(request) = find(self.store, "carry out", part.request).await? else {
             return Ok(false);
         };
-        actions.extend(progress::actions(self.store, lease, part, &request, done)?);
-        match fenced_write(self.store, "carry out", lease, actions).await {
+        actions.extend(progress::actions(self.store, fence.lease, part, &request, done)?);
+        match fence.write(self.store.connection(), "carry out", actions).await {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(false),
             Err(error) => Err(error),
@@ -283,16 +287,16 @@ impl Changes {
         &mut self,
         store: &DynamoStore,
         lease: &Lease,
-        part: &Part,
-        index: usize,
+        (part, index): (&Part, usize),
+        of: Of,
         waiting: &mut Waiting,
     ) -> Result<()> {
-        let pk = rows_pk(&part.destination, lease.partition);
+        let of = RowsOf::new(&part.destination, lease.partition, of.since);
         let done = match &part.asked {
-            Asked::Redrive(seqs) => self.redrive(store, &pk, seqs[index], waiting).await?,
-            Asked::Discard(seqs) => self.discard(store, &pk, seqs[index], waiting).await?,
+            Asked::Redrive(seqs) => self.redrive(store, &of, seqs[index], waiting).await?,
+            Asked::Discard(seqs) => self.discard(store, &of, seqs[index], waiting).await?,
             Asked::Requeue(places) => {
-                self.requeue(store, lease, &pk, &places[index], waiting).await?
+                self.requeue(store, lease, &of, &places[index], waiting).await?
             }
             Asked::Enable(_) => false,
         };
@@ -308,7 +312,7 @@ impl Changes {
     async fn redrive(
         &mut self,
         store: &DynamoStore,
-        pk: &str,
+        of: &RowsOf,
         seq: u64,
         waiting: &mut Waiting,
     ) -> Result<bool> {
@@ -320,7 +324,7 @@ impl Changes {
         }
         let row = waiting.bring_out(seq, Reason::Redriven, now_ms());
         let Some(row) = row else { return Ok(false) };
-        self.actions.extend(row_actions(store, pk, &row, false)?);
+        self.actions.extend(row_actions(store, of, &row, false)?);
         Ok(true)
     }
 
@@ -328,7 +332,7 @@ impl Changes {
     async fn discard(
         &mut self,
         store: &DynamoStore,
-        pk: &str,
+        of: &RowsOf,
         seq: u64,
         waiting: &mut Waiting,
     ) -> Result<bool> {
@@ -338,11 +342,11 @@ impl Changes {
         let item = single(store.connection(), "carry out", &place).await?;
         let Some(row) = waiting.discard(seq, now_ms()) else { return Ok(false) };
         self.actions.extend(match (row.ahead, item) {
-            (true, _) => row_actions(store, pk, &row, false)?,
-            (false, Some(_)) => gone_actions(store, pk, &row, DISCARDED_AT)?,
+            (true, _) => row_actions(store, of, &row, false)?,
+            (false, Some(_)) => gone_actions(store, &of.pk, &row, DISCARDED_AT)?,
             // Somebody deleted the item by hand: the row alone is left.
             (false, None) => {
-                gone_actions(store, pk, &row, DISCARDED_AT)?.into_iter().take(1).collect()
+                gone_actions(store, &of.pk, &row, DISCARDED_AT)?.into_iter().take(1).collect()
             }
         });
         if held {
@@ -357,7 +361,7 @@ impl Changes {
         &mut self,
         store: &DynamoStore,
         lease: &Lease,
-        pk: &str,
+        of: &RowsOf,
         place: &Place,
         waiting: &mut Waiting,
     ) -> Result<bool> {
@@ -388,7 +392,7 @@ impl Changes {
             moved_at: now,
             created_at: created.ok(),
         };
-        self.actions.extend(requeue_actions(store, pk, &row)?);
+        self.actions.extend(requeue_actions(store, of, &row)?);
         waiting.requeue(row, now);
         Ok(true)
     }

@@ -2,6 +2,8 @@
 //!
 //! Invariant: item and version change in one transaction, under the version that was read.
 
+use std::collections::HashMap;
+
 use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem, Update};
 use postrider_core::operate::Note;
 use postrider_core::source::{DefinitionChange, Definitions};
@@ -16,6 +18,7 @@ use crate::connection::{Connection, call};
 use crate::control::{CONTROL, PAUSED, VERSION, key};
 use crate::item::{n, number, s, text};
 use crate::lease::{fenced, standing};
+use crate::removal::Removing;
 use crate::tables::built;
 use crate::transaction::{Cancelled, Patience, put, send};
 
@@ -35,7 +38,7 @@ struct Body {
     paused: Vec<u16>,
     /// Destinations that were removed, and whose waiting events are not all dropped.
     #[serde(default)]
-    removing: Vec<DestinationId>,
+    removing: Vec<Removing>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +46,9 @@ struct Row {
     definition: Destination,
     version: u64,
     state: DestinationState,
+    /// The version of all of them that it came with: of several that had its name, which one it is.
+    #[serde(default)]
+    since: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,21 +74,42 @@ pub(crate) enum By<'a> {
     },
 }
 
+/// The destinations, each with the version that it came with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) all: Definitions,
+    since: HashMap<DestinationId, u64>,
+}
+
+impl Known {
+    /// Which destination of the name it is; nothing if there is none.
+    pub(crate) fn since(&self, id: &DestinationId) -> Option<u64> {
+        self.since.get(id).copied()
+    }
+}
+
 /// Reads the destinations.
 pub(crate) async fn read(connection: &Connection) -> Result<Definitions> {
+    Ok(known(connection).await?.all)
+}
+
+/// The same, for whoever writes for one of them.
+pub(crate) async fn known(connection: &Connection) -> Result<Known> {
     let (version, body) = read_body(connection, "destinations").await?;
+    let since = body.rows.iter().map(|row| (row.definition.id.clone(), row.since)).collect();
     let row = |row: Row| DestinationRow {
         definition: row.definition,
         version: row.version,
         state: row.state,
     };
     let disabled = |disabled: Disabled| (disabled.destination, disabled.topic.into());
-    Ok(Definitions {
+    let all = Definitions {
         version,
         rows: body.rows.into_iter().map(row).collect(),
         disabled: body.disabled.into_iter().map(disabled).collect(),
         paused: body.paused.into_iter().map(PartitionId).collect(),
-    })
+    };
+    Ok(Known { all, since })
 }
 
 /// Writes the definitions into a store that has none.
@@ -92,7 +119,7 @@ pub(crate) async fn register(connection: &Connection, definitions: &[Destination
             return Ok(version);
         }
         for definition in definitions {
-            put_row(&mut body.rows, definition);
+            put_row(&mut body.rows, definition, version + 1);
         }
         Ok(version + 1)
     })
@@ -112,9 +139,9 @@ pub(crate) async fn apply(
                 .message("the definitions have changed since they were read; nothing was changed")
                 .context("version", version));
         }
-        if let Some((definition, _)) =
-            asked.put.iter().find(|(definition, _)| body.removing.contains(&definition.id))
-        {
+        let going =
+            |id: &DestinationId| body.removing.iter().any(|removing| removing.destination == *id);
+        if let Some((definition, _)) = asked.put.iter().find(|(it, _)| going(&it.id)) {
             return Err(Error::new(ErrorKind::Busy, "apply")
                 .message(
                     "a destination of this name is being removed; nothing was changed: try again",
@@ -124,11 +151,12 @@ pub(crate) async fn apply(
         let before = body.rows.clone();
         let removed = body.rows.iter().map(|row| &row.definition.id);
         let removed = removed.filter(|id| asked.remove.contains(id)).cloned();
-        body.removing.extend(removed);
+        let removing = |destination| Removing { destination, since: version + 1 };
+        body.removing.extend(removed.map(removing));
         body.rows.retain(|row| !asked.remove.contains(&row.definition.id));
         body.disabled.retain(|disabled| !asked.remove.contains(&disabled.destination));
         for (definition, _) in &asked.put {
-            put_row(&mut body.rows, definition);
+            put_row(&mut body.rows, definition, version + 1);
         }
         Ok(version + u64::from(body.rows != before))
     })
@@ -136,15 +164,15 @@ pub(crate) async fn apply(
 }
 
 /// The destinations that were removed, and whose waiting events are not all dropped.
-pub(crate) async fn removing(connection: &Connection) -> Result<Vec<DestinationId>> {
+pub(crate) async fn removing(connection: &Connection) -> Result<Vec<Removing>> {
     Ok(read_body(connection, "apply").await?.1.removing)
 }
 
 /// Notes that nothing waits any more for a destination that was removed. Returns the version.
-pub(crate) async fn removed(connection: &Connection, id: &DestinationId) -> Result<u64> {
+pub(crate) async fn removed(connection: &Connection, removal: &Removing) -> Result<u64> {
     change(connection, "apply", By::Program, |version, body| {
         let before = body.removing.len();
-        body.removing.retain(|known| known != id);
+        body.removing.retain(|known| known != removal);
         Ok(version + u64::from(body.removing.len() != before))
     })
     .await
@@ -159,6 +187,9 @@ pub(crate) async fn disable(
 ) -> Result<()> {
     change(connection, "settle", By::Owner(lease), |version, body| {
         let before = body.disabled.len();
+        if !body.rows.iter().any(|row| row.definition.id == *destination) {
+            return Ok(version);
+        }
         for endpoint in endpoints {
             let known = |other: &Disabled| {
                 other.destination == *destination && *other.topic == *endpoint.topic
@@ -240,7 +271,7 @@ pub(crate) async fn set_partition(
     changed.await.map(drop)
 }
 
-fn put_row(rows: &mut Vec<Row>, definition: &Destination) {
+fn put_row(rows: &mut Vec<Row>, definition: &Destination, since: u64) {
     match rows.iter_mut().find(|row| row.definition.id == definition.id) {
         Some(row) if row.definition == *definition => {}
         Some(row) => {
@@ -251,11 +282,12 @@ fn put_row(rows: &mut Vec<Row>, definition: &Destination) {
             definition: definition.clone(),
             version: 1,
             state: DestinationState::Active,
+            since,
         }),
     }
     if !rows.iter().any(|row| row.definition.is_unrouted()) {
         let (definition, state) = (Destination::unrouted(), DestinationState::Active);
-        rows.push(Row { definition, version: 1, state });
+        rows.push(Row { definition, version: 1, state, since });
     }
     rows.sort_by(|a, b| a.definition.id.cmp(&b.definition.id));
 }

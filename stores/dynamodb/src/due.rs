@@ -19,7 +19,7 @@ use crate::item::Item;
 use crate::record::{Place, decode};
 use crate::store::{DynamoStore, now_ms};
 use crate::waiting::{Stored, Waiting};
-use crate::{derived, lease, settle};
+use crate::{derived, lease, remembered, settle};
 
 /// Events of one key that are handed out at once behind a head: a broker with prefix order takes them in one
 /// batch, and a key with thousands parked does not crowd out the others.
@@ -42,6 +42,7 @@ pub(crate) async fn due(store: &DynamoStore, request: &DueRequest) -> Result<Due
 }
 
 /// What is due, and which due rows cannot be handed out.
+#[derive(Default)]
 struct Found {
     due: Due,
     unreadable: Vec<(Stored, Unreadable)>,
@@ -57,12 +58,20 @@ async fn ask(store: &DynamoStore, request: &DueRequest) -> Result<Found> {
     let lease = &request.lease;
     let shared = store.waiting(lease.partition, &request.destination);
     let mut cell = shared.lock().await;
-    let waiting = match cell.take(lease.token) {
-        Some(waiting) => waiting,
-        None => store.read_waiting(lease.partition, &request.destination).await?,
+    let choose = |waiting: &Waiting| choose(waiting, request, now_ms(), store.derives());
+    let chosen = cell.of_token(lease.token).map(|(_, waiting)| choose(waiting));
+    let (chosen, next_in) = match chosen {
+        Some(chosen) => chosen,
+        None => match remembered::take(store, lease, &request.destination, &mut cell).await? {
+            Some((of, waiting)) => {
+                let chosen = choose(&waiting);
+                cell.put(of, waiting);
+                chosen
+            }
+            // It was removed.
+            None => return Ok(Found::default()),
+        },
     };
-    let (chosen, next_in) = choose(&waiting, request, now_ms(), store.derives());
-    cell.put(lease.token, waiting);
     drop(cell);
     let mut found = Found { due: Due { rows: Vec::new(), next_in }, unreadable: Vec::new() };
     if chosen.is_empty() {

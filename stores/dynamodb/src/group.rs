@@ -7,12 +7,12 @@
 use std::collections::{HashSet, VecDeque};
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
-use postrider_core::{Error, ErrorKind, Lease, Result};
+use postrider_core::{Error, ErrorKind, Result};
 
 use crate::collection::single;
 use crate::derived;
+use crate::fence::Fence;
 use crate::record::{DISCARDED_AT, Place};
-use crate::settle::fenced_write;
 use crate::store::DynamoStore;
 use crate::transaction::{ACTIONS_MAX, Cancelled};
 
@@ -50,7 +50,7 @@ impl Progress {
 /// Writes groups. Returns the rows that were not written, because an operator had let their events go.
 pub(crate) async fn write(
     store: &DynamoStore,
-    lease: &Lease,
+    fence: &Fence<'_>,
     groups: Vec<Group>,
     progress: &mut Progress,
 ) -> Result<Vec<u64>> {
@@ -60,7 +60,7 @@ pub(crate) async fn write(
         // Each round has a group or an action less than the one before.
         while !some.is_empty() {
             let actions = some.iter().flat_map(|group| group.actions.iter().cloned()).collect();
-            let Err(error) = fenced_write(store, "settle", lease, actions).await else {
+            let Err(error) = fence.write(store.connection(), "settle", actions).await else {
                 progress.begun = true;
                 break;
             };

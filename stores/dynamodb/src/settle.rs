@@ -12,9 +12,11 @@ use aws_sdk_dynamodb::types::{Delete, TransactWriteItem, Update};
 use futures_util::{StreamExt as _, stream};
 use postrider_core::source::Definitions;
 use postrider_core::waiting::{Passed, Settlement, SettlementPart, WaitingChange};
-use postrider_core::{Destination, DestinationId, Error, ErrorKind, Lease, PartitionId, Result};
+use postrider_core::{Destination, Error, ErrorKind, PartitionId, Result};
 
 use crate::control::key;
+use crate::definitions::Known;
+use crate::fence::Fence;
 use crate::group::{self, Group, Progress};
 use crate::item::n;
 use crate::lease;
@@ -22,11 +24,12 @@ use crate::mark::Told;
 use crate::record::{
     DISCARDED_AT, DROPPED_AT, PUBLISHED_AT, Place, SEQ, SHARD, pending_in, unrouted_in,
 };
+use crate::remembered::{self, Of};
 use crate::store::{DynamoStore, now_ms};
 use crate::tables::built;
-use crate::transaction::{Cancelled, put, send_patiently};
-use crate::waiting::{Stored, Waiting, rows_pk};
-use crate::{definitions, derived, mark, transaction};
+use crate::transaction::put;
+use crate::waiting::{RowsOf, Stored, Waiting};
+use crate::{definitions, derived, mark};
 
 /// How many items are marked at once.
 const MARKS_AT_ONCE: usize = 32;
@@ -35,9 +38,10 @@ const MARKS_AT_ONCE: usize = 32;
 pub(crate) async fn settle(store: &DynamoStore, settlement: &Settlement) -> Result<()> {
     let lease = &settlement.lease;
     let item = lease::check(store.connection(), "settle", lease).await?;
+    let fence = Fence::of(lease, &item);
     let mut progress = Progress::default();
     for part in &settlement.parts {
-        let settled = settle_part(store, lease, part, &mut progress).await;
+        let settled = settle_part(store, &fence, part, &mut progress).await;
         settled.map_err(|error| progress.told(error))?;
     }
     let moved = settlement.parts.iter().any(|part| !part.passed.is_empty());
@@ -49,35 +53,35 @@ pub(crate) async fn settle(store: &DynamoStore, settlement: &Settlement) -> Resu
 
 async fn settle_part(
     store: &DynamoStore,
-    lease: &Lease,
+    fence: &Fence<'_>,
     part: &SettlementPart,
     progress: &mut Progress,
 ) -> Result<()> {
-    let (connection, id) = (store.connection(), &part.destination);
+    let (connection, id, lease) = (store.connection(), &part.destination, fence.lease);
     // Who enables an endpoint lets its rows out under the same lock: so what is read here of endpoints is true
     // until the rows are written, or whoever enables one afterwards finds them.
     let shared = store.waiting(lease.partition, id);
     let mut cell = shared.lock().await;
-    let mut known = Definitions::default();
     if !part.disabled.is_empty() {
-        if !is_there(&definitions::read(connection).await?, id) {
-            return Ok(());
-        }
         definitions::disable(connection, lease, id, &part.disabled).await?;
     }
-    if !part.waiting.is_empty() || !part.changes.is_empty() {
-        known = definitions::read(connection).await?;
-        if !is_there(&known, id) {
-            return Ok(());
+    let remembered = cell.of_token(lease.token);
+    let mut known = Known::default();
+    let of = match remembered.filter(|(_, waiting)| !changes_rows(part, waiting)) {
+        Some((of, _)) => of,
+        None => {
+            known = definitions::known(connection).await?;
+            let Some(since) = known.since(id) else { return Ok(()) };
+            Of { token: lease.token, since }
         }
-    }
-    let mut waiting = match cell.take(lease.token) {
-        Some(waiting) => waiting,
-        None => store.read_waiting(lease.partition, &part.destination).await?,
     };
-    let plan = Plan::make(store, lease.partition, part, &mut waiting, &known)?;
-    let groups = plan.groups(store, &rows_pk(id, lease.partition))?;
-    for seq in group::write(store, lease, groups, progress).await? {
+    let mut waiting = match cell.take(of) {
+        Some(waiting) => waiting,
+        None => remembered::read(store, lease.partition, id, of.since).await?,
+    };
+    let plan = Plan::make(store, lease.partition, part, &mut waiting, &known.all)?;
+    let groups = plan.groups(store, &RowsOf::new(id, lease.partition, of.since))?;
+    for seq in group::write(store, fence, groups, progress).await? {
         waiting.forget(seq, now_ms());
     }
     store.readings().note_waiting(
@@ -85,16 +89,19 @@ async fn settle_part(
         &part.destination,
         waiting.behind(store.options().waiting_max),
     );
-    cell.put(lease.token, waiting);
+    cell.put(of, waiting);
     drop(cell);
     plan.mark(store, lease.partition).await?;
     plan.note(store, lease.partition, part);
     Ok(())
 }
 
-/// Whether a destination was not removed meanwhile.
-pub(crate) fn is_there(known: &Definitions, id: &DestinationId) -> bool {
-    known.rows.iter().any(|row| row.definition.id == *id)
+/// Whether a settlement may write rows, so that it has to know that the destination is there.
+fn changes_rows(part: &SettlementPart, waiting: &Waiting) -> bool {
+    let waits = |seq| waiting.get(seq).is_some();
+    !part.waiting.is_empty()
+        || !part.changes.is_empty()
+        || part.passed.iter().any(|(row, _)| waits(row.seq))
 }
 
 /// What a settlement writes.
@@ -195,19 +202,19 @@ impl Plan {
     }
 
     /// What there is to write of what waits, of one key in its order.
-    fn groups(&self, store: &DynamoStore, pk: &str) -> Result<Vec<Group>> {
+    fn groups(&self, store: &DynamoStore, of: &RowsOf) -> Result<Vec<Group>> {
         let mut groups = Vec::new();
         let mut add = |row: &Stored, actions: Vec<TransactWriteItem>| {
             groups.push(Group { seq: row.row.seq, place: row.place.clone(), actions });
         };
         for (row, with_item) in self.rows.values() {
-            add(row, row_actions(store, pk, row, *with_item)?);
+            add(row, row_actions(store, of, row, *with_item)?);
         }
         for row in &self.gone {
-            add(row, gone_actions(store, pk, row, PUBLISHED_AT)?);
+            add(row, gone_actions(store, &of.pk, row, PUBLISHED_AT)?);
         }
         for row in &self.let_go {
-            add(row, gone_actions(store, pk, row, DISCARDED_AT)?);
+            add(row, gone_actions(store, &of.pk, row, DISCARDED_AT)?);
         }
         Ok(groups)
     }
@@ -274,12 +281,12 @@ fn unknown(partition: PartitionId, seq: u64) -> Error {
 /// passed it.
 pub(crate) fn row_actions(
     store: &DynamoStore,
-    pk: &str,
+    of: &RowsOf,
     row: &Stored,
     with_item: bool,
 ) -> Result<Vec<TransactWriteItem>> {
     let names = store.connection().names();
-    let written = put(&names.store, row.item(pk)).build();
+    let written = put(&names.store, row.item(of)).build();
     let mut actions = vec![TransactWriteItem::builder().put(built(written)?).build()];
     if let Some(version) = row.place.version.as_deref().filter(|_| with_item) {
         actions.push(derived::enters(names, &row.place, version)?);
@@ -336,11 +343,11 @@ pub(crate) fn gone_actions(
 /// A row that enters late, and its event, which does not expire while it waits.
 pub(crate) fn requeue_actions(
     store: &DynamoStore,
-    pk: &str,
+    of: &RowsOf,
     row: &Stored,
 ) -> Result<Vec<TransactWriteItem>> {
     let names = store.connection().names();
-    let written = put(&names.store, row.item(pk)).build();
+    let written = put(&names.store, row.item(of)).build();
     let update = Update::builder()
         .table_name(&names.outbox)
         .set_key(Some(row.place.key(names)))
@@ -357,24 +364,4 @@ pub(crate) fn requeue_actions(
         TransactWriteItem::builder().put(built(written)?).build(),
         TransactWriteItem::builder().update(built(update.build())?).build(),
     ])
-}
-
-pub(crate) async fn fenced_write(
-    store: &DynamoStore,
-    operation: &'static str,
-    lease: &Lease,
-    mut actions: Vec<TransactWriteItem>,
-) -> Result<()> {
-    let table = &store.connection().names().store;
-    let last = actions.len();
-    actions.push(lease::standing(table, lease)?);
-    debug_assert!(transaction::check(&actions).is_ok(), "groups are cut to the limits");
-    match send_patiently(store.connection(), operation, table, &actions).await {
-        Err(error)
-            if Cancelled::of(&error).is_some_and(|told| told.conditions().any(|at| at == last)) =>
-        {
-            Err(lease::fenced(operation, lease))
-        }
-        other => other,
-    }
 }

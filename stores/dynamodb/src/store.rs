@@ -17,11 +17,12 @@ use crate::listed::Listed;
 use crate::options::Options;
 use crate::reading::Readings;
 use crate::record::{Place, partition_of};
+use crate::remembered::{Of, Remembered};
 use crate::tables::describe;
 use crate::tally::{Counting, Tally};
 use crate::waiting::{Stored, Waiting, rows_pk};
 use crate::watch::{Snapshot, Watch};
-use crate::{definitions, derived, lease, release, removal, stream};
+use crate::{definitions, derived, lease, release, remembered, removal, stream};
 use tokio::sync::Notify;
 
 /// A relay's handle on a store. Cheap to clone.
@@ -52,21 +53,6 @@ pub(crate) struct Inner {
 
 /// One settlement or question at a time.
 type Shared = Arc<tokio::sync::Mutex<Remembered>>;
-
-/// What waits of a partition and destination, as the owner of a token knows it; nothing after a write whose
-/// outcome is not known.
-#[derive(Debug, Default)]
-pub(crate) struct Remembered(Option<(u64, Waiting)>);
-
-impl Remembered {
-    pub(crate) fn take(&mut self, token: u64) -> Option<Waiting> {
-        self.0.take().filter(|(known, _)| *known == token).map(|(_, waiting)| waiting)
-    }
-
-    pub(crate) fn put(&mut self, token: u64, waiting: Waiting) {
-        self.0 = Some((token, waiting));
-    }
-}
 
 /// The time now, in milliseconds, by this machine's clock: for what delays and is shown, never for who owns.
 pub(crate) fn now_ms() -> i64 {
@@ -264,7 +250,7 @@ impl DynamoStore {
         Ok(Waiting::new(items.iter().filter_map(Stored::of), now_ms()))
     }
 
-    async fn rows(&self, pk: &str) -> Result<Vec<Item>> {
+    pub(crate) async fn rows(&self, pk: &str) -> Result<Vec<Item>> {
         let table = &self.inner.connection.names().store;
         let client = self.inner.connection.tables().await;
         let (mut items, mut from) = (Vec::new(), None);
@@ -318,15 +304,15 @@ impl DynamoStore {
         destination: &DestinationId,
     ) -> Result<Loaded> {
         self.facts().await?;
-        let known = definitions::read(&self.inner.connection).await?;
-        if !known.rows.iter().any(|row| row.definition.id == *destination) {
-            return Err(Error::new(ErrorKind::NotFound, "load")
+        let known = definitions::known(&self.inner.connection).await?;
+        let since = known.since(destination).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "load")
                 .message("the destination is not there; it was removed, or never added")
-                .context("destination", destination));
-        }
+                .context("destination", destination)
+        })?;
         let shared = self.waiting(lease.partition, destination);
         let mut cell = shared.lock().await;
-        let waiting = self.read_waiting(lease.partition, destination).await?;
+        let waiting = remembered::read(self, lease.partition, destination, since).await?;
         let loaded = Loaded {
             cursor: self.readings().begin(lease, destination),
             waiting_keys: waiting.held_keys(),
@@ -338,7 +324,7 @@ impl DynamoStore {
             destination,
             waiting.behind(self.options().waiting_max),
         );
-        cell.put(lease.token, waiting);
+        cell.put(Of { token: lease.token, since }, waiting);
         Ok(loaded)
     }
 

@@ -42,6 +42,28 @@ pub(crate) struct Stored {
     pub(crate) created_at: Option<i64>,
 }
 
+/// Which destination of its name a row is of: the version of the definitions that came with it.
+pub(crate) const SINCE: &str = "since";
+
+/// Which destination of its name the item of a row is of.
+pub(crate) fn since(item: &Item) -> u64 {
+    number(item, SINCE).unwrap_or_default()
+}
+
+/// Where rows are written: those of a partition that wait for a destination.
+#[derive(Clone, Debug)]
+pub(crate) struct RowsOf {
+    pub(crate) pk: String,
+    /// Which destination of the name it is.
+    pub(crate) since: u64,
+}
+
+impl RowsOf {
+    pub(crate) fn new(destination: &DestinationId, partition: PartitionId, since: u64) -> RowsOf {
+        RowsOf { pk: rows_pk(destination, partition), since }
+    }
+}
+
 /// The partition key of the rows.
 pub(crate) fn rows_pk(destination: &DestinationId, partition: PartitionId) -> String {
     format!("W#{destination}#{:05}", partition.0)
@@ -79,9 +101,10 @@ impl Stored {
     }
 
     /// The row as an item.
-    pub(crate) fn item(&self, pk: &str) -> Item {
+    pub(crate) fn item(&self, of: &RowsOf) -> Item {
         let mut item = Item::from([
-            (PK.to_owned(), s(pk)),
+            (PK.to_owned(), s(&of.pk)),
+            (SINCE.to_owned(), n(of.since)),
             (SK.to_owned(), s(self.sk())),
             ("event_pk".to_owned(), s(&*self.place.pk)),
             ("event_sk".to_owned(), s(&*self.place.sk)),

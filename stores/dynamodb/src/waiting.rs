@@ -16,7 +16,7 @@ use postrider_core::KeyHash;
 use postrider_core::waiting::{Counts, NewWaiting, Placement, Reason, WaitingChange, WaitingState};
 
 use crate::record::Place;
-pub(crate) use crate::stored::{Stored, rows_pk};
+pub(crate) use crate::stored::{RowsOf, Stored, rows_pk};
 
 /// What is kept in order: an ordering key in an item collection.
 type Key = (Arc<str>, KeyHash);
@@ -327,7 +327,8 @@ mod tests {
             assert!(!waiting.enter(&new, &place, false, 0, |_| false), "it is there");
         }
         assert_eq!(line(&waiting, 1), [(3, DUE), (2, PARKED), (1, PARKED)]);
-        let items: Vec<Item> = waiting.rows.values().map(|row| row.item("W")).collect();
+        let of = RowsOf { pk: "W".to_owned(), since: 1 };
+        let items: Vec<Item> = waiting.rows.values().map(|row| row.item(&of)).collect();
         let again = Waiting::new(items.iter().filter_map(Stored::of), 9);
         assert_eq!(line(&again, 1), line(&waiting, 1));
         let third = waiting.get(3).unwrap().row;

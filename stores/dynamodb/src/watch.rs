@@ -15,6 +15,7 @@ use postrider_core::{Lease, PartitionId, RelayId, Result};
 
 use crate::connection::{Connection, call};
 use crate::control::{CONTROL, LEASE, PAUSED, RELAY, SK, TTL, VERSION};
+use crate::fence::REMOVALS;
 use crate::item::{Item, n, number, s, text, truth};
 
 /// Added to every duration that is waited for, as a share: two clocks that measure the same span may
@@ -72,6 +73,8 @@ pub(crate) struct LeaseItem {
     pub(crate) owner: Option<RelayId>,
     pub(crate) token: u64,
     pub(crate) takeovers: u32,
+    /// How many removals of destinations were told to the partition.
+    pub(crate) removals: u64,
     /// For how long its owner asked for it: what holds when the owner's heartbeat is gone.
     pub(crate) duration: Option<Duration>,
     /// For how long this process has seen it so.
@@ -86,6 +89,7 @@ impl LeaseItem {
             owner: text(item, "owner").and_then(|owner| RelayId::new(owner).ok()),
             token: number(item, "token").unwrap_or_default(),
             takeovers: number(item, "takeovers").unwrap_or_default(),
+            removals: number(item, REMOVALS).unwrap_or_default(),
             duration: number(item, LEASE_MS).map(Duration::from_millis),
             since: Duration::ZERO,
             absent: Duration::ZERO,

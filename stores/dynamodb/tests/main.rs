@@ -29,6 +29,7 @@ mod recipe;
 mod refused;
 mod relay;
 mod removal;
+mod removal_race;
 mod shards;
 mod shared;
 mod shop;

@@ -21,14 +21,14 @@ const MANY: usize = 110;
 /// Events of a removal that is cut off.
 const FEW: usize = 20;
 
-fn polling(connection: Connection) -> DynamoStore {
+pub(crate) fn polling(connection: Connection) -> DynamoStore {
     let mut options = Options::default();
     options.stream = false;
     DynamoStore::with(connection, options)
 }
 
-async fn write(fresh: &Fresh, keys: std::ops::Range<usize>) {
-    let outbox = Outbox::open(&fresh.connection).await.unwrap();
+pub(crate) async fn write(connection: &Connection, keys: std::ops::Range<usize>) {
+    let outbox = Outbox::open(connection).await.unwrap();
     let events: Vec<NewEvent> =
         keys.map(|key| NewEvent::new("order", key.to_string(), "order.changed")).collect();
     for events in events.chunks(40) {
@@ -36,7 +36,7 @@ async fn write(fresh: &Fresh, keys: std::ops::Range<usize>) {
     }
 }
 
-async fn items(fresh: &Fresh) -> Vec<Item> {
+pub(crate) async fn items(fresh: &Fresh) -> Vec<Item> {
     let client = fresh.connection.tables().await;
     let scan = client.scan().table_name(&fresh.settings.names.outbox).consistent_read(true);
     let mut items = Box::pin(scan.send()).await.unwrap().items.unwrap();
@@ -45,7 +45,7 @@ async fn items(fresh: &Fresh) -> Vec<Item> {
 }
 
 /// What was read, of which every row enters: dead the one half, and tried again later the other.
-fn entering(mut settlement: Settlement, rows: &[FetchedRow]) -> Settlement {
+pub(crate) fn entering(mut settlement: Settlement, rows: &[FetchedRow]) -> Settlement {
     let part = &mut settlement.parts[0];
     for (n, (passed, row)) in part.passed.iter_mut().zip(rows).enumerate() {
         passed.1 = Passed::Waiting;
@@ -61,18 +61,18 @@ fn entering(mut settlement: Settlement, rows: &[FetchedRow]) -> Settlement {
     settlement
 }
 
-fn removal() -> DefinitionChange {
+pub(crate) fn removal() -> DefinitionChange {
     DefinitionChange { remove: vec![a()], ..DefinitionChange::default() }
 }
 
-fn another(name: &str) -> DefinitionChange {
+pub(crate) fn another(name: &str) -> DefinitionChange {
     let route = Route::all("orders".parse().unwrap());
     let id = DestinationId::new(name).unwrap();
     let put = vec![(Destination::new(id, "memory", vec![route]), Start::Beginning)];
     DefinitionChange { put, ..DefinitionChange::default() }
 }
 
-fn is_let_go(item: &Item) -> bool {
+pub(crate) fn is_let_go(item: &Item) -> bool {
     let has = |name: &str| item.contains_key(name);
     has("discarded_at") && has("expires_at") && !has("seq") && !has("pr_shard")
 }
@@ -83,12 +83,12 @@ fn is_let_go(item: &Item) -> bool {
 async fn what_waited_for_a_removed_destination_is_let_go() {
     let Some(fresh) = Fresh::new(2).await else { return };
     let relay = Relay::start(polling(fresh.connection.clone())).await;
-    write(&fresh, 0..MANY).await;
+    write(&fresh.connection, 0..MANY).await;
     let (read, rows) = relay.read_rows().await;
     let here = rows.len();
     relay.store.settle(&entering(read, &rows)).await.unwrap();
     // One more waits ahead of the cursor: it is pending as well.
-    write(&fresh, MANY..MANY + 20).await;
+    write(&fresh.connection, MANY..MANY + 20).await;
     let (read, rows) = relay.read_rows().await;
     let (row, key_hash) = (rows[0].row, rows[0].key_hash);
     let mut part = SettlementPart::new(a());
@@ -136,7 +136,7 @@ async fn a_removal_that_is_cut_off_is_finished() {
         let mut settings = Settings::at(own, fresh.settings.names.clone());
         settings.call_time_max = fresh.settings.call_time_max;
         let relay = Relay::start(polling(Connection::new(settings).unwrap())).await;
-        write(&fresh, 0..FEW).await;
+        write(&fresh.connection, 0..FEW).await;
         let (read, rows) = relay.read_rows().await;
         assert_eq!(rows.len(), FEW);
         relay.store.settle(&entering(read, &rows)).await.unwrap();
@@ -169,7 +169,7 @@ async fn what_was_asked_of_a_removed_destination_is_left_out() {
     use postrider_core::Operator as _;
 
     let Some(fresh) = Fresh::new(1).await else { return };
-    write(&fresh, 0..1).await;
+    write(&fresh.connection, 0..1).await;
     let mut relay = Relay::start(polling(fresh.connection.clone())).await;
     let (settlement, _) = relay.read_rows().await;
     assert_eq!(relay.drain().await.len(), 1);
