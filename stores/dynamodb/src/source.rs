@@ -27,7 +27,11 @@ impl OutboxSource for DynamoStore {
     }
 
     fn register<'a>(&'a self, definitions: &'a [Destination]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(definitions::register(self.connection(), definitions))
+        Box::pin(async {
+            definitions::register(self.connection(), definitions).await?;
+            self.tidy().await;
+            Ok(())
+        })
     }
 
     fn apply<'a>(&'a self, change: &'a DefinitionChange) -> BoxFuture<'a, Result<u64>> {

@@ -49,6 +49,8 @@ pub(crate) struct Inner {
     /// How many requests were written down when nothing of a token's was open.
     idle_at: Mutex<HashMap<PartitionId, (u64, u64)>>,
     listed: Listed,
+    /// Whether removals that were cut off were finished.
+    tidied: tokio::sync::OnceCell<()>,
 }
 
 /// One settlement or question at a time.
@@ -95,6 +97,7 @@ impl DynamoStore {
             inbox: OnceLock::new(),
             idle_at: Mutex::default(),
             listed: Listed::default(),
+            tidied: tokio::sync::OnceCell::new(),
         };
         DynamoStore { inner: Arc::new(inner) }
     }
@@ -277,6 +280,15 @@ impl DynamoStore {
         Ok(facts)
     }
 
+    /// Finishes removals that were cut off, once: for a relay that starts. Who only looks leaves them alone.
+    pub(crate) async fn tidy(&self) {
+        let finish = || async { removal::finish(self).await.map(drop) };
+        if let Err(error) = self.inner.tidied.get_or_try_init(finish).await {
+            // Nobody waits for it.
+            tracing::warn!(%error, "what waited for a destination that was removed is not all dropped");
+        }
+    }
+
     pub(crate) async fn open_all(&self) -> Result<StoreFacts> {
         derived::check(&self.inner.options)?;
         let connection = &self.inner.connection;
@@ -284,10 +296,6 @@ impl DynamoStore {
         check_index(connection, &there)?;
         let facts = self.facts().await?;
         self.watch().await?;
-        if let Err(error) = removal::finish(self).await {
-            // Nobody waits for it.
-            tracing::warn!(%error, "what waited for a destination that was removed is not all dropped");
-        }
         if self.inner.options.stream {
             check_stream(connection, &there)?;
             self.inner.follows.get_or_init(|| {

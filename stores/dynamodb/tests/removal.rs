@@ -153,7 +153,7 @@ async fn a_removal_that_is_cut_off_is_finished() {
             "again" => drop(other.apply(&removal()).await.unwrap()),
             "another" => drop(other.apply(&another("b")).await.unwrap()),
             "same" => drop(other.apply(&another("a")).await.unwrap()),
-            _ => drop(other.open().await.unwrap()),
+            _ => other.register(&[]).await.unwrap(),
         }
         let items = items(&fresh).await;
         assert_eq!(items.iter().filter(|item| is_let_go(item)).count(), FEW, "{finish}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use postrider_core::operate::{Filter, Note, PageRequest, RowKey, Submission, Verb};
 use postrider_core::source::{CarryOutRequest, DefinitionChange};
 use postrider_core::waiting::{Counts, Settlement, SettlementPart, WaitingChange};
-use postrider_core::{ErrorKind, Operator as _, OutboxSource};
+use postrider_core::{ErrorKind, Operator as _, OutboxSource, Timestamp};
 use postrider_dynamodb::{Connection, Settings};
 use serde_json::{Value, json};
 
@@ -145,6 +145,31 @@ async fn begin_removal(fresh: &Fresh) {
     };
     let store = polling(through(fresh, Box::new(rule)).await);
     OutboxSource::apply(&store, &removal()).await.unwrap_err();
+}
+
+/// Whoever only looks leaves a removal to those that change something, or deliver: it may be somebody's who is still at it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_only_looks_finishes_no_removal() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let relay = Relay::start(polling(fresh.connection.clone())).await;
+    write(&fresh.connection, 0..OLD).await;
+    let (read, rows) = relay.read_rows().await;
+    relay.store.settle(&entering(read, &rows)).await.unwrap();
+    begin_removal(&fresh).await;
+    let looks = polling(fresh.connection.clone());
+    let (nothing, page) = (Filter::default(), PageRequest { after: None, limit: 10 });
+    looks.open().await.unwrap();
+    looks.overview().await.unwrap();
+    looks.events(&nothing, &page).await.unwrap();
+    looks.event(rows[0].row.id).await.unwrap();
+    looks.waiting(&nothing, &page).await.unwrap();
+    looks.doctor(Timestamp::now()).await.unwrap();
+    assert_eq!(sum(&waiting(&fresh).await), OLD as u64);
+    assert_eq!(gone(&fresh).await, 0);
+    // A relay that starts does: it registers what it delivers to.
+    looks.register(&[]).await.unwrap();
+    assert_eq!(waiting(&fresh).await, Counts::default());
+    assert_eq!(gone(&fresh).await, OLD);
 }
 
 /// Another finishes the removal, and adds a destination of the same name, for which events wait soon.
