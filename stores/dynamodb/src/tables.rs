@@ -12,6 +12,7 @@ use aws_sdk_dynamodb::types::{
     TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
 };
 use postrider_core::{Error, ErrorKind, Result};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::addition;
@@ -116,8 +117,8 @@ async fn make(connection: &Connection, design: &Design<'_>) -> Result<Vec<String
     }
     match call("init", table, create.send()).await {
         Ok(_) => {}
-        // Somebody else made it at the same moment.
-        Err(error) if error.to_string().contains("ResourceInUse") => {}
+        // Somebody else makes it at the same moment: what is left when he is interrupted is done here.
+        Err(error) if is_in_use(&error) => return complete(connection, design).await,
         Err(error) => return Err(error),
     }
     await_active(connection, table).await?;
@@ -131,10 +132,18 @@ async fn make(connection: &Connection, design: &Design<'_>) -> Result<Vec<String
 /// not waited for, because a large table is filled for hours.
 async fn complete(connection: &Connection, design: &Design<'_>) -> Result<Vec<String>> {
     await_active(connection, design.table).await?;
-    let mut done = Vec::new();
-    if design.index.is_some() && addition::stream(connection, design).await? {
-        await_active(connection, design.table).await?;
-        done.push(format!("the stream of {}", design.table));
+    let (mut done, mut looks) = (Vec::new(), Looks::begin(design.table));
+    if design.index.is_some() {
+        let added = loop {
+            match free(addition::stream(connection, design).await)? {
+                Some(added) => break added,
+                None => looks.pause().await?,
+            }
+        };
+        if added {
+            await_active(connection, design.table).await?;
+            done.push(format!("the stream of {}", design.table));
+        }
     }
     let ask = connection.tables().await.describe_time_to_live().table_name(design.table);
     let told = call("init", design.table, ask.send()).await?;
@@ -143,15 +152,32 @@ async fn complete(connection: &Connection, design: &Design<'_>) -> Result<Vec<St
         switch_on(connection, design).await?;
         done.push(format!("the time to live of {}", design.table));
     }
-    if let Some(index) = design.index
-        && addition::index(connection, design, index).await?
-    {
-        done.push(format!("the index {index} of {}, which the service fills now", design.table));
+    if let Some(index) = design.index {
+        let added = loop {
+            match free(addition::index(connection, design, index).await)? {
+                Some(added) => break added,
+                None => looks.pause().await?,
+            }
+        };
+        if added {
+            done.push(format!(
+                "the index {index} of {}, which the service fills now",
+                design.table
+            ));
+        }
     }
     Ok(done)
 }
 
 async fn switch_on(connection: &Connection, design: &Design<'_>) -> Result<()> {
+    let mut looks = Looks::begin(design.table);
+    while free(try_switch_on(connection, design).await)?.is_none() {
+        looks.pause().await?;
+    }
+    Ok(())
+}
+
+async fn try_switch_on(connection: &Connection, design: &Design<'_>) -> Result<()> {
     let live = TimeToLiveSpecification::builder().enabled(true).attribute_name(design.ttl);
     let client = connection.tables().await;
     let update = client
@@ -159,28 +185,71 @@ async fn switch_on(connection: &Connection, design: &Design<'_>) -> Result<()> {
         .table_name(design.table)
         .time_to_live_specification(built(live.build())?);
     match call("init", design.table, update.send()).await {
-        // The answer to the first try was lost.
+        // The answer to the first try was lost, or somebody else was faster.
         Err(error) if error.to_string().contains("already enabled") => Ok(()),
         other => other.map(drop),
     }
 }
 
+/// Waits until a table can be used, or changed. One that was just made may not be shown yet.
 async fn await_active(connection: &Connection, table: &str) -> Result<()> {
-    let wait = async {
-        loop {
-            let there = describe(connection, "init", table).await?;
-            if there.table_status == Some(TableStatus::Active) {
-                return Ok(());
+    let mut looks = Looks::begin(table);
+    loop {
+        let status = match describe(connection, "init", table).await {
+            Ok(there) => there.table_status,
+            Err(error) if error.kind() == ErrorKind::SchemaMissing => None,
+            Err(error) => return Err(error),
+        };
+        match status {
+            Some(TableStatus::Active) => return Ok(()),
+            Some(TableStatus::Deleting) => {
+                return Err(Error::new(ErrorKind::Conflict, "init")
+                    .message("the table is being deleted; nothing was changed: call again when it is gone")
+                    .context("table", table));
             }
-            // waits: the service makes the table, and says nothing when it is done
-            tokio::time::sleep(LOOK_EVERY).await;
+            _ => looks.pause().await?,
         }
-    };
-    tokio::time::timeout(MAKING_TIME_MAX, wait).await.unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::Timeout, "init")
-            .message("the table is not ready yet; call again to go on")
-            .context("table", table))
-    })
+    }
+}
+
+/// Whether the service is at another change of the same table.
+fn is_in_use(error: &Error) -> bool {
+    error.to_string().contains("ResourceInUse")
+}
+
+/// What came of a change; nothing, if the service is at another one.
+fn free<T>(outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Err(error) if is_in_use(&error) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Looks at what the service is at with a table, again and again, within a bound.
+struct Looks<'a> {
+    table: &'a str,
+    until: Instant,
+}
+
+impl Looks<'_> {
+    fn begin(table: &str) -> Looks<'_> {
+        Looks { table, until: Instant::now() + MAKING_TIME_MAX }
+    }
+
+    /// Waits for the next look.
+    ///
+    /// # Errors
+    /// `Timeout` when there were enough.
+    async fn pause(&mut self) -> Result<()> {
+        if Instant::now() >= self.until {
+            return Err(Error::new(ErrorKind::Timeout, "init")
+                .message("the table is not ready yet; what was made stays: call again to go on")
+                .context("table", self.table));
+        }
+        // waits: the service makes and changes tables, and says nothing when it is done
+        tokio::time::sleep(LOOK_EVERY).await;
+        Ok(())
+    }
 }
 
 /// What the service says of a table.
@@ -224,4 +293,21 @@ pub(crate) fn built<T>(
     result.map_err(|error| {
         Error::new(ErrorKind::Internal, "build request").message("a part is missing").source(error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table that is never ready is given up, with what to do.
+    #[tokio::test]
+    async fn a_table_is_not_waited_for_for_ever() {
+        let mut looks = Looks::begin("orders");
+        looks.pause().await.unwrap();
+        looks.until = Instant::now();
+        let error = looks.pause().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert!(error.to_string().contains("call again"), "{error}");
+        assert!(error.to_string().contains("orders"), "{error}");
+    }
 }
