@@ -144,6 +144,17 @@ impl Place {
         }
     }
 
+    /// The same for whoever looks at the inbox alone: on DynamoDB it may stand without the other tables, or they may be
+    /// another's.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn open_to_ask_inbox(&self) -> Result<Opened, Failure> {
+        let Place::Dynamo(tables) = self else { return self.open().await };
+        tables.see_inbox().await?;
+        tables.connect(false)
+    }
+
     /// The inbox alone, which remembers what was done for so long. `horizon` is how long a message may
     /// come again.
     ///

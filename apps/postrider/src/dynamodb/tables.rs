@@ -90,6 +90,14 @@ impl Tables {
         Ok(Opened { source, operator: store as Arc<dyn Operator>, inbox, postgres: None })
     }
 
+    /// Looks whether the inbox's table is there, and at no other.
+    ///
+    /// # Errors
+    /// What the service says.
+    pub(crate) async fn see_inbox(&self) -> Result<(), Failure> {
+        Ok(Inbox::new(self.connection()?, self.options.inbox.clone())?.open().await?)
+    }
+
     /// The inbox. It asks for nothing but its own table, so that a consumer needs no other permission.
     ///
     /// # Errors

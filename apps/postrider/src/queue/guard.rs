@@ -39,7 +39,7 @@ pub(super) async fn check(queue: &Queue, heap: &Heap, unguarded: bool) -> Result
     }
     let Some(inbox) = &queue.inbox else { return Err(unnamed(queue)) };
     let place = Place::read(inbox)?.of_inbox(&queue.postgres, queue.reference.as_ref());
-    let opened = place.open().await.map_err(|failure| failure.within("the inbox"))?;
+    let opened = place.open_to_ask_inbox().await.map_err(|failure| failure.within("the inbox"))?;
     if let Some(age) = heap.age_max.filter(|age| *age > queue.remembers) {
         return Err(too_short(queue.remembers, age));
     }

@@ -1,5 +1,7 @@
 //! The program on DynamoDB, in tables of its own: made, written to, relayed, and looked at.
 
+#[cfg(feature = "aws")]
+mod alone;
 mod derived;
 mod operate;
 mod partner;
