@@ -21,6 +21,25 @@ resource "aws_cloudwatch_metric_alarm" "age" {
   tags                = var.tags
 }
 
+# Behind a relay process. Every relay of a store tells the same of it, so the highest is taken; and no relay tells nothing.
+resource "aws_cloudwatch_metric_alarm" "relay_behind" {
+  count               = var.relay_metrics == null ? 0 : 1
+  alarm_name          = "${var.name}-relay-behind"
+  alarm_description   = "The oldest event in the outbox is older than ${var.age_max_seconds} s, or no relay says how old it is: events are late, none is lost. `postrider status` says what holds them up."
+  namespace           = var.relay_metrics.namespace
+  metric_name         = "postrider_oldest_pending_age_seconds"
+  dimensions          = var.relay_metrics.dimensions
+  statistic           = "Maximum"
+  period              = 60
+  evaluation_periods  = 3
+  threshold           = var.age_max_seconds
+  comparison_operator = "GreaterThanThreshold"
+  treat_missing_data  = "breaching"
+  alarm_actions       = local.alarm
+  ok_actions          = local.alarm
+  tags                = var.tags
+}
+
 resource "aws_cloudwatch_metric_alarm" "dead" {
   for_each            = var.queues
   alarm_name          = "${var.name}-${each.key}-dead"

@@ -89,6 +89,19 @@ resource "aws_lambda_event_source_mapping" "publish" {
         dynamodb  = { Keys = { sk = { S = [{ prefix = "OUTBOX#" }] } } }
       })
     }
+    # Writes of your own items with a stamp, which are events by themselves. Publication takes `pr_shard` away, so it
+    # invokes nobody.
+    dynamic "filter" {
+      for_each = var.derived ? [1] : []
+      content {
+        pattern = jsonencode({
+          eventName = ["INSERT", "MODIFY"]
+          dynamodb = {
+            NewImage = { pr_shard = { S = [{ prefix = "p" }] }, pr_event = { S = [{ exists = true }] } }
+          }
+        })
+      }
+    }
   }
 }
 

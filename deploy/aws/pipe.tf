@@ -107,4 +107,11 @@ resource "aws_pipes_pipe" "events" {
       }
     TEMPLATE
   }
+
+  lifecycle {
+    precondition {
+      condition     = !var.derived
+      error_message = "A pipe knows no mapping: items of yours that are events would never be delivered. Use a relay, or functions."
+    }
+  }
 }

@@ -81,6 +81,12 @@ variable "pipe" {
   default     = false
 }
 
+variable "derived" {
+  description = "Whether items of yours stand in the outbox's table and are events by themselves, by a stamp: then their writes invoke the function on the stream, which needs a mapping. A pipe does not carry them."
+  type        = bool
+  default     = false
+}
+
 variable "functions" {
   description = "Images in ECR with functions of yours, as docs/guide/aws-lambda.md has them: `publish` is invoked by the outbox's stream, `sweep` once a minute, and those of `consume` by the queue of their name. Empty for none."
   type = object({
@@ -109,8 +115,17 @@ variable "alarm_topic" {
   default     = ""
 }
 
+variable "relay_metrics" {
+  description = "Where CloudWatch has the metrics of a relay process, if its agent reads them from the page that `listen` in [observe] opens: the namespace, and the dimensions that the agent gives them. Null where nobody does."
+  type = object({
+    namespace  = string
+    dimensions = map(string)
+  })
+  default = null
+}
+
 variable "age_max_seconds" {
-  description = "How old the oldest message of a queue may be before somebody is told."
+  description = "How old the oldest message of a queue, or the oldest event that a relay has not delivered, may be before somebody is told."
   type        = number
   default     = 300
 }
