@@ -13,6 +13,7 @@ use crate::control::{Facts, SCHEMA, facts};
 use crate::examine::{check_index, check_stream};
 use crate::inbox::Inbox;
 use crate::item::{Item, s};
+use crate::lag::{Lags, ShardLag};
 use crate::listed::Listed;
 use crate::options::Options;
 use crate::reading::Readings;
@@ -41,6 +42,7 @@ pub(crate) struct Inner {
     readings: Mutex<Readings>,
     waiting: Mutex<HashMap<(PartitionId, DestinationId), Shared>>,
     tally: Counting,
+    lags: Lags,
     /// Whether the stream is read now.
     live: AtomicBool,
     woken: Notify,
@@ -91,6 +93,7 @@ impl DynamoStore {
             readings: Mutex::default(),
             waiting: Mutex::default(),
             tally: Counting::default(),
+            lags: Lags::default(),
             live: AtomicBool::new(false),
             woken: Notify::new(),
             follows: OnceLock::new(),
@@ -114,6 +117,16 @@ impl DynamoStore {
     /// What was counted since the handle was made.
     pub fn tallied(&self) -> Tally {
         self.inner.tally.told()
+    }
+
+    /// How far each shard of the stream is read. While the stream cannot be read, what was known last: it grows old.
+    /// Empty where it was never read.
+    pub fn shard_lags(&self) -> Vec<ShardLag> {
+        self.inner.lags.told()
+    }
+
+    pub(crate) fn lags(&self) -> &Lags {
+        &self.inner.lags
     }
 
     pub(crate) fn tally(&self) -> &Counting {

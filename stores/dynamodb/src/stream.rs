@@ -151,6 +151,7 @@ impl Follower {
                     self.ended.insert(id.to_owned());
                     self.is_stale = true;
                 } else {
+                    store.lags().read(id, &records);
                     shard.iterator = next;
                 }
                 hear(store, &records)
@@ -166,6 +167,7 @@ impl Follower {
             }
             Read::Trimmed => {
                 (shard.iterator, shard.begin) = (None, Begin::Oldest);
+                store.lags().begin(id, false);
                 add(&store.tally().gaps, 1);
                 store.sweep_all();
                 false
@@ -207,8 +209,10 @@ impl Follower {
                 continue;
             }
             let begin = if first { Begin::Latest } else { Begin::Oldest };
+            store.lags().begin(&id, first);
             self.shards.insert(id, Shard { begin, iterator: None });
         }
+        store.lags().retain(&self.shards.keys().map(String::as_str).collect());
         (self.listed, self.is_stale) = (Some(Instant::now()), false);
         Ok(())
     }

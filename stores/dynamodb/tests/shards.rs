@@ -33,6 +33,8 @@ struct Played {
     shards: BTreeMap<String, Shard>,
     /// Shards in the order in which their reading began, and when one was read to its end.
     log: Vec<String>,
+    /// The shard in which no reading gets any further, if there is one.
+    stuck: Option<String>,
 }
 
 #[derive(Clone, Default)]
@@ -92,7 +94,10 @@ impl Stream {
                 let at: usize = at.parse().unwrap();
                 let shard = &played.shards[id];
                 let records: Vec<Value> = shard.records[at..].to_vec();
-                let (end, is_closed) = (shard.records.len(), shard.is_closed);
+                let (mut end, is_closed) = (shard.records.len(), shard.is_closed);
+                if played.stuck.as_deref() == Some(id) {
+                    end = at;
+                }
                 let mut told = json!({"Records": records});
                 if is_closed {
                     played.log.push(format!("end {id}"));
@@ -310,4 +315,41 @@ async fn the_order_of_commits_is_the_order_of_each_key() {
         order.sort_unstable();
         assert!(order.is_sorted_by_key(|(_, sk)| sk), "{key}: {order:?}");
     }
+}
+
+/// R059: how far each shard is read is told by its name: at its tip, or behind by the age of the last record that was
+/// read, as long as there is more; what ended is not told of any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_shard_tells_how_far_it_is_read() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let stream = Stream::default();
+    stream.open("quick", None);
+    stream.open("slow", None);
+    let relay = live(&fresh, &stream).await;
+    let told = async |at_tip: &[(&str, bool)]| {
+        let wait = async {
+            loop {
+                let lags = relay.store.shard_lags();
+                let found: Vec<_> = lags.iter().map(|one| (&*one.shard, one.at_tip)).collect();
+                if found == at_tip {
+                    return lags;
+                }
+                // waits: the reader of the stream has its own time
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.expect("it is told in time")
+    };
+    told(&[("quick", true), ("slow", true)]).await;
+    // Made in 1970, and read again and again: no answer is empty.
+    stream.played().stuck = Some("slow".to_owned());
+    stream.record("slow", record("MODIFY", "order/1", 1, 2));
+    let lags = told(&[("quick", true), ("slow", false)]).await;
+    let year = Duration::from_secs(365 * 86_400);
+    assert!(lags[0].lag < year && lags[1].lag > 50 * year, "{lags:?}");
+    stream.played().stuck = None;
+    told(&[("quick", true), ("slow", true)]).await;
+    stream.open("child", Some("slow"));
+    stream.close("slow");
+    told(&[("child", true), ("quick", true)]).await;
 }

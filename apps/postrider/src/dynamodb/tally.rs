@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use postrider_dynamodb::{DynamoStore, Tally};
+use postrider_dynamodb::{DynamoStore, ShardLag, Tally};
 
 use crate::serve::{Metrics, catalog};
 
@@ -21,7 +21,17 @@ pub(crate) fn show(metrics: &Metrics) {
     let store = RELAYED.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
     if let Some(store) = store {
         show_of(metrics, store.tallied());
+        show_lags(metrics, &store.shard_lags());
     }
+}
+
+/// The shard that is furthest behind, and how many are: a shard's name is no label, as there is no end of new ones.
+fn show_lags(metrics: &Metrics, lags: &[ShardLag]) {
+    let Some(worst) = lags.iter().map(|shard| shard.lag).max() else { return };
+    metrics.set(catalog::DYNAMODB_LAG, &[], worst.as_secs_f64());
+    let tips = lags.iter().filter(|shard| shard.at_tip).count();
+    metrics.set(catalog::DYNAMODB_SHARDS, &["tip"], tips as f64);
+    metrics.set(catalog::DYNAMODB_SHARDS, &["behind"], (lags.len() - tips) as f64);
 }
 
 fn show_of(metrics: &Metrics, tally: Tally) {
@@ -36,7 +46,33 @@ fn show_of(metrics: &Metrics, tally: Tally) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    /// R059: of all shards the one that is furthest behind is shown, and how many are; their names are not.
+    #[test]
+    fn the_lag_of_the_worst_shard_is_shown_without_its_name() {
+        let metrics = Metrics::of(catalog::RELAY);
+        show_lags(&metrics, &[]);
+        assert!(!metrics.text().contains("stream_lag_seconds{"), "there is none yet");
+        let lag = |shard: &str, seconds, at_tip| {
+            ShardLag::new(shard, Duration::from_secs(seconds), at_tip)
+        };
+        show_lags(
+            &metrics,
+            &[lag("shardId-1", 0, true), lag("shardId-2", 90, false), lag("shardId-3", 5, false)],
+        );
+        let text = metrics.text();
+        for line in [
+            "postrider_dynamodb_stream_lag_seconds 90",
+            "postrider_dynamodb_stream_shards{at=\"tip\"} 1",
+            "postrider_dynamodb_stream_shards{at=\"behind\"} 2",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("shardId"), "a shard's name is no label");
+    }
 
     /// R049: what the store ignored, and records without images, are metrics of the relay.
     #[test]

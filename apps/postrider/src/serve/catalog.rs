@@ -89,6 +89,10 @@ catalog! {
         "Items of DynamoDB that were let be: foreign (in the index, and none of ours; each once while 10,000 are remembered), marked (settled by another relay before), merged (waiting versions of a business item that were overwritten before their turn), or gone (deleted, or written without a stamp, before their turn: these events are lost)";
     DYNAMODB_STREAM = Counter "postrider_dynamodb_stream_troubles" ["trouble"]
         "Troubles with the stream of DynamoDB: without_image (a record whose item was fetched by its key), interruption (it could not be read, and the index was polled), or gap (records may have been missed, and the index was read from its front)";
+    DYNAMODB_LAG = Gauge "postrider_dynamodb_stream_lag_seconds" []
+        "Of the shard of the stream of DynamoDB that is read least far: how long ago it was that all it had was read; at its tip the time since the last answer, else the age of the last record read. One figure for all shards, whose names have no bound. It grows while the stream cannot be read; absent where none is";
+    DYNAMODB_SHARDS = Gauge "postrider_dynamodb_stream_shards" ["at"]
+        "Shards of the stream of DynamoDB that this relay reads: at their tip, or behind it. One that waits for its parent to be read is not counted";
     RETIRED = Counter "postrider_retired_events" []
         "Events deleted by retention";
     VIOLATIONS = Counter "postrider_invariant_violations" ["invariant"]
