@@ -36,9 +36,19 @@ pub(crate) struct EraseArgs {
     global: Global,
 }
 
+/// What this cannot reach where events are made of business items: their ids stand nowhere once they are overwritten.
+const OF_ITEMS: &str = "\
+events of business items are not reached: the outbox keeps nothing of them, so what handlers stored of this key's \
+events stays in the inbox, and the items are yours. Take out of them what is to go by a new version. The id of an \
+item's newest event is its `pr_event`: `postrider inbox show ID` has what was stored of that";
+
 pub(crate) async fn run(args: EraseArgs) -> Result<Exit, Failure> {
     let by = args.by.note()?;
-    let store = args.global.open().await?;
+    let place = args.global.place()?;
+    let store = place.open().await?;
+    if place.derives() {
+        note(OF_ITEMS);
+    }
     let reach = Erased::of(&args.key, store.operator.erasable(&args.key).await?, false);
     if args.dry_run {
         note(&format!("{} payloads would be erased:", count(reach.total)));

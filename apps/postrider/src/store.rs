@@ -189,6 +189,11 @@ impl Place {
         matches!(self, Place::Dynamo(_))
     }
 
+    /// Whether events are made of business items here, which the outbox keeps nothing of.
+    pub(crate) fn derives(&self) -> bool {
+        matches!(self, Place::Dynamo(tables) if tables.derives())
+    }
+
     /// What it is, for a sentence about what it does not have.
     pub(crate) fn what(&self) -> &'static str {
         match self {

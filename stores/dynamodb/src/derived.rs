@@ -2,13 +2,15 @@
 //!
 //! A write of the business item carries a stamp; index and stream name the item, and its newest version is read and
 //! published. The item is the application's: all that is ever done to it is to take away the key of the index, or to
-//! change it. Invariant: **that is done under the condition that the newest version is still the one that
+//! change it, and with the publication the time of the write, so that an item without one has nothing that is not
+//! published. Invariant: **that is done under the condition that the newest version is still the one that
 //! was published or waits.** So a version that is written in between stays pending, whoever settles the older one, and
 //! however late. A version that was overwritten before it was read is never seen: the newest one stands for it.
 
 use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::{TransactWriteItem, Update};
+use futures_util::{StreamExt as _, stream};
 use postrider_core::source::Malformed;
 use postrider_core::waiting::Reason;
 use postrider_core::{Error, ErrorKind, Event, Payload, Result};
@@ -31,9 +33,19 @@ const STILL: &str = "pr_event = :version";
 /// The condition of what was published, dropped, or enters `waiting`.
 const PENDING: &str = "attribute_exists(pr_shard)";
 
-/// What takes a version out of the index. Nothing else is changed, and no time to live is set: what the stamp says of
-/// the write stays, for as long as the event waits.
-const TAKE_OUT: &str = "REMOVE pr_shard";
+/// What takes a version that is settled out of the index, and says so of it: an item whose newest version is not
+/// settled has the time of its write. Nothing is set, so no item grows beyond what the service takes, and there is no
+/// time to live.
+const TAKE_OUT: &str = "REMOVE pr_shard, pr_at";
+
+/// What takes a version out of the index that begins to wait: what the stamp says of the write stays for as long.
+const ENTER: &str = "REMOVE pr_shard";
+
+/// What says of a version that waited that it is settled.
+const SAY_SETTLED: &str = "REMOVE pr_at";
+
+/// Of how many items that is said at once.
+const SAID_AT_ONCE: usize = 32;
 
 /// Refuses options that contradict each other.
 pub(crate) fn check(options: &Options) -> Result<()> {
@@ -64,7 +76,8 @@ pub(crate) fn pending(store: &DynamoStore, place: Place, item: Item) -> Option<P
 }
 
 /// The event that waits in a row, made of its item as it is now: without a payload if the item has another version
-/// by now, or is gone. Then there is nothing to send: the newer version is pending by itself. Where no version stands
+/// by now, says that this one is published, or is gone. Then there is nothing to send: a newer version is pending by
+/// itself. Where no version stands
 /// for it, because the item was deleted or lost its stamp, an event is lost, and the log says so.
 pub(crate) fn waiting(
     store: &DynamoStore,
@@ -78,7 +91,9 @@ pub(crate) fn waiting(
         tracing::warn!(event = %row.row.id, %pk, %sk, "a waiting event is lost: its business item was deleted, or \
             written without a stamp, before it was sent");
     }
-    let Some(item) = item.filter(|item| text(item, EVENT_ID) == version) else {
+    // What was published, though its row is still there: its relay ended between the two.
+    let unsettled = |item: &&Item| text(item, EVENT_ID) == version && item.contains_key(AT);
+    let Some(item) = item.filter(unsettled) else {
         let mut event = Event::new(row.row.id, "item", &row.place.pk, "item.overwritten");
         event.payload = Payload::Erased;
         return Ok(Arc::new(event));
@@ -129,6 +144,31 @@ pub(crate) async fn hand_on(
     told(call("settle", &names.outbox, update.send()).await)
 }
 
+/// Says of versions that waited, and were published, that they are: before their rows go, because who writes an item
+/// may wait for that. Of an item that has another version by now nothing is said.
+pub(crate) async fn say_settled(store: &DynamoStore, places: &[Place]) -> Result<()> {
+    let said = places.iter().filter_map(|place| Some((place, place.version.as_deref()?)));
+    let said: Vec<_> = said.map(|(place, version)| say_one(store, place, version)).collect();
+    let mut said = stream::iter(said).buffer_unordered(SAID_AT_ONCE);
+    while let Some(said) = said.next().await {
+        said?;
+    }
+    Ok(())
+}
+
+async fn say_one(store: &DynamoStore, place: &Place, version: &str) -> Result<()> {
+    let names = store.connection().names();
+    let client = store.connection().tables().await;
+    let update = client
+        .update_item()
+        .table_name(&names.outbox)
+        .set_key(Some(place.key(names)))
+        .update_expression(SAY_SETTLED)
+        .condition_expression(STILL)
+        .expression_attribute_values(":version", s(version));
+    told(call("settle", &names.outbox, update.send()).await).map(drop)
+}
+
 fn told<T>(outcome: Result<T>) -> Result<bool> {
     match outcome {
         Ok(_) => Ok(true),
@@ -142,7 +182,7 @@ pub(crate) fn enters(names: &Names, place: &Place, version: &str) -> Result<Tran
     let update = Update::builder()
         .table_name(&names.outbox)
         .set_key(Some(place.key(names)))
-        .update_expression(TAKE_OUT)
+        .update_expression(ENTER)
         .condition_expression(format!("{PENDING} AND {STILL}"))
         .expression_attribute_values(":version", s(version));
     Ok(TransactWriteItem::builder().update(built(update.build())?).build())

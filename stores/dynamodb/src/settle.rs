@@ -81,6 +81,8 @@ async fn settle_part(
     };
     let plan = Plan::make(store, lease.partition, part, &mut waiting, &known.all)?;
     let groups = plan.groups(store, &RowsOf::new(id, lease.partition, of.since))?;
+    // Before nobody knows it any more.
+    derived::say_settled(store, &plan.said).await?;
     for seq in group::write(store, fence, groups, progress).await? {
         waiting.forget(seq, now_ms());
     }
@@ -111,6 +113,8 @@ struct Plan {
     rows: BTreeMap<(Place, u64), (Stored, bool)>,
     /// Rows that leave: their events are published.
     gone: Vec<Stored>,
+    /// Those of them that are of business items, on which that is said.
+    said: Vec<Place>,
     /// Rows that leave: an operator let their events go.
     let_go: Vec<Stored>,
     /// Settled, with the name of what it says of them, and their numbers.
@@ -182,15 +186,20 @@ impl Plan {
             }
             match (change, before) {
                 (WaitingChange::Delivered(_) | WaitingChange::Erased(_), Some(row)) => {
-                    let erased = matches!(change, WaitingChange::Erased(_));
-                    store.tally().left(&row, erased);
-                    plan.rows.remove(&(row.place.clone(), seq));
-                    plan.gone.push(row);
+                    plan.leave(store, row, matches!(change, WaitingChange::Erased(_)));
                 }
                 _ => plan.touch(waiting, seq, false),
             }
         }
         Ok(plan)
+    }
+
+    /// A row leaves: its event was delivered, or had nothing to say.
+    fn leave(&mut self, store: &DynamoStore, row: Stored, erased: bool) {
+        store.tally().left(&row, erased);
+        self.rows.remove(&(row.place.clone(), row.row.seq));
+        self.said.extend((!erased).then(|| row.place.clone()));
+        self.gone.push(row);
     }
 
     fn touch(&mut self, waiting: &Waiting, seq: u64, item: bool) {

@@ -14,7 +14,8 @@ use crate::record::{AT, EVENT_ID, Place, SHARD, VERSION, pending_in};
 ///
 /// They are four, and all are the store's: the key of the sparse index (`pr_shard`), which goes when the event is
 /// published, and as well when it begins to wait for another try, so that its absence does not say that anything was
-/// published; when it was written (`pr_at`); the id of the item's newest event (`pr_event`); and the item's version
+/// published; when it was written (`pr_at`), which goes when the event is published, or dropped by a route, and not
+/// before, so that a deletion under the condition [`SETTLED`](Self::SETTLED) takes no event away; the id of the item's newest event (`pr_event`); and the item's version
 /// (`pr_n`).
 ///
 /// **Every write of an item that was ever stamped carries a new stamp**: never an old one, and never none. A `Put`
@@ -32,6 +33,12 @@ impl Stamp {
     /// What an update expression sets: to be put behind `SET`, with [`values`](Self::values).
     pub const SET: &'static str =
         "pr_shard = :pr_shard, pr_at = :pr_at, pr_event = :pr_event, pr_n = :pr_n";
+
+    /// A condition of a write: that the item has no event that is not settled, because its newest one was published,
+    /// or dropped by a route, or because it never had one. An event that waits, or is a dead letter, is not settled; and of one that an
+    /// operator discarded, or whose destination was removed, the item says nothing, so this does not hold before the
+    /// item is written anew.
+    pub const SETTLED: &'static str = "attribute_not_exists(pr_at)";
 
     pub(crate) fn new(place: &Place, partition: PartitionId, version: u64) -> Result<Stamp> {
         let refuse = |message: &str| {

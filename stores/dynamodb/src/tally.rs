@@ -22,7 +22,8 @@ pub struct Tally {
     /// Events that somebody else had marked before. Of those of business items also such as have a newer version by
     /// now, which is pending.
     pub marked_by_others: u64,
-    /// Waiting versions of business items that were overwritten before their turn: the newest one stands for them.
+    /// Waiting versions of business items that were overwritten before their turn: the newest one stands for them. Also
+    /// such as were published, by a relay that ended before it could let go of their rows.
     pub merged: u64,
     /// Waiting versions of business items that were deleted before their turn, or written without a stamp: nothing
     /// stands for them, so their events are lost. Each is logged with its item's key.

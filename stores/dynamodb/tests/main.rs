@@ -6,6 +6,7 @@
 mod beyond;
 mod credentials;
 mod derived;
+mod derived_settled;
 mod derived_waiting;
 mod endpoints;
 mod examine;

@@ -31,6 +31,10 @@ impl Tables {
         match self {}
     }
 
+    pub(crate) fn derives(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn connect(&self, _: bool) -> Result<Opened, Failure> {
         match *self {}
     }

@@ -67,6 +67,11 @@ impl Tables {
         Ok(self)
     }
 
+    /// Whether events are made of business items.
+    pub(crate) fn derives(&self) -> bool {
+        self.options.derivation.is_some()
+    }
+
     fn connection(&self) -> Result<Connection, Failure> {
         Ok(Connection::new(self.settings.clone())?)
     }

@@ -104,6 +104,10 @@ codes! {
     WaitingFull = 1015,
         "Nothing is lost: committed events stay pending, and what waits is tried again. Find out with \
          `postrider dead` why so many wait, and redrive or discard them; reading goes on by itself.",
+    /// Business items carry stamps and are pending, and nobody was told how to make events of them.
+    MappingMissing = 1016,
+        "Nothing is lost: the items stay pending. Name the attributes of their events in \
+         [dynamodb.derived] of the relay's configuration.",
     /// The same event id came with another payload.
     PayloadMismatch = 1101,
         "The handler was not called. Two different events carry one id: find the producer that \

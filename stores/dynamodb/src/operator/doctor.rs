@@ -4,12 +4,20 @@
 //! say.
 
 use postrider_core::operate::Finding;
-use postrider_core::operate::findings::{critical, flow, warning};
-use postrider_core::{Code, ErrorKind, Result, Timestamp};
+use postrider_core::operate::findings::{coded, critical, flow, warning};
+use postrider_core::{Code, ErrorKind, PartitionId, Result, Timestamp};
 
 use super::overview;
+use crate::collection::single;
 use crate::examine::findings;
+use crate::index;
+use crate::item::text;
+use crate::record::{EVENT_ID, SHARD, pending_in};
 use crate::store::DynamoStore;
+
+/// Foreign entries of a partition's index that are looked at: enough to find one with a stamp among such as were
+/// deleted meanwhile, at half a read unit each.
+const LOOKED_AT_MAX: usize = 8;
 
 /// Examines everything.
 pub(super) async fn examine(store: &DynamoStore, now: Timestamp) -> Result<Vec<Finding>> {
@@ -29,7 +37,41 @@ pub(super) async fn examine(store: &DynamoStore, now: Timestamp) -> Result<Vec<F
         }
         Err(error) => found.push(unexamined("flow", &error)),
     }
+    match unmapped(store).await {
+        Ok(unmapped) => found.extend(unmapped),
+        Err(error) => found.push(unexamined("business items", &error)),
+    }
     Ok(found)
+}
+
+/// Business items with a stamp that are pending, where this handle makes no events of them. Of each partition those
+/// among the first page of its index are found.
+async fn unmapped(store: &DynamoStore) -> Result<Option<Finding>> {
+    if store.derives() {
+        return Ok(None);
+    }
+    for partition in (0..store.facts().await?.partitions).map(PartitionId) {
+        let shard = pending_in(partition);
+        let listing = index::list(store.connection(), &shard, None, 0, false).await?;
+        let places = listing.foreign.iter().filter(|place| place.may_derive());
+        for place in places.take(LOOKED_AT_MAX) {
+            let item = single(store.connection(), "examine", place).await?;
+            let names_event = item
+                .filter(|item| text(item, SHARD) == Some(&shard) && text(item, EVENT_ID).is_some());
+            if names_event.is_some() {
+                let (pk, sk) = (place.pk.escape_debug(), place.sk.escape_debug());
+                let message = format!(
+                    "the item pk `{pk}`, sk `{sk}` carries a stamp and is pending, perhaps with others, and no mapping \
+                     is configured here: a relay without one never publishes them"
+                );
+                let advice = "Name the attributes of the event in [dynamodb.derived] of the relay's configuration, and \
+                              examine with --config FILE. If the relay is a program of yours that has a mapping, \
+                              this is no fault.";
+                return Ok(Some(coded("business items", message, advice, Code::MappingMissing)));
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn unexamined(subject: &str, error: &postrider_core::Error) -> Finding {

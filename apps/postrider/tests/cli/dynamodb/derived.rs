@@ -64,7 +64,7 @@ impl Tables {
 }
 
 /// R027: a stamped item that stands in the table arrives as the event that the configured mapping makes of it, of the
-/// type that an attribute says, or that is said of all; without a mapping it stays where it is.
+/// type that an attribute says, or that is said of all; without a mapping it stays where it is, and `doctor` tells of it.
 #[test]
 fn a_stamped_item_arrives_with_the_configured_type() {
     let Some(tables) = Tables::new("a_stamped_item_arrives_with_the_configured_type") else {
@@ -74,7 +74,13 @@ fn a_stamped_item_arrives_with_the_configured_type() {
     tables.configured("");
     let none = tables.relay();
     assert_eq!((code(&none), out(&none).as_str()), (0, ""), "{}", err(&none));
+    let doctor = || out(&tables.shop.run(&["doctor", "--config", "postrider.toml"]));
+    let found = doctor().split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["[PR-1016]", "`order/42`", "`ORDER`", "[dynamodb.derived]"] {
+        assert!(found.contains(words), "{words}: {found}");
+    }
     tables.configured(BY_ATTRIBUTES);
+    assert!(!doctor().contains("PR-1016"), "a mapping is there: {}", doctor());
     let first = tables.relay();
     assert_eq!(code(&first), 0, "{}", err(&first));
     let came = events(&out(&first));
@@ -82,6 +88,9 @@ fn a_stamped_item_arrives_with_the_configured_type() {
     assert_eq!((&*came[0].key(), &*came[0].event_type), ("order/42", "order.paid"));
     assert_eq!(came[0].payload.as_bytes(), b"{\"amount\":1250}");
     assert_eq!(out(&tables.relay()), "", "once");
+    tables.configured("");
+    assert!(!doctor().contains("PR-1016"), "nothing is pending: {}", doctor());
+    tables.configured(BY_ATTRIBUTES);
 
     let changed = tables.write_order(42, 4, "order.paid");
     let of_all = BY_ATTRIBUTES.replace("event_type_from = \"status\"", "event_type = \"changed\"");
@@ -93,6 +102,21 @@ fn a_stamped_item_arrives_with_the_configured_type() {
     let expected = json!({"pk": "order/42", "sk": SK, "number": 42, "status": "order.paid",
                           "body": "{\"amount\":1250}"});
     assert_eq!(whole, expected, "the item, without its stamp");
+}
+
+/// An erasure says what it does not reach where events are made of business items, and says nothing of them elsewhere.
+#[test]
+fn an_erasure_says_that_it_does_not_reach_events_of_items() {
+    let Some(tables) = Tables::new("an_erasure_says_that_it_does_not_reach") else { return };
+    for (mapping, told) in [(BY_ATTRIBUTES, true), ("", false)] {
+        tables.configured(mapping);
+        let erase = ["erase", "--key", "order/42", "--reason", "request 1", "--dry-run"];
+        let erase = [&erase[..], &["--config", "postrider.toml"]].concat();
+        let ended = tables.shop.run(&erase);
+        assert_eq!(code(&ended), 0, "{}", err(&ended));
+        let words = "events of business items are not reached";
+        assert_eq!(said(&ended).contains(words), told, "{}", said(&ended));
+    }
 }
 
 /// R027: what no event could be made by is refused before anything is asked of the service, with the place in the file,
