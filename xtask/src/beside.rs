@@ -41,7 +41,7 @@ pub(crate) fn run(root: &Path, variables: &[(String, String)]) -> Vec<Ended> {
 /// Runs one, and shows what it counted in one piece when it has ended.
 fn run_one(name: &'static str, command: Command) -> Ended {
     let began = Instant::now();
-    let (lines, verdict) = step::captured(&mut below(command));
+    let (lines, verdict) = step::captured_whole(&mut below(command));
     let mut summary = Summary::default();
     let mut shown = vec![format!("==> {name}, beside the tests")];
     shown.extend(lines.into_iter().filter(|line| summary.take(line)));
@@ -85,7 +85,10 @@ mod tests {
 
     #[test]
     fn what_it_counted_and_how_it_failed_is_told() {
-        let script = "echo 'test result: FAILED. 4 passed; 1 failed; 0 ignored'; exit 101";
+        let script =
+            "echo 'test result: FAILED. 4 passed; 1 failed; 0 ignored'; echo why >&2; exit 101";
+        let (lines, _) = step::captured_whole(&mut shell(script));
+        assert_eq!(lines.last().map(String::as_str), Some("why"));
         let ended = run_one("doc tests", shell(script));
         assert_eq!(ended.summary.closing(), "4 passed, 1 failed");
         let reason = ended.verdict.expect_err("the run failed");
@@ -96,7 +99,7 @@ mod tests {
     fn below_the_tests_it_is_the_same_command() {
         let mut command = shell("test \"$HERE\" = yes && test -z \"$HOME\" && pwd");
         command.current_dir("/").env("HERE", "yes").env_remove("HOME");
-        let (lines, verdict) = step::captured(&mut below(command));
+        let (lines, verdict) = step::captured_whole(&mut below(command));
         verdict.expect("its variables and folder are the same");
         assert_eq!(lines, ["/"]);
     }

@@ -5,7 +5,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a step came to: `Err` says in one line what failed.
@@ -62,17 +62,29 @@ pub(crate) fn complete(command: &mut Command) -> Verdict {
 
 /// Runs the command; what it printed, and how it ended. Errors go where ours go.
 pub(crate) fn captured(command: &mut Command) -> (Vec<String>, Verdict) {
-    let output = match command.stderr(Stdio::inherit()).output() {
+    ended(command.stderr(Stdio::inherit()).output(), command)
+}
+
+/// The same with the errors behind what it printed, if it failed.
+pub(crate) fn captured_whole(command: &mut Command) -> (Vec<String>, Verdict) {
+    ended(command.output(), command)
+}
+
+fn ended(output: std::io::Result<Output>, command: &Command) -> (Vec<String>, Verdict) {
+    let output = match output {
         Ok(output) => output,
         Err(error) => {
             return (Vec::new(), Err(format!("`{}` did not start: {error}", shown(command))));
         }
     };
-    let text = String::from_utf8_lossy(&output.stdout);
-    let lines = text.lines().map(str::to_owned).collect();
+    let lines = |bytes| String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect();
+    let mut told: Vec<String> = lines(&output.stdout);
     let status = output.status;
-    let verdict = if status.success() { Ok(()) } else { Err(format!("ended with {status}")) };
-    (lines, verdict)
+    if status.success() {
+        return (told, Ok(()));
+    }
+    told.extend(lines(&output.stderr));
+    (told, Err(format!("ended with {status}")))
 }
 
 /// Prints the lines in one piece, whoever else prints.

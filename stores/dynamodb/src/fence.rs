@@ -2,7 +2,7 @@
 //!
 //! A settlement reads the definitions once, and writes for some time after. A removal that commits in between has to find
 //! what is written then, or to keep it from being written. So whoever writes reads the lease item *before* the definitions,
-//! and has as the condition of each write, beside owner and token, how many removals the item had been told of. A removal
+//! and has as the condition of each write, beside owner and token, which removal the item had been told of last. A removal
 //! changes the definitions, tells each partition's lease item, and looks at the rows there, in this order. Invariant: **a row
 //! that is written by somebody who has not heard of a removal is there before the removal looks**, or is refused. The
 //! condition is on an item that the write names anyway, so it costs nothing.
@@ -18,8 +18,12 @@ use crate::tables::built;
 use crate::transaction::{Cancelled, Patience, check, send_patiently};
 use crate::watch::LeaseItem;
 
-/// Of a lease item: how many removals of destinations it was told of.
+/// Of a lease item: the newest version of the definitions by which it was told of a removal.
 pub(crate) const REMOVALS: &str = "removals";
+
+/// That it was not told of this removal, nor of a newer one: who read it since has read the definitions without both.
+const UNTOLD: &str =
+    "attribute_exists(pk) AND (attribute_not_exists(#removals) OR #removals < :since)";
 
 /// What a write depends on: a lease, as its item was read.
 #[derive(Clone, Copy, Debug)]
@@ -89,9 +93,14 @@ impl<'a> Fence<'a> {
     }
 }
 
-/// Tells a partition that a destination was removed: whoever read the definitions before, writes nothing there any more. One
-/// that nobody ever had has no rows.
-pub(crate) async fn tell(connection: &Connection, partition: PartitionId) -> Result<()> {
+/// Tells a partition that a destination was removed, as of a version of the definitions: whoever read them before, writes
+/// nothing there any more. One that nobody ever had has no rows. Said again it changes nothing, so that many who finish a
+/// removal do not refuse the owners again and again.
+pub(crate) async fn tell(
+    connection: &Connection,
+    partition: PartitionId,
+    since: u64,
+) -> Result<()> {
     let table = &connection.names().store;
     let client = connection.tables().await;
     let mut patience = Patience::new();
@@ -100,10 +109,10 @@ pub(crate) async fn tell(connection: &Connection, partition: PartitionId) -> Res
             .update_item()
             .table_name(table)
             .set_key(Some(key(CONTROL, &lease_sk(partition))))
-            .update_expression("ADD #removals :one")
-            .condition_expression("attribute_exists(pk)")
+            .update_expression("SET #removals = :since")
+            .condition_expression(UNTOLD)
             .expression_attribute_names("#removals", REMOVALS)
-            .expression_attribute_values(":one", n(1));
+            .expression_attribute_values(":since", n(since));
         match call("apply", table, update.send()).await {
             Err(error) if error.kind() == ErrorKind::Conflict => return Ok(()),
             // A transaction under this lease is under way.

@@ -32,6 +32,9 @@ impl ShardLag {
     }
 }
 
+/// So many empty answers of a shard whose reading began are not yet its tip: two seconds of them.
+const EMPTY_MAX: u32 = 8;
+
 /// What is known of each shard.
 #[derive(Debug, Default)]
 pub(crate) struct Lags(Mutex<BTreeMap<String, Reached>>);
@@ -43,8 +46,9 @@ enum Reached {
     Tip(Instant),
     /// A record, that was made then, in milliseconds.
     Record(i64),
-    /// Nothing of it yet: its reading began.
-    Begun(Instant),
+    /// Nothing of it yet: its reading began, and so many answers were empty. The service gives empty ones before it
+    /// comes to the first record.
+    Begun(Instant, u32),
 }
 
 impl Lags {
@@ -55,7 +59,7 @@ impl Lags {
     /// A shard is read from here on: from what comes, or from its oldest record.
     pub(crate) fn begin(&self, shard: &str, latest: bool) {
         let now = Instant::now();
-        let reached = if latest { Reached::Tip(now) } else { Reached::Begun(now) };
+        let reached = if latest { Reached::Tip(now) } else { Reached::Begun(now, 0) };
         self.all().insert(shard.to_owned(), reached);
     }
 
@@ -63,15 +67,21 @@ impl Lags {
     pub(crate) fn read(&self, shard: &str, records: &[Record]) {
         let made =
             |record: &Record| record.dynamodb()?.approximate_creation_date_time()?.to_millis().ok();
+        let mut all = self.all();
         let reached = match records.last() {
-            None => Reached::Tip(Instant::now()),
+            None => match all.get(shard) {
+                Some(Reached::Begun(at, empty)) if *empty < EMPTY_MAX => {
+                    Reached::Begun(*at, empty + 1)
+                }
+                _ => Reached::Tip(Instant::now()),
+            },
             Some(last) => match made(last) {
                 Some(made) => Reached::Record(made),
                 // The service says when; where it does not, the answer is as far as is known.
-                None => Reached::Begun(Instant::now()),
+                None => Reached::Begun(Instant::now(), 0),
             },
         };
-        self.all().insert(shard.to_owned(), reached);
+        all.insert(shard.to_owned(), reached);
     }
 
     /// Forgets the others: they were read to their end, or are gone.
@@ -83,7 +93,7 @@ impl Lags {
         let now = now_ms();
         let told = |(shard, reached): (&String, &Reached)| {
             let lag = match reached {
-                Reached::Tip(at) | Reached::Begun(at) => at.elapsed(),
+                Reached::Tip(at) | Reached::Begun(at, _) => at.elapsed(),
                 // Clocks that are apart make no negative age.
                 Reached::Record(made) => {
                     Duration::from_millis(u64::try_from(now - made).unwrap_or_default())
@@ -121,7 +131,10 @@ mod tests {
         let of = |shard: &str| lags.told().into_iter().find(|lag| lag.shard == shard).unwrap();
         assert!(!of("a").at_tip && of("a").lag >= Duration::from_secs(60_000), "{:?}", of("a"));
         assert!(of("a").lag < Duration::from_secs(90_000), "the last one counts");
+        lags.read("b", &[]);
         assert!(!of("b").at_tip, "nothing of it was read yet");
+        (0..EMPTY_MAX).for_each(|_| lags.read("b", &[]));
+        assert!(of("b").at_tip);
         assert_eq!(of("c").lag, Duration::ZERO);
         lags.read("a", &[]);
         assert!(of("a").at_tip && of("a").lag < Duration::from_secs(60_000));

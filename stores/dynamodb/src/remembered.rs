@@ -45,7 +45,10 @@ pub(crate) async fn take(
     cell: &mut Remembered,
 ) -> Result<Option<(Of, Waiting)>> {
     let known = definitions::known(store.connection()).await?;
-    let Some(since) = known.since(destination) else { return Ok(None) };
+    let Some(since) = known.since(destination) else {
+        *cell = Remembered::default();
+        return Ok(None);
+    };
     let of = Of { token: lease.token, since };
     let waiting = match cell.take(of) {
         Some(waiting) => waiting,

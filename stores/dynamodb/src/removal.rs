@@ -6,7 +6,7 @@
 //! finds rows of the one before.
 //!
 //! **Beside owners.** One that read the definitions before the removal may write a row after it was looked for. So each
-//! partition is told before it is looked at (`fence.rs`): from then on such a write is refused. A look may come while a
+//! partition is told before any is looked at (`fence.rs`): from then on such a write is refused. A look may come while a
 //! transaction that was let through is still being applied, item by item; what it leaves, whoever loads the next
 //! destination of the name drops.
 //!
@@ -59,9 +59,14 @@ pub(crate) async fn apply(
 /// Finishes removals that were begun. Returns the version of the definitions, if there was one.
 pub(crate) async fn finish(store: &DynamoStore) -> Result<Option<u64>> {
     let mut version = None;
+    let partitions = store.facts().await?.partitions;
     for removal in definitions::removing(store.connection()).await? {
-        for partition in (0..store.facts().await?.partitions).map(PartitionId) {
-            fence::tell(store.connection(), partition).await?;
+        let partitions = || (0..partitions).map(PartitionId);
+        for partition in partitions() {
+            fence::tell(store.connection(), partition, removal.since).await?;
+        }
+        // After all were told: what was let through before is there by then.
+        for partition in partitions() {
             drop_rows(store, &removal.destination, partition, removal.since).await?;
         }
         version = Some(definitions::removed(store.connection(), &removal).await?);

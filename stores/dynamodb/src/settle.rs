@@ -24,7 +24,7 @@ use crate::mark::Told;
 use crate::record::{
     DISCARDED_AT, DROPPED_AT, PUBLISHED_AT, Place, SEQ, SHARD, pending_in, unrouted_in,
 };
-use crate::remembered::{self, Of};
+use crate::remembered::{self, Of, Remembered};
 use crate::store::{DynamoStore, now_ms};
 use crate::tables::built;
 use crate::transaction::put;
@@ -71,7 +71,11 @@ async fn settle_part(
         Some((of, _)) => of,
         None => {
             known = definitions::known(connection).await?;
-            let Some(since) = known.since(id) else { return Ok(()) };
+            let Some(since) = known.since(id) else {
+                // So that what waited for it is not handed out again.
+                *cell = Remembered::default();
+                return Ok(());
+            };
             Of { token: lease.token, since }
         }
     };

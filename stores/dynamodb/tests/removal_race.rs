@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider_core::operate::{Filter, Note, PageRequest, RowKey, Submission, Verb};
-use postrider_core::source::{CarryOutRequest, DefinitionChange};
+use postrider_core::source::{CarryOutRequest, DefinitionChange, DueRequest};
 use postrider_core::waiting::{Counts, Settlement, SettlementPart, WaitingChange};
 use postrider_core::{ErrorKind, Operator as _, OutboxSource, Timestamp};
 use postrider_dynamodb::{Connection, Settings};
@@ -128,6 +128,38 @@ async fn a_request_that_is_late_brings_no_row_back() {
     let request = operator.request(id).await.unwrap();
     assert_eq!((request.done, request.skipped), (0, 1));
     assert_eq!(waiting(&fresh).await, Counts::default());
+}
+
+/// R009: what waited for a destination that is removed under its owner is handed out no more once a settlement has met
+/// that, and not sent again and again until the owner hears of the removal.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waited_for_a_removed_destination_is_not_handed_out_again() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let relay = Relay::start(polling(fresh.connection.clone())).await;
+    write(&fresh.connection, 0..OLD).await;
+    let (read, rows) = relay.read_rows().await;
+    let lease = read.lease.clone();
+    relay.store.settle(&entering(read, &rows)).await.unwrap();
+    let change = |change| {
+        let mut part = SettlementPart::new(a());
+        part.changes.push(change);
+        Settlement { lease: lease.clone(), parts: vec![part] }
+    };
+    let now = WaitingChange::Postpone { row: rows[1].row, delay: Duration::ZERO };
+    relay.store.settle(&change(now)).await.unwrap();
+    let request = DueRequest {
+        lease: lease.clone(),
+        destination: a(),
+        except: Vec::new(),
+        rows_max: 100,
+        bytes_max: u64::MAX,
+    };
+    let other = polling(fresh.connection.clone());
+    OutboxSource::apply(&other, &removal()).await.unwrap();
+    let due = relay.store.due(&request).await.unwrap().rows;
+    assert_eq!(due.len(), 1, "its owner has not heard of the removal");
+    relay.store.settle(&change(WaitingChange::Delivered(due[0].row))).await.unwrap();
+    assert!(relay.store.due(&request).await.unwrap().rows.is_empty());
 }
 
 /// Begins a removal of which nothing more is done than that the definitions say so.

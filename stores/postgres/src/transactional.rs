@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postrider_core::inbox::{Accepted, Receiver, Verdict};
 use postrider_core::{
@@ -39,7 +39,7 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 /// | the closure | then | the consumer engine hears |
 /// |---|---|---|
 /// | says `Done` | commit | `Done` |
-/// | says `Done` after a statement failed in its transaction | roll back | `Retry`, which counts |
+/// | says `Done` after a statement failed in its transaction, or after a `COMMIT` or `ROLLBACK` of its own | roll back | `Retry`, which counts |
 /// | says `Retry`, `Reject`, or `Busy` | roll back | the same |
 /// | fails, or panics | roll back | `Retry`, which counts |
 /// | fails because the database was busy, away, full, or read-only | roll back | an error, which does not count |
@@ -156,6 +156,7 @@ impl Transactional {
 
     /// Keeps a session for the next event. If it holds a transaction open, it lets go of it when no event comes.
     fn keep(&self, mut session: Session, open: bool) {
+        session.open = open.then(Instant::now);
         session.stay = self.stays.fetch_add(1, Ordering::Relaxed);
         let stay = session.stay;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
@@ -189,11 +190,15 @@ impl Handling {
     ) -> Result<T> {
         match tokio::time::timeout(self.deadline, call).await {
             Ok(answer) => answer.during("receive"),
-            Err(_) => Err(Error::new(ErrorKind::Timeout, "receive").message(format!(
-                "the database did not answer within {:?}; the event is delivered again",
-                self.deadline
-            ))),
+            Err(_) => Err(self.late()),
         }
+    }
+
+    fn late(&self) -> Error {
+        Error::new(ErrorKind::Timeout, "receive").message(format!(
+            "the database did not answer within {:?}; the event is delivered again",
+            self.deadline
+        ))
     }
 
     /// Writes the marker. What the engine is to hear if the handler must not act.
@@ -202,7 +207,12 @@ impl Handling {
         tx: &Transaction<'_>,
         event: &Event,
     ) -> Result<Option<Verdict>> {
-        match self.inbox.accept_by(&self.accept, tx, event, &self.handler).await {
+        let accepted = self.inbox.accept_by(&self.accept, tx, event, &self.handler);
+        let accepted = match tokio::time::timeout(self.deadline, accepted).await {
+            Ok(accepted) => accepted,
+            Err(_) => Err(self.late()),
+        };
+        match accepted {
             Ok(Accepted::FirstTime) => Ok(None),
             Ok(Accepted::Duplicate) => Ok(Some(Verdict::Duplicate)),
             Err(error) if error.retry_class() == RetryClass::Permanent => {

@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use postrider_core::inbox::Verdict;
@@ -25,6 +25,11 @@ use crate::sql::{Sql, sql};
 use crate::transactional::{Handling, failed, panicked, retry};
 
 const COMMIT: Sql = sql!("inbox/commit");
+const NEXT: Sql = sql!("inbox/next");
+
+/// What the server says of a commit where there is nothing to commit any more.
+const ENDED: [SqlState; 2] =
+    [SqlState::IN_FAILED_SQL_TRANSACTION, SqlState::NO_ACTIVE_SQL_TRANSACTION];
 
 /// How long a transaction is held open for the next event: longer than a busy consumer takes to bring it, and
 /// too short for anybody who looks for transactions that are idle.
@@ -47,6 +52,8 @@ pub(crate) struct Session {
     wire: JoinHandle<()>,
     /// Tells one stay among the idle ones from another.
     pub(crate) stay: u64,
+    /// Since when a transaction is open for the next event.
+    pub(crate) open: Option<Instant>,
 }
 
 impl Session {
@@ -55,7 +62,7 @@ impl Session {
         // One turn at a time: the next is asked for when the last is told.
         let (turns, asked) = mpsc::channel(1);
         let work = Box::pin(async move { handling.serve(client, asked).await });
-        Session { turns, work, ended: false, wire, stay: 0 }
+        Session { turns, work, ended: false, wire, stay: 0, open: None }
     }
 
     /// Whether another event may be brought here.
@@ -69,6 +76,11 @@ impl Session {
     /// What the database cannot do now.
     pub(crate) async fn act(&mut self, event: &Arc<Event>) -> Result<Verdict> {
         let closed = || Error::new(ErrorKind::Unavailable, "receive").message("the session ended");
+        // Whoever was stopped for a while comes before its timer.
+        if self.open.is_some_and(|since| since.elapsed() > OPEN_MAX) {
+            self.let_go();
+        }
+        self.open = None;
         let (answer, mut told) = oneshot::channel();
         let asked = self.turns.try_send(Turn::Act(Arc::clone(event), answer));
         asked.map_err(|_| closed())?;
@@ -78,7 +90,10 @@ impl Session {
             }
             match told.poll_unpin(context) {
                 Poll::Ready(answer) => Poll::Ready(answer.unwrap_or_else(|_| Err(closed()))),
-                Poll::Pending if self.ended => Poll::Ready(Err(closed())),
+                // It may be told, and only this task's turn be over.
+                Poll::Pending if self.ended => {
+                    Poll::Ready(told.try_recv().unwrap_or_else(|_| Err(closed())))
+                }
                 Poll::Pending => Poll::Pending,
             }
         })
@@ -87,7 +102,8 @@ impl Session {
 
     /// Gives up what is held open. The server is told so, and nobody waits for it.
     pub(crate) fn let_go(&mut self) {
-        if !self.ended && self.turns.try_send(Turn::LetGo).is_ok() {
+        let was_open = self.open.take().is_some();
+        if was_open && !self.ended && self.turns.try_send(Turn::LetGo).is_ok() {
             self.ended = (&mut self.work).now_or_never().is_some();
         }
     }
@@ -166,19 +182,22 @@ impl Handling {
     /// Commits what a handler did and begins the next transaction, if the handler's still stands. Otherwise what
     /// the engine is to hear after it is rolled back.
     async fn commit(&self, tx: &Transaction<'_>) -> Result<Option<Verdict>> {
-        let committed = self.within(async {
-            match tx.batch_execute(COMMIT.text).await {
-                Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
-                    Ok(false)
-                }
-                answer => answer.map(|()| true),
+        let both = async {
+            // Sent together, in this order: one round trip.
+            let (done, next) =
+                tokio::join!(tx.batch_execute(COMMIT.text), tx.batch_execute(NEXT.text));
+            match done {
+                Err(error) if ENDED.iter().any(|code| error.code() == Some(code)) => Ok(false),
+                Err(error) => Err(error),
+                // If the next one was not begun the session is at its end, and the event is known when it comes again.
+                Ok(()) => next.map(|()| true),
             }
-        });
-        if committed.await? {
+        };
+        if self.within(both).await? {
             return Ok(None);
         }
-        let told = "a statement failed in the transaction, and the handler went on: nothing of it \
-                    was committed";
+        let told = "the transaction had ended, by a statement that failed or by a COMMIT or ROLLBACK of the \
+                    handler's own, and the handler went on: its marker was not committed with it";
         Ok(Some(retry(ErrorKind::Internal, told.to_owned())))
     }
 }

@@ -38,9 +38,11 @@ impl LeftOut {
         LeftOut { bytes }
     }
 
-    /// What is to be stored instead of a result above [`RESULT_BYTES_MAX`]; `None` if the result itself is.
+    /// What is to be stored instead of a result above [`RESULT_BYTES_MAX`], and of one that would be read as this
+    /// mark, so that all who ask hear the same; `None` if the result itself is.
     pub fn instead_of(result: &[u8]) -> Option<LeftOut> {
-        (result.len() > RESULT_BYTES_MAX).then(|| LeftOut::of(result.len() as u64))
+        let is_kept = result.len() <= RESULT_BYTES_MAX && LeftOut::read(result).is_none();
+        (!is_kept).then(|| LeftOut::of(result.len() as u64))
     }
 
     /// As it is stored, in the place of the result.
@@ -51,7 +53,8 @@ impl LeftOut {
     /// What is stored, if it is no result but says that there was one.
     pub fn read(stored: &[u8]) -> Option<LeftOut> {
         let bytes = stored.strip_prefix(BEFORE.as_bytes())?.strip_suffix(AFTER.as_bytes())?;
-        std::str::from_utf8(bytes).ok()?.parse().ok().map(LeftOut::of)
+        let left_out = LeftOut::of(std::str::from_utf8(bytes).ok()?.parse().ok()?);
+        (left_out.to_bytes() == stored).then_some(left_out)
     }
 }
 
@@ -65,6 +68,8 @@ mod tests {
         assert_eq!(LeftOut::instead_of(&vec![0; RESULT_BYTES_MAX]), None);
         let left_out = LeftOut::instead_of(&vec![0; RESULT_BYTES_MAX + 1]).unwrap();
         assert_eq!(left_out, LeftOut::of(1_048_577));
+        let mark = LeftOut::of(2_000_000).to_bytes();
+        assert_eq!(LeftOut::instead_of(&mark), Some(LeftOut::of(mark.len() as u64)));
     }
 
     /// What a handler answers is not taken for the mark unless it is the mark, byte for byte.
@@ -81,6 +86,7 @@ mod tests {
             &mark[..mark.len() - 1],
             b"\0postrider: a result of  bytes was not kept",
             b"\0postrider: a result of -1 bytes was not kept",
+            b"\0postrider: a result of +1 bytes was not kept",
             b"\0postrider: a result of \xff bytes was not kept",
         ] {
             assert_eq!(LeftOut::read(other), None, "{other:?}");

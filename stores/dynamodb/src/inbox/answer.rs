@@ -78,7 +78,10 @@ pub(crate) fn fenced(operation: &'static str, lease: &ClaimLease) -> Error {
 /// That an effect is recorded, and its result is not.
 pub(crate) fn too_large(operation: &'static str, result: &[u8]) -> Error {
     let limit = match operation {
-        "complete" => format!("a result may have {RESULT_BYTES_MAX}"),
+        "complete" if result.len() > RESULT_BYTES_MAX => {
+            format!("a result may have {RESULT_BYTES_MAX}")
+        }
+        "complete" => "there was no room for it, or no capacity to write it".to_owned(),
         _ => format!("an item takes {ITEM_BYTES_MAX} with all that is in it"),
     };
     Error::new(ErrorKind::TooLarge, operation).message(format!(

@@ -14,6 +14,10 @@ use crate::item::{Item, n};
 /// How many results are left out of a row for the size of another: the largest first, and more if that is not enough.
 const FREED_AT_ONCE: [usize; 4] = [1, 4, 16, 64];
 
+/// Answers by which parts are refused, where the row itself, a small write, may be taken.
+const REFUSALS: [ErrorKind; 4] =
+    [ErrorKind::Busy, ErrorKind::Unauthorized, ErrorKind::Invalid, ErrorKind::Rejected];
+
 impl Inbox {
     /// Completes a row that has no room for a result: in parts beside it. Where the row has no room for the pointer to them
     /// either, it keeps of the steps that they were made; and of a result that is above the limit how large it was.
@@ -25,21 +29,28 @@ impl Inbox {
         result: &[u8],
     ) -> Result<(Result<Item, Item>, bool)> {
         let (key, retention) = (&kept.lease.key, self.options.retention);
-        let mut pointer = None;
+        let (mut pointer, mut are_refused) = (None, false);
         if (POINTER_BYTES + 1..=RESULT_BYTES_MAX).contains(&result.len()) {
-            let parts = self.put_parts(kept, result).await?;
-            let update = kept.complete_in_parts(self.update(key).await, &parts, retention, None);
-            match self.send("complete", update).await {
-                Err(error) if error.kind() == ErrorKind::TooLarge => {}
-                sent => return Ok((sent?, false)),
+            match self.put_parts(kept, result).await {
+                Ok(parts) => {
+                    let update = self.update(key).await;
+                    let update = kept.complete_in_parts(update, &parts, retention, None);
+                    match self.send("complete", update).await {
+                        Err(error) if error.kind() == ErrorKind::TooLarge => {}
+                        sent => return Ok((sent?, false)),
+                    }
+                    pointer = Some(parts);
+                }
+                // The result gives way, and not the record: a mebibyte is more than a partition takes in a second.
+                Err(error) if REFUSALS.contains(&error.kind()) => are_refused = true,
+                Err(error) => return Err(error),
             }
-            pointer = Some(parts);
         }
         // Only the holder writes steps, and it is here.
         let item = self.read("complete", key).await?.unwrap_or_default();
         let nothing = Item::new();
         let steps = row::without_results(row::steps_of(&item).unwrap_or(&nothing));
-        if result.len() <= RESULT_BYTES_MAX {
+        if result.len() <= RESULT_BYTES_MAX && !are_refused {
             let (update, steps) = (self.update(key).await, steps.clone());
             let update = match &pointer {
                 Some(parts) => kept.complete_in_parts(update, parts, retention, Some(steps)),

@@ -63,7 +63,12 @@ pub(super) async fn forget(
         let table = &store.connection().names().inbox;
         match send(store.connection(), "forget", table, actions).await {
             Ok(()) => {
-                parts::drop_parts(store.connection(), "forget", parts::keys_of(&item)).await?;
+                // The row is forgotten, whatever becomes of these: nothing points to them, and they expire.
+                let keys = parts::keys_of(&item);
+                if let Err(error) = parts::drop_parts(store.connection(), "forget", keys).await {
+                    tracing::warn!(event = %key.event_id, handler = %key.handler, %error,
+                        "the event is forgotten, and parts of its result are left until they expire");
+                }
                 return Ok(Forgotten::Forgotten);
             }
             Err(error) if Cancelled::of(&error).is_some() => patience.pause(error).await?,

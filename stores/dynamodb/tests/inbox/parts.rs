@@ -8,10 +8,12 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use postrider_core::inbox::{LeftOut, RESULT_BYTES_MAX};
 use postrider_core::operate::{Forgotten, InboxFilter, InboxName, Note, PageRequest};
 use postrider_core::{Claim, ErrorKind, Event, InboxStore as _, NewEvent, Operator as _};
-use postrider_dynamodb::{DynamoStore, Inbox, InboxOptions, Item, Options};
+use postrider_dynamodb::{Connection, DynamoStore, Inbox, InboxOptions, Item, Options, Settings};
+use serde_json::{Value, json};
 
 use super::{LONG, billing, claim, claimed, event};
-use crate::fresh::Fresh;
+use crate::fresh::{self, Fresh};
+use crate::proxy::{self, Then};
 
 /// Sizes with their number of parts: just beyond an item with all that is in it, far beyond it, and the limit.
 const SIZES: [(u128, usize, usize); 3] =
@@ -121,6 +123,29 @@ async fn parts_of_a_worker_that_lost_its_claim_are_never_read() {
     let parts = parts(&fresh).await;
     assert_eq!(parts.len(), 4);
     assert!(parts.iter().all(|part| part.contains_key("expires_at")));
+}
+
+/// R085: where the service has no capacity for a result in parts, the event is recorded as done without it: the effect is
+/// not made again for want of its answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_whose_parts_are_refused_gives_way_to_the_record() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let rule = |operation: &str, body: &mut Value| {
+        let is_part = body["Key"]["sk"]["S"].as_str().is_some_and(|sk| sk.starts_with("result#"));
+        if operation == "UpdateItem" && is_part {
+            let kind = "ProvisionedThroughputExceededException";
+            return Then::Answer(400, json!({"__type": kind, "message": "rate exceeded"}));
+        }
+        Then::Forward
+    };
+    let own = proxy::start(&fresh::url().unwrap(), Box::new(rule), Box::new(|_, _, _| ())).await;
+    let connection = Connection::new(Settings::at(own, fresh.settings.names.clone())).unwrap();
+    let inbox = Inbox::new(connection, InboxOptions::default()).unwrap();
+    let lease = claimed(&inbox, &event(1), LONG).await;
+    let error = inbox.complete(&lease, &result(700 * 1024, 7)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    assert!(error.to_string().contains("it is recorded that it was done"), "{error}");
+    assert_eq!(stored(&inbox, &event(1)).await, LeftOut::of(700 * 1024).to_bytes());
 }
 
 /// R085: where a part is missing, or is another's, what is left is not taken for the result. The event stays done, and

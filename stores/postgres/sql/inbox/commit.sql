@@ -1,5 +1,5 @@
--- The first fails in a transaction that an error has ended, whose COMMIT would be a silent ROLLBACK. The last is the
--- next event's: where it follows soon, it begins without a round trip of its own. All three are one.
+-- The first fails in a transaction that an error has ended, whose COMMIT would be a silent ROLLBACK; the chain fails
+-- where a handler has ended its transaction by itself, whose COMMIT would be a mere warning. What is chained is rolled
+-- back by what follows (`next`): its time is from before this commit.
 select 1;
-commit;
-begin;
+commit and chain;

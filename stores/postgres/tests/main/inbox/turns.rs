@@ -8,22 +8,33 @@ use postrider_postgres::Transactional;
 
 use super::receiver::{deliver, receiver};
 use super::{handler, incoming, with_effects};
-use crate::support::Fresh;
+use crate::support::{Fresh, LONG};
 
-/// How many effects each call saw, and on which session.
-type Seen = Arc<Mutex<Vec<(i64, i32)>>>;
+/// What a call saw: how many effects there are, its session, and when its transaction began.
+#[derive(Clone, Copy, Debug)]
+struct Sight {
+    effects: i64,
+    session: i32,
+    began: f64,
+}
+
+type Seen = Arc<Mutex<Vec<Sight>>>;
 
 fn counting(fresh: &Fresh, url: &str) -> (Transactional, Seen) {
     let seen = Seen::default();
     let (names, told) = (fresh.names.clone(), Arc::clone(&seen));
     let receiver =
         Transactional::with(url, &fresh.options(), handler("billing"), move |tx, event| {
-            let count = names.render("select count(*), pg_backend_pid() from {schema}.effects");
+            let look = names.render(
+                "select count(*), pg_backend_pid(), extract(epoch from now())::float8
+                from {schema}.effects",
+            );
             let effect = names.render("insert into {schema}.effects values ($1)");
             let told = Arc::clone(&told);
             Box::pin(async move {
-                let row = tx.query_one(&count, &[]).await?;
-                told.lock().expect("what was seen").push((row.get(0), row.get(1)));
+                let row = tx.query_one(&look, &[]).await?;
+                let sight = Sight { effects: row.get(0), session: row.get(1), began: row.get(2) };
+                told.lock().expect("what was seen").push(sight);
                 tx.execute(&effect, &[&event.id.to_string()]).await?;
                 Ok(Verdict::Done)
             })
@@ -42,36 +53,80 @@ fn with_isolation(fresh: &Fresh, level: &str) -> String {
 async fn an_event_sees_what_was_committed_since_the_last_one() {
     let Some(fresh) = with_effects().await else { return };
     let (receiver, seen) = counting(&fresh, &with_isolation(&fresh, "serializable"));
-    for number in 0..3 {
-        assert_eq!(deliver(&receiver, &incoming(number)).await, Verdict::Done);
-        fresh.run("insert into {schema}.effects values ('somebody else')").await;
-    }
-    let seen = seen.lock().unwrap();
-    let counts: Vec<i64> = seen.iter().map(|(count, _)| *count).collect();
-    assert_eq!(counts, [0, 2, 4]);
-    assert!(seen.iter().all(|(_, session)| *session == seen[0].1), "{seen:?}");
+    let other = fresh.connect().await;
+    let insert = fresh.names.render(
+        "insert into {schema}.effects values ('somebody else')
+        returning extract(epoch from clock_timestamp())::float8",
+    );
+    let chained = async {
+        for number in 0.. {
+            assert_eq!(deliver(&receiver, &incoming(number)).await, Verdict::Done);
+            let inserted: f64 = other.query_one(&insert, &[]).await.unwrap().get(0);
+            assert_eq!(deliver(&receiver, &incoming(u128::MAX - number)).await, Verdict::Done);
+            let seen = seen.lock().unwrap();
+            let (last, count) = (*seen.last().unwrap(), i64::try_from(seen.len()).unwrap());
+            // Its own two of each round, and the others', but for what it had yet to add.
+            assert_eq!(last.effects, count - 1 + count / 2, "{seen:?}");
+            // Begun before the insert was: with the commit before it. On a busy machine it may be let go before.
+            if last.began < inserted {
+                assert_eq!(last.session, seen[0].session);
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LONG, chained).await.expect("a transaction was begun with a commit");
 }
 
-/// What is open for the next event is given up where none comes: no session stays idle in a transaction, and the
-/// next event finds one that works.
+/// What is open for the next event has neither snapshot nor transaction id, and the server would end it; and it is
+/// given up where none comes: no session stays idle in a transaction, and the next event finds one that works.
 #[tokio::test]
-async fn what_is_open_between_two_events_is_let_go() {
+async fn what_is_open_between_two_events_holds_nothing_and_is_let_go() {
     let Some(fresh) = with_effects().await else { return };
     let (receiver, seen) = counting(&fresh, &fresh.url);
-    for number in 0..3 {
-        assert_eq!(deliver(&receiver, &incoming(number)).await, Verdict::Done);
-        let (_, session) = seen.lock().unwrap()[0];
-        let open = format!(
-            "select count(*) from pg_stat_activity where pid = {session} and state <> 'idle'"
-        );
-        let idle = async {
-            while fresh.number(&open).await > 0 {
+    let other = fresh.connect().await;
+    let activity = "select state, backend_xmin is null and backend_xid is null
+        from pg_stat_activity where pid = $1";
+    let (mut was_open, mut number) = (false, 0);
+    let let_go = async {
+        while !was_open {
+            assert_eq!(deliver(&receiver, &incoming(number)).await, Verdict::Done);
+            number += 1;
+            let session = seen.lock().unwrap().last().unwrap().session;
+            loop {
+                let row = other.query_one(activity, &[&session]).await.unwrap();
+                assert!(row.get::<_, bool>(1), "it holds something");
+                match row.get(0) {
+                    "idle" => break,
+                    "idle in transaction" => was_open = true,
+                    _ => {}
+                }
                 tokio::task::yield_now().await;
             }
-        };
-        tokio::time::timeout(crate::support::LONG, idle).await.expect("it was let go");
+        }
+        assert_eq!(deliver(&receiver, &incoming(u128::MAX)).await, Verdict::Done);
+    };
+    tokio::time::timeout(LONG, let_go).await.expect("it was open, and let go");
+}
+
+/// R074: a handler that ended its transaction by itself did not do it together with its marker: it is not done,
+/// whatever it says, and leaves no marker.
+#[tokio::test]
+async fn a_handler_that_ends_its_transaction_is_not_done() {
+    let Some(fresh) = with_effects().await else { return };
+    for (number, end) in ["rollback", "select 1; rollback; select 1"].into_iter().enumerate() {
+        let ending = receiver(&fresh, "billing", move |tx, _| {
+            Box::pin(async move {
+                tx.batch_execute(end).await?;
+                Ok(Verdict::Done)
+            })
+        });
+        let event = incoming(number as u128);
+        for _ in 0..2 {
+            let verdict = deliver(&ending, &event).await;
+            assert!(matches!(verdict, Verdict::Retry { .. }), "{end}: {verdict:?}");
+        }
+        assert_eq!(fresh.number("select count(*) from {inbox}").await, 0);
     }
-    assert_eq!(seen.lock().unwrap().len(), 3);
 }
 
 /// R074: each of many events that come without a pause is committed by itself: what fails between two that are
@@ -106,16 +161,15 @@ async fn a_session_that_is_gone_is_replaced() {
     let Some(fresh) = with_effects().await else { return };
     let (receiver, seen) = counting(&fresh, &fresh.url);
     assert_eq!(deliver(&receiver, &incoming(1)).await, Verdict::Done);
-    let (_, session) = seen.lock().unwrap()[0];
+    let session = seen.lock().unwrap()[0].session;
     fresh.number(&format!("select pg_terminate_backend({session}, 10000)::int::bigint")).await;
     // Until this side has heard of it, an event may still meet the old one, and comes again.
     let deliver_again = async {
         let event = incoming(2);
         while deliver_or_fail(&receiver, &event).await.is_none() {}
     };
-    tokio::time::timeout(crate::support::LONG, deliver_again).await.expect("a new session");
-    let seen = seen.lock().unwrap();
-    assert_ne!(seen[1].1, session);
+    tokio::time::timeout(LONG, deliver_again).await.expect("a new session");
+    assert_ne!(seen.lock().unwrap()[1].session, session);
     assert_eq!(fresh.number("select count(*) from {inbox}").await, 2);
 }
 
