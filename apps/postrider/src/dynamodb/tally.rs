@@ -65,9 +65,9 @@ mod tests {
         );
         let text = metrics.text();
         for line in [
-            "postrider_dynamodb_stream_lag_seconds 90",
-            "postrider_dynamodb_stream_shards{at=\"tip\"} 1",
-            "postrider_dynamodb_stream_shards{at=\"behind\"} 2",
+            "postrider_dynamodb_stream_lag_seconds{} 90.0",
+            "postrider_dynamodb_stream_shards{at=\"tip\"} 1.0",
+            "postrider_dynamodb_stream_shards{at=\"behind\"} 2.0",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
