@@ -5,7 +5,6 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its purpose")]
 
 mod bench;
-mod beside;
 mod check;
 mod docs;
 mod example;

@@ -32,7 +32,7 @@ const LONGEST: [&str; 8] = [
 
 /// One test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Program {
+struct Program {
     package: String,
     target: String,
     version: String,
@@ -93,11 +93,17 @@ fn library() -> Option<PathBuf> {
     Some(PathBuf::from(folder.trim()))
 }
 
+/// Builds the test programs by this command of cargo's, and runs them with these variables.
+pub(crate) fn run(
+    build: &mut Command,
+    variables: &[(String, String)],
+    summary: &mut Summary,
+) -> Verdict {
+    run_all(sorted(built(build)?), variables, summary)
+}
+
 /// The programs that a command of cargo's builds.
-///
-/// # Errors
-/// Why there are none.
-pub(crate) fn build(build: &mut Command) -> Result<Vec<Program>, String> {
+fn built(build: &mut Command) -> Result<Vec<Program>, String> {
     let mut child = build
         .stdout(Stdio::piped())
         .spawn()
@@ -122,16 +128,12 @@ fn sorted(mut programs: Vec<Program>) -> VecDeque<Program> {
     programs.into()
 }
 
-/// Runs them with these variables.
-///
-/// # Errors
-/// Which of them failed.
-pub(crate) fn run(
-    programs: Vec<Program>,
+fn run_all(
+    programs: VecDeque<Program>,
     variables: &[(String, String)],
     summary: &mut Summary,
 ) -> Verdict {
-    let queue = Mutex::new(sorted(programs));
+    let queue = Mutex::new(programs);
     let results = Mutex::new((summary, Vec::new()));
     let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     std::thread::scope(|scope| {
@@ -143,13 +145,13 @@ pub(crate) fn run(
                     println!("    {} …", program.name());
                     let mut command = program.command();
                     command.envs(variables.iter().map(|(name, value)| (name, value)));
-                    let (lines, verdict) = step::captured(&mut command);
+                    let (lines, verdict) = run_one(&mut command);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                     let (summary, failed) = &mut *results;
-                    let duration = step::seconds(began.elapsed());
-                    let mut shown = vec![format!("    {} ({duration})", program.name())];
-                    shown.extend(lines.into_iter().filter(|line| summary.take(line)));
-                    step::show(&shown);
+                    println!("    {} ({})", program.name(), step::seconds(began.elapsed()));
+                    for line in lines.iter().filter(|line| summary.take(line)) {
+                        println!("{line}");
+                    }
                     failed.extend(verdict.err().map(|reason| (program.name(), reason)));
                 }
             });
@@ -159,6 +161,21 @@ pub(crate) fn run(
     let failed: Vec<String> =
         failed.into_iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+/// What a program printed, and how it ended.
+fn run_one(command: &mut Command) -> (Vec<String>, Verdict) {
+    let output = match command.stderr(Stdio::inherit()).output() {
+        Ok(output) => output,
+        Err(error) => {
+            return (Vec::new(), Err(format!("`{}` did not start: {error}", step::shown(command))));
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(str::to_owned).collect();
+    let status = output.status;
+    let verdict = if status.success() { Ok(()) } else { Err(format!("ended with {status}")) };
+    (lines, verdict)
 }
 
 #[cfg(test)]
@@ -214,7 +231,7 @@ mod tests {
         let programs = programs.map(|(name, text)| script(name, &folder, text));
         let mut summary = Summary::default();
         let variables = [("WHY".to_owned(), "no server".to_owned())];
-        let verdict = run(programs.to_vec(), &variables, &mut summary);
+        let verdict = run_all(programs.to_vec().into(), &variables, &mut summary);
         std::fs::remove_dir_all(&folder).expect("it was ours");
         let reason = verdict.expect_err("two of them failed");
         assert!(reason.contains("bad main: ended with exit status: 101"), "{reason}");
@@ -232,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_build_that_fails_is_a_failure() {
-        build(&mut Command::new("false")).expect_err("nothing was built");
-        build(&mut Command::new("true")).expect_err("no program was named");
+        built(&mut Command::new("false")).expect_err("nothing was built");
+        built(&mut Command::new("true")).expect_err("no program was named");
     }
 }

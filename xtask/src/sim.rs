@@ -47,12 +47,11 @@ pub(crate) fn gate(root: &Path, summary: &mut Summary) -> Verdict {
     test::count(Command::new(program).arg("--gate"), summary)
 }
 
-/// The command that runs Clippy over the code that only the simulator compiles.
-pub(crate) fn lint(root: &Path) -> Command {
+/// Clippy over the code that only the simulator compiles.
+pub(crate) fn lint(root: &Path) -> Verdict {
     let mut command = cargo(root, &["clippy", "--quiet", "--profile", "sim", "--all-targets"]);
     command.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
-    command.args(["--", "-D", "warnings"]);
-    command
+    step::complete(command.args(["--", "-D", "warnings"]))
 }
 
 /// Builds it; the path of the program.

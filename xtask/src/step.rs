@@ -3,9 +3,8 @@
 //! A step that starts cargo starts the cargo that started us, without the variables that
 //! `cargo run` adds for this package: build scripts of others would take them for a change.
 
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, ExitCode, Output, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// What a step came to: `Err` says in one line what failed.
@@ -58,42 +57,6 @@ pub(crate) fn complete(command: &mut Command) -> Verdict {
         .status()
         .map_err(|error| format!("{:?} did not start: {error}", command.get_program()))?;
     if status.success() { Ok(()) } else { Err(format!("`{}` ended with {status}", shown(command))) }
-}
-
-/// Runs the command; what it printed, and how it ended. Errors go where ours go.
-pub(crate) fn captured(command: &mut Command) -> (Vec<String>, Verdict) {
-    ended(command.stderr(Stdio::inherit()).output(), command)
-}
-
-/// The same with the errors behind what it printed, if it failed.
-pub(crate) fn captured_whole(command: &mut Command) -> (Vec<String>, Verdict) {
-    ended(command.output(), command)
-}
-
-fn ended(output: std::io::Result<Output>, command: &Command) -> (Vec<String>, Verdict) {
-    let output = match output {
-        Ok(output) => output,
-        Err(error) => {
-            return (Vec::new(), Err(format!("`{}` did not start: {error}", shown(command))));
-        }
-    };
-    let lines = |bytes| String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect();
-    let mut told: Vec<String> = lines(&output.stdout);
-    let status = output.status;
-    if status.success() {
-        return (told, Ok(()));
-    }
-    told.extend(lines(&output.stderr));
-    (told, Err(format!("ended with {status}")))
-}
-
-/// Prints the lines in one piece, whoever else prints.
-pub(crate) fn show(lines: &[String]) {
-    let mut output = std::io::stdout().lock();
-    for line in lines {
-        // Where nobody reads any more, the exit code still tells.
-        let _ = writeln!(output, "{line}");
-    }
 }
 
 /// Runs the command with our own output, and ends as it does. One that a signal ended has no code of its own.

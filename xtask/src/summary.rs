@@ -47,13 +47,6 @@ impl Summary {
         !dull
     }
 
-    /// Adds what another one counted.
-    pub(crate) fn add(&mut self, other: Summary) {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped.extend(other.skipped);
-    }
-
     /// The closing line, alone on its line: the integration service reads it.
     pub(crate) fn closing(&self) -> String {
         format!("{} passed, {} failed", self.passed, self.failed)

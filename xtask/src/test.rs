@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::step::{self, Verdict};
 use crate::summary::Summary;
-use crate::{beside, check, programs, provision, recipes, services, sim};
+use crate::{check, programs, provision, recipes, services, sim};
 
 /// Not xtask: a running program cannot be replaced everywhere.
 pub(crate) const BUILD: [&str; 7] =
@@ -28,6 +28,9 @@ const TESTS: [&str; 9] = [
     "--tests",
     "--examples",
 ];
+const DOC_TESTS: [&str; 7] =
+    ["test", "--workspace", "--all-features", "--no-fail-fast", "--doc", "--", "--show-output"];
+const DOCS: [&str; 5] = ["doc", "--quiet", "--workspace", "--no-deps", "--all-features"];
 
 /// The servers that the tests use. They stay up for the next run; `cargo x services down` stops them.
 const SERVICES: [&str; 7] = ["pg", "pg18", "pgbouncer", "nats", "kafka", "ddb", "aws"];
@@ -54,48 +57,32 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     // End-to-end tests start the binaries that stand in the target folder.
     let build = step::run("binaries", || step::complete(&mut step::cargo(root, &BUILD)));
     note("binaries", build, false, &mut summary);
-    tests(root, &variables, &mut note, &mut summary);
+    let before = summary.failed;
+    let mut build = step::cargo(root, &TESTS);
+    let verdict = step::run("tests", || programs::run(&mut build, &variables, &mut summary));
+    let counted = summary.failed > before;
+    note("tests", verdict, counted, &mut summary);
+    let before = summary.failed;
+    let mut command = step::cargo(root, &DOC_TESTS);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    let verdict = step::run("doc tests", || count(&mut command, &mut summary));
+    let counted = summary.failed > before;
+    note("doc tests", verdict, counted, &mut summary);
+    let lint = step::run("clippy with probes", || sim::lint(root));
+    note("clippy with probes", lint, false, &mut summary);
     let before = summary.failed;
     let verdict = step::run("simulator", || sim::gate(root, &mut summary));
     let counted = summary.failed > before;
     note("simulator", verdict, counted, &mut summary);
+    let docs = step::run("docs", || {
+        step::complete(step::cargo(root, &DOCS).env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    note("docs", docs, false, &mut summary);
     let recipes = step::run("recipes", || recipes::validate(root, &mut summary));
     note("recipes", recipes, false, &mut summary);
     let deny = step::run("dependencies", || dependencies(root, &mut summary));
     note("dependencies", deny, false, &mut summary);
     report(&failed, &summary, &step::seconds(began.elapsed()))
-}
-
-/// The test programs, and beside them what only computes.
-fn tests(
-    root: &Path,
-    variables: &[(String, String)],
-    note: &mut impl FnMut(&str, Verdict, bool, &mut Summary),
-    summary: &mut Summary,
-) {
-    let mut programs = Vec::new();
-    let build = step::run("test programs", || {
-        programs = programs::build(&mut step::cargo(root, &TESTS))?;
-        Ok(())
-    });
-    note("test programs", build, false, summary);
-    std::thread::scope(|scope| {
-        let beside = scope.spawn(|| beside::run(root, variables));
-        let before = summary.failed;
-        let verdict = step::run("tests", || programs::run(programs, variables, summary));
-        let counted = summary.failed > before;
-        note("tests", verdict, counted, summary);
-        match beside.join() {
-            Ok(steps) => {
-                for ended in steps {
-                    let counted = ended.summary.failed > 0;
-                    summary.add(ended.summary);
-                    note(ended.name, ended.verdict, counted, summary);
-                }
-            }
-            Err(_) => note("beside the tests", Err("panicked".to_owned()), false, summary),
-        }
-    });
 }
 
 /// On a contributor's machine a server that cannot be had is a skip with its reason. The integration service
