@@ -37,20 +37,9 @@ impl Inbox {
         event: &Event,
         handler: &HandlerName,
     ) -> Result<Accepted> {
-        self.accept_by(&self.accept, tx, event, handler).await
-    }
-
-    /// The same by another statement that takes the same values and answers the same first.
-    pub(crate) async fn accept_by(
-        &self,
-        statement: &str,
-        tx: &Transaction<'_>,
-        event: &Event,
-        handler: &HandlerName,
-    ) -> Result<Accepted> {
         let staged = self.stage(event, handler)?;
         let values: Vec<Param<'_>> = staged.values.iter().map(param).collect();
-        let row = tx.query_typed_one(statement, &values).await.during("accept")?;
+        let row = tx.query_typed_one(&staged.statement, &values).await.during("accept")?;
         Inbox::accepted(row.get(0), event, handler)
     }
 }

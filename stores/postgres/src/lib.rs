@@ -96,8 +96,6 @@ mod tick;
 mod tls;
 #[cfg(feature = "store")]
 mod transactional;
-#[cfg(feature = "store")]
-mod turns;
 #[cfg(feature = "tokio-postgres")]
 mod typed;
 #[cfg(feature = "store")]

@@ -22,7 +22,7 @@ const ACCEPT: Sql = sql!("inbox/accept");
 /// for other drivers have an `Inbox` of their own, which is made of this one.
 #[derive(Clone, Debug)]
 pub struct Inbox {
-    pub(crate) accept: Arc<str>,
+    accept: Arc<str>,
 }
 
 impl Default for Inbox {

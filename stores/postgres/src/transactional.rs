@@ -5,25 +5,27 @@
 //! panics, or is dropped leaves nothing behind.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use futures_util::FutureExt;
 use postrider_core::inbox::{Accepted, Receiver, Verdict};
 use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, RetryClass,
 };
 use tokio::sync::Semaphore;
-use tokio_postgres::Transaction;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Transaction};
 
 use crate::connect::Address;
 use crate::error::{During, of_postgres};
 use crate::marker::Inbox;
 use crate::sql::{Sql, sql};
 use crate::store::Options;
-use crate::turns::{OPEN_MAX, Session};
 
-const ACCEPT: Sql = sql!("inbox/accept_limited");
+const COMMIT: Sql = sql!("inbox/commit");
+const SESSION: Sql = sql!("inbox/session");
 
 /// Why a handler failed: anything, so that `?` takes errors of `tokio-postgres`, of Postrider, and of the
 /// application.
@@ -39,7 +41,7 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 /// | the closure | then | the consumer engine hears |
 /// |---|---|---|
 /// | says `Done` | commit | `Done` |
-/// | says `Done` after a statement failed in its transaction, or after a `COMMIT` or `ROLLBACK` of its own | roll back | `Retry`, which counts |
+/// | says `Done` after a statement failed in its transaction | roll back | `Retry`, which counts |
 /// | says `Retry`, `Reject`, or `Busy` | roll back | the same |
 /// | fails, or panics | roll back | `Retry`, which counts |
 /// | fails because the database was busy, away, full, or read-only | roll back | an error, which does not count |
@@ -47,8 +49,7 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 ///
 /// So many deliveries are in work at once as [`Options::transactions_max`] says; each has a session of
 /// its own. The transaction is as the database's `default_transaction_isolation` says; every level is
-/// right, and a serialization failure is `Busy`. Where one event follows another the transaction was begun with
-/// the last one's commit, at most 5 ms before, which is the time that its `now()` says. Do nothing in it that waits for a network: it holds its
+/// right, and a serialization failure is `Busy`. Do nothing in it that waits for a network: it holds its
 /// event, and after 60 s without a statement the server ends it.
 ///
 /// ```no_run
@@ -65,11 +66,13 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 /// # Ok::<(), postrider_core::Error>(())
 /// ```
 pub struct Transactional {
-    handling: Arc<Handling>,
+    handler: HandlerName,
+    handle: Arc<Handle>,
+    inbox: Inbox,
     address: Address,
+    deadline: Duration,
     in_work: Semaphore,
-    idle: Arc<Mutex<Vec<Session>>>,
-    stays: AtomicU64,
+    idle: Mutex<Vec<Client>>,
 }
 
 impl Transactional {
@@ -108,125 +111,120 @@ impl Transactional {
         + Sync
         + 'static,
     ) -> Result<Transactional> {
-        let handling = Handling {
-            handler,
-            handle: Box::new(handle),
-            inbox: Inbox::named(&options.names),
-            accept: options.names.render(ACCEPT.text).into(),
-            deadline: options.statement_deadline,
-        };
         Ok(Transactional {
-            handling: Arc::new(handling),
+            handler,
+            handle: Arc::new(handle),
+            inbox: Inbox::named(&options.names),
             address: Address::parse(url)?,
+            deadline: options.statement_deadline,
             in_work: Semaphore::new(options.transactions_max.max(1)),
-            idle: Arc::default(),
-            stays: AtomicU64::new(0),
+            idle: Mutex::default(),
         })
     }
 
-    /// An idle session, or a new one.
-    async fn session(&self) -> Result<Session> {
+    async fn connect(&self) -> Result<Client> {
         let idle = {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.retain(Session::is_sound);
+            idle.retain(|client| !client.is_closed());
             idle.pop()
         };
-        if let Some(session) = idle {
-            return Ok(session);
+        if let Some(client) = idle {
+            return Ok(client);
         }
         let (client, wire) = self.address.connect("receive").await?;
         // Ends by itself when the client is dropped or the connection is lost.
-        let wire = tokio::spawn(async move { _ = wire.await });
-        Ok(Session::new(Arc::clone(&self.handling), client, wire))
+        tokio::spawn(async move { _ = wire.await });
+        Ok(client)
     }
 
-    async fn receive_once(&self, event: &Arc<Event>) -> Result<Verdict> {
-        let _permit = self
-            .in_work
-            .acquire()
-            .await
-            .map_err(|e| Error::new(ErrorKind::Closed, "receive").source(e))?;
-        let mut session = self.session().await?;
-        let verdict = session.act(event).await;
-        if session.is_sound() {
-            self.keep(session, matches!(verdict, Ok(Verdict::Done)));
-        }
-        verdict
-    }
-
-    /// Keeps a session for the next event. If it holds a transaction open, it lets go of it when no event comes.
-    fn keep(&self, mut session: Session, open: bool) {
-        session.open = open.then(Instant::now);
-        session.stay = self.stays.fetch_add(1, Ordering::Relaxed);
-        let stay = session.stay;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
-        if open {
-            let idle = Arc::clone(&self.idle);
-            tokio::spawn(async move {
-                tokio::time::sleep(OPEN_MAX).await; // waits: for the next event, which tells nobody here
-                let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(session) = idle.iter_mut().find(|session| session.stay == stay) {
-                    session.let_go();
-                }
-            });
-        }
-    }
-}
-
-/// What all sessions of a receiver share.
-pub(crate) struct Handling {
-    handler: HandlerName,
-    pub(crate) handle: Box<Handle>,
-    inbox: Inbox,
-    accept: Arc<str>,
-    deadline: Duration,
-}
-
-impl Handling {
     /// A call of ours to the database, within the deadline.
-    pub(crate) async fn within<T>(
+    async fn within<T>(
         &self,
         call: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
         match tokio::time::timeout(self.deadline, call).await {
             Ok(answer) => answer.during("receive"),
-            Err(_) => Err(self.late()),
+            Err(_) => Err(Error::new(ErrorKind::Timeout, "receive").message(format!(
+                "the database did not answer within {:?}; the event is delivered again",
+                self.deadline
+            ))),
         }
     }
 
-    fn late(&self) -> Error {
-        Error::new(ErrorKind::Timeout, "receive").message(format!(
-            "the database did not answer within {:?}; the event is delivered again",
-            self.deadline
-        ))
-    }
-
-    /// Writes the marker. What the engine is to hear if the handler must not act.
-    pub(crate) async fn accept(
-        &self,
-        tx: &Transaction<'_>,
-        event: &Event,
-    ) -> Result<Option<Verdict>> {
-        let accepted = self.inbox.accept_by(&self.accept, tx, event, &self.handler);
-        let accepted = match tokio::time::timeout(self.deadline, accepted).await {
-            Ok(accepted) => accepted,
-            Err(_) => Err(self.late()),
-        };
-        match accepted {
-            Ok(Accepted::FirstTime) => Ok(None),
-            Ok(Accepted::Duplicate) => Ok(Some(Verdict::Duplicate)),
-            Err(error) if error.retry_class() == RetryClass::Permanent => {
-                Ok(Some(Verdict::Reject(Fault::new(error.kind(), error.to_string()))))
+    /// A client that is dropped on the way out of here loses its connection, and the server rolls back.
+    async fn receive_once(&self, event: &Event) -> Result<Verdict> {
+        let _permit = self
+            .in_work
+            .acquire()
+            .await
+            .map_err(|e| Error::new(ErrorKind::Closed, "receive").source(e))?;
+        let mut client = self.connect().await?;
+        let tx = self.within(client.transaction()).await?;
+        let verdict = self.act(&tx, event).await;
+        let verdict = match verdict {
+            Ok(Verdict::Done) => self.commit(tx).await?,
+            other => {
+                // The handler's error says more than one of the way back.
+                if self.within(tx.rollback()).await.is_err() {
+                    return other;
+                }
+                other?
             }
-            Err(error) => Err(error),
+        };
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+        Ok(verdict)
+    }
+
+    async fn act(&self, tx: &Transaction<'_>, event: &Event) -> Result<Verdict> {
+        // Sent together, in this order: one round trip.
+        let limited = self.within(tx.batch_execute(SESSION.text));
+        let accepted = self.inbox.accept(tx, event, &self.handler);
+        let (limited, accepted) = tokio::join!(limited, accepted);
+        limited?;
+        match accepted {
+            Ok(Accepted::FirstTime) => {}
+            Ok(Accepted::Duplicate) => return Ok(Verdict::Duplicate),
+            Err(error) if error.retry_class() == RetryClass::Permanent => {
+                return Ok(Verdict::Reject(Fault::new(error.kind(), error.to_string())));
+            }
+            Err(error) => return Err(error),
         }
+        let answer = AssertUnwindSafe(async { (self.handle)(tx, event).await }).catch_unwind();
+        match answer.await {
+            Ok(Ok(verdict)) => Ok(verdict),
+            Ok(Err(error)) => failed(error),
+            Err(panic) => Ok(retry(
+                ErrorKind::Internal,
+                format!("the handler panicked: {}", panic_text(&*panic)),
+            )),
+        }
+    }
+
+    /// Commits what a handler did, if its transaction still stands.
+    async fn commit(&self, tx: Transaction<'_>) -> Result<Verdict> {
+        let committed = self.within(async {
+            match tx.batch_execute(COMMIT.text).await {
+                Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
+                    Ok(false)
+                }
+                answer => answer.map(|()| true),
+            }
+        });
+        if committed.await? {
+            // What was chained to it is rolled back as it is dropped, and nobody waits for that.
+            return Ok(Verdict::Done);
+        }
+        self.within(tx.rollback()).await?;
+        let told = "a statement failed in the transaction, and the handler went on: nothing of it \
+                    was committed";
+        Ok(retry(ErrorKind::Internal, told.to_owned()))
     }
 }
 
 impl std::fmt::Debug for Transactional {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transactional")
-            .field("handler", &self.handling.handler)
+            .field("handler", &self.handler)
             .field("database", &self.address)
             .finish_non_exhaustive()
     }
@@ -234,7 +232,7 @@ impl std::fmt::Debug for Transactional {
 
 impl Receiver for Transactional {
     fn handler(&self) -> &HandlerName {
-        &self.handling.handler
+        &self.handler
     }
 
     fn receive<'a>(
@@ -248,7 +246,7 @@ impl Receiver for Transactional {
 
 /// What the database cannot do now is nobody's fault; everything else counts against the event, a statement
 /// of the handler's that is wrong as well.
-pub(crate) fn failed(error: HandlerError) -> Result<Verdict> {
+fn failed(error: HandlerError) -> Result<Verdict> {
     let error = match error.downcast::<tokio_postgres::Error>() {
         Ok(error) => {
             let told = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
@@ -269,16 +267,14 @@ pub(crate) fn failed(error: HandlerError) -> Result<Verdict> {
     }
 }
 
-pub(crate) fn retry(kind: ErrorKind, detail: String) -> Verdict {
+fn retry(kind: ErrorKind, detail: String) -> Verdict {
     Verdict::Retry { after: None, fault: Fault::new(kind, detail) }
 }
 
-/// A handler that panicked is tried again, and that counts.
-pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Verdict {
-    let told = panic
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a word");
-    retry(ErrorKind::Internal, format!("the handler panicked: {told}"))
+        .unwrap_or("without a word")
 }

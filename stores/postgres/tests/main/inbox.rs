@@ -5,7 +5,6 @@ mod isolation;
 mod receiver;
 mod retention;
 mod row;
-mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,16 +13,16 @@ use tokio_postgres::Transaction;
 use super::{handler, incoming, with_effects};
 use crate::support::Fresh;
 
-pub(super) fn delivery(event: &Arc<Event>) -> Delivery {
+fn delivery(event: &Arc<Event>) -> Delivery {
     let receipt = Receipt { message: 1, token: 1 };
     Delivery::new(Ok(Arc::clone(event)), Arc::from("orders"), receipt)
 }
 
-pub(super) async fn deliver(receiver: &Transactional, event: &Arc<Event>) -> Verdict {
+async fn deliver(receiver: &Transactional, event: &Arc<Event>) -> Verdict {
     receiver.receive(event, &delivery(event)).await.expect("a verdict")
 }
 
-pub(super) fn receiver(
+fn receiver(
     fresh: &Fresh,
     name: &str,
     handle: impl for<'a> Fn(
@@ -128,6 +128,25 @@ async fn a_handler_that_fails_leaves_nothing() {
         assert_eq!(fresh.number(LEFT).await, 0, "after {says}");
     }
     assert_eq!(deliver(&receiver, &event).await, Verdict::Done);
+}
+
+/// R074: a handler that ended its transaction by itself did not act together with its marker: it is not done, whatever
+/// it says. A COMMIT where there is no transaction would be a mere warning.
+#[tokio::test]
+async fn a_handler_that_ends_its_transaction_is_not_done() {
+    let Some(fresh) = with_effects().await else { return };
+    let ending = receiver(&fresh, "billing", |tx, _| {
+        Box::pin(async move {
+            tx.batch_execute("rollback").await?;
+            Ok(Verdict::Done)
+        })
+    });
+    let event = incoming(1);
+    for _ in 0..2 {
+        let told = ending.receive(&event, &delivery(&event)).await;
+        assert!(!matches!(told, Ok(Verdict::Done | Verdict::Duplicate)), "{told:?}");
+        assert_eq!(fresh.number("select count(*) from {inbox}").await, 0);
+    }
 }
 
 /// A handler that is dropped in the middle, as at the end of a drain, is rolled back, and the event is free.
