@@ -43,6 +43,9 @@ pub(crate) fn statics(root: &Path) -> Vec<Work<'_>> {
         "-D",
         "warnings",
     ];
+    // What a newcomer builds: by all features alone nobody sees that it does not stand without one.
+    let default =
+        ["clippy", "--quiet", "--package", "postrider-cli", "--bins", "--", "-D", "warnings"];
     vec![
         (
             "format",
@@ -54,6 +57,10 @@ pub(crate) fn statics(root: &Path) -> Vec<Work<'_>> {
         ("tidy", Box::new(move || tidy::verdict(root))),
         ("requirements page", Box::new(move || requirements::verdict(root))),
         ("clippy", Box::new(move || step::complete(&mut step::cargo(root, &clippy)))),
+        (
+            "clippy of the default build",
+            Box::new(move || step::complete(&mut step::cargo(root, &default))),
+        ),
         ("reference pages", Box::new(move || docs::verdict(root))),
     ]
 }

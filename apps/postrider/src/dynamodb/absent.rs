@@ -39,6 +39,12 @@ impl Tables {
         match *self {}
     }
 
+    #[cfg(feature = "aws")]
+    pub(crate) async fn see_inbox(&self) -> Result<(), Failure> {
+        std::future::ready(()).await;
+        match *self {}
+    }
+
     pub(crate) async fn inbox(
         &self,
         _: Duration,

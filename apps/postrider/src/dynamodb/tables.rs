@@ -99,6 +99,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the service says.
+    #[cfg(feature = "aws")]
     pub(crate) async fn see_inbox(&self) -> Result<(), Failure> {
         Ok(Inbox::new(self.connection()?, self.options.inbox.clone())?.open().await?)
     }
