@@ -46,7 +46,8 @@ impl Drop for InWork<'_> {
 /// Makes the span of the event's delivery the current one of this thread, until the answer is dropped.
 ///
 /// For handlers that are called in a thread of their store, as `Transactional` of the SQLite store
-/// does; in an asynchronous handler the span is the current one already. Outside of a delivery to a
+/// does, or by a task for several deliveries, as that of the PostgreSQL store does in groups; in any other asynchronous
+/// handler the span is the current one already. Outside of a delivery to a
 /// [`TracedReceiver`](crate::TracedReceiver), the event's own context takes its place, if it has one.
 ///
 /// ```

@@ -197,6 +197,7 @@ pub mod __private {
     feature = "relay",
     feature = "inbox",
     feature = "store-sqlite",
+    feature = "store-postgres",
     feature = "broker-local"
 ))]
 #[doc = include_str!("../../../README.md")]

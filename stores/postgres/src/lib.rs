@@ -36,6 +36,8 @@ mod fetch;
 mod gather;
 mod gone_back;
 #[cfg(feature = "store")]
+mod group;
+#[cfg(feature = "store")]
 mod identity;
 #[cfg(feature = "store")]
 mod inbox;
@@ -94,6 +96,8 @@ mod store;
 mod tick;
 #[cfg(feature = "store")]
 mod tls;
+#[cfg(feature = "store")]
+mod together;
 #[cfg(feature = "store")]
 mod transactional;
 #[cfg(feature = "tokio-postgres")]

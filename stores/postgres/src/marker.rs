@@ -15,6 +15,8 @@ use crate::sql::{Sql, sql};
 use crate::staged::{Staged, Value};
 
 const ACCEPT: Sql = sql!("inbox/accept");
+#[cfg(feature = "store")]
+const ACCEPT_MANY: Sql = sql!("inbox/accept_many");
 
 /// The inbox of a database, for handlers that act in a transaction of their own.
 ///
@@ -23,6 +25,8 @@ const ACCEPT: Sql = sql!("inbox/accept");
 #[derive(Clone, Debug)]
 pub struct Inbox {
     accept: Arc<str>,
+    #[cfg(feature = "store")]
+    accept_many: Arc<str>,
 }
 
 impl Default for Inbox {
@@ -39,7 +43,11 @@ impl Inbox {
 
     /// An inbox whose tables have names of their own.
     pub fn named(names: &Names) -> Inbox {
-        Inbox { accept: names.render(ACCEPT.text).into() }
+        Inbox {
+            accept: names.render(ACCEPT.text).into(),
+            #[cfg(feature = "store")]
+            accept_many: names.render(ACCEPT_MANY.text).into(),
+        }
     }
 
     /// The statement and its values. It answers one row of one text, `answer`.
@@ -59,6 +67,32 @@ impl Inbox {
                 text(Cow::Borrowed(handler.as_str())),
                 text(Cow::Borrowed(&*event.event_type)),
                 text(Cow::Owned(hex(&event.payload.hash()))),
+            ],
+        })
+    }
+
+    /// The statement for the markers of several events, which answers those that are written, and its values: a
+    /// column each, and the handler.
+    #[cfg(feature = "store")]
+    pub(crate) fn stage_many<'e>(
+        &self,
+        events: &'e [Arc<Event>],
+        handler: &'e HandlerName,
+    ) -> Result<Staged<'e>> {
+        let keys = events.iter().map(|event| InboxKey::of(event, handler));
+        let event_ids = keys.map(|key| key.map(|key| key.event_id)).collect::<Result<Vec<_>>>()?;
+        let texts = |of: fn(&'e Event) -> Cow<'e, str>| {
+            Value::Texts(events.iter().map(|event| Some(of(event))).collect())
+        };
+        Ok(Staged {
+            statement: Arc::clone(&self.accept_many),
+            event_ids,
+            values: vec![
+                texts(|event| Cow::Borrowed(&*event.source)),
+                texts(|event| Cow::Owned(event.id.to_string())),
+                texts(|event| Cow::Borrowed(&*event.event_type)),
+                texts(|event| Cow::Owned(hex(&event.payload.hash()))),
+                Value::Text(Some(Cow::Borrowed(handler.as_str()))),
             ],
         })
     }

@@ -37,6 +37,11 @@ pub struct Options {
     /// Sessions lent for transactions over several statements. Default 4: operators' commands, beside
     /// the five sessions that relay and inbox share.
     pub transactions_max: usize,
+    /// Deliveries of a [`Transactional`](crate::Transactional) that may share one transaction: 1 to 256. Default 1:
+    /// a handler then hears of nobody else's failure, and holds its rows no longer than its own work takes. With
+    /// more, what waits for a session at the same moment is done together, and the server begins and commits once
+    /// for all of it.
+    pub group_max: usize,
     /// What stands between the store and the server. Default [`Pooler::Auto`].
     pub pooler: Pooler,
     /// What must have an event on its disk before it is published. Default [`PublishAfter::Local`].
@@ -49,6 +54,7 @@ impl Default for Options {
             names: Names::default(),
             statement_deadline: Duration::from_secs(30),
             transactions_max: 4,
+            group_max: 1,
             pooler: Pooler::default(),
             publish_after: PublishAfter::default(),
         }

@@ -14,12 +14,13 @@ use postrider_core::inbox::{Accepted, Receiver, Verdict};
 use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, RetryClass,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Transaction};
 
 use crate::connect::Address;
 use crate::error::{During, of_postgres};
+use crate::group::{GROUP_MAX, Groups};
 use crate::marker::Inbox;
 use crate::sql::{Sql, sql};
 use crate::store::Options;
@@ -47,10 +48,28 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 /// | fails because the database was busy, away, full, or read-only | roll back | an error, which does not count |
 /// | is not called, as it was done before | nothing | `Duplicate` |
 ///
-/// So many deliveries are in work at once as [`Options::transactions_max`] says; each has a session of
+/// So many transactions are in work at once as [`Options::transactions_max`] says; each has a session of
 /// its own. The transaction is as the database's `default_transaction_isolation` says; every level is
 /// right, and a serialization failure is `Busy`. Do nothing in it that waits for a network: it holds its
 /// event, and after 60 s without a statement the server ends it.
+///
+/// # In groups
+/// Above a [`group_max`](Options::group_max) of 1, deliveries that wait for a session at the same moment share one
+/// transaction: one `BEGIN`, the markers of all in one statement, the closure for one after the other, one `COMMIT`,
+/// and only then their verdicts. Nobody waits for company. If anything but `Done` comes of one of them, or any statement
+/// fails, all of it is rolled back and each is done again in a transaction of its own, with the verdicts above; groups
+/// are smaller for a while then, and what the broker delivers again is always done alone. So, with groups:
+///
+/// - what the closure does may be done, rolled back because of a neighbour, and done again. It must have no effect outside
+///   of the transaction, which it must not have anyway;
+/// - rows that it changes are locked until the last of its group is done. Where many events change the same few rows, leave it at 1: groups
+///   wait for each other, and may deadlock, which ends well and slowly;
+/// - it is called by a task of the group's: in the `tracing` span of its delivery, without its task-locals;
+/// - it must not end the transaction. That fails the group, every time;
+/// - a group that takes longer than 5 s, or waits longer than 2 s for a lock (where no `lock_timeout` is set), is given up, and
+///   each is done alone;
+/// - let more deliveries be in work at the engine (its `in_flight_max`) than there are transactions, or there is nothing
+///   to group: `group_max` times [`transactions_max`](Options::transactions_max), twice.
 ///
 /// ```no_run
 /// use postrider_core::{inbox::Verdict, HandlerName};
@@ -66,12 +85,19 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 /// # Ok::<(), postrider_core::Error>(())
 /// ```
 pub struct Transactional {
-    handler: HandlerName,
-    handle: Arc<Handle>,
-    inbox: Inbox,
+    work: Arc<Work>,
+    /// Where several may share a transaction.
+    groups: Option<Groups>,
+}
+
+/// What it takes to act on a delivery.
+pub(crate) struct Work {
+    pub(crate) handler: HandlerName,
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) inbox: Inbox,
     address: Address,
-    deadline: Duration,
-    in_work: Semaphore,
+    pub(crate) deadline: Duration,
+    pub(crate) in_work: Arc<Semaphore>,
     idle: Mutex<Vec<Client>>,
 }
 
@@ -111,18 +137,28 @@ impl Transactional {
         + Sync
         + 'static,
     ) -> Result<Transactional> {
-        Ok(Transactional {
+        if !(1..=GROUP_MAX).contains(&options.group_max) {
+            return Err(Error::new(ErrorKind::Config, "receive").message(format!(
+                "group_max is {}, and may be 1 to {GROUP_MAX}",
+                options.group_max
+            )));
+        }
+        let work = Arc::new(Work {
             handler,
             handle: Arc::new(handle),
             inbox: Inbox::named(&options.names),
             address: Address::parse(url)?,
             deadline: options.statement_deadline,
-            in_work: Semaphore::new(options.transactions_max.max(1)),
+            in_work: Arc::new(Semaphore::new(options.transactions_max.max(1))),
             idle: Mutex::default(),
-        })
+        });
+        let groups = (options.group_max > 1).then(|| Groups::new(&work, options.group_max));
+        Ok(Transactional { work, groups })
     }
+}
 
-    async fn connect(&self) -> Result<Client> {
+impl Work {
+    pub(crate) async fn connect(&self) -> Result<Client> {
         let idle = {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
             idle.retain(|client| !client.is_closed());
@@ -137,8 +173,13 @@ impl Transactional {
         Ok(client)
     }
 
+    /// Keeps a session on which nothing is open for the next.
+    pub(crate) fn keep(&self, client: Client) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+    }
+
     /// A call of ours to the database, within the deadline.
-    async fn within<T>(
+    pub(crate) async fn within<T>(
         &self,
         call: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
@@ -151,13 +192,19 @@ impl Transactional {
         }
     }
 
-    /// A client that is dropped on the way out of here loses its connection, and the server rolls back.
-    async fn receive_once(&self, event: &Event) -> Result<Verdict> {
-        let _permit = self
-            .in_work
-            .acquire()
-            .await
-            .map_err(|e| Error::new(ErrorKind::Closed, "receive").source(e))?;
+    /// Leave to have a session and a transaction.
+    pub(crate) async fn permit(&self) -> Result<OwnedSemaphorePermit> {
+        let permit = Arc::clone(&self.in_work).acquire_owned().await;
+        permit.map_err(|e| Error::new(ErrorKind::Closed, "receive").source(e))
+    }
+
+    /// Acts on one event in a transaction of its own. A client that is dropped on the way out of here loses its
+    /// connection, and the server rolls back.
+    pub(crate) async fn receive(
+        &self,
+        _permit: OwnedSemaphorePermit,
+        event: &Event,
+    ) -> Result<Verdict> {
         let mut client = self.connect().await?;
         let tx = self.within(client.transaction()).await?;
         let verdict = self.act(&tx, event).await;
@@ -171,7 +218,7 @@ impl Transactional {
                 other?
             }
         };
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+        self.keep(client);
         Ok(verdict)
     }
 
@@ -224,23 +271,31 @@ impl Transactional {
 impl std::fmt::Debug for Transactional {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transactional")
-            .field("handler", &self.handler)
-            .field("database", &self.address)
+            .field("handler", &self.work.handler)
+            .field("database", &self.work.address)
             .finish_non_exhaustive()
     }
 }
 
 impl Receiver for Transactional {
     fn handler(&self) -> &HandlerName {
-        &self.handler
+        &self.work.handler
     }
 
     fn receive<'a>(
         &'a self,
         event: &'a Arc<Event>,
-        _: &'a Delivery,
+        delivery: &'a Delivery,
     ) -> BoxFuture<'a, Result<Verdict>> {
-        Box::pin(self.receive_once(event))
+        Box::pin(async move {
+            match &self.groups {
+                // What failed before, or has no key, would only take others along.
+                Some(groups) if delivery.count <= 1 && !event.source.is_empty() => {
+                    groups.receive(event).await
+                }
+                _ => self.work.receive(self.work.permit().await?, event).await,
+            }
+        })
     }
 }
 

@@ -1,8 +1,14 @@
 //! The inbox: the contract's suite and model, markers in the handler's transaction at every isolation
 //! level, and what concurrent workers do to one row.
 
+mod groups;
+mod groups_broken;
+mod groups_told;
 mod isolation;
 mod receiver;
+#[path = "inbox/receiver.rs"]
+#[expect(clippy::duplicate_mod, reason = "what a handler may rely on is the same in groups")]
+mod receiver_in_groups;
 mod retention;
 mod row;
 

@@ -1,4 +1,5 @@
-//! Handlers behind the inbox, in a transaction: what they may do, and what is left of each end.
+//! Handlers behind the inbox, in a transaction: what they may do, and what is left of each end. The whole file is there
+//! twice, the second time with groups.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,13 +8,13 @@ use std::time::Duration;
 use postrider_core::inbox::{Receiver, Verdict};
 use postrider_core::subscription::Receipt;
 use postrider_core::{BoxFuture, Delivery, ErrorKind, Event, EventId, Fault, NewEvent, Payload};
-use postrider_postgres::{HandlerError, Inbox, Names, Outbox, Transactional};
+use postrider_postgres::{HandlerError, Inbox, Names, Options, Outbox, Transactional};
 use tokio_postgres::Transaction;
 
 use super::{handler, incoming, with_effects};
 use crate::support::Fresh;
 
-fn delivery(event: &Arc<Event>) -> Delivery {
+pub(super) fn delivery(event: &Arc<Event>) -> Delivery {
     let receipt = Receipt { message: 1, token: 1 };
     Delivery::new(Ok(Arc::clone(event)), Arc::from("orders"), receipt)
 }
@@ -22,7 +23,7 @@ async fn deliver(receiver: &Transactional, event: &Arc<Event>) -> Verdict {
     receiver.receive(event, &delivery(event)).await.expect("a verdict")
 }
 
-fn receiver(
+pub(super) fn receiver(
     fresh: &Fresh,
     name: &str,
     handle: impl for<'a> Fn(
@@ -33,11 +34,26 @@ fn receiver(
     + Sync
     + 'static,
 ) -> Transactional {
-    Transactional::with(&fresh.url, &fresh.options(), handler(name), handle).expect("a receiver")
+    Transactional::with(&fresh.url, &options(fresh), handler(name), handle).expect("a receiver")
+}
+
+/// How many deliveries may share a transaction, in this copy of the file.
+fn group_max() -> usize {
+    if module_path!().ends_with("in_groups") { 16 } else { 1 }
+}
+
+fn options(fresh: &Fresh) -> Options {
+    let mut options = fresh.options();
+    options.group_max = group_max();
+    options
 }
 
 /// What every handler of these tests does before it ends as told.
-async fn act(names: &Names, tx: &Transaction<'_>, event: &Event) -> Result<(), HandlerError> {
+pub(super) async fn act(
+    names: &Names,
+    tx: &Transaction<'_>,
+    event: &Event,
+) -> Result<(), HandlerError> {
     let effect = names.render("insert into {schema}.effects values ($1)");
     tx.execute(&effect, &[&event.id.to_string()]).await?;
     let new = NewEvent::new("invoice", "7", "invoice.sent");
@@ -45,7 +61,7 @@ async fn act(names: &Names, tx: &Transaction<'_>, event: &Event) -> Result<(), H
     Ok(())
 }
 
-fn acting(fresh: &Fresh, name: &str) -> Transactional {
+pub(super) fn acting(fresh: &Fresh, name: &str) -> Transactional {
     let names = fresh.names.clone();
     receiver(fresh, name, move |tx, event| {
         let names = names.clone();
@@ -250,7 +266,7 @@ async fn what_is_no_key_is_rejected() {
 #[tokio::test]
 async fn so_many_transactions_at_once_and_no_more() {
     let Some(fresh) = with_effects().await else { return };
-    let mut options = fresh.options();
+    let mut options = options(&fresh);
     options.transactions_max = 2;
     let (now, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let counted = Arc::clone(&most);
@@ -265,7 +281,7 @@ async fn so_many_transactions_at_once_and_no_more() {
     })
     .unwrap();
     let receiver = Arc::new(receiver);
-    let all: Vec<_> = (0..6)
+    let all: Vec<_> = (0..6 * group_max() as u128)
         .map(|number| {
             let receiver = Arc::clone(&receiver);
             tokio::spawn(async move { deliver(&receiver, &incoming(number)).await })
