@@ -1,5 +1,6 @@
 //! `consumer`: the consumer engine with the transactional inbox on PostgreSQL, against a bare consumer that
-//! does the same business write in a transaction and forgets what it has done.
+//! does the same business write in a transaction and forgets what it has done. Ours is measured twice: an event in a
+//! transaction, and up to [`GROUP`] of them in one.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use tokio_postgres::types::Type;
 use super::bare;
 use super::server::{self, Server};
 use crate::backlog::{KEYS, payload};
-use crate::measure::{Contender, cpu_seconds, median, take_turns};
+use crate::measure::{Contender, cpu_seconds, median, ratio, take_turns};
 use crate::options::{Options, StoreKind};
 use crate::outcome::{Outcome, rounded};
 use crate::postgres::server::Server as Postgres;
@@ -35,6 +36,9 @@ const ROUNDS: u32 = 3;
 
 /// Transactions at once, of both: a partition of the topic each.
 pub(super) const WORKERS: usize = 8;
+
+/// Events in a transaction, of ours in groups.
+const GROUP: usize = 16;
 
 /// Ours, of what the bare one reaches.
 const AIM: f64 = 0.8;
@@ -119,7 +123,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
             let url = postgres.url();
             let consuming = async {
                 match name {
-                    "ours" => consume(&server, &url, &group, &tally).await,
+                    "ours" => consume(&server, &url, &group, &tally, 1).await,
+                    "ours_grouped" => consume(&server, &url, &group, &tally, GROUP).await,
                     _ => bare::consume(&server, &url, TOPIC, &group, &tally).await,
                 }
             };
@@ -130,8 +135,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         check(&runtime, &postgres, events)?;
         Ok(tally.per_s())
     };
-    let mut contenders =
-        ["ours", "bare_consumer"].map(|name| Contender::new(name, move || round(name)));
+    let mut contenders = ["ours", "bare_consumer", "ours_grouped"]
+        .map(|name| Contender::new(name, move || round(name)));
     let series = take_turns(rounds, &mut contenders)?;
     drop(contenders);
     let cpu = cpu.into_inner();
@@ -140,13 +145,17 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let outcome = Outcome::new("consumer", options.broker.as_str(), events, rounds, &series)
         .on(StoreKind::Postgres, &postgres.version(&runtime)?);
     let bare = outcome.ratio("bare_consumer");
+    let [_, baseline, grouped] = &series[..] else { return Err("three were measured".into()) };
+    let of_groups = ratio(grouped.median(), baseline.median());
     Ok(outcome
         .add("transactions_at_once", WORKERS as u64)
         .add("cpu_s_per_100k", json!(cpu))
+        .add("group_max", GROUP as u64)
+        .add("grouped_within_one_round", json!(grouped.ratio_range(baseline).map(rounded)))
         .aim_at_least("ours / bare_consumer", AIM, bare)
-        .note(
-            "the bare one acts again on what comes again, and its offsets are saved now and then",
-        ))
+        .aim_at_least("ours_grouped / bare_consumer", AIM, of_groups)
+        .note("the bare one acts again on what comes again, and its offsets are saved now and then")
+        .note("the bare one commits each event by itself, as ours does that is not in groups"))
 }
 
 const TOPIC: &str = "orders";
@@ -221,7 +230,15 @@ impl Receiver for Counting {
     }
 }
 
-async fn consume(server: &Server, url: &str, group: &str, tally: &Arc<Tally>) -> Result<()> {
+/// In groups of one there are as many events in work as transactions. Larger ones are made of what waits: so many
+/// are in work that every transaction can be full, and the next one as well.
+async fn consume(
+    server: &Server,
+    url: &str,
+    group: &str,
+    tally: &Arc<Tally>,
+    group_max: usize,
+) -> Result<()> {
     let subscription: Arc<dyn Subscription> = match server {
         Server::Kafka(_) => {
             let settings = postrider_kafka::SubscriptionSettings::new(TOPIC, group);
@@ -236,6 +253,7 @@ async fn consume(server: &Server, url: &str, group: &str, tally: &Arc<Tally>) ->
     };
     let mut store = StoreOptions::default();
     store.transactions_max = WORKERS;
+    store.group_max = group_max;
     let name = HandlerName::new("billing")?;
     let inner = Transactional::with(url, &store, name, |tx, event| {
         Box::pin(async move {
@@ -245,7 +263,8 @@ async fn consume(server: &Server, url: &str, group: &str, tally: &Arc<Tally>) ->
         })
     })?;
     let receiver = Arc::new(Counting { inner, tally: Arc::clone(tally) });
-    let options = ConsumerOptions { in_flight_max: WORKERS, ..ConsumerOptions::default() };
+    let in_flight_max = if group_max > 1 { 2 * WORKERS * group_max } else { WORKERS };
+    let options = ConsumerOptions { in_flight_max, ..ConsumerOptions::default() };
     let consumer = Consumer::builder(subscription).receiver(receiver).options(options).start()?;
     let mut done = tally.done();
     if tokio::time::timeout(PATIENCE, done.wait_for(|done| *done)).await.is_err() {
