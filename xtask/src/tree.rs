@@ -38,7 +38,7 @@ impl File {
 
     /// A program that a compile-fail test feeds to the compiler: no rule of style applies to it.
     pub(crate) fn is_compile_case(&self) -> bool {
-        self.path.contains("tests/ui/") || self.path.contains("tests/compile_fail/")
+        self.path.starts_with("tests/refused/cases/")
     }
 }
 
@@ -106,6 +106,6 @@ mod tests {
     fn code_of_tests_and_compile_cases_is_told_by_their_path() {
         assert!(File::new("stores/sqlite/tests/suite.rs", "").is_test());
         assert!(!File::new("stores/sqlite/src/lib.rs", "").is_test());
-        assert!(File::new("stores/sqlite/tests/ui/pool.rs", "").is_compile_case());
+        assert!(File::new("tests/refused/cases/sqlite-refused/pool.rs", "").is_compile_case());
     }
 }

@@ -4,7 +4,8 @@
 //! compiled, and each finding points at the word that caused it. Sizes and characters that come from
 //! values are checked by `enqueue`.
 //!
-//! Use it through the crate `postrider`, whose name stands in the code that is written.
+//! Use it through the crate `postrider`, whose name stands in the code that is written. There are its examples and
+//! tests too, since tests of a crate of macros are built with all below them as a macro is: once more.
 
 mod attribute;
 mod expand;
@@ -16,28 +17,6 @@ mod report;
 use proc_macro::TokenStream;
 
 /// Makes a struct an event: writes `postrider::TypedEvent` for it.
-///
-/// ```
-/// use postrider::{Event, NewEvent, TypedEvent};
-/// use serde::{Deserialize, Serialize};
-///
-/// #[derive(Serialize, Deserialize, Event)]
-/// #[event(type = "order.placed", version = 2)]
-/// #[must_use]
-/// struct OrderPlaced {
-///     #[event(id)]
-///     order_id: u64,
-///     #[event(tenant)]
-///     shop: Option<String>,
-///     total_cents: i64,
-/// }
-///
-/// let placed = OrderPlaced { order_id: 42, shop: None, total_cents: 1250 };
-/// let event: NewEvent = placed.to_event()?;
-/// assert_eq!(event.key(), "order/42");
-/// assert_eq!(OrderPlaced::from_event(event.event())?.total_cents, 1250);
-/// # Ok::<(), postrider::Error>(())
-/// ```
 ///
 /// The struct must be `serde::Serialize`, and `Deserialize` to be read again. All of its fields are
 /// the payload, also those that are marked.
@@ -66,15 +45,6 @@ use proc_macro::TokenStream;
 ///
 /// Enums and unions are refused: an event has one type and one version. So is everything that the
 /// tables do not have, with the nearest name that they do.
-///
-/// ```compile_fail
-/// #[derive(serde::Serialize, postrider::Event)]
-/// #[event(type = "order placed")] // a space
-/// struct OrderPlaced {
-///     #[event(id)]
-///     order_id: u64,
-/// }
-/// ```
 #[proc_macro_derive(Event, attributes(event))]
 pub fn derive_event(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);

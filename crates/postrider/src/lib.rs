@@ -180,6 +180,40 @@ pub use postrider_core::{
     Template, Timestamp, TypedEvent, WindowLimits,
 };
 
+/// `#[derive(Event)]`, in use:
+///
+/// ```
+/// use postrider::{Event, NewEvent, TypedEvent};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, Event)]
+/// #[event(type = "order.placed", version = 2)]
+/// #[must_use]
+/// struct OrderPlaced {
+///     #[event(id)]
+///     order_id: u64,
+///     #[event(tenant)]
+///     shop: Option<String>,
+///     total_cents: i64,
+/// }
+///
+/// let placed = OrderPlaced { order_id: 42, shop: None, total_cents: 1250 };
+/// let event: NewEvent = placed.to_event()?;
+/// assert_eq!(event.key(), "order/42");
+/// assert_eq!(OrderPlaced::from_event(event.event())?.total_cents, 1250);
+/// # Ok::<(), postrider::Error>(())
+/// ```
+///
+/// A mistake does not compile:
+///
+/// ```compile_fail
+/// #[derive(serde::Serialize, postrider::Event)]
+/// #[event(type = "order placed")] // a space
+/// struct OrderPlaced {
+///     #[event(id)]
+///     order_id: u64,
+/// }
+/// ```
 #[cfg(feature = "derive")]
 pub use postrider_derive::Event;
 

@@ -74,12 +74,13 @@ impl Role {
             "crates/postrider-testkit" => Self::TestKit,
             "crates/postrider-lambda" => Self::Functions,
             "crates/postrider" => Self::Facade,
-            "crates/postrider-derive" => Self::Macros,
+            "crates/postrider-derive" | "tests/refused/called" => Self::Macros,
             "crates/postrider-config" => Self::Config,
             "tests/aws"
             | "tests/brokers"
             | "tests/e2e"
             | "tests/postgres"
+            | "tests/refused"
             | "benches"
             | "crates/postrider-sim" => Self::Proof,
             "xtask" => Self::Xtask,
@@ -135,18 +136,20 @@ impl Role {
     /// Roles that tests may use on top of `needs`.
     fn tests_need(self) -> &'static [Self] {
         match self {
-            Self::Core | Self::History | Self::TestKit | Self::Config | Self::Xtask => &[],
-            Self::Macros => &[Self::Facade],
+            Self::Core
+            | Self::History
+            | Self::TestKit
+            | Self::Config
+            | Self::Macros
+            | Self::Xtask => &[],
             Self::Telemetry => {
                 &[Self::History, Self::TestKit, Self::Adapter, Self::Engine, Self::Facade]
             }
             Self::Adapter | Self::Driver => &[Self::History, Self::TestKit],
-            Self::Engine
-            | Self::Functions
-            | Self::Facade
-            | Self::App
-            | Self::Example
-            | Self::Proof => &[Self::History, Self::TestKit, Self::Adapter, Self::Engine],
+            Self::Engine | Self::Functions | Self::Facade | Self::App | Self::Example => {
+                &[Self::History, Self::TestKit, Self::Adapter, Self::Engine]
+            }
+            Self::Proof => &[Self::Macros],
         }
     }
 }

@@ -4,7 +4,9 @@
 
 mod alerts;
 mod columns;
+mod delivery;
 mod examples;
 mod large_result;
 mod pages;
 mod walkthrough;
+mod written;

@@ -6,7 +6,6 @@
 
 mod attack;
 mod change;
-mod compile;
 mod contract;
 mod enqueue;
 mod fetch;

@@ -1,7 +1,6 @@
 //! The store's integration tests, one binary: contract suites, the SQL contract, faults of the
 //! file, and the parts of the requirements that this store answers for.
 
-mod compile;
 mod contract;
 mod endpoints;
 mod enqueue;
