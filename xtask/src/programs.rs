@@ -19,15 +19,21 @@ use crate::summary::Summary;
 /// How many run side by side. Each has as many threads as there are processors, and uses half of one.
 const LANES: usize = 2;
 /// Those that take longest begin first: none of them is what all wait for at the end.
-const LONGEST: [&str; 8] = [
+const LONGEST: [&str; 14] = [
     "postrider-postgres main",
-    "postrider-kafka main",
     "postrider-dynamodb main",
+    "postrider-kafka main",
     "postrider-e2e-brokers main",
+    "postrider-cli cli",
     "postrider-e2e-aws main",
-    "postrider-e2e-postgres main",
     "postrider-cli consume",
+    "postrider-e2e-postgres main",
     "postrider-e2e main",
+    "postrider-sqlite main",
+    "postrider-lambda main",
+    "postrider-nats main",
+    "postrider-aws main",
+    "postrider-relay engine",
 ];
 
 /// One test program.

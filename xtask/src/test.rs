@@ -14,8 +14,20 @@ use crate::summary::Summary;
 use crate::{check, programs, provision, recipes, services, sim};
 
 /// Not xtask: a running program cannot be replaced everywhere.
-pub(crate) const BUILD: [&str; 7] =
-    ["build", "--quiet", "--workspace", "--exclude", "xtask", "--bins", "--all-features"];
+///
+/// The example is asked for because its dependencies are those of tests: only with them does cargo choose the
+/// features that clippy and the test programs have. Without it nearly all of ours are built twice, and what they rest on.
+pub(crate) const BUILD: [&str; 9] = [
+    "build",
+    "--quiet",
+    "--workspace",
+    "--exclude",
+    "xtask",
+    "--bins",
+    "--example",
+    "producer",
+    "--all-features",
+];
 /// Everything but the doc tests, which have a step of their own.
 const TESTS: [&str; 9] = [
     "test",
