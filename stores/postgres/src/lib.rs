@@ -34,6 +34,7 @@ mod error;
 mod fetch;
 #[cfg(feature = "store")]
 mod gather;
+#[cfg(feature = "store")]
 mod gone_back;
 #[cfg(feature = "store")]
 mod group;
@@ -65,6 +66,7 @@ mod pooler;
 mod prepared;
 #[cfg(feature = "store")]
 mod question;
+#[cfg(feature = "store")]
 mod remembered;
 #[cfg(feature = "store")]
 mod retire;
@@ -84,6 +86,7 @@ mod sessions;
 mod settle;
 #[cfg(feature = "store")]
 mod setup;
+#[cfg(feature = "store")]
 mod since;
 mod sql;
 mod staged;

@@ -163,6 +163,7 @@ impl Outbox {
     }
 
     /// The same without one, for what is no event.
+    #[cfg(feature = "tokio-postgres")]
     pub(crate) fn without_preflight(&self) -> Outbox {
         Outbox { known: None, ..self.clone() }
     }

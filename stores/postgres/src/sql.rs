@@ -1,8 +1,11 @@
 //! The store's statements: one file each under `sql/`, named by what they do.
 
+#[cfg(feature = "store")]
 use std::collections::HashMap;
+#[cfg(feature = "store")]
 use std::sync::{Arc, Mutex, PoisonError};
 
+#[cfg(feature = "store")]
 use crate::Names;
 #[cfg(feature = "store")]
 use crate::own::Rendering;
@@ -27,27 +30,22 @@ macro_rules! sql {
 pub(crate) use sql;
 
 /// The statements with the names in their places, each rendered once.
+#[cfg(feature = "store")]
 #[derive(Debug)]
 pub(crate) struct Texts {
     names: Names,
     /// What stands in the places of an application's own table.
-    #[cfg(feature = "store")]
     own: std::sync::OnceLock<Rendering>,
     rendered: Mutex<HashMap<&'static str, Arc<str>>>,
 }
 
+#[cfg(feature = "store")]
 impl Texts {
     pub(crate) fn new(names: Names) -> Texts {
-        Texts {
-            names,
-            #[cfg(feature = "store")]
-            own: std::sync::OnceLock::new(),
-            rendered: Mutex::default(),
-        }
+        Texts { names, own: std::sync::OnceLock::new(), rendered: Mutex::default() }
     }
 
     /// Says how an application's own table is spoken of. The first to say so is heard.
-    #[cfg(feature = "store")]
     pub(crate) fn map_own(&self, own: Rendering) {
         _ = self.own.set(own);
     }
@@ -60,7 +58,6 @@ impl Texts {
         let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
         let text = rendered.entry(statement.name).or_insert_with(|| {
             let text = self.names.render(statement.text);
-            #[cfg(feature = "store")]
             if let Some(own) = self.own.get() {
                 return Arc::from(own.fill(&text));
             }
