@@ -63,6 +63,10 @@ impl From<SystemTime> for Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut plain = [0; PLAIN_BYTES_MAX];
+        if let Some(text) = write_plain(self.0, &mut plain) {
+            return f.write_str(text);
+        }
         match jiff::Timestamp::from_microsecond(self.0) {
             Ok(time) => fmt::Display::fmt(&time, f),
             Err(_) => write!(f, "{}us", self.0),
@@ -138,10 +142,64 @@ fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     Some(Timestamp(seconds * 1_000_000 + milli * 1_000))
 }
 
+/// `YYYY-MM-DDTHH:MM:SS.mmmmmmZ`.
+const PLAIN_BYTES_MAX: usize = 27;
+
+/// Writes a moment from 1970 to 9999, which an event has twice; anything else goes to the general printer. As that
+/// one does it, a fraction has no zeros at its end, and a full second none at all.
+fn write_plain(micros: i64, text: &mut [u8; PLAIN_BYTES_MAX]) -> Option<&str> {
+    /// The last one that the general printer, and so every reader, knows.
+    const LAST: u64 = 253_402_207_200_000_000;
+    let micros = u64::try_from(micros).ok().filter(|micros| *micros <= LAST)?;
+    let (seconds, mut fraction) = (micros / 1_000_000, micros % 1_000_000);
+    // Counted from 1 March of the year 0, so that the leap day is the last day of its year.
+    let (days, of_day) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let years = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * years + years / 4 - years / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + years + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+    text.copy_from_slice(b"0000-00-00T00:00:00.000000Z");
+    let mut put = |from: usize, to: usize, mut number: u64| {
+        for digit in text[from..to].iter_mut().rev() {
+            *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+            number /= 10;
+        }
+    };
+    put(0, 4, year);
+    put(5, 7, month);
+    put(8, 10, day);
+    put(11, 13, hour);
+    put(14, 16, minute);
+    put(17, 19, second);
+    let mut places = 6;
+    while places > 0 && fraction % 10 == 0 {
+        (fraction, places) = (fraction / 10, places - 1);
+    }
+    put(20, 20 + places, fraction);
+    let end = if places == 0 { 19 } else { 20 + places };
+    text[end] = b'Z';
+    std::str::from_utf8(&text[..=end]).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn moments_at_the_edges_are_written_as_the_general_printer_does() {
+        let last = 253_402_207_200_000_000;
+        let leap_day = 1_709_164_800_000_000;
+        for micros in [-1, 0, 1, leap_day - 1, leap_day, leap_day + 86_400_000_000, last] {
+            let general = jiff::Timestamp::from_microsecond(micros).unwrap().to_string();
+            assert_eq!(Timestamp(micros).to_string(), general);
+        }
+        assert_eq!(Timestamp(last + 1).to_string(), format!("{}us", last + 1));
+    }
 
     #[test]
     fn dates_that_do_not_exist_are_refused() {
@@ -158,6 +216,13 @@ mod tests {
             let text = format!("{time:.3}");
             let fast = parse_plain(text.as_bytes());
             prop_assert_eq!(fast, Some(Timestamp(millis * 1_000)), "{}", text);
+        }
+
+        #[test]
+        fn the_fast_printer_agrees_with_the_general_one(micros in -62_000_000_000_000_000i64..253_000_000_000_000_000, round in 0u32..8) {
+            let micros = micros / 10i64.pow(round) * 10i64.pow(round);
+            let general = jiff::Timestamp::from_microsecond(micros).unwrap().to_string();
+            prop_assert_eq!(Timestamp(micros).to_string(), general);
         }
 
         #[test]

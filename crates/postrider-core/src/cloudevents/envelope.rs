@@ -4,18 +4,19 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use super::{HEADERS, LATE, REPLAY, invalid, is_attribute_name};
 use crate::{Event, EventId, Headers, Marks, Result, Timestamp};
 
-/// The value of an attribute. Documents keep the type, headers take the text.
-#[derive(Serialize)]
-#[serde(untagged)]
+/// The value of an attribute. Documents keep the type, headers take the text. What has to be made out of
+/// something else is made where it is written: a document needs no copy of it.
 pub(super) enum Value<'a> {
     Text(&'a str),
     Owned(String),
     Number(u32),
+    Id(EventId),
+    Time(Timestamp),
+    /// Two texts with a slash between them.
+    Pair(&'a str, &'a str),
 }
 
 impl<'a> Value<'a> {
@@ -24,6 +25,9 @@ impl<'a> Value<'a> {
             Value::Text(text) => Cow::Borrowed(text),
             Value::Owned(text) => Cow::Owned(text),
             Value::Number(number) => Cow::Owned(number.to_string()),
+            Value::Id(id) => Cow::Owned(id.to_string()),
+            Value::Time(time) => Cow::Owned(time.to_string()),
+            Value::Pair(first, second) => Cow::Owned(format!("{first}/{second}")),
         }
     }
 }
@@ -34,15 +38,21 @@ pub(super) fn visit<'a, E: From<serde_json::Error>>(
     marks: Marks,
     mut put: impl FnMut(&'a str, Value<'a>) -> Result<(), E>,
 ) -> Result<(), E> {
-    use Value::{Number, Owned, Text};
+    use Value::{Id, Number, Owned, Pair, Text, Time};
     put("specversion", Text("1.0"))?;
-    put("id", Owned(event.id.to_string()))?;
+    put("id", Id(event.id))?;
     put("source", Text(&event.source))?;
     put("type", Text(&event.event_type))?;
     put("subject", Text(&event.aggregate_id))?;
-    put("time", Owned(event.occurred_at.to_string()))?;
-    put("recordedtime", Owned(event.created_at.to_string()))?;
-    put("partitionkey", Owned(event.key()))?;
+    put("time", Time(event.occurred_at))?;
+    put("recordedtime", Time(event.created_at))?;
+    put(
+        "partitionkey",
+        match &event.key {
+            Some(key) => Text(key),
+            None => Pair(&event.aggregate_type, &event.aggregate_id),
+        },
+    )?;
     put("aggregatetype", Text(&event.aggregate_type))?;
     put("aggregateid", Text(&event.aggregate_id))?;
     put("eventversion", Number(event.event_version))?;
@@ -57,6 +67,9 @@ pub(super) fn visit<'a, E: From<serde_json::Error>>(
     }
     if marks.replay {
         put(REPLAY, Text("true"))?;
+    }
+    if event.headers.is_empty() {
+        return Ok(());
     }
     let mut others: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, value) in &event.headers {

@@ -15,7 +15,7 @@ pub mod binary;
 mod envelope;
 mod structured;
 
-pub use structured::{parse, to_json};
+pub use structured::{append_json, parse, to_json};
 
 use crate::{Error, ErrorKind};
 

@@ -8,18 +8,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use super::envelope::{self, Attributes};
+use super::envelope::{self, Attributes, Value};
 use super::{DOCUMENT_BYTES_MAX, invalid};
 use crate::{Error, ErrorKind, Event, Marks, Payload, Result};
-
-/// An event as it is written in structured mode.
-struct Structured<'a> {
-    event: &'a Event,
-    marks: Marks,
-}
 
 /// Writes an event as one line of JSON, without a line break.
 ///
@@ -35,41 +28,97 @@ struct Structured<'a> {
 /// # Ok::<(), postrider_core::Error>(())
 /// ```
 pub fn to_json(event: &Event, marks: Marks) -> Result<Vec<u8>> {
-    let mut text = Vec::with_capacity(512 + event.payload.len());
-    serde_json::to_writer(&mut text, &Structured { event, marks }).map_err(|e| {
-        Error::new(ErrorKind::Invalid, "write cloudevent").context("event", event.id).source(e)
-    })?;
+    let mut text = Vec::new();
+    append_json(event, marks, &mut text)?;
     Ok(text)
 }
 
-/// What went wrong while writing, from either of the two serialisers.
-struct Failed<E>(E);
+/// Writes what [`to_json`] writes at the end of a text, which somebody who writes many keeps between them: a
+/// document is longer than what an allocator hands out fast. After an error nothing was added.
+///
+/// # Errors
+/// As [`to_json`].
+pub fn append_json(event: &Event, marks: Marks, text: &mut Vec<u8>) -> Result<()> {
+    // Most documents fit: then nothing is copied while they grow.
+    text.reserve(ENVELOPE_BYTES + document_bytes(&event.payload));
+    let from = text.len();
+    write(text, event, marks).map_err(|e| {
+        text.truncate(from);
+        Error::new(ErrorKind::Invalid, "write cloudevent").context("event", event.id).source(e)
+    })
+}
 
-impl<E: serde::ser::Error> From<serde_json::Error> for Failed<E> {
-    fn from(error: serde_json::Error) -> Failed<E> {
-        Failed(E::custom(error))
+/// What the attributes of most events take in a document.
+const ENVELOPE_BYTES: usize = 640;
+
+/// What a payload takes in a document.
+fn document_bytes(payload: &Payload) -> usize {
+    match payload {
+        Payload::Json(bytes) => bytes.len(),
+        Payload::Bytes(bytes) => bytes.len().div_ceil(3) * 4,
+        Payload::Erased => 0,
     }
 }
 
-impl Serialize for Structured<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::Error as _;
-        let mut map = serializer.serialize_map(None)?;
-        envelope::visit(self.event, self.marks, |name, value| {
-            map.serialize_entry(name, &value).map_err(Failed)
-        })
-        .map_err(|failed: Failed<S::Error>| failed.0)?;
-        map.serialize_entry("datacontenttype", &*self.event.content_type)?;
-        match &self.event.payload {
-            Payload::Json(bytes) => {
-                let text = std::str::from_utf8(bytes).map_err(S::Error::custom)?;
-                let raw: &RawValue = serde_json::from_str(text).map_err(S::Error::custom)?;
-                map.serialize_entry("data", raw)?;
-            }
-            Payload::Bytes(bytes) => map.serialize_entry("data_base64", &BASE64.encode(bytes))?,
-            Payload::Erased => {}
+/// Writes the document by hand: its members are known, so each value is written where it belongs, and none is
+/// made into a text of its own first.
+fn write(text: &mut Vec<u8>, event: &Event, marks: Marks) -> serde_json::Result<()> {
+    text.push(b'{');
+    envelope::visit(event, marks, |name, value| {
+        begin(text, name);
+        put(text, value)
+    })?;
+    begin(text, "datacontenttype");
+    serde_json::to_writer(&mut *text, &*event.content_type)?;
+    match &event.payload {
+        Payload::Json(bytes) => {
+            // What only claims to be JSON would break the document.
+            let raw: &RawValue = serde_json::from_slice(bytes)?;
+            begin(text, "data");
+            text.extend_from_slice(raw.get().as_bytes());
         }
-        map.end()
+        Payload::Bytes(bytes) => {
+            begin(text, "data_base64");
+            text.push(b'"');
+            let from = text.len();
+            text.resize(from + document_bytes(&event.payload), 0);
+            BASE64
+                .encode_slice(bytes, &mut text[from..])
+                .expect("invariant: four bytes stand for each three, the last ones padded");
+            text.push(b'"');
+        }
+        Payload::Erased => {}
+    }
+    text.push(b'}');
+    Ok(())
+}
+
+/// Begins a member. Names of attributes are letters and digits.
+fn begin(text: &mut Vec<u8>, name: &str) {
+    let first = text.last() == Some(&b'{');
+    text.extend_from_slice(if first { b"\"" } else { b",\"" });
+    text.extend_from_slice(name.as_bytes());
+    text.extend_from_slice(b"\":");
+}
+
+fn put(text: &mut Vec<u8>, value: Value<'_>) -> serde_json::Result<()> {
+    use std::io::Write as _;
+    match value {
+        Value::Text(value) => serde_json::to_writer(text, value),
+        Value::Owned(value) => serde_json::to_writer(text, &value),
+        Value::Number(number) => serde_json::to_writer(text, &number),
+        // Nothing in these needs to be escaped.
+        Value::Id(id) => write!(text, "\"{id}\"").map_err(serde_json::Error::io),
+        Value::Time(time) => write!(text, "\"{time}\"").map_err(serde_json::Error::io),
+        Value::Pair(first, second) => {
+            serde_json::to_writer(&mut *text, first)?;
+            // The quotation mark at its end, and the next one's at its beginning, make room for the slash.
+            text.pop();
+            let slash = text.len();
+            serde_json::to_writer(&mut *text, second)?;
+            text[slash] = b'/';
+            Ok(())
+        }
     }
 }
 
@@ -171,6 +220,30 @@ mod tests {
         assert_eq!(value["time"], "2026-01-02T03:04:05Z");
         assert_eq!(value["recordedtime"], "2026-01-02T03:04:06Z");
         assert_eq!(value["traceparent"], "00-ab-cd-01");
+    }
+
+    #[test]
+    fn names_that_need_escapes_survive_the_wire() {
+        let mut event = Event::new(EventId::from_u128(9), "a\"b", "c\\d/\u{7}\u{20ac}", "t");
+        event.source = Arc::from("/shop");
+        let text = to_json(&event, Marks::default()).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(value["partitionkey"], event.key());
+        assert_eq!(parse(&text).unwrap().0.aggregate_id, event.aggregate_id);
+    }
+
+    #[test]
+    fn what_only_claims_to_be_json_is_refused_and_adds_nothing() {
+        let mut text = to_json(&sample(), Marks::default()).unwrap();
+        let before = text.clone();
+        for bad in [&b"1},\"id\":\"x\""[..], b"", b"\"\xff\"", b"{"] {
+            let mut event = sample();
+            event.payload = Payload::Json(Bytes::copy_from_slice(bad));
+            let refused = append_json(&event, Marks::default(), &mut text).unwrap_err();
+            assert_eq!((refused.kind(), &text), (ErrorKind::Invalid, &before));
+        }
+        append_json(&sample(), Marks::default(), &mut text).unwrap();
+        assert_eq!(text, [&before[..], &before[..]].concat());
     }
 
     #[test]
