@@ -61,11 +61,14 @@ impl Standings {
 struct Sending {
     flight: Arc<Flight>,
     bytes: Vec<u64>,
+    /// Where each document is written: the client has a copy of its own.
+    document: Vec<u8>,
 }
 
 impl Sending {
     fn new(batch: &[Outgoing]) -> Sending {
-        Sending { flight: Flight::new(batch.len()), bytes: vec![0; batch.len()] }
+        let (flight, bytes) = (Flight::new(batch.len()), vec![0; batch.len()]);
+        Sending { flight, bytes, document: Vec::new() }
     }
 }
 
@@ -226,7 +229,7 @@ impl KafkaBroker {
         sending: &mut Sending,
         index: usize,
     ) -> Option<Outcome> {
-        let record = match encode(outgoing, &self.settings.record_key) {
+        let record = match encode(outgoing, &self.settings.record_key, &mut sending.document) {
             Ok(record) => record,
             Err(fault) => return Some(Outcome::Rejected(fault)),
         };

@@ -87,7 +87,7 @@ impl Producer {
     pub(crate) fn send(&self, topic: &str, record: Encoded<'_>, ticket: Box<Ticket>) {
         let mut base = BaseRecord::with_opaque_to(topic, ticket).headers(record.headers);
         base.key = record.key.as_deref();
-        base.payload = record.value.as_deref();
+        base.payload = record.value;
         if let Err((error, base)) = self.inner().send::<[u8], [u8]>(base) {
             base.delivery_opaque.answer(refusal(&error));
         }

@@ -99,8 +99,9 @@ mod tests {
                 let marks = Marks { late: true, replay: false };
                 let topic = "orders".into();
                 let sent = Outgoing { event, topic, format, layout: None, marks, attempt: 1 };
-                let record = encode(&sent, &RecordKey::aggregate_id()).unwrap();
-                let value = record.value.map(std::borrow::Cow::into_owned);
+                let mut document = Vec::new();
+                let record = encode(&sent, &RecordKey::aggregate_id(), &mut document).unwrap();
+                let value = record.value.map(<[u8]>::to_vec);
                 let read = decode(&message(value, record.headers)).unwrap();
                 assert_eq!(read, (sent.event, marks));
             }

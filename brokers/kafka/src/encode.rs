@@ -3,8 +3,6 @@
 //!
 //! Invariant: what cannot be sent is refused here, alone.
 
-use std::borrow::Cow;
-
 use postrider_core::cloudevents::{self, binary};
 use postrider_core::{ErrorKind, Event, Fault, Format, Outgoing, RecordKey, TopicRule, plain};
 use rdkafka::message::{Header, OwnedHeaders};
@@ -22,6 +20,8 @@ pub(crate) const CONTENT_TYPE: &str = plain::CONTENT_TYPE;
 pub(crate) const STRUCTURED: &str = "application/cloudevents+json; charset=UTF-8";
 /// Headers that tracing looks for beside the event.
 const TRACE: [&str; 2] = ["traceparent", "tracestate"];
+/// How many headers a message has that are no application's, at most: what room is made for.
+const HEADERS_EXPECTED: usize = 16;
 /// How much of a topic's name is shown: more than any has.
 const TOPIC_CHARS_MAX: usize = 249;
 
@@ -30,28 +30,35 @@ pub(crate) struct Encoded<'a> {
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) headers: OwnedHeaders,
     /// None is a tombstone.
-    pub(crate) value: Option<Cow<'a, [u8]>>,
+    pub(crate) value: Option<&'a [u8]>,
     /// Of key, headers, and value: less than the record takes in the log, uncompressed.
     pub(crate) bytes: u64,
 }
 
+/// Encodes an event. A document is written into the text that is given, which is cleared before.
 pub(crate) fn encode<'a>(
     outgoing: &'a Outgoing,
     record_key: &RecordKey,
+    document: &'a mut Vec<u8>,
 ) -> Result<Encoded<'a>, Fault> {
     let event = &*outgoing.event;
     let said = |error: postrider_core::Error| Fault::new(error.kind(), format!("{error:?}"));
     let tombstone = is_tombstone(event)?;
-    let mut headers = Writer { headers: OwnedHeaders::new_with_capacity(16), bytes: 0 };
     // A tombstone has no value that could hold a document.
     let format = match outgoing.format {
         Format::Structured if tombstone => Format::Binary,
         format => format,
     };
+    let mut headers = Writer::new(match format {
+        Format::Structured => 1 + TRACE.len(),
+        _ => HEADERS_EXPECTED + event.headers.len(),
+    });
     let value = match format {
         Format::Structured => {
             headers.put(CONTENT_TYPE, STRUCTURED);
-            Cow::Owned(cloudevents::to_json(event, outgoing.marks).map_err(said)?)
+            document.clear();
+            cloudevents::append_json(event, outgoing.marks, document).map_err(said)?;
+            &document[..]
         }
         Format::Binary => {
             let mut name = String::new();
@@ -62,13 +69,13 @@ pub(crate) fn encode<'a>(
                 headers.put(&name, &value);
             }
             headers.put(CONTENT_TYPE, &event.content_type);
-            Cow::Borrowed(event.payload.as_bytes())
+            event.payload.as_bytes()
         }
         Format::Plain | Format::Debezium => {
             for header in plain::headers(outgoing, |_, _| true).map_err(said)? {
                 headers.put(&header.name, &header.value);
             }
-            Cow::Borrowed(event.payload.as_bytes())
+            event.payload.as_bytes()
         }
     };
     // Where the application's headers stand under their own names, these do already.
@@ -82,19 +89,25 @@ pub(crate) fn encode<'a>(
     let bytes = headers.bytes + value.len() + key.as_ref().map_or(0, String::len);
     let key = key.map(String::into_bytes);
     let value = (!tombstone).then_some(value);
-    Ok(Encoded { key, headers: headers.headers, value, bytes: bytes as u64 })
+    Ok(Encoded { key, headers: headers.headers.unwrap_or_default(), value, bytes: bytes as u64 })
 }
 
 struct Writer {
-    headers: OwnedHeaders,
+    /// Taken while one is added: an empty list in its place would be allocated and freed for each header.
+    headers: Option<OwnedHeaders>,
     bytes: usize,
 }
 
 impl Writer {
+    fn new(expected: usize) -> Writer {
+        Writer { headers: Some(OwnedHeaders::new_with_capacity(expected)), bytes: 0 }
+    }
+
     fn put(&mut self, name: &str, value: &str) {
         self.bytes += name.len() + value.len();
-        let headers = std::mem::take(&mut self.headers);
-        self.headers = headers.insert(Header { key: name, value: Some(value) });
+        let headers = self.headers.take();
+        self.headers =
+            headers.map(|headers| headers.insert(Header { key: name, value: Some(value) }));
     }
 }
 
@@ -154,9 +167,10 @@ mod tests {
     fn an_event_survives_both_modes() {
         let key = RecordKey::aggregate_id();
         let sent = outgoing(Format::Binary, vec![0, 255, 10], &[]);
-        let record = encode(&sent, &key).unwrap();
+        let mut document = Vec::new();
+        let record = encode(&sent, &key, &mut document).unwrap();
         assert_eq!(record.key.as_deref(), Some(&b"4 2"[..]));
-        assert_eq!(record.value.as_deref(), Some(&[0u8, 255, 10][..]));
+        assert_eq!(record.value, Some(&[0u8, 255, 10][..]));
         let headers = texts(&record.headers);
         assert_eq!(headers["ce_source"], "/shop/ü", "UTF-8, as the binding has it");
         assert_eq!(headers["content-type"], "application/octet-stream");
@@ -165,13 +179,14 @@ mod tests {
         let attributes = headers.iter().filter_map(|(name, value)| {
             name.strip_prefix(PREFIX).map(|plain| (plain, value.as_str()))
         });
-        let body = Bytes::copy_from_slice(record.value.as_deref().unwrap());
+        let body = Bytes::copy_from_slice(record.value.unwrap());
         let read = binary::parse(attributes, Some(&headers["content-type"]), body).unwrap();
         assert_eq!(read, ((*sent.event).clone(), sent.marks));
 
         let sent = outgoing(Format::Structured, vec![0, 255, 10], &[]);
-        let record = encode(&sent, &key).unwrap();
-        let read = cloudevents::parse(record.value.as_deref().unwrap()).unwrap();
+        let mut document = Vec::new();
+        let record = encode(&sent, &key, &mut document).unwrap();
+        let read = cloudevents::parse(record.value.unwrap()).unwrap();
         assert_eq!(read, ((*sent.event).clone(), sent.marks));
         assert_eq!(texts(&record.headers)["content-type"], STRUCTURED);
     }
@@ -182,12 +197,12 @@ mod tests {
         let key = RecordKey::aggregate_id();
         let of = |payload: &[u8], headers: &[(&str, &str)]| {
             let sent = outgoing(Format::Structured, payload.to_vec(), headers);
-            encode(&sent, &key).map(|record| record.value.map(Cow::into_owned))
+            encode(&sent, &key, &mut Vec::new()).map(|record| record.value.map(<[u8]>::to_vec))
         };
         assert_eq!(of(b"", &[(TOMBSTONE, "true")]).unwrap(), None);
         assert!(of(b"", &[(TOMBSTONE, "false")]).unwrap().is_some());
         let binary = outgoing(Format::Binary, Vec::new(), &[]);
-        assert_eq!(encode(&binary, &key).unwrap().value.as_deref(), Some(&b""[..]));
+        assert_eq!(encode(&binary, &key, &mut Vec::new()).unwrap().value, Some(&b""[..]));
         for (payload, value) in [(&b"x"[..], "true"), (b"", "yes")] {
             let refused = of(payload, &[(TOMBSTONE, value)]).unwrap_err();
             assert_eq!(refused.kind, ErrorKind::Invalid);

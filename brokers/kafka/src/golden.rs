@@ -47,8 +47,9 @@ fn outgoing(event: Event, format: Format) -> Outgoing {
 }
 
 fn message(sent: &Outgoing) -> OwnedMessage {
-    let record = encode(sent, &RecordKey::aggregate_id()).unwrap();
-    let (value, topic) = (record.value.map(|value| value.into_owned()), sent.topic.to_string());
+    let mut document = Vec::new();
+    let record = encode(sent, &RecordKey::aggregate_id(), &mut document).unwrap();
+    let (value, topic) = (record.value.map(<[u8]>::to_vec), sent.topic.to_string());
     let time = rdkafka::message::Timestamp::NotAvailable;
     OwnedMessage::new(value, record.key, topic, time, 0, 0, Some(record.headers))
 }

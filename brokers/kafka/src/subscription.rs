@@ -172,14 +172,15 @@ impl KafkaSubscription {
             marks: record.marks,
             attempt: 1,
         });
+        let mut document = Vec::new();
         let mut copy = match &outgoing {
-            Some(outgoing) => encode(outgoing, &self.kafka.record_key)
+            Some(outgoing) => encode(outgoing, &self.kafka.record_key, &mut document)
                 .map_err(|fault| failed(fault.to_string()))?,
             // What is no event is kept as it came.
             None => Encoded {
                 key: None,
                 headers: OwnedHeaders::new(),
-                value: record.value.as_deref().map(std::borrow::Cow::Borrowed),
+                value: record.value.as_deref(),
                 bytes: 0,
             },
         };
