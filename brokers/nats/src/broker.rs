@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use async_nats::Client;
 use async_nats::jetstream::context::PublishAckFuture;
 use async_nats::jetstream::message::PublishMessage;
+use async_nats::{Client, Subject};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use postrider_core::operate::Finding;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::answer::judge;
 use crate::connection::{Connection, Up};
-use crate::encode::{Encoded, encode};
+use crate::encode::{Documents, Encoded, encode};
 use crate::settings::NatsSettings;
 
 /// A broker that publishes to NATS JetStream.
@@ -63,9 +63,14 @@ enum Sent {
 async fn publish_kept(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Vec<Outcome> {
     let bytes_max = up.client.max_payload();
     let mut sent = Vec::with_capacity(batch.len());
+    let (mut documents, mut subject) = (Documents::default(), Subject::from_static(""));
     for outgoing in batch {
-        sent.push(match encode(outgoing, bytes_max) {
-            Ok(message) => send(up, &outgoing.topic, message).await,
+        // All go to one subject, as a rule: it is copied once.
+        if *subject != *outgoing.topic {
+            subject = Subject::from(&*outgoing.topic);
+        }
+        sent.push(match encode(outgoing, bytes_max, &mut documents) {
+            Ok(message) => send(up, &subject, message).await,
             Err(fault) => Sent::Decided(Outcome::Rejected(fault)),
         });
     }
@@ -81,9 +86,9 @@ async fn publish_kept(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Vec
     outcomes
 }
 
-async fn send(up: &Up, subject: &str, message: Encoded) -> Sent {
+async fn send(up: &Up, subject: &Subject, message: Encoded) -> Sent {
     let message = PublishMessage::build().payload(message.body).headers(message.headers);
-    match up.jetstream.send_publish(subject.to_owned(), message).await {
+    match up.jetstream.send_publish(subject.clone(), message).await {
         Ok(acknowledgement) => Sent::Waiting(acknowledgement),
         Err(error) => Sent::Decided(judge(subject, &error)),
     }
@@ -121,8 +126,9 @@ async fn publish_lossy(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Re
     };
     let bytes_max = up.client.max_payload();
     let mut outcomes = Vec::with_capacity(batch.len());
+    let mut documents = Documents::default();
     for outgoing in batch {
-        outcomes.push(match encode(outgoing, bytes_max) {
+        outcomes.push(match encode(outgoing, bytes_max, &mut documents) {
             Ok(message) => {
                 let subject = outgoing.topic.to_string();
                 let Encoded { headers, body } = message;

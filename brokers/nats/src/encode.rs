@@ -7,10 +7,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_nats::{HeaderMap, HeaderValue};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use postrider_core::cloudevents::{self, binary};
 use postrider_core::plain::{self, Around};
-use postrider_core::{ErrorKind, Event, Fault, Format, Marks, Outgoing, Result, TopicRule};
+use postrider_core::{
+    ErrorKind, Event, Fault, Format, Marks, Outgoing, Payload, Result, TopicRule,
+};
 
 /// The header by which a stream knows an event that it has already.
 pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
@@ -25,7 +27,41 @@ pub(crate) struct Encoded {
     pub(crate) body: Bytes,
 }
 
-pub(crate) fn encode(outgoing: &Outgoing, bytes_max: usize) -> Result<Encoded, Fault> {
+/// Where documents are written. A message keeps its share until it is sent; one allocation serves many.
+#[derive(Default)]
+pub(crate) struct Documents {
+    text: Vec<u8>,
+    shared: BytesMut,
+}
+
+/// How much is allocated at once for documents.
+const SHARED_BYTES: usize = 64 * 1024;
+
+impl Documents {
+    fn write(&mut self, outgoing: &Outgoing) -> postrider_core::Result<Bytes> {
+        self.text.clear();
+        cloudevents::append_json(&outgoing.event, outgoing.marks, &mut self.text)?;
+        if self.shared.capacity() < self.text.len() {
+            self.shared.reserve(self.text.len().max(SHARED_BYTES));
+        }
+        self.shared.extend_from_slice(&self.text);
+        Ok(self.shared.split().freeze())
+    }
+}
+
+/// The payload as it is, which nobody copies.
+fn body_of(event: &Event) -> Bytes {
+    match &event.payload {
+        Payload::Json(bytes) | Payload::Bytes(bytes) => bytes.clone(),
+        Payload::Erased => Bytes::new(),
+    }
+}
+
+pub(crate) fn encode(
+    outgoing: &Outgoing,
+    bytes_max: usize,
+    documents: &mut Documents,
+) -> Result<Encoded, Fault> {
     let subject = &outgoing.topic;
     if let Some(wrong) = TopicRule::Subject.unusable(subject) {
         let detail = format!("`{}` is no subject of NATS: {wrong}", subject.escape_debug());
@@ -38,7 +74,7 @@ pub(crate) fn encode(outgoing: &Outgoing, bytes_max: usize) -> Result<Encoded, F
     let body = match outgoing.format {
         Format::Structured => {
             headers.insert("content-type", cloudevents::MEDIA_TYPE);
-            Bytes::from(cloudevents::to_json(event, outgoing.marks).map_err(said)?)
+            documents.write(outgoing).map_err(said)?
         }
         Format::Binary => {
             for (name, value) in binary::attributes(event, outgoing.marks).map_err(said)? {
@@ -46,7 +82,7 @@ pub(crate) fn encode(outgoing: &Outgoing, bytes_max: usize) -> Result<Encoded, F
             }
             let content_type = binary::encode_value(&event.content_type).into_owned();
             headers.insert(format!("{}{CONTENT_TYPE}", binary::PREFIX), content_type);
-            Bytes::copy_from_slice(event.payload.as_bytes())
+            body_of(event)
         }
         Format::Plain | Format::Debezium => {
             for header in plain::headers(outgoing, carries).map_err(said)? {
@@ -56,7 +92,7 @@ pub(crate) fn encode(outgoing: &Outgoing, bytes_max: usize) -> Result<Encoded, F
                 };
                 headers.insert(&*header.name, &*value);
             }
-            Bytes::copy_from_slice(event.payload.as_bytes())
+            body_of(event)
         }
     };
     // Where the application's headers stand under their own names, these do already.
@@ -194,7 +230,7 @@ mod tests {
     fn an_event_survives_every_format() {
         for format in [Format::Structured, Format::Binary, Format::Plain, Format::Debezium] {
             let sent = outgoing("orders.4", format);
-            let message = encode(&sent, 1 << 20).unwrap();
+            let message = encode(&sent, 1 << 20, &mut Documents::default()).unwrap();
             assert_eq!(
                 message.headers.get(MESSAGE_ID).unwrap().as_str(),
                 sent.event.id.to_string()
@@ -203,7 +239,9 @@ mod tests {
             let (read, marks) = decode("orders", Some(&message.headers), message.body).unwrap();
             assert_eq!((read, marks), (sent.event, sent.marks));
         }
-        let message = encode(&outgoing("orders", Format::Binary), 1 << 20).unwrap();
+        let message =
+            encode(&outgoing("orders", Format::Binary), 1 << 20, &mut Documents::default())
+                .unwrap();
         assert_eq!(&message.body[..], [0, 255, 10]);
         let header = |name: &str| message.headers.get(name).unwrap().as_str().to_owned();
         assert_eq!(header("ce-source"), "/shop/%C3%BC");
@@ -213,20 +251,28 @@ mod tests {
     #[test]
     fn what_is_no_subject_is_refused() {
         for topic in ["", "a b", "a..b", ".a", "a.", "a.*", "a.>", "$JS.API", "a\r\nPUB b 0"] {
-            let refused = encode(&outgoing(topic, Format::Binary), 1 << 20).err().unwrap();
+            let refused =
+                encode(&outgoing(topic, Format::Binary), 1 << 20, &mut Documents::default())
+                    .err()
+                    .unwrap();
             assert_eq!(refused.kind, ErrorKind::Invalid, "{topic}");
         }
         let long = "a".repeat(1_025);
-        assert!(encode(&outgoing(&long, Format::Binary), 1 << 20).is_err());
+        assert!(
+            encode(&outgoing(&long, Format::Binary), 1 << 20, &mut Documents::default()).is_err()
+        );
     }
 
     #[test]
     fn what_the_server_would_not_take_is_refused() {
         let sent = outgoing("orders", Format::Binary);
-        let message = encode(&sent, 1 << 20).unwrap();
+        let message = encode(&sent, 1 << 20, &mut Documents::default()).unwrap();
         let bytes = message.body.len() + headers_bytes(&message.headers);
-        assert!(encode(&sent, bytes).is_ok());
-        assert_eq!(encode(&sent, bytes - 1).err().unwrap().kind, ErrorKind::TooLarge);
+        assert!(encode(&sent, bytes, &mut Documents::default()).is_ok());
+        assert_eq!(
+            encode(&sent, bytes - 1, &mut Documents::default()).err().unwrap().kind,
+            ErrorKind::TooLarge
+        );
     }
 
     /// The least limit that takes something.
@@ -249,8 +295,8 @@ mod tests {
                 let mut event = Event::clone(&sent.event);
                 event.headers.insert("x-note".to_owned(), note);
                 (sent.event, sent.marks) = (Arc::new(event), Marks::default());
-                let encoded = encode(&sent, usize::MAX).unwrap();
-                let real = least(|max| encode(&sent, max).is_ok());
+                let encoded = encode(&sent, usize::MAX, &mut Documents::default()).unwrap();
+                let real = least(|max| encode(&sent, max, &mut Documents::default()).is_ok());
                 let weighed = least(|max| {
                     let id = DestinationId::new("only").unwrap();
                     let route = Route::all("orders".parse().unwrap()).format(format);

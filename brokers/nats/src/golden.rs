@@ -10,7 +10,7 @@ use postrider_core::{
     Event, EventId, Format, Layout, Marks, Outgoing, Payload, Template, Timestamp,
 };
 
-use crate::encode::{Encoded, decode, encode};
+use crate::encode::{Documents, Encoded, decode, encode};
 
 /// Bytes of a registry's wire format: a zero, the schema's number, and what only its readers understand.
 const AVRO: &[u8] = b"\x00\x00\x00\x00\x07\xff\xfe\n\r\x00";
@@ -72,7 +72,8 @@ fn compare(name: &str, found: &str) {
 #[test]
 fn the_wire_is_what_it_was() {
     for format in [Format::Structured, Format::Binary, Format::Plain, Format::Debezium] {
-        let found = shown(&encode(&outgoing(event(), format), 1 << 20).unwrap());
+        let found =
+            shown(&encode(&outgoing(event(), format), 1 << 20, &mut Documents::default()).unwrap());
         compare(&format!("{format}.txt"), &found);
     }
 }
@@ -86,7 +87,7 @@ fn payloads_are_untouched_in_every_format_but_one() {
         event.payload = Payload::bytes(AVRO);
         event.content_type = Arc::from("application/x-protobuf; messageType=\"Order\"");
         let sent = outgoing(event, format);
-        let message = encode(&sent, 1 << 20).unwrap();
+        let message = encode(&sent, 1 << 20, &mut Documents::default()).unwrap();
         assert_eq!(&message.body[..], AVRO);
         let (read, marks) = decode(&sent.topic, Some(&message.headers), message.body).unwrap();
         let mut read = (*read).clone();
@@ -100,7 +101,7 @@ fn payloads_are_untouched_in_every_format_but_one() {
 fn a_message_without_an_id_is_no_event() {
     for format in [Format::Plain, Format::Debezium, Format::Binary] {
         let sent = outgoing(event(), format);
-        let message = encode(&sent, 1 << 20).unwrap();
+        let message = encode(&sent, 1 << 20, &mut Documents::default()).unwrap();
         let read = |without: &[&str]| {
             let mut headers = async_nats::HeaderMap::new();
             for (name, values) in message.headers.iter() {
