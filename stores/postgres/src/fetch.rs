@@ -5,30 +5,21 @@
 //! the cursor's base did not. Invariants: what is handed out is durable (INV-2); what an answer of another
 //! life of the server says is refused (INV-1). The arithmetic is [`postrider_core::snapshot`]'s.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use postrider_core::snapshot::{
-    Drawn, Incarnation, SequenceTick, Snapshot, SnapshotCursor, Verdict,
-};
+use postrider_core::snapshot::{SequenceTick, SnapshotCursor, Verdict};
 use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::{Cursor, Error, ErrorKind, Result};
-use tokio_postgres::Row;
-use uuid::Uuid;
 
+use crate::answer::{Answer, Found, Server};
 use crate::gather::Reply;
 use crate::gone_back;
 use crate::question;
 use crate::room::Room;
-use crate::row::{self, Decoder};
 use crate::session::Session;
 use crate::sessions::Line;
 use crate::store::PostgresStore;
-use crate::tick::{judge, life};
-use crate::typed::unsigned;
-
-/// Columns before an event's: n, cut, xid.
-const EVENT: usize = 3;
+use crate::tick::judge;
 
 /// The page behind a cursor.
 pub(crate) async fn fetch(store: &PostgresStore, request: &FetchRequest) -> Result<Page> {
@@ -52,22 +43,15 @@ async fn fetch_all(
     let pages_max = store.remembered().room.pages_max();
     let is_open = |index: &usize| answers[*index].is_none();
     let open: Vec<usize> = (0..group.len()).filter(is_open).take(pages_max).collect();
-    let questions: Vec<&FetchRequest> = open.iter().map(|index| &group[*index]).collect();
-    let pages = match questions.is_empty() {
-        true => Ok(Vec::new()),
-        false => read(store, &questions).await,
-    };
-    match pages {
-        Ok(pages) => {
-            for (index, page) in open.into_iter().zip(pages) {
-                answers[index] = page;
-            }
+    let mut questions = Vec::with_capacity(open.len());
+    for index in open {
+        match Asked::new(&group[index]) {
+            Ok(asked) => questions.push((index, asked)),
+            Err(error) => answers[index] = Some(Err(error)),
         }
-        Err(error) => {
-            for index in open {
-                answers[index] = Some(Err(error.repeated()));
-            }
-        }
+    }
+    for (index, page) in read(store, questions).await {
+        answers[index] = page;
     }
     let reply = |(question, answer): (_, Option<_>)| match answer {
         Some(answer) => Reply::Is(answer),
@@ -76,127 +60,66 @@ async fn fetch_all(
     group.into_iter().zip(answers).map(reply).collect()
 }
 
-/// One statement. `None` where it had no room for a page.
-async fn read(
+/// Questions with their places in the group.
+type Questions<'a> = Vec<(usize, Asked<'a>)>;
+
+/// What becomes of them. `None` where the statement had no room for a page.
+type Pages = Vec<(usize, Option<Result<Page>>)>;
+
+async fn read(store: &PostgresStore, mut questions: Questions<'_>) -> Pages {
+    if questions.is_empty() {
+        return Vec::new();
+    }
+    match ask(store, &mut questions).await {
+        Ok(pages) => questions.into_iter().map(|(index, _)| index).zip(pages).collect(),
+        Err(error) => {
+            let refused = |(index, _)| (index, Some(Err(error.repeated())));
+            questions.into_iter().map(refused).collect()
+        }
+    }
+}
+
+/// One statement.
+async fn ask(
     store: &PostgresStore,
-    questions: &[&FetchRequest],
+    questions: &mut Questions<'_>,
 ) -> Result<Vec<Option<Result<Page>>>> {
     let session = store.sessions().line(Line::Read, "fetch").await?;
     store.tick(&session).await?;
-    let asked: Vec<Result<Asked<'_>>> =
-        questions.iter().map(|question| Asked::new(question)).collect();
-    let known: Vec<_> = questions.iter().map(|question| store.life_of(&question.lease)).collect();
+    let of = |asked: &Asked<'_>| store.life_of(&asked.request.lease);
+    let known: Vec<_> = questions.iter().map(|(_, asked)| of(asked)).collect();
     let (room, tick) = store.remembered().room_and_tick();
-    let rows =
-        question::ask(&session, asked.iter().flatten(), (room, questions.len()), tick).await?;
-    let mut rows = rows.into_iter();
-    let Some(first) = rows.next() else {
-        return Err(Error::new(ErrorKind::Internal, "fetch").message("a fetch had no first row"));
-    };
-    let server = Server::read(&first)?;
+    let pages = questions.len();
+    questions.iter_mut().for_each(|(_, asked)| asked.limit(room, pages));
+    let mut answer = Answer::new(&store.default_source(&session).await?);
+    let asked = questions.iter().map(|(_, asked)| asked);
+    question::ask(&session, asked, (room, tick), |row| answer.take(row)).await?;
+    let server = answer.server()?;
     if let Some(seen) = server.life {
         store.remembered().given = Some((server.given, seen));
     }
-    if !rows.as_slice().is_empty() {
+    if answer.events() > 0 {
         if !server.is_flushed {
             store.flush(server.given, &server.written, server.life).await?;
         }
         store.await_standby(&server.written, server.life).await?;
     }
+    answer.note_sizes(&mut store.remembered().room);
     let mut pages = Vec::with_capacity(questions.len());
-    let mut decoder = Decoder::new(&store.default_source(&session).await?, EVENT);
-    note_sizes(store, rows.as_slice());
-    let mut parts = parts(rows);
-    let mut number = 0;
-    for (asked, known) in asked.into_iter().zip(known) {
-        let asked = match asked {
-            Ok(asked) => asked,
-            Err(error) => {
-                pages.push(Some(Err(error)));
-                continue;
-            }
-        };
-        number += 1;
-        let rows = parts.remove(&number).unwrap_or_default();
+    for ((number, (_, asked)), known) in (1..).zip(questions.iter()).zip(known) {
+        let rows = answer.page(number);
         if judge(known, server.life) != Verdict::Keep {
             pages.push(Some(Err(store.other_life(&session, "fetch", server.life).await)));
         } else if tick.is_none_or(|tick| Some(tick.incarnation) != server.life) {
             // The statement went by a tick of another life: with one of this it is asked again.
             pages.push(None);
-        } else if rows.first().is_some_and(is_cut) {
+        } else if rows.first().is_some_and(|first| first.decoded.is_none()) {
             pages.push(None);
         } else {
-            let rows_max = asked.rows_max(room, questions.len());
-            pages.push(Some(asked.page(&server, tick, (rows, rows_max), &mut decoder)));
+            pages.push(Some(asked.page(&server, tick, rows)));
         }
     }
     Ok(pages)
-}
-
-/// A row whose payload and headers were larger than expected, and stayed behind.
-fn is_cut(row: &Row) -> bool {
-    row.try_get::<_, Option<bool>>(1).ok().flatten().unwrap_or_default()
-}
-
-/// Remembers how large rows are, for the next statement.
-fn note_sizes(store: &PostgresStore, rows: &[Row]) {
-    let cut = |row: &&Row| is_cut(row);
-    let size = |row: &Row| row.get::<_, i32>(EVENT + row::EVENT_VERSION).unsigned_abs();
-    let mut remembered = store.remembered();
-    match rows.iter().filter(cut).map(size).max() {
-        Some(largest) => remembered.room.too_small_for(largest.into()),
-        None => {
-            let largest = rows.iter().map(|row| row::variable_len(row, EVENT)).max();
-            remembered.room.note(rows.len() as u64, largest.unwrap_or_default());
-        }
-    }
-}
-
-/// The rows of each page, by its number. Each is let go when it is decoded: the answer and what becomes of it are
-/// not both there as a whole.
-fn parts(rows: impl Iterator<Item = Row>) -> HashMap<i32, Vec<Row>> {
-    let mut parts: HashMap<i32, Vec<Row>> = HashMap::new();
-    for row in rows {
-        parts.entry(row.get(0)).or_default().push(row);
-    }
-    parts
-}
-
-/// What the server said of itself beside the rows.
-struct Server {
-    /// What the sequence has given: the floor of a tick.
-    given: u64,
-    /// Where it stands: what a cursor must not be ahead of.
-    stands: u64,
-    life: Option<Incarnation>,
-    now: Snapshot,
-    /// The end of the log when the snapshot was taken, as text.
-    written: String,
-    /// Everything that the snapshot sees is on the disk.
-    is_flushed: bool,
-}
-
-impl Server {
-    fn read(row: &Row) -> Result<Server> {
-        let (given, by_row): (i64, i64) = (row.get(2), row.get(EVENT));
-        let text = |column: usize| row.get::<_, Option<&str>>(EVENT + column).unwrap_or_default();
-        Ok(Server {
-            given: unsigned(given),
-            // One that was set and has given nothing since stands where its row says.
-            stands: unsigned(if given == 0 { by_row } else { given }),
-            life: row.get::<_, Option<Uuid>>(EVENT + 1).map(life),
-            now: text(2).parse()?,
-            written: text(3).to_owned(),
-            is_flushed: position(text(3)) <= position(text(4)),
-        })
-    }
-}
-
-/// A position in the server's log: two numbers in hexadecimal, the higher first.
-pub(crate) fn position(text: &str) -> u64 {
-    let (high, low) = text.split_once('/').unwrap_or_default();
-    let number = |text| u64::from_str_radix(text, 16).unwrap_or_default();
-    (number(high) << 32) | number(low)
 }
 
 /// A question, with its cursors read.
@@ -206,6 +129,8 @@ pub(crate) struct Asked<'a> {
     until: Option<SnapshotCursor>,
     /// The target, where it is known before the server is asked.
     pub(crate) link: Option<SnapshotCursor>,
+    /// The most rows of its page.
+    pub(crate) rows_max: usize,
 }
 
 impl Asked<'_> {
@@ -219,21 +144,20 @@ impl Asked<'_> {
             Some(head) => Some(after.toward(head.base(), Some(head.floor()))?),
             None => None,
         };
-        Ok(Asked { request, after, until, link })
+        Ok(Asked { request, after, until, link, rows_max: 1 })
+    }
+
+    /// Whether nothing is left before the head.
+    fn is_covered(&self) -> bool {
+        let covered = self.until.as_ref().is_some_and(|head| self.after.covers(&head.base()));
+        covered && self.after.target().is_none()
     }
 
     /// `tick`: what the statement chose its rows by. A later one that serves its snapshot would lose rows.
-    fn page(
-        &self,
-        server: &Server,
-        tick: Option<SequenceTick>,
-        (rows, rows_max): (Vec<Row>, usize),
-        decoder: &mut Decoder,
-    ) -> Result<Page> {
+    fn page(&self, server: &Server, tick: Option<SequenceTick>, rows: Vec<Found>) -> Result<Page> {
         check_rewound(self.after.floor_ahead().max(self.after.position()), server.stands)?;
         let goes_on = self.after.target().is_some();
-        let covered = self.until.as_ref().is_some_and(|head| self.after.covers(&head.base()));
-        if covered && !goes_on {
+        if self.is_covered() {
             let end = self.request.after.clone();
             return Ok(Page { rows: Vec::new(), end, more: false });
         }
@@ -247,10 +171,9 @@ impl Asked<'_> {
         };
         let base = link.encode()?;
         let found = rows.len();
-        let rows = self.rows(rows, &link, &base, decoder);
-        let full = found >= rows_max || rows.len() < found;
-        if full {
-            let last = rows.last().map_or_else(|| link.position(), |row| row.row.seq);
+        let rows = self.rows(rows, &link, &base);
+        let last = rows.last().map_or_else(|| link.position(), |row| row.row.seq);
+        if self.is_full(rows.len(), found) {
             return Ok(Page { rows, end: base.at(last), more: true });
         }
         if rows.is_empty() && !goes_on && !link.gains() {
@@ -264,17 +187,10 @@ impl Asked<'_> {
     }
 
     /// The rows as events, as far as the page's bytes suffice, and one at least.
-    fn rows(
-        &self,
-        found: Vec<Row>,
-        link: &SnapshotCursor,
-        base: &Cursor,
-        decoder: &mut Decoder,
-    ) -> Vec<FetchedRow> {
-        let mut rows = Vec::with_capacity(found.len());
+    fn rows(&self, found: Vec<Found>, link: &SnapshotCursor, base: &Cursor) -> Vec<FetchedRow> {
+        let mut rows = Vec::with_capacity(found.len().min(self.rows_max));
         let mut bytes = 0u64;
-        for row in found {
-            let drawn = Drawn { xid: unsigned(row.get(2)), seq: unsigned(row.get(EVENT)) };
+        for Found { drawn, decoded } in found.into_iter().take(self.rows_max) {
             debug_assert!(
                 link.is_next(drawn),
                 "the statement and the arithmetic differ: {drawn:?}"
@@ -283,10 +199,7 @@ impl Asked<'_> {
                 rows.last().is_none_or(|last: &FetchedRow| last.row.seq <= drawn.seq),
                 "out of order: {drawn:?}"
             );
-            if is_cut(&row) {
-                break;
-            }
-            let decoded = decoder.decode(&row);
+            let Some(decoded) = decoded else { break };
             bytes = bytes.saturating_add(decoded.bytes);
             if !rows.is_empty() && bytes > self.request.bytes_max {
                 break;
@@ -302,10 +215,15 @@ impl Asked<'_> {
         rows
     }
 
-    /// So many rows, if so many pages share a statement.
-    pub(crate) fn rows_max(&self, room: Room, pages: usize) -> usize {
+    /// Bounds its page, if so many pages share a statement.
+    fn limit(&mut self, room: Room, pages: usize) {
         let fits = usize::try_from(room.rows_max(pages)).unwrap_or(usize::MAX);
-        (self.request.rows_max.max(1) as usize).min(fits)
+        self.rows_max = (self.request.rows_max.max(1) as usize).min(fits);
+    }
+
+    /// Whether a page of so many rows ends before what was found, or may.
+    fn is_full(&self, rows: usize, found: usize) -> bool {
+        found >= self.rows_max || rows < found
     }
 }
 
@@ -329,17 +247,5 @@ impl PostgresStore {
         let source: Arc<str> = Arc::from(meta.get("source").map_or("/outbox", String::as_str));
         self.remembered().source = Some(Arc::clone(&source));
         Ok(source)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn positions_of_the_log_are_compared_as_numbers() {
-        assert!(position("0/FFFFFFFF") < position("1/0"));
-        assert!(position("A/1C") > position("9/FFFFFFFF"));
-        assert_eq!(position("16/B374D848"), (0x16 << 32) | 0xB374_D848);
     }
 }

@@ -4,7 +4,7 @@
 //! [`postrider_core::snapshot`] decides what belongs to a page.
 
 use postrider_core::Result;
-use postrider_core::snapshot::{Pending, SequenceTick};
+use postrider_core::snapshot::{Pending, SequenceTick, SnapshotCursor};
 use tokio_postgres::Row;
 
 use crate::fetch::Asked;
@@ -54,13 +54,10 @@ struct Columns {
 }
 
 impl Columns {
-    fn push(&mut self, asked: &Asked<'_>, room: Room, pages: usize) {
+    fn push(&mut self, asked: &Asked<'_>, room: Room) {
         let (request, link) = (asked.request, asked.link.as_ref().unwrap_or(&asked.after));
         let target = link.target();
-        self.is_late |= link
-            .pending()
-            .iter()
-            .any(|pending| pending.floor.saturating_add(BEHIND_MAX) < link.floor());
+        self.is_late |= is_late(link);
         self.partition.push(partition(request.lease.partition));
         self.base_xmax.push(signed(link.xmax()));
         self.floor.push(signed(link.floor()));
@@ -71,21 +68,26 @@ impl Columns {
         self.target_xmax.push(target.map(|target| signed(target.xmax())));
         self.target_xip.push(target.map(|target| array(target.xip().iter().copied())));
         self.target_floor.push(target.map(|_| signed(link.floor_ahead())));
-        let rows_max = asked.rows_max(room, pages);
-        self.rows_max.push(i32::try_from(rows_max).unwrap_or(i32::MAX));
+        self.rows_max.push(i32::try_from(asked.rows_max).unwrap_or(i32::MAX));
         self.payload_max.push(room.cut_above());
     }
 }
 
-/// Asks for the pages. The first row of the answer is the server's.
+/// Whether a transaction of a cursor was open for so long that its rows are looked for by its number.
+fn is_late(cursor: &SnapshotCursor) -> bool {
+    let is_far = |pending: &Pending| pending.floor.saturating_add(BEHIND_MAX) < cursor.floor();
+    cursor.pending().iter().any(is_far)
+}
+
+/// Asks for the pages, and hands over each row as it comes. The first row of the answer is the server's.
 pub(crate) async fn ask<'a>(
     session: &Session,
     asked: impl Iterator<Item = &'a Asked<'a>>,
-    (room, pages): (Room, usize),
-    tick: Option<SequenceTick>,
-) -> Result<Vec<Row>> {
+    (room, tick): (Room, Option<SequenceTick>),
+    take: impl FnMut(Row),
+) -> Result<()> {
     let mut columns = Columns::default();
-    asked.for_each(|asked| columns.push(asked, room, pages));
+    asked.for_each(|asked| columns.push(asked, room));
     let (tick_floor, tick_xid) = tick.map_or((0, i64::MAX), |t| (signed(t.floor), signed(t.xid)));
     let is_late = columns.is_late;
     let values = params![
@@ -105,9 +107,9 @@ pub(crate) async fn ask<'a>(
         tick_xid,
     ];
     if !is_late {
-        return session.rows("fetch", &PAGE, values).await;
+        return session.each("fetch", &PAGE, values, take).await;
     }
     let behind_max = signed(BEHIND_MAX);
     let values = [values, params![behind_max]].concat();
-    session.rows("fetch", &PAGE_LATE, &values).await
+    session.each("fetch", &PAGE_LATE, &values, take).await
 }

@@ -82,6 +82,25 @@ impl Session {
         self.within(operation, all).await
     }
 
+    /// Hands over each row of a statement as it comes, while the server is still at the others.
+    pub(crate) async fn each(
+        &self,
+        operation: &'static str,
+        statement: &Sql,
+        params: &[Param<'_>],
+        mut take: impl FnMut(Row),
+    ) -> Result<()> {
+        let all = async {
+            let stream = self.stream(statement, params).await?;
+            futures_util::pin_mut!(stream);
+            while let Some(row) = stream.try_next().await? {
+                take(row);
+            }
+            Ok(())
+        };
+        self.within(operation, all).await
+    }
+
     /// The one row of a statement that has one.
     pub(crate) async fn row(
         &self,

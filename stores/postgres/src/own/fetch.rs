@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::OwnTable;
 use super::reading::Standing;
-use crate::fetch::position;
+use crate::answer::position;
 use crate::row::{Decoded, Decoder};
 use crate::session::Session;
 use crate::sessions::Line;

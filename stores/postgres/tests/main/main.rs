@@ -5,6 +5,7 @@
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 mod attack;
+mod backlog;
 mod change;
 mod contract;
 mod enqueue;
