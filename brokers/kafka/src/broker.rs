@@ -156,6 +156,8 @@ impl KafkaBroker {
                 outcomes[index] = self.send(producer, outgoing, facts, &mut sending, index);
             }
         }
+        // Nothing is written any more, and an answer may take long.
+        sending.document = Vec::new();
         // What is not answered by then stays unanswered.
         let _ = timeout_at(deadline, sending.flight.landed()).await;
         for (index, answer) in sending.flight.answers().into_iter().enumerate() {
@@ -203,6 +205,7 @@ impl KafkaBroker {
                 outcomes[index] = self.send(&producer, outgoing, facts, &mut sending, index);
             }
         }
+        sending.document = Vec::new();
         let _ = timeout_at(deadline, sending.flight.landed()).await;
         for (index, answer) in sending.flight.answers().into_iter().enumerate() {
             let bytes = sending.bytes[index];

@@ -161,6 +161,23 @@ mod tests {
         headers.iter().map(pair).collect()
     }
 
+    /// The text that all documents of a batch are written into holds one at a time, also behind one that could not be.
+    #[test]
+    fn documents_of_a_batch_stay_apart() {
+        let key = RecordKey::aggregate_id();
+        let mut broken = outgoing(Format::Structured, Vec::new(), &[]);
+        Arc::get_mut(&mut broken.event).unwrap().payload =
+            postrider_core::Payload::Json(Bytes::from_static(b"{"));
+        let mut document = Vec::new();
+        for bytes in [100, 1, 100_000, 10] {
+            assert!(encode(&broken, &key, &mut document).is_err());
+            let sent = outgoing(Format::Structured, vec![7; bytes], &[]);
+            let alone = encode(&sent, &key, &mut Vec::new()).unwrap().value.unwrap().to_vec();
+            let shared = encode(&sent, &key, &mut document).unwrap().value.unwrap().to_vec();
+            assert!(shared == alone, "{bytes} bytes");
+        }
+    }
+
     /// R062, R063: whatever an event holds, it survives the record, in both modes, and the payload's bytes
     /// are untouched in binary mode.
     #[test]

@@ -74,6 +74,8 @@ async fn publish_kept(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Vec
             Err(fault) => Sent::Decided(Outcome::Rejected(fault)),
         });
     }
+    // Nothing is written any more, and an answer may take long.
+    drop(documents);
     let mut outcomes = Vec::with_capacity(batch.len());
     for (outgoing, sent) in batch.iter().zip(sent) {
         outcomes.push(match sent {

@@ -248,6 +248,30 @@ mod tests {
         assert_eq!(header("ce-datacontenttype"), "application/octet-stream");
     }
 
+    /// What shares an allocation stays apart: also behind one that could not be written, and beside one that is
+    /// larger than all that is shared.
+    #[test]
+    fn documents_of_a_batch_stay_apart() {
+        let of = |payload: Payload| {
+            let mut sent = outgoing("orders", Format::Structured);
+            Arc::get_mut(&mut sent.event).unwrap().payload = payload;
+            sent
+        };
+        let sound = [10, SHARED_BYTES, 1, 2 * SHARED_BYTES, 10]
+            .map(|bytes| of(Payload::Bytes(vec![7; bytes].into())));
+        let broken = of(Payload::Json(Bytes::from_static(b"{")));
+        let mut documents = Documents::default();
+        let mut written = Vec::new();
+        for sent in &sound {
+            assert!(encode(&broken, 1 << 20, &mut documents).is_err());
+            written.push(encode(sent, 1 << 20, &mut documents).unwrap().body);
+        }
+        for (sent, written) in sound.iter().zip(written) {
+            let alone = encode(sent, 1 << 20, &mut Documents::default()).unwrap().body;
+            assert!(written == alone, "{} bytes", alone.len());
+        }
+    }
+
     #[test]
     fn what_is_no_subject_is_refused() {
         for topic in ["", "a b", "a..b", ".a", "a.", "a.*", "a.>", "$JS.API", "a\r\nPUB b 0"] {
