@@ -21,6 +21,9 @@ use crate::tls::{self, Check, Tls};
 /// that stopped in the midst of a greeting would be waited for for ever.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a server may take to be told that a statement is not wanted any more: others wait meanwhile.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Says the address, as it is now.
 pub(crate) type Provider = Arc<dyn Fn() -> Result<String> + Send + Sync>;
 
@@ -87,6 +90,15 @@ impl Address {
             now.greet(operation).await
         };
         connected.await.map_err(|error| error.context("store", self.name()))
+    }
+
+    /// Ends whatever statement a session is at, if its server can be told soon. A connection that is given up lasts until
+    /// its statement has ended, and so does what the statement's transaction has locked.
+    pub(crate) async fn cancel(&self, client: &Client) {
+        let direct = self.config.get_ssl_negotiation() == SslNegotiation::Direct;
+        let Ok(connector) = self.tls.connector(direct) else { return };
+        let token = client.cancel_token();
+        _ = tokio::time::timeout(CANCEL_TIMEOUT, token.cancel_query(connector)).await;
     }
 
     async fn greet(&self, operation: &'static str) -> Result<(Client, Wire)> {

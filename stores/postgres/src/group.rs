@@ -91,7 +91,8 @@ impl Groups {
         let (tell, told) = oneshot::channel();
         let seat = Seat { event: Arc::clone(event), span: Span::current(), tell };
         if self.shared.lock().sit(seat) {
-            tokio::spawn(gather(Arc::clone(&self.shared)));
+            // Made before the task: one that never has its turn ends the gathering as well.
+            tokio::spawn(gather(Gathering { shared: Arc::clone(&self.shared), ended: false }));
         }
         let work = &self.shared.work;
         let permit = match told.await {
@@ -153,12 +154,12 @@ impl Pace {
 }
 
 /// Ends the gathering if its task is dropped with a runtime: those who wait go alone.
-struct Gathering<'a> {
-    shared: &'a Shared,
+struct Gathering {
+    shared: Arc<Shared>,
     ended: bool,
 }
 
-impl Drop for Gathering<'_> {
+impl Drop for Gathering {
     fn drop(&mut self) {
         if !self.ended {
             let mut waiting = self.shared.lock();
@@ -169,8 +170,8 @@ impl Drop for Gathering<'_> {
 }
 
 /// Sends a group into each session that is free, until nobody waits.
-async fn gather(shared: Arc<Shared>) {
-    let mut gathering = Gathering { shared: &shared, ended: false };
+async fn gather(mut gathering: Gathering) {
+    let shared = Arc::clone(&gathering.shared);
     loop {
         let Ok(permit) = shared.work.permit().await else { return };
         for _ in 0..TURNS {
@@ -254,6 +255,25 @@ mod tests {
         assert_eq!(order, [("/depot", 4), ("/depot", 9), ("/shop", 1), ("/shop", 2), ("/shop", 3)]);
         assert!(waiting.take().is_empty() && !waiting.gathering, "nobody is left");
         drop(told);
+    }
+
+    /// A task that never had its turn, as where its runtime ends, leaves nobody waiting for it.
+    #[test]
+    fn a_gathering_that_never_began_is_over() {
+        let address = "postgres://app@127.0.0.1/shop";
+        let handler = postrider_core::HandlerName::new("billing").unwrap();
+        let receiver = crate::Transactional::new(address, handler, |_, _| {
+            Box::pin(async { Ok(Verdict::Done) })
+        });
+        let receiver = receiver.unwrap();
+        let groups = Groups::new(&receiver.work, 16);
+        let (tell, mut told) = oneshot::channel();
+        let event = Arc::new(Event::new(postrider_core::EventId::from_u128(1), "a", "1", "t"));
+        assert!(groups.shared.lock().sit(Seat { event, span: Span::none(), tell }));
+        let shared = Arc::clone(&groups.shared);
+        drop(gather(Gathering { shared, ended: false }));
+        assert!(!groups.shared.lock().gathering);
+        assert!(told.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
     }
 
     /// Who went away is in no group and takes up no room; what there is no room for goes next.

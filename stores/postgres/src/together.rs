@@ -35,6 +35,18 @@ const UNSEAL: Sql = sql!("inbox/unseal");
 /// needs longer gets it alone.
 const GROUP_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// How long a group's way back may take before its statement is cancelled.
+const ROLLBACK_MAX: Duration = Duration::from_secs(1);
+
+/// What came of the handlers.
+enum Acted {
+    /// They took too long, or one of those who wait has gone away.
+    Stopped,
+    /// Not all of them may be committed.
+    Refused,
+    Done(Vec<Verdict>),
+}
+
 impl Work {
     /// Acts on the events of a group. A client that is dropped on the way out of here loses its connection, and
     /// the server rolls back.
@@ -50,24 +62,36 @@ impl Work {
         let tells = group.iter_mut().map(|seat| &mut seat.tell).collect();
         let acted = tokio::select! {
             biased;
-            () = left(tells) => return Ended::Apart,
+            () = left(tells) => Acted::Stopped,
             acted = tokio::time::timeout(
                 GROUP_TIME_MAX,
                 self.act_all(&tx, &events, &spans),
-            ) => acted,
+            ) => acted.map_or(Acted::Stopped, |verdicts| verdicts.map_or(Acted::Refused, Acted::Done)),
         };
         let kept = match acted {
-            // A handler that hangs may have left a statement that does.
-            Err(_) => return Ended::Apart,
-            Ok(None) => None,
-            Ok(Some(verdicts)) => match self.unseal(&tx).await {
-                Ok(committed) => committed.then_some(verdicts),
+            Acted::Stopped => None,
+            Acted::Refused => Some(None),
+            Acted::Done(verdicts) => match self.unseal(&tx).await {
+                Ok(committed) => Some(committed.then_some(verdicts)),
                 Err(error) => return Ended::Failed(error),
             },
         };
-        let Some(verdicts) = kept else {
-            if self.within(tx.rollback()).await.is_ok() {
-                self.keep(client);
+        let Some(Some(verdicts)) = kept else {
+            // A handler that hangs, or gave up by itself, may have left a statement that does: it would hold the markers
+            // that each alone waits for.
+            let is_back = match kept {
+                Some(_) => {
+                    let back = tokio::time::timeout(ROLLBACK_MAX, tx.rollback()).await;
+                    back.is_ok_and(|answer| answer.is_ok())
+                }
+                None => {
+                    drop(tx);
+                    false
+                }
+            };
+            match is_back {
+                true => self.keep(client),
+                false => self.give_up(client).await,
             }
             return Ended::Apart;
         };

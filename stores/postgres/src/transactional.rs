@@ -58,7 +58,7 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 /// transaction: one `BEGIN`, the markers of all in one statement, the closure for one after the other, one `COMMIT`,
 /// and only then their verdicts. Nobody waits for company. If anything but `Done` comes of one of them, or any statement
 /// fails, all of it is rolled back and each is done again in a transaction of its own, with the verdicts above; groups
-/// are smaller for a while then, and what the broker delivers again is always done alone. So, with groups:
+/// are smaller for a while then, and what the broker counts as delivered again is always done alone. So, with groups:
 ///
 /// - what the closure does may be done, rolled back because of a neighbour, and done again. It must have no effect outside
 ///   of the transaction, which it must not have anyway;
@@ -66,6 +66,11 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 ///   wait for each other, and may deadlock, which ends well and slowly;
 /// - it is called by a task of the group's: in the `tracing` span of its delivery, without its task-locals;
 /// - it must not end the transaction. That fails the group, every time;
+/// - what one call sets for its transaction, the next ones find: `set local` of a search path, a role, a tenant, a time limit; temporary tables;
+///   savepoints; and one `now()` for all. Leave it at 1 if your calls set such things, or depend on them. Only
+///   `synchronous_commit` is put back before the commit where a call made it weaker;
+/// - give a handler more time at the engine than 5 s and its own together (`handler_time_max`): who waits for a neighbour that hangs has
+///   not begun;
 /// - a group that takes longer than 5 s, or waits longer than 2 s for a lock (where no `lock_timeout` is set), is given up, and
 ///   each is done alone;
 /// - let more deliveries be in work at the engine (its `in_flight_max`) than there are transactions, or there is nothing
@@ -85,7 +90,7 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 /// # Ok::<(), postrider_core::Error>(())
 /// ```
 pub struct Transactional {
-    work: Arc<Work>,
+    pub(crate) work: Arc<Work>,
     /// Where several may share a transaction.
     groups: Option<Groups>,
 }
@@ -171,6 +176,11 @@ impl Work {
         // Ends by itself when the client is dropped or the connection is lost.
         tokio::spawn(async move { _ = wire.await });
         Ok(client)
+    }
+
+    /// Gives a session up, and what it is at: nobody is to wait for that.
+    pub(crate) async fn give_up(&self, client: Client) {
+        self.address.cancel(&client).await;
     }
 
     /// Keeps a session on which nothing is open for the next.

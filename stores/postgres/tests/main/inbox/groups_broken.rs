@@ -275,3 +275,67 @@ async fn a_handler_that_hangs_does_not_hold_its_neighbours_for_ever() {
     }
     assert_eq!(effects(&fresh).await, once(0..4));
 }
+
+/// R074: a statement that hangs is ended with its group, and does not hold the markers of those who go alone.
+#[tokio::test]
+async fn a_statement_that_hangs_is_cancelled_with_its_group() {
+    let Some(fresh) = with_effects().await else { return };
+    let (names, hung) = (fresh.names.clone(), Arc::new(AtomicBool::new(false)));
+    let receiver = grouped(&fresh, &fresh.url, move |tx, event| {
+        let (names, hung) = (names.clone(), Arc::clone(&hung));
+        Box::pin(async move {
+            act(&names, tx, event).await?;
+            if event.id == EventId::from_u128(1) && !hung.swap(true, Ordering::Relaxed) {
+                tx.batch_execute("select pg_sleep(600)").await?;
+            }
+            Ok(Verdict::Done)
+        })
+    });
+    let all = events(0..4);
+    let all = deliver(&receiver, &all);
+    let verdicts = tokio::time::timeout(Duration::from_secs(30), all).await.expect("an end");
+    for verdict in verdicts {
+        assert_eq!(verdict.unwrap(), Verdict::Done);
+    }
+    assert_eq!(effects(&fresh).await, once(0..4));
+}
+
+/// R074: one whose own commit need not wait for the disk does not speak for its neighbours; one that asks for more gets it.
+#[tokio::test]
+async fn a_group_is_as_durable_as_its_members_are_alone() {
+    for (set, kept) in [("off", "on"), ("remote_apply", "remote_apply")] {
+        let Some(fresh) = with_effects().await else { return };
+        // At the commit itself.
+        fresh
+            .run(
+                "create table {schema}.seen (setting text);
+                create function {schema}.see() returns trigger language plpgsql as $$
+                begin
+                    execute format('insert into %I.seen values (current_setting(''synchronous_commit''))',
+                        tg_table_schema);
+                    return null;
+                end $$;
+                create constraint trigger see after insert on {schema}.effects
+                    deferrable initially deferred for each row execute function {schema}.see()",
+            )
+            .await;
+        let names = fresh.names.clone();
+        let receiver = grouped(&fresh, &fresh.url, move |tx, event| {
+            let names = names.clone();
+            Box::pin(async move {
+                act(&names, tx, event).await?;
+                if event.id == EventId::from_u128(1) {
+                    let set = format!("set local synchronous_commit = {set}");
+                    tx.batch_execute(&set).await?;
+                }
+                Ok(Verdict::Done)
+            })
+        });
+        for verdict in deliver(&receiver, &events(0..4)).await {
+            assert_eq!(verdict.unwrap(), Verdict::Done);
+        }
+        assert_eq!(fresh.number(TRANSACTIONS).await, 1, "one for all");
+        let other = format!("select count(*) from {{schema}}.seen where setting <> '{kept}'");
+        assert_eq!((fresh.number(&other).await, effects(&fresh).await), (0, once(0..4)));
+    }
+}
