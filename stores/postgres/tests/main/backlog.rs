@@ -91,7 +91,8 @@ fn insert(rows: u32, payload: u32) -> String {
     )
 }
 
-/// R005, R034: a backlog before many partitions is read whole, each partition in order, nothing twice; what was open meanwhile comes when it commits, what was rolled back never.
+/// R005, R034: a backlog before many partitions is read whole, each partition in order, nothing twice; what was open
+/// meanwhile comes when it commits, what was rolled back never.
 #[tokio::test]
 async fn a_backlog_before_many_partitions_is_read_whole() {
     let Some(fresh) = Fresh::new(PARTITIONS).await else { return };
@@ -162,10 +163,6 @@ async fn nothing_is_lost_while_others_write() {
     let lease = after(&beginning(), 1, 1).lease;
     let mut readers = Readers::new();
     for look in 0..LOOKS {
-        if look == 2 {
-            // From here on the blocks are visited in their order, which is not the numbers'.
-            fresh.run("analyze {outbox}").await;
-        }
         let before = given(&fresh).await;
         while given(&fresh).await < before + 3_000 {
             if let Some(writer) = writers.try_join_next() {
