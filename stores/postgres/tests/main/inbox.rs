@@ -41,9 +41,7 @@ fn incoming(number: u128) -> Arc<Event> {
 const EFFECTS: &str = "create table {schema}.effects (event text)";
 
 async fn with_effects() -> Option<Fresh> {
-    let fresh = Fresh::new(1).await?;
-    fresh.run(EFFECTS).await;
-    Some(fresh)
+    Fresh::beside(1, EFFECTS).await
 }
 
 /// The same, borrowed.

@@ -62,8 +62,13 @@ pub(crate) fn give_back(kind: Kind, names: Names) {
 
 /// An address whose sessions carry the schema's name.
 pub(crate) fn named(url: &str, names: &Names) -> String {
+    with(url, &format!("application_name={}", names.schema()))
+}
+
+/// An address with one more parameter.
+pub(crate) fn with(url: &str, parameter: &str) -> String {
     let mark = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{mark}application_name={}", names.schema())
+    format!("{url}{mark}{parameter}")
 }
 
 async fn make(kind: &Kind, client: &Client) -> Names {
@@ -122,7 +127,7 @@ async fn what_was_lent_is_dropped() {
 async fn lend_twice() {
     let Some(url) = crate::support::url() else { return };
     // Of a kind that no other test borrows.
-    let kind = Kind { url, partitions: 3, pooled: false, beside: "" };
+    let kind = Kind { url, partitions: 5, pooled: false, beside: "" };
     let (names, _) = borrow(&kind).await;
     let left = connect(&named(&kind.url, &names)).await;
     let write = "delete from {outbox_lease} where partition = 2;
@@ -135,7 +140,7 @@ async fn lend_twice() {
     let client = connect(&named(&kind.url, &names)).await;
     let count = "select count(*), (select is_called from {outbox_seq}) from {outbox_lease}";
     let row = client.query_one(&names.render(count), &[]).await.expect("a row");
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, bool>(1)), (3, false), "as it was made");
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, bool>(1)), (5, false), "as it was made");
     client.batch_execute(&names.render("drop view {outbox_status}")).await.expect("a change");
     give_back(kind.clone(), names.clone());
     let (other, _) = borrow(&kind).await;

@@ -32,7 +32,7 @@ async fn refused(store: &PostgresStore) -> Error {
 
 #[tokio::test]
 async fn the_tables_are_made_once_and_found() {
-    let Some(fresh) = Fresh::new(4).await else { return };
+    let Some(fresh) = Fresh::made(4).await else { return };
     init(&fresh.url, &fresh.setup(4)).await.expect("again");
     let facts = fresh.store().open().await.expect("open");
     assert_eq!((facts.partitions, facts.schema), (4, Schema::VERSION));
@@ -78,7 +78,7 @@ async fn an_interrupted_migration_is_run_again() {
 /// What a DBA runs by hand makes the same tables as `init` does, and `init` finds nothing to do.
 #[tokio::test]
 async fn what_is_printed_is_what_init_does() {
-    let (Some(made), Some(printed)) = (Fresh::new(4).await, Fresh::empty()) else { return };
+    let (Some(made), Some(printed)) = (Fresh::made(4).await, Fresh::empty()) else { return };
     let setup = Setup { source: Some("/it's".to_owned()), ..printed.setup(4) };
     let text = Schema::sql(&setup).expect("text");
     printed.connect().await.batch_execute(&text).await.expect("it runs");
@@ -101,7 +101,7 @@ async fn what_is_printed_is_what_init_does() {
 /// F29: tables of a newer program are refused, and the message says both versions.
 #[tokio::test]
 async fn newer_tables_are_refused() {
-    let Some(fresh) = Fresh::new(4).await else { return };
+    let Some(fresh) = Fresh::made(4).await else { return };
     fresh.run("update {outbox_meta} set value = '99' where key = 'schema'").await;
     let errors = [
         refused(&fresh.store()).await,
@@ -131,7 +131,7 @@ async fn tables_that_are_not_ours_are_left_alone() {
 /// with both values; nothing asked takes what is there.
 #[tokio::test]
 async fn what_is_fixed_cannot_be_changed() {
-    let Some(fresh) = Fresh::new(4).await else { return };
+    let Some(fresh) = Fresh::made(4).await else { return };
     let error = init(&fresh.url, &fresh.setup(8)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(
@@ -154,7 +154,7 @@ async fn what_is_fixed_cannot_be_changed() {
 /// The source is part of an event's identity: it can be changed while there never was one.
 #[tokio::test]
 async fn the_source_is_fixed_by_the_first_event() {
-    let Some(fresh) = Fresh::new(4).await else { return };
+    let Some(fresh) = Fresh::made(4).await else { return };
     let named = |source: &str| Setup { source: Some(source.to_owned()), ..fresh.setup(4) };
     init(&fresh.url, &named("/billing")).await.expect("nobody has used the old one");
     fresh.run(EVENT).await;
@@ -189,7 +189,7 @@ async fn what_is_reverted_leaves_nothing() {
 /// F29: what the promises rest on is looked at when the store is opened, and each has its code.
 #[tokio::test]
 async fn what_was_changed_under_the_store_stops_it() {
-    let Some(fresh) = Fresh::new(4).await else { return };
+    let Some(fresh) = Fresh::made(4).await else { return };
     let cases = [
         ("update {outbox_meta} set value = '1' where key = 'hash'", Code::PartitionsMoved),
         (
@@ -230,8 +230,8 @@ async fn what_was_changed_under_the_store_stops_it() {
 /// A session that may not write is told so, and nothing else happens.
 #[tokio::test]
 async fn a_read_only_database_is_said_to_be_one() {
-    let Some(fresh) = Fresh::new(4).await else { return };
-    let url = format!("{}?options=-c%20default_transaction_read_only%3Don", fresh.url);
+    let Some(fresh) = Fresh::made(4).await else { return };
+    let url = fresh.url_with("options=-c%20default_transaction_read_only%3Don");
     let store = PostgresStore::with(&url, fresh.options()).expect("a store");
     let error = refused(&store).await;
     assert_eq!((error.kind(), error.operator_code()), (ErrorKind::ReadOnly, Some(Code::ReadOnly)));
@@ -240,7 +240,7 @@ async fn a_read_only_database_is_said_to_be_one() {
 /// Names of one's own are everywhere, and two outboxes live side by side in one schema.
 #[tokio::test]
 async fn names_of_ones_own() {
-    let Some(fresh) = Fresh::new(4).await else { return };
+    let Some(fresh) = Fresh::made(4).await else { return };
     let names = Names::new(fresh.names.schema(), "events", "seen").expect("names");
     let other = Setup { names: names.clone(), ..fresh.setup(2) };
     init(&fresh.url, &other).await.expect("init");
@@ -257,7 +257,7 @@ async fn names_of_ones_own() {
 /// A schema that was made for a trial goes with its tables, and not if something else stands in it.
 #[tokio::test]
 async fn a_schema_of_ours_alone_can_be_removed() {
-    let Some(fresh) = Fresh::new(4).await else { return };
+    let Some(fresh) = Fresh::made(4).await else { return };
     fresh.run("create table {schema}.notes (id integer)").await;
     remove(&fresh.url, &fresh.names).await.expect_err("somebody's table stands there");
     fresh.run("insert into {schema}.notes values (1)").await;

@@ -55,8 +55,19 @@ pub(crate) struct Fresh {
 }
 
 impl Fresh {
-    /// A schema with tables for so many partitions; `None` where there is no server.
+    /// A schema with tables for so many partitions, borrowed; `None` where there is no server.
     pub(crate) async fn new(partitions: u16) -> Option<Fresh> {
+        Fresh::beside(partitions, "").await
+    }
+
+    /// The same, with tables of an application's beside Postrider's.
+    pub(crate) async fn beside(partitions: u16, beside: &'static str) -> Option<Fresh> {
+        let kind = Kind { url: url()?, partitions, pooled: false, beside };
+        Some(Fresh::lent(kind).await)
+    }
+
+    /// A schema that nobody had before, and nobody has afterwards: for tests of the tables themselves.
+    pub(crate) async fn made(partitions: u16) -> Option<Fresh> {
         let fresh = Fresh::empty()?;
         init(&fresh.url, &fresh.setup(partitions)).await.expect("the tables are made");
         Some(fresh)
@@ -69,7 +80,7 @@ impl Fresh {
         fresh
     }
 
-    /// A borrowed schema that is as a new one: for suites, which change rows and nothing else.
+    /// A borrowed schema that is as a new one.
     pub(crate) async fn lent(kind: Kind) -> Fresh {
         let (names, client) = pool::borrow(&kind).await;
         let mut fresh = Fresh::at(&pool::named(&kind.url, &names), names);
@@ -118,6 +129,11 @@ impl Fresh {
 
     pub(crate) fn store(&self) -> PostgresStore {
         PostgresStore::with(&self.store_url, self.options()).expect("a store")
+    }
+
+    /// The address with one more parameter.
+    pub(crate) fn url_with(&self, parameter: &str) -> String {
+        pool::with(&self.url, parameter)
     }
 
     /// A connection of an application.

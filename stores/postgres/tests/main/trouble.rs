@@ -32,9 +32,9 @@ async fn recovers(store: &PostgresStore) -> usize {
 /// F3, F7: sessions that were killed are opened again by whoever needs them.
 #[tokio::test]
 async fn sessions_that_are_killed_are_opened_again() {
-    let Some(mut fresh) = Fresh::new(4).await else { return };
+    let Some(mut fresh) = Fresh::made(4).await else { return };
     let name = format!("killed-{}", fresh.names.schema());
-    fresh.store_url = format!("{}?application_name={name}", fresh.url);
+    fresh.store_url = fresh.url_with(&format!("application_name={name}"));
     let (store, lease) = fresh.relay().await;
     let kill = format!(
         "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = '{name}'"

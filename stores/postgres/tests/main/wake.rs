@@ -110,9 +110,9 @@ async fn an_own_table_is_looked_at_when_a_commit_is_told_of() {
 /// F7: a listener whose session was cut off listens again by itself, and looks at what it missed.
 #[tokio::test]
 async fn a_listener_that_is_cut_off_comes_back() {
-    let Some(mut fresh) = Fresh::new(1).await else { return };
+    let Some(mut fresh) = Fresh::made(1).await else { return };
     let name = format!("listener-{}", fresh.names.schema());
-    fresh.store_url = format!("{}?application_name={name}", fresh.url);
+    fresh.store_url = fresh.url_with(&format!("application_name={name}"));
     let store = fresh.store();
     settle(&store).await;
     for _ in 0..3 {

@@ -323,7 +323,7 @@ async fn the_same_event_twice_in_a_group_acts_once() {
 /// The server's address with another isolation level.
 pub(super) fn at_level(fresh: &Fresh, level: &str) -> String {
     let level = level.replace(' ', "%5C%20");
-    format!("{}?options=-c%20default_transaction_isolation%3D{level}", fresh.url)
+    fresh.url_with(&format!("options=-c%20default_transaction_isolation%3D{level}"))
 }
 
 /// Groups have limits, which are said.

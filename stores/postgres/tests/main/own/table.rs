@@ -144,8 +144,7 @@ pub(super) struct Own {
 
 impl Own {
     pub(super) async fn new(layout: Layout) -> Option<Own> {
-        let fresh = Fresh::new(1).await?;
-        fresh.run(layout.make()).await;
+        let fresh = Fresh::beside(1, layout.make()).await?;
         Some(Own { fresh, layout })
     }
 

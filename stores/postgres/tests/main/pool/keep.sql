@@ -21,7 +21,7 @@ create function "BARE_kept".mark() returns text language sql as $$
 $$;
 
 -- Ends the sessions of whoever had the schema, and makes its rows what they were. Not, if more than its rows
--- is another.
+-- is another, nor if there was much in it: what deleted rows leave behind would be in its successor's way.
 create function "BARE_kept".renew(pooled boolean) returns boolean language plpgsql as $$
 declare
     one record;
@@ -42,6 +42,11 @@ begin
         perform pg_sleep(0.02), pg_stat_clear_snapshot();
     end loop;
     if (select mark from "BARE_kept".shape) <> "BARE_kept".mark() then
+        return false;
+    end if;
+    if (
+        select sum(pg_relation_size(oid)) from pg_class where relnamespace = '"BARE"'::regnamespace
+    ) > 8000000 then
         return false;
     end if;
     -- Neither triggers nor references: everything goes.
