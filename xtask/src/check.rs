@@ -7,6 +7,9 @@ use std::time::Instant;
 use crate::step::{self, Verdict};
 use crate::{docs, requirements, tidy};
 
+/// What clippy is told: the same wherever it is started, so that cargo takes over what it has checked.
+pub(crate) const LINTS: [&str; 2] = ["-D", "warnings"];
+
 /// Format, clippy, tidy, generated pages, unit tests.
 pub(crate) fn run(root: &Path) -> ExitCode {
     let began = Instant::now();
@@ -33,19 +36,9 @@ pub(crate) type Work<'root> = (&'static str, Box<dyn FnOnce() -> Verdict + 'root
 /// What is checked without running a test; the cheapest first.
 pub(crate) fn statics(root: &Path) -> Vec<Work<'_>> {
     let format = ["fmt", "--all", "--", "--check"];
-    let clippy = [
-        "clippy",
-        "--quiet",
-        "--workspace",
-        "--all-targets",
-        "--all-features",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--"];
     // What a newcomer builds: by all features alone nobody sees that it does not stand without one.
-    let default =
-        ["clippy", "--quiet", "--package", "postrider-cli", "--bins", "--", "-D", "warnings"];
+    let default = ["clippy", "--quiet", "--package", "postrider-cli", "--bins", "--"];
     vec![
         (
             "format",
@@ -56,10 +49,10 @@ pub(crate) fn statics(root: &Path) -> Vec<Work<'_>> {
         ),
         ("tidy", Box::new(move || tidy::verdict(root))),
         ("requirements page", Box::new(move || requirements::verdict(root))),
-        ("clippy", Box::new(move || step::complete(&mut step::cargo(root, &clippy)))),
+        ("clippy", Box::new(move || step::complete(step::cargo(root, &clippy).args(LINTS)))),
         (
             "clippy of the default build",
-            Box::new(move || step::complete(&mut step::cargo(root, &default))),
+            Box::new(move || step::complete(step::cargo(root, &default).args(LINTS))),
         ),
         ("reference pages", Box::new(move || docs::verdict(root))),
     ]

@@ -13,6 +13,7 @@ mod programs;
 mod provision;
 mod recipes;
 mod requirements;
+mod rustdoc;
 mod services;
 mod sim;
 mod step;

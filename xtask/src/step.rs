@@ -51,6 +51,20 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// What `cargo metadata` says of the packages of the workspace.
+pub(crate) fn metadata(root: &Path) -> Result<String, String> {
+    let arguments = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
+    let output = cargo(root, &arguments)
+        .output()
+        .map_err(|error| format!("cargo metadata did not start: {error}"))?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("cargo metadata failed: {}", reason.trim()));
+    }
+    String::from_utf8(output.stdout)
+        .map_err(|error| format!("cargo metadata cannot be read: {error}"))
+}
+
 /// Runs the command with our own output; `Err` where it did not end with 0.
 pub(crate) fn complete(command: &mut Command) -> Verdict {
     let status = command

@@ -11,38 +11,34 @@ use std::time::Instant;
 
 use crate::step::{self, Verdict};
 use crate::summary::Summary;
-use crate::{check, programs, provision, recipes, services, sim};
+use crate::{check, programs, provision, recipes, rustdoc, services, sim};
 
 /// Not xtask: a running program cannot be replaced everywhere.
 ///
-/// The example is asked for because its dependencies are those of tests: only with them does cargo choose the
-/// features that clippy and the test programs have. Without it nearly all of ours are built twice, and what they rest on.
-pub(crate) const BUILD: [&str; 9] = [
+/// The examples are asked for also because their dependencies are those of tests: only with them does cargo choose the
+/// features that clippy and the test programs have. Without one nearly all of ours are built twice, and what they rest on.
+pub(crate) const BUILD: [&str; 8] = [
     "build",
     "--quiet",
     "--workspace",
     "--exclude",
     "xtask",
     "--bins",
-    "--example",
-    "producer",
+    "--examples",
     "--all-features",
 ];
-/// Everything but the doc tests, which have a step of their own.
-const TESTS: [&str; 9] = [
+/// Everything but the doc tests, which have a step of their own. A target with `test = false` is left out, which
+/// `--lib` and `--bins` would not do.
+const TESTS: [&str; 6] = [
     "test",
     "--workspace",
     "--all-features",
     "--no-run",
     "--message-format=json-render-diagnostics",
-    "--lib",
-    "--bins",
     "--tests",
-    "--examples",
 ];
 const DOC_TESTS: [&str; 7] =
     ["test", "--workspace", "--all-features", "--no-fail-fast", "--doc", "--", "--show-output"];
-const DOCS: [&str; 5] = ["doc", "--quiet", "--workspace", "--no-deps", "--all-features"];
 
 /// The servers that the tests use. They stay up for the next run; `cargo x services down` stops them.
 const SERVICES: [&str; 7] = ["pg", "pg18", "pgbouncer", "nats", "kafka", "ddb", "aws"];
@@ -86,9 +82,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     let verdict = step::run("simulator", || sim::gate(root, &mut summary));
     let counted = summary.failed > before;
     note("simulator", verdict, counted, &mut summary);
-    let docs = step::run("docs", || {
-        step::complete(step::cargo(root, &DOCS).env("RUSTDOCFLAGS", "-D warnings"))
-    });
+    let docs = step::run("docs", || rustdoc::write(root));
     note("docs", docs, false, &mut summary);
     let recipes = step::run("recipes", || recipes::validate(root, &mut summary));
     note("recipes", recipes, false, &mut summary);

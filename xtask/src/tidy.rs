@@ -12,12 +12,13 @@ mod phrases;
 mod ratchet;
 mod sleeps;
 mod sql;
+mod untested;
 
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::step::Verdict;
+use crate::step::{self, Verdict};
 use crate::tree::{self, File};
 
 /// One place that breaks a rule.
@@ -82,7 +83,9 @@ pub(crate) fn run(root: &Path, bless: bool) -> ExitCode {
 pub(crate) fn verdict(root: &Path) -> Verdict {
     let files = read(root)?;
     let recorded = ratchet::load(root)?;
-    let mut findings = dependencies::examine(root)?;
+    let metadata = step::metadata(root)?;
+    let mut findings = dependencies::examine(&metadata)?;
+    findings.extend(untested::examine(&metadata, &files)?);
     for file in files.iter().filter(|file| !file.is_compile_case()) {
         findings.extend(RULES.iter().flat_map(|rule| rule(file)));
     }

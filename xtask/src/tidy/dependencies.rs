@@ -5,12 +5,10 @@
 //! gets its place on purpose.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::Deserialize;
 
 use super::Finding;
-use crate::step;
 
 const RULE: &str = "dependency";
 
@@ -154,17 +152,9 @@ impl Role {
     }
 }
 
-/// Asks cargo and judges.
-pub(super) fn examine(root: &Path) -> Result<Vec<Finding>, String> {
-    let arguments = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
-    let output = step::cargo(root, &arguments)
-        .output()
-        .map_err(|error| format!("cargo metadata did not start: {error}"))?;
-    if !output.status.success() {
-        let reason = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("cargo metadata failed: {}", reason.trim()));
-    }
-    let metadata: Metadata = serde_json::from_slice(&output.stdout)
+/// Judges what `cargo metadata` said.
+pub(super) fn examine(metadata: &str) -> Result<Vec<Finding>, String> {
+    let metadata: Metadata = serde_json::from_str(metadata)
         .map_err(|error| format!("cargo metadata cannot be read: {error}"))?;
     Ok(judge(&metadata))
 }
