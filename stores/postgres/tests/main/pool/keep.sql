@@ -25,21 +25,22 @@ $$;
 create function "BARE_kept".renew(pooled boolean) returns boolean language plpgsql as $$
 declare
     one record;
-    patience integer := 100;
+    patience integer := 1000;
 begin
     if not pooled then
-        perform pg_terminate_backend(pid, 5000) from pg_stat_activity
+        perform pg_terminate_backend(pid) from pg_stat_activity
         where application_name = 'BARE' and pid <> pg_backend_pid();
     end if;
+    -- The server's own wait for an end looks only every 100 ms, for one session after the other.
     while exists (
         select from pg_stat_activity
-        where application_name = 'BARE' and state <> 'idle' and pid <> pg_backend_pid()
+        where application_name = 'BARE' and (state <> 'idle' or not pooled) and pid <> pg_backend_pid()
     ) loop
         patience := patience - 1;
         if patience = 0 then
             return false;
         end if;
-        perform pg_sleep(0.02), pg_stat_clear_snapshot();
+        perform pg_sleep(0.005), pg_stat_clear_snapshot();
     end loop;
     if (select mark from "BARE_kept".shape) <> "BARE_kept".mark() then
         return false;
