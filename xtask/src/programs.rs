@@ -19,7 +19,7 @@ use crate::summary::Summary;
 /// How many run side by side. Each has as many threads as there are processors, and uses half of one.
 const LANES: usize = 2;
 /// Those that take longest begin first: none of them is what all wait for at the end.
-const LONGEST: [&str; 14] = [
+const LONGEST: [&str; 15] = [
     "postrider-postgres main",
     "postrider-dynamodb main",
     "postrider-kafka main",
@@ -33,6 +33,7 @@ const LONGEST: [&str; 14] = [
     "postrider-lambda main",
     "postrider-nats main",
     "postrider-aws main",
+    "postrider-postgres snapshot",
     "postrider-relay engine",
 ];
 

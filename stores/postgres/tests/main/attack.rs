@@ -43,7 +43,7 @@ async fn in_line(fresh: &Fresh, table: &str, sessions: i64) {
 /// whoever reads first, also where another reading's tick is still under way.
 #[tokio::test]
 async fn an_old_number_is_found_beside_another_readings_tick() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let old = INSERT.replace("(aggregate_type", "(xid, aggregate_type");
     fresh.run(&old.replace("values (", "values (1099511627776, ")).await;
     let beginning = SnapshotCursor::beginning().encode().unwrap();
@@ -77,7 +77,7 @@ async fn writes_at_ease(client: &Client, insert: &str) {
 /// that came back says that all of its log is flushed.
 #[tokio::test]
 async fn what_a_crash_took_between_reading_and_flushing_is_not_handed_out() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let (store, lease) = fresh.relay().await;
     let mut cursor = store.load(&lease, &id("a")).await.expect("load").cursor;
     let (writer, mut first, second) =
@@ -124,7 +124,7 @@ async fn wait_for_lock(fresh: &Fresh, name: &str, is_over: impl Fn() -> bool) {
 /// A copy that a settlement makes while its event is erased is erased as well.
 #[tokio::test]
 async fn a_copy_made_during_an_erasure_is_erased() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let (store, lease) = fresh.relay().await;
     fresh.run(INSERT).await;
     let cursor = store.load(&lease, &id("a")).await.expect("load").cursor;
@@ -166,7 +166,7 @@ async fn a_copy_made_during_an_erasure_is_erased() {
 /// INV-8: a payload that was forced past the table's rules is read like any other, and not asked for for ever.
 #[tokio::test]
 async fn a_payload_past_the_rules_stops_nobody() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     fresh.run("alter table {outbox} disable trigger all").await;
     let forced = INSERT.replace("(aggregate_type", "(partition, aggregate_type");
     let large = format!("values (0, 'order', '1', 't', '\"{}\"')", "x".repeat(3 << 20));

@@ -132,7 +132,7 @@ async fn an_old_one_commits(fresh: &Fresh, events: u32) -> Cursor {
 /// nothing by its number, reads all of it again.
 #[tokio::test]
 async fn the_end_of_an_old_transaction_costs_what_it_wrote() {
-    let Some(fresh) = Fresh::new(PARTITIONS).await else { return };
+    let Some(fresh) = Fresh::made(PARTITIONS).await else { return };
     let cursor = an_old_one_commits(&fresh, 40).await;
     let decoded = SnapshotCursor::decode(&cursor).unwrap();
     assert!(decoded.pending().iter().any(|pending| pending.floor < 100), "{decoded:?}");
@@ -153,7 +153,7 @@ async fn the_end_of_an_old_transaction_costs_what_it_wrote() {
 /// though events that were scheduled have old times. The control reads everything.
 #[tokio::test]
 async fn a_moment_is_found_without_reading_what_was_before() {
-    let Some(fresh) = Fresh::new(PARTITIONS).await else { return };
+    let Some(fresh) = Fresh::made(PARTITIONS).await else { return };
     let client = fresh.connect().await;
     let many =
         "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload, created_at)
@@ -246,7 +246,7 @@ impl Reader {
 async fn nothing_of_old_transactions_is_lost_or_read_twice() {
     let mut late = 0;
     for seed in 1..=4 {
-        let Some(fresh) = Fresh::new(1).await else { return };
+        let Some(fresh) = Fresh::made(1).await else { return };
         let (mut dice, mut open) = (Dice(0x9e37_79b9_7f4a_7c15 ^ seed), vec![None; 4]);
         let other = fresh.connect().await;
         let mut clients = Vec::new();
@@ -305,7 +305,7 @@ async fn nothing_of_old_transactions_is_lost_or_read_twice() {
 /// producers write, is not, and a second time there is nothing to do.
 #[tokio::test]
 async fn ranges_without_a_sum_are_summed_up() {
-    let Some(fresh) = Fresh::new(2).await else { return };
+    let Some(fresh) = Fresh::made(2).await else { return };
     let sums = "select {outbox_summarize}()::bigint";
     assert_eq!(fresh.number(sums).await, 0, "nothing is there");
     fresh

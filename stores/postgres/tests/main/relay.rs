@@ -106,7 +106,7 @@ async fn park(
 /// part that could have been written is not.
 #[tokio::test]
 async fn the_settled_log_counts_each_event_once() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let (store, lease) = fresh.relay().await;
     events(&fresh, 5_000).await;
     let from = stands(&store, &lease, "a").await;
@@ -138,7 +138,7 @@ async fn the_settled_log_counts_each_event_once() {
 /// R017: what the view says was published was acknowledged, and nothing else is called so.
 #[tokio::test]
 async fn the_view_says_what_became_of_each_event() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let (store, lease) = fresh.relay().await;
     events(&fresh, 5).await;
     let from = stands(&store, &lease, "a").await;
@@ -164,7 +164,7 @@ async fn the_view_says_what_became_of_each_event() {
 /// entered in another order.
 #[tokio::test]
 async fn a_key_drains_one_after_the_other() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let (store, lease) = fresh.relay().await;
     events(&fresh, 4).await;
     let (_, rows) = park(&store, &lease, |_| Placement::Behind(Reason::Behind)).await;
@@ -191,7 +191,7 @@ async fn a_key_drains_one_after_the_other() {
 /// the next of its key flows.
 #[tokio::test]
 async fn a_discarded_event_does_not_come_back() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let (store, lease) = fresh.relay().await;
     events(&fresh, 1).await;
     let retry = |_: &FetchedRow| Placement::Retry { delay: Duration::ZERO, attempted: failed() };
@@ -211,7 +211,7 @@ async fn a_discarded_event_does_not_come_back() {
 /// be read of other keys is handed out by the same question.
 #[tokio::test]
 async fn a_redriven_row_that_is_no_event_is_dead_again() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let (store, lease) = fresh.relay().await;
     events(&fresh, 2).await;
     fresh
@@ -231,7 +231,7 @@ async fn a_redriven_row_that_is_no_event_is_dead_again() {
 /// for the others is written.
 #[tokio::test]
 async fn a_removed_destination_takes_nothing() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let (store, lease) = fresh.relay().await;
     events(&fresh, 1).await;
     let from = stands(&store, &lease, "a").await;
@@ -249,7 +249,7 @@ async fn a_removed_destination_takes_nothing() {
 /// INV-5: settling beside the removal of its destination leaves nothing behind, whoever is first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removal_leaves_nothing_of_a_settlement_beside_it() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let (store, lease) = fresh.relay().await;
     events(&fresh, 50).await;
     let operator = fresh.store();
@@ -279,7 +279,7 @@ async fn a_removal_leaves_nothing_of_a_settlement_beside_it() {
 /// A window of events can wait at once: the whole of it in one write, each behind the one before.
 #[tokio::test]
 async fn a_whole_window_can_wait() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let (store, lease) = fresh.relay().await;
     events(&fresh, 8_192).await;
     park(&store, &lease, |_| Placement::Behind(Reason::Behind)).await;
@@ -308,7 +308,7 @@ async fn settle_late(
 /// has had the event sent once more, takes nothing away. Without its number (the control) it does.
 #[tokio::test]
 async fn a_settlement_that_arrives_late_undoes_nothing() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     let (store, lease) = fresh.relay().await;
     events(&fresh, 1).await;
     let (_, rows) = park(&store, &lease, |_| Placement::Behind(Reason::Behind)).await;

@@ -111,7 +111,7 @@ async fn a_purge_and_claims_do_not_wait_for_each_other() {
 /// Retention finds its rows by their indexes, however many there are.
 #[tokio::test]
 async fn a_purge_follows_its_index() {
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     fresh
         .run(
             "insert into {inbox} (source, event_id, handler, event_type, status, payload_hash, processed_at)

@@ -7,7 +7,7 @@ use super::{Play, all, everything, of_type, page};
 
 /// A store with some ten thousand events whose ids are random, and some whose ids tell the time.
 async fn crowded() -> Option<(Play, Vec<NewEvent>)> {
-    let play = Play::wide(4, &[everything("a")]).await?;
+    let play = Play::made(4, &[everything("a")]).await?;
     let many = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)
         select 'order', n::text, 'order.placed', '1' from generate_series(1, 5000) as n";
     let mut events = Vec::new();

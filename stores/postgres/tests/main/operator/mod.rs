@@ -50,7 +50,15 @@ impl Play {
 
     /// The same with so many partitions.
     pub(crate) async fn wide(partitions: u16, destinations: &[Destination]) -> Option<Play> {
-        let fresh = Fresh::new(partitions).await?;
+        Play::on(Fresh::new(partitions).await?, partitions, destinations).await
+    }
+
+    /// The same in tables that nobody had before: what is read of them, and by which plan, depends on that.
+    pub(crate) async fn made(partitions: u16, destinations: &[Destination]) -> Option<Play> {
+        Play::on(Fresh::made(partitions).await?, partitions, destinations).await
+    }
+
+    async fn on(fresh: Fresh, partitions: u16, destinations: &[Destination]) -> Option<Play> {
         let store = fresh.store();
         store.open().await.expect("open");
         store.register(destinations).await.expect("register");

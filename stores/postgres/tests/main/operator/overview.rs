@@ -59,7 +59,7 @@ async fn what_has_expired_is_not_alive() {
 
 #[tokio::test]
 async fn an_empty_store_has_an_overview() {
-    let Some(fresh) = Fresh::new(3).await else { return };
+    let Some(fresh) = Fresh::made(3).await else { return };
     let seen = fresh.store().overview().await.unwrap();
     assert_eq!((seen.enqueued, seen.kept, seen.oldest), (0, 0, None));
     assert!(seen.destinations.is_empty());
@@ -95,7 +95,7 @@ async fn an_overview_says_what_is_wrong_with_the_tables() {
     let Some(empty) = Fresh::empty() else { return };
     let refused = empty.store().overview().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::SchemaMissing, "{refused}");
-    let Some(fresh) = Fresh::new(1).await else { return };
+    let Some(fresh) = Fresh::made(1).await else { return };
     fresh.run("update {outbox_meta} set value = '99' where key = 'schema'").await;
     let refused = fresh.store().overview().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::SchemaTooNew, "{refused}");
@@ -105,7 +105,7 @@ async fn an_overview_says_what_is_wrong_with_the_tables() {
 /// counted.
 #[tokio::test]
 async fn a_long_backlog_is_reckoned() {
-    let Some(play) = Play::wide(4, &[everything("a")]).await else { return };
+    let Some(play) = Play::made(4, &[everything("a")]).await else { return };
     play.fresh
         .run(
             "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)

@@ -24,7 +24,7 @@ macro_rules! statements {
 
 /// A hundred thousand events, and as many of them wait, in every state.
 async fn crowded() -> Option<(Play, Client)> {
-    let play = Play::wide(32, &[everything("a"), everything("b")]).await?;
+    let play = Play::made(32, &[everything("a"), everything("b")]).await?;
     play.fresh
         .run(
             "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)

@@ -6,7 +6,7 @@ use postrider_core::operate::{Operator, Status};
 use super::{Act, Play, all, everything, joined, of_type, only, page};
 
 async fn wide(events: u32) -> Option<Play> {
-    let play = Play::wide(32, &[everything("a"), only("b", "order.*")]).await?;
+    let play = Play::made(32, &[everything("a"), only("b", "order.*")]).await?;
     let events: Vec<NewEvent> = (0..events)
         .map(|n| of_type(if n % 3 == 0 { "bill.sent" } else { "order.placed" }, n % 50))
         .collect();
@@ -48,7 +48,7 @@ async fn lists_go_over_all_partitions() {
 /// came behind it.
 #[tokio::test]
 async fn what_commits_late_is_pending_behind_the_cursor() {
-    let Some(play) = Play::wide(2, &[everything("a")]).await else { return };
+    let Some(play) = Play::made(2, &[everything("a")]).await else { return };
     let insert = play.fresh.sql(
         "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)
         values ('order', '1', 'order.placed', '1')",

@@ -144,7 +144,9 @@ pub(super) struct Own {
 
 impl Own {
     pub(super) async fn new(layout: Layout) -> Option<Own> {
-        let fresh = Fresh::beside(1, layout.make()).await?;
+        // Rows without a number are read in the order in which they stand: a borrowed table has gaps.
+        let fresh = Fresh::made(1).await?;
+        fresh.run(layout.make()).await;
         Some(Own { fresh, layout })
     }
 
