@@ -51,21 +51,24 @@ impl Machine {
             held = served.map(|outlet| (outlet.definition.id.clone(), 0)).collect();
         }
         for owned in self.owned.values() {
-            let mut together: Option<(&Cursor, u64)> = None;
+            let mut together: Option<(&Cursor, u64, u64)> = None;
             for (destination, flow) in owned.ready() {
                 flows += 1;
                 let (read, bytes) = (flow.window.read(), flow.window.bytes());
+                let holds = flow.window.held_bytes();
                 all += flow.taken_bytes;
                 if let Some(own) = held.get_mut(destination) {
-                    *own += flow.taken_bytes + bytes;
+                    *own += flow.taken_bytes + holds;
                 }
                 match &mut together {
-                    Some((first, shared)) if *first == read => *shared = bytes.max(*shared),
-                    Some(_) => all += bytes,
-                    None => together = Some((read, bytes)),
+                    Some((first, most, sum)) if *first == read => {
+                        (*most, *sum) = (bytes.max(*most), *sum + holds);
+                    }
+                    Some(_) => all += holds,
+                    None => together = Some((read, bytes, holds)),
                 }
             }
-            all += together.map_or(0, |(_, shared)| shared);
+            all += together.map_or(0, |(_, most, sum)| sum.min(most));
         }
         let left = self.settings.window.total_bytes_max.saturating_sub(all);
         Budget { left, share: left / flows.max(1), held }

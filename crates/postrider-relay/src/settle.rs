@@ -70,7 +70,7 @@ impl Machine {
             flows += 1;
             if flow.window.is_dirty() {
                 aged |= flow.unsaved_since.is_some_and(|since| now >= since + save_after);
-                savable += flow.window.settled_bytes();
+                savable += flow.window.savable_bytes();
             }
         }
         let total = self.settings.window.total_bytes_max;
@@ -270,7 +270,7 @@ fn wants_settlement(
         let hurry = urge.ends || owned.leaving || (urge.reaches && flow.reached);
         let eighth = flow.window.settled() as u64 >= u64::from(settings.window.rows_max / 8).max(1);
         let heavy = flow.window.bytes() >= settings.window.bytes_max / 2;
-        let pressed = urge.heavy.is_some_and(|least| flow.window.settled_bytes() >= least);
+        let pressed = urge.heavy.is_some_and(|least| flow.window.savable_bytes() >= least);
         let old = flow.unsaved_since.is_some_and(|since| now >= since + save_after);
         reach!(SettleForcedByRows, if dirty && eighth);
         reach!(SettleForcedByBytes, if dirty && (heavy || pressed));

@@ -4,6 +4,7 @@
 //! its part of INV-6 (rows and bytes are counted, and the fetch stops at the limits).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use postrider_core::waiting::{Passed, RowRef};
 use postrider_core::{Cursor, KeyHash, planted};
@@ -12,19 +13,27 @@ use postrider_core::{Cursor, KeyHash, planted};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ordinal(u64);
 
+/// A row. Windows of all partitions together have tens of thousands of them, so it is kept small.
 #[derive(Debug)]
 struct Slot {
     row: RowRef,
     key: KeyHash,
-    cursor: Cursor,
-    bytes: u64,
+    /// Of its cursor. The base is one of [`Window::bases`].
+    position: u64,
+    /// Saturated: no event is so large.
+    bytes: u32,
     outcome: Option<Passed>,
 }
+
+/// What a settled row takes until it is saved: its slot, where windows have grown by doubling. Its event is gone.
+const SLOT_BYTES: u64 = 128;
 
 /// What was read and is not yet saved.
 #[derive(Debug)]
 pub(crate) struct Window {
     slots: VecDeque<Slot>,
+    /// The base of the cursors from an ordinal on: rows of a page share one.
+    bases: VecDeque<(u64, Arc<[u8]>)>,
     /// The ordinal of the first slot.
     first: u64,
     bytes: u64,
@@ -51,6 +60,7 @@ impl Window {
     pub(crate) fn new(saved: Cursor) -> Window {
         Window {
             slots: VecDeque::new(),
+            bases: VecDeque::new(),
             first: 0,
             bytes: 0,
             read: saved.clone(),
@@ -68,9 +78,22 @@ impl Window {
         cursor: Cursor,
         bytes: u64,
     ) -> Ordinal {
-        self.slots.push_back(Slot { row, key, cursor, bytes, outcome: None });
-        self.bytes += bytes;
-        Ordinal(self.first + self.slots.len() as u64 - 1)
+        let ordinal = self.first + self.slots.len() as u64;
+        if self.bases.back().is_none_or(|(_, base)| base != cursor.base()) {
+            self.bases.push_back((ordinal, Arc::clone(cursor.base())));
+        }
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.slots.push_back(Slot { row, key, position: cursor.position(), bytes, outcome: None });
+        self.bytes += u64::from(bytes);
+        Ordinal(ordinal)
+    }
+
+    /// The cursor of a row, by its place among the slots.
+    fn cursor(&self, index: usize) -> Option<Cursor> {
+        let ordinal = self.first + index as u64;
+        let behind = self.bases.partition_point(|(from, _)| *from <= ordinal);
+        let (_, base) = self.bases.get(behind.checked_sub(1)?)?;
+        Some(Cursor::new(Arc::clone(base), self.slots.get(index)?.position))
     }
 
     /// Records where the next page begins.
@@ -87,40 +110,44 @@ impl Window {
         if slot.outcome.is_none() {
             slot.outcome = Some(outcome);
             self.settled += 1;
-            self.settled_bytes += slot.bytes;
+            self.settled_bytes += u64::from(slot.bytes);
         }
     }
 
     /// The move that can be saved now: over the longest run of settled rows at the front.
     pub(crate) fn advance(&self) -> Option<Advance> {
         let mut passed = Vec::with_capacity(self.settled.min(self.slots.len()));
-        let mut to = None;
-        for slot in &self.slots {
+        let mut last = None;
+        for (index, slot) in self.slots.iter().enumerate() {
             if planted!(CursorPastUnacknowledged) {
-                to = Some(&slot.cursor);
+                last = Some(index);
             }
             let Some(outcome) = slot.outcome else { break };
             passed.push((slot.row, outcome));
-            to = Some(&slot.cursor);
+            last = Some(index);
         }
-        if passed.len() == self.slots.len() {
+        let to = match passed.len() == self.slots.len() {
             // Nothing is unsettled: the end of the last page is safe too, rows or not.
-            to = Some(&self.read);
-        }
+            true => self.read.clone(),
+            false => self.cursor(last?)?,
+        };
         let past = planted!(CursorPastUnacknowledged) && !passed.is_empty();
-        let to = to.filter(|to| past || **to != self.saved)?.clone();
-        Some(Advance { from: self.saved.clone(), to, passed })
+        (past || to != self.saved).then(|| Advance { from: self.saved.clone(), to, passed })
     }
 
     /// Forgets what a saved move passed.
     pub(crate) fn saved(&mut self, to: Cursor, rows: usize) {
         for slot in self.slots.drain(..rows.min(self.slots.len())) {
-            self.bytes -= slot.bytes;
+            self.bytes -= u64::from(slot.bytes);
             if slot.outcome.is_some() {
                 self.settled -= 1;
-                self.settled_bytes -= slot.bytes;
+                self.settled_bytes -= u64::from(slot.bytes);
             }
             self.first += 1;
+        }
+        // The base that the first slot stands in, and those behind it.
+        while self.bases.get(1).is_some_and(|(from, _)| *from <= self.first) {
+            self.bases.pop_front();
         }
         self.saved = to;
     }
@@ -140,9 +167,14 @@ impl Window {
         self.settled
     }
 
-    /// Bytes of the same: what a save would free, if nothing stands before them.
-    pub(crate) fn settled_bytes(&self) -> u64 {
-        self.settled_bytes
+    /// Bytes in memory: those of rows without an outcome, and what remains of the others.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.bytes - self.settled_bytes + self.savable_bytes()
+    }
+
+    /// What a save would free in memory, if nothing stands before it.
+    pub(crate) fn savable_bytes(&self) -> u64 {
+        (self.settled as u64 * SLOT_BYTES).min(self.settled_bytes)
     }
 
     /// The keys of rows that hold many others: unsettled ones in the first half of the window, if at
@@ -243,7 +275,7 @@ mod tests {
             }
             prop_assert_eq!(passed, (1..=40).collect::<Vec<_>>());
             prop_assert_eq!((window.len(), window.settled()), (0, 0));
-            prop_assert_eq!((window.bytes(), window.settled_bytes()), (0, 0));
+            prop_assert_eq!((window.bytes(), window.held_bytes()), (0, 0));
         }
     }
 }

@@ -5,13 +5,37 @@
 //! next statement expects more, and asks for fewer rows, and for fewer pages. Invariant (INV-6): rows times their
 //! size never pass [`GROUP_BYTES`], whatever lies in the outbox. "Payload" stands for both here.
 
-/// All payloads of one statement together: twice a page, so that many partitions with little to read share
-/// one.
-pub(crate) const GROUP_BYTES: u64 = 8 * 1024 * 1024;
+/// All payloads of one statement together, whatever their size.
+const GROUP_BYTES: u64 = 8 * 1024 * 1024;
+
+/// What is expected of a payload.
+struct Level {
+    /// The largest that comes with its row.
+    payload_max: u64,
+    /// So many rows in one statement.
+    rows: u64,
+}
 
 /// The payloads that are expected: nearly all, many, some, and all that the table takes, which is 1 MiB, and
-/// 16 KiB of headers before they are escaped.
-const LEVELS: [u64; 4] = [1024, 8 * 1024, 64 * 1024, 1024 * 1024 + 64 * 1024];
+/// 16 KiB of headers before they are escaped. Of small ones 2 MiB, with 256 bytes around each: a relay has
+/// two answers under way before its windows know of them, and a statement for 32 partitions is worth its price
+/// from some thousand rows on. Of large ones more, or a statement would be for few rows.
+const LEVELS: [Level; 6] = [
+    Level { payload_max: 256, rows: 4_096 },
+    Level { payload_max: 512, rows: 2_730 },
+    Level { payload_max: 1024, rows: 1_638 },
+    Level { payload_max: 8 * 1024, rows: 512 },
+    Level { payload_max: 64 * 1024, rows: 128 },
+    Level { payload_max: 1024 * 1024 + 64 * 1024, rows: 7 },
+];
+
+const _: () = {
+    let mut level = 0;
+    while level < LEVELS.len() {
+        assert!(LEVELS[level].rows * LEVELS[level].payload_max <= GROUP_BYTES, "INV-6");
+        level += 1;
+    }
+};
 
 /// After so many rows in a row that a lower level would have done for, it does.
 const CALM_ROWS: u64 = 10_000;
@@ -29,9 +53,13 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    fn expected(self) -> &'static Level {
+        &LEVELS[self.level.min(LEVELS.len() - 1)]
+    }
+
     /// The largest payload that comes with its row.
     pub(crate) fn payload_max(self) -> u64 {
-        LEVELS[self.level.min(LEVELS.len() - 1)]
+        self.expected().payload_max
     }
 
     /// A row with a larger payload comes without it. Nothing is too large for the last level: what was forced
@@ -45,17 +73,18 @@ impl Room {
 
     /// So many rows for each of so many pages in one statement.
     pub(crate) fn rows_max(self, pages: usize) -> u64 {
-        (GROUP_BYTES / self.payload_max() / (pages.max(1) as u64)).max(1)
+        (self.expected().rows / (pages.max(1) as u64)).max(1)
     }
 
     /// So many pages in one statement, so that the one row each of them is sure of has room.
     pub(crate) fn pages_max(self) -> usize {
-        usize::try_from(GROUP_BYTES / self.payload_max()).unwrap_or(usize::MAX).max(1)
+        usize::try_from(self.expected().rows).unwrap_or(usize::MAX)
     }
 
     /// A row came without its payload, which has so many bytes.
     pub(crate) fn too_small_for(&mut self, bytes: u64) {
-        let level = LEVELS.iter().position(|level| bytes <= *level).unwrap_or(LEVELS.len() - 1);
+        let level =
+            LEVELS.iter().position(|level| bytes <= level.payload_max).unwrap_or(LEVELS.len() - 1);
         // Somebody else may have seen a larger one meanwhile.
         self.level = self.level.max(level);
         self.calm = 0;
@@ -66,7 +95,7 @@ impl Room {
         if self.level == 0 {
             return;
         }
-        if largest > LEVELS[self.level - 1] {
+        if largest > LEVELS[self.level - 1].payload_max {
             self.calm = 0;
             return;
         }
@@ -87,7 +116,7 @@ mod tests {
     #[test]
     fn rows_times_payload_stay_within_the_room() {
         let mut room = Room::default();
-        for bytes in [0, 1_000, 1_025, 9_000, 70_000, 1 << 20] {
+        for bytes in [0, 257, 1_000, 1_025, 9_000, 70_000, 1 << 20] {
             room.too_small_for(bytes);
             assert!(room.payload_max() >= bytes);
             for pages in [1, 2, 32, 64].map(|pages: usize| pages.min(room.pages_max())) {
@@ -96,7 +125,7 @@ mod tests {
             }
         }
         assert_eq!((room.rows_max(7), room.pages_max()), (1, 7));
-        for _ in 0..3 {
+        for _ in 1..LEVELS.len() {
             room.note(CALM_ROWS, 10);
         }
         assert_eq!(room, Room::default());

@@ -64,6 +64,7 @@ impl Windowed for Window {
 #[derive(Clone, Debug)]
 struct Noted {
     at: u64,
+    cursor: Cursor,
     bytes: u64,
     outcome: Option<Passed>,
 }
@@ -114,15 +115,20 @@ impl Notes {
         match happening {
             Happening::Page(rows, gap) => {
                 let mut at = self.read.position();
+                // Often the same as before, and never the same allocation.
+                let base = Cursor::new(self.read.base().to_vec().into(), 0);
                 for bytes in rows {
                     at += 1;
-                    let bytes = u64::from(*bytes);
-                    self.rows.push(Noted { at, bytes, outcome: None });
-                    let cursor = Cursor::number(at);
+                    let (bytes, cursor) = (u64::from(*bytes), base.at(at));
+                    self.rows.push(Noted { at, cursor: cursor.clone(), bytes, outcome: None });
                     let pushed = window.window().push(row(at), KeyHash(at), cursor, bytes);
                     self.ordinals.push(pushed);
                 }
-                self.read = Cursor::number(at + u64::from(*gap));
+                self.read = base.at(at + u64::from(*gap));
+                if *gap == 2 {
+                    let next = base.base().first().map_or(1, |number| number.wrapping_add(1));
+                    self.read = Cursor::new([next].into(), self.read.position());
+                }
                 window.window().read_to(self.read.clone());
             }
             Happening::Outcome(which, outcome) => {
@@ -154,7 +160,7 @@ impl Notes {
         let run = self.run();
         let to = match run.last() {
             _ if run.len() == self.unsaved().len() => self.read.clone(),
-            Some(last) => Cursor::number(last.at),
+            Some(last) => last.cursor.clone(),
             None => self.saved.clone(),
         };
         let Some(advance) = advance else {
@@ -179,6 +185,10 @@ impl Notes {
         prop_assert_eq!(window.len(), unsaved.len(), "rows");
         let bytes = unsaved.iter().map(|row| row.bytes).sum::<u64>();
         prop_assert_eq!(window.bytes(), bytes, "bytes");
+        let open = unsaved.iter().filter(|row| row.outcome.is_none());
+        let open = open.map(|row| row.bytes).sum::<u64>();
+        let slots = (settled as u64 * SLOT_BYTES).min(bytes - open);
+        prop_assert_eq!(window.held_bytes(), open + slots, "what is in memory");
         prop_assert_eq!(window.settled(), settled, "outcomes");
         prop_assert_eq!(window.read(), &self.read, "where to read on");
         let dirty = match unsaved.first() {
@@ -226,6 +236,8 @@ const FORGETS_ONE_MORE: u8 = 2;
 const FORGETS_NO_BYTES: u8 = 3;
 const LAST_OUTCOME_COUNTS: u8 = 4;
 const SETTLES_THE_NEXT: u8 = 5;
+const TAKES_THE_LAST_BASE: u8 = 6;
+const FORGETS_A_BASE: u8 = 7;
 
 /// A window with a flaw.
 struct Flawed<const FLAW: u8>(Window);
@@ -252,9 +264,15 @@ impl<const FLAW: u8> Windowed for Flawed<FLAW> {
         let mut advance = self.0.advance()?;
         if FLAW == PASSES_ONE_MORE
             && let Some(slot) = self.0.slots.get(advance.passed.len())
+            && let Some(cursor) = self.0.cursor(advance.passed.len())
         {
-            advance.to = slot.cursor.clone();
+            advance.to = cursor;
             advance.passed.push((slot.row, Passed::Acked));
+        }
+        if FLAW == TAKES_THE_LAST_BASE
+            && let Some((_, base)) = self.0.bases.back()
+        {
+            advance.to = Cursor::new(Arc::clone(base), advance.to.position());
         }
         if FLAW == ENDS_WITH_THE_PAGE {
             advance.to = self.0.read.clone();
@@ -267,6 +285,9 @@ impl<const FLAW: u8> Windowed for Flawed<FLAW> {
         self.0.saved(to, rows + usize::from(FLAW == FORGETS_ONE_MORE));
         if FLAW == FORGETS_NO_BYTES {
             self.0.bytes = before;
+        }
+        if FLAW == FORGETS_A_BASE && self.0.bases.len() > 1 {
+            self.0.bases.pop_front();
         }
     }
 }
@@ -281,6 +302,8 @@ fn windows_with_a_flaw_are_caught() {
         (judge(Flawed::<FORGETS_NO_BYTES>), "bytes"),
         (judge(Flawed::<LAST_OUTCOME_COUNTS>), "it passes each row of the run once"),
         (judge(Flawed::<SETTLES_THE_NEXT>), "outcomes"),
+        (judge(Flawed::<TAKES_THE_LAST_BASE>), "it ends with the run of settled rows"),
+        (judge(Flawed::<FORGETS_A_BASE>), "nothing to save"),
     ];
     for (outcome, mistake) in told {
         let broken = outcome.expect_err(mistake);

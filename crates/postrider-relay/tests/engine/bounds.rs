@@ -52,6 +52,26 @@ fn a_dead_destination_leaves_room_to_the_others() {
     assert!((1 << 20..(2 << 20) + page).contains(&held), "{held} bytes");
 }
 
+/// INV-6: what is acknowledged takes no more room than its row, also while it cannot be saved.
+#[test]
+fn what_is_acknowledged_makes_room_before_it_is_saved() {
+    let mut world = World::new(1, vec![everything("all")]);
+    let window = &mut world.settings.window;
+    window.total_bytes_max = 1 << 20;
+    window.page_bytes_max = 128 << 10;
+    let large = |n: u64| NewEvent::new("order", n.to_string(), "t").bytes(vec![1; 8 << 10], "a/b");
+    world.commit((0..400).map(large).collect());
+    world.source.script(Operation::Settle).always(Some(SourceAction::busy()));
+    world.start(Target::Forever);
+    world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 400);
+    world.run_for(Duration::from_secs(1));
+    let health = world.healths().remove(0);
+    assert_eq!(health.window_rows, 2 * 400, "of the destination and the built-in one");
+    assert_eq!(health.window_bytes, 2 * 400 * 128);
+    world.source.script(Operation::Settle).always(None);
+    world.run_until(Duration::from_secs(60), |world| world.healths()[0].window_rows == 0);
+}
+
 /// Settings under which a window is full after a few hundred events.
 fn narrow(world: &mut World) {
     let window = &mut world.settings.window;
