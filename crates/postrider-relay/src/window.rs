@@ -25,7 +25,11 @@ struct Slot {
     outcome: Option<Passed>,
 }
 
-/// What a settled row takes until it is saved: its slot, where windows have grown by doubling. Its event is gone.
+/// So many slots more when a window is full: doubled, half of it would often be for nothing in each of many
+/// windows, and the longest is copied 32 times.
+const GROWTH: usize = 256;
+
+/// What a settled row takes until it is saved: its slot, and its place in the settlement. Its event is gone.
 const SLOT_BYTES: u64 = 128;
 
 /// What was read and is not yet saved.
@@ -83,6 +87,9 @@ impl Window {
             self.bases.push_back((ordinal, Arc::clone(cursor.base())));
         }
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if self.slots.len() == self.slots.capacity() {
+            self.slots.reserve_exact(GROWTH);
+        }
         self.slots.push_back(Slot { row, key, position: cursor.position(), bytes, outcome: None });
         self.bytes += u64::from(bytes);
         Ordinal(ordinal)
