@@ -89,7 +89,7 @@ section! {
         /// The same in bytes: 16 pages of 1,000 rows of 1 KiB, and as much may be delivered again.
         bytes: Size { default: "16MiB", min: "64KiB", max: "1GiB", class: Restart },
         /// What all windows of one relay hold in memory, so that it fits in a small container however many
-        /// partitions it owns: events without an outcome, and 128 bytes for each that has one and is not saved.
+        /// partitions it owns: events without an outcome, and 64 bytes for each that has one and is not saved.
         total_bytes: Size { default: "8MiB", min: "64KiB", max: "16GiB", class: Restart },
     }
 }

@@ -149,7 +149,7 @@ pub struct WindowLimits {
     pub rows_max: u32,
     /// Bytes of the same. Default 16 MiB: what a crash may deliver again.
     pub bytes_max: u64,
-    /// Bytes of all windows of one relay that are in memory: events without an outcome, and 128 bytes for
+    /// Bytes of all windows of one relay that are in memory: events without an outcome, and 64 bytes for
     /// each other row that is not saved. Default 8 MiB: a relay takes as much before a million events as
     /// before ten thousand, and more made none of the brokers that were measured faster. Each window is sure of
     /// one page.

@@ -1,5 +1,6 @@
 //! What goes into the machine and what comes out: the whole border between decisions and I/O.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::lease::{AcquireRequest, Acquired, Lease, Renewed};
@@ -46,7 +47,7 @@ pub enum Command {
         drop_by: Tick,
     },
     /// Write outcomes.
-    Settle(Settlement),
+    Settle(Arc<Settlement>),
     /// Ask for waiting events whose turn has come.
     Due(DueRequest),
     /// Let scheduled events that are due enter the outbox.

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use postrider_core::source::Definitions;
-use postrider_core::waiting::{DisabledEndpoint, Placement, Reason, RowRef, WaitingChange};
+use postrider_core::waiting::{
+    DisabledEndpoint, Placement, Reason, RowRef, SettlementPart, WaitingChange,
+};
 use postrider_core::{DestinationId, Fault, KeyHash, PartitionId, Tick, reach};
 
 use crate::attempt::attempted;
@@ -180,9 +182,16 @@ impl Machine {
                 flow.part.disabled.retain(|endpoint| *endpoint.topic != *topic);
             }
             // Nor again, by a settlement whose answer was lost.
-            let parts = owned.settling.iter_mut().flat_map(|settling| &mut settling.parts);
-            for (part, _) in parts.filter(|(part, _)| part.destination == *destination) {
-                part.disabled.retain(|endpoint| *endpoint.topic != *topic);
+            let tells = |part: &SettlementPart| {
+                part.destination == *destination
+                    && part.disabled.iter().any(|endpoint| *endpoint.topic == *topic)
+            };
+            let Some(settling) = &mut owned.settling else { continue };
+            if settling.settlement.parts.iter().any(tells) {
+                let parts = &mut Arc::make_mut(&mut settling.settlement).parts;
+                for part in parts.iter_mut().filter(|part| part.destination == *destination) {
+                    part.disabled.retain(|endpoint| *endpoint.topic != *topic);
+                }
             }
         }
     }

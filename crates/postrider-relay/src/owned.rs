@@ -1,8 +1,9 @@
 //! Owned partitions: a lease, the flows under it, and what is on its way to the store.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use postrider_core::waiting::SettlementPart;
+use postrider_core::waiting::{Settlement, SettlementPart};
 use postrider_core::{Cursor, DestinationId, KeyHash, Lease, Tick};
 
 use crate::flow::Flow;
@@ -67,13 +68,28 @@ pub(crate) struct Settling {
     /// Requests were carried out in the partition since it was first sent: sent again, it could undo
     /// them.
     pub(crate) crossed: bool,
-    pub(crate) parts: Vec<(SettlementPart, Vec<(KeyHash, bool)>)>,
+    /// Shared with the command: it may name thousands of rows.
+    pub(crate) settlement: Arc<Settlement>,
+    /// Of each part, the key of each change in it and whether the event held it.
+    pub(crate) changed: Vec<Vec<(KeyHash, bool)>>,
 }
 
 impl Settling {
     /// One that is sent now.
-    pub(crate) fn new(parts: Vec<(SettlementPart, Vec<(KeyHash, bool)>)>) -> Settling {
-        Settling { retry_at: None, attempts: 0, in_doubt: false, crossed: false, parts }
+    pub(crate) fn new(
+        lease: Lease,
+        parts: Vec<(SettlementPart, Vec<(KeyHash, bool)>)>,
+    ) -> Settling {
+        let (parts, changed) = parts.into_iter().unzip();
+        let settlement = Arc::new(Settlement { lease, parts });
+        Settling {
+            retry_at: None,
+            attempts: 0,
+            in_doubt: false,
+            crossed: false,
+            settlement,
+            changed,
+        }
     }
 }
 

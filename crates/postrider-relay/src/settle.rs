@@ -4,9 +4,10 @@
 //! write. A settlement that the store did not answer for is sent again as it was, unless requests of
 //! operators were carried out meanwhile.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::waiting::{Passed, Placement, Settlement, SettlementPart, WaitingChange};
+use postrider_core::waiting::{Passed, Placement, SettlementPart, WaitingChange};
 use postrider_core::{
     Error, ErrorKind, Invariant, KeyHash, PartitionId, Result, RetryClass, planted, reach,
 };
@@ -53,7 +54,7 @@ impl Machine {
                     let (parts, broken) = collect(owned);
                     reach!(SettleSent);
                     reach!(SettleSentOfMany, if parts.len() > 1);
-                    owned.settling = Some(Settling::new(parts));
+                    owned.settling = Some(Settling::new(owned.lease.clone(), parts));
                     broken.into_iter().for_each(|broken| self.violated(broken));
                 }
             }
@@ -93,16 +94,17 @@ impl Machine {
     }
 
     fn send_settlement(&mut self, partition: PartitionId) {
-        let Some(owned) = self.owned.get(&partition) else {
+        let Some(owned) = self.owned.get_mut(&partition) else {
             return;
         };
-        let Some(settling) = &owned.settling else {
+        let Some(settling) = &mut owned.settling else {
             return;
         };
-        let settlement = Settlement {
-            lease: owned.lease.clone(),
-            parts: settling.parts.iter().map(|(part, _)| part.clone()).collect(),
-        };
+        if settling.settlement.lease != owned.lease {
+            // Sent again, under a lease that was prolonged meanwhile.
+            Arc::make_mut(&mut settling.settlement).lease = owned.lease.clone();
+        }
+        let settlement = Arc::clone(&settling.settlement);
         let asked = Asked::Settle(partition, owned.lease.token);
         self.stats.settlements += 1;
         self.command(asked, Command::Settle(settlement));
@@ -169,14 +171,15 @@ impl Machine {
         reach!(SettleAnswered);
         reach!(SettleAnsweredAgain, if settling.attempts > 0);
         owned.trouble.clear(Work::Settle, None);
-        let cursor_moved = settling.parts.iter().any(|(part, _)| part.cursor.is_some());
-        for (part, changed) in &settling.parts {
+        let parts = &settling.settlement.parts;
+        let cursor_moved = parts.iter().any(|part| part.cursor.is_some());
+        for (part, changed) in parts.iter().zip(&settling.changed) {
             if let Some(flow) = owned.flow(&part.destination) {
                 flow.settled(part, changed, now);
             }
         }
         let endpoints = |part: &SettlementPart| !part.disabled.is_empty();
-        for (part, _) in settling.parts.iter().filter(|(part, _)| endpoints(part)) {
+        for part in parts.iter().filter(|part| endpoints(part)) {
             self.told(&part.destination, &part.disabled);
         }
         reach!(SettleMovedNoCursor, if !cursor_moved);
@@ -184,7 +187,7 @@ impl Machine {
             self.stats.progressed_at = now;
         }
         let (mut rows, mut waiting) = (0, 0);
-        for (part, _) in &settling.parts {
+        for part in parts {
             let dead = dead_letters(part) as u64;
             self.stats.dead += dead;
             self.stats.tally(&part.destination).dead += dead;

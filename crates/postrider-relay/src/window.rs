@@ -30,7 +30,7 @@ struct Slot {
 const GROWTH: usize = 256;
 
 /// What a settled row takes until it is saved: its slot, and its place in the settlement. Its event is gone.
-const SLOT_BYTES: u64 = 128;
+const SLOT_BYTES: u64 = 64;
 
 /// What was read and is not yet saved.
 #[derive(Debug)]

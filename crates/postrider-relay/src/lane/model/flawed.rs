@@ -1,5 +1,7 @@
 //! Machines with a flaw each, made of the real one and an interpreter who gets one thing wrong.
 
+use std::sync::Arc;
+
 use postrider_core::waiting::Passed;
 use postrider_core::{Cursor, Outcome, Tick};
 
@@ -56,14 +58,14 @@ impl Flawed {
         match (self.flaw, command) {
             (Flaw::TurnsRunsRound, Command::Publish { batch, .. }) => batch.reverse(),
             (Flaw::SavesTooFar, Command::Settle(settlement)) => {
-                for part in &mut settlement.parts {
+                for part in &mut Arc::make_mut(settlement).parts {
                     if let Some((_, to)) = &mut part.cursor {
                         *to = Cursor::number(to.position() + 1);
                     }
                 }
             }
             (Flaw::SavesUnsettled, Command::Settle(settlement)) => {
-                for part in &mut settlement.parts {
+                for part in &mut Arc::make_mut(settlement).parts {
                     for new in part.waiting.drain(..) {
                         part.passed.retain(|(row, _)| row.seq != new.row.seq);
                         part.passed.push((new.row, Passed::Acked));
