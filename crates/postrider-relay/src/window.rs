@@ -32,6 +32,11 @@ const GROWTH: usize = 256;
 /// What a settled row takes until it is saved: its slot, and its place in the settlement. Its event is gone.
 const SLOT_BYTES: u64 = 64;
 
+/// Whether nobody needs the event of such a row any more.
+fn is_gone(outcome: Passed) -> bool {
+    outcome != Passed::Waiting
+}
+
 /// What was read and is not yet saved.
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -47,8 +52,11 @@ pub(crate) struct Window {
     read: Cursor,
     /// Slots with an outcome, anywhere in the window.
     settled: usize,
+    /// Slots whose event has left the memory: all settled ones but those that enter `waiting`, whose events are
+    /// needed until that is written.
+    gone: usize,
     /// Bytes of the same.
-    settled_bytes: u64,
+    gone_bytes: u64,
 }
 
 /// A move of the saved cursor.
@@ -70,7 +78,8 @@ impl Window {
             read: saved.clone(),
             saved,
             settled: 0,
-            settled_bytes: 0,
+            gone: 0,
+            gone_bytes: 0,
         }
     }
 
@@ -117,7 +126,10 @@ impl Window {
         if slot.outcome.is_none() {
             slot.outcome = Some(outcome);
             self.settled += 1;
-            self.settled_bytes += u64::from(slot.bytes);
+            if is_gone(outcome) {
+                self.gone += 1;
+                self.gone_bytes += u64::from(slot.bytes);
+            }
         }
     }
 
@@ -146,9 +158,12 @@ impl Window {
     pub(crate) fn saved(&mut self, to: Cursor, rows: usize) {
         for slot in self.slots.drain(..rows.min(self.slots.len())) {
             self.bytes -= u64::from(slot.bytes);
-            if slot.outcome.is_some() {
+            if let Some(outcome) = slot.outcome {
                 self.settled -= 1;
-                self.settled_bytes -= u64::from(slot.bytes);
+                if is_gone(outcome) {
+                    self.gone -= 1;
+                    self.gone_bytes -= u64::from(slot.bytes);
+                }
             }
             self.first += 1;
         }
@@ -174,14 +189,15 @@ impl Window {
         self.settled
     }
 
-    /// Bytes in memory: those of rows without an outcome, and what remains of the others.
+    /// Bytes in memory: those of events that are still there, and the slots of the others.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.bytes - self.settled_bytes + self.savable_bytes()
+        self.bytes - self.gone_bytes + self.savable_bytes()
     }
 
-    /// What a save would free in memory, if nothing stands before it.
+    /// What a save would free in memory, if nothing stands before it. Those that enter `waiting` are written at
+    /// once, whatever they free.
     pub(crate) fn savable_bytes(&self) -> u64 {
-        (self.settled as u64 * SLOT_BYTES).min(self.settled_bytes)
+        (self.gone as u64 * SLOT_BYTES).min(self.gone_bytes)
     }
 
     /// The keys of rows that hold many others: unsettled ones in the first half of the window, if at

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use postrider_core::{Destination, ErrorKind, Match, NewEvent, RetryPolicy, Route};
+use postrider_core::{Destination, ErrorKind, Fault, Match, NewEvent, Outcome, RetryPolicy, Route};
 use postrider_relay::Target;
 use postrider_testkit::fault::{Gate, Operation, SourceAction};
 
@@ -70,6 +70,33 @@ fn what_is_acknowledged_makes_room_before_it_is_saved() {
     assert_eq!(health.window_bytes, 2 * 400 * 64);
     world.source.script(Operation::Settle).always(None);
     world.run_until(Duration::from_secs(60), |world| world.healths()[0].window_rows == 0);
+}
+
+/// INV-6: what enters `waiting` is needed until that is written, and counts until then.
+#[test]
+fn what_enters_waiting_makes_no_room_before_it_is_written() {
+    let mut world = World::new(4, vec![everything("all")]);
+    let window = &mut world.settings.window;
+    window.total_bytes_max = 1 << 20;
+    window.page_bytes_max = 128 << 10;
+    let large = |n: u64| NewEvent::new("order", n.to_string(), "t").bytes(vec![1; 8 << 10], "a/b");
+    let events: Vec<_> = (0..800).map(large).collect();
+    let ids: Vec<_> = events.iter().map(|new| new.event().id).collect();
+    world.commit(events);
+    let fault = Fault::new(ErrorKind::Rejected, "no good");
+    world.place("all").broker.answer(ids, &Outcome::Rejected(fault));
+    world.source.script(Operation::Settle).always(Some(SourceAction::busy()));
+    world.start(Target::Forever);
+    // Each partition is sure of a page, which may be one event too long.
+    let sure = (1 << 20) + 4 * ((128 << 10) / 8 + (9 << 10));
+    for _ in 0..100 {
+        world.run_for(Duration::from_millis(100));
+        let health = world.healths().remove(0);
+        assert!((1..400).contains(&health.window_rows), "{health:?}");
+        assert!(health.window_bytes <= sure, "{health:?}");
+    }
+    world.source.script(Operation::Settle).always(None);
+    world.run_until(Duration::from_secs(60), |world| world.healths()[0].dead == 800);
 }
 
 /// Settings under which a window is full after a few hundred events.
