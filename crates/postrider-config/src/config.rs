@@ -86,11 +86,13 @@ section! {
         /// Rows of one partition and destination. More than 10,000 waiting events ahead of a cursor
         /// no store lists.
         rows: u32 { default: "8192", min: "1", max: "10000", class: Restart },
-        /// The same in bytes: 16 pages of 1,000 rows of 1 KiB, and as much may be delivered again.
+        /// The same in bytes: 16 pages of 1,000 rows of 1 KiB.
         bytes: Size { default: "16MiB", min: "64KiB", max: "1GiB", class: Restart },
-        /// What all windows of one relay hold in memory, so that it fits in a small container however many
-        /// partitions it owns: events without an outcome, and 64 bytes for each that has one and is not saved.
-        total_bytes: Size { default: "8MiB", min: "64KiB", max: "16GiB", class: Restart },
+        /// All windows of one relay together.
+        total_bytes: Size { default: "24MiB", min: "64KiB", max: "16GiB", class: Restart },
+        /// What of it is in memory: an event leaves it with its outcome, and 80 bytes stay until that is saved. So
+        /// the relay fits in a small container however many partitions it owns.
+        memory_bytes: Size { default: "8MiB", min: "64KiB", max: "16GiB", class: Restart },
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Flow {
     pub(crate) engaged: BTreeMap<KeyHash, u32>,
     /// Bytes of events out of `waiting` that stand in lanes.
     pub(crate) taken_bytes: u64,
+    /// Bytes of events that enter `waiting`, until that is written.
+    pub(crate) entering_bytes: u64,
     /// Keys with events on their way into `waiting`, not saved yet, with how many.
     pub(crate) entering: KeyMap<u32>,
     /// Keys whose followers wait until a dead letter is recorded.
@@ -117,6 +119,7 @@ impl Flow {
             ahead: loaded.waiting_ahead.into_iter().collect(),
             engaged: BTreeMap::new(),
             taken_bytes: 0,
+            entering_bytes: 0,
             entering: KeyMap::default(),
             skipping: Skipping::default(),
             stale: BTreeSet::new(),
@@ -176,6 +179,7 @@ impl Flow {
             self.stale.insert(key_hash);
             reach!(EnteredWhileAsking);
         }
+        self.entering_bytes += event.as_deref().map_or(0, Event::size_bytes);
         self.part.waiting.push(NewWaiting { row, key_hash, event, placement });
         self.window.settle(ordinal, Passed::Waiting);
     }
@@ -328,6 +332,8 @@ impl Flow {
             }
         }
         for new in &written.waiting {
+            let bytes = new.event.as_deref().map_or(0, Event::size_bytes);
+            self.entering_bytes = self.entering_bytes.saturating_sub(bytes);
             if let Some(count) = self.entering.get_mut(&new.key_hash) {
                 *count -= 1;
                 if *count == 0 {
@@ -366,6 +372,11 @@ impl Flow {
     /// Whether anything of the key waits.
     pub(crate) fn waits(&self, key: KeyHash) -> bool {
         self.waiting.contains_key(&key)
+    }
+
+    /// Bytes of its events in memory: open in the window, out of `waiting`, or about to enter it.
+    pub(crate) fn open_bytes(&self) -> u64 {
+        self.window.open_bytes() + self.taken_bytes + self.entering_bytes
     }
 
     pub(crate) fn waiting_keys(&self) -> usize {

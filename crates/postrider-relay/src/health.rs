@@ -55,8 +55,11 @@ pub struct Health {
     pub partitions: u16,
     /// Rows read and not saved.
     pub window_rows: u64,
-    /// Bytes of the same that are in memory: events without an outcome, and what remains of the others.
+    /// Bytes of the same.
     pub window_bytes: u64,
+    /// Bytes in memory: of events without an outcome and of those that enter `waiting`, and what remains of the
+    /// others until they are saved. Events that destinations share count for each.
+    pub memory_bytes: u64,
     /// Keys with waiting events.
     pub waiting_keys: u64,
     /// Events acknowledged since the start.
@@ -240,7 +243,8 @@ impl Machine {
             blockers,
             partitions: u16::try_from(self.owned.len()).unwrap_or(u16::MAX),
             window_rows: flows().map(|flow| flow.window.len() as u64).sum(),
-            window_bytes: flows().map(|flow| flow.window.held_bytes()).sum(),
+            window_bytes: flows().map(|flow| flow.window.bytes()).sum(),
+            memory_bytes: flows().map(|flow| flow.open_bytes() + flow.window.slot_bytes()).sum(),
             waiting_keys: flows().map(|flow| flow.waiting_keys() as u64).sum(),
             delivered: stats.delivered,
             failures: stats.failures,

@@ -16,22 +16,40 @@ use crate::owned::Owned;
 /// a route are found so much later while a broker is away.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
+/// Bytes by both bounds of a relay.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bytes {
+    /// Read and not saved: what a crash may deliver again.
+    pub(crate) unsaved: u64,
+    /// In memory.
+    pub(crate) memory: u64,
+}
+
+impl Bytes {
+    fn less(self, other: Bytes) -> Bytes {
+        Bytes {
+            unsaved: self.unsaved.saturating_sub(other.unsaved),
+            memory: self.memory.saturating_sub(other.memory),
+        }
+    }
+}
+
 /// Bytes that may still be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     /// By all flows together.
-    pub(crate) left: u64,
+    pub(crate) left: Bytes,
     /// By each, if all of them read at once.
     pub(crate) share: u64,
     /// What the windows of each destination hold, if there is more than one.
-    held: BTreeMap<DestinationId, u64>,
+    held: BTreeMap<DestinationId, Bytes>,
 }
 
 impl Budget {
     /// Bytes that a destination may still read: one of several holds no more than what it leaves free.
     /// However many are dead, whoever is well then finds as much room as each of them has.
-    fn of(&self, destination: &DestinationId) -> u64 {
-        self.left.saturating_sub(self.held.get(destination).copied().unwrap_or(0))
+    fn of(&self, destination: &DestinationId) -> Bytes {
+        self.left.less(self.held.get(destination).copied().unwrap_or_default())
     }
 
     /// Whether several destinations share the room.
@@ -40,38 +58,61 @@ impl Budget {
     }
 }
 
+/// What destinations at one cursor share.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shared {
+    /// Of the longest window.
+    bytes: u64,
+    /// Without an outcome, in all of them.
+    open: u64,
+}
+
+impl Shared {
+    fn add(&mut self, bytes: u64, open: u64) {
+        (self.bytes, self.open) = (self.bytes.max(bytes), self.open + open);
+    }
+}
+
 impl Machine {
     /// Bytes that the relay may still read, over all windows and all that came out of `waiting`. What
     /// destinations that read together share is in memory once.
     pub(crate) fn budget(&self) -> Budget {
-        let (mut all, mut flows) = (0, 0);
+        let (mut all, mut flows) = (Bytes::default(), 0);
         let served = self.outlets.values().filter(|outlet| !outlet.definition.is_unrouted());
         let mut held = BTreeMap::new();
         if served.clone().nth(1).is_some() {
-            held = served.map(|outlet| (outlet.definition.id.clone(), 0)).collect();
+            held = served.map(|outlet| (outlet.definition.id.clone(), Bytes::default())).collect();
         }
         for owned in self.owned.values() {
-            let mut together: Option<(&Cursor, u64, u64)> = None;
+            let mut together: Option<(&Cursor, Shared)> = None;
             for (destination, flow) in owned.ready() {
                 flows += 1;
                 let (read, bytes) = (flow.window.read(), flow.window.bytes());
-                let holds = flow.window.held_bytes();
-                all += flow.taken_bytes;
+                let (open, slots) = (flow.window.open_bytes(), flow.window.slot_bytes());
+                let apart = flow.open_bytes() - open;
+                all.unsaved += flow.taken_bytes;
+                all.memory += apart + slots;
                 if let Some(own) = held.get_mut(destination) {
-                    *own += flow.taken_bytes + holds;
+                    own.unsaved += flow.taken_bytes + bytes;
+                    own.memory += flow.open_bytes() + slots;
                 }
                 match &mut together {
-                    Some((first, most, sum)) if *first == read => {
-                        (*most, *sum) = (bytes.max(*most), *sum + holds);
+                    Some((first, shared)) if *first == read => shared.add(bytes, open),
+                    Some(_) => {
+                        all = Bytes { unsaved: all.unsaved + bytes, memory: all.memory + open }
                     }
-                    Some(_) => all += holds,
-                    None => together = Some((read, bytes, holds)),
+                    None => together = Some((read, Shared { bytes, open })),
                 }
             }
-            all += together.map_or(0, |(_, most, sum)| sum.min(most));
+            let shared = together.map_or_else(Shared::default, |(_, shared)| shared);
+            all.unsaved += shared.bytes;
+            // Each destination is done with others of them, but none is there twice.
+            all.memory += shared.open.min(shared.bytes);
         }
-        let left = self.settings.window.total_bytes_max.saturating_sub(all);
-        Budget { left, share: left / flows.max(1), held }
+        let limits = &self.settings.window;
+        let most = Bytes { unsaved: limits.total_bytes_max, memory: limits.memory_bytes_max };
+        let left = most.less(all);
+        Budget { left, share: left.unsaved.min(left.memory) / flows.max(1), held }
     }
 
     /// Until when a flow that could read leaves it to another one that stands at the same cursor and has no
@@ -114,7 +155,7 @@ impl Machine {
     }
 
     /// The same, where so many bytes are left to it.
-    fn room_of(&self, flow: &Flow, budget: &Budget, left: u64) -> Option<(u32, u64)> {
+    fn room_of(&self, flow: &Flow, budget: &Budget, left: Bytes) -> Option<(u32, u64)> {
         let limits = &self.settings.window;
         let used = u32::try_from(flow.window.len()).unwrap_or(u32::MAX);
         let rows = limits.rows_max.saturating_sub(used).min(limits.page_rows_max);
@@ -122,12 +163,16 @@ impl Machine {
             return None;
         }
         let least = limits.page_bytes_max / 8;
-        let bytes = limits.bytes_max.saturating_sub(flow.window.bytes()).min(left);
+        let bytes = limits.bytes_max.saturating_sub(flow.window.bytes()).min(left.unsaved);
         if used > 0 && bytes < least {
             return None;
         }
+        // What is settled takes next to nothing, saved or not.
+        if flow.window.open_bytes() > 0 && left.memory < least {
+            return None;
+        }
         // Every flow is sure of one page, whatever the others hold. All may read at once.
-        let bytes = bytes.min(limits.page_bytes_max).min(budget.share).max(least).max(1);
-        Some((rows, bytes))
+        let bytes = bytes.min(left.memory).min(limits.page_bytes_max).min(budget.share);
+        Some((rows, bytes.max(least).max(1)))
     }
 }

@@ -71,7 +71,7 @@ impl Machine {
             flows += 1;
             if flow.window.is_dirty() {
                 aged |= flow.unsaved_since.is_some_and(|since| now >= since + save_after);
-                savable += flow.window.savable_bytes();
+                savable += flow.window.settled_bytes();
             }
         }
         let total = self.settings.window.total_bytes_max;
@@ -80,10 +80,10 @@ impl Machine {
         let pressed = if budget.is_shared() {
             // Of several destinations one stops reading when it holds as much as is left, but for the least
             // page; and the more of them are dead, the less that is.
-            let worth = (total / 8).min(budget.left / 2).max(page / 8);
-            savable >= worth && budget.left <= total / 2 + page / 16
+            let worth = (total / 8).min(budget.left.unsaved / 2).max(page / 8);
+            savable >= worth && budget.left.unsaved <= total / 2 + page / 16
         } else {
-            savable >= total / 8 && budget.left < total / 4
+            savable >= total / 8 && budget.left.unsaved < total / 4
         };
         Urge {
             ends: self.mode.is_draining(),
@@ -273,7 +273,7 @@ fn wants_settlement(
         let hurry = urge.ends || owned.leaving || (urge.reaches && flow.reached);
         let eighth = flow.window.settled() as u64 >= u64::from(settings.window.rows_max / 8).max(1);
         let heavy = flow.window.bytes() >= settings.window.bytes_max / 2;
-        let pressed = urge.heavy.is_some_and(|least| flow.window.savable_bytes() >= least);
+        let pressed = urge.heavy.is_some_and(|least| flow.window.settled_bytes() >= least);
         let old = flow.unsaved_since.is_some_and(|since| now >= since + save_after);
         reach!(SettleForcedByRows, if dirty && eighth);
         reach!(SettleForcedByBytes, if dirty && (heavy || pressed));

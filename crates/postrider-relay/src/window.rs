@@ -30,12 +30,7 @@ struct Slot {
 const GROWTH: usize = 256;
 
 /// What a settled row takes until it is saved: its slot, and its place in the settlement. Its event is gone.
-const SLOT_BYTES: u64 = 64;
-
-/// Whether nobody needs the event of such a row any more.
-fn is_gone(outcome: Passed) -> bool {
-    outcome != Passed::Waiting
-}
+const SLOT_BYTES: u64 = 80;
 
 /// What was read and is not yet saved.
 #[derive(Debug)]
@@ -52,11 +47,8 @@ pub(crate) struct Window {
     read: Cursor,
     /// Slots with an outcome, anywhere in the window.
     settled: usize,
-    /// Slots whose event has left the memory: all settled ones but those that enter `waiting`, whose events are
-    /// needed until that is written.
-    gone: usize,
     /// Bytes of the same.
-    gone_bytes: u64,
+    settled_bytes: u64,
 }
 
 /// A move of the saved cursor.
@@ -78,8 +70,7 @@ impl Window {
             read: saved.clone(),
             saved,
             settled: 0,
-            gone: 0,
-            gone_bytes: 0,
+            settled_bytes: 0,
         }
     }
 
@@ -126,10 +117,7 @@ impl Window {
         if slot.outcome.is_none() {
             slot.outcome = Some(outcome);
             self.settled += 1;
-            if is_gone(outcome) {
-                self.gone += 1;
-                self.gone_bytes += u64::from(slot.bytes);
-            }
+            self.settled_bytes += u64::from(slot.bytes);
         }
     }
 
@@ -158,12 +146,9 @@ impl Window {
     pub(crate) fn saved(&mut self, to: Cursor, rows: usize) {
         for slot in self.slots.drain(..rows.min(self.slots.len())) {
             self.bytes -= u64::from(slot.bytes);
-            if let Some(outcome) = slot.outcome {
+            if slot.outcome.is_some() {
                 self.settled -= 1;
-                if is_gone(outcome) {
-                    self.gone -= 1;
-                    self.gone_bytes -= u64::from(slot.bytes);
-                }
+                self.settled_bytes -= u64::from(slot.bytes);
             }
             self.first += 1;
         }
@@ -189,15 +174,19 @@ impl Window {
         self.settled
     }
 
-    /// Bytes in memory: those of events that are still there, and the slots of the others.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.bytes - self.gone_bytes + self.savable_bytes()
+    /// Bytes of the same: what a save would free, if nothing stands before it.
+    pub(crate) fn settled_bytes(&self) -> u64 {
+        self.settled_bytes
     }
 
-    /// What a save would free in memory, if nothing stands before it. Those that enter `waiting` are written at
-    /// once, whatever they free.
-    pub(crate) fn savable_bytes(&self) -> u64 {
-        (self.gone as u64 * SLOT_BYTES).min(self.gone_bytes)
+    /// Bytes of rows without an outcome: their events are in memory.
+    pub(crate) fn open_bytes(&self) -> u64 {
+        self.bytes - self.settled_bytes
+    }
+
+    /// What remains of settled rows, whose events are gone.
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.settled as u64 * SLOT_BYTES
     }
 
     /// The keys of rows that hold many others: unsettled ones in the first half of the window, if at
@@ -298,7 +287,7 @@ mod tests {
             }
             prop_assert_eq!(passed, (1..=40).collect::<Vec<_>>());
             prop_assert_eq!((window.len(), window.settled()), (0, 0));
-            prop_assert_eq!((window.bytes(), window.held_bytes()), (0, 0));
+            prop_assert_eq!((window.bytes(), window.settled_bytes()), (0, 0));
         }
     }
 }

@@ -135,6 +135,7 @@ fn settings(args: &RelayArgs, config: &Config) -> Result<Settings, Failure> {
             rows_max: relay.window.rows,
             bytes_max: relay.window.bytes.bytes(),
             total_bytes_max: relay.window.total_bytes.bytes(),
+            memory_bytes_max: relay.window.memory_bytes.bytes(),
             ..WindowLimits::default()
         },
         ..times

@@ -60,7 +60,7 @@ catalog! {
     WINDOW_EVENTS = Gauge "postrider_window_events" []
         "Events read and not saved: what a crash redelivers at most";
     WINDOW_BYTES = Gauge "postrider_window_bytes" []
-        "Bytes of the same that are in memory";
+        "Bytes of the same";
     WAITING_KEYS = Gauge "postrider_waiting_keys" []
         "Keys with waiting events, in the partitions that this relay owns";
     ENQUEUED = Counter "postrider_enqueued_events" []

@@ -31,4 +31,13 @@ pub(super) fn examine(config: &Config, reading: &mut Reading) {
         );
         reading.contradict(&paths, Complaint::new(message, advice));
     }
+    let window = &relay.window;
+    if window.bytes > window.total_bytes {
+        let paths = [at("window").key("bytes"), at("window").key("total_bytes")];
+        let message = format!(
+            "one window may hold {}, more than all together, {}",
+            window.bytes, window.total_bytes
+        );
+        reading.contradict(&paths, Complaint::new(message, "raise total_bytes, or lower bytes"));
+    }
 }

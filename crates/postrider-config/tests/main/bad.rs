@@ -83,6 +83,8 @@ fn what_just_fits_is_taken() {
 [relay]
 lease = "9001ms"
 publish_deadline = "5s"
+[relay.window]
+bytes = "24MiB"
 [retention]
 outbox = "1h"
 inbox = "14d"
@@ -121,6 +123,7 @@ url = "http://127.0.0.1:8080/in"
     assert_eq!(examine("fits.toml", text), "");
     for (from, to) in [
         ("9001ms", "9s"),
+        ("\"24MiB\"", "\"25MiB\""),
         ("outbox = \"1h\"", "outbox = \"59m\""),
         ("inbox = \"14d\"", "inbox = \"13d\""),
         ("[::1]", "[2001:db8::1]"),

@@ -149,7 +149,7 @@ fn the_page_of_limits_has_every_limit_and_its_default() {
     compare!(page, "One event", EventLimits:
         payload_bytes_max headers_bytes_max headers_max key_bytes_max message_bytes_max name_bytes_max);
     compare!(page, "What a relay reads ahead", WindowLimits:
-        rows_max bytes_max total_bytes_max page_rows_max page_bytes_max);
+        rows_max bytes_max total_bytes_max memory_bytes_max page_rows_max page_bytes_max);
     compare!(page, "Times and bounds of a relay", Settings:
         lease heartbeat publish_deadline margin store_deadline poll_min poll_max nudge save_after due_every
         due_rows_max carry_every carry_rows_max pause_min pause_max down_after drain stall;
@@ -176,7 +176,7 @@ fn a_page_that_moved_alone_is_noticed() {
     let page = read("docs/reference/limits.md");
     let title = "What a relay reads ahead: `WindowLimits`";
     let right = table(&page, title);
-    assert_eq!(right.len(), 5);
+    assert_eq!(right.len(), 6);
     assert_ne!(table(&page.replace("| 8,192 |", "| 8,191 |"), title), right);
     assert_ne!(table(&page.replace("| `page_rows_max` |", "| |"), title), right);
 }

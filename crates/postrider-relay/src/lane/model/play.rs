@@ -109,6 +109,7 @@ fn settings() -> Settings {
         rows_max: 12,
         bytes_max: 4_096,
         total_bytes_max: 8_192,
+        memory_bytes_max: 4_096,
         page_rows_max: 4,
         page_bytes_max: 2_048,
     };
