@@ -94,16 +94,13 @@ impl Machine {
     }
 
     fn send_settlement(&mut self, partition: PartitionId) {
-        let Some(owned) = self.owned.get_mut(&partition) else {
+        let Some(owned) = self.owned.get(&partition) else {
             return;
         };
-        let Some(settling) = &mut owned.settling else {
+        let Some(settling) = &owned.settling else {
             return;
         };
-        if settling.settlement.lease != owned.lease {
-            // Sent again, under a lease that was prolonged meanwhile.
-            Arc::make_mut(&mut settling.settlement).lease = owned.lease.clone();
-        }
+        debug_assert_eq!(settling.settlement.lease, owned.lease, "a lease keeps its token");
         let settlement = Arc::clone(&settling.settlement);
         let asked = Asked::Settle(partition, owned.lease.token);
         self.stats.settlements += 1;
