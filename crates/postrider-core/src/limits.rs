@@ -154,8 +154,7 @@ pub struct WindowLimits {
     pub total_bytes_max: u64,
     /// What of them is in memory: an event leaves it with its outcome, and 80 bytes stay until that is saved.
     /// Default 8 MiB, so that a relay fits in a small container however many partitions it owns, and takes little
-    /// more before a million events than before ten thousand; more made none of the brokers that were measured
-    /// faster. A window without open events is sure of one page.
+    /// more before a million events than before ten thousand. A window without open events is sure of one page.
     pub memory_bytes_max: u64,
     /// Rows of one page. Default 1,000: larger pages read no faster.
     pub page_rows_max: u32,
