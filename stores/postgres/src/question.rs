@@ -49,6 +49,8 @@ struct Columns {
     target_floor: Vec<Option<i64>>,
     rows_max: Vec<i32>,
     payload_max: Vec<i32>,
+    /// Where the first of the pages begins, or before.
+    after: Option<u64>,
     /// Whether a transaction that was pending long ago may have ended.
     is_late: bool,
 }
@@ -58,6 +60,8 @@ impl Columns {
         let (request, link) = (asked.request, asked.link.as_ref().unwrap_or(&asked.after));
         let target = link.target();
         self.is_late |= is_late(link);
+        let after = link.ground().max(link.position());
+        self.after = Some(self.after.map_or(after, |least| least.min(after)));
         self.partition.push(partition(request.lease.partition));
         self.base_xmax.push(signed(link.xmax()));
         self.floor.push(signed(link.floor()));
@@ -89,7 +93,7 @@ pub(crate) async fn ask<'a>(
     let mut columns = Columns::default();
     asked.for_each(|asked| columns.push(asked, room));
     let (tick_floor, tick_xid) = tick.map_or((0, i64::MAX), |t| (signed(t.floor), signed(t.xid)));
-    let is_late = columns.is_late;
+    let (is_late, after) = (columns.is_late, signed(columns.after.unwrap_or_default()));
     let values = params![
         columns.partition,
         columns.base_xmax,
@@ -105,6 +109,7 @@ pub(crate) async fn ask<'a>(
         columns.payload_max,
         tick_floor,
         tick_xid,
+        after,
     ];
     if !is_late {
         return session.each("fetch", &PAGE, values, take).await;

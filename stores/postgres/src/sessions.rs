@@ -18,6 +18,7 @@ use crate::session::Session;
 use crate::sql::{Sql, Texts, sql};
 
 const SETUP: Sql = sql!("session/setup");
+const SETUP_READ: Sql = sql!("session/setup_read");
 const BEGIN: Sql = sql!("session/begin");
 const BEGIN_SHARED: Sql = sql!("session/begin_shared");
 const BEGIN_READING: Sql = sql!("session/begin_reading");
@@ -92,6 +93,10 @@ impl Sessions {
             return Ok(Arc::clone(session));
         }
         let session = Arc::new(self.connect(operation).await?);
+        // How an application's own table is best read, only its planner knows.
+        if line == Line::Read && session.prepares() && !self.texts.is_own() {
+            session.batch(operation, &self.texts.text(&SETUP_READ)).await?;
+        }
         *slot = Some(Arc::clone(&session));
         Ok(session)
     }

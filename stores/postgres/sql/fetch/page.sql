@@ -5,6 +5,8 @@
 -- $6 position  $7 target_xmin  $8 target_xmax  $9 target_xip  $10 target_floor: the target; nulls: now
 -- $11 rows_max  $12 payload_max: of each page
 -- $13 tick_floor  $14 tick_xid: the last tick that was acknowledged
+-- $15 after: no page begins before this number. It adds nothing to what each page says of itself, but it is known
+-- before the statement runs, so that tables with lower numbers alone are not even opened.
 --
 -- The first row says what the server is at: n 0, what the sequence has given in xid, where it stands by its own
 -- row in seq, the token of its life in id, and as texts the snapshot, the end of what was written and of what
@@ -17,7 +19,8 @@ with server as materialized (
 now as materialized (
     select pg_snapshot_xmin(snapshot)::text::bigint as xmin,
         pg_snapshot_xmax(snapshot)::text::bigint as xmax,
-        array(select running::text::bigint from pg_snapshot_xip(snapshot) as running) as xip
+        array(select running::text::bigint from pg_snapshot_xip(snapshot) as running
+            order by 1) as xip
     from server
 ),
 asked as materialized (
@@ -39,7 +42,9 @@ asked as materialized (
 placed as materialized (
     -- A transaction that still runs is not visible, and costs nothing; one that has ended is looked for
     -- from its own floor.
-    select asked.*, greatest(position, least(floor, (
+    -- Lists ascend. Most rows are behind the last of each, and to look into a list costs more than to compare.
+    select asked.*, coalesce(pending_xids[cardinality(pending_xids)], 0) as pending_last,
+        coalesce(xip[cardinality(xip)], 0) as xip_last, greatest(position, least(floor, (
         select min(pending.floor)
         from unnest(pending_xids, pending_floors) as pending (xid, floor)
         where base_xmax = 0 or pending.xid < xmin
@@ -78,14 +83,14 @@ from placed cross join lateral (
                 2147483647)::integer as bytes
             offset 0) as sum
         offset 0) as weighed
-    where o.partition = placed.partition and o.seq > placed.lo
+    where o.partition = placed.partition and o.seq > placed.lo and o.seq > $15::bigint
         and case
-            when o.xid = any (placed.pending_xids)
+            when o.xid <= placed.pending_last and o.xid = any (placed.pending_xids)
                 then o.seq > placed.pending_floors[array_position(placed.pending_xids, o.xid)]
             else o.xid >= placed.base_xmax and o.seq > placed.floor
         end
         and (o.xid < placed.xmin
-            or (o.xid < placed.xmax and o.xid <> all (placed.xip))
+            or (o.xid < placed.xmax and (o.xid > placed.xip_last or o.xid <> all (placed.xip)))
             or (placed.base_xmax = 0 and o.xid >= placed.xmax and o.seq <= placed.seen_floor))
     order by o.seq
     limit placed.rows_max

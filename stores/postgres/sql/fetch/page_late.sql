@@ -5,7 +5,8 @@
 -- $6 position  $7 target_xmin  $8 target_xmax  $9 target_xip  $10 target_floor: the target; nulls: now
 -- $11 rows_max  $12 payload_max: of each page
 -- $13 tick_floor  $14 tick_xid: the last tick that was acknowledged
--- $15 behind_max: a transaction whose floor lies further behind the others' is looked for by its number
+-- $15 after: no page begins before this number
+-- $16 behind_max: a transaction whose floor lies further behind the others' is looked for by its number
 --
 -- The first row says what the server is at: n 0, what the sequence has given in xid, where it stands by its own
 -- row in seq, the token of its life in id, and as texts the snapshot, the end of what was written and of what
@@ -18,7 +19,8 @@ with server as materialized (
 now as materialized (
     select pg_snapshot_xmin(snapshot)::text::bigint as xmin,
         pg_snapshot_xmax(snapshot)::text::bigint as xmax,
-        array(select running::text::bigint from pg_snapshot_xip(snapshot) as running) as xip
+        array(select running::text::bigint from pg_snapshot_xip(snapshot) as running
+            order by 1) as xip
     from server
 ),
 asked as materialized (
@@ -46,9 +48,9 @@ ended as materialized (
     from asked cross join lateral (
         select least(asked.floor, min(pending.floor)) as far_lo,
             least(asked.floor, min(pending.floor)
-                filter (where pending.floor >= asked.floor - $15::bigint)) as near_lo,
+                filter (where pending.floor >= asked.floor - $16::bigint)) as near_lo,
             array_agg(pending.xid)
-                filter (where pending.floor < asked.floor - $15::bigint) as far_xids
+                filter (where pending.floor < asked.floor - $16::bigint) as far_xids
         from unnest(asked.pending_xids, asked.pending_floors) as pending (xid, floor)
         where base_xmax = 0 or pending.xid < xmin
             or (pending.xid < xmax and pending.xid <> all (xip))) as lows
@@ -66,7 +68,9 @@ late as materialized (
         (select 8 * sum(rows_max) from asked)) as found
 ),
 placed as materialized (
-    select ended.*,
+    -- Lists ascend. Most rows are behind the last of each, and to look into a list costs more than to compare.
+    select ended.*, coalesce(ended.pending_xids[cardinality(ended.pending_xids)], 0) as pending_last,
+        coalesce(ended.xip[cardinality(ended.xip)], 0) as xip_last,
         case
             when ended.position >= ended.near_lo then ended.position
             when exists (select from late where late.place is null)
@@ -117,20 +121,21 @@ from placed cross join lateral (
         (select o.* from unnest(placed.late_xids, placed.late_seqs) as late (xid, seq)
         cross join lateral (
             select o.* from {outbox} o
-            where o.partition = placed.partition and o.seq = late.seq and o.xid = late.xid
+            where o.partition = placed.partition and o.seq = late.seq and o.seq > $15::bigint
+                and o.xid = late.xid
             offset 0) o
         order by o.seq
         limit placed.rows_max)
         union all
         (select o.* from {outbox} o
-        where o.partition = placed.partition and o.seq > placed.lo
+        where o.partition = placed.partition and o.seq > placed.lo and o.seq > $15::bigint
             and case
-                when o.xid = any (placed.pending_xids)
+                when o.xid <= placed.pending_last and o.xid = any (placed.pending_xids)
                     then o.seq > placed.pending_floors[array_position(placed.pending_xids, o.xid)]
                 else o.xid >= placed.base_xmax and o.seq > placed.floor
             end
             and (o.xid < placed.xmin
-                or (o.xid < placed.xmax and o.xid <> all (placed.xip))
+                or (o.xid < placed.xmax and (o.xid > placed.xip_last or o.xid <> all (placed.xip)))
                 or (placed.base_xmax = 0 and o.xid >= placed.xmax and o.seq <= placed.seen_floor))
         order by o.seq
         limit placed.rows_max)

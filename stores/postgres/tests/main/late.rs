@@ -5,13 +5,17 @@ use std::collections::BTreeSet;
 use postrider_core::snapshot::SnapshotCursor;
 use postrider_core::source::{DefinitionChange, OutboxSource};
 use postrider_core::{Cursor, PartitionId, Start};
-use postrider_postgres::PostgresStore;
+use postrider_postgres::{PostgresStore, Setup, init};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::fetch::{after, beginning, numbers};
 use crate::support::{Fresh, destination};
 
 const PARTITIONS: u16 = 4;
+
+/// What a page is asked by.
+const TYPES: &str = "smallint[], bigint[], bigint[], text[], text[], bigint[], bigint[], bigint[], text[], \
+                     bigint[], integer[], integer[], bigint, bigint, bigint";
 
 /// So many events of as many keys.
 fn insert(fresh: &Fresh, count: u32) -> String {
@@ -55,16 +59,15 @@ async fn cost(
         each("1024"),
         "0".to_owned(),
         i64::MAX.to_string(),
+        "0".to_owned(),
         behind_max.to_string(),
     ];
     let statement = fresh.sql(include_str!("../../sql/fetch/page_late.sql"));
-    let types = "smallint[], bigint[], bigint[], text[], text[], bigint[], bigint[], bigint[], text[], \
-                 bigint[], integer[], integer[], bigint, bigint, bigint";
     let session = include_str!("../../sql/session/setup.sql");
     client
         .batch_execute(&format!(
             "{session}; set plan_cache_mode = {mode}; deallocate all;
-             prepare page({types}) as {statement}"
+             prepare page({TYPES}, bigint) as {statement}"
         ))
         .await
         .expect("a statement");
@@ -193,6 +196,58 @@ async fn a_moment_is_found_without_reading_what_was_before() {
             and not {{outbox_passed}}(c, o.xid, o.seq)"
         );
         assert_eq!(fresh.number(&from).await, 0, "{name}");
+    }
+}
+
+/// F38: tables that all cursors of a statement have passed are not opened by it. The control, the same statement
+/// without the number that says so, opens all of them.
+#[tokio::test]
+async fn tables_behind_every_cursor_are_not_opened() {
+    let Some(fresh) = Fresh::empty() else { return };
+    let setup = Setup { table_rows: Some(4_096), ..fresh.setup(PARTITIONS) };
+    init(&fresh.url, &setup).await.expect("init");
+    let (store, client) = (fresh.store(), fresh.connect().await);
+    for _ in 0..6 {
+        client.batch_execute(&insert(&fresh, 4_000)).await.unwrap();
+        client.batch_execute(&fresh.sql("select {outbox_ahead}()")).await.unwrap();
+    }
+    let mut found = 0;
+    for partition in 0..PARTITIONS {
+        let (mut cursor, mut more) = (beginning(), true);
+        while more {
+            let mut request = after(&cursor, 1_000, 4 << 20);
+            request.lease.partition = PartitionId(partition);
+            let page = store.fetch(&request).await.expect("fetch");
+            found += page.rows.len();
+            (cursor, more) = (page.end, page.more);
+        }
+    }
+    assert_eq!(found, 24_000, "nothing that is left out is missed");
+    let page = [fresh.sql(include_str!("../../sql/fetch/page.sql")), TYPES.to_owned()];
+    let late =
+        [fresh.sql(include_str!("../../sql/fetch/page_late.sql")), format!("{TYPES}, bigint")];
+    for ([statement, types], behind_max) in [(page, ""), (late, ", 16384")] {
+        let begin = include_str!("../../sql/session/setup_read.sql");
+        client
+            .batch_execute(&format!(
+                "{begin}; deallocate all; prepare page({types}) as {statement}"
+            ))
+            .await
+            .expect("a statement");
+        let mut opened = Vec::new();
+        for after in [0, 20_000] {
+            let empty = "array['{}']";
+            let none = "array[null::bigint]";
+            let explain = format!(
+                "explain execute page(array[0::smallint], array[1], array[20000], {empty}, {empty}, array[0], \
+                 {none}, {none}, array[null::text], {none}, array[10], array[256], 0, 1, {after}{behind_max})"
+            );
+            let rows = client.query(&explain, &[]).await.expect("a plan");
+            let scans =
+                rows.iter().filter(|row| row.get::<_, &str>(0).contains("Index Scan using"));
+            opened.push(scans.count());
+        }
+        assert!(opened[0] >= opened[1] + 4 && opened[1] >= 1, "{opened:?}");
     }
 }
 
