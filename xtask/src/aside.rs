@@ -4,7 +4,7 @@
 //! for leases. They have the lowest priority, so that nobody's patience is tried by a compiler, and what they
 //! print is shown in one piece when they have ended, so that the two never mix.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::thread::JoinHandle;
@@ -17,15 +17,20 @@ use crate::{provision, recipes, rustdoc, sim, test};
 const DOC_TESTS: [&str; 7] =
     ["test", "--workspace", "--all-features", "--no-fail-fast", "--doc", "--", "--show-output"];
 
+/// What stands before skips and failures at the end: a step may print lines that look like them.
+const SUM: &str = "==> all steps aside";
+
 /// Runs them, one after the other.
 pub(crate) fn run(root: &Path) -> ExitCode {
     let mut report = Report::default();
     report.step("clippy with probes", |_| sim::lint(root));
-    report.step("simulator", |summary| sim::gate(root, summary));
+    // It runs when all is quiet: how many of its worlds can be judged in time is a question of processors.
+    report.step("build of the simulator", |_| sim::build(root).map(drop));
     report.step("doc tests", |summary| test::count(&mut step::cargo(root, &DOC_TESTS), summary));
     report.step("docs", |_| rustdoc::write(root));
     report.step("recipes", |summary| recipes::validate(root, summary));
     report.step("dependencies", |summary| dependencies(root, summary));
+    println!("{SUM}");
     report.lines().iter().for_each(|line| println!("{line}"));
     report.close()
 }
@@ -45,7 +50,7 @@ fn dependencies(root: &Path, summary: &mut Summary) -> Verdict {
 #[derive(Debug)]
 pub(crate) struct Aside {
     program: Child,
-    output: JoinHandle<std::io::Result<String>>,
+    output: JoinHandle<std::io::Result<Vec<String>>>,
 }
 
 impl Aside {
@@ -67,7 +72,7 @@ impl Aside {
     /// The command is gone afterwards, and with it our end of the pipe that it writes into.
     fn of(mut command: Command) -> Result<Aside, String> {
         let no_pipe = |error| format!("no pipe: {error}");
-        let (mut reader, writer) = std::io::pipe().map_err(no_pipe)?;
+        let (reader, writer) = std::io::pipe().map_err(no_pipe)?;
         let program =
             command
                 .stdout(writer.try_clone().map_err(no_pipe)?)
@@ -76,9 +81,16 @@ impl Aside {
                 .map_err(|error| format!("`{}` did not start: {error}", step::shown(&command)))?;
         drop(command);
         let output = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            reader.read_to_end(&mut bytes)?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
+            let mut lines = Vec::new();
+            for line in BufReader::new(reader).split(b'\n') {
+                let line = String::from_utf8_lossy(&line?).into_owned();
+                // Of a step that never ends this is all that is seen.
+                if let Some(name) = line.strip_prefix("==> ") {
+                    println!("    aside: {name} …");
+                }
+                lines.push(line);
+            }
+            Ok(lines)
         });
         Ok(Aside { program, output })
     }
@@ -88,12 +100,13 @@ impl Aside {
         let output = self.output.join().map_err(|_| "its reader panicked".to_owned())?;
         let output = output.map_err(|error| format!("the output broke off: {error}"))?;
         let ended = self.program.wait().map_err(|error| format!("the end was lost: {error}"))?;
-        let output = output.trim_end();
-        let (said, closing) = output.rsplit_once('\n').unwrap_or(("", output));
-        for line in said.lines() {
-            if report.take(line) {
+        let (closing, said) = output.split_last().ok_or("they said nothing")?;
+        let mut is_sum = false;
+        for line in said {
+            if !is_sum || report.take(line) {
                 println!("{line}");
             }
+            is_sum |= line == SUM;
         }
         let before = (report.summary.passed, report.summary.failed);
         let has_closed = report.summary.add(closing);
@@ -121,7 +134,9 @@ mod tests {
 
     #[test]
     fn what_they_came_to_is_taken_in() {
-        let (report, verdict) = joined("echo 'skipped: a: b'; echo '5 passed, 0 failed'");
+        let (report, verdict) = joined(&format!(
+            "echo 'skipped: printed by a step'; echo '{SUM}'; echo 'skipped: a: b'; echo '5 passed, 0 failed'"
+        ));
         verdict.expect("it went well");
         assert_eq!(report.summary.closing(), "6 passed, 0 failed");
         assert_eq!(report.summary.skipped, ["skipped: a: b"]);
@@ -130,8 +145,10 @@ mod tests {
 
     #[test]
     fn a_step_that_fails_there_fails_here() {
-        let script = "echo 'failed step: docs: a warning' >&2; echo '5 passed, 1 failed'; exit 1";
-        let (report, verdict) = joined(script);
+        let script = format!(
+            "echo '{SUM}'; echo 'failed step: docs: a warning' >&2; echo '5 passed, 1 failed'; exit 1"
+        );
+        let (report, verdict) = joined(&script);
         verdict.expect("it said what failed");
         assert_eq!(report.summary.closing(), "6 passed, 1 failed");
         assert_eq!(report.lines(), ["failed step: docs: a warning"]);

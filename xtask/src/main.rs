@@ -34,7 +34,7 @@ const COMMANDS: [(&str, &str); 11] = [
         "test",
         "everything a change must pass, with integration tests, the simulator, doc tests, docs",
     ),
-    ("aside", "what `test` does beside its test programs: the simulator, doc tests, docs"),
+    ("aside", "what `test` does beside its test programs: doc tests, docs, and more"),
     ("tidy", "the project's own rules; --bless records the present lengths in xtask/ratchet.txt"),
     ("requirements", "write docs/requirements.md; --check only says whether it is up to date"),
     (

@@ -47,9 +47,10 @@ impl Report {
         false
     }
 
-    /// What was skipped, what failed.
+    /// What was skipped, what failed: a line each.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let failed = self.failed.iter().map(|reason| format!("{FAILED}{reason}"));
+        let one_line = |reason: &String| reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        let failed = self.failed.iter().map(|reason| format!("{FAILED}{}", one_line(reason)));
         self.summary.skipped.iter().cloned().chain(failed).collect()
     }
 
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn a_step_without_a_failing_test_is_one_failure() {
         let mut report = Report::default();
-        report.step("format", |_| Err("it differs".to_owned()));
+        report.step("format", |_| Err("it\n  differs".to_owned()));
         report.step("tests", |summary| {
             summary.take("test result: FAILED. 4 passed; 2 failed");
             Err("ended with 101".to_owned())

@@ -11,7 +11,7 @@ use crate::aside::Aside;
 use crate::report::Report;
 use crate::step::{self, Verdict};
 use crate::summary::Summary;
-use crate::{check, programs, provision, services};
+use crate::{check, programs, provision, services, sim};
 
 /// Not xtask: a running program cannot be replaced everywhere.
 ///
@@ -66,6 +66,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     let before = report.summary.failed;
     let verdict = aside.and_then(|aside| aside.join(&mut report));
     report.note("beside the tests", verdict, before);
+    report.step("simulator", |summary| sim::gate(root, summary));
     println!();
     report.lines().iter().for_each(|line| println!("{line}"));
     println!("test took {}", step::seconds(began.elapsed()));

@@ -84,7 +84,7 @@ async fn ask(
     store: &PostgresStore,
     questions: &mut Questions<'_>,
 ) -> Result<Vec<Option<Result<Page>>>> {
-    let session = store.sessions().line(Line::Read, "fetch").await?;
+    let session = store.sessions().line(Line::Page, "fetch").await?;
     store.tick(&session).await?;
     let of = |asked: &Asked<'_>| store.life_of(&asked.request.lease);
     let known: Vec<_> = questions.iter().map(|(_, asked)| of(asked)).collect();

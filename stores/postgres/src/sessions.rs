@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::sql::{Sql, Texts, sql};
 
 const SETUP: Sql = sql!("session/setup");
-const SETUP_READ: Sql = sql!("session/setup_read");
+const SETUP_PAGE: Sql = sql!("session/setup_page");
 const BEGIN: Sql = sql!("session/begin");
 const BEGIN_SHARED: Sql = sql!("session/begin_shared");
 const BEGIN_READING: Sql = sql!("session/begin_reading");
@@ -28,7 +28,9 @@ const COMMIT: Sql = sql!("session/commit");
 /// nor the renewal of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Fetches, loads, ticks.
+    /// Pages of the outbox, and ticks. It plans as they want it, which is for nothing else.
+    Page,
+    /// Loads, what is due, and whatever else is read.
     Read,
     /// Settlements, and what else is written under a lease.
     Write,
@@ -41,7 +43,7 @@ pub(crate) enum Line {
 }
 
 /// How many lines there are.
-pub(crate) const LINES: usize = 5;
+pub(crate) const LINES: usize = 6;
 
 /// The sessions of a store.
 pub(crate) struct Sessions {
@@ -93,9 +95,8 @@ impl Sessions {
             return Ok(Arc::clone(session));
         }
         let session = Arc::new(self.connect(operation).await?);
-        // How an application's own table is best read, only its planner knows.
-        if line == Line::Read && session.prepares() && !self.texts.is_own() {
-            session.batch(operation, &self.texts.text(&SETUP_READ)).await?;
+        if line == Line::Page && session.prepares() {
+            session.batch(operation, &self.texts.text(&SETUP_PAGE)).await?;
         }
         *slot = Some(Arc::clone(&session));
         Ok(session)

@@ -50,11 +50,6 @@ impl Texts {
         _ = self.own.set(own);
     }
 
-    /// Whether an application's own table is spoken of.
-    pub(crate) fn is_own(&self) -> bool {
-        self.own.get().is_some()
-    }
-
     pub(crate) fn names(&self) -> &Names {
         &self.names
     }

@@ -227,7 +227,7 @@ async fn tables_behind_every_cursor_are_not_opened() {
     let late =
         [fresh.sql(include_str!("../../sql/fetch/page_late.sql")), format!("{TYPES}, bigint")];
     for ([statement, types], behind_max) in [(page, ""), (late, ", 16384")] {
-        let begin = include_str!("../../sql/session/setup_read.sql");
+        let begin = include_str!("../../sql/session/setup_page.sql");
         client
             .batch_execute(&format!(
                 "{begin}; deallocate all; prepare page({types}) as {statement}"
