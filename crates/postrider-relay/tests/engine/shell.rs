@@ -1,10 +1,10 @@
 //! The shell: the same machine on real tasks and real time, started, drained, aborted.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use postrider_core::{Broker, OutboxSource};
-use postrider_relay::{Ending, Relay, Settings, Target};
+use postrider_core::{BoxFuture, Broker, OutboxSource};
+use postrider_relay::{Ending, Observer, Point, Relay, Settings, Target};
 use postrider_testkit::fault::{FaultySource, Gate, Operation, SourceAction};
 use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore};
 
@@ -82,6 +82,41 @@ async fn settings_that_contradict_each_other_are_refused() {
     let settings = Settings { lease: Duration::from_secs(2), ..Settings::default() };
     let refused = builder(&store, &broker).settings(settings).start().await.unwrap_err();
     assert_eq!(refused.kind(), postrider_core::ErrorKind::Config);
+}
+
+/// The task of each fetch, in the order in which they ended.
+#[derive(Default)]
+struct Tasks(Mutex<Vec<Option<tokio::task::Id>>>);
+
+impl Observer for Tasks {
+    fn reached(&self, point: Point) -> BoxFuture<'_, ()> {
+        if point == Point::AfterFetch {
+            self.0.lock().unwrap().push(tokio::task::try_id());
+        }
+        Box::pin(async {})
+    }
+}
+
+/// R034: what the store is asked at one moment it hears at one moment, so that it can answer all of it at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_at_all_partitions_is_one_task() {
+    const PARTITIONS: u16 = 16;
+    let clock = MemoryClock::running();
+    let (store, broker) =
+        (MemoryStore::new(PARTITIONS, clock.clone()), MemoryBroker::new(clock.clone()));
+    let tasks = Arc::new(Tasks::default());
+    let relay = builder(&store, &broker).observer(Arc::clone(&tasks) as Arc<_>).start();
+    let relay = relay.await.unwrap();
+    let mut health = relay.health();
+    health.wait_for(|health| health.state == postrider_relay::State::Empty).await.unwrap();
+    tasks.0.lock().unwrap().clear();
+    store.commit((0..200).map(|n| event(n, n)).collect()).unwrap();
+    health.wait_for(|health| health.delivered == 200).await.unwrap();
+    relay.drain();
+    assert_eq!(relay.stopped().await.ending, Some(Ending::Drained));
+    let seen = tasks.0.lock().unwrap().clone();
+    let most = seen.iter().map(|task| seen.iter().filter(|other| *other == task).count()).max();
+    assert_eq!(most, Some(usize::from(PARTITIONS)), "one task for all of them: {seen:?}");
 }
 
 /// INV-8: a store that never answers a question is asked again, and named meanwhile.
