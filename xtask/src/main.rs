@@ -4,7 +4,6 @@
 //! ends with 0, with 1 where something failed, or with 2 where it was called wrongly.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its purpose")]
 
-mod aside;
 mod bench;
 mod check;
 mod docs;
@@ -13,7 +12,6 @@ mod lexed;
 mod programs;
 mod provision;
 mod recipes;
-mod report;
 mod requirements;
 mod rustdoc;
 mod services;
@@ -28,13 +26,12 @@ mod tree;
 use std::process::ExitCode;
 
 /// Commands with what they do, in the order in which `help` shows them.
-const COMMANDS: [(&str, &str); 11] = [
+const COMMANDS: [(&str, &str); 10] = [
     ("check", "the quick part: format, clippy, tidy, generated pages, unit tests"),
     (
         "test",
         "everything a change must pass, with integration tests, the simulator, doc tests, docs",
     ),
-    ("aside", "what `test` does beside its test programs: doc tests, docs, and more"),
     ("tidy", "the project's own rules; --bless records the present lengths in xtask/ratchet.txt"),
     ("requirements", "write docs/requirements.md; --check only says whether it is up to date"),
     (
@@ -65,7 +62,6 @@ fn main() -> ExitCode {
     match command.as_deref() {
         Some("check") => accept(&rest, &[]).unwrap_or_else(|| check::run(&root)),
         Some("test") => accept(&rest, &[]).unwrap_or_else(|| test::run(&root)),
-        Some("aside") => accept(&rest, &[]).unwrap_or_else(|| aside::run(&root)),
         Some("tidy") => accept(&rest, &["--bless"])
             .unwrap_or_else(|| tidy::run(&root, rest.iter().any(|flag| flag == "--bless"))),
         Some("requirements") => accept(&rest, &["--check"])

@@ -39,7 +39,7 @@ const LONGEST: [&str; 15] = [
 
 /// One test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Program {
+struct Program {
     package: String,
     target: String,
     version: String,
@@ -100,8 +100,17 @@ fn library() -> Option<PathBuf> {
     Some(PathBuf::from(folder.trim()))
 }
 
+/// Builds the test programs by this command of cargo's, and runs them with these variables.
+pub(crate) fn run(
+    build: &mut Command,
+    variables: &[(String, String)],
+    summary: &mut Summary,
+) -> Verdict {
+    run_all(sorted(built(build)?), variables, summary)
+}
+
 /// The programs that a command of cargo's builds.
-pub(crate) fn build(build: &mut Command) -> Result<Vec<Program>, String> {
+fn built(build: &mut Command) -> Result<Vec<Program>, String> {
     let mut child = build
         .stdout(Stdio::piped())
         .spawn()
@@ -117,7 +126,6 @@ pub(crate) fn build(build: &mut Command) -> Result<Vec<Program>, String> {
     if programs.is_empty() { Err("cargo named no test program".to_owned()) } else { Ok(programs) }
 }
 
-/// Those that take longest first.
 fn sorted(mut programs: Vec<Program>) -> VecDeque<Program> {
     let rank = |program: &Program| {
         let name = program.name();
@@ -127,13 +135,12 @@ fn sorted(mut programs: Vec<Program>) -> VecDeque<Program> {
     programs.into()
 }
 
-/// Runs them with these variables.
-pub(crate) fn run(
-    programs: Vec<Program>,
+fn run_all(
+    programs: VecDeque<Program>,
     variables: &[(String, String)],
     summary: &mut Summary,
 ) -> Verdict {
-    let queue = Mutex::new(sorted(programs));
+    let queue = Mutex::new(programs);
     let results = Mutex::new((summary, Vec::new()));
     let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     std::thread::scope(|scope| {
@@ -231,7 +238,7 @@ mod tests {
         let programs = programs.map(|(name, text)| script(name, &folder, text));
         let mut summary = Summary::default();
         let variables = [("WHY".to_owned(), "no server".to_owned())];
-        let verdict = run(programs.to_vec(), &variables, &mut summary);
+        let verdict = run_all(programs.to_vec().into(), &variables, &mut summary);
         std::fs::remove_dir_all(&folder).expect("it was ours");
         let reason = verdict.expect_err("two of them failed");
         assert!(reason.contains("bad main: ended with exit status: 101"), "{reason}");
@@ -249,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_build_that_fails_is_a_failure() {
-        build(&mut Command::new("false")).expect_err("nothing was built");
-        build(&mut Command::new("true")).expect_err("no program was named");
+        built(&mut Command::new("false")).expect_err("nothing was built");
+        built(&mut Command::new("true")).expect_err("no program was named");
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn lint(root: &Path) -> Verdict {
 }
 
 /// Builds it; the path of the program.
-pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
+fn build(root: &Path) -> Result<PathBuf, String> {
     let name = "postrider-sim";
     let mut command = cargo(root, &["build", "--quiet", "--profile", "sim", "-p", name]);
     step::complete(command.args(["--bin", name]))?;

@@ -47,16 +47,6 @@ impl Summary {
         !dull
     }
 
-    /// Adds the closing line of another run; false where the line is not one.
-    pub(crate) fn add(&mut self, line: &str) -> bool {
-        let Some((passed, failed)) = line.split_once(" passed, ") else { return false };
-        let failed = failed.strip_suffix(" failed").map(str::parse::<u64>);
-        let (Ok(passed), Some(Ok(failed))) = (passed.parse::<u64>(), failed) else { return false };
-        self.passed += passed;
-        self.failed += failed;
-        true
-    }
-
     /// The closing line, alone on its line: the integration service reads it.
     pub(crate) fn closing(&self) -> String {
         format!("{} passed, {} failed", self.passed, self.failed)
@@ -82,17 +72,6 @@ mod tests {
             summary.take(line);
         }
         assert_eq!(summary.closing(), "4 passed, 2 failed");
-    }
-
-    #[test]
-    fn a_closing_line_is_read_as_it_is_written() {
-        let mut summary = Summary { passed: 3, failed: 1, ..Summary::default() };
-        let closing = summary.closing();
-        assert!(summary.add(&closing));
-        assert_eq!(summary.closing(), "6 passed, 2 failed");
-        for other in ["", "3 passed", "many passed, 0 failed", "3 passed, 1 failed."] {
-            assert!(!summary.add(other), "{other}");
-        }
     }
 
     #[test]

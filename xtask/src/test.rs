@@ -1,17 +1,17 @@
 //! `cargo x test`: everything a change must pass. All steps run, so one run tells everything.
 //!
-//! The last line is `N passed, N failed`, summed over all test programs (see [`Report`]).
+//! The last line is `N passed, N failed`, summed over all test programs. A step that fails without
+//! a failing test in it (a build, a format) counts as one failure: the line never says `0 failed`
+//! of a run that failed.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use crate::aside::Aside;
-use crate::report::Report;
 use crate::step::{self, Verdict};
 use crate::summary::Summary;
-use crate::{check, programs, provision, services, sim};
+use crate::{check, programs, provision, recipes, rustdoc, services, sim};
 
 /// Not xtask: a running program cannot be replaced everywhere.
 ///
@@ -37,40 +37,58 @@ const TESTS: [&str; 6] = [
     "--message-format=json-render-diagnostics",
     "--tests",
 ];
+const DOC_TESTS: [&str; 7] =
+    ["test", "--workspace", "--all-features", "--no-fail-fast", "--doc", "--", "--show-output"];
+
 /// The servers that the tests use. They stay up for the next run; `cargo x services down` stops them.
 const SERVICES: [&str; 7] = ["pg", "pg18", "pgbouncer", "nats", "kafka", "ddb", "aws"];
 
 /// Runs everything and sums it up.
 pub(crate) fn run(root: &Path) -> ExitCode {
     let began = Instant::now();
-    let mut report = Report::default();
-    report.summary.skipped.extend(provision::provide());
+    let mut summary = Summary::default();
+    summary.skipped.extend(provision::provide());
     let (variables, missing) = services::provide(&SERVICES);
-    report.summary.skipped.extend(missing.iter().cloned());
+    summary.skipped.extend(missing.iter().cloned());
+    let mut failed = Vec::new();
+    let mut note = |name: &str, verdict: Verdict, counted: bool, summary: &mut Summary| {
+        if let Err(reason) = verdict {
+            failed.push(format!("{name}: {reason}"));
+            summary.failed += u64::from(!counted);
+        }
+    };
     let servers = provided(&missing, std::env::var_os("CI").is_some());
-    report.note("servers", servers, 0);
+    note("servers", servers, false, &mut summary);
     for (name, work) in check::statics(root) {
-        report.step(name, |_| work());
+        note(name, step::run(name, work), false, &mut summary);
     }
     // End-to-end tests start the binaries that stand in the target folder.
-    report.step("binaries", |_| step::complete(&mut step::cargo(root, &BUILD)));
-    let mut programs = Ok(Vec::new());
-    report.step("test programs", |_| {
-        programs = programs::build(&mut step::cargo(root, &TESTS));
-        programs.as_ref().map(|_| ()).map_err(Clone::clone)
-    });
-    let aside = Aside::start(&variables);
-    report
-        .step("tests", |summary| programs::run(programs.unwrap_or_default(), &variables, summary));
-    println!("==> beside the tests");
-    let before = report.summary.failed;
-    let verdict = aside.and_then(|aside| aside.join(&mut report));
-    report.note("beside the tests", verdict, before);
-    report.step("simulator", |summary| sim::gate(root, summary));
-    println!();
-    report.lines().iter().for_each(|line| println!("{line}"));
-    println!("test took {}", step::seconds(began.elapsed()));
-    report.close()
+    let build = step::run("binaries", || step::complete(&mut step::cargo(root, &BUILD)));
+    note("binaries", build, false, &mut summary);
+    let before = summary.failed;
+    let mut build = step::cargo(root, &TESTS);
+    let verdict = step::run("tests", || programs::run(&mut build, &variables, &mut summary));
+    let counted = summary.failed > before;
+    note("tests", verdict, counted, &mut summary);
+    let before = summary.failed;
+    let mut command = step::cargo(root, &DOC_TESTS);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    let verdict = step::run("doc tests", || count(&mut command, &mut summary));
+    let counted = summary.failed > before;
+    note("doc tests", verdict, counted, &mut summary);
+    let lint = step::run("clippy with probes", || sim::lint(root));
+    note("clippy with probes", lint, false, &mut summary);
+    let before = summary.failed;
+    let verdict = step::run("simulator", || sim::gate(root, &mut summary));
+    let counted = summary.failed > before;
+    note("simulator", verdict, counted, &mut summary);
+    let docs = step::run("docs", || rustdoc::write(root));
+    note("docs", docs, false, &mut summary);
+    let recipes = step::run("recipes", || recipes::validate(root, &mut summary));
+    note("recipes", recipes, false, &mut summary);
+    let deny = step::run("dependencies", || dependencies(root, &mut summary));
+    note("dependencies", deny, false, &mut summary);
+    report(&failed, &summary, &step::seconds(began.elapsed()))
 }
 
 /// On a contributor's machine a server that cannot be had is a skip with its reason. The integration service
@@ -80,6 +98,19 @@ fn provided(missing: &[String], integration: bool) -> Verdict {
         [first, ..] if integration => Err(first.replacen("skipped", "not run", 1)),
         _ => Ok(()),
     }
+}
+
+fn report(failed: &[String], summary: &Summary, duration: &str) -> ExitCode {
+    println!();
+    for line in &summary.skipped {
+        println!("{line}");
+    }
+    for reason in failed {
+        println!("failed step: {reason}");
+    }
+    println!("test took {duration}");
+    println!("{}", summary.closing());
+    if failed.is_empty() && summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs a test program, or many of them, and reads its results as they come.
@@ -102,6 +133,17 @@ pub(crate) fn count(command: &mut Command, summary: &mut Summary) -> Verdict {
     } else {
         Err(format!("`{}` ended with {status}", step::shown(command)))
     }
+}
+
+/// Licences, bans and advisories, where cargo-deny is installed.
+fn dependencies(root: &Path, summary: &mut Summary) -> Verdict {
+    if !provision::starts("cargo-deny", "--version") {
+        let line =
+            "skipped: cargo-deny: not installed, so licences, bans and advisories were not checked";
+        summary.skipped.push(line.to_owned());
+        return Ok(());
+    }
+    step::complete(&mut step::cargo(root, &["deny", "check"]))
 }
 
 #[cfg(test)]
