@@ -51,7 +51,7 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
         }
     }
     // A fresh machine of the integration service gains nothing from incremental state and from lines in backtraces,
-    // and pays for writing them: two thirds of seventy test programs are such lines. A contributor's next run lives
+    // and pays for writing them: more than half of a test program is that. A contributor's next run lives
     // from both.
     if std::env::var_os("CI").is_some() {
         for (name, value) in LEAN {
