@@ -8,18 +8,20 @@ with e as materialized (
             occurred_at, due_at, n)
 ), later as (
     insert into {outbox_scheduled}
-        (id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
+        (vouched, partition, id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
             payload_bytes, content_type, encoding, headers, tenant, occurred_at, due_at)
-    select e.id::uuid, e.source, e.aggregate_type, e.aggregate_id, e.key, e.event_type,
+    select true, {outbox_partition_of}(coalesce(e.key, e.aggregate_type || '/' || e.aggregate_id)),
+        e.id::uuid, e.source, e.aggregate_type, e.aggregate_id, e.key, e.event_type,
         e.event_version, e.payload, e.payload_bytes, e.content_type, e.encoding, e.headers::jsonb,
         e.tenant, timestamptz 'epoch' + e.occurred_at * interval '1 microsecond',
         timestamptz 'epoch' + e.due_at * interval '1 microsecond'
     from e where e.due_at is not null order by e.n
 )
 insert into {outbox}
-    (id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
+    (vouched, partition, id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
         payload_bytes, content_type, encoding, headers, tenant, occurred_at)
-select e.id::uuid, e.source, e.aggregate_type, e.aggregate_id, e.key, e.event_type,
+select true, {outbox_partition_of}(coalesce(e.key, e.aggregate_type || '/' || e.aggregate_id)),
+    e.id::uuid, e.source, e.aggregate_type, e.aggregate_id, e.key, e.event_type,
     e.event_version, e.payload, e.payload_bytes, e.content_type, e.encoding, e.headers::jsonb,
     e.tenant, timestamptz 'epoch' + e.occurred_at * interval '1 microsecond'
 from e$held$ where e.due_at is null order by e.n;

@@ -1,7 +1,8 @@
 insert into {outbox_scheduled}
-    (id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
+    (vouched, partition, id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
         payload_bytes, content_type, encoding, headers, tenant, occurred_at, due_at)
-select $1::text::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::int, $8::text,
+select true, {outbox_partition_of}(coalesce($5::text, $3::text || '/' || $4::text)),
+    $1::text::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::int, $8::text,
     $9::bytea, $10::text, $11::text, $12::text::jsonb, $13::text,
     timestamptz 'epoch' + $14::bigint * interval '1 microsecond',
     timestamptz 'epoch' + $15::bigint * interval '1 microsecond';

@@ -25,4 +25,5 @@ mod schema;
 mod support;
 mod together;
 mod trouble;
+mod vouched;
 mod wake;

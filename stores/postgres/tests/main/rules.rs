@@ -175,7 +175,7 @@ async fn the_partition_is_the_databases() {
     for table in ["{outbox}", "{outbox_scheduled}"] {
         for n in 0..50 {
             let (id, key) = (format!("'{n}'"), format!("'order/{n}'"));
-            let plain = [("aggregate_id", id.as_str()), ("partition", "77")];
+            let plain = [("aggregate_id", id.as_str()), ("partition", "3")];
             let keyed = [("key", key.as_str()), ("aggregate_id", "'other'")];
             assert_eq!(insert(&fresh, &client, table, &plain).await, "");
             assert_eq!(insert(&fresh, &client, table, &keyed).await, "");
@@ -187,4 +187,25 @@ async fn the_partition_is_the_databases() {
         assert_eq!(fresh.number(&count).await, 100);
     }
     assert_eq!(fresh.number("select count(distinct partition) from {outbox}").await, 4);
+}
+
+/// INV-1: no row is where no relay looks, also of those that are vouched for; and nobody vouches by accident.
+#[tokio::test]
+async fn a_row_that_is_vouched_for_names_a_partition_that_is_there() {
+    let Some(fresh) = Fresh::new(4).await else { return };
+    let client = fresh.connect().await;
+    for table in ["{outbox}", "{outbox_scheduled}"] {
+        let none = "partition_is_one_of_the_outbox";
+        for (partition, refused) in [("0", ""), ("3", ""), ("4", none), ("-1", none)] {
+            let row = [("vouched", "true"), ("partition", partition), ("aggregate_type", "''")];
+            assert_eq!(insert(&fresh, &client, table, &row).await, refused, "{partition}");
+        }
+        let nowhere = [("vouched", "true")];
+        assert_eq!(insert(&fresh, &client, table, &nowhere).await, "partition");
+        for vouched in ["null", "false"] {
+            let row = [("vouched", vouched), ("partition", "1"), ("aggregate_type", "''")];
+            let rule = insert(&fresh, &client, table, &row).await;
+            assert_eq!(rule, "aggregate_type_has_1_to_255_bytes", "{vouched}");
+        }
+    }
 }

@@ -19,6 +19,11 @@ create function {outbox_partition_of}(key text) returns smallint
 language sql immutable strict parallel safe
 return ((hashtextextended(key, 0) & 9223372036854775807) % $partitions$)::smallint;
 
+-- A row's partition: no row is where no relay looks. A domain and not a CHECK, which PostgreSQL would read and
+-- prepare anew for every statement; a domain's is kept by the session.
+create domain {outbox_partition_number} as smallint
+    constraint partition_is_one_of_the_outbox check (value between 0 and $partitions$ - 1);
+
 -- Addition that wraps around at 64 bits, which bigint's own refuses.
 create function {outbox_wrapping_add}(a bigint, b bigint) returns bigint
 language sql immutable strict parallel safe

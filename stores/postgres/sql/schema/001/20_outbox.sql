@@ -1,5 +1,7 @@
 -- What the application says, append-only. The trigger outbox_rules computes `partition` and refuses what
--- breaks a rule. `xid` stands before `seq`: defaults are evaluated in the order of the columns, so a
+-- breaks a rule, unless its writer vouches for the row. That is a column of its own, which nobody sets who does not
+-- mean it, and the condition is as short as it can be, since it is prepared anew for each statement.
+-- `xid` stands before `seq`: defaults are evaluated in the order of the columns, so a
 -- transaction has its number before it draws from the sequence, and the proof of the cursor's floor rests on
 -- that. Producers set neither. CACHE 1, for the same reason.
 create sequence {outbox_seq} as bigint cache 1;
@@ -14,7 +16,7 @@ $$;
 create table {outbox} (
     xid bigint not null default pg_current_xact_id()::text::bigint,
     seq bigint not null default nextval({text:outbox_seq}),
-    partition smallint not null,
+    partition {outbox_partition_number} not null,
     id uuid not null default gen_random_uuid(),
     source text,
     aggregate_type text not null,
@@ -31,13 +33,14 @@ create table {outbox} (
     format smallint not null default 1,
     occurred_at timestamptz not null default clock_timestamp(),
     created_at timestamptz not null default clock_timestamp(),
-    erased_at timestamptz
+    erased_at timestamptz,
+    vouched boolean
 )$by_range$;
 
 alter sequence {outbox_seq} owned by {outbox}.seq;
 
 create trigger {name:outbox_rules} before insert on {outbox}
-for each row execute function {outbox_rules}();
+for each row when (new.vouched is not true) execute function {outbox_rules}();
 
 create index {name:outbox_partition_seq} on {outbox} (partition, seq);
 
@@ -58,8 +61,8 @@ begin
             new.event_version, new.content_type, new.format, new.occurred_at, new.created_at)
             = (old.xid, old.seq, old.partition, old.id, old.aggregate_type, old.aggregate_id, old.event_type,
             old.event_version, old.content_type, old.format, old.occurred_at, old.created_at)
-        and (new.source, new.key, new.encoding, new.tenant)
-            is not distinct from (old.source, old.key, old.encoding, old.tenant)
+        and (new.source, new.key, new.encoding, new.tenant, new.vouched)
+            is not distinct from (old.source, old.key, old.encoding, old.tenant, old.vouched)
     then
         return new;
     end if;
@@ -73,7 +76,7 @@ for each row execute function {outbox_append_only}();
 -- Events for later. The partition's owner moves them into the outbox in the order (due_at, seq).
 create table {outbox_scheduled} (
     seq bigint primary key generated always as identity,
-    partition smallint not null,
+    partition {outbox_partition_number} not null,
     id uuid not null default gen_random_uuid(),
     source text,
     aggregate_type text not null,
@@ -91,6 +94,7 @@ create table {outbox_scheduled} (
     occurred_at timestamptz not null default clock_timestamp(),
     created_at timestamptz not null default clock_timestamp(),
     erased_at timestamptz,
+    vouched boolean,
     due_at timestamptz not null,
     constraint due_at_is_finite check (isfinite(due_at)),
     unique (id)
@@ -99,4 +103,4 @@ create table {outbox_scheduled} (
 create index {name:outbox_scheduled_due} on {outbox_scheduled} (partition, due_at, seq);
 
 create trigger {name:outbox_rules} before insert on {outbox_scheduled}
-for each row execute function {outbox_rules}();
+for each row when (new.vouched is not true) execute function {outbox_rules}();

@@ -18,11 +18,11 @@ begin
         delete from {outbox_scheduled} s using due where s.seq = due.seq
         returning s.*
     ), entered as (
-        insert into {outbox} (id, source, aggregate_type, aggregate_id, key, event_type,
+        insert into {outbox} (vouched, partition, id, source, aggregate_type, aggregate_id, key, event_type,
             event_version, payload, payload_bytes, content_type, encoding, headers, tenant, format,
             occurred_at, created_at, erased_at)
-        select g.id, g.source, g.aggregate_type, g.aggregate_id, g.key, g.event_type,
-            g.event_version, g.payload, g.payload_bytes, g.content_type, g.encoding, g.headers,
+        select g.vouched, g.partition, g.id, g.source, g.aggregate_type, g.aggregate_id, g.key,
+            g.event_type, g.event_version, g.payload, g.payload_bytes, g.content_type, g.encoding, g.headers,
             g.tenant, g.format, g.occurred_at, g.created_at, g.erased_at
         from gone g
         order by g.due_at, g.seq

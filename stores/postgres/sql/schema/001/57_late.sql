@@ -68,7 +68,7 @@ begin
         group by case when a.floor < v_top - 1000000 then a.n end
     loop
         return query
-        select o.partition, count(*), min(o.seq)
+        select o.partition::smallint, count(*), min(o.seq)
         from {outbox} o
         where o.xid >= v_near.xmax and o.seq <= v_near.floor
             and {outbox_is_own}(o.xmin, o.xid)
