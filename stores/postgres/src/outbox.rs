@@ -16,6 +16,8 @@ use crate::staged::{self, Row, Staged};
 const BACKLOG: Sql = sql!("outbox/backlog");
 const LIMITS: Sql = sql!("outbox/limits");
 const ONE: Sql = sql!("outbox/enqueue");
+#[cfg(feature = "tokio-postgres")]
+const PREPARED: Sql = sql!("outbox/enqueue_prepared");
 const ONE_SCHEDULED: Sql = sql!("outbox/enqueue_scheduled");
 const MANY: Sql = sql!("outbox/enqueue_many");
 const MANY_SCHEDULED: Sql = sql!("outbox/enqueue_many_scheduled");
@@ -53,6 +55,8 @@ struct Statements {
     backlog: Arc<str>,
     limits: Arc<str>,
     one: Arc<str>,
+    #[cfg(feature = "tokio-postgres")]
+    prepared: Arc<str>,
     one_scheduled: Arc<str>,
     many: Arc<str>,
     many_scheduled: Arc<str>,
@@ -68,6 +72,8 @@ impl Statements {
             backlog: render(&BACKLOG, None),
             limits: render(&LIMITS, None),
             one: render(&ONE, Some(&HELD)),
+            #[cfg(feature = "tokio-postgres")]
+            prepared: render(&PREPARED, Some(&HELD)),
             one_scheduled: render(&ONE_SCHEDULED, None),
             many: render(&MANY, Some(&HELD_MANY)),
             many_scheduled: render(&MANY_SCHEDULED, Some(&HELD_MANY_SCHEDULED)),
@@ -162,12 +168,6 @@ impl Outbox {
         self
     }
 
-    /// The same without one, for what is no event.
-    #[cfg(feature = "tokio-postgres")]
-    pub(crate) fn without_preflight(&self) -> Outbox {
-        Outbox { known: None, ..self.clone() }
-    }
-
     /// The statement whose one text is what destinations can carry, if that is to be known and is not, or was
     /// read too long ago.
     #[doc(hidden)]
@@ -231,6 +231,12 @@ impl Outbox {
             event_ids: vec![row.event_id],
             values: staged::one(row),
         })
+    }
+
+    /// The statement for one event, to be prepared with the columns' own types.
+    #[cfg(feature = "tokio-postgres")]
+    pub(crate) fn prepared(&self) -> &str {
+        &self.statements.prepared
     }
 
     /// Checks events and lays out their columns; nothing if there are no events.

@@ -3,13 +3,35 @@
 //! Without it the server parses and plans the statement at every call, which takes more of its time than
 //! the row does.
 
+use bytes::BytesMut;
 use postrider_core::{EventId, NewEvent, Result};
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Statement, Transaction};
+use uuid::Uuid;
 
 use crate::enqueue::param;
 use crate::error::of_postgres;
 use crate::outbox::Outbox;
+use crate::staged::Value;
+use crate::typed::Moment;
+
+/// The types of the columns, in the order of the statement's parameters.
+const TYPES: [Type; 14] = [
+    Type::UUID,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::INT4,
+    Type::TEXT,
+    Type::BYTEA,
+    Type::TEXT,
+    Type::TEXT,
+    Type::JSONB,
+    Type::TEXT,
+    Type::TIMESTAMPTZ,
+];
 
 /// An [`Outbox`] whose statement for one event is prepared on one connection. Cheap to clone; not for use
 /// behind a pooler that hands every transaction to another session.
@@ -32,10 +54,7 @@ impl Outbox {
     /// # Errors
     /// `SchemaMissing` if the tables are not there; what the database says.
     pub async fn prepare(&self, client: &Client) -> Result<PreparedOutbox> {
-        let placeholder = NewEvent::new("a", "a", "a");
-        let staged = self.without_preflight().stage(&placeholder)?;
-        let types: Vec<Type> = staged.values.iter().map(|value| param(value).1).collect();
-        let one = client.prepare_typed(&staged.statement, &types).await;
+        let one = client.prepare_typed(self.prepared(), &TYPES).await;
         let one = one.map_err(|error| of_postgres("prepare", error))?;
         Ok(PreparedOutbox { outbox: self.clone(), one })
     }
@@ -53,9 +72,7 @@ impl PreparedOutbox {
         self.outbox.ask_limits(tx).await?;
         let staged = self.outbox.stage(event)?;
         self.outbox.check_backlog(tx).await?;
-        let values: Vec<&(dyn ToSql + Sync)> =
-            staged.values.iter().map(|value| param(value).0).collect();
-        let done = tx.execute(&self.one, &values).await;
+        let done = tx.execute_raw(&self.one, staged.values.iter().map(OfColumn)).await;
         done.map_err(|error| of_postgres("enqueue", error).context("event", event.event().id))?;
         Ok(event.event().id)
     }
@@ -71,4 +88,35 @@ impl PreparedOutbox {
     ) -> Result<Vec<EventId>> {
         self.outbox.enqueue_many(tx, events).await
     }
+}
+
+/// A value as its column's own type has it on the wire.
+#[derive(Debug)]
+struct OfColumn<'v>(&'v Value<'v>);
+
+impl ToSql for OfColumn<'_> {
+    fn to_sql(
+        &self,
+        column: &Type,
+        out: &mut BytesMut,
+    ) -> std::result::Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match (self.0, column) {
+            (Value::Text(Some(text)), &Type::UUID) => Uuid::parse_str(text)?.to_sql(column, out),
+            (Value::Text(Some(text)), &Type::JSONB) => {
+                // The version of the binary form, which is text behind it.
+                out.extend_from_slice(&[1]);
+                out.extend_from_slice(text.as_bytes());
+                Ok(IsNull::No)
+            }
+            (Value::BigInt(micros), &Type::TIMESTAMPTZ) => Moment(*micros).to_sql(column, out),
+            (value, _) => param(value).0.to_sql_checked(column, out),
+        }
+    }
+
+    // What does not fit is refused above, by the value itself.
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
 }

@@ -13,8 +13,10 @@ with e as materialized (
     select true, {outbox_partition_of}(coalesce(e.key, e.aggregate_type || '/' || e.aggregate_id)),
         e.id::uuid, e.source, e.aggregate_type, e.aggregate_id, e.key, e.event_type,
         e.event_version, e.payload, e.payload_bytes, e.content_type, e.encoding, e.headers::jsonb,
-        e.tenant, timestamptz 'epoch' + e.occurred_at * interval '1 microsecond',
-        timestamptz 'epoch' + e.due_at * interval '1 microsecond'
+        e.tenant, timestamptz 'epoch' + e.occurred_at / 1000000 * interval '1 second'
+        + e.occurred_at % 1000000 * interval '1 microsecond',
+        timestamptz 'epoch' + e.due_at / 1000000 * interval '1 second'
+        + e.due_at % 1000000 * interval '1 microsecond'
     from e where e.due_at is not null order by e.n
 )
 insert into {outbox}
@@ -23,5 +25,6 @@ insert into {outbox}
 select true, {outbox_partition_of}(coalesce(e.key, e.aggregate_type || '/' || e.aggregate_id)),
     e.id::uuid, e.source, e.aggregate_type, e.aggregate_id, e.key, e.event_type,
     e.event_version, e.payload, e.payload_bytes, e.content_type, e.encoding, e.headers::jsonb,
-    e.tenant, timestamptz 'epoch' + e.occurred_at * interval '1 microsecond'
+    e.tenant, timestamptz 'epoch' + e.occurred_at / 1000000 * interval '1 second'
+        + e.occurred_at % 1000000 * interval '1 microsecond'
 from e$held$ where e.due_at is null order by e.n;

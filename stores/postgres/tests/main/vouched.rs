@@ -67,13 +67,13 @@ fn odd_events() -> Vec<NewEvent> {
         events.extend([
             NewEvent::new(&*name, "42", "t"),
             NewEvent::new("order", &*name, "t"),
-            NewEvent::new("order", "42", &*name),
-            event().ordered_by(&*name),
+            NewEvent::new("order", "42", &name),
+            event().ordered_by(&name),
             event().source(&name),
-            event().tenant(&*name),
-            event().payload(Payload::Bytes(name.clone().into()), &*name),
+            event().tenant(&name),
+            event().payload(Payload::Bytes(name.clone().into()), &name),
             event().header(&*name, "value"),
-            event().header("name", &*name),
+            event().header("name", &name),
         ]);
     }
     for micros in [i64::MIN, -62_135_596_800_000_000, 0, 253_402_300_799_999_999, i64::MAX] {
@@ -88,21 +88,23 @@ fn odd_events() -> Vec<NewEvent> {
     events
 }
 
-/// R012, R123: whatever the library takes keeps every rule of the table, and its partition is the key's; one by one, and
-/// many at once.
+/// R012, R123: whatever the library takes keeps every rule of the table, and its partition is the key's; one by one,
+/// prepared, and many at once, with the same row.
 #[tokio::test]
 async fn what_the_library_takes_the_rules_take_as_well() {
     let Some(fresh) = Fresh::new(4).await else { return };
     let mut client = fresh.connect().await;
     let outbox = Outbox::named(fresh.names.clone());
+    let prepared = outbox.prepare(&client).await.unwrap();
     let (mut taken, mut refused) = (0i64, 0);
     for event in odd_events() {
         let tx = client.transaction().await.unwrap();
         match outbox.enqueue(&tx, &event).await {
             Ok(_) => {
                 outbox.enqueue_many(&tx, [&event]).await.unwrap();
+                prepared.enqueue(&tx, &event).await.unwrap();
                 tx.commit().await.unwrap();
-                taken += 2;
+                taken += 3;
             }
             Err(error) => {
                 refused += 1;
@@ -111,6 +113,9 @@ async fn what_the_library_takes_the_rules_take_as_well() {
         }
     }
     assert!(taken > 200 && refused > 50, "{taken} taken, {refused} refused");
+    let unlike = "select count(*) from (select from {outbox} o group by o.id
+        having count(distinct to_jsonb(o) - 'seq' - 'xid' - 'created_at') > 1) as unlike";
+    assert_eq!(fresh.number(unlike).await, 0);
     let again = client.execute(&fresh.sql(AGAIN), &[]).await.expect("the rules take it");
     assert_eq!(i64::try_from(again).unwrap(), taken);
     let as_the_rules = "select count(*) from {outbox} where partition = {outbox_partition_of}(
