@@ -320,7 +320,7 @@ impl Outlet {
     }
 
     /// Whether some endpoint took what it was given last, and would take more.
-    pub(crate) fn has_witness(&self) -> bool {
+    fn has_witness(&self) -> bool {
         let healthy = |other: &Endpoint| other.failures == 0 && other.last_ack.is_some();
         self.endpoints.iter().any(|other| healthy(other) && !other.disabled)
     }

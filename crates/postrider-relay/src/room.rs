@@ -3,23 +3,18 @@
 //! Keeps INV-6: a flow reads no further than its window and the relay's budget allow, but every flow is
 //! sure of one page. And INV-5: a destination that takes nothing leaves room to the others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use postrider_core::{Cursor, DestinationId, Tick};
 
 use crate::flow::Flow;
 use crate::machine::Machine;
-use crate::outlet::Outlet;
 use crate::owned::Owned;
 
 /// How long the built-in destination follows another one of which nothing is acknowledged. Events without
 /// a route are found so much later while a broker is away.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
-
-/// Of the relay's bounds, the part that a destination which takes nothing may fill, beside others: enough for
-/// probes of many keys, and for its next events when it is back.
-const OUT_DIVISOR: u64 = 8;
 
 /// Bytes by both bounds of a relay.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,10 +32,6 @@ impl Bytes {
             memory: self.memory.saturating_sub(other.memory),
         }
     }
-
-    fn least(self, other: Bytes) -> Bytes {
-        Bytes { unsaved: self.unsaved.min(other.unsaved), memory: self.memory.min(other.memory) }
-    }
 }
 
 /// Bytes that may still be read.
@@ -52,37 +43,18 @@ pub(crate) struct Budget {
     pub(crate) share: u64,
     /// What the windows of each destination hold, if there is more than one.
     held: BTreeMap<DestinationId, Bytes>,
-    /// Those of them that take nothing: they move nowhere, and read little more.
-    out: BTreeSet<DestinationId>,
-    /// What one that is out may hold, and in how many partitions.
-    of_out: Bytes,
-    partitions: u64,
 }
 
 impl Budget {
-    /// Bytes that a destination may still read: one of several holds no more than what it leaves free, so
-    /// that whoever moves finds as much room as each of the others has. Who is out is not kept room for beyond a
-    /// small part: the last one that moves may have what is left.
+    /// Bytes that a destination may still read: one of several holds no more than what it leaves free.
+    /// However many are dead, whoever is well then finds as much room as each of them has.
     fn of(&self, destination: &DestinationId) -> Bytes {
-        let held = self.held.get(destination).copied().unwrap_or_default();
-        if self.out.contains(destination) {
-            return self.of_out.less(held).least(self.left);
-        }
-        if self.is_shared() { self.left.less(held) } else { self.left }
+        self.left.less(self.held.get(destination).copied().unwrap_or_default())
     }
 
-    /// Bytes for each window of a destination, if all of them read at once.
-    fn share_of(&self, destination: &DestinationId) -> u64 {
-        if !self.out.contains(destination) {
-            return self.share;
-        }
-        let left = self.of(destination);
-        self.share.min(left.unsaved.min(left.memory) / self.partitions.max(1))
-    }
-
-    /// Whether several destinations that move share the room.
+    /// Whether several destinations share the room.
     pub(crate) fn is_shared(&self) -> bool {
-        self.held.len() > self.out.len() + 1
+        !self.held.is_empty()
     }
 }
 
@@ -140,26 +112,7 @@ impl Machine {
         let limits = &self.settings.window;
         let most = Bytes { unsaved: limits.total_bytes_max, memory: limits.memory_bytes_max };
         let left = most.less(all);
-        let of_out =
-            Bytes { unsaved: most.unsaved / OUT_DIVISOR, memory: most.memory / OUT_DIVISOR };
-        let share = left.unsaved.min(left.memory) / flows.max(1);
-        let partitions = self.owned.len() as u64;
-        let out = held.iter().filter(|(id, own)| self.is_out(id, own, of_out));
-        let out = out.map(|(id, _)| id.clone()).collect();
-        Budget { left, share, held, out, of_out, partitions }
-    }
-
-    /// Whether a destination that holds so much takes nothing, as far as is known: an endpoint is down, and none took
-    /// what it was given last. One that has acknowledged nothing yet is taken for such while it holds as much as one
-    /// that is: it may be what waits for its first timeout.
-    fn is_out(&self, id: &DestinationId, held: &Bytes, of_out: Bytes) -> bool {
-        let is_out = |outlet: &Outlet| {
-            let mut endpoints = outlet.endpoints.iter();
-            let is_down = endpoints.any(|endpoint| endpoint.failures >= self.settings.down_after);
-            is_down && !outlet.has_witness()
-                || outlet.last_ack.is_none() && held.memory >= of_out.memory.min(of_out.unsaved)
-        };
-        self.outlets.get(id).is_some_and(is_out)
+        Budget { left, share: left.unsaved.min(left.memory) / flows.max(1), held }
     }
 
     /// Until when a flow that could read leaves it to another one that stands at the same cursor and has no
@@ -219,8 +172,7 @@ impl Machine {
             return None;
         }
         // Every flow is sure of one page, whatever the others hold. All may read at once.
-        let share = budget.share_of(&flow.part.destination);
-        let bytes = bytes.min(left.memory).min(limits.page_bytes_max).min(share);
+        let bytes = bytes.min(left.memory).min(limits.page_bytes_max).min(budget.share);
         Some((rows, bytes.max(least).max(1)))
     }
 }
