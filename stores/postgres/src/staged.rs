@@ -166,7 +166,40 @@ fn json(text: &[u8]) -> Result<&str> {
         .map_err(|error| invalid("a JSON payload is not UTF-8").source(error))?;
     serde_json::from_str::<serde::de::IgnoredAny>(text)
         .map_err(|error| invalid("a JSON payload does not parse").source(error))?;
+    if !is_shallow(text.as_bytes()) {
+        return Err(invalid("a JSON payload is nested more than 500 deep"));
+    }
     Ok(text)
+}
+
+/// How deep a JSON payload may be nested. PostgreSQL descends into it on its stack, whose least setting is 100 kB: what
+/// it could not parse any more would be refused by every statement that reads the payload as JSON. Five hundred is
+/// beyond what most other parsers take.
+const DEPTH_MAX: usize = 500;
+
+/// Whether a text that is JSON is nested no deeper than that.
+fn is_shallow(text: &[u8]) -> bool {
+    let opens = |byte: &u8| matches!(byte, b'[' | b'{');
+    // Most have not so many of them at all.
+    if text.iter().filter(|byte| opens(byte)).count() <= DEPTH_MAX {
+        return true;
+    }
+    let (mut depth, mut quoted, mut escaped) = (0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b']' | b'}' => depth -= 1,
+            byte if opens(byte) => depth += 1,
+            _ => {}
+        }
+        if depth > DEPTH_MAX {
+            return false;
+        }
+    }
+    true
 }
 
 /// Years 1 to 9999, as everywhere in Postrider.

@@ -51,7 +51,8 @@ fn payloads() -> Vec<String> {
     ]
     .map(str::to_owned)
     .into();
-    payloads.extend([64, 120, 200, 10_000].map(|depth| "[".repeat(depth) + &"]".repeat(depth)));
+    payloads
+        .extend([64, 120, 500, 501, 200_000].map(|depth| "[".repeat(depth) + &"]".repeat(depth)));
     payloads.extend([1_048_574, 1_048_575].map(|length| format!("\"{}\"", "x".repeat(length))));
     payloads
 }
@@ -103,6 +104,12 @@ async fn what_the_library_takes_the_rules_take_as_well() {
             Ok(_) => {
                 outbox.enqueue_many(&tx, [&event]).await.unwrap();
                 prepared.enqueue(&tx, &event).await.unwrap();
+                let later = event.clone().deliver_after(Timestamp::now());
+                if taken % 2 == 0 {
+                    outbox.enqueue(&tx, &later).await.unwrap();
+                } else {
+                    outbox.enqueue_many(&tx, [&later]).await.unwrap();
+                }
                 tx.commit().await.unwrap();
                 taken += 3;
             }
@@ -121,6 +128,12 @@ async fn what_the_library_takes_the_rules_take_as_well() {
     let as_the_rules = "select count(*) from {outbox} where partition = {outbox_partition_of}(
         coalesce(key, aggregate_type || '/' || aggregate_id))";
     assert_eq!(fresh.number(as_the_rules).await, taken * 2);
+    let later = AGAIN.replace("from {outbox}", "from {outbox_scheduled}");
+    let later = client.execute(&fresh.sql(&later), &[]).await.expect("the rules take it");
+    assert_eq!(i64::try_from(later).unwrap(), taken / 3);
+    let elsewhere = as_the_rules.replace("{outbox} where", "{outbox_scheduled} where not");
+    let elsewhere = elsewhere.replace("partition = ", "(partition = ") + ")";
+    assert_eq!(fresh.number(&elsewhere).await, 0);
 }
 
 /// The check above can fail: a row that vouches for itself and breaks a rule is refused by it.

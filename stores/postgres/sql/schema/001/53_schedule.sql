@@ -1,5 +1,5 @@
 -- Moves scheduled events that are due into the outbox, in the order (due_at, seq): each goes and comes in one
--- statement. What somebody is just cancelling is left to him.
+-- statement. What somebody is just cancelling is left to him; a key that somebody has changed decides anew.
 create function {outbox_admit}(
     p_partition smallint, p_owner text, p_token bigint, p_rows_max integer)
 returns table (moved integer, next_micros bigint)
@@ -18,12 +18,15 @@ begin
         delete from {outbox_scheduled} s using due where s.seq = due.seq
         returning s.*
     ), entered as (
-        insert into {outbox} (vouched, partition, id, source, aggregate_type, aggregate_id, key, event_type,
-            event_version, payload, payload_bytes, content_type, encoding, headers, tenant, format,
-            occurred_at, created_at, erased_at)
-        select g.vouched, g.partition, g.id, g.source, g.aggregate_type, g.aggregate_id, g.key,
-            g.event_type, g.event_version, g.payload, g.payload_bytes, g.content_type, g.encoding, g.headers,
-            g.tenant, g.format, g.occurred_at, g.created_at, g.erased_at
+        insert into {outbox} (vouched, partition,
+            id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload,
+            payload_bytes, content_type, encoding, headers, tenant, format, occurred_at,
+            created_at, erased_at)
+        select g.vouched,
+            {outbox_partition_of}(coalesce(g.key, g.aggregate_type || '/' || g.aggregate_id)),
+            g.id, g.source, g.aggregate_type, g.aggregate_id, g.key, g.event_type, g.event_version,
+            g.payload, g.payload_bytes, g.content_type, g.encoding, g.headers, g.tenant, g.format,
+            g.occurred_at, g.created_at, g.erased_at
         from gone g
         order by g.due_at, g.seq
         returning 1
