@@ -136,6 +136,22 @@ async fn destinations_and_partitions_are_paused_and_resumed() {
     assert_eq!(nowhere.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
+/// INV-3: a scheduled event enters the partition of the key that it has by then, also where a person has changed it.
+#[tokio::test]
+async fn a_scheduled_event_enters_the_partition_of_its_key() {
+    let Some(play) = Play::wide(4, &[everything("a")]).await else { return };
+    let past = "2001-01-01T00:00:00Z".parse().unwrap();
+    let early = (0..20).map(|n| of_type("order.reminder", n).deliver_after(past));
+    play.commit(&early.collect::<Vec<_>>()).await;
+    play.fresh.run("update {outbox_scheduled} set key = 'changed/' || aggregate_id").await;
+    for lease in &play.leases {
+        play.store.admit(lease, 100).await.unwrap();
+    }
+    assert_eq!(play.fresh.number("select count(*) from {outbox}").await, 20);
+    let elsewhere = "select count(*) from {outbox} where partition <> {outbox_partition_of}(key)";
+    assert_eq!(play.fresh.number(elsewhere).await, 0);
+}
+
 /// An event is cancelled, or it is too late; never both, and never neither.
 #[tokio::test]
 async fn an_event_is_cancelled_before_it_enters_or_not_at_all() {
