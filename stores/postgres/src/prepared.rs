@@ -1,4 +1,4 @@
-//! The same statements, prepared once for a connection: for applications that keep their connections.
+//! The statement for one event, prepared once for a connection: for applications that keep their connections.
 //!
 //! Without it the server parses and plans the statement at every call, which takes more of its time than
 //! the row does.
