@@ -5,13 +5,53 @@
 use std::sync::OnceLock;
 
 use postrider_core::inbox::Accepted;
-use postrider_core::{Event, HandlerName, Result};
+use postrider_core::{Event, HandlerName, InboxKey, Result};
 use tokio_postgres::Transaction;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
 
-use crate::enqueue::param;
 use crate::error::During;
 use crate::marker::Inbox;
-use crate::typed::Param;
+use crate::typed::{Param, uuid};
+
+/// A marker as the columns' own types have it.
+pub(crate) struct Marker<'e> {
+    source: &'e str,
+    event_id: Uuid,
+    handler: &'e str,
+    event_type: &'e str,
+    payload_hash: Vec<u8>,
+}
+
+impl<'e> Marker<'e> {
+    /// The types of its values, in their order.
+    pub(crate) const TYPES: [Type; 5] =
+        [Type::TEXT, Type::UUID, Type::TEXT, Type::TEXT, Type::BYTEA];
+
+    /// # Errors
+    /// `Invalid` if the event has no source.
+    pub(crate) fn of(event: &'e Event, handler: &'e HandlerName) -> Result<Marker<'e>> {
+        let key = InboxKey::of(event, handler)?;
+        Ok(Marker {
+            source: &event.source,
+            event_id: uuid(key.event_id),
+            handler: handler.as_str(),
+            event_type: &event.event_type,
+            payload_hash: event.payload.hash().to_vec(),
+        })
+    }
+
+    pub(crate) fn values(&self) -> [Param<'_>; 5] {
+        let [source, event_id, handler, event_type, payload_hash] = Marker::TYPES;
+        [
+            (&self.source, source),
+            (&self.event_id, event_id),
+            (&self.handler, handler),
+            (&self.event_type, event_type),
+            (&self.payload_hash, payload_hash),
+        ]
+    }
+}
 
 impl Inbox {
     /// Records, in the caller's transaction, that the handler acts on the event, or says that it did
@@ -37,10 +77,9 @@ impl Inbox {
         event: &Event,
         handler: &HandlerName,
     ) -> Result<Accepted> {
-        let staged = self.stage(event, handler)?;
-        let values: Vec<Param<'_>> = staged.values.iter().map(param).collect();
-        let row = tx.query_typed_one(&staged.statement, &values).await.during("accept")?;
-        Inbox::accepted(row.get(0), event, handler)
+        let marker = Marker::of(event, handler)?;
+        let row = tx.query_typed_one(self.accept_typed(), &marker.values()).await;
+        Inbox::accepted(row.during("accept")?.get(0), event, handler)
     }
 }
 

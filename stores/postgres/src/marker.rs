@@ -15,6 +15,10 @@ use crate::sql::{Sql, sql};
 use crate::staged::{Staged, Value};
 
 const ACCEPT: Sql = sql!("inbox/accept");
+#[cfg(feature = "tokio-postgres")]
+const ACCEPT_TYPED: Sql = sql!("inbox/accept_typed");
+#[cfg(feature = "store")]
+const RECEIVE: Sql = sql!("inbox/receive");
 #[cfg(feature = "store")]
 const ACCEPT_MANY: Sql = sql!("inbox/accept_many");
 
@@ -25,6 +29,10 @@ const ACCEPT_MANY: Sql = sql!("inbox/accept_many");
 #[derive(Clone, Debug)]
 pub struct Inbox {
     accept: Arc<str>,
+    #[cfg(feature = "tokio-postgres")]
+    accept_typed: Arc<str>,
+    #[cfg(feature = "store")]
+    receive: Arc<str>,
     #[cfg(feature = "store")]
     accept_many: Arc<str>,
 }
@@ -45,6 +53,10 @@ impl Inbox {
     pub fn named(names: &Names) -> Inbox {
         Inbox {
             accept: names.render(ACCEPT.text).into(),
+            #[cfg(feature = "tokio-postgres")]
+            accept_typed: names.render(ACCEPT_TYPED.text).into(),
+            #[cfg(feature = "store")]
+            receive: names.render(RECEIVE.text).into(),
             #[cfg(feature = "store")]
             accept_many: names.render(ACCEPT_MANY.text).into(),
         }
@@ -69,6 +81,19 @@ impl Inbox {
                 text(Cow::Owned(hex(&event.payload.hash()))),
             ],
         })
+    }
+
+    /// The statement for values of the columns' own types.
+    #[cfg(feature = "tokio-postgres")]
+    pub(crate) fn accept_typed(&self) -> &str {
+        &self.accept_typed
+    }
+
+    /// The same for a transaction that a [`Transactional`](crate::Transactional) has begun, of which it answers `answer`
+    /// in its second column.
+    #[cfg(feature = "store")]
+    pub(crate) fn receive(&self) -> &str {
+        &self.receive
     }
 
     /// The statement for the markers of several events, which answers those that are written, and its values: a

@@ -191,14 +191,7 @@ impl Session {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(error)) if self.prepares && is_of_another_session(&error) => {
                 self.give_up();
-                self.way.owns(Ownership::Shared, "");
-                Err(Error::new(ErrorKind::Unavailable, operation)
-                    .message(
-                        "a pooler handed the session to somebody else; nothing was done, and statements \
-                         go unprepared from now on, unless `pooler = \"none\"` forbids it",
-                    )
-                    .code(Code::SessionsShared)
-                    .source(error))
+                Err(handed_over(&self.way, operation, error))
             }
             Ok(Err(error)) => {
                 // A plan of before a migration: the next use prepares it anew.
@@ -219,8 +212,24 @@ impl Session {
 }
 
 /// A statement that was prepared is gone, or is there though it was not: another session answers.
-fn is_of_another_session(error: &tokio_postgres::Error) -> bool {
+pub(crate) fn is_of_another_session(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|state| matches!(state.code(), "26000" | "42P05"))
+}
+
+/// Notes that sessions are handed over, and says so.
+pub(crate) fn handed_over(
+    way: &Way,
+    operation: &'static str,
+    error: tokio_postgres::Error,
+) -> Error {
+    way.owns(Ownership::Shared, "");
+    Error::new(ErrorKind::Unavailable, operation)
+        .message(
+            "a pooler handed the session to somebody else; nothing was done, and statements go \
+             unprepared from now on, unless `pooler = \"none\"` forbids it",
+        )
+        .code(Code::SessionsShared)
+        .source(error)
 }
 
 impl std::fmt::Debug for Session {

@@ -137,6 +137,15 @@ impl Sessions {
 
     /// A session of one's own, outside any transaction: for what cannot run in one.
     pub(crate) async fn connect(&self, operation: &'static str) -> Result<Session> {
+        let session = self.wrap(self.examined(operation).await?);
+        if session.prepares() {
+            session.batch(operation, &self.texts.text(&SETUP)).await?;
+        }
+        Ok(session)
+    }
+
+    /// A client as it was connected, once it is known whose the sessions are.
+    pub(crate) async fn examined(&self, operation: &'static str) -> Result<Client> {
         let client = self.client(operation).await?;
         if let Some(examination) = self.way.wants_examination().await
             // Where there is no second session, what is not known is not relied on.
@@ -145,11 +154,7 @@ impl Sessions {
             let both = (&client, &other);
             examination.examine(&self.texts, both, self.address.name()).await?;
         }
-        let session = self.wrap(client);
-        if session.prepares() {
-            session.batch(operation, &self.texts.text(&SETUP)).await?;
-        }
-        Ok(session)
+        Ok(client)
     }
 
     async fn client(&self, operation: &'static str) -> Result<Client> {

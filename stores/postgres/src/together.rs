@@ -24,7 +24,7 @@ use crate::enqueue::param;
 use crate::error::{During, of_postgres};
 use crate::group::{Ended, Seat, Told};
 use crate::sql::{Sql, sql};
-use crate::transactional::Work;
+use crate::transactional::{Work, ended};
 use crate::typed::Param;
 
 const SEAL: Sql = sql!("inbox/seal");
@@ -53,12 +53,14 @@ impl Work {
     pub(crate) async fn together(&self, group: &mut [Seat]) -> Ended {
         let events: Vec<Arc<Event>> = group.iter().map(|seat| Arc::clone(&seat.event)).collect();
         let spans: Vec<Span> = group.iter().map(|seat| seat.span.clone()).collect();
-        let mut client = match self.connect().await {
-            Ok(client) => client,
+        let mut connection = match self.connect().await {
+            Ok(connection) => connection,
             Err(error) => return Ended::Failed(error),
         };
         // A session that was lost while nobody used it says nothing of the next.
-        let Ok(tx) = self.within(client.transaction()).await else { return Ended::Apart };
+        let Ok(tx) = self.within(connection.client.transaction()).await else {
+            return Ended::Apart;
+        };
         let tells = group.iter_mut().map(|seat| &mut seat.tell).collect();
         let acted = tokio::select! {
             biased;
@@ -90,14 +92,13 @@ impl Work {
                 }
             };
             match is_back {
-                true => self.keep(client),
-                false => self.give_up(client).await,
+                true => self.keep(connection),
+                false => self.give_up(connection).await,
             }
             return Ended::Apart;
         };
-        // What was chained to it is rolled back as it is dropped, and nobody waits for that.
-        drop(tx);
-        self.keep(client);
+        ended(tx);
+        self.keep(connection);
         Ended::Committed(verdicts)
     }
 

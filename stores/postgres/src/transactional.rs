@@ -16,17 +16,20 @@ use postrider_core::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::{Client, Statement, Transaction};
 
+use crate::accept::Marker;
 use crate::connect::Address;
 use crate::error::{During, of_postgres};
 use crate::group::{GROUP_MAX, Groups};
 use crate::marker::Inbox;
-use crate::sql::{Sql, sql};
+use crate::pooler::Ownership;
+use crate::session::{handed_over, is_of_another_session};
+use crate::sessions::Sessions;
+use crate::sql::{Sql, Texts, sql};
 use crate::store::Options;
 
 const COMMIT: Sql = sql!("inbox/commit");
-const SESSION: Sql = sql!("inbox/session");
 
 /// Why a handler failed: anything, so that `?` takes errors of `tokio-postgres`, of Postrider, and of the
 /// application.
@@ -100,10 +103,19 @@ pub(crate) struct Work {
     pub(crate) handler: HandlerName,
     pub(crate) handle: Arc<Handle>,
     pub(crate) inbox: Inbox,
-    address: Address,
+    /// Where connections come from. They are the handler's own: nothing is set on them.
+    sessions: Sessions,
     pub(crate) deadline: Duration,
     pub(crate) in_work: Arc<Semaphore>,
-    idle: Mutex<Vec<Client>>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+/// A connection for one transaction at a time.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    /// The statement of [`Inbox::receive`], where sessions keep what is prepared on them. Parsed and planned anew it takes
+    /// the server longer than the row.
+    accept: Option<Statement>,
 }
 
 impl Transactional {
@@ -148,11 +160,18 @@ impl Transactional {
                 options.group_max
             )));
         }
+        let sessions = Sessions::new(
+            Address::parse(url)?,
+            Arc::new(Texts::new(options.names.clone())),
+            options.pooler,
+            options.statement_deadline,
+            options.transactions_max,
+        );
         let work = Arc::new(Work {
             handler,
             handle: Arc::new(handle),
             inbox: Inbox::named(&options.names),
-            address: Address::parse(url)?,
+            sessions,
             deadline: options.statement_deadline,
             in_work: Arc::new(Semaphore::new(options.transactions_max.max(1))),
             idle: Mutex::default(),
@@ -163,29 +182,37 @@ impl Transactional {
 }
 
 impl Work {
-    pub(crate) async fn connect(&self) -> Result<Client> {
+    pub(crate) async fn connect(&self) -> Result<Connection> {
         let idle = {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.retain(|client| !client.is_closed());
+            idle.retain(|connection| !connection.client.is_closed());
             idle.pop()
         };
-        if let Some(client) = idle {
-            return Ok(client);
+        if let Some(connection) = idle {
+            return Ok(connection);
         }
-        let (client, wire) = self.address.connect("receive").await?;
-        // Ends by itself when the client is dropped or the connection is lost.
-        tokio::spawn(async move { _ = wire.await });
-        Ok(client)
+        let client = self.sessions.examined("receive").await?;
+        let accept = match self.sessions.way().ownership() {
+            Ownership::Own => {
+                let prepared = client.prepare_typed(self.inbox.receive(), &Marker::TYPES);
+                // Where it cannot be prepared it cannot be run either, and that says why.
+                self.within(prepared).await.ok()
+            }
+            Ownership::Shared | Ownership::Unknown => None,
+        };
+        Ok(Connection { client, accept })
     }
 
     /// Gives a session up, and what it is at: nobody is to wait for that.
-    pub(crate) async fn give_up(&self, client: Client) {
-        self.address.cancel(&client).await;
+    pub(crate) async fn give_up(&self, connection: Connection) {
+        self.sessions.address().cancel(&connection.client).await;
     }
 
-    /// Keeps a session on which nothing is open for the next.
-    pub(crate) fn keep(&self, client: Client) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+    /// Keeps a session on which nothing is open for the next, unless what is known of all of them has changed.
+    pub(crate) fn keep(&self, connection: Connection) {
+        if connection.accept.is_none() || self.sessions.way().ownership() == Ownership::Own {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
     }
 
     /// A call of ours to the database, within the deadline.
@@ -215,9 +242,10 @@ impl Work {
         _permit: OwnedSemaphorePermit,
         event: &Event,
     ) -> Result<Verdict> {
-        let mut client = self.connect().await?;
+        let mut connection = self.connect().await?;
+        let Connection { client, accept } = &mut connection;
         let tx = self.within(client.transaction()).await?;
-        let verdict = self.act(&tx, event).await;
+        let verdict = self.act(&tx, accept.as_ref(), event).await;
         let verdict = match verdict {
             Ok(Verdict::Done) => self.commit(tx).await?,
             other => {
@@ -228,17 +256,39 @@ impl Work {
                 other?
             }
         };
-        self.keep(client);
+        self.keep(connection);
         Ok(verdict)
     }
 
-    async fn act(&self, tx: &Transaction<'_>, event: &Event) -> Result<Verdict> {
-        // Sent together, in this order: one round trip.
-        let limited = self.within(tx.batch_execute(SESSION.text));
-        let accepted = self.inbox.accept(tx, event, &self.handler);
-        let (limited, accepted) = tokio::join!(limited, accepted);
-        limited?;
-        match accepted {
+    /// Whether the event is here for the first time, in one round trip.
+    async fn accept(
+        &self,
+        tx: &Transaction<'_>,
+        prepared: Option<&Statement>,
+        event: &Event,
+    ) -> Result<Accepted> {
+        let marker = Marker::of(event, &self.handler)?;
+        let values = marker.values();
+        let row = match prepared {
+            Some(prepared) => tx.query_one(prepared, &values.map(|(value, _)| value)).await,
+            None => tx.query_typed_one(self.inbox.receive(), &values).await,
+        };
+        let row = row.map_err(|error| match prepared {
+            Some(_) if is_of_another_session(&error) => {
+                handed_over(self.sessions.way(), "accept", error)
+            }
+            _ => of_postgres("accept", error),
+        })?;
+        Inbox::accepted(row.get("answer"), event, &self.handler)
+    }
+
+    async fn act(
+        &self,
+        tx: &Transaction<'_>,
+        prepared: Option<&Statement>,
+        event: &Event,
+    ) -> Result<Verdict> {
+        match self.accept(tx, prepared, event).await {
             Ok(Accepted::FirstTime) => {}
             Ok(Accepted::Duplicate) => return Ok(Verdict::Duplicate),
             Err(error) if error.retry_class() == RetryClass::Permanent => {
@@ -268,7 +318,7 @@ impl Work {
             }
         });
         if committed.await? {
-            // What was chained to it is rolled back as it is dropped, and nobody waits for that.
+            ended(tx);
             return Ok(Verdict::Done);
         }
         self.within(tx.rollback()).await?;
@@ -282,7 +332,7 @@ impl std::fmt::Debug for Transactional {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transactional")
             .field("handler", &self.work.handler)
-            .field("database", &self.work.address)
+            .field("database", self.work.sessions.address())
             .finish_non_exhaustive()
     }
 }
@@ -307,6 +357,12 @@ impl Receiver for Transactional {
             }
         })
     }
+}
+
+/// Lets go of a transaction that a statement of ours has ended. Dropped, the driver would end it once more, which takes
+/// a message to the server and back; it holds nothing else.
+pub(crate) fn ended(tx: Transaction<'_>) {
+    std::mem::forget(tx);
 }
 
 /// What the database cannot do now is nobody's fault; everything else counts against the event, a statement

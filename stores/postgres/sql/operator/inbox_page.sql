@@ -9,7 +9,7 @@ from (
         end as remaining,
         null::text as who, null::text as why
     from {inbox} i
-    where $1 and i.status = 'claimed'
+    where $1 and i.expires_at is not null
         and (i.received_at, i.source collate "C", i.event_id, i.handler collate "C") < ($2, $3, $4, $5)
     order by i.received_at desc, i.source collate "C" desc, i.event_id desc, i.handler collate "C" desc
     limit $13)
@@ -17,7 +17,7 @@ from (
     (select 1::smallint, i.processed_at, i.source, i.event_id, i.handler, 0, i.event_type, i.attempts,
         i.received_at, i.processed_at, null, null, null
     from {inbox} i
-    where $6 and i.status = 'processed'
+    where $6 and i.processed_at is not null
         and (i.processed_at, i.source collate "C", i.event_id, i.handler collate "C") < ($7, $8, $9, $10)
     order by i.processed_at desc, i.source collate "C" desc, i.event_id desc, i.handler collate "C" desc
     limit $13)

@@ -5,6 +5,7 @@ mod groups;
 mod groups_broken;
 mod groups_told;
 mod isolation;
+mod prepared;
 mod receiver;
 #[path = "inbox/receiver.rs"]
 #[expect(clippy::duplicate_mod, reason = "what a handler may rely on is the same in groups")]

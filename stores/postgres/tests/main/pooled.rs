@@ -3,10 +3,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use postrider_core::inbox::{Receiver, Verdict};
 use postrider_core::operate::{Finding, Level, RequestId, RequestState, Submission};
 use postrider_core::source::OutboxSource;
-use postrider_core::{BoxFuture, Code, NewEvent, Operator, PartitionId, Result, Timestamp};
-use postrider_postgres::{Names, Pooler, PostgresStore, init};
+use postrider_core::subscription::Receipt;
+use postrider_core::{
+    BoxFuture, Code, Delivery, Event, EventId, HandlerName, NewEvent, Operator, PartitionId,
+    Result, Timestamp,
+};
+use postrider_postgres::{Names, Pooler, PostgresStore, Transactional, init};
 use postrider_testkit::services;
 use postrider_testkit::suite::{OpenTransaction, StoreHarness, skip};
 use uuid::Uuid;
@@ -71,6 +76,36 @@ async fn a_pooler_is_found_out() {
 async fn examined(store: &PostgresStore) -> Option<Finding> {
     let findings = store.doctor(Timestamp::now()).await.ok()?;
     findings.into_iter().find(|finding| finding.subject == "pooler")
+}
+
+/// R074: handlers of two consumers, in transactions that the pooler gives to whichever session is free: each event is
+/// done once, and no statement is somebody else's.
+#[tokio::test]
+async fn handlers_act_once_behind_a_pooler() {
+    let Some(fresh) = behind(Pooler::Auto, 1).await else { return };
+    let mut options = fresh.options();
+    options.transactions_max = 4;
+    let receivers = [1, 2].map(|_| {
+        let name = HandlerName::new("billing").expect("a name");
+        Transactional::with(&fresh.store_url, &options, name, |_, _| {
+            Box::pin(async { Ok(Verdict::Done) })
+        })
+        .expect("a receiver")
+    });
+    let deliveries = (0..120u128).map(|number| {
+        let mut event = Event::new(EventId::from_u128(number / 2), "order", "42", "order.placed");
+        event.source = Arc::from("/shop");
+        let (event, receiver) = (Arc::new(event), &receivers[usize::from(number % 2 == 1)]);
+        async move {
+            let receipt = Receipt { message: 1, token: 1 };
+            let delivery = Delivery::new(Ok(Arc::clone(&event)), Arc::from("orders"), receipt);
+            receiver.receive(&event, &delivery).await.expect("a verdict")
+        }
+    });
+    let verdicts = futures_util::future::join_all(deliveries).await;
+    let count = |verdict| verdicts.iter().filter(|one| **one == verdict).count();
+    assert_eq!((count(Verdict::Done), count(Verdict::Duplicate)), (60, 60));
+    assert_eq!(fresh.number("select count(*) from {inbox}").await, 60);
 }
 
 /// Notifications that do not come through are noticed by one of our own, and said.

@@ -1,3 +1,11 @@
+-- What a row's columns may hold. Domains and not CHECKs: PostgreSQL reads and prepares a table's CHECKs anew for every
+-- statement that writes, and the inbox is written one row at a time; a domain's are kept by the session.
+create domain {inbox_status} as text
+    constraint status_is_claimed_or_processed check (value in ('claimed', 'processed'));
+
+create domain {inbox_payload_hash} as bytea
+    constraint payload_hash_is_of_32_bytes check (octet_length(value) = 32);
+
 -- Which (source, event id, handler) was done, or is being done. A narrow ledger, never partitioned, kept for
 -- the dedup horizon; results and steps may expire sooner. token grows at every claim, also after a row was
 -- forgotten.
@@ -6,22 +14,21 @@ create table {inbox} (
     event_id uuid not null,
     handler text not null,
     event_type text not null,
-    status text not null check (status in ('claimed', 'processed')),
-    payload_hash bytea not null check (octet_length(payload_hash) = 32),
+    status {inbox_status} not null,
+    payload_hash {inbox_payload_hash} not null,
     token bigint not null default 0,
     received_at timestamptz not null default clock_timestamp(),
     expires_at timestamptz,
     processed_at timestamptz,
     attempts integer not null default 1,
     primary key (source, event_id, handler),
-    constraint a_claim_expires check ((status = 'claimed') = (expires_at is not null)),
-    constraint a_processed_row_says_when
-        check ((status = 'processed') = (processed_at is not null))
+    -- As short as it can be, for the same reason: `status` is what the functions write beside it.
+    constraint a_row_expires_or_is_processed check ((expires_at is null) = (processed_at is not null))
 ) with (fillfactor = 70);
 
-create index {name:inbox_processed} on {inbox} (processed_at) where status = 'processed';
+create index {name:inbox_processed} on {inbox} (processed_at);
 
-create index {name:inbox_claimed} on {inbox} (received_at) where status = 'claimed';
+create index {name:inbox_claimed} on {inbox} (received_at) where expires_at is not null;
 
 -- What a handler answered, for whoever asks again; no row where it answered nothing. It may expire before
 -- the row of the inbox, and goes with it when that is forgotten.

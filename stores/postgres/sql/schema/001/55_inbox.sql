@@ -150,10 +150,12 @@ as $body$
 declare
     known {inbox};
     unlimited boolean := current_setting('lock_timeout') = '0';
+    set_to text;
     answer text;
 begin
     if unlimited then
-        perform set_config('lock_timeout', '10s', true);
+        -- Assigned, since `perform` is a query with a plan of its own.
+        set_to := set_config('lock_timeout', '10s', true);
     end if;
     for attempt in 1..8 loop
         insert into {inbox} (source, event_id, handler, event_type, status, payload_hash, processed_at)
@@ -188,7 +190,7 @@ begin
         raise exception using errcode = '40001', message = 'the row of the inbox comes and goes';
     end if;
     if unlimited then
-        perform set_config('lock_timeout', '0', true);
+        set_to := set_config('lock_timeout', '0', true);
     end if;
     return answer;
 end

@@ -19,7 +19,7 @@ drop function if exists {outbox_passed}({outbox_cursor}, bigint, bigint),
 drop table if exists {outbox_cursor}, {outbox_meta};
 drop function if exists {outbox_append_only}(), {outbox_rules}(), {outbox_headers_are_plain}(jsonb),
     {outbox_wrapping_add}(bigint, bigint), {outbox_partition_of}(text);
-drop domain if exists {outbox_partition_number};
+drop domain if exists {outbox_partition_number}, {inbox_status}, {inbox_payload_hash};
 drop function if exists {enqueue}, {outbox_backlog}(), {outbox_given}(), {outbox_hold_keys}(text[]);
 drop function if exists {outbox_settle}(smallint, text, bigint, uuid, boolean, jsonb, bigint),
     {outbox_fence_in_order}(smallint, text, bigint, bigint),
