@@ -16,6 +16,7 @@ mod lease;
 mod operator;
 mod own;
 mod page;
+mod plans;
 mod pool;
 mod pooled;
 mod relay;

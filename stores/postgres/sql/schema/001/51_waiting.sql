@@ -110,59 +110,68 @@ $$;
 
 -- What happened to events that were waiting. `gone` and `dead` come first, with what they let go of, so that
 -- a delay that another event of the key was given stands. A change of an event that an operator discarded
--- does nothing, and one that is late on purpose never holds its key.
+-- does nothing, and one that is late on purpose never holds its key. One row after the other, by its number: a plan for
+-- all of them together that is made while nothing waits reads all that waits for the destination, later as well.
 create function {outbox_change}(
     p_partition smallint, p_destination text, p_changes jsonb, p_now timestamptz)
-returns void language plpgsql
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+returns void language plpgsql set enable_seqscan = off as $$
 declare
-    v_hashes bigint[];
-    v_keys text[];
+    g record;
+    v_hash bigint;
+    v_key text;
+    v_waits boolean;
+    v_hashes bigint[] := '{}';
+    v_keys text[] := '{}';
 begin
-    with given as (
-        select g.* from jsonb_to_recordset(p_changes) g (kind text, seq bigint, holds boolean,
+    for g in
+        select * from jsonb_to_recordset(p_changes) c (kind text, seq bigint, holds boolean,
             attempts integer, reason text, detail text)
-        where g.kind in ('gone', 'dead')
-    ), gone as (
-        delete from {outbox_waiting} w using given g
-        where g.kind = 'gone' and w.destination = p_destination and w.partition = p_partition
-            and w.seq = g.seq and w.state <> 'discarded'
-        returning w.key_hash, w.key
-    ), dead as (
-        update {outbox_waiting} w
-        set state = 'dead', endpoint = null, holds_key = g.holds and not w.late,
-            attempts = g.attempts, reason = g.reason, detail = g.detail, moved_at = p_now
-        from given g
-        where g.kind = 'dead' and w.destination = p_destination and w.partition = p_partition
-            and w.seq = g.seq and w.state <> 'discarded'
-        returning w.key_hash, w.key, g.holds
-    ), freed as (
-        select key_hash, key from gone
-        union
-        select key_hash, key from dead where not holds
-    )
-    select array_agg(key_hash), array_agg(key) into v_hashes, v_keys from freed;
-    if v_hashes is not null then
+        where c.kind in ('gone', 'dead')
+    loop
+        if g.kind = 'gone' then
+            delete from {outbox_waiting} w
+            where w.destination = p_destination and w.seq = g.seq and w.partition = p_partition
+                and w.state <> 'discarded'
+            returning w.key_hash, w.key into v_hash, v_key;
+        else
+            update {outbox_waiting} w
+            set state = 'dead', endpoint = null, holds_key = g.holds and not w.late,
+                attempts = g.attempts, reason = g.reason, detail = g.detail, moved_at = p_now
+            where w.destination = p_destination and w.seq = g.seq and w.partition = p_partition
+                and w.state <> 'discarded'
+            returning w.key_hash, w.key into v_hash, v_key;
+        end if;
+        if found and (g.kind = 'gone' or not g.holds) then
+            v_hashes := v_hashes || v_hash;
+            v_keys := v_keys || v_key;
+        end if;
+    end loop;
+    if cardinality(v_hashes) > 0 then
         perform {outbox_promote}(p_partition, p_destination, v_hashes, v_keys, p_now);
     end if;
-    update {outbox_waiting} w
-    set state = case when g.kind = 'retry' then 'retrying' when g.waits then 'disabled'
-            else w.state end,
-        endpoint = case when g.waits then g.endpoint end,
-        next_at = case when g.waits then w.next_at
-            else p_now + g.delay * interval '1 microsecond' end,
-        attempts = case when g.kind = 'retry' then g.attempts else w.attempts end,
-        reason = case when g.kind = 'retry' or g.waits then g.reason else w.reason end,
-        detail = case when g.kind = 'retry' or g.waits then g.detail else w.detail end,
-        moved_at = case when g.kind = 'retry' or g.waits then p_now else w.moved_at end
-    from (
-        select c.*, d.topic is not null as waits
-        from jsonb_to_recordset(p_changes) c (kind text, seq bigint, delay bigint,
+    for g in
+        select * from jsonb_to_recordset(p_changes) c (kind text, seq bigint, delay bigint,
             attempts integer, reason text, detail text, endpoint text)
-        left join {outbox_endpoint} d on d.destination = p_destination and d.topic = c.endpoint
-        where c.kind in ('retry', 'disabled', 'postpone')) g
-    where w.destination = p_destination and w.partition = p_partition and w.seq = g.seq
-        and w.state in ('retrying', 'parked', 'held');
+        where c.kind in ('retry', 'disabled', 'postpone')
+    loop
+        v_waits := false;
+        if g.endpoint is not null then
+            v_waits := exists (
+                select from {outbox_endpoint} d where d.destination = p_destination and d.topic = g.endpoint);
+        end if;
+        update {outbox_waiting} w
+        set state = case when g.kind = 'retry' then 'retrying' when v_waits then 'disabled'
+                else w.state end,
+            endpoint = case when v_waits then g.endpoint end,
+            next_at = case when v_waits then w.next_at
+                else p_now + g.delay * interval '1 microsecond' end,
+            attempts = case when g.kind = 'retry' then g.attempts else w.attempts end,
+            reason = case when g.kind = 'retry' or v_waits then g.reason else w.reason end,
+            detail = case when g.kind = 'retry' or v_waits then g.detail else w.detail end,
+            moved_at = case when g.kind = 'retry' or v_waits then p_now else w.moved_at end
+        where w.destination = p_destination and w.seq = g.seq and w.partition = p_partition
+            and w.state in ('retrying', 'parked', 'held');
+    end loop;
 end
 $$;
 

@@ -47,17 +47,20 @@ $$;
 -- Counts what a cursor passed. Whoever moves a cursor has its row locked, so a bucket that is not there is
 -- begun by nobody else, and need not be inserted on approval, which writes twice to the log of the server. The
 -- exception is a recount that corrects the log at this moment: then the settlement is refused, and comes again.
--- The settings: a plan that is made while the log is empty must not read all of it later.
+-- One bucket after the other, a few of them: a plan for all of them together that is made while the log is empty
+-- reads all that the partition has in it for each save, later as well. The setting is for the same reason.
 create function {outbox_log}(
     p_partition smallint, p_destination text, p_buckets jsonb, p_floor bigint, p_relay text,
     p_now timestamptz)
-returns void language plpgsql
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+returns void language plpgsql set enable_seqscan = off as $$
+declare
+    b record;
 begin
-    with came as materialized (
-        select b.* from jsonb_to_recordset(p_buckets) b (bucket bigint, count integer, id_sum bigint,
+    for b in
+        select * from jsonb_to_recordset(p_buckets) o (bucket bigint, count integer, id_sum bigint,
             acked integer, other_route integer, dropped integer, waiting integer, erased integer)
-    ), grown as (
+        order by o.bucket
+    loop
         update {outbox_settled} s set
             count = s.count + b.count,
             id_sum = {outbox_wrapping_add}(s.id_sum, b.id_sum),
@@ -69,17 +72,14 @@ begin
             floor = least(s.floor, p_floor),
             relay = right(p_relay, 12),
             saved_at = p_now
-        from came b
-        where s.destination = p_destination and s.partition = p_partition and s.bucket = b.bucket
-        returning s.bucket
-    )
-    insert into {outbox_settled} (destination, partition, bucket, count, id_sum, acked, other_route,
-        dropped, waiting, erased, floor, relay, saved_at)
-    select p_destination, p_partition, b.bucket, b.count, b.id_sum, b.acked, b.other_route,
-        b.dropped, b.waiting, b.erased, p_floor, right(p_relay, 12), p_now
-    from came b
-    where not exists (select from grown g where g.bucket = b.bucket)
-    order by b.bucket;
+        where s.destination = p_destination and s.partition = p_partition and s.bucket = b.bucket;
+        if not found then
+            insert into {outbox_settled} (destination, partition, bucket, count, id_sum, acked, other_route,
+                dropped, waiting, erased, floor, relay, saved_at)
+            values (p_destination, p_partition, b.bucket, b.count, b.id_sum, b.acked, b.other_route,
+                b.dropped, b.waiting, b.erased, p_floor, right(p_relay, 12), p_now);
+        end if;
+    end loop;
 end
 $$;
 

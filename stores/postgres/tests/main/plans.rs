@@ -1,0 +1,87 @@
+//! Plans are made while the tables are empty, and kept when they have filled: what a settlement reads must not grow
+//! with what lies there. Nobody analyzes these tables in between, as in the first minutes of an outbox.
+
+use tokio_postgres::Client;
+
+use crate::support::Fresh;
+
+/// So many rows of one partition and destination come in between.
+const ROWS: u32 = 20_000;
+
+/// Blocks that a statement about one row may visit, whatever lies there: indexes of a few levels each. To read all
+/// rows takes some hundreds.
+const BLOCKS_MAX: i64 = 60;
+
+const WAITING: &str = "insert into {outbox_waiting} (destination, partition, seq, key, key_hash, state,
+        holds_key, next_at, reason, moved_at)
+    select 'a', 0, n, 'k' || n, n, 'retrying', true, now(), 'unavailable', now() from generate_series(1, $rows) n";
+
+const SETTLED: &str =
+    "insert into {outbox_settled} (destination, partition, bucket, count, id_sum, acked,
+        other_route, dropped, waiting, erased, floor, relay, saved_at)
+    select 'a', 0, n, 1, 1, 1, 0, 0, 0, 0, 0, 'r', now() from generate_series(1, $rows) n";
+
+/// What was delivered, or is tried later, of what waited.
+const CHANGE: &str = r#"{outbox_change}(0::smallint, 'a', '[{"kind": "gone", "seq": 5},
+    {"kind": "retry", "seq": 6, "delay": 1, "attempts": 1, "reason": "timeout", "detail": ""}]', now())"#;
+
+/// What a cursor passed: a bucket that is there.
+const LOG: &str = r#"{outbox_log}(0::smallint, 'a', '[{"bucket": 7, "count": 1, "id_sum": 1, "acked": 1,
+    "other_route": 0, "dropped": 0, "waiting": 0, "erased": 0}]', 0, 'r', now())"#;
+
+/// The same as a join, with the planner kept to loops.
+const JOINED: &str = "pg_temp.joined('[{\"bucket\": 7, \"count\": 1}]')";
+const JOIN: &str = "create function pg_temp.joined(p_buckets jsonb) returns void language plpgsql
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    begin
+        update {outbox_settled} s set count = s.count + b.count
+        from jsonb_to_recordset(p_buckets) b (bucket bigint, count integer)
+        where s.destination = 'a' and s.partition = 0 and s.bucket = b.bucket;
+    end $$";
+
+/// Blocks that a call visits, in all statements of its own.
+async fn blocks(client: &Client, call: &str) -> i64 {
+    let explain = format!("explain (analyze, buffers, format json) select {call}");
+    let told: serde_json::Value =
+        serde_json::from_str(&text(client, &explain).await).expect("a plan");
+    let count = |what: &str| told[0]["Plan"][what].as_i64().expect("blocks");
+    count("Shared Hit Blocks") + count("Shared Read Blocks")
+}
+
+async fn text(client: &Client, statement: &str) -> String {
+    let told = client.simple_query(statement).await.expect("an answer");
+    let row = told.iter().find_map(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    });
+    row.expect("a row").to_owned()
+}
+
+/// Calls it until its plans are kept, lets the tables fill, and says what it visits then.
+async fn after_filling(fresh: &Fresh, call: &str, fill: &str) -> i64 {
+    let client = fresh.connect().await;
+    client.batch_execute(&fresh.sql(JOIN)).await.expect("the control");
+    let call = fresh.sql(call);
+    for _ in 0..8 {
+        client.batch_execute(&format!("select {call}")).await.expect("a call");
+    }
+    fresh.run("delete from {outbox_settled}; delete from {outbox_waiting}").await;
+    fresh.run(&fill.replace("$rows", &ROWS.to_string())).await;
+    // The first visits what the filling left to be tidied up.
+    _ = blocks(&client, &call).await;
+    blocks(&client, &call).await
+}
+
+/// A settlement visits the rows that it is about, and a join would visit all of them (the control).
+#[tokio::test]
+async fn a_settlement_reads_what_it_is_about() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    fresh.run("alter table {outbox_settled} set (autovacuum_enabled = off)").await;
+    fresh.run("alter table {outbox_waiting} set (autovacuum_enabled = off)").await;
+    for (call, fill) in [(LOG, SETTLED), (CHANGE, WAITING)] {
+        let visited = after_filling(&fresh, call, fill).await;
+        assert!(visited <= BLOCKS_MAX, "{visited} blocks: {call}");
+    }
+    let visited = after_filling(&fresh, JOINED, SETTLED).await;
+    assert!(visited > BLOCKS_MAX, "the checker finds a join: {visited} blocks");
+}
