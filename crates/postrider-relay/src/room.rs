@@ -12,6 +12,14 @@ use crate::flow::Flow;
 use crate::machine::Machine;
 use crate::owned::Owned;
 
+/// A destination that holds events and has acknowledged nothing for so long takes nothing, as far as its room is
+/// concerned.
+const STILL_AFTER: Duration = Duration::from_secs(1);
+
+/// How much of what is left a destination leaves that takes nothing, for each byte that it holds. However many of
+/// them there are, three quarters of what each of them found are there for the next, and for those who are well.
+const STILL_LEAVES: u64 = 3;
+
 /// How long the built-in destination follows another one of which nothing is acknowledged. Events without
 /// a route are found so much later while a broker is away.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
@@ -41,15 +49,53 @@ pub(crate) struct Budget {
     pub(crate) left: Bytes,
     /// By each, if all of them read at once.
     pub(crate) share: u64,
-    /// What the windows of each destination hold, if there is more than one.
-    held: BTreeMap<DestinationId, Bytes>,
+    /// What each destination holds, if there is more than one.
+    held: BTreeMap<DestinationId, Held>,
+}
+
+/// What a destination holds: what no save would free.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    bytes: Bytes,
+    /// In how many partitions.
+    flows: u64,
+    /// Some of its events have no outcome.
+    is_open: bool,
+    /// And for a while none has got one.
+    is_still: bool,
+}
+
+impl Held {
+    fn add(&mut self, flow: &Flow) {
+        let window = &flow.window;
+        let freed = if window.is_dirty() { window.settled_bytes() } else { 0 };
+        self.bytes.unsaved += flow.taken_bytes + window.bytes() - freed;
+        self.bytes.memory += flow.open_bytes();
+        self.is_open |= window.open_bytes() > 0;
+        self.flows += 1;
+    }
+
+    /// What it may still read, of what is left: no more than it leaves free. One that takes nothing leaves more, and what
+    /// it reads stays: so its flows, which may ask at once, have no more than that together.
+    fn of(self, left: Bytes) -> Bytes {
+        if !self.is_still {
+            return left.less(self.bytes);
+        }
+        let parts = (STILL_LEAVES + 1) * self.flows.max(1);
+        let each = |left: u64, held: u64| left.saturating_sub(STILL_LEAVES * held) / parts;
+        Bytes {
+            unsaved: each(left.unsaved, self.bytes.unsaved),
+            memory: each(left.memory, self.bytes.memory),
+        }
+    }
 }
 
 impl Budget {
-    /// Bytes that a destination may still read: one of several holds no more than what it leaves free.
-    /// However many are dead, whoever is well then finds as much room as each of them has.
+    /// Bytes that a destination may still read: one of several holds no more than what it leaves free, and less
+    /// than that if it takes nothing. However many are dead, whoever is well then finds as much room as each of them
+    /// has.
     fn of(&self, destination: &DestinationId) -> Bytes {
-        self.left.less(self.held.get(destination).copied().unwrap_or_default())
+        self.held.get(destination).map_or(self.left, |held| held.of(self.left))
     }
 
     /// Whether several destinations share the room.
@@ -81,38 +127,43 @@ impl Machine {
         let served = self.outlets.values().filter(|outlet| !outlet.definition.is_unrouted());
         let mut held = BTreeMap::new();
         if served.clone().nth(1).is_some() {
-            held = served.map(|outlet| (outlet.definition.id.clone(), Bytes::default())).collect();
+            held = served.map(|outlet| (outlet.definition.id.clone(), Held::default())).collect();
         }
         for owned in self.owned.values() {
-            let mut together: Option<(&Cursor, Shared)> = None;
+            let mut together: Vec<(&Cursor, Shared)> = Vec::new();
             for (destination, flow) in owned.ready() {
                 flows += 1;
                 let (read, bytes) = (flow.window.read(), flow.window.bytes());
-                let (open, slots) = (flow.window.open_bytes(), flow.window.slot_bytes());
-                let apart = flow.open_bytes() - open;
+                let open = flow.window.open_bytes();
                 all.unsaved += flow.taken_bytes;
-                all.memory += apart + slots;
+                all.memory += flow.open_bytes() - open + flow.window.slot_bytes();
                 if let Some(own) = held.get_mut(destination) {
-                    own.unsaved += flow.taken_bytes + bytes;
-                    own.memory += flow.open_bytes() + slots;
+                    own.add(flow);
                 }
-                match &mut together {
-                    Some((first, shared)) if *first == read => shared.add(bytes, open),
-                    Some(_) => {
-                        all = Bytes { unsaved: all.unsaved + bytes, memory: all.memory + open }
-                    }
-                    None => together = Some((read, Shared { bytes, open })),
+                match together.iter_mut().find(|(at, _)| *at == read) {
+                    Some((_, shared)) => shared.add(bytes, open),
+                    None => together.push((read, Shared { bytes, open })),
                 }
             }
-            let shared = together.map_or_else(Shared::default, |(_, shared)| shared);
-            all.unsaved += shared.bytes;
-            // Each destination is done with others of them, but none is there twice.
-            all.memory += shared.open.min(shared.bytes);
+            for (_, shared) in together {
+                all.unsaved += shared.bytes;
+                // Each destination is done with others of them, but none is there twice.
+                all.memory += shared.open.min(shared.bytes);
+            }
+        }
+        for (destination, own) in &mut held {
+            own.is_still = own.is_open && self.is_still(destination);
         }
         let limits = &self.settings.window;
         let most = Bytes { unsaved: limits.total_bytes_max, memory: limits.memory_bytes_max };
         let left = most.less(all);
         Budget { left, share: left.unsaved.min(left.memory) / flows.max(1), held }
+    }
+
+    /// Whether a destination has acknowledged nothing for a while.
+    fn is_still(&self, destination: &DestinationId) -> bool {
+        let last = self.outlets.get(destination).and_then(|outlet| outlet.last_ack);
+        last.is_none_or(|last| last + STILL_AFTER <= self.now)
     }
 
     /// Until when a flow that could read leaves it to another one that stands at the same cursor and has no

@@ -18,6 +18,7 @@ use crate::lane::{Lane, Origin};
 use crate::machine::{Asked, Machine};
 use crate::notice::{LostBecause, Notice};
 use crate::owned::{FlowState, Owned, Settling};
+use crate::room::Bytes;
 use crate::trouble::Work;
 use crate::violation::Broken;
 use crate::window::Advance;
@@ -65,31 +66,33 @@ impl Machine {
     /// What the relay as a whole has to say about saving now.
     fn urge(&self) -> Urge {
         let (now, save_after) = (self.now, self.settings.save_after);
-        let (mut aged, mut savable, mut flows) = (false, 0, 0);
-        let free = self.owned.values().filter(|owned| owned.settling.is_none());
-        for (_, flow) in free.flat_map(Owned::ready) {
-            flows += 1;
-            if flow.window.is_dirty() {
+        let (mut aged, mut freed, mut partitions) = (false, Bytes::default(), 0);
+        for owned in self.owned.values().filter(|owned| owned.settling.is_none()) {
+            partitions += 1;
+            // What destinations have read together is there once.
+            let mut together = 0;
+            for (_, flow) in owned.ready().filter(|(_, flow)| flow.window.is_dirty()) {
                 aged |= flow.unsaved_since.is_some_and(|since| now >= since + save_after);
-                savable += flow.window.settled_bytes();
+                together = flow.window.settled_bytes().max(together);
+                freed.memory += flow.window.slot_bytes();
             }
+            freed.unsaved += together;
         }
-        let total = self.settings.window.total_bytes_max;
-        let page = self.settings.window.page_bytes_max;
+        let limits = &self.settings.window;
+        // The less there is left, the less is worth a save, down to the least page.
+        let page = limits.page_bytes_max / 8;
         let budget = self.budget();
-        let pressed = if budget.is_shared() {
-            // Of several destinations one stops reading when it holds as much as is left, but for the least
-            // page; and the more of them are dead, the less that is.
-            let worth = (total / 8).min(budget.left.unsaved / 2).max(page / 8);
-            savable >= worth && budget.left.unsaved <= total / 2 + page / 16
-        } else {
-            savable >= total / 8 && budget.left.unsaved < total / 4
-        };
+        let left = budget.left;
+        let worth = (limits.total_bytes_max / 8).min(left.unsaved / 2).max(page);
+        let short = left.unsaved < limits.total_bytes_max / 4 && freed.unsaved >= worth;
+        // Of several destinations one may hold so much that what is saved takes the room of what is to be read.
+        let most = limits.memory_bytes_max;
+        let crowded = budget.is_shared() && left.memory < most / 4 && freed.memory >= most / 8;
         Urge {
             ends: self.mode.is_draining(),
             reaches: self.mode.has_target(),
             aged,
-            heavy: pressed.then(|| savable / (4 * flows)),
+            heavy: (short || crowded).then(|| freed.unsaved / (4 * partitions.max(1))),
         }
     }
 
