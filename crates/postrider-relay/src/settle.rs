@@ -85,9 +85,10 @@ impl Machine {
         let left = budget.left;
         let worth = (limits.total_bytes_max / 8).min(left.unsaved / 2).max(page);
         let short = left.unsaved < limits.total_bytes_max / 4 && freed.unsaved >= worth;
-        // Of several destinations one may hold so much that what is saved takes the room of what is to be read.
+        // Of several destinations one may hold so much that what is not saved takes the room of what is to be read.
         let most = limits.memory_bytes_max;
-        let crowded = budget.is_shared() && left.memory < most / 4 && freed.memory >= most / 8;
+        let worth = (2 * left.memory).max(most / 16);
+        let crowded = budget.is_shared() && left.memory < most / 8 && freed.memory >= worth;
         Urge {
             ends: self.mode.is_draining(),
             reaches: self.mode.has_target(),

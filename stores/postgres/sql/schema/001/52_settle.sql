@@ -47,19 +47,24 @@ $$;
 -- Counts what a cursor passed. Whoever moves a cursor has its row locked, so a bucket that is not there is
 -- begun by nobody else, and need not be inserted on approval, which writes twice to the log of the server. The
 -- exception is a recount that corrects the log at this moment: then the settlement is refused, and comes again.
--- One bucket after the other, a few of them: a plan for all of them together that is made while the log is empty
--- reads all that the partition has in it for each save, later as well. The setting is for the same reason.
+-- Those that are there are found one by one, and there is hardly ever more than the last: a plan for all of them
+-- together that is made while the log is empty reads all that the partition has in it for each save, later as well.
+-- The setting is for the same reason.
 create function {outbox_log}(
     p_partition smallint, p_destination text, p_buckets jsonb, p_floor bigint, p_relay text,
     p_now timestamptz)
 returns void language plpgsql set enable_seqscan = off as $$
 declare
+    v_last bigint;
     b record;
 begin
+    select s.bucket into v_last from {outbox_settled} s
+    where s.destination = p_destination and s.partition = p_partition
+    order by s.bucket desc limit 1;
     for b in
         select * from jsonb_to_recordset(p_buckets) o (bucket bigint, count integer, id_sum bigint,
             acked integer, other_route integer, dropped integer, waiting integer, erased integer)
-        order by o.bucket
+        where o.bucket <= v_last order by o.bucket
     loop
         update {outbox_settled} s set
             count = s.count + b.count,
@@ -80,6 +85,14 @@ begin
                 b.dropped, b.waiting, b.erased, p_floor, right(p_relay, 12), p_now);
         end if;
     end loop;
+    insert into {outbox_settled} (destination, partition, bucket, count, id_sum, acked, other_route,
+        dropped, waiting, erased, floor, relay, saved_at)
+    select p_destination, p_partition, o.bucket, o.count, o.id_sum, o.acked, o.other_route,
+        o.dropped, o.waiting, o.erased, p_floor, right(p_relay, 12), p_now
+    from jsonb_to_recordset(p_buckets) o (bucket bigint, count integer, id_sum bigint,
+        acked integer, other_route integer, dropped integer, waiting integer, erased integer)
+    where v_last is null or o.bucket > v_last
+    order by o.bucket;
 end
 $$;
 
