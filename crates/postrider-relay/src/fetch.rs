@@ -61,7 +61,7 @@ impl Machine {
         let partitions: Vec<_> =
             self.owned.iter().filter(|(_, owned)| !owned.leaving).map(|(id, _)| *id).collect();
         // The sum over all windows, once: what is asked for now is not in any of them yet.
-        let budget = self.budget();
+        let mut budget = self.budget();
         for partition in partitions {
             self.load(partition);
             self.look_at_head(partition);
@@ -70,7 +70,7 @@ impl Machine {
             self.ask_for_due(partition);
             self.relieve(partition, &budget);
             self.probe_paused(partition);
-            self.fetch(partition, &budget);
+            self.fetch(partition, &mut budget);
         }
     }
 
@@ -181,7 +181,7 @@ impl Machine {
     }
 
     /// Reads a page for each group of destinations that stand at one cursor and have room.
-    fn fetch(&mut self, partition: PartitionId, budget: &Budget) {
+    fn fetch(&mut self, partition: PartitionId, budget: &mut Budget) {
         let has_target = self.mode.has_target();
         loop {
             let Some(owned) = self.owned.get(&partition) else {
@@ -214,6 +214,7 @@ impl Machine {
             };
             let token = owned.lease.token;
             let asked = Asked::Fetch(partition, token, destinations.clone(), rows_max);
+            budget.asked(&destinations, bytes_max);
             self.stats.fetches += 1;
             let page = self.stats.fetches;
             if let Some(owned) = self.owned.get_mut(&partition) {

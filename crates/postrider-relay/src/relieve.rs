@@ -27,7 +27,7 @@ impl Machine {
         }
         let full: Vec<_> = owned
             .ready()
-            .filter(|(_, flow)| !flow.fetching && self.room(flow, budget).is_none())
+            .filter(|(_, flow)| !flow.fetching && self.is_full(flow, budget))
             .map(|(destination, _)| destination.clone())
             .collect();
         let Some(owned) = self.owned.get_mut(&partition) else { return };

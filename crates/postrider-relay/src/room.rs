@@ -12,10 +12,6 @@ use crate::flow::Flow;
 use crate::machine::Machine;
 use crate::owned::Owned;
 
-/// A destination that holds events and has acknowledged nothing for so long takes nothing, as far as its room is
-/// concerned.
-const STILL_AFTER: Duration = Duration::from_secs(1);
-
 /// How much of what is left a destination leaves that takes nothing, for each byte that it holds. However many of
 /// them there are, three quarters of what each of them found are there for the next, and for those who are well.
 const STILL_LEAVES: u64 = 3;
@@ -57,35 +53,38 @@ pub(crate) struct Budget {
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     bytes: Bytes,
-    /// In how many partitions.
+    /// In so many partitions.
     flows: u64,
     /// Some of its events have no outcome.
     is_open: bool,
-    /// And for a while none has got one.
+    /// And none has got one for as long as a publication may take.
     is_still: bool,
+    /// Bytes of the pages that are being read for it: the least of each, and all that was asked for in this step.
+    asked: u64,
 }
 
 impl Held {
-    fn add(&mut self, flow: &Flow) {
+    fn add(&mut self, flow: &Flow, page: u64) {
         let window = &flow.window;
-        let freed = if window.is_dirty() { window.settled_bytes() } else { 0 };
-        self.bytes.unsaved += flow.taken_bytes + window.bytes() - freed;
+        self.bytes.unsaved += flow.taken_bytes + window.bytes() - window.savable_bytes();
         self.bytes.memory += flow.open_bytes();
-        self.is_open |= window.open_bytes() > 0;
         self.flows += 1;
+        self.is_open |= window.open_bytes() > 0;
+        self.asked += if flow.fetching { page } else { 0 };
     }
 
-    /// What it may still read, of what is left: no more than it leaves free. One that takes nothing leaves more, and what
-    /// it reads stays: so its flows, which may ask at once, have no more than that together.
-    fn of(self, left: Bytes) -> Bytes {
+    /// What it may still read, of what is left: no more than it leaves free. One that takes nothing leaves more; and what it
+    /// reads stays, so for it what is `asked` for counts as well.
+    fn of(self, left: Bytes, asked: u64) -> Bytes {
         if !self.is_still {
             return left.less(self.bytes);
         }
-        let parts = (STILL_LEAVES + 1) * self.flows.max(1);
-        let each = |left: u64, held: u64| left.saturating_sub(STILL_LEAVES * held) / parts;
+        let of = |left: u64, held: u64| {
+            left.saturating_sub(STILL_LEAVES * (held + asked)) / (STILL_LEAVES + 1)
+        };
         Bytes {
-            unsaved: each(left.unsaved, self.bytes.unsaved),
-            memory: each(left.memory, self.bytes.memory),
+            unsaved: of(left.unsaved, self.bytes.unsaved),
+            memory: of(left.memory, self.bytes.memory),
         }
     }
 }
@@ -95,7 +94,21 @@ impl Budget {
     /// than that if it takes nothing. However many are dead, whoever is well then finds as much room as each of them
     /// has.
     fn of(&self, destination: &DestinationId) -> Bytes {
-        self.held.get(destination).map_or(self.left, |held| held.of(self.left))
+        self.held.get(destination).map_or(self.left, |held| held.of(self.left, held.asked))
+    }
+
+    /// The same, if nothing was being read.
+    fn at_rest(&self, destination: &DestinationId) -> Bytes {
+        self.held.get(destination).map_or(self.left, |held| held.of(self.left, 0))
+    }
+
+    /// Counts a page that was asked for.
+    pub(crate) fn asked(&mut self, destinations: &[DestinationId], bytes: u64) {
+        for destination in destinations {
+            if let Some(held) = self.held.get_mut(destination) {
+                held.asked += bytes;
+            }
+        }
     }
 
     /// Whether several destinations share the room.
@@ -123,6 +136,7 @@ impl Machine {
     /// Bytes that the relay may still read, over all windows and all that came out of `waiting`. What
     /// destinations that read together share is in memory once.
     pub(crate) fn budget(&self) -> Budget {
+        let limits = &self.settings.window;
         let (mut all, mut flows) = (Bytes::default(), 0);
         let served = self.outlets.values().filter(|outlet| !outlet.definition.is_unrouted());
         let mut held = BTreeMap::new();
@@ -130,7 +144,8 @@ impl Machine {
             held = served.map(|outlet| (outlet.definition.id.clone(), Held::default())).collect();
         }
         for owned in self.owned.values() {
-            let mut together: Vec<(&Cursor, Shared)> = Vec::new();
+            let mut together: Vec<(&Cursor, u64)> = Vec::new();
+            let mut copies: Vec<(&Cursor, u64, Shared)> = Vec::new();
             for (destination, flow) in owned.ready() {
                 flows += 1;
                 let (read, bytes) = (flow.window.read(), flow.window.bytes());
@@ -138,32 +153,34 @@ impl Machine {
                 all.unsaved += flow.taken_bytes;
                 all.memory += flow.open_bytes() - open + flow.window.slot_bytes();
                 if let Some(own) = held.get_mut(destination) {
-                    own.add(flow);
+                    own.add(flow, limits.page_bytes_max / 8);
                 }
                 match together.iter_mut().find(|(at, _)| *at == read) {
-                    Some((_, shared)) => shared.add(bytes, open),
-                    None => together.push((read, Shared { bytes, open })),
+                    Some((_, most)) => *most = bytes.max(*most),
+                    None => together.push((read, bytes)),
+                }
+                // Who came to the same cursor by another page has copies of its own.
+                match copies.iter_mut().find(|(at, page, _)| *at == read && *page == flow.page) {
+                    Some((_, _, shared)) => shared.add(bytes, open),
+                    None => copies.push((read, flow.page, Shared { bytes, open })),
                 }
             }
-            for (_, shared) in together {
-                all.unsaved += shared.bytes;
-                // Each destination is done with others of them, but none is there twice.
-                all.memory += shared.open.min(shared.bytes);
-            }
+            all.unsaved += together.iter().map(|(_, bytes)| bytes).sum::<u64>();
+            // Each destination is done with others of them, but none is there twice.
+            all.memory += copies.iter().map(|(.., one)| one.open.min(one.bytes)).sum::<u64>();
         }
         for (destination, own) in &mut held {
             own.is_still = own.is_open && self.is_still(destination);
         }
-        let limits = &self.settings.window;
         let most = Bytes { unsaved: limits.total_bytes_max, memory: limits.memory_bytes_max };
         let left = most.less(all);
         Budget { left, share: left.unsaved.min(left.memory) / flows.max(1), held }
     }
 
-    /// Whether a destination has acknowledged nothing for a while.
+    /// Whether a destination has acknowledged nothing for as long as a publication may take.
     fn is_still(&self, destination: &DestinationId) -> bool {
         let last = self.outlets.get(destination).and_then(|outlet| outlet.last_ack);
-        last.is_none_or(|last| last + STILL_AFTER <= self.now)
+        last.is_none_or(|last| last + self.settings.publish_deadline <= self.now)
     }
 
     /// Until when a flow that could read leaves it to another one that stands at the same cursor and has no
@@ -200,9 +217,23 @@ impl Machine {
         holding.next().map(|_| Tick(u64::MAX))
     }
 
+    /// Whether there is no room for a page behind what a flow holds, whatever is being read for others.
+    pub(crate) fn is_full(&self, flow: &Flow, budget: &Budget) -> bool {
+        self.room_of(flow, budget, budget.at_rest(&flow.part.destination)).is_none()
+    }
+
     /// Room of a flow for a page, in rows and bytes; none if it is too little to be worth a query.
     pub(crate) fn room(&self, flow: &Flow, budget: &Budget) -> Option<(u32, u64)> {
-        self.room_of(flow, budget, budget.of(&flow.part.destination))
+        let destination = &flow.part.destination;
+        let (rows, bytes) = self.room_of(flow, budget, budget.of(destination))?;
+        let first = match budget.held.get(destination) {
+            // Nobody knows yet whether it takes anything, and all partitions are sure of this page.
+            Some(held) if flow.page == 0 && self.is_still(destination) => {
+                self.settings.window.memory_bytes_max / ((STILL_LEAVES + 1) * held.flows.max(1))
+            }
+            _ => u64::MAX,
+        };
+        Some((rows, bytes.min(first).max(1)))
     }
 
     /// The same, where so many bytes are left to it.

@@ -26,6 +26,9 @@ use crate::window::Advance;
 /// Doubled with each attempt of a settlement: a store that was busy for a moment is soon asked again.
 const RETRY_MIN: Duration = Duration::from_millis(5);
 
+/// So many bytes of each partition are worth a save where there is hardly any room: a hundred small rows.
+const SAVE_MIN: u64 = 32 * 1024;
+
 /// A part of a settlement, with the key of each change in it and whether the event held it.
 type Written = (SettlementPart, Vec<(KeyHash, bool)>);
 
@@ -73,17 +76,17 @@ impl Machine {
             let mut together = 0;
             for (_, flow) in owned.ready().filter(|(_, flow)| flow.window.is_dirty()) {
                 aged |= flow.unsaved_since.is_some_and(|since| now >= since + save_after);
-                together = flow.window.settled_bytes().max(together);
-                freed.memory += flow.window.slot_bytes();
+                together = flow.window.savable_bytes().max(together);
+                freed.memory += flow.window.savable_slot_bytes();
             }
             freed.unsaved += together;
         }
         let limits = &self.settings.window;
-        // The less there is left, the less is worth a save, down to the least page.
-        let page = limits.page_bytes_max / 8;
+        // The less there is left, the less is worth a save, down to some rows of each partition.
+        let least = (limits.page_bytes_max / 8).max(partitions * SAVE_MIN);
         let budget = self.budget();
         let left = budget.left;
-        let worth = (limits.total_bytes_max / 8).min(left.unsaved / 2).max(page);
+        let worth = (limits.total_bytes_max / 8).min(left.unsaved / 2).max(least);
         let short = left.unsaved < limits.total_bytes_max / 4 && freed.unsaved >= worth;
         // Of several destinations one may hold so much that what is not saved takes the room of what is to be read.
         let most = limits.memory_bytes_max;
@@ -274,7 +277,7 @@ fn wants_settlement(
         let hurry = urge.ends || owned.leaving || (urge.reaches && flow.reached);
         let eighth = flow.window.settled() as u64 >= u64::from(settings.window.rows_max / 8).max(1);
         let heavy = flow.window.bytes() >= settings.window.bytes_max / 2;
-        let pressed = urge.heavy.is_some_and(|least| flow.window.settled_bytes() >= least);
+        let pressed = urge.heavy.is_some_and(|least| flow.window.savable_bytes() >= least);
         let old = flow.unsaved_since.is_some_and(|since| now >= since + save_after);
         reach!(SettleForcedByRows, if dirty && eighth);
         reach!(SettleForcedByBytes, if dirty && (heavy || pressed));

@@ -49,6 +49,10 @@ pub(crate) struct Window {
     settled: usize,
     /// Bytes of the same.
     settled_bytes: u64,
+    /// Slots with an outcome before the first without: what a save takes along.
+    front: usize,
+    /// Bytes of the same.
+    front_bytes: u64,
 }
 
 /// A move of the saved cursor.
@@ -71,6 +75,8 @@ impl Window {
             saved,
             settled: 0,
             settled_bytes: 0,
+            front: 0,
+            front_bytes: 0,
         }
     }
 
@@ -119,6 +125,10 @@ impl Window {
             self.settled += 1;
             self.settled_bytes += u64::from(slot.bytes);
         }
+        while let Some(slot) = self.slots.get(self.front).filter(|slot| slot.outcome.is_some()) {
+            self.front_bytes += u64::from(slot.bytes);
+            self.front += 1;
+        }
     }
 
     /// The move that can be saved now: over the longest run of settled rows at the front.
@@ -146,6 +156,10 @@ impl Window {
     pub(crate) fn saved(&mut self, to: Cursor, rows: usize) {
         for slot in self.slots.drain(..rows.min(self.slots.len())) {
             self.bytes -= u64::from(slot.bytes);
+            if self.front > 0 {
+                self.front -= 1;
+                self.front_bytes -= u64::from(slot.bytes);
+            }
             if slot.outcome.is_some() {
                 self.settled -= 1;
                 self.settled_bytes -= u64::from(slot.bytes);
@@ -174,11 +188,6 @@ impl Window {
         self.settled
     }
 
-    /// Bytes of the same: what a save would free, if nothing stands before it.
-    pub(crate) fn settled_bytes(&self) -> u64 {
-        self.settled_bytes
-    }
-
     /// Bytes of rows without an outcome: their events are in memory.
     pub(crate) fn open_bytes(&self) -> u64 {
         self.bytes - self.settled_bytes
@@ -187,6 +196,16 @@ impl Window {
     /// What remains of settled rows, whose events are gone.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.settled as u64 * SLOT_BYTES
+    }
+
+    /// What a save would free: bytes of rows.
+    pub(crate) fn savable_bytes(&self) -> u64 {
+        self.front_bytes
+    }
+
+    /// The same in memory.
+    pub(crate) fn savable_slot_bytes(&self) -> u64 {
+        self.front as u64 * SLOT_BYTES
     }
 
     /// The keys of rows that hold many others: unsettled ones in the first half of the window, if at
@@ -273,6 +292,9 @@ mod tests {
             for (index, save) in order.into_iter().zip(saves) {
                 window.settle(ordinals[index], Passed::Acked);
                 settled.insert(index as u64 + 1);
+                let front = window.advance().map_or(0, |advance| advance.passed.len() as u64);
+                prop_assert_eq!(window.savable_bytes(), 10 * front);
+                prop_assert_eq!(window.savable_slot_bytes(), SLOT_BYTES * front);
                 let Some(advance) = window.advance().filter(|_| save) else { continue };
                 prop_assert_eq!(&advance.from, &window.saved);
                 for n in 1..=advance.to.position() {
@@ -287,7 +309,7 @@ mod tests {
             }
             prop_assert_eq!(passed, (1..=40).collect::<Vec<_>>());
             prop_assert_eq!((window.len(), window.settled()), (0, 0));
-            prop_assert_eq!((window.bytes(), window.settled_bytes()), (0, 0));
+            prop_assert_eq!((window.bytes(), window.settled_bytes, window.front_bytes), (0, 0, 0));
         }
     }
 }

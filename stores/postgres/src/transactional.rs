@@ -54,7 +54,8 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 /// So many transactions are in work at once as [`Options::transactions_max`] says; each has a session of
 /// its own. The transaction is as the database's `default_transaction_isolation` says; every level is
 /// right, and a serialization failure is `Busy`. Do nothing in it that waits for a network: it holds its
-/// event, and after 60 s without a statement the server ends it.
+/// event, and after 60 s without a statement the server ends it. Do not end it: a `rollback` with a `begin` behind it
+/// cannot be told from the transaction that holds the marker.
 ///
 /// # In groups
 /// Above a [`group_max`](Options::group_max) of 1, deliveries that wait for a session at the same moment share one
@@ -103,7 +104,7 @@ pub(crate) struct Work {
     pub(crate) handler: HandlerName,
     pub(crate) handle: Arc<Handle>,
     pub(crate) inbox: Inbox,
-    /// Where connections come from. They are the handler's own: nothing is set on them.
+    /// Where connections come from. They are the handler's own: nothing is set on them that a statement would feel.
     sessions: Sessions,
     pub(crate) deadline: Duration,
     pub(crate) in_work: Arc<Semaphore>,
@@ -185,22 +186,39 @@ impl Work {
     pub(crate) async fn connect(&self) -> Result<Connection> {
         let idle = {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.retain(|connection| !connection.client.is_closed());
+            idle.retain(|connection| {
+                !connection.client.is_closed() && self.may_be_used(connection)
+            });
             idle.pop()
         };
         if let Some(connection) = idle {
             return Ok(connection);
         }
         let client = self.sessions.examined("receive").await?;
-        let accept = match self.sessions.way().ownership() {
-            Ownership::Own => {
-                let prepared = client.prepare_typed(self.inbox.receive(), &Marker::TYPES);
-                // Where it cannot be prepared it cannot be run either, and that says why.
-                self.within(prepared).await.ok()
-            }
-            Ownership::Shared | Ownership::Unknown => None,
-        };
+        let accept = self.prepare(&client).await?;
         Ok(Connection { client, accept })
+    }
+
+    /// The statement for the marker, where the session keeps it.
+    async fn prepare(&self, client: &Client) -> Result<Option<Statement>> {
+        let way = self.sessions.way();
+        if way.ownership() != Ownership::Own {
+            return Ok(None);
+        }
+        let prepared = client.prepare_typed(self.inbox.receive(), &Marker::TYPES);
+        match tokio::time::timeout(self.deadline, prepared).await {
+            Ok(Ok(prepared)) => Ok(Some(prepared)),
+            Ok(Err(error)) if is_of_another_session(&error) => {
+                Err(handed_over(way, "receive", error))
+            }
+            // Where it cannot be prepared it cannot be run either, and that says why.
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether what is prepared on a connection is still its own, as far as is known.
+    fn may_be_used(&self, connection: &Connection) -> bool {
+        connection.accept.is_none() || self.sessions.way().ownership() == Ownership::Own
     }
 
     /// Gives a session up, and what it is at: nobody is to wait for that.
@@ -208,9 +226,9 @@ impl Work {
         self.sessions.address().cancel(&connection.client).await;
     }
 
-    /// Keeps a session on which nothing is open for the next, unless what is known of all of them has changed.
+    /// Keeps a session on which nothing is open for the next.
     pub(crate) fn keep(&self, connection: Connection) {
-        if connection.accept.is_none() || self.sessions.way().ownership() == Ownership::Own {
+        if self.may_be_used(&connection) {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
     }

@@ -9,7 +9,7 @@ from (
         end as remaining,
         null::text as who, null::text as why
     from {inbox} i
-    where $1 and i.expires_at is not null
+    where $1 and i.processed_at is null
         and (i.received_at, i.source collate "C", i.event_id, i.handler collate "C") < ($2, $3, $4, $5)
     order by i.received_at desc, i.source collate "C" desc, i.event_id desc, i.handler collate "C" desc
     limit $13)

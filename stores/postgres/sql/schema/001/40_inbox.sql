@@ -28,7 +28,8 @@ create table {inbox} (
 
 create index {name:inbox_processed} on {inbox} (processed_at);
 
-create index {name:inbox_claimed} on {inbox} (received_at) where expires_at is not null;
+-- Not by expires_at, which is the same: a heartbeat that changes a column of an index writes to all of them.
+create index {name:inbox_claimed} on {inbox} (received_at) where processed_at is null;
 
 -- What a handler answered, for whoever asks again; no row where it answered nothing. It may expire before
 -- the row of the inbox, and goes with it when that is forgotten.

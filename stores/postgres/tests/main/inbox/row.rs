@@ -248,3 +248,19 @@ async fn a_result_that_is_too_large_is_refused() {
     }
     store.complete(&lease, &large[1..]).await.unwrap();
 }
+
+/// A heartbeat changes the row and no index, or each would leave an entry in all of them.
+#[tokio::test]
+async fn a_heartbeat_writes_to_no_index() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    claimed(&fresh.store(), &incoming(1), LONG).await;
+    let client = fresh.connect().await;
+    let beats = "begin;
+        select {inbox_heartbeat}(source, event_id, handler, token, 60000000)
+        from {inbox}, generate_series(1, 5)";
+    client.batch_execute(&fresh.sql(beats)).await.expect("heartbeats");
+    let count = "select n_tup_upd, n_tup_hot_upd from pg_stat_xact_user_tables
+        where relid = '{inbox}'::regclass";
+    let row = client.query_one(&fresh.sql(count), &[]).await.expect("what was counted");
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (5, 5));
+}
