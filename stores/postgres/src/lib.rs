@@ -23,6 +23,8 @@ mod carry_out;
 #[cfg(feature = "store")]
 mod connect;
 #[cfg(feature = "store")]
+mod connection;
+#[cfg(feature = "store")]
 mod cursor;
 #[cfg(feature = "store")]
 mod destination;

@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -16,14 +16,14 @@ use postrider_core::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Statement, Transaction};
+use tokio_postgres::{Statement, Transaction};
 
 use crate::accept::Marker;
 use crate::connect::Address;
+use crate::connection::Connection;
 use crate::error::{During, of_postgres};
 use crate::group::{GROUP_MAX, Groups};
 use crate::marker::Inbox;
-use crate::pooler::Ownership;
 use crate::session::{handed_over, is_of_another_session};
 use crate::sessions::Sessions;
 use crate::sql::{Sql, Texts, sql};
@@ -105,18 +105,10 @@ pub(crate) struct Work {
     pub(crate) handle: Arc<Handle>,
     pub(crate) inbox: Inbox,
     /// Where connections come from. They are the handler's own: nothing is set on them that a statement would feel.
-    sessions: Sessions,
+    pub(crate) sessions: Sessions,
     pub(crate) deadline: Duration,
     pub(crate) in_work: Arc<Semaphore>,
-    idle: Mutex<Vec<Connection>>,
-}
-
-/// A connection for one transaction at a time.
-pub(crate) struct Connection {
-    pub(crate) client: Client,
-    /// The statement of [`Inbox::receive`], where sessions keep what is prepared on them. Parsed and planned anew it takes
-    /// the server longer than the row.
-    accept: Option<Statement>,
+    pub(crate) idle: Mutex<Vec<Connection>>,
 }
 
 impl Transactional {
@@ -183,56 +175,6 @@ impl Transactional {
 }
 
 impl Work {
-    pub(crate) async fn connect(&self) -> Result<Connection> {
-        let idle = {
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.retain(|connection| {
-                !connection.client.is_closed() && self.may_be_used(connection)
-            });
-            idle.pop()
-        };
-        if let Some(connection) = idle {
-            return Ok(connection);
-        }
-        let client = self.sessions.examined("receive").await?;
-        let accept = self.prepare(&client).await?;
-        Ok(Connection { client, accept })
-    }
-
-    /// The statement for the marker, where the session keeps it.
-    async fn prepare(&self, client: &Client) -> Result<Option<Statement>> {
-        let way = self.sessions.way();
-        if way.ownership() != Ownership::Own {
-            return Ok(None);
-        }
-        let prepared = client.prepare_typed(self.inbox.receive(), &Marker::TYPES);
-        match tokio::time::timeout(self.deadline, prepared).await {
-            Ok(Ok(prepared)) => Ok(Some(prepared)),
-            Ok(Err(error)) if is_of_another_session(&error) => {
-                Err(handed_over(way, "receive", error))
-            }
-            // Where it cannot be prepared it cannot be run either, and that says why.
-            _ => Ok(None),
-        }
-    }
-
-    /// Whether what is prepared on a connection is still its own, as far as is known.
-    fn may_be_used(&self, connection: &Connection) -> bool {
-        connection.accept.is_none() || self.sessions.way().ownership() == Ownership::Own
-    }
-
-    /// Gives a session up, and what it is at: nobody is to wait for that.
-    pub(crate) async fn give_up(&self, connection: Connection) {
-        self.sessions.address().cancel(&connection.client).await;
-    }
-
-    /// Keeps a session on which nothing is open for the next.
-    pub(crate) fn keep(&self, connection: Connection) {
-        if self.may_be_used(&connection) {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-        }
-    }
-
     /// A call of ours to the database, within the deadline.
     pub(crate) async fn within<T>(
         &self,
