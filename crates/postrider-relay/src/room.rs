@@ -36,6 +36,10 @@ impl Bytes {
             memory: self.memory.saturating_sub(other.memory),
         }
     }
+
+    fn max(self, other: Bytes) -> Bytes {
+        Bytes { unsaved: self.unsaved.max(other.unsaved), memory: self.memory.max(other.memory) }
+    }
 }
 
 /// Bytes that may still be read.
@@ -43,6 +47,8 @@ impl Bytes {
 pub(crate) struct Budget {
     /// By all flows together.
     pub(crate) left: Bytes,
+    /// The same, if those that acknowledge something held nothing.
+    rest: Bytes,
     /// By each, if all of them read at once.
     pub(crate) share: u64,
     /// What each destination holds, if there is more than one.
@@ -97,9 +103,12 @@ impl Budget {
         self.held.get(destination).map_or(self.left, |held| held.of(self.left, held.asked))
     }
 
-    /// The same, if nothing was being read.
+    /// The same when nothing is being read, and for one that takes nothing, when the others are at rest: that they are
+    /// busy for a moment is no reason to copy what it holds to the store.
     fn at_rest(&self, destination: &DestinationId) -> Bytes {
-        self.held.get(destination).map_or(self.left, |held| held.of(self.left, 0))
+        self.held
+            .get(destination)
+            .map_or(self.left, |held| held.of(if held.is_still { self.rest } else { self.left }, 0))
     }
 
     /// Counts a page that was asked for.
@@ -169,12 +178,15 @@ impl Machine {
             // Each destination is done with others of them, but none is there twice.
             all.memory += copies.iter().map(|(.., one)| one.open.min(one.bytes)).sum::<u64>();
         }
+        let most = Bytes { unsaved: limits.total_bytes_max, memory: limits.memory_bytes_max };
+        let (left, mut rest) = (most.less(all), most);
         for (destination, own) in &mut held {
             own.is_still = own.is_open && self.is_still(destination);
+            rest = if own.is_still { rest.less(own.bytes) } else { rest };
         }
-        let most = Bytes { unsaved: limits.total_bytes_max, memory: limits.memory_bytes_max };
-        let left = most.less(all);
-        Budget { left, share: left.unsaved.min(left.memory) / flows.max(1), held }
+        let share = left.unsaved.min(left.memory) / flows.max(1);
+        // What several of them have read together is there once, whoever counts it.
+        Budget { left, rest: rest.max(left), share, held }
     }
 
     /// Whether a destination has acknowledged nothing for as long as a publication may take.
@@ -217,7 +229,7 @@ impl Machine {
         holding.next().map(|_| Tick(u64::MAX))
     }
 
-    /// Whether there is no room for a page behind what a flow holds, whatever is being read for others.
+    /// Whether what a flow holds leaves no room for a page, whatever is being read.
     pub(crate) fn is_full(&self, flow: &Flow, budget: &Budget) -> bool {
         self.room_of(flow, budget, budget.at_rest(&flow.part.destination)).is_none()
     }
