@@ -26,8 +26,9 @@ pub(crate) enum Stage {
     InWork { limit: Tick },
     /// With a handler that was told to stop.
     Stopping { kill_at: Tick, why: Why },
-    /// Settled; the broker has not answered yet.
-    Settling,
+    /// Settled; the broker has not answered yet. It comes again after that time, if it was given
+    /// back.
+    Settling { back_after: Option<Duration> },
 }
 
 /// Why a handler was told to stop.
@@ -96,7 +97,7 @@ impl Held {
             Stage::Waiting => Some(extend),
             Stage::InWork { limit } => Some(extend.min(limit)),
             Stage::Stopping { kill_at, .. } => Some(extend.min(kill_at)),
-            Stage::Settling => None,
+            Stage::Settling { .. } => None,
         }
     }
 }

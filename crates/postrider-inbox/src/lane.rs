@@ -32,8 +32,8 @@ enum Place {
     Waiting(DeliveryNo),
     /// With a handler.
     InWork(DeliveryNo),
-    /// Given back: expected at `until`, forgotten at `expires`.
-    Away { until: Tick, expires: Tick },
+    /// Given back: expected at `until`.
+    Away { until: Tick },
 }
 
 /// What a delivery finds when it arrives.
@@ -51,7 +51,6 @@ pub(crate) enum Arrival {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leave {
     pub(crate) until: Tick,
-    pub(crate) expires: Tick,
     pub(crate) failed: bool,
     /// Whether there is room to remember it.
     pub(crate) remembered: bool,
@@ -146,7 +145,7 @@ impl Lane {
         };
         let entry = &mut self.entries[index];
         entry.failures += u32::from(leave.failed);
-        entry.place = Place::Away { until: leave.until, expires: leave.expires };
+        entry.place = Place::Away { until: leave.until };
         let (message, late) = (entry.message, entry.late);
         // One away entry for each message, the first: what brings it back must leave none behind.
         let first = self.entries.iter().position(|entry| entry.is_away(message));
@@ -170,16 +169,9 @@ impl Lane {
     }
 
     /// Forgets a message that did not come again in time: its visibility was lost to another
-    /// process, or the broker gave up. Says whether it was there.
-    pub(crate) fn expire(&mut self, message: u64, now: Tick) -> bool {
-        let gone = |entry: &Entry| {
-            entry.message == message
-                && matches!(entry.place, Place::Away { expires, .. } if expires <= now)
-        };
-        match self.entries.iter().position(gone) {
-            Some(index) => self.entries.remove(index).is_some(),
-            None => false,
-        }
+    /// process, or the broker gave up.
+    pub(crate) fn forget(&mut self, message: u64) {
+        self.entries.retain(|entry| !entry.is_away(message));
     }
 
     /// How many are away.
@@ -210,7 +202,7 @@ impl Entry {
 
     fn blocks_until(&self) -> Option<Tick> {
         match self.place {
-            Place::Away { until, .. } if !self.late => Some(until),
+            Place::Away { until } if !self.late => Some(until),
             _ => None,
         }
     }
@@ -220,8 +212,7 @@ impl Entry {
 mod tests {
     use super::*;
 
-    const LEAVE: Leave =
-        Leave { until: Tick(100), expires: Tick(200), failed: true, remembered: true };
+    const LEAVE: Leave = Leave { until: Tick(100), failed: true, remembered: true };
 
     fn lane(messages: u64) -> Lane {
         let mut lane = Lane::default();
@@ -266,9 +257,11 @@ mod tests {
     fn a_message_that_does_not_come_again_is_forgotten_and_its_key_flows() {
         let mut lane = lane(1);
         lane.leave(DeliveryNo(1), LEAVE);
-        assert!(!lane.expire(1, Tick(199)), "not yet");
-        assert!(lane.expire(1, Tick(200)));
-        assert_eq!(lane.arrive(2, DeliveryNo(2), false, 16), Arrival::Stays);
+        let behind = lane.arrive(2, DeliveryNo(2), false, 16);
+        assert_eq!(behind, Arrival::Behind { until: Tick(100) }, "not yet");
+        lane.leave(DeliveryNo(2), LEAVE);
+        lane.forget(1);
+        assert_eq!(lane.arrive(2, DeliveryNo(12), false, 16), Arrival::Stays);
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl Machine {
             }
             Input::ReceiveFailed(error) => self.receive_failed(now, &error),
             Input::Answered(no, answer) => self.conclude(now, no, answer),
-            Input::Settled(no, result) => self.settled(no, &result),
+            Input::Settled(no, result) => self.settled(now, no, &result),
             Input::Extended(no, result) => self.extended(now, no, &result),
             Input::Drain { deadline } => self.drain(deadline),
             Input::Abort => self.drain(now),
@@ -245,13 +245,19 @@ impl Machine {
         self.receive_after = now + delay.max(self.options.return_delay_min);
     }
 
-    fn settled(&mut self, no: DeliveryNo, result: &Result<()>) {
-        let settling = |held: &&Held| held.stage == Stage::Settling;
-        if self.held.get(&no).filter(settling).is_none() {
+    fn settled(&mut self, now: Tick, no: DeliveryNo, result: &Result<()>) {
+        let Some(Stage::Settling { back_after }) = self.held.get(&no).map(|held| held.stage) else {
             return;
-        }
+        };
         if let Some(held) = self.held.remove(&no) {
             self.held_bytes -= held.bytes;
+            if let Some(delay) = back_after {
+                // A nack may get lost: the message then comes after its visibility, and may wait to
+                // be received for as long again.
+                let grace = self.visibility.saturating_mul(2).min(AWAY_GRACE_MAX);
+                let message = held.delivery.receipt.message;
+                self.away.answered(held.key, message, no, now + delay + grace);
+            }
         }
         if let Err(error) = result {
             reach!(SettlementFailed);

@@ -260,3 +260,34 @@ fn a_failing_broker_is_asked_again_later_and_later() {
     assert!(pauses.iter().all(|pause| *pause <= Duration::from_secs(30)), "{pauses:?}");
     assert!(matches!(machine.health(), Health::BrokerDown { .. }));
 }
+
+/// A message is remembered from when the broker took it back: if that took long, it comes late, and
+/// the next one of its key must not have started by then.
+#[test]
+fn a_return_that_the_broker_is_slow_to_answer_keeps_its_place() {
+    let (mut machine, _) = received(vec![delivery(1, "a")]);
+    verdict(&mut machine, after(1), 0, retry());
+    let asked = after(200);
+    let commands = machine.step(asked, Input::Received(vec![delivery(2, "a")]));
+    assert!(started(&commands).is_empty(), "the first is not back: {commands:?}");
+    let answered = after(201);
+    machine.step(answered, Input::Settled(DeliveryNo(0), Ok(())));
+    machine.step(answered, Input::Settled(DeliveryNo(1), Ok(())));
+    let both = vec![delivery(2, "a"), delivery(1, "a")];
+    let commands = machine.step(after(220), Input::Received(both));
+    assert_eq!(started(&commands), [3], "the first, as it is remembered");
+}
+
+/// And what does not come is forgotten, counted from that answer.
+#[test]
+fn what_does_not_come_again_stops_holding_its_key() {
+    let (mut machine, _) = received(vec![delivery(1, "a")]);
+    verdict(&mut machine, after(1), 0, retry());
+    machine.step(after(100), Input::Settled(DeliveryNo(0), Ok(())));
+    let commands = machine.step(after(159), Input::Received(vec![delivery(2, "a")]));
+    assert!(started(&commands).is_empty(), "not yet: {commands:?}");
+    machine.step(after(159), Input::Settled(DeliveryNo(1), Ok(())));
+    machine.step(after(165), Input::Woke);
+    let commands = machine.step(after(166), Input::Received(vec![delivery(2, "a")]));
+    assert_eq!(started(&commands), [2]);
+}

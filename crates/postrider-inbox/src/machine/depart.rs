@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use postrider_core::{ErrorKind, Fault, KeyHash, Tick, inbox::Verdict, reach};
 
-use super::{AWAY_GRACE_MAX, Machine};
+use super::Machine;
 use crate::command::{Answer, Blame, Command, DeliveryNo, blame};
 use crate::held::{Held, Stage, Why};
 use crate::lane::Leave;
@@ -124,17 +124,13 @@ impl Machine {
             return Vec::new();
         };
         let (key, message) = (held.key, held.delivery.receipt.message);
-        let until = now + delay;
-        // A nack may get lost: the message then comes after its visibility, and may wait to be
-        // received for as long again.
-        let expires = until + self.visibility.saturating_mul(2).min(AWAY_GRACE_MAX);
         let remembered = self.away.len() < self.options.away_max;
         if remembered {
-            self.away.insert(key, message, expires);
+            self.away.insert(key, message, no);
         } else {
             self.stats.order_forgotten += 1;
         }
-        let leave = Leave { until, expires, failed: counted, remembered };
+        let leave = Leave { until: now + delay, failed: counted, remembered };
         let lane = self.lanes.get_mut(&key);
         let behind = lane.map_or_else(Vec::new, |lane| lane.leave(no, leave));
         self.emit(no, Settlement::Nack { delay, counted });
@@ -160,9 +156,12 @@ impl Machine {
         let Some(held) = self.held.get_mut(&no) else {
             return;
         };
-        debug_assert!(held.stage != Stage::Settling, "settled once");
+        debug_assert!(!matches!(held.stage, Stage::Settling { .. }), "settled once");
         self.in_work -= usize::from(held.in_work());
-        held.stage = Stage::Settling;
+        held.stage = match settlement {
+            Settlement::Nack { delay, .. } => Stage::Settling { back_after: Some(delay) },
+            Settlement::Ack | Settlement::Reject(_) => Stage::Settling { back_after: None },
+        };
         let delivery = Arc::clone(&held.delivery);
         self.commands.push(match settlement {
             Settlement::Ack => {

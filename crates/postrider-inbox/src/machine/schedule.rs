@@ -16,7 +16,7 @@ impl Machine {
         while let Some((key, message)) = self.away.take_expired(now) {
             reach!(AwayForgotten);
             if let Some(lane) = self.lanes.get_mut(&key) {
-                lane.expire(message, now);
+                lane.forget(message);
             }
             self.refresh(key);
         }
@@ -43,7 +43,7 @@ impl Machine {
                     dead.push((no, why));
                     continue;
                 }
-                Stage::Settling => continue,
+                Stage::Settling { .. } => continue,
                 _ => {}
             }
             if now >= held.visibility.due() && held.visibility.ask(now, self.visibility) {
