@@ -28,6 +28,9 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     progress(format_args!("building {rows} rows that are settled"));
     append_millions(&runtime, &full, rows)?;
     drain(&runtime, &full, options, rows)?;
+    if rows > fresh {
+        numbers_after(&runtime, &empty, rows - fresh)?;
+    }
     append(&runtime, &empty, fresh)?;
     drain(&runtime, &empty, options, fresh)?;
     let mut contenders = [
@@ -57,4 +60,16 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
 fn drain(runtime: &Runtime, server: &Server, options: &Options, rows: u64) -> Result<f64> {
     let broker = broker::open(options.broker, &server.beside("broker.db"))?;
     Ok(relay::drain_store(runtime, Arc::new(server.store()?), broker, rows)?.per_s)
+}
+
+/// Lets the empty table's numbers go on where those of the other do. Each of the outbox's tables holds a range of
+/// numbers, and a relay that starts reads the new rows of the one where its cursors stand: how many that are
+/// depends on where the range ends, and is to be the same for both.
+fn numbers_after(runtime: &Runtime, server: &Server, last: u64) -> Result<()> {
+    runtime.block_on(async {
+        let client = server.connect().await?;
+        let statement = server.sql(include_str!("../../sql/postgres/numbers_after.sql"));
+        client.query_one(&statement, &[&i64::try_from(last)?]).await?;
+        Ok(())
+    })
 }

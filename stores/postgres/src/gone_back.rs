@@ -3,19 +3,21 @@
 //! A fetch compares the sequence with its cursor and refuses one that lies behind. If it was carried past the
 //! cursor again before the first fetch, that says nothing. Then the rows do: events at or below the floor of
 //! a cursor by transactions that its base did not know. So whoever reads a partition under a new lease looks
-//! for them first, once for each destination. Invariant (INV-1): no event is passed unread because its number
+//! for them first: once, for all destinations and all partitions that it begins with, since a look reads what no
+//! range of the index sums up yet. Invariant (INV-1): no event is passed unread because its number
 //! was given a second time.
 
 use std::collections::BTreeMap;
 
 use postrider_core::snapshot::SnapshotCursor;
 use postrider_core::source::FetchRequest;
-use postrider_core::{Error, ErrorKind, Result};
+use postrider_core::{DestinationId, Error, ErrorKind, Result};
 
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
 use crate::typed::{params, partition, signed};
 
+const CURSORS: Sql = sql!("fetch/cursors");
 const GONE_BACK: Sql = sql!("fetch/gone_back");
 const STATEMENT_TIMEOUT: Sql = sql!("operator/statement_timeout");
 
@@ -33,17 +35,22 @@ struct Found {
 /// An error for each question whose partition has such events. If the look fails, nothing is refused: the
 /// fetch that follows fails for the same reason, or the next one looks again.
 pub(crate) async fn look(store: &PostgresStore, group: &[FetchRequest]) -> Vec<Option<Error>> {
-    let new: Vec<bool> =
-        group.iter().map(|request| store.remembered().is_to_be_looked_at(request)).collect();
+    let is_new = |request: &FetchRequest| store.remembered().is_to_be_looked_at(request);
     let none = || group.iter().map(|_| None).collect();
-    if !new.contains(&true) {
+    if !group.iter().any(is_new) {
         return none();
     }
+    // Those who ask for other destinations at the same moment find that theirs were looked at.
+    let _one_at_a_time = store.inner.backward_looks.lock().await;
+    let new: Vec<bool> = group.iter().map(is_new).collect();
     let asked: Vec<&FetchRequest> =
         group.iter().zip(&new).filter(|(_, new)| **new).map(|(request, _)| request).collect();
-    let found = match read(store, &asked).await {
-        Ok(found) => found,
-        Err(error) if error.kind() == ErrorKind::Timeout => BTreeMap::new(),
+    if asked.is_empty() {
+        return none();
+    }
+    let (places, found) = match read(store, &asked).await {
+        Ok(read) => read,
+        Err(error) if error.kind() == ErrorKind::Timeout => (Places::new(), BTreeMap::new()),
         Err(_) => return none(),
     };
     let mut answers = Vec::with_capacity(group.len());
@@ -51,14 +58,22 @@ pub(crate) async fn look(store: &PostgresStore, group: &[FetchRequest]) -> Vec<O
         let place = partition(request.lease.partition);
         let found = found.get(&place).filter(|_| new);
         if new && found.is_none() {
-            store.remembered().was_looked_at(request);
+            let others = places.get(&place).into_iter().flatten();
+            store.remembered().was_looked_at(request, others);
         }
         answers.push(found.map(|found| refused(request, *found)));
     }
     answers
 }
 
-async fn read(store: &PostgresStore, asked: &[&FetchRequest]) -> Result<BTreeMap<i16, Found>> {
+/// The destinations whose cursors were looked at, by partition.
+type Places = BTreeMap<i16, Vec<DestinationId>>;
+
+/// Looks, for the cursors of these questions and all others of their partitions.
+async fn read(
+    store: &PostgresStore,
+    asked: &[&FetchRequest],
+) -> Result<(Places, BTreeMap<i16, Found>)> {
     let (mut partitions, mut xmaxs, mut floors) = (Vec::new(), Vec::new(), Vec::new());
     for request in asked {
         // One that cannot be read is refused by the fetch.
@@ -69,6 +84,16 @@ async fn read(store: &PostgresStore, asked: &[&FetchRequest]) -> Result<BTreeMap
     }
     let tx = store.sessions().begin("fetch").await?;
     tx.row("fetch", &STATEMENT_TIMEOUT, params![LOOK_MAX]).await?;
+    let mut places = Places::new();
+    for row in &tx.rows("fetch", &CURSORS, params![partitions.clone()]).await? {
+        let (place, destination): (i16, &str) = (row.get(0), row.get(1));
+        // One with a name that is none cannot be asked for.
+        let Ok(destination) = DestinationId::new(destination) else { continue };
+        places.entry(place).or_default().push(destination);
+        partitions.push(place);
+        xmaxs.push(row.get(2));
+        floors.push(row.get(3));
+    }
     let rows = tx.rows("fetch", &GONE_BACK, params![partitions, xmaxs, floors]).await?;
     let mut found: BTreeMap<i16, Found> = BTreeMap::new();
     for row in &rows {
@@ -78,7 +103,7 @@ async fn read(store: &PostgresStore, asked: &[&FetchRequest]) -> Result<BTreeMap
         here.first = here.first.min(first);
     }
     tx.end("fetch").await;
-    Ok(found)
+    Ok((places, found))
 }
 
 fn refused(request: &FetchRequest, found: Found) -> Error {

@@ -62,13 +62,17 @@ impl Remembered {
         })
     }
 
-    /// It was.
-    pub(crate) fn was_looked_at(&mut self, request: &FetchRequest) {
+    /// It was, and so for these destinations in its partition.
+    pub(crate) fn was_looked_at<'a>(
+        &mut self,
+        request: &'a FetchRequest,
+        others: impl Iterator<Item = &'a DestinationId>,
+    ) {
         let known = self.looked_at.entry(request.lease.partition.0).or_default();
         if known.0 != request.lease.token {
             *known = (request.lease.token, BTreeSet::new());
         }
-        known.1.extend(request.destinations.iter().cloned());
+        known.1.extend(request.destinations.iter().chain(others).cloned());
     }
 
     /// The last tick, unless it is known to be of another life of the server.

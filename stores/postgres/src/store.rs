@@ -81,6 +81,8 @@ pub(crate) struct Inner {
     pub(crate) born: std::time::Instant,
     /// Fetches of many partitions, in one statement.
     pub(crate) fetches: Gather<FetchRequest, Page>,
+    /// One look at a time for numbers that were given a second time.
+    pub(crate) backward_looks: tokio::sync::Mutex<()>,
     /// Looks for what is due, likewise.
     pub(crate) looks: Gather<(Lease, DestinationId), Option<Duration>>,
     /// Looks for what is scheduled, likewise.
@@ -145,6 +147,7 @@ impl PostgresStore {
                 remembered: Mutex::default(),
                 born: std::time::Instant::now(),
                 fetches: Gather::default(),
+                backward_looks: tokio::sync::Mutex::default(),
                 looks: Gather::default(),
                 schedules: Gather::default(),
                 saves: Gather::default(),
