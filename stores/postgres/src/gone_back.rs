@@ -32,8 +32,8 @@ struct Found {
     first: i64,
 }
 
-/// An error for each question whose partition has such events. If the look fails, nothing is refused: the
-/// fetch that follows fails for the same reason, or the next one looks again.
+/// An error for each question whose partition has such events, or whose partition could not be looked through: a
+/// cursor that moved on hides them. One that takes longer than [`LOOK_MAX`] refuses nothing.
 pub(crate) async fn look(store: &PostgresStore, group: &[FetchRequest]) -> Vec<Option<Error>> {
     let is_new = |request: &FetchRequest| store.remembered().is_to_be_looked_at(request);
     let none = || group.iter().map(|_| None).collect();
@@ -51,7 +51,9 @@ pub(crate) async fn look(store: &PostgresStore, group: &[FetchRequest]) -> Vec<O
     let (places, found) = match read(store, &asked).await {
         Ok(read) => read,
         Err(error) if error.kind() == ErrorKind::Timeout => (Places::new(), BTreeMap::new()),
-        Err(_) => return none(),
+        Err(error) => {
+            return new.iter().map(|new| new.then(|| error.repeated())).collect();
+        }
     };
     let mut answers = Vec::with_capacity(group.len());
     for (request, new) in group.iter().zip(new) {

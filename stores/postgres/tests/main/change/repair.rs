@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use postrider_core::operate::Operator;
-use postrider_core::source::FetchRequest;
-use postrider_core::{ErrorKind, NewEvent, OutboxSource};
+use postrider_core::source::{FetchRequest, Page};
+use postrider_core::{ErrorKind, Lease, NewEvent, OutboxSource, Result};
 
 use super::told;
 use crate::operator::{Act, Play, everything, note, of_type};
@@ -13,6 +13,20 @@ use crate::support::id;
 
 fn orders(count: u32) -> Vec<NewEvent> {
     (0..count).map(|n| of_type("order.placed", n)).collect()
+}
+
+/// The page behind a destination's cursor.
+async fn page(play: &Play, lease: &Lease, destination: &str) -> Result<Page> {
+    let loaded = play.store.load(lease, &id(destination)).await.unwrap();
+    let request = FetchRequest {
+        lease: lease.clone(),
+        destinations: vec![id(destination)],
+        after: loaded.cursor,
+        until: None,
+        rows_max: 1_000,
+        bytes_max: 1 << 20,
+    };
+    play.store.fetch(&request).await
 }
 
 async fn let_go(play: &Play) {
@@ -110,17 +124,8 @@ async fn a_sequence_that_was_set_back_and_carried_past_again_is_found() {
     play.take_leases().await;
     let mut refused = 0;
     for lease in &play.leases {
-        let loaded = play.store.load(lease, &id("a")).await.unwrap();
-        let request = FetchRequest {
-            lease: lease.clone(),
-            destinations: vec![id("a")],
-            after: loaded.cursor,
-            until: None,
-            rows_max: 1_000,
-            bytes_max: 1 << 20,
-        };
         for _ in 0..2 {
-            let error = play.store.fetch(&request).await.unwrap_err();
+            let error = page(&play, lease, "a").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Rewound);
             assert!(error.to_string().contains("postrider repair sequence"), "{error}");
             refused += 1;
@@ -144,6 +149,53 @@ async fn a_sequence_that_was_set_back_and_carried_past_again_is_found() {
     assert_eq!(stands, after, "nothing is wrong any more");
     play.take_leases().await;
     assert_eq!(play.fetch_all("a").await.len(), 0);
+}
+
+/// R014: one look is for all destinations of a partition, whoever asks first: what one of them would pass is found
+/// when another begins to read.
+#[tokio::test]
+async fn what_one_destination_would_pass_is_found_when_another_reads() {
+    let Some(mut play) = Play::wide(1, &[everything("a"), everything("b")]).await else { return };
+    for _ in 0..3 {
+        // A fetch after the first ticks again, and so the floors rise to what was given.
+        play.commit(&orders(60)).await;
+        play.settle_all("a", &[Act::Ack]).await;
+    }
+    play.fresh.run("select setval({text:outbox_seq}, 1, false)").await;
+    for part in orders(400).chunks(40) {
+        play.commit(part).await;
+    }
+    let_go(&play).await;
+    play.take_leases().await;
+    for destination in ["b", "a"] {
+        let error = page(&play, &play.leases[0], destination).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Rewound, "{destination}");
+    }
+    let_go(&play).await;
+    play.store.repair_sequence(&note()).await.unwrap();
+    play.take_leases().await;
+    for destination in ["b", "a"] {
+        page(&play, &play.leases[0], destination)
+            .await
+            .expect("nothing is below a cursor any more");
+    }
+}
+
+/// R014: a page is not handed out before the look has succeeded, since a cursor that moved on hides what it is about.
+#[tokio::test]
+async fn a_look_that_fails_refuses_the_page() {
+    let Some(play) = Play::wide(1, &[everything("a")]).await else { return };
+    play.commit(&orders(3)).await;
+    let client = play.fresh.session().await;
+    let name = play.fresh.sql("{outbox_gone_back}(smallint[], bigint[], bigint[])");
+    let definition = format!("select pg_get_functiondef('{name}'::regprocedure)");
+    let definition: String = client.query_one(&definition, &[]).await.unwrap().get(0);
+    let broken = definition.replacen("\nbegin", "\nbegin raise 'no look';", 1);
+    client.batch_execute(&broken).await.unwrap();
+    let error = page(&play, &play.leases[0], "a").await.unwrap_err();
+    assert!(error.to_string().contains("no look"), "{error}");
+    client.batch_execute(&definition).await.unwrap();
+    assert_eq!(page(&play, &play.leases[0], "a").await.expect("it looks again").rows.len(), 3);
 }
 
 /// F13: on another server nothing is published before it is adopted; then cursors begin anew at their floors,
