@@ -17,6 +17,9 @@ use crate::receipts::Receipts;
 const TURN_MIN: Duration = Duration::from_millis(5);
 const TURN_MAX: Duration = Duration::from_millis(250);
 
+/// How long the server has to answer a question that somebody's last settlement made room for: some round trips.
+const LAST_ANSWER: Duration = Duration::from_millis(100);
+
 /// See the module.
 pub(crate) struct Asking {
     /// One of each member at most.
@@ -45,6 +48,20 @@ impl Asking {
     pub(crate) fn of(members: usize) -> Asking {
         let questions = (0..members).map(|_| None).collect();
         Asking { questions, first: 0, next: 0, turn: TURN_MIN }
+    }
+
+    /// Takes all questions back, and gives back what came to them. What was settled last lets the server answer one
+    /// more, so that is waited for.
+    pub(crate) async fn withdraw(&mut self) {
+        let open: Vec<Question> = self.questions.iter_mut().filter_map(Option::take).collect();
+        if open.is_empty() {
+            return;
+        }
+        // waits: the server does not say that it will send nothing
+        tokio::time::sleep(LAST_ANSWER).await;
+        for question in open {
+            question.withdraw().await;
+        }
     }
 
     /// Whether somebody could be asked.

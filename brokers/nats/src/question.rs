@@ -82,6 +82,21 @@ impl Question {
     pub(crate) fn take(&self) -> Option<Arrived> {
         self.slot.take()
     }
+
+    /// Takes it back, and gives back what came to it, before whoever asked goes.
+    pub(crate) async fn withdraw(self) {
+        self.task.abort();
+        if let Some(Ok(Some((_, message)))) = self.slot.take() {
+            give_back(&self.client, &message).await;
+        }
+    }
+}
+
+/// If it is not heard, the message comes again when its visibility ends.
+async fn give_back(client: &Client, message: &Message) {
+    let _ = message.ack_with(AckKind::Nak(None)).await;
+    // A connection that nobody holds any more ends at once.
+    let _ = client.flush().await;
 }
 
 impl Drop for Question {
@@ -91,12 +106,7 @@ impl Drop for Question {
         let Some(Ok(Some((_, message)))) = self.slot.take() else { return };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let client = self.client.clone();
-            runtime.spawn(async move {
-                // If it is not heard, the message comes again when its visibility ends.
-                let _ = message.ack_with(AckKind::Nak(None)).await;
-                // A connection that nobody holds any more ends at once.
-                let _ = client.flush().await;
-            });
+            runtime.spawn(async move { give_back(&client, &message).await });
         }
     }
 }

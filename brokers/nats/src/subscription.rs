@@ -24,11 +24,6 @@ use crate::partitions::Partitions;
 use crate::receipts::Receipts;
 use crate::settings::NatsSettings;
 
-/// The soonest that a message which was given back comes again. At once, it would come to the next question of whoever
-/// gave it back, which is open already: one that stops would take it along, and keep it from others until its
-/// visibility ends.
-const BACK_AFTER: Duration = Duration::from_millis(250);
-
 /// Deliveries fetched at once, whatever is asked for: more would only wait here while their time runs.
 const FETCH_MAX: usize = 512;
 
@@ -342,8 +337,8 @@ impl Subscription for NatsSubscription {
         counted: bool,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let delay = delay.max(BACK_AFTER);
-            self.settle(delivery, AckKind::Nak(Some(delay))).await?;
+            let delay = (!delay.is_zero()).then_some(delay);
+            self.settle(delivery, AckKind::Nak(delay)).await?;
             self.receipts.close(delivery.receipt);
             if !counted {
                 self.receipts.discount(delivery.receipt.message);
@@ -369,6 +364,13 @@ impl Subscription for NatsSubscription {
             let asked = Instant::now();
             self.settle(delivery, AckKind::Progress).await?;
             self.receipts.extend(delivery.receipt, asked + self.settings.visibility);
+            Ok(())
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.asking.lock().await.withdraw().await;
             Ok(())
         })
     }

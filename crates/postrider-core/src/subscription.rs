@@ -39,6 +39,13 @@ pub trait Subscription: Send + Sync {
 
     /// Still at work: prolongs the visibility timeout from now.
     fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>>;
+
+    /// Nothing more is received: what came meanwhile and nobody took is given back, uncounted, so that it does not
+    /// wait for the end of its visibility. Does nothing where nothing is taken before somebody receives, which is
+    /// the default. Without it nothing is lost.
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// What a subscription can do.

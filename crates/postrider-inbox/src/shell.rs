@@ -91,11 +91,22 @@ impl Shell {
             for command in self.machine.step(self.clock.tick(), input) {
                 self.carry_out(command);
             }
-            self.report();
             if self.machine.is_stopped() {
-                return;
+                // Before it says so: whoever waits for that may end the process.
+                self.close().await;
+                return self.report();
             }
+            self.report();
             input = self.next_input(&mut orders).await;
+        }
+    }
+
+    /// Receives nothing more.
+    async fn close(&mut self) {
+        self.receiving = None;
+        let closed = in_time("close", self.settle_timeout, self.subscription.close());
+        if let Err(error) = closed.await {
+            tracing::debug!(%error, "what came meanwhile comes again when its visibility ends");
         }
     }
 

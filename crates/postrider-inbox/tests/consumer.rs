@@ -1,13 +1,16 @@
 //! The consumer as a whole: broker, engine, inbox, and what goes wrong between them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use postrider_core::inbox::{Receiver, Verdict};
-use postrider_core::{BoxFuture, Delivery, Event, EventId, HandlerName, Result, RetryPolicy};
-use postrider_inbox::{ConsumerOptions, Context, Health, LeasedHandler, Outcome};
+use postrider_core::subscription::SubscriptionCapabilities;
+use postrider_core::{
+    BoxFuture, Delivery, Event, EventId, Fault, HandlerName, Result, RetryPolicy, Subscription,
+};
+use postrider_inbox::{Consumer, ConsumerOptions, Context, Health, LeasedHandler, Outcome};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -346,6 +349,53 @@ async fn dropping_the_handle_stops_it() {
     // waits: virtual time passes
     sleep(Duration::from_secs(1)).await;
     assert!(effects.list().is_empty());
+}
+
+/// A broker that never delivers, and is slow to take back what it was about to deliver.
+#[derive(Default)]
+struct SlowToClose {
+    is_closed: AtomicBool,
+}
+
+impl Subscription for SlowToClose {
+    fn capabilities(&self) -> SubscriptionCapabilities {
+        SubscriptionCapabilities::least(VISIBILITY)
+    }
+    fn receive(&self, _: usize) -> BoxFuture<'_, Result<Vec<Delivery>>> {
+        Box::pin(std::future::pending())
+    }
+    fn ack<'a>(&'a self, _: &'a Delivery) -> BoxFuture<'a, Result<()>> {
+        Box::pin(std::future::pending())
+    }
+    fn nack<'a>(&'a self, _: &'a Delivery, _: Duration, _: bool) -> BoxFuture<'a, Result<()>> {
+        Box::pin(std::future::pending())
+    }
+    fn reject<'a>(&'a self, _: &'a Delivery, _: &'a Fault) -> BoxFuture<'a, Result<()>> {
+        Box::pin(std::future::pending())
+    }
+    fn extend<'a>(&'a self, _: &'a Delivery, _: Duration) -> BoxFuture<'a, Result<()>> {
+        Box::pin(std::future::pending())
+    }
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            // waits: virtual time passes
+            sleep(Duration::from_secs(1)).await;
+            self.is_closed.store(true, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+}
+
+/// Whoever hears that it stopped may end the process: by then the subscription is closed.
+#[tokio::test(start_paused = true)]
+async fn it_has_stopped_when_its_subscription_is_closed() {
+    let (bench, subscription) = (Bench::new(), Arc::new(SlowToClose::default()));
+    let worker = Arc::new(bench.worker(Effects::default().handler()));
+    let consumer = Consumer::builder(Arc::clone(&subscription) as Arc<dyn Subscription>);
+    let consumer = consumer.receiver(worker).start().unwrap();
+    consumer.drain(Duration::from_secs(5));
+    consumer.stopped().await;
+    assert!(subscription.is_closed.load(Ordering::SeqCst));
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,4 +101,8 @@ impl Subscription for TracedSubscription {
     fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>> {
         self.subscription.extend(delivery, by)
     }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        self.subscription.close()
+    }
 }

@@ -205,6 +205,13 @@ impl Subscription for Switch {
             Ok(())
         })
     }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let present = Arc::clone(&self.lock().present);
+            present.close().await
+        })
+    }
 }
 
 #[cfg(test)]
