@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
 mod examining;
+mod leaving;
 mod partitioned;
 mod proxied;
 mod publishing;

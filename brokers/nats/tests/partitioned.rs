@@ -28,7 +28,7 @@ const EACH: u32 = 40;
 /// Keys.
 const KEYS: u32 = 6;
 /// How long all of it may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where an instance finds its server, its subjects, and its log, if this process is to be one.
 const INSTANCE: &str = "POSTRIDER_NATS_INSTANCE";
@@ -46,7 +46,7 @@ async fn subscribe(nats: NatsSettings, subject: &str) -> NatsSubscription {
 }
 
 /// Stores the events of all keys, in turns.
-async fn publish(server: &Server) {
+pub(crate) async fn publish(server: &Server) {
     let broker = NatsBroker::new(server.settings()).unwrap();
     for n in 1..=EACH {
         let events = (0..KEYS).map(|key| event(&key.to_string(), n, 10));
@@ -259,80 +259,6 @@ async fn an_instance_takes_no_more_than_it_can_act_on() {
     }
 }
 
-/// An instance that keeps what it takes for ten minutes.
-async fn patient(server: &Server) -> NatsSubscription {
-    let mut settings = SubscriptionSettings::new("SHOP", "billing");
-    settings.subject = Some("shop.{partition:4}.>".to_owned());
-    settings.visibility = Duration::from_secs(600);
-    NatsSubscription::open(server.settings(), settings).await.unwrap()
-}
-
-/// An instance that asked and turned away, to which something of each partition has come meanwhile.
-async fn with_what_came(server: &Server) -> NatsSubscription {
-    let going = patient(server).await;
-    assert!(timeout(Duration::from_millis(100), going.receive(8)).await.is_err());
-    publish(server).await;
-    let stream = server.jetstream().await.get_stream("SHOP").await.unwrap();
-    let begun = Instant::now();
-    loop {
-        let mut unsettled = 0;
-        for partition in 0..4 {
-            let name = format!("billing-partition-{partition}");
-            unsettled += stream.consumer_info(name).await.unwrap().num_ack_pending;
-        }
-        if unsettled == 4 {
-            return going;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{unsettled}");
-    }
-}
-
-/// Whether another one gets something of each partition within that time.
-async fn others_get_all(server: &Server, within: Duration) -> bool {
-    let staying = patient(server).await;
-    let all = async {
-        let mut partitions = BTreeSet::new();
-        while partitions.len() < 4 {
-            for delivery in staying.receive(8).await.unwrap() {
-                partitions.insert(delivery.origin.as_ref().unwrap().partition);
-            }
-        }
-    };
-    timeout(within, all).await.is_ok()
-}
-
-/// What came to an instance that goes, it gives back: others need not wait for its visibility.
-#[tokio::test]
-async fn an_instance_that_goes_gives_back_what_came() {
-    let Some(server) = Server::start() else { return };
-    server.stream("SHOP", "shop.>").await;
-    drop(with_what_came(&server).await);
-    assert!(others_get_all(&server, PATIENCE).await);
-}
-
-/// The same where the process ends with it, so that nothing goes on behind it: closed, it has given back by then.
-/// Without that (the control) it had no time to.
-#[tokio::test]
-async fn an_instance_that_is_closed_gives_back_what_came_before_its_process_ends() {
-    for closed in [true, false] {
-        let Some(server) = Server::start() else { return };
-        server.stream("SHOP", "shop.>").await;
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                runtime.unwrap().block_on(async {
-                    let going = with_what_came(&server).await;
-                    if closed {
-                        going.close().await.unwrap();
-                    }
-                });
-            });
-        });
-        let within = if closed { PATIENCE } else { Duration::from_secs(2) };
-        assert_eq!(others_get_all(&server, within).await, closed);
-    }
-}
-
 /// A consumer of a partition that lets more be in work keeps no order, and is not joined. One that somebody deletes
 /// is made anew.
 #[tokio::test]
@@ -363,7 +289,6 @@ async fn a_partitions_consumer_is_what_it_must_be() {
     let begun = Instant::now();
     while ids.len() < (EACH * KEYS) as usize {
         assert!(begun.elapsed() < PATIENCE, "{}", ids.len());
-        // Where the consumer is gone, that is told once.
         // Where the consumer is gone, that is told once.
         let Ok(deliveries) = timeout(PATIENCE, subscription.receive(8)).await.unwrap() else {
             continue;

@@ -8,4 +8,5 @@ mod consumer;
 mod large;
 mod leased;
 mod machine;
+mod stopping;
 mod world;
