@@ -90,7 +90,7 @@ section! {
         bytes: Size { default: "16MiB", min: "64KiB", max: "1GiB", class: Restart },
         /// All windows of one relay together.
         total_bytes: Size { default: "24MiB", min: "64KiB", max: "16GiB", class: Restart },
-        /// What of it is in memory: an event leaves it with its outcome, and 80 bytes stay until that is saved. So
+        /// What of it is in memory: an event leaves it with its outcome, and 32 to 48 bytes stay until that is saved. So
         /// the relay fits in a small container however many partitions it owns.
         memory_bytes: Size { default: "8MiB", min: "64KiB", max: "16GiB", class: Restart },
     }

@@ -152,7 +152,7 @@ pub struct WindowLimits {
     /// Bytes of all windows of one relay. Default 24 MiB: what a crash may deliver again. Each window is
     /// sure of one page.
     pub total_bytes_max: u64,
-    /// What of them is in memory: an event leaves it with its outcome, and 80 bytes stay until that is saved.
+    /// What of them is in memory: an event leaves it with its outcome, and 32 to 48 bytes stay until that is saved.
     /// Default 8 MiB, so that a relay fits in a small container however many partitions it owns, and takes little
     /// more before a million events than before ten thousand. A window without open events is sure of one page.
     pub memory_bytes_max: u64,

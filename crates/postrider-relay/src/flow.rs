@@ -310,7 +310,7 @@ impl Flow {
         now: Tick,
     ) {
         if let Some((_, to)) = &written.cursor {
-            self.window.saved(to.clone(), written.passed.len());
+            self.window.saved(to.clone());
         }
         debug_assert!(self.taken_bytes == 0 || !self.lanes.is_empty(), "all that was taken left");
         let mut promotes = false;

@@ -13,7 +13,8 @@ use postrider_core::{Cursor, KeyHash, planted};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ordinal(u64);
 
-/// A row. Windows of all partitions together have tens of thousands of them, so it is kept small.
+/// A row that is not settled, or stands behind one that is not. Windows of all partitions together have tens of
+/// thousands of them, so it is kept small.
 #[derive(Debug)]
 struct Slot {
     row: RowRef,
@@ -25,18 +26,25 @@ struct Slot {
     outcome: Option<Passed>,
 }
 
-/// So many slots more when a window is full: doubled, half of it would often be for nothing in each of many
+/// So many rows more when there is no room: doubled, half of it would often be for nothing in each of many
 /// windows, and the longest is copied 32 times.
 const GROWTH: usize = 256;
 
-/// What a settled row takes until it is saved: its slot, and its place in the settlement. Its event is gone.
-const SLOT_BYTES: u64 = 80;
+/// What is left of a row once all before it are settled too: its place in the settlement. Its event is gone.
+const PASSED_BYTES: u64 = size_of::<(RowRef, Passed)>() as u64;
+/// And before that.
+const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
 
 /// What was read and is not yet saved.
+///
+/// Rows leave `slots` for `passed` as soon as none before them is unsettled, and that for a settlement as it
+/// is: what is settled and not saved is most of what a fast relay has read, and is neither kept as a slot nor copied.
 #[derive(Debug)]
 pub(crate) struct Window {
+    /// From the first row that is not settled on.
     slots: VecDeque<Slot>,
-    /// The base of the cursors from an ordinal on: rows of a page share one.
+    /// The base of the cursors from an ordinal on: rows of a page share one. The first is that of the last row
+    /// before the slots, if there was one.
     bases: VecDeque<(u64, Arc<[u8]>)>,
     /// The ordinal of the first slot.
     first: u64,
@@ -45,14 +53,20 @@ pub(crate) struct Window {
     saved: Cursor,
     /// Where the next page is read.
     read: Cursor,
-    /// Slots with an outcome, anywhere in the window.
+    /// What the next save takes along: the settled rows before the slots.
+    passed: Vec<(RowRef, Passed)>,
+    /// Bytes of the same.
+    passed_bytes: u64,
+    /// The position of the last of them.
+    passed_to: u64,
+    /// Rows of the save under way.
+    saving: usize,
+    /// Bytes of the same.
+    saving_bytes: u64,
+    /// Slots with an outcome.
     settled: usize,
     /// Bytes of the same.
     settled_bytes: u64,
-    /// Slots with an outcome before the first without: what a save takes along.
-    front: usize,
-    /// Bytes of the same.
-    front_bytes: u64,
 }
 
 /// A move of the saved cursor.
@@ -73,10 +87,13 @@ impl Window {
             bytes: 0,
             read: saved.clone(),
             saved,
+            passed: Vec::new(),
+            passed_bytes: 0,
+            passed_to: 0,
+            saving: 0,
+            saving_bytes: 0,
             settled: 0,
             settled_bytes: 0,
-            front: 0,
-            front_bytes: 0,
         }
     }
 
@@ -101,12 +118,10 @@ impl Window {
         Ordinal(ordinal)
     }
 
-    /// The cursor of a row, by its place among the slots.
-    fn cursor(&self, index: usize) -> Option<Cursor> {
-        let ordinal = self.first + index as u64;
+    /// The base of the cursor of a row that is not passed, or of the last that is.
+    fn base(&self, ordinal: u64) -> Option<Arc<[u8]>> {
         let behind = self.bases.partition_point(|(from, _)| *from <= ordinal);
-        let (_, base) = self.bases.get(behind.checked_sub(1)?)?;
-        Some(Cursor::new(Arc::clone(base), self.slots.get(index)?.position))
+        self.bases.get(behind.checked_sub(1)?).map(|(_, base)| Arc::clone(base))
     }
 
     /// Records where the next page begins.
@@ -114,7 +129,7 @@ impl Window {
         self.read = end;
     }
 
-    /// Records what became of a row. Rows that left the window already keep what they had.
+    /// Records what became of a row. Rows that left the slots already keep what they had.
     pub(crate) fn settle(&mut self, ordinal: Ordinal, outcome: Passed) {
         let index = ordinal.0.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let Some(slot) = index.and_then(|index| self.slots.get_mut(index)) else {
@@ -125,111 +140,118 @@ impl Window {
             self.settled += 1;
             self.settled_bytes += u64::from(slot.bytes);
         }
-        while let Some(slot) = self.slots.get(self.front).filter(|slot| slot.outcome.is_some()) {
-            self.front_bytes += u64::from(slot.bytes);
-            self.front += 1;
-        }
+        while self.pass_first() {}
     }
 
-    /// The move that can be saved now: over the longest run of settled rows at the front.
-    pub(crate) fn advance(&self) -> Option<Advance> {
-        let mut passed = Vec::with_capacity(self.settled.min(self.slots.len()));
-        let mut last = None;
-        for (index, slot) in self.slots.iter().enumerate() {
-            if planted!(CursorPastUnacknowledged) {
-                last = Some(index);
-            }
-            let Some(outcome) = slot.outcome else { break };
-            passed.push((slot.row, outcome));
-            last = Some(index);
-        }
-        let to = match passed.len() == self.slots.len() {
-            // Nothing is unsettled: the end of the last page is safe too, rows or not.
-            true => self.read.clone(),
-            false => self.cursor(last?)?,
+    /// Moves the first slot to what the next save takes along, if it is settled.
+    fn pass_first(&mut self) -> bool {
+        let Some((slot, outcome)) = self.slots.front().and_then(|slot| Some((slot, slot.outcome?)))
+        else {
+            return false;
         };
-        let past = planted!(CursorPastUnacknowledged) && !passed.is_empty();
-        (past || to != self.saved).then(|| Advance { from: self.saved.clone(), to, passed })
-    }
-
-    /// Forgets what a saved move passed.
-    pub(crate) fn saved(&mut self, to: Cursor, rows: usize) {
-        for slot in self.slots.drain(..rows.min(self.slots.len())) {
-            self.bytes -= u64::from(slot.bytes);
-            if self.front > 0 {
-                self.front -= 1;
-                self.front_bytes -= u64::from(slot.bytes);
-            }
-            if slot.outcome.is_some() {
-                self.settled -= 1;
-                self.settled_bytes -= u64::from(slot.bytes);
-            }
-            self.first += 1;
+        if self.passed.len() == self.passed.capacity() {
+            self.passed.reserve_exact(GROWTH);
         }
-        // The base that the first slot stands in, and those behind it.
+        self.passed.push((slot.row, outcome));
+        self.passed_to = slot.position;
+        let bytes = u64::from(slot.bytes);
+        self.passed_bytes += bytes;
+        self.settled -= 1;
+        self.settled_bytes -= bytes;
         while self.bases.get(1).is_some_and(|(from, _)| *from <= self.first) {
             self.bases.pop_front();
         }
+        self.first += 1;
+        self.slots.pop_front();
+        true
+    }
+
+    /// Takes the move that can be saved now: over the longest run of settled rows at the front. Whoever takes it sends
+    /// it until it is [`saved`](Self::saved): what it passes is in nobody else's hands.
+    pub(crate) fn advance(&mut self) -> Option<Advance> {
+        let past = planted!(CursorPastUnacknowledged);
+        let to = match self.slots.front() {
+            // Nothing is unsettled: the end of the last page is safe too, rows or not.
+            None => self.read.clone(),
+            Some(open) if past => Cursor::new(self.base(self.first)?, open.position),
+            Some(_) if self.passed.is_empty() => return None,
+            Some(_) => Cursor::new(self.base(self.first.checked_sub(1)?)?, self.passed_to),
+        };
+        if to == self.saved {
+            return None;
+        }
+        let passed = std::mem::take(&mut self.passed);
+        self.saving += passed.len();
+        self.saving_bytes += std::mem::take(&mut self.passed_bytes);
+        Some(Advance { from: self.saved.clone(), to, passed })
+    }
+
+    /// The move under way is saved.
+    pub(crate) fn saved(&mut self, to: Cursor) {
+        self.saving = 0;
+        self.bytes -= std::mem::take(&mut self.saving_bytes);
         self.saved = to;
     }
 
     /// Rows read and not saved.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.savable() + self.slots.len()
     }
 
-    /// Bytes of the same.
+    /// Those that no unsettled row stands before.
+    fn savable(&self) -> usize {
+        self.passed.len() + self.saving
+    }
+
+    /// Bytes of rows read and not saved.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Rows with an outcome that is not saved.
     pub(crate) fn settled(&self) -> usize {
-        self.settled
+        self.savable() + self.settled
     }
 
     /// Bytes of rows without an outcome: their events are in memory.
     pub(crate) fn open_bytes(&self) -> u64 {
-        self.bytes - self.settled_bytes
+        self.bytes - self.savable_bytes() - self.settled_bytes
     }
 
     /// What remains of settled rows, whose events are gone.
     pub(crate) fn slot_bytes(&self) -> u64 {
-        self.settled as u64 * SLOT_BYTES
+        self.savable_slot_bytes() + self.settled as u64 * SLOT_BYTES
     }
 
-    /// What a save would free: bytes of rows.
+    /// What a save frees: bytes of rows.
     pub(crate) fn savable_bytes(&self) -> u64 {
-        self.front_bytes
+        self.passed_bytes + self.saving_bytes
     }
 
     /// The same in memory.
     pub(crate) fn savable_slot_bytes(&self) -> u64 {
-        self.front as u64 * SLOT_BYTES
+        self.savable() as u64 * PASSED_BYTES
     }
 
     /// The keys of rows that hold many others: unsettled ones in the first half of the window, if at
     /// least half of it is settled.
     pub(crate) fn holders(&self) -> Vec<KeyHash> {
-        if self.settled * 2 < self.slots.len() || self.settled == self.slots.len() {
+        if self.settled() * 2 < self.len() || self.slots.is_empty() {
             return Vec::new();
         }
-        let half = self.slots.len().div_ceil(2);
+        let half = self.len().div_ceil(2).saturating_sub(self.savable());
         let first = self.slots.iter().take(half);
         first.filter(|slot| slot.outcome.is_none()).map(|slot| slot.key).collect()
     }
 
     /// The key of the first row that has no outcome.
     pub(crate) fn first_open(&self) -> Option<KeyHash> {
-        self.slots.iter().find(|slot| slot.outcome.is_none()).map(|slot| slot.key)
+        self.slots.front().map(|slot| slot.key)
     }
 
-    /// Whether something could be saved.
+    /// Whether something could be saved, or is being saved.
     pub(crate) fn is_dirty(&self) -> bool {
-        match self.slots.front() {
-            Some(slot) => slot.outcome.is_some(),
-            None => self.read != self.saved,
-        }
+        self.savable() > 0 || (self.slots.is_empty() && self.read != self.saved)
     }
 
     /// Where the next page is read.
@@ -292,24 +314,31 @@ mod tests {
             for (index, save) in order.into_iter().zip(saves) {
                 window.settle(ordinals[index], Passed::Acked);
                 settled.insert(index as u64 + 1);
-                let front = window.advance().map_or(0, |advance| advance.passed.len() as u64);
+                let gone = passed.len() as u64;
+                let front = (gone + 1..).take_while(|n| settled.contains(n)).count() as u64;
                 prop_assert_eq!(window.savable_bytes(), 10 * front);
-                prop_assert_eq!(window.savable_slot_bytes(), SLOT_BYTES * front);
-                let Some(advance) = window.advance().filter(|_| save) else { continue };
+                prop_assert_eq!(window.savable_slot_bytes(), PASSED_BYTES * front);
+                let behind = settled.len() as u64 - gone - front;
+                let slots = PASSED_BYTES * front + SLOT_BYTES * behind;
+                prop_assert_eq!(window.slot_bytes(), slots);
+                if !save {
+                    continue;
+                }
+                let Some(advance) = window.advance() else { continue };
                 prop_assert_eq!(&advance.from, &window.saved);
                 for n in 1..=advance.to.position() {
                     prop_assert!(settled.contains(&n));
                 }
                 passed.extend(advance.passed.iter().map(|(row, _)| row.seq));
-                window.saved(advance.to, advance.passed.len());
+                window.saved(advance.to);
             }
             if let Some(advance) = window.advance() {
                 passed.extend(advance.passed.iter().map(|(row, _)| row.seq));
-                window.saved(advance.to, advance.passed.len());
+                window.saved(advance.to);
             }
             prop_assert_eq!(passed, (1..=40).collect::<Vec<_>>());
             prop_assert_eq!((window.len(), window.settled()), (0, 0));
-            prop_assert_eq!((window.bytes(), window.settled_bytes, window.front_bytes), (0, 0, 0));
+            prop_assert_eq!((window.bytes(), window.open_bytes(), window.slot_bytes()), (0, 0, 0));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The window against a naive list of rows, over any order of reading, outcomes, and saves.
 //!
-//! A save is taken, and answered later or lost, as the engine does it; between the two more rows are
-//! read and more outcomes come. Windows with a flaw each are caught.
+//! A save is taken and answered later, as the engine does it; between the two more rows are read and more
+//! outcomes come. Windows with a flaw each are caught.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -18,8 +18,8 @@ enum Happening {
     Outcome(u16, Passed),
     /// A save begins, if none is under way.
     Save,
-    /// It is answered, or was not written.
-    Saved(bool),
+    /// It is answered.
+    Saved,
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -33,7 +33,7 @@ fn happening() -> impl Strategy<Value = Happening> {
             .prop_map(|(rows, gap)| Happening::Page(rows, gap)),
         8 => (any::<u16>(), outcome).prop_map(|(which, how)| Happening::Outcome(which, how)),
         2 => Just(Happening::Save),
-        2 => any::<bool>().prop_map(Happening::Saved),
+        2 => Just(Happening::Saved),
     ]
 }
 
@@ -49,8 +49,8 @@ trait Windowed {
         Window::advance(self.window())
     }
 
-    fn saved(&mut self, to: Cursor, rows: usize) {
-        Window::saved(self.window(), to, rows);
+    fn saved(&mut self, to: Cursor) {
+        Window::saved(self.window(), to);
     }
 }
 
@@ -146,9 +146,9 @@ impl Notes {
                 self.saving = advance;
             }
             Happening::Save => {}
-            Happening::Saved(written) => {
-                let Some(advance) = self.saving.take().filter(|_| *written) else { return Ok(()) };
-                window.saved(advance.to.clone(), advance.passed.len());
+            Happening::Saved => {
+                let Some(advance) = self.saving.take() else { return Ok(()) };
+                window.saved(advance.to.clone());
                 self.saved_rows += advance.passed.len();
                 self.saved = advance.to;
             }
@@ -262,10 +262,10 @@ impl<const FLAW: u8> Windowed for Flawed<FLAW> {
     fn advance(&mut self) -> Option<Advance> {
         let mut advance = self.0.advance()?;
         if FLAW == PASSES_ONE_MORE
-            && let Some(slot) = self.0.slots.get(advance.passed.len())
-            && let Some(cursor) = self.0.cursor(advance.passed.len())
+            && let Some(slot) = self.0.slots.front()
+            && let Some(base) = self.0.base(self.0.first)
         {
-            advance.to = cursor;
+            advance.to = Cursor::new(base, slot.position);
             advance.passed.push((slot.row, Passed::Acked));
         }
         if FLAW == TAKES_THE_LAST_BASE
@@ -279,9 +279,12 @@ impl<const FLAW: u8> Windowed for Flawed<FLAW> {
         Some(advance)
     }
 
-    fn saved(&mut self, to: Cursor, rows: usize) {
+    fn saved(&mut self, to: Cursor) {
         let before = self.0.bytes;
-        self.0.saved(to, rows + usize::from(FLAW == FORGETS_ONE_MORE));
+        self.0.saved(to);
+        if FLAW == FORGETS_ONE_MORE {
+            self.0.slots.pop_front();
+        }
         if FLAW == FORGETS_NO_BYTES {
             self.0.bytes = before;
         }

@@ -92,7 +92,7 @@ fn what_is_acknowledged_makes_room_before_it_is_saved() {
     world.run_for(Duration::from_secs(1));
     let health = world.healths().remove(0);
     assert_eq!(health.window_rows, 2 * 400, "of the destination and the built-in one");
-    assert_eq!(health.memory_bytes, 2 * 400 * 80);
+    assert_eq!(health.memory_bytes, 2 * 400 * 32);
     world.source.script(Operation::Settle).always(None);
     world.run_until(Duration::from_secs(60), |world| world.healths()[0].window_rows == 0);
 }
