@@ -13,9 +13,12 @@ use crate::{Result, broker, idle, postgres, producer, receiver, relay, start, we
 /// The first argument of a child.
 pub(crate) const FLAG: &str = "--child";
 
-/// Runs a child, and returns the one line of JSON that it prints.
+/// Runs a child, and returns the one line of JSON that it prints. Its allocator is set as the system's service and the
+/// image set it (`deploy/`), unless the caller's environment says otherwise.
 pub(crate) fn ask(arguments: &[&str]) -> Result<Value> {
+    let arenas = std::env::var_os("MALLOC_ARENA_MAX").unwrap_or_else(|| "1".into());
     let output = Command::new(std::env::current_exe()?)
+        .env("MALLOC_ARENA_MAX", arenas)
         .arg(FLAG)
         .args(arguments)
         .stdin(Stdio::null())
