@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_nats::jetstream::context::PublishAckFuture;
 use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::publish::PublishAck;
 use async_nats::{Client, Subject};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -16,7 +17,8 @@ use postrider_core::{
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::answer::judge;
-use crate::connection::{Connection, Up};
+use crate::connection::{Connection, Hindrance, Up};
+use crate::copy::{self, identity};
 use crate::encode::{Documents, Encoded, encode};
 use crate::settings::NatsSettings;
 
@@ -60,8 +62,19 @@ enum Sent {
     Decided(Outcome),
 }
 
+/// What is known of one event.
+enum Answer {
+    Decided(Outcome),
+    /// The stream has a message of this id already.
+    Known(PublishAck),
+}
+
+/// Copies that are looked at side by side: after a crash a whole batch may be copies.
+const LOOKS_MAX: usize = 64;
+
 async fn publish_kept(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Vec<Outcome> {
     let bytes_max = up.client.max_payload();
+    let begun = Instant::now();
     let mut sent = Vec::with_capacity(batch.len());
     let (mut documents, mut subject) = (Documents::default(), Subject::from_static(""));
     for outgoing in batch {
@@ -69,7 +82,7 @@ async fn publish_kept(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Vec
         if *subject != *outgoing.topic {
             subject = Subject::from(&*outgoing.topic);
         }
-        sent.push(match encode(outgoing, bytes_max, &mut documents) {
+        sent.push(match encode(outgoing, identity(outgoing), bytes_max, &mut documents) {
             Ok(message) => send(up, &subject, message).await,
             Err(fault) => Sent::Decided(Outcome::Rejected(fault)),
         });
@@ -77,15 +90,53 @@ async fn publish_kept(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Vec
     // Nothing is written any more, and an answer may take long.
     drop(documents);
     let mut outcomes = Vec::with_capacity(batch.len());
+    let mut copies = Vec::new();
     for (outgoing, sent) in batch.iter().zip(sent) {
-        outcomes.push(match sent {
-            Sent::Waiting(acknowledgement) => {
-                answer(up, &outgoing.topic, acknowledgement, deadline).await
+        outcomes.push(match answer(up, &outgoing.topic, sent, begun, deadline).await {
+            Answer::Decided(outcome) => outcome,
+            Answer::Known(known) => {
+                copies.push((outcomes.len(), known));
+                // Until it has been looked at.
+                Outcome::Skipped
             }
-            Sent::Decided(outcome) => outcome,
         });
     }
+    let looks = copies.into_iter().map(|(index, known)| {
+        let mut up = up.clone();
+        async move { (index, settle_copy(&mut up, &batch[index], &known, deadline).await) }
+    });
+    let mut looks = futures_util::stream::iter(looks).buffer_unordered(LOOKS_MAX);
+    while let Some((index, outcome)) = looks.next().await {
+        outcomes[index] = outcome;
+    }
+    drop(looks);
     outcomes
+}
+
+/// What the stream did not take, because it knows the id: it has the message, or one on another subject.
+/// Then this one goes under an id of its own, since another destination's copy is not ours.
+async fn settle_copy(
+    up: &mut Up,
+    outgoing: &Outgoing,
+    known: &PublishAck,
+    deadline: Instant,
+) -> Outcome {
+    if copy::is_there(up, &outgoing.topic, known, deadline).await {
+        return Outcome::Acked;
+    }
+    let (bytes_max, mut documents) = (up.client.max_payload(), Documents::default());
+    let mut write = |id| encode(outgoing, id, bytes_max, &mut documents);
+    // The longer id may be too much; without one it was not.
+    let message = write(Some(copy::identity_within(outgoing))).or_else(|_| write(None));
+    let begun = Instant::now();
+    let sent = match message {
+        Ok(message) => send(up, &Subject::from(&*outgoing.topic), message).await,
+        Err(fault) => Sent::Decided(Outcome::Rejected(fault)),
+    };
+    match answer(up, &outgoing.topic, sent, begun, deadline).await {
+        Answer::Decided(outcome) => outcome,
+        Answer::Known(_) => Outcome::Acked,
+    }
 }
 
 async fn send(up: &Up, subject: &Subject, message: Encoded) -> Sent {
@@ -101,23 +152,43 @@ async fn send(up: &Up, subject: &Subject, message: Encoded) -> Sent {
 async fn answer(
     up: &mut Up,
     subject: &str,
-    acknowledgement: PublishAckFuture,
+    sent: Sent,
+    since: Instant,
     deadline: Instant,
-) -> Outcome {
+) -> Answer {
+    let acknowledgement = match sent {
+        Sent::Waiting(acknowledgement) => acknowledgement,
+        Sent::Decided(outcome) => return Answer::Decided(outcome),
+    };
     let unknown = |kind, what: &str| {
         let detail = format!("{what}; whether the event arrived is not known");
         Outcome::Retry { fault: Fault::new(kind, detail), after: None }
     };
-    tokio::select! {
+    Answer::Decided(tokio::select! {
         biased;
         answered = acknowledgement.into_future() => match answered {
+            Ok(known) if known.duplicate => return Answer::Known(known),
             Ok(_) => Outcome::Acked,
             Err(error) => judge(subject, &error),
         },
-        () = up.lost() => unknown(ErrorKind::Unavailable, "the connection to NATS was lost"),
+        hindrance = up.hindered(subject, since) => match hindrance {
+            Hindrance::Lost => unknown(ErrorKind::Unavailable, "the connection to NATS was lost"),
+            Hindrance::Refused => forbidden(format!(
+                "NATS does not let this user publish to `{subject}`: grant it, or correct the credentials or the \
+                 route's topic; nothing was stored"
+            )),
+            Hindrance::Deaf => forbidden(
+                "NATS does not let this user subscribe to `_INBOX.>`, where its answers come: grant it; whether \
+                 the event arrived is not known".to_owned(),
+            ),
+        },
         // waits: until nobody listens any more
         () = sleep_until(deadline) => unknown(ErrorKind::Timeout, "NATS did not answer in time"),
-    }
+    })
+}
+
+fn forbidden(detail: String) -> Outcome {
+    Outcome::Unroutable(Fault::new(ErrorKind::Unauthorized, detail))
 }
 
 /// With core NATS: the server has read everything when it answers what was asked behind it.
@@ -130,7 +201,7 @@ async fn publish_lossy(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Re
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut documents = Documents::default();
     for outgoing in batch {
-        outcomes.push(match encode(outgoing, bytes_max, &mut documents) {
+        outcomes.push(match encode(outgoing, identity(outgoing), bytes_max, &mut documents) {
             Ok(message) => {
                 let subject = outgoing.topic.to_string();
                 let Encoded { headers, body } = message;

@@ -15,6 +15,7 @@ use postrider_core::{Error, Result};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{Instant, timeout_at};
 
+use crate::denied::Denied;
 use crate::diagnosis::{Diagnosis, is_vague, judge};
 use crate::settings::{Credentials, NatsSettings, wrong};
 
@@ -32,6 +33,8 @@ struct Standing {
     epoch: u64,
     /// What was said when it went down, or when it could not be made.
     trouble: Option<String>,
+    /// What the server did not let this user do over this connection, and when it said so last.
+    denied: Denied,
 }
 
 /// See the module.
@@ -50,12 +53,43 @@ pub(crate) struct Up {
     standing: watch::Receiver<Standing>,
 }
 
+/// Why no answer will come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hindrance {
+    /// The connection is gone.
+    Lost,
+    /// This user may not publish to the subject.
+    Refused,
+    /// This user may not listen to answers.
+    Deaf,
+}
+
+impl Standing {
+    fn is_gone(&self, epoch: u64) -> bool {
+        !self.up || self.epoch != epoch
+    }
+}
+
 impl Up {
     /// Returns when this connection is gone.
     pub(crate) async fn lost(&mut self) {
         let epoch = self.epoch;
         // The sender lives as long as the connection's owner; without one it is gone as well.
-        let _ = self.standing.wait_for(|now| !now.up || now.epoch != epoch).await;
+        let _ = self.standing.wait_for(|now| now.is_gone(epoch)).await;
+    }
+
+    /// Returns when no answer will come to what was sent to a subject since then.
+    pub(crate) async fn hindered(&mut self, subject: &str, since: Instant) -> Hindrance {
+        let epoch = self.epoch;
+        let found = self.standing.wait_for(|now| {
+            now.is_gone(epoch) || now.denied.is_deaf() || now.denied.is_refused(subject, since)
+        });
+        match found.await {
+            Ok(now) if now.is_gone(epoch) => Hindrance::Lost,
+            Ok(now) if now.denied.is_refused(subject, since) => Hindrance::Refused,
+            Ok(_) => Hindrance::Deaf,
+            Err(_) => Hindrance::Lost,
+        }
     }
 }
 
@@ -154,6 +188,7 @@ fn note(now: &mut Standing, event: &Event) {
             now.up = true;
             now.epoch += 1;
             now.trouble = None;
+            now.denied = Denied::default();
         }
         Event::Disconnected => {
             now.up = false;
@@ -163,7 +198,13 @@ fn note(now: &mut Standing, event: &Event) {
             now.up = false;
             now.trouble = Some("the connection was closed".to_owned());
         }
-        Event::ServerError(error) => now.trouble = Some(error.to_string()),
+        Event::ServerError(error) => {
+            let said = error.to_string();
+            // The connection stands all the same.
+            if !now.denied.note(&said, Instant::now()) {
+                now.trouble = Some(said);
+            }
+        }
         // What was found out says more.
         Event::ClientError(ClientError::Other(said)) if is_vague(said) => {
             now.trouble.get_or_insert_with(|| said.clone());

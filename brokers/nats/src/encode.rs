@@ -57,8 +57,10 @@ fn body_of(event: &Event) -> Bytes {
     }
 }
 
+/// The message that the stream shall know as `id`.
 pub(crate) fn encode(
     outgoing: &Outgoing,
+    id: Option<String>,
     bytes_max: usize,
     documents: &mut Documents,
 ) -> Result<Encoded, Fault> {
@@ -70,7 +72,9 @@ pub(crate) fn encode(
     let event = &outgoing.event;
     let said = |error: postrider_core::Error| Fault::new(error.kind(), format!("{error:?}"));
     let mut headers = HeaderMap::new();
-    headers.insert(MESSAGE_ID, event.id.to_string());
+    if let Some(id) = id {
+        headers.insert(MESSAGE_ID, id);
+    }
     let body = match outgoing.format {
         Format::Structured => {
             headers.insert("content-type", cloudevents::MEDIA_TYPE);
@@ -212,6 +216,7 @@ fn read_binary(headers: &HeaderMap, body: Bytes) -> Result<(Event, Marks)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::copy::identity;
     use postrider_core::{Destination, DestinationId, NewEvent, Preflight, Route};
 
     fn outgoing(topic: &str, format: Format) -> Outgoing {
@@ -220,27 +225,38 @@ mod tests {
             .header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
             .header("x-note", "a \"b\" % €")
             .bytes(vec![0u8, 255, 10], "application/octet-stream");
-        let marks = Marks { late: true, replay: false };
+        let marks = Marks::default();
         let event = Arc::new(new.event().clone());
         Outgoing { event, topic: topic.into(), format, layout: None, marks, attempt: 1 }
+    }
+
+    fn written(
+        sent: &Outgoing,
+        bytes_max: usize,
+        documents: &mut Documents,
+    ) -> Result<Encoded, Fault> {
+        encode(sent, identity(sent), bytes_max, documents)
     }
 
     /// R062, R063: whatever an event holds, it survives the message, in every format.
     #[test]
     fn an_event_survives_every_format() {
-        for format in [Format::Structured, Format::Binary, Format::Plain, Format::Debezium] {
-            let sent = outgoing("orders.4", format);
-            let message = encode(&sent, 1 << 20, &mut Documents::default()).unwrap();
-            assert_eq!(
-                message.headers.get(MESSAGE_ID).unwrap().as_str(),
-                sent.event.id.to_string()
-            );
+        let formats = [Format::Structured, Format::Binary, Format::Plain, Format::Debezium];
+        let marks = [(false, false), (true, false), (false, true)];
+        let marked = |(late, replay)| formats.map(|format| (format, Marks { late, replay }));
+        for (format, marks) in marks.into_iter().flat_map(marked) {
+            let sent = Outgoing { marks, ..outgoing("orders.4", format) };
+            let message = written(&sent, 1 << 20, &mut Documents::default()).unwrap();
+            // What is sent again on purpose is no copy to the stream.
+            let known_as = message.headers.get(MESSAGE_ID).map(|id| id.as_str().to_owned());
+            let first = marks == Marks::default();
+            assert_eq!(known_as, first.then(|| sent.event.id.to_string()));
             assert!(message.headers.get("traceparent").is_some());
             let (read, marks) = decode("orders", Some(&message.headers), message.body).unwrap();
             assert_eq!((read, marks), (sent.event, sent.marks));
         }
         let message =
-            encode(&outgoing("orders", Format::Binary), 1 << 20, &mut Documents::default())
+            written(&outgoing("orders", Format::Binary), 1 << 20, &mut Documents::default())
                 .unwrap();
         assert_eq!(&message.body[..], [0, 255, 10]);
         let header = |name: &str| message.headers.get(name).unwrap().as_str().to_owned();
@@ -261,14 +277,14 @@ mod tests {
             .map(|bytes| of(Payload::Bytes(vec![7; bytes].into())));
         let broken = of(Payload::Json(Bytes::from_static(b"{")));
         let mut documents = Documents::default();
-        let mut written = Vec::new();
+        let mut bodies = Vec::new();
         for sent in &sound {
-            assert!(encode(&broken, 1 << 20, &mut documents).is_err());
-            written.push(encode(sent, 1 << 20, &mut documents).unwrap().body);
+            assert!(written(&broken, 1 << 20, &mut documents).is_err());
+            bodies.push(written(sent, 1 << 20, &mut documents).unwrap().body);
         }
-        for (sent, written) in sound.iter().zip(written) {
-            let alone = encode(sent, 1 << 20, &mut Documents::default()).unwrap().body;
-            assert!(written == alone, "{} bytes", alone.len());
+        for (sent, body) in sound.iter().zip(bodies) {
+            let alone = written(sent, 1 << 20, &mut Documents::default()).unwrap().body;
+            assert!(body == alone, "{} bytes", alone.len());
         }
     }
 
@@ -276,25 +292,25 @@ mod tests {
     fn what_is_no_subject_is_refused() {
         for topic in ["", "a b", "a..b", ".a", "a.", "a.*", "a.>", "$JS.API", "a\r\nPUB b 0"] {
             let refused =
-                encode(&outgoing(topic, Format::Binary), 1 << 20, &mut Documents::default())
+                written(&outgoing(topic, Format::Binary), 1 << 20, &mut Documents::default())
                     .err()
                     .unwrap();
             assert_eq!(refused.kind, ErrorKind::Invalid, "{topic}");
         }
         let long = "a".repeat(1_025);
         assert!(
-            encode(&outgoing(&long, Format::Binary), 1 << 20, &mut Documents::default()).is_err()
+            written(&outgoing(&long, Format::Binary), 1 << 20, &mut Documents::default()).is_err()
         );
     }
 
     #[test]
     fn what_the_server_would_not_take_is_refused() {
         let sent = outgoing("orders", Format::Binary);
-        let message = encode(&sent, 1 << 20, &mut Documents::default()).unwrap();
+        let message = written(&sent, 1 << 20, &mut Documents::default()).unwrap();
         let bytes = message.body.len() + headers_bytes(&message.headers);
-        assert!(encode(&sent, bytes, &mut Documents::default()).is_ok());
+        assert!(written(&sent, bytes, &mut Documents::default()).is_ok());
         assert_eq!(
-            encode(&sent, bytes - 1, &mut Documents::default()).err().unwrap().kind,
+            written(&sent, bytes - 1, &mut Documents::default()).err().unwrap().kind,
             ErrorKind::TooLarge
         );
     }
@@ -319,8 +335,8 @@ mod tests {
                 let mut event = Event::clone(&sent.event);
                 event.headers.insert("x-note".to_owned(), note);
                 (sent.event, sent.marks) = (Arc::new(event), Marks::default());
-                let encoded = encode(&sent, usize::MAX, &mut Documents::default()).unwrap();
-                let real = least(|max| encode(&sent, max, &mut Documents::default()).is_ok());
+                let encoded = written(&sent, usize::MAX, &mut Documents::default()).unwrap();
+                let real = least(|max| written(&sent, max, &mut Documents::default()).is_ok());
                 let weighed = least(|max| {
                     let id = DestinationId::new("only").unwrap();
                     let route = Route::all("orders".parse().unwrap()).format(format);

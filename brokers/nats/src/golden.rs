@@ -10,6 +10,7 @@ use postrider_core::{
     Event, EventId, Format, Layout, Marks, Outgoing, Payload, Template, Timestamp,
 };
 
+use crate::copy::identity;
 use crate::encode::{Documents, Encoded, decode, encode};
 
 /// Bytes of a registry's wire format: a zero, the schema's number, and what only its readers understand.
@@ -72,8 +73,9 @@ fn compare(name: &str, found: &str) {
 #[test]
 fn the_wire_is_what_it_was() {
     for format in [Format::Structured, Format::Binary, Format::Plain, Format::Debezium] {
-        let found =
-            shown(&encode(&outgoing(event(), format), 1 << 20, &mut Documents::default()).unwrap());
+        let sent = outgoing(event(), format);
+        let message = encode(&sent, identity(&sent), 1 << 20, &mut Documents::default()).unwrap();
+        let found = shown(&message);
         compare(&format!("{format}.txt"), &found);
     }
 }
@@ -87,7 +89,7 @@ fn payloads_are_untouched_in_every_format_but_one() {
         event.payload = Payload::bytes(AVRO);
         event.content_type = Arc::from("application/x-protobuf; messageType=\"Order\"");
         let sent = outgoing(event, format);
-        let message = encode(&sent, 1 << 20, &mut Documents::default()).unwrap();
+        let message = encode(&sent, identity(&sent), 1 << 20, &mut Documents::default()).unwrap();
         assert_eq!(&message.body[..], AVRO);
         let (read, marks) = decode(&sent.topic, Some(&message.headers), message.body).unwrap();
         let mut read = (*read).clone();
@@ -101,7 +103,7 @@ fn payloads_are_untouched_in_every_format_but_one() {
 fn a_message_without_an_id_is_no_event() {
     for format in [Format::Plain, Format::Debezium, Format::Binary] {
         let sent = outgoing(event(), format);
-        let message = encode(&sent, 1 << 20, &mut Documents::default()).unwrap();
+        let message = encode(&sent, identity(&sent), 1 << 20, &mut Documents::default()).unwrap();
         let read = |without: &[&str]| {
             let mut headers = async_nats::HeaderMap::new();
             for (name, values) in message.headers.iter() {

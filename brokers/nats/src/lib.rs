@@ -25,6 +25,8 @@ mod answer;
 mod asking;
 mod broker;
 mod connection;
+mod copy;
+mod denied;
 mod diagnosis;
 mod encode;
 mod examine;

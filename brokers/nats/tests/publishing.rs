@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::stream::{self, DiscardPolicy};
-use postrider_core::{Broker, ErrorKind, EventId, Fault, Outcome, Outgoing};
+use postrider_core::{Broker, ErrorKind, EventId, Fault, Marks, Outcome, Outgoing};
 use postrider_nats::NatsBroker;
 pub(crate) use postrider_testkit::carry::{event, outgoing};
 
@@ -99,6 +99,80 @@ async fn a_copy_is_dropped_by_the_stream() {
         assert_eq!(outcomes, [Outcome::Acked]);
     }
     assert_eq!(stored(&stream).await, [sent.id]);
+}
+
+/// R061: two destinations may send an event to two subjects of one stream, which knows ids and no subjects. Each
+/// subject has it, once, however often it is sent; also where the stream has let go of the first.
+#[tokio::test]
+async fn each_subject_of_a_stream_has_the_event() {
+    let Some(server) = Server::start() else { return };
+    let stream = server.stream("orders", "orders.*").await;
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let sent = event("1", 1, 10);
+    for _ in 0..2 {
+        for subject in ["orders.new", "orders.audit"] {
+            let outcomes = broker.publish(&[outgoing(subject, &sent)]).await.unwrap();
+            assert_eq!(outcomes, [Outcome::Acked]);
+        }
+    }
+    let mut subjects = Vec::new();
+    for sequence in 1..=2 {
+        subjects.push(stream.get_raw_message(sequence).await.unwrap().subject.to_string());
+    }
+    assert_eq!(subjects, ["orders.new", "orders.audit"]);
+    assert_eq!(stream.get_info().await.unwrap().state.last_sequence, 2, "and no more");
+    let next = event("2", 1, 10);
+    for subject in ["orders.new", "orders.audit"] {
+        let outcomes = broker.publish(&[outgoing(subject, &next)]).await.unwrap();
+        assert_eq!(outcomes, [Outcome::Acked]);
+        stream.purge().await.unwrap();
+    }
+    assert_eq!(stream.get_info().await.unwrap().state.last_sequence, 4);
+}
+
+/// R061: a whole batch that another subject has already, side by side: each event has its own answer.
+#[tokio::test]
+async fn a_batch_of_copies_is_told_apart() {
+    let Some(server) = Server::start() else { return };
+    let stream = server.stream("orders", "orders.*").await;
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let events: Vec<_> = (0..300).map(|n| event(&n.to_string(), 1, 10)).collect();
+    let to = |subject: &str, from: usize| -> Vec<Outgoing> {
+        events[from..].iter().map(|event| outgoing(subject, event)).collect()
+    };
+    // The second hundred is there under its own subject, the rest under another, and the first not at all.
+    for batch in [&to("orders.new", 100)[..100], &to("orders.audit", 200), &to("orders.new", 0)] {
+        let outcomes = broker.publish(batch).await.unwrap();
+        assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Acked), "{outcomes:?}");
+    }
+    let mut of_new = Vec::new();
+    let state = stream.get_info().await.unwrap().state;
+    for sequence in 1..=state.last_sequence {
+        let message = stream.get_raw_message(sequence).await.unwrap();
+        if *message.subject == *"orders.new" {
+            of_new.push(message.headers.get("ce-id").unwrap().as_str().to_owned());
+        }
+    }
+    let mut all: Vec<String> = events.iter().map(|event| event.id.to_string()).collect();
+    (all.sort(), of_new.sort());
+    assert_eq!(of_new, all);
+}
+
+/// What an operator has sent again is stored again, within the window too: nobody would wait for what the stream
+/// drops in silence.
+#[tokio::test]
+async fn what_is_sent_again_on_purpose_is_stored_again() {
+    let Some(server) = Server::start() else { return };
+    let stream = server.stream("orders", "orders").await;
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let sent = event("1", 1, 10);
+    let (once, late) = (Marks::default(), Marks { late: true, replay: false });
+    let replay = Marks { late: false, replay: true };
+    for marks in [once, once, late, late, replay] {
+        let again = Outgoing { marks, ..outgoing("orders", &sent) };
+        assert_eq!(broker.publish(&[again]).await.unwrap(), [Outcome::Acked]);
+    }
+    assert_eq!(stream.get_info().await.unwrap().state.messages, 4, "one copy was dropped");
 }
 
 /// Core NATS only where it is allowed, and then without a word about durability.

@@ -194,6 +194,56 @@ async fn an_nkey_signs() {
     assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused:?}");
 }
 
+/// R126, F36: a user that may not publish to a subject, or not listen to answers, is told so at once, and with what to
+/// grant; what goes elsewhere goes on, and the events wait without an attempt counted.
+#[tokio::test]
+async fn what_a_user_may_not_do_is_said() {
+    let user = |name: &str, permissions: &str| {
+        format!("{{ user: {name}, password: {name}, permissions: {permissions} }}")
+    };
+    let config = format!(
+        "authorization {{ users = [ {{ user: all, password: all }}, {}, {} ] }}",
+        user("few", r#"{ publish: { deny: "orders.secret" } }"#),
+        user("deaf", r#"{ subscribe: { deny: "_INBOX.>" } }"#),
+    );
+    let Some(server) = Server::with(&config) else { return };
+    let options = async_nats::ConnectOptions::new().user_and_password("all".into(), "all".into());
+    let jetstream = jetstream::new(options.connect(server.address()).await.unwrap());
+    let config = stream::Config {
+        name: "orders".to_owned(),
+        subjects: vec!["orders.*".to_owned()],
+        ..stream::Config::default()
+    };
+    jetstream.create_stream(config).await.unwrap();
+    let broker_of = |name: &str| {
+        let mut settings = server.settings();
+        settings.credentials = Credentials::User { name: name.into(), password: name.into() };
+        settings.deadline = Duration::from_secs(30);
+        NatsBroker::new(settings).unwrap()
+    };
+    let sent = [event("1", 1, 10), event("2", 1, 10), event("3", 1, 10)];
+    let begun = Instant::now();
+    let few = broker_of("few");
+    let batch = [
+        outgoing("orders.new", &sent[0]),
+        outgoing("orders.secret", &sent[1]),
+        outgoing("orders.new", &sent[2]),
+    ];
+    for _ in 0..2 {
+        let outcomes = few.publish(&batch).await.unwrap();
+        let [Outcome::Acked, Outcome::Unroutable(fault), Outcome::Acked] = &outcomes[..] else {
+            panic!("{outcomes:?}");
+        };
+        assert_eq!(fault.kind, ErrorKind::Unauthorized);
+        assert!(fault.detail.contains("publish to `orders.secret`: grant it"), "{fault}");
+    }
+    let outcomes = broker_of("deaf").publish(&batch[..1]).await.unwrap();
+    let [Outcome::Unroutable(fault)] = &outcomes[..] else { panic!("{outcomes:?}") };
+    assert_eq!(fault.kind, ErrorKind::Unauthorized);
+    assert!(fault.detail.contains("_INBOX.>"), "{fault}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "not at the deadline");
+}
+
 /// F25: what an account, or the server, may store is used up. The events wait, with the server's words and no attempt
 /// counted; with room they go on.
 #[tokio::test]

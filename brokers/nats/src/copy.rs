@@ -1,0 +1,41 @@
+//! What a stream says it has already: this very message, or the copy that went to another subject of the stream.
+//!
+//! Invariant (INV-1): an event counts as published only if its own subject has it. A stream remembers ids and not
+//! subjects, so the copy of one destination makes it drop that of another, and says that all is well.
+
+use std::time::Duration;
+
+use async_nats::jetstream::publish::PublishAck;
+use postrider_core::Outgoing;
+use tokio::time::{Instant, timeout_at};
+
+use crate::connection::Up;
+
+/// How long the stream may take to show what it has. A server that does not let us look says nothing at all.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+
+/// The id under which the stream knows a message. None for what is sent again on purpose: the stream would
+/// drop it as a copy, and an operator would wait for it in vain.
+pub(crate) fn identity(outgoing: &Outgoing) -> Option<String> {
+    let again = outgoing.marks.late || outgoing.marks.replay;
+    (!again).then(|| outgoing.event.id.to_string())
+}
+
+/// The id of a message whose own id another subject of the stream has taken.
+pub(crate) fn identity_within(outgoing: &Outgoing) -> String {
+    format!("{}/{}", outgoing.event.id, outgoing.topic)
+}
+
+/// Whether the message that the stream has under this id is on this subject. What cannot be found out in time counts
+/// as not: rather twice than never.
+pub(crate) async fn is_there(up: &Up, subject: &str, known: &PublishAck, until: Instant) -> bool {
+    let look = async {
+        let stream = up.jetstream.get_stream_no_info(&known.stream).await.ok()?;
+        stream.get_raw_message(known.sequence).await.ok()
+    };
+    let until = until.min(Instant::now() + LOOK_MAX);
+    match timeout_at(until, look).await {
+        Ok(Some(found)) => *found.subject == *subject,
+        Ok(None) | Err(_) => false,
+    }
+}
