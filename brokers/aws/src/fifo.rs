@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use postrider_core::Event;
+use postrider_core::{Event, EventId, Outgoing};
 use ring::digest::{SHA256, digest};
 
 /// Characters of a group, and of an identity.
@@ -25,9 +25,14 @@ pub(crate) fn group(event: &Event) -> String {
     taken(event.key())
 }
 
-/// What absorbs copies of an event: its id.
-pub(crate) fn identity(event: &Event) -> String {
-    taken(event.id.to_string())
+/// What absorbs copies of an event: its id. What is sent again on purpose is no copy: within the five minutes the
+/// service would drop it in silence, and an operator would wait for it in vain.
+pub(crate) fn identity(outgoing: &Outgoing) -> String {
+    let id = &outgoing.event.id;
+    match outgoing.marks.late || outgoing.marks.replay {
+        true => format!("{id}/{}", EventId::mint()),
+        false => id.to_string(),
+    }
 }
 
 /// The text itself, or its hash where the service would not take it.
@@ -61,6 +66,19 @@ mod tests {
             hashes.insert(hashed);
         }
         assert_eq!(hashes.len(), 6);
+    }
+
+    #[test]
+    fn what_is_sent_again_on_purpose_is_no_copy() {
+        let event = Event::new(EventId::mint(), "order", "42", "order.placed");
+        let mut sent = Outgoing::new(std::sync::Arc::new(event), "orders.fifo");
+        assert_eq!(identity(&sent), sent.event.id.to_string());
+        assert_eq!(identity(&sent), identity(&sent));
+        for (late, replay) in [(true, false), (false, true)] {
+            sent.marks = postrider_core::Marks { late, replay };
+            let again = [identity(&sent), identity(&sent)];
+            assert!(again[0] != again[1] && again.iter().all(|id| *id == taken(id.clone())));
+        }
     }
 
     #[test]

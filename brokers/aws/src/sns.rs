@@ -90,7 +90,7 @@ fn prepare(
     if fifo::is_fifo(&outgoing.topic) {
         entry = entry
             .message_group_id(fifo::group(&outgoing.event))
-            .message_deduplication_id(fifo::identity(&outgoing.event));
+            .message_deduplication_id(fifo::identity(outgoing));
     }
     let entry = entry.build().map_err(|error| unmade(&error))?;
     Ok(Prepared { at, bytes, entry })
