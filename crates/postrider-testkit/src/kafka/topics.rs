@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use postrider_core::{Event, EventId, cloudevents};
-use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier,
+    TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -129,6 +132,27 @@ impl KafkaServer {
             }
         };
         spawn_blocking(known).await.expect("no panic");
+    }
+
+    /// Lets a topic take messages of at most so many bytes, and waits until the server knows it.
+    pub async fn limit_messages(&self, topic: &str, bytes: u32) {
+        const LIMIT: &str = "max.message.bytes";
+        let (admin, text) = (self.admin(), bytes.to_string());
+        let resource = ResourceSpecifier::Topic(topic);
+        let change = AlterConfig::new(resource).set(LIMIT, &text);
+        let changed =
+            admin.alter_configs([&change], &AdminOptions::new()).await.expect("an answer");
+        changed.into_iter().next().expect("one answer").expect("a change");
+        let begun = Instant::now();
+        loop {
+            let known = admin.describe_configs([&resource], &AdminOptions::new()).await;
+            let known = known.expect("an answer").remove(0).expect("the topic's settings");
+            let limit = known.entry_map().get(LIMIT).and_then(|entry| entry.value.clone());
+            if limit.as_deref() == Some(&*text) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "the limit is {limit:?}");
+        }
     }
 
     /// Gives a topic more partitions, so many in all.

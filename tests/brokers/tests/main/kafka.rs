@@ -1,8 +1,10 @@
 //! Kafka.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::EventId;
+use postrider_core::{Broker, EventId};
+use postrider_kafka::{KafkaBroker, KafkaSettings};
 use postrider_testkit::kafka::{KafkaServer, Stored};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, OwnedHeaders};
@@ -11,7 +13,7 @@ use tokio::task::block_in_place;
 
 use crate::killing;
 use crate::server::Server;
-use crate::stage::{KEYS, PATIENCE};
+use crate::stage::{DEADLINE, KEYS, PATIENCE};
 
 const PARTITIONS: i32 = 3;
 
@@ -38,6 +40,16 @@ impl Server for Kafka {
 
     fn url(&self) -> String {
         format!("kafka://{}", self.server.address())
+    }
+
+    fn broker(&self) -> Arc<dyn Broker> {
+        let mut settings = KafkaSettings::new(&self.url());
+        settings.deadline = DEADLINE;
+        Arc::new(KafkaBroker::new(settings).unwrap())
+    }
+
+    async fn limit(&self, bytes: u32) {
+        self.server.limit_messages("orders", bytes).await;
     }
 
     async fn crash(&mut self) {

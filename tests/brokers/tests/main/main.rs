@@ -4,12 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures, and skips")]
 
+mod fanning;
 mod fault;
 mod formats;
 mod kafka;
 mod killing;
 mod nats;
 mod outbox;
+mod refusing;
 mod server;
+mod shop;
 mod stage;
 mod whole_way;

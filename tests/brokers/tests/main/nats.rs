@@ -1,20 +1,41 @@
 //! NATS JetStream.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::{self, stream};
-use postrider_core::{EventId, cloudevents};
+use async_nats::jetstream::{self, Context, stream};
+use postrider_core::{Broker, EventId, cloudevents};
+use postrider_nats::{NatsBroker, NatsSettings};
 use postrider_testkit::nats::NatsServer;
 
 use crate::killing;
 use crate::server::Server;
-use crate::stage::KEYS;
+use crate::stage::{DEADLINE, KEYS};
 
-/// A server, and the stream `orders`.
+/// A server, and the stream `orders` with that subject and `audit`.
 pub(crate) struct Nats {
     server: NatsServer,
     stream: stream::Stream,
+}
+
+impl Nats {
+    async fn jetstream(&self) -> Context {
+        jetstream::new(async_nats::connect(self.server.address()).await.unwrap())
+    }
+
+    /// What arrived at one of the stream's subjects, copies included.
+    pub(crate) async fn arrived_at(&self, subject: &str) -> Vec<EventId> {
+        let state = self.stream.get_info().await.unwrap().state;
+        let mut ids = Vec::new();
+        for sequence in state.first_sequence..=state.last_sequence {
+            let message = self.stream.get_raw_message(sequence).await.unwrap();
+            if *message.subject == *subject {
+                ids.push(cloudevents::parse(&message.payload).unwrap().0.id);
+            }
+        }
+        ids
+    }
 }
 
 impl Server for Nats {
@@ -32,7 +53,7 @@ impl Server for Nats {
         let client = async_nats::connect(server.address()).await.unwrap();
         let config = stream::Config {
             name: "orders".to_owned(),
-            subjects: vec!["orders".to_owned()],
+            subjects: vec!["orders".to_owned(), "audit".to_owned()],
             // Copies are kept, so that the order is judged with all of them.
             duplicate_window: Duration::from_millis(100),
             ..stream::Config::default()
@@ -43,6 +64,18 @@ impl Server for Nats {
 
     fn url(&self) -> String {
         self.server.address()
+    }
+
+    fn broker(&self) -> Arc<dyn Broker> {
+        let mut settings = NatsSettings::new(self.url());
+        settings.deadline = DEADLINE;
+        Arc::new(NatsBroker::new(settings).unwrap())
+    }
+
+    async fn limit(&self, bytes: u32) {
+        let mut config = self.stream.get_info().await.unwrap().config;
+        config.max_message_size = bytes.try_into().unwrap();
+        self.jetstream().await.update_stream(config).await.unwrap();
     }
 
     async fn crash(&mut self) {
@@ -60,17 +93,11 @@ impl Server for Nats {
     }
 
     async fn arrived(&self) -> Vec<EventId> {
-        let state = self.stream.get_info().await.unwrap().state;
-        let mut ids = Vec::new();
-        for sequence in state.first_sequence..=state.last_sequence {
-            let message = self.stream.get_raw_message(sequence).await.unwrap();
-            ids.push(cloudevents::parse(&message.payload).unwrap().0.id);
-        }
-        ids
+        self.arrived_at("orders").await
     }
 
     async fn copy(&self, count: usize) {
-        let jetstream = jetstream::new(async_nats::connect(self.server.address()).await.unwrap());
+        let jetstream = self.jetstream().await;
         for sequence in 1..=count as u64 {
             let message = self.stream.get_raw_message(sequence).await.unwrap();
             let mut headers: HeaderMap = message.headers;

@@ -1,8 +1,9 @@
 //! What the tests ask of a real server, whatever kind it is: to be killed, and to say what it holds.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider_core::EventId;
+use postrider_core::{Broker, EventId};
 
 use crate::stage::PATIENCE;
 
@@ -16,6 +17,12 @@ pub(crate) trait Server: Sized {
 
     /// Where relays and consumers find it.
     fn url(&self) -> String;
+
+    /// Our broker at its address.
+    fn broker(&self) -> Arc<dyn Broker>;
+
+    /// Lets its topic take messages of at most so many bytes.
+    async fn limit(&self, bytes: u32);
 
     /// Kills it, and starts it on what it kept.
     async fn crash(&mut self);

@@ -13,6 +13,9 @@ use tokio::process::{Child, Command};
 /// Takeovers happen within such a lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
+/// How long a broker of this process waits for an answer.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(4);
+
 /// A loaded machine takes long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
