@@ -27,10 +27,7 @@ pub(crate) fn judge(topic: &str, code: Code, trouble: Option<String>) -> Outcome
         | Code::TransactionalIdAuthorizationFailed
         | Code::SaslAuthenticationFailed
         | Code::Authentication => Outcome::Unroutable(denied(topic, code)),
-        Code::InvalidRecord => Outcome::Rejected(Fault::new(
-            ErrorKind::Rejected,
-            format!("the topic `{topic}` refuses the record: {}{}", said(), INVALID),
-        )),
+        Code::InvalidRecord => Outcome::Rejected(invalid(topic, code)),
         // Its neighbour in the same request was refused, and the request with it.
         Code::InvalidDifferentRecord => Outcome::Skipped,
         Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize => {
@@ -72,8 +69,18 @@ pub(crate) fn judge(topic: &str, code: Code, trouble: Option<String>) -> Outcome
     }
 }
 
-/// What a record may lack, where the server does not say.
-const INVALID: &str = " (a compacted topic takes no record without a key)";
+/// The topic refuses the record itself. The client keeps the server's own words to itself.
+fn invalid(topic: &str, code: Code) -> Fault {
+    let detail = format!("the topic `{topic}` refuses the record: {}", described(code, None));
+    Fault::new(ErrorKind::Rejected, detail)
+}
+
+/// The same for a record that has no key, with what is the reason as a rule.
+pub(crate) fn keyless(topic: &str) -> Fault {
+    let mut fault = invalid(topic, Code::InvalidRecord);
+    fault.detail += " (it has no key: a compacted topic takes no record without a key)";
+    fault
+}
 
 /// A record of which nothing was heard until the deadline.
 pub(crate) fn unheard(trouble: Option<String>) -> Outcome {

@@ -12,7 +12,7 @@ use postrider_core::{
 use rdkafka::error::RDKafkaErrorCode;
 use tokio::time::{Instant, timeout_at};
 
-use crate::answer::{judge, too_large, unheard};
+use crate::answer::{judge, keyless, too_large, unheard};
 use crate::client::{Client, Producer};
 use crate::encode::{Encoded, encode, unusable};
 use crate::examine::examine;
@@ -57,10 +57,11 @@ impl Standings {
     }
 }
 
-/// What was given to the client, and how large each record is.
+/// What was given to the client, how large each record is, and whether it has a key.
 struct Sending {
     flight: Arc<Flight>,
     bytes: Vec<u64>,
+    keyed: Vec<bool>,
     /// Where each document is written: the client has a copy of its own.
     document: Vec<u8>,
 }
@@ -68,7 +69,7 @@ struct Sending {
 impl Sending {
     fn new(batch: &[Outgoing]) -> Sending {
         let (flight, bytes) = (Flight::new(batch.len()), vec![0; batch.len()]);
-        Sending { flight, bytes, document: Vec::new() }
+        Sending { flight, bytes, keyed: vec![true; batch.len()], document: Vec::new() }
     }
 }
 
@@ -105,12 +106,52 @@ impl KafkaBroker {
         let standings = self.standings(&together, batch, ready).await?;
         let mut outcomes: Vec<Option<Outcome>> =
             batch.iter().map(|outgoing| closed(&standings, &outgoing.topic)).collect();
-        // One by one where that is known to be needed, the rest together; and then one by one what was
-        // refused for its company.
-        self.send_alone(batch, &standings, &mut outcomes, deadline).await;
-        self.send_together(batch, &standings, &mut outcomes, &together, deadline).await;
-        self.send_alone(batch, &standings, &mut outcomes, deadline).await;
+        self.send_all(batch, &standings, &mut outcomes, &together, deadline).await;
+        if self.doubt(batch, &standings, &mut outcomes, begun) {
+            // Unless it can be asked for, nothing is refused.
+            let now = self.standings(&together, batch, deadline - self.settings.delivery()).await;
+            if let Ok(standings) = now {
+                self.send_all(batch, &standings, &mut outcomes, &together, deadline).await;
+            }
+        }
         Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(Outcome::Skipped)).collect())
+    }
+
+    /// One by one where that is known to be needed, the rest together; and then one by one what was refused for
+    /// its company.
+    async fn send_all(
+        &self,
+        batch: &[Outgoing],
+        standings: &Standings,
+        outcomes: &mut [Option<Outcome>],
+        together: &Producer,
+        deadline: Instant,
+    ) {
+        self.send_alone(batch, standings, outcomes, deadline).await;
+        self.send_together(batch, standings, outcomes, together, deadline).await;
+        self.send_alone(batch, standings, outcomes, deadline).await;
+    }
+
+    /// Takes back what a limit refused that was asked for before this call, and has it asked for again: who sends a
+    /// dead letter again has raised it a moment before. Returns whether there was any.
+    fn doubt(
+        &self,
+        batch: &[Outgoing],
+        standings: &Standings,
+        outcomes: &mut [Option<Outcome>],
+        begun: Instant,
+    ) -> bool {
+        let mut doubted = false;
+        for (outgoing, outcome) in batch.iter().zip(outcomes) {
+            let topic = &outgoing.topic;
+            let refused = matches!(outcome, Some(Outcome::Rejected(fault)) if fault.kind == ErrorKind::TooLarge);
+            if refused && standings.facts(topic).is_some_and(|facts| facts.is_from_before(begun)) {
+                self.topics.suspect(topic);
+                *outcome = None;
+                doubted = true;
+            }
+        }
+        doubted
     }
 
     /// A producer, made in time.
@@ -171,7 +212,9 @@ impl KafkaBroker {
                 Some(Err(code)) if is_too_large(code) => {
                     standings.facts(topic).into_iter().for_each(Facts::send_alone);
                 }
-                answer => outcomes[index] = Some(self.judge(topic, answer)),
+                answer => {
+                    outcomes[index] = Some(self.judge(topic, answer, sending.keyed[index]));
+                }
             }
         }
         if outcomes.contains(&Some(Outcome::Acked)) {
@@ -218,7 +261,7 @@ impl KafkaBroker {
                 Some(Err(code)) if is_too_large(code) => {
                     Outcome::Rejected(too_large(topic, bytes, bytes_max))
                 }
-                answer => self.judge(topic, answer),
+                answer => self.judge(topic, answer, sending.keyed[index]),
             });
         }
     }
@@ -240,6 +283,7 @@ impl KafkaBroker {
             return Some(Outcome::Rejected(too_large(&outgoing.topic, record.bytes, Some(max))));
         }
         sending.bytes[index] = bytes_of(&record);
+        sending.keyed[index] = record.key.is_some();
         producer.send(&outgoing.topic, record, sending.flight.board(index));
         None
     }
@@ -249,9 +293,12 @@ impl KafkaBroker {
         facts?.bytes_max.filter(|_| self.settings.compression == Compression::None)
     }
 
-    fn judge(&self, topic: &str, answer: Option<Answer>) -> Outcome {
+    fn judge(&self, topic: &str, answer: Option<Answer>, keyed: bool) -> Outcome {
         let outcome = match answer {
             Some(Ok(())) => return Outcome::Acked,
+            Some(Err(RDKafkaErrorCode::InvalidRecord)) if !keyed => {
+                Outcome::Rejected(keyless(topic))
+            }
             Some(Err(code)) => judge(topic, code, self.trouble.said()),
             None => unheard(self.trouble.said()),
         };

@@ -30,8 +30,10 @@ const TOPICS_MAX: usize = 4_096;
 const SETTINGS_MAX: Duration = Duration::from_secs(1);
 
 /// What is known of a topic that is there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Facts {
+    /// When it was asked for.
+    seen: Instant,
     /// How many partitions it has.
     partitions: usize,
     /// What one request may hold for a partition; unknown where we may not ask.
@@ -44,6 +46,11 @@ impl Facts {
     /// Whether records are to be sent one by one.
     pub(crate) fn is_alone(&self) -> bool {
         self.alone.load(Ordering::Relaxed) || self.bytes_max.is_some_and(|max| max < SET_BYTES_MAX)
+    }
+
+    /// Whether it was asked for before then.
+    pub(crate) fn is_from_before(&self, then: Instant) -> bool {
+        self.seen < then
     }
 
     pub(crate) fn send_alone(&self) {
@@ -59,8 +66,8 @@ pub(crate) enum Standing {
     Closed(Fault),
 }
 
-/// When a topic was found to be there, and what was found; locked while it is asked for.
-type Entry = Arc<tokio::sync::Mutex<Option<(Instant, Arc<Facts>)>>>;
+/// What was found of a topic that is there; locked while it is asked for.
+type Entry = Arc<tokio::sync::Mutex<Option<Arc<Facts>>>>;
 
 /// See the module.
 pub(crate) struct Topics {
@@ -94,10 +101,9 @@ impl Topics {
         let entry = self.entry(topic);
         let unreachable = || self.trouble.unreachable(&self.settings.shown());
         let mut found = timeout_at(until, entry.lock()).await.map_err(|_| unreachable())?;
-        if let Some((at, facts)) =
-            found.as_ref().filter(|(at, _)| at.elapsed() < self.settings.refresh)
+        if let Some(facts) =
+            found.as_ref().filter(|facts| facts.seen.elapsed() < self.settings.refresh)
         {
-            let _ = at;
             return Ok(Standing::There(Arc::clone(facts)));
         }
         let question = Question {
@@ -114,7 +120,7 @@ impl Topics {
         })??;
         if let Standing::There(facts) = &standing {
             self.compare(topic, facts.partitions);
-            *found = Some((Instant::now(), Arc::clone(facts)));
+            *found = Some(Arc::clone(facts));
         }
         Ok(standing)
     }
@@ -164,6 +170,8 @@ struct Question {
 impl Question {
     fn ask(&self) -> Result<Standing> {
         let unreachable = || self.trouble.unreachable(&self.settings.shown());
+        // What changes while it is asked for counts as later.
+        let seen = Instant::now();
         let metadata = self
             .producer
             .client()
@@ -182,6 +190,7 @@ impl Question {
         }
         let partitions = found.partitions().len();
         Ok(Standing::There(Arc::new(Facts {
+            seen,
             partitions,
             bytes_max,
             alone: AtomicBool::new(false),

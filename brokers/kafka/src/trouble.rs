@@ -53,12 +53,7 @@ impl Trouble {
         let known = self.lock().clone();
         let (kind, said) = known
             .unwrap_or_else(|| (ErrorKind::Unavailable, "it did not answer in time".to_owned()));
-        let advice = match kind {
-            ErrorKind::Unauthorized => {
-                "; correct the credentials or the certificates of this destination"
-            }
-            _ => "",
-        };
+        let advice = advice(kind, &said);
         Error::new(kind, "connect")
             .message(format!("Kafka cannot be used: {said}; nothing was sent{advice}"))
             .context("servers", servers)
@@ -66,6 +61,28 @@ impl Trouble {
 
     fn lock(&self) -> MutexGuard<'_, Option<(ErrorKind, String)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which setting to correct, by the library's words: it has one code for whatever goes wrong while a connection is
+/// made.
+fn advice(kind: ErrorKind, said: &str) -> &'static str {
+    let said = said.to_ascii_lowercase();
+    let is = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    // Servers close a connection that they do not understand without a word.
+    if is(&["brokers are down", "security.protocol"]) {
+        "; see whether they run, and whether they ask for encryption (`tls`) or for a user (`user`, `password`, \
+         `mechanism`)"
+    } else if is(&["unsupported sasl mechanism", "mechanism handshake failed"]) {
+        "; correct `mechanism`: the servers do not take this one"
+    } else if is(&["certificate verify failed", "could not be verified"]) {
+        "; the server's certificate is not believed: correct `roots`, or have it renewed"
+    } else if is(&["alert", "certificate"]) {
+        "; the server does not take ours: correct or renew `certificate` and `certificate_key`"
+    } else if kind == ErrorKind::Unauthorized {
+        "; correct the credentials of this destination: `user` and `password`"
+    } else {
+        ""
     }
 }
 

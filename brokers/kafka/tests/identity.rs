@@ -43,28 +43,29 @@ async fn credentials_are_shown_and_refused() {
     // There is no such topic: we were let in.
     let let_in = says(&server, sasl(Mechanism::Plain, "sesame")).await.unwrap();
     assert!(matches!(let_in[..], [Outcome::Unroutable(_)]), "{let_in:?}");
-    let mut wrong = vec![sasl(Mechanism::Plain, "guess")];
+    let mut wrong = vec![(sasl(Mechanism::Plain, "guess"), "`user` and `password`")];
     if cfg!(feature = "tls") {
         let let_in = says(&server, sasl(Mechanism::ScramSha256, "sesame")).await.unwrap();
         assert!(matches!(let_in[..], [Outcome::Unroutable(_)]), "{let_in:?}");
-        wrong.push(sasl(Mechanism::ScramSha256, "guess"));
+        wrong.push((sasl(Mechanism::ScramSha256, "guess"), "`user` and `password`"));
         // A mechanism that the server does not have.
-        wrong.push(sasl(Mechanism::ScramSha512, "sesame"));
+        wrong.push((sasl(Mechanism::ScramSha512, "sesame"), "`mechanism`"));
     } else {
         let refused = says(&server, sasl(Mechanism::ScramSha256, "sesame")).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Config);
         println!("skipped: SCRAM on Kafka: built without OpenSSL");
     }
-    for sasl in wrong {
+    for (sasl, setting) in wrong {
         let shown = format!("{sasl:?}");
         let refused = says(&server, sasl).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{shown}: {refused:?}");
         for secret in ["guess", "sesame"] {
             assert!(!format!("{refused:?}").contains(secret), "{refused:?}");
         }
-        assert!(refused.to_string().contains("credentials"), "{refused}");
+        assert!(refused.to_string().contains(setting), "{refused}");
     }
     // Nobody is let in without a name; the server closes the connection without a word.
     let refused = says(&server, None).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
+    assert!(refused.to_string().contains("`mechanism`"), "{refused}");
 }

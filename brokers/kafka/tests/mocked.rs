@@ -2,12 +2,20 @@
 
 use std::time::Duration;
 
-use postrider_core::{Broker, Outcome};
+use postrider_core::{Broker, EventId, Outcome};
 use postrider_kafka::{KafkaBroker, KafkaSettings};
+use postrider_testkit::carry::{assert_in_order, carry as carry_many};
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::message::{Headers as _, Message as _};
 use rdkafka::mocking::MockCluster;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
 use crate::publishing::{event, outgoing};
+
+/// A loaded machine takes long.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Publishes one event, and again until it is acknowledged. What became of it each time.
 async fn carry(broker: &KafkaBroker, n: u32) -> Vec<Outcome> {
@@ -45,6 +53,51 @@ async fn a_client_that_gave_up_for_good_is_replaced() {
     let outcomes = carry(&broker, 2).await;
     assert!(matches!(outcomes[0], Outcome::Retry { .. }), "{outcomes:?}");
     assert_eq!(carry(&broker, 3).await, [Outcome::Acked], "and it goes on");
+}
+
+fn reader(cluster: &MockCluster<'static, impl rdkafka::ClientContext>) -> BaseConsumer {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", cluster.bootstrap_servers()).set("group.id", "test");
+    config.create().unwrap()
+}
+
+/// The ids in the one partition of a topic, in its order.
+fn ids(consumer: &BaseConsumer, topic: &str) -> Vec<EventId> {
+    let (_, end) = consumer.fetch_watermarks(topic, 0, PATIENCE).unwrap();
+    let mut from = TopicPartitionList::new();
+    from.add_partition_offset(topic, 0, Offset::Beginning).unwrap();
+    consumer.assign(&from).unwrap();
+    let mut ids = Vec::new();
+    while ids.len() < usize::try_from(end).unwrap() {
+        let message = consumer.poll(PATIENCE).expect("it comes").unwrap();
+        let headers = message.headers().unwrap();
+        let id = headers.iter().find(|header| header.key == "ce_id").unwrap();
+        ids.push(std::str::from_utf8(id.value.unwrap()).unwrap().parse().unwrap());
+    }
+    ids
+}
+
+/// A client is replaced again and again, in the middle of batches of many keys: each key is in its order, and nothing
+/// that was acknowledged is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_replaced_in_mid_batch_keeps_the_order() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("orders", 1, 1).unwrap();
+    let broker = KafkaBroker::new(settings(&cluster)).unwrap();
+    let carrying = tokio::spawn(async move { carry_many(&broker, "orders", 10, 300).await });
+    let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
+    let reader = reader(&cluster);
+    let mut faults = 0;
+    for round in 1..=5 {
+        let arrived = || reader.fetch_watermarks("orders", 0, PATIENCE).unwrap().1;
+        while !carrying.is_finished() && tokio::task::block_in_place(arrived) < round * 400 {}
+        faults += usize::from(!carrying.is_finished());
+        cluster.request_errors(RDKafkaApiKey::Produce, &[error]);
+    }
+    let sent = carrying.await.unwrap();
+    assert_eq!(faults, 5, "each fell into the run");
+    let ids = tokio::task::block_in_place(|| ids(&reader, "orders"));
+    assert_in_order(&ids, &sent);
 }
 
 /// F25: what a cluster suffers from passes, and kills no event.

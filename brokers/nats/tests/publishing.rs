@@ -154,7 +154,8 @@ async fn a_batch_of_copies_is_told_apart() {
         }
     }
     let mut all: Vec<String> = events.iter().map(|event| event.id.to_string()).collect();
-    (all.sort(), of_new.sort());
+    all.sort();
+    of_new.sort();
     assert_eq!(of_new, all);
 }
 
