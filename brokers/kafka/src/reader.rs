@@ -17,7 +17,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::decode::decode;
 use crate::holdings::{Holdings, Place};
-use crate::trouble::Trouble;
+use crate::trouble::{self, Trouble};
 use crate::window::Record;
 
 /// The longest that the thread waits for a record before it looks after the rest.
@@ -230,6 +230,7 @@ impl Reader {
     /// What is somebody's to mend is told; what passes is the library's to mend.
     fn judge(&self, error: &KafkaError) {
         let Some(code) = error.rdkafka_error_code() else { return };
+        let said = self.member().trouble.said().unwrap_or_else(|| code.to_string());
         let (kind, advice) = match code {
             RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic => {
                 (ErrorKind::Unroutable, "create the topic, or correct its name")
@@ -241,7 +242,8 @@ impl Reader {
             RDKafkaErrorCode::Authentication
             | RDKafkaErrorCode::SaslAuthenticationFailed
             | RDKafkaErrorCode::SSL => {
-                (ErrorKind::Unauthorized, "correct the credentials or the certificates")
+                let named = trouble::advice(ErrorKind::Unauthorized, &said);
+                (ErrorKind::Unauthorized, named.unwrap_or("correct the credentials"))
             }
             RDKafkaErrorCode::AllBrokersDown => {
                 (ErrorKind::Unavailable, "it goes on when one of them is back")
@@ -249,7 +251,6 @@ impl Reader {
             RDKafkaErrorCode::Fatal => (ErrorKind::Unavailable, "start the consumer anew"),
             _ => return,
         };
-        let said = self.member().trouble.said().unwrap_or_else(|| code.to_string());
         self.tell(kind, &said, advice);
     }
 

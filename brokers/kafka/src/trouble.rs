@@ -53,7 +53,7 @@ impl Trouble {
         let known = self.lock().clone();
         let (kind, said) = known
             .unwrap_or_else(|| (ErrorKind::Unavailable, "it did not answer in time".to_owned()));
-        let advice = advice(kind, &said);
+        let advice = advice(kind, &said).map(|advice| format!("; {advice}")).unwrap_or_default();
         Error::new(kind, "connect")
             .message(format!("Kafka cannot be used: {said}; nothing was sent{advice}"))
             .context("servers", servers)
@@ -66,23 +66,25 @@ impl Trouble {
 
 /// Which setting to correct, by the library's words: it has one code for whatever goes wrong while a connection is
 /// made.
-fn advice(kind: ErrorKind, said: &str) -> &'static str {
+pub(crate) fn advice(kind: ErrorKind, said: &str) -> Option<&'static str> {
     let said = said.to_ascii_lowercase();
     let is = |words: &[&str]| words.iter().any(|word| said.contains(word));
     // Servers close a connection that they do not understand without a word.
     if is(&["brokers are down", "security.protocol"]) {
-        "; see whether they run, and whether they ask for encryption (`tls`) or for a user (`user`, `password`, \
-         `mechanism`)"
+        Some(
+            "see whether they run, and whether they ask for encryption (`tls`) or for a user (`user`, `password`, \
+             `mechanism`)",
+        )
     } else if is(&["unsupported sasl mechanism", "mechanism handshake failed"]) {
-        "; correct `mechanism`: the servers do not take this one"
+        Some("correct `mechanism`: the servers do not take this one")
     } else if is(&["certificate verify failed", "could not be verified"]) {
-        "; the server's certificate is not believed: correct `roots`, or have it renewed"
+        Some("the server's certificate is not believed: correct `roots`, or have it renewed")
     } else if is(&["alert", "certificate"]) {
-        "; the server does not take ours: correct or renew `certificate` and `certificate_key`"
+        Some("the server does not take ours: correct or renew `certificate` and `certificate_key`")
     } else if kind == ErrorKind::Unauthorized {
-        "; correct the credentials of this destination: `user` and `password`"
+        Some("correct the credentials: `user` and `password`")
     } else {
-        ""
+        None
     }
 }
 

@@ -24,6 +24,11 @@ const RECONNECT_MAX: Duration = Duration::from_secs(2);
 /// How long a server may take to answer when a connection is made. More than a congested network needs.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
+/// How often the server is asked whether it is still there. Without two answers the connection is given up: a server that
+/// stands still, and a way that is cut without a word, are left within three times as long for another server. Not
+/// more often than the deadline, which says how slow an answer may be.
+const PING_MIN: Duration = Duration::from_secs(5);
+
 /// How the connection stands.
 #[derive(Clone, Debug, Default)]
 struct Standing {
@@ -147,6 +152,7 @@ impl Connection {
             .name("postrider")
             .retry_on_initial_connect()
             .connection_timeout(CONNECT_MAX)
+            .ping_interval(settings.deadline.max(PING_MIN))
             .reconnect_delay_callback(|attempt| {
                 let doubled = Duration::from_millis(50 << attempt.min(6));
                 doubled.min(RECONNECT_MAX)

@@ -11,5 +11,6 @@ mod publishing;
 mod secure;
 mod server;
 mod spread;
+mod stalling;
 mod suite;
 mod trouble;
