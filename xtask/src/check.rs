@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::step::{self, Verdict};
-use crate::{docs, requirements, tidy};
+use crate::{docs, lean, requirements, tidy};
 
 /// What clippy is told: the same wherever it is started, so that cargo takes over what it has checked.
 pub(crate) const LINTS: [&str; 2] = ["-D", "warnings"];
@@ -48,6 +48,7 @@ pub(crate) fn statics(root: &Path) -> Vec<Work<'_>> {
             }),
         ),
         ("tidy", Box::new(move || tidy::verdict(root))),
+        ("dependencies of the default build", Box::new(move || lean::verdict(root))),
         ("requirements page", Box::new(move || requirements::verdict(root))),
         ("clippy", Box::new(move || step::complete(step::cargo(root, &clippy).args(LINTS)))),
         (

@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod docs;
 mod example;
+mod lean;
 mod lexed;
 mod programs;
 mod provision;

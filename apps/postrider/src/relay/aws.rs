@@ -8,7 +8,7 @@ use postrider_core::Broker;
 use crate::failure::Failure;
 
 /// This program has no client.
-#[cfg(not(feature = "aws"))]
+#[cfg(any(test, not(feature = "aws")))]
 pub(crate) fn missing() -> Failure {
     Failure::config("this program was built without AWS")
         .advice("Build it with --features aws, or with --features full.")

@@ -94,3 +94,22 @@ pub(crate) fn text<'a>(secrets: &'a Secrets, reference: &SecretRef) -> Result<&'
     let secret = secrets.get(reference).ok_or_else(|| format!("{reference} was not read"))?;
     Ok(secret.expose())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{aws, kafka, nats};
+
+    /// A route to a broker that was not built in says which feature to add, and that it is the configuration's fault.
+    #[test]
+    fn a_client_that_is_not_built_in_names_its_feature() {
+        for (failure, feature) in [
+            (aws::missing(), "--features aws,"),
+            (kafka::missing(), "--features kafka "),
+            (nats::missing(), "--features nats,"),
+        ] {
+            assert_eq!(failure.exit(), crate::failure::Exit::Config);
+            let said = failure.plain_text();
+            assert!(said.contains(feature) && said.contains("--features full"), "{said}");
+        }
+    }
+}

@@ -26,7 +26,7 @@ pub(super) fn open(_: &DestinationConfig, _: &Secrets) -> Result<Arc<dyn Broker>
 }
 
 /// This program has no client.
-#[cfg(not(feature = "kafka"))]
+#[cfg(any(test, not(feature = "kafka")))]
 pub(crate) fn missing() -> Failure {
     Failure::config("this program was built without Kafka").advice(
         "Build it with --features kafka (kafka-tls for TLS and SCRAM), or with --features full.",

@@ -17,7 +17,7 @@ pub(super) fn open(_: &DestinationConfig, _: &Secrets) -> Result<Arc<dyn Broker>
 }
 
 /// This program has no client.
-#[cfg(not(feature = "nats"))]
+#[cfg(any(test, not(feature = "nats")))]
 pub(crate) fn missing() -> Failure {
     Failure::config("this program was built without NATS")
         .advice("Build it with --features nats, or with --features full.")
