@@ -111,6 +111,14 @@ impl Holdings {
         places.iter().filter_map(settled).collect()
     }
 
+    /// These topics are gone: nothing of them is committed, and nothing can be settled.
+    pub(crate) fn let_go(&self, topics: &[String]) {
+        let is_gone = |place: &Place| topics.iter().any(|topic| **topic == *place.0);
+        let places: Vec<Place> =
+            self.lock().held.keys().filter(|place| is_gone(place)).cloned().collect();
+        self.give_up(&places);
+    }
+
     /// These are not ours any more.
     pub(crate) fn give_up(&self, places: &[Place]) {
         let mut inner = self.lock();

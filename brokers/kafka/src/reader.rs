@@ -28,6 +28,11 @@ const COMMIT_EVERY: Duration = Duration::from_millis(100);
 const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
 /// How soon the group is joined anew when its coordinator has moved.
 const ANEW: Duration = Duration::from_secs(1);
+/// How often it is asked whether the topics are there, and how long that may take: records wait meanwhile. The library
+/// asks every few minutes, and does not tell one that was made anew since from the one before.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// The same while one is gone.
+const GONE_EVERY: Duration = Duration::from_secs(1);
 /// The same when somebody has to grant something first: others of the group are disturbed each time.
 const ANEW_GRANTED: Duration = Duration::from_secs(30);
 
@@ -42,6 +47,8 @@ pub(crate) struct Member {
     /// One commit at a time, and none while partitions are given up: the library keeps one back while there is no
     /// coordinator, and would send it after those of the next owner.
     pub(crate) turn: Mutex<()>,
+    /// A commit was refused, since its topic is gone.
+    pub(crate) refused: AtomicBool,
 }
 
 impl Member {
@@ -145,6 +152,7 @@ impl Reader {
     fn read_on(&self) {
         let member = self.member();
         let (mut looked, mut anew) = (Instant::now(), None);
+        let mut absence = Absence { gone: Vec::new(), asked: Instant::now() };
         // Asked for once for many records: their topics are few.
         let mut topic: Arc<str> = Arc::from("");
         while !self.is_ended() {
@@ -158,6 +166,7 @@ impl Reader {
                     member.holdings.push(&place, record(&message));
                 }
                 Some(Err(error)) => {
+                    member.refused.fetch_or(is_gone(&error), Ordering::AcqRel);
                     self.judge(&error);
                     anew = anew.or_else(|| Some(Instant::now() + until_anew(&error)?));
                 }
@@ -166,11 +175,49 @@ impl Reader {
                 looked = Instant::now();
                 self.flow(member);
             }
+            if self.follow_topics(&mut absence) {
+                anew = Some(Instant::now());
+            }
             if anew.is_some_and(|due| due <= Instant::now()) {
                 anew = None;
                 self.join_anew();
             }
         }
+    }
+
+    /// Looks whether topics are gone, or one is there again: then the group is to be joined anew.
+    ///
+    /// What is known of the places of one that is gone is of no topic that will ever be: one that is made anew begins at
+    /// its beginning, and the library would go on where the old one ended. A commit that was refused says the same,
+    /// also where the topic is there again.
+    fn follow_topics(&self, absence: &mut Absence) -> bool {
+        let member = self.member();
+        let refused = member.refused.swap(false, Ordering::AcqRel);
+        let every = if absence.gone.is_empty() { LOOK_EVERY } else { GONE_EVERY };
+        if !refused && absence.asked.elapsed() < every {
+            return false;
+        }
+        let gone: Vec<String> =
+            self.topics.iter().filter(|topic| self.is_missing(topic)).cloned().collect();
+        absence.asked = Instant::now();
+        let again = absence.gone.iter().any(|topic| !gone.contains(topic));
+        let turn = member.turn();
+        // One that was refused and is there again: nobody says which.
+        let unknown = refused && gone.is_empty();
+        member.holdings.let_go(if unknown { &self.topics } else { &gone });
+        drop(turn);
+        if gone.iter().any(|topic| !absence.gone.contains(topic)) {
+            let said = format!("there is no topic `{}`", gone.join("`, `"));
+            self.tell(ErrorKind::Unroutable, &said, "create the topic, or correct its name");
+        }
+        absence.gone = gone;
+        again || unknown
+    }
+
+    fn is_missing(&self, topic: &str) -> bool {
+        let found = self.consumer.fetch_metadata(Some(topic), GONE_EVERY);
+        let error = found.ok().and_then(|found| found.topics().first()?.error());
+        error.map(RDKafkaErrorCode::from) == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
     }
 
     /// The library begins no partition whose committed offset it could not ask for, and tells nobody which.
@@ -193,6 +240,7 @@ impl Reader {
                 failing = None;
                 continue;
             };
+            self.member().refused.fetch_or(is_gone(&error), Ordering::AcqRel);
             self.judge(&error);
             let since = *failing.get_or_insert_with(Instant::now);
             if since.elapsed() >= COMMIT_PATIENCE {
@@ -260,6 +308,20 @@ impl Reader {
             .context("group", &self.group);
         self.member().holdings.complain(error);
     }
+}
+
+/// The topics that are gone, and when it was asked for last.
+struct Absence {
+    gone: Vec<String>,
+    asked: Instant,
+}
+
+/// Whether a topic is not there.
+fn is_gone(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic)
+    )
 }
 
 /// When to join anew after this, if at all: it may have left a partition that is ours and is not read.

@@ -143,6 +143,7 @@ impl KafkaSubscription {
             patience: settings.visibility,
             ended,
             turn: std::sync::Mutex::default(),
+            refused: AtomicBool::new(false),
         };
         let joining = spawn_blocking(move || join(&kafka, &settings, member));
         joining.await.map_err(|error| {

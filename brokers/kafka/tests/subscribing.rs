@@ -7,6 +7,7 @@ use postrider_core::{
     Broker, Delivery, ErrorKind, EventId, Fault, Format, Layout, Outcome, Result, Subscription,
 };
 use postrider_kafka::{KafkaBroker, KafkaSubscription, SubscriptionSettings};
+use postrider_testkit::carry::until_acked;
 use rdkafka::admin::AdminOptions;
 use rdkafka::config::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
@@ -71,6 +72,47 @@ async fn commits_pass_nothing_that_is_not_settled() {
     let next = event("9", 9, 10);
     assert_eq!(publish(&broker, &topic, &[Arc::clone(&next)]).await, [Outcome::Acked]);
     assert_eq!(ids(&receive(&third, 1).await), [next.id], "and nothing of before");
+}
+
+/// A topic that is deleted under its consumer, and made anew: it goes on with all that comes there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_goes_on_in_a_topic_that_is_made_anew() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("anew", 1, &[]).await, unique("anew"));
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent: Vec<_> = (0..4).map(|n| event("1", n, 10)).collect();
+    for event in &sent[..2] {
+        until_acked(&broker, &topic, event).await;
+    }
+    let subscription = open(&server, &topic, &group).await;
+    for n in 0..2 {
+        let deliveries = receive(&subscription, 1).await;
+        assert_eq!(ids(&deliveries), [sent[n].id]);
+        subscription.ack(&deliveries[0]).await.unwrap();
+    }
+    server.admin().delete_topics(&[&topic], &AdminOptions::new()).await.unwrap();
+    let begun = Instant::now();
+    let said = loop {
+        match timeout(PATIENCE, subscription.receive(1)).await {
+            Ok(Err(error)) if error.kind() == ErrorKind::Unroutable => break error.to_string(),
+            other => assert!(begun.elapsed() < PATIENCE * 3, "{other:?}"),
+        }
+    };
+    assert!(said.contains("create the topic"), "{said}");
+    server.create(&topic, 1, &[]).await;
+    for event in &sent[2..] {
+        until_acked(&broker, &topic, event).await;
+    }
+    let (mut came, begun) = (Vec::new(), Instant::now());
+    while came.len() < 2 {
+        assert!(begun.elapsed() < PATIENCE * 3, "{came:?}");
+        let Ok(Ok(deliveries)) = timeout(PATIENCE, subscription.receive(1)).await else { continue };
+        for delivery in deliveries {
+            came.push(delivery.event.as_ref().unwrap().id);
+            subscription.ack(&delivery).await.unwrap();
+        }
+    }
+    assert_eq!(came, [sent[2].id, sent[3].id]);
 }
 
 /// R070: events of other keys of the partition go on while one of a key is at work.

@@ -119,6 +119,46 @@ async fn a_stream_that_is_deleted_under_way_is_noticed() {
     assert_eq!(stored(&stream).await, [sent[1].id]);
 }
 
+/// A stream that is deleted under its consumer: the consumer says so and names it, and goes on in the one that is made
+/// anew, with all that comes there; what it had in work is no more, and settling it is an error.
+#[tokio::test]
+async fn a_consumer_goes_on_in_a_stream_that_is_made_anew() {
+    let Some(server) = Server::start() else { return };
+    server.stream("orders", "orders").await;
+    let settings = SubscriptionSettings::new("orders", "billing");
+    let subscription = NatsSubscription::open(server.settings(), settings).await.unwrap();
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let sent = [event("1", 1, 10), event("1", 2, 10), event("2", 1, 10)];
+    until_acked(&broker, "orders", &sent[0]).await;
+    let held = subscription.receive(10).await.unwrap();
+    assert_eq!(held.len(), 1);
+    server.jetstream().await.delete_stream("orders").await.unwrap();
+    let begun = Instant::now();
+    let said = loop {
+        match tokio::time::timeout(Duration::from_secs(5), subscription.receive(10)).await {
+            Ok(Err(error)) if error.kind() == ErrorKind::Unroutable => break error,
+            other => assert!(begun.elapsed() < Duration::from_secs(60), "{other:?}"),
+        }
+    };
+    let said = said.to_string();
+    assert!(said.contains("create it") && said.contains("stream=orders"), "{said}");
+    assert!(subscription.ack(&held[0]).await.is_err(), "nobody keeps what it was about");
+    server.stream("orders", "orders").await;
+    for event in &sent[1..] {
+        until_acked(&broker, "orders", event).await;
+    }
+    let (mut came, begun) = (Vec::new(), Instant::now());
+    while came.len() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{came:?}");
+        let Ok(deliveries) = subscription.receive(10).await else { continue };
+        for delivery in deliveries {
+            came.push(delivery.event.as_ref().unwrap().id);
+            subscription.ack(&delivery).await.unwrap();
+        }
+    }
+    assert_eq!(came, [sent[1].id, sent[2].id]);
+}
+
 /// F10: a consumer that waits while the server is killed goes on as soon as it is back, not when its question
 /// would have run out.
 #[tokio::test]
