@@ -85,9 +85,9 @@ async fn a_consumer_goes_on_in_a_topic_that_is_made_anew() {
         until_acked(&broker, &topic, event).await;
     }
     let subscription = open(&server, &topic, &group).await;
-    for n in 0..2 {
+    for event in &sent[..2] {
         let deliveries = receive(&subscription, 1).await;
-        assert_eq!(ids(&deliveries), [sent[n].id]);
+        assert_eq!(ids(&deliveries), [event.id]);
         subscription.ack(&deliveries[0]).await.unwrap();
     }
     server.admin().delete_topics(&[&topic], &AdminOptions::new()).await.unwrap();

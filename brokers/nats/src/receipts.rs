@@ -1,12 +1,12 @@
-//! Deliveries that are not settled yet: the server's handle of each, and until when it is ours.
+//! Deliveries that are not settled yet: where the server hears of each, and until when it is ours.
 //!
 //! Invariant: nothing is settled with a receipt whose visibility has ended, or after which the same message
 //! came again: by then it may be somebody else's, and the server cannot tell.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use async_nats::jetstream::message::Acker;
+use async_nats::Subject;
 use postrider_core::subscription::Receipt;
 use postrider_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
@@ -31,7 +31,7 @@ struct Inner {
 struct Open {
     token: u64,
     until: Instant,
-    acker: Arc<Acker>,
+    reply: Subject,
 }
 
 impl Receipts {
@@ -40,27 +40,27 @@ impl Receipts {
         &self,
         receipt: Receipt,
         until: Instant,
-        acker: Acker,
+        reply: Subject,
         delivered: u32,
     ) -> u32 {
         let mut inner = self.lock();
         let now = Instant::now();
         // What expired is forgotten: its receipt is refused either way.
         inner.open.retain(|_, open| open.until > now);
-        let open = Open { token: receipt.token, until, acker: Arc::new(acker) };
+        let open = Open { token: receipt.token, until, reply };
         inner.open.insert(receipt.message, open);
         let uncounted = inner.uncounted.get(&receipt.message).copied().unwrap_or_default();
         delivered.saturating_sub(uncounted).max(1)
     }
 
-    /// The server's handle, while the delivery is ours.
+    /// Where the server hears of it, while the delivery is ours.
     ///
     /// # Errors
     /// `Fenced` if it is not any more.
-    pub(crate) fn find(&self, receipt: Receipt) -> Result<Arc<Acker>> {
+    pub(crate) fn find(&self, receipt: Receipt) -> Result<Subject> {
         match self.lock().open.get(&receipt.message) {
             Some(open) if open.token == receipt.token && open.until > Instant::now() => {
-                Ok(Arc::clone(&open.acker))
+                Ok(open.reply.clone())
             }
             _ => Err(Error::new(ErrorKind::Fenced, "settle delivery").message(
                 "its visibility ended, so it may be another consumer's now; it comes again, and nothing \

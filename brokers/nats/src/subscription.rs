@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_nats::HeaderMap;
+use async_nats::client::RequestErrorKind;
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::message::{Message, PublishMessage};
+use async_nats::{HeaderMap, Request};
 use futures_util::StreamExt;
 use postrider_core::subscription::{Origin, Receipt, SubscriptionCapabilities};
 use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription};
@@ -228,8 +229,9 @@ impl NatsSubscription {
         let info = message.info().map_err(|error| self.lost(&error.to_string()))?;
         let receipt = Receipt { message: info.stream_sequence, token: info.consumer_sequence };
         let delivered = u32::try_from(info.delivered).unwrap_or(u32::MAX);
-        let (message, acker) = message.split();
-        let count = self.receipts.open(receipt, at + self.settings.visibility, acker, delivered);
+        let message = message.message;
+        let reply = message.reply.ok_or_else(|| self.lost("it has nowhere to be settled"))?;
+        let count = self.receipts.open(receipt, at + self.settings.visibility, reply, delivered);
         let topic: Arc<str> = Arc::from(message.subject.as_str());
         let (event, marks) = match decode(&topic, message.headers.as_ref(), message.payload) {
             Ok((event, marks)) => (Ok(event), marks),
@@ -246,14 +248,25 @@ impl NatsSubscription {
         Ok(delivery)
     }
 
-    /// Tells the server, and waits until it has heard.
+    /// Tells the server, and waits until it has heard. The client's own way takes it for heard where nobody is there to
+    /// hear it, and opens a subscription for each.
     async fn settle(&self, delivery: &Delivery, kind: AckKind) -> Result<()> {
-        let acker = self.receipts.find(delivery.receipt)?;
+        let reply = self.receipts.find(delivery.receipt)?;
         let until = Instant::now() + self.connection.settings().deadline;
-        match timeout_at(until, acker.double_ack_with(kind)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(self.lost(&error.to_string())),
-            Err(_) => Err(self.lost("it did not answer in time")),
+        let mut up = self.connection.up(until).await?;
+        let client = up.client.clone();
+        let told = Request::new().payload(kind.into()).timeout(None);
+        tokio::select! {
+            biased;
+            heard = timeout_at(until, client.send_request(reply, told)) => match heard {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
+                    Err(self.lost("its consumer is gone, or has no leader now"))
+                }
+                Ok(Err(error)) => Err(self.lost(&error.to_string())),
+                Err(_) => Err(self.lost("it did not answer in time")),
+            },
+            () = up.lost() => Err(self.lost("the connection was lost")),
         }
     }
 
