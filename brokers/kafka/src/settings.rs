@@ -49,8 +49,8 @@ pub struct KafkaSettings {
     pub deadline: Duration,
     /// Batches under way at once. Default 8: enough to fill the round trip to three replicas.
     pub batches_in_flight: u32,
-    /// How long a record waits for others to be sent with. Default 1 ms: a batch of the relay is given to the
-    /// client at once, so more would only be waited for.
+    /// How long a record waits for others to be sent with. Default not at all: a batch of the relay is given to the
+    /// client at once, so a millisecond is only waited for, and p50 from commit to consumer is longer by one and a half.
     pub linger: Duration,
     /// How records are compressed. Default: not at all.
     pub compression: Compression,
@@ -166,7 +166,7 @@ impl KafkaSettings {
             tls: None,
             deadline: Duration::from_secs(4),
             batches_in_flight: 8,
-            linger: Duration::from_millis(1),
+            linger: Duration::ZERO,
             compression: Compression::None,
             record_key: RecordKey::aggregate_id(),
             refresh: Duration::from_secs(300),

@@ -108,9 +108,9 @@ connection! {
         timeout: Duration { default: "4s", min: "200ms", max: "5m", rules: &[BATCH_ENDS] },
         /// Batches under way at once. Eight fill the round trip to three replicas.
         batches: u32 { default: "8", min: "1", max: "256", class: Restart },
-        /// How long a record waits for others to be sent with.
+        /// How long a record waits for others to be sent with. A batch is given to the client at once, so more makes larger requests of several batches, and each event later.
         linger: Duration {
-            default: "1ms", min: "0s", max: "500ms",
+            default: "0s", min: "0s", max: "500ms",
             rules: &[Rule::AtMost {
                 key: "timeout", part: 4, why: "a record that waits for others has to arrive in time as well",
             }],

@@ -3,6 +3,8 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
+use tokio::process::Child;
+
 use crate::server::Server;
 use crate::stage::{LEASE, PATIENCE, Stage, signal};
 
@@ -68,7 +70,7 @@ pub(crate) async fn servers_and_relays<S: Server>() {
 }
 
 /// A relay is stopped in mid-batch, another one takes over and delivers everything; woken, the first one sends at
-/// most `window` events, and nothing of them for the first time.
+/// most `window` events, and nothing of them for the first time. Then it is woken while the other one is at it.
 pub(crate) async fn woken<S: Server>(window: u64) {
     let Some(server) = S::start().await else { return };
     let (mut stage, url) = (Stage::open(), server.url());
@@ -88,7 +90,27 @@ pub(crate) async fn woken<S: Server>(window: u64) {
         late.push(server.count().await - before);
         assert!(*late.last().unwrap() <= window, "{late:?} came late");
     }
+    woken_beside_another(&server, &mut stage, &relay).await;
+    stage.finish(&url).await;
     let committed = stage.judge(&server.arrived().await);
-    eprintln!("3 stops, {committed} committed, {late:?} came late");
-    assert_eq!(committed, 9_000);
+    eprintln!("5 stops, {committed} committed, {late:?} came late");
+    assert_eq!(committed, 15_000);
+}
+
+/// The same relay is woken while another one has taken over and is in the middle of what is left: what both send comes
+/// in an order in which nothing is passed over.
+async fn woken_beside_another<S: Server>(server: &S, stage: &mut Stage, relay: &Child) {
+    for _ in 0..2 {
+        let begun = server.count().await;
+        stage.write(3_000);
+        server.holds(begun + 300).await;
+        stage.stop_between_writes(relay);
+        let stopped = server.count().await;
+        let another = stage.relay(&server.url(), &[]);
+        server.holds(stopped + 100).await;
+        assert!(server.count().await < begun + 3_000, "it was in the middle");
+        signal(relay, "-CONT");
+        server.holds(begun + 3_000).await;
+        drop(another);
+    }
 }
