@@ -176,7 +176,7 @@ async fn what_is_sent_again_on_purpose_is_stored_again() {
     assert_eq!(stream.get_info().await.unwrap().state.messages, 4, "one copy was dropped");
 }
 
-/// Core NATS only where it is allowed, and then without a word about durability.
+/// R067: core NATS only where it is allowed, and then without a word about durability.
 #[tokio::test]
 async fn core_nats_keeps_nothing_and_says_so() {
     let Some(server) = Server::start() else { return };
