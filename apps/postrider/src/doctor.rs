@@ -94,9 +94,9 @@ async fn of_brokers(path: &Path) -> Result<Vec<Finding>, Failure> {
             asked
                 .unwrap_or_else(|error| vec![Failure::from(error).finding("broker")])
                 .into_iter()
-                .map(|finding| {
-                    let subject = format!("destination `{id}`, {}", finding.subject);
-                    Finding { subject, ..finding }
+                .map(|mut finding| {
+                    finding.subject = format!("destination `{id}`, {}", finding.subject);
+                    finding
                 }),
         );
         // Nothing was published: there is nothing to wait for.

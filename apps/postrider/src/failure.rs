@@ -121,7 +121,8 @@ impl Failure {
             "its events wait; look whether it runs, and whether this machine may reach it"
                 .to_owned()
         });
-        findings::critical(subject, self.message, advice, self.code)
+        let code = self.code.unwrap_or(Code::Unexamined);
+        findings::critical(subject, self.message, advice, code)
     }
 
     pub(crate) fn exit(&self) -> Exit {

@@ -31,7 +31,7 @@ pub async fn findings(connection: &Connection, reads_stream: bool) -> Result<Vec
             Ok(there) => there,
             Err(error) if error.kind() == ErrorKind::SchemaMissing && design.index.is_none() => {
                 let advice = "Make it: `postrider init` makes what is absent.";
-                let missing = Some(Code::SchemaMissing);
+                let missing = Code::SchemaMissing;
                 found.push(say::critical(&subject(design.table), told(&error), advice, missing));
                 continue;
             }
@@ -79,11 +79,11 @@ async fn of_table(
     if design.index.is_some() {
         if let Err(error) = check_index(connection, there) {
             let advice = "Add the index: `postrider init --print` and deploy/aws have it.";
-            found.push(say::critical(&subject, told(&error), advice, None));
+            found.push(say::critical(&subject, told(&error), advice, Code::TablesUnfit));
         } else if is_backfilled(connection, there) {
             let message = "the index is being filled: what is pending is not all in it yet";
             let advice = "Wait until the service says ACTIVE of it, then start relays.";
-            found.push(say::warning(&subject, message, Some(advice.to_owned())));
+            found.push(say::coded(&subject, message, advice, Code::TablesUnfit));
         }
         found.extend(of_projection(&subject, our_index(connection, there)));
         match check_stream(connection, there) {
@@ -91,7 +91,7 @@ async fn of_table(
             Err(error) if reads_stream => {
                 let advice = "Switch the stream on with NEW_IMAGE. Until then write `stream = false` in \
                               [dynamodb]: the relay polls the index.";
-                found.push(say::critical(&subject, told(&error), advice, None));
+                found.push(say::critical(&subject, told(&error), advice, Code::TablesUnfit));
             }
             Err(error) => {
                 let polled = "no relay reads it (`stream = false`), they poll the index";
@@ -119,7 +119,7 @@ fn of_time_to_live(subject: &str, ttl: &str, by: Option<String>) -> Finding {
              share it with your items."
         ),
     };
-    say::warning(subject, message, Some(advice))
+    say::coded(subject, message, advice, Code::StoreGrows)
 }
 
 /// The attribute by which the service removes what has expired.
@@ -158,7 +158,7 @@ fn of_capacity(subject: &str, there: &TableDescription) -> Option<Finding> {
     );
     let advice = "An event costs some 6 writes here from its commit to its mark; docs/benchmarks.md has the \
                   figures. Switch the table to on-demand, or scale it with its load.";
-    Some(say::warning(subject, message, Some(advice.to_owned())))
+    Some(say::coded(subject, message, advice, Code::CapacityShort))
 }
 
 /// A call that was refused.
@@ -170,13 +170,13 @@ fn of_refusal(table: &str, (action, error): &(&'static str, &Error)) -> Finding 
                 "Allow {action} on it. deploy/aws has the policy of each part; an operator's may be \
                  less than a relay's."
             );
-            say::critical(&subject, told(error), advice, Some(Code::Unauthorized))
+            say::critical(&subject, told(error), advice, Code::Unauthorized)
         }
         ErrorKind::Busy => {
             let advice = "Raise its capacity, or switch it to on-demand.";
-            say::warning(&subject, told(error), Some(advice.to_owned()))
+            say::coded(&subject, told(error), advice, Code::CapacityShort)
         }
-        _ => say::warning(&subject, format!("{action} failed: {}", told(error)), None),
+        _ => say::unexamined(&format!("{subject}, {action}"), error),
     }
 }
 
@@ -195,7 +195,7 @@ fn of_projection(
     let advice = format!(
         "Make the index again with the projection {INDEX_PROJECTION}; meanwhile nothing is wrong but the price."
     );
-    Some(say::warning(subject, message, Some(advice)))
+    Some(say::coded(subject, message, advice, Code::TablesUnfit))
 }
 
 fn is_backfilled(connection: &Connection, there: &TableDescription) -> bool {

@@ -7,7 +7,8 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use postrider_core::operate::{Finding, Level};
+use postrider_core::operate::Finding;
+use postrider_core::operate::findings::{coded, good};
 use postrider_core::{Code, Error, ErrorKind, Result};
 use tokio::time::Instant;
 use tokio_postgres::Client;
@@ -177,21 +178,11 @@ impl Way {
 
     /// What the doctor says of it.
     pub(crate) fn finding(&self) -> Finding {
-        let finding = |level, message: &str| Finding {
-            level,
-            subject: "pooler".to_owned(),
-            message: message.to_owned(),
-            advice: None,
-            code: None,
-        };
-        let warning = |message: &str, advice: &str| Finding {
-            advice: Some(advice.to_owned()),
-            code: Some(Code::SessionsShared),
-            ..finding(Level::Warning, message)
-        };
+        let warning =
+            |message: &str, advice: &str| coded("pooler", message, advice, Code::SessionsShared);
         match (self.pooler, self.ownership(), self.hearing()) {
-            (Pooler::Transaction, ..) => finding(
-                Level::Good,
+            (Pooler::Transaction, ..) => good(
+                "pooler",
                 "a pooler in transaction mode is said to lie between: statements are not prepared, and \
                  the relay polls",
             ),
@@ -209,7 +200,7 @@ impl Way {
                 "there was no second session to see whether a pooler lies between",
                 "look at max_connections and at the limits of the role and the database",
             ),
-            _ => finding(Level::Good, "the session is the server's own"),
+            _ => good("pooler", "the session is the server's own"),
         }
     }
 }
@@ -292,6 +283,8 @@ async fn begin(texts: &Texts, other: &Client) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use postrider_core::operate::Level;
+
     use super::*;
 
     #[test]

@@ -193,11 +193,100 @@ codes! {
     KeysApart = 1511,
         "Nothing is lost. Events of one ordering key that come by different routes may overtake each other in \
          the topic. Give these routes the same record key.",
+    /// A broker is not set up for what is sent to it.
+    BrokerUnfit = 1512,
+        "Events that it refuses wait in the outbox, or are kept as dead letters. Change the \
+         broker as the finding says.",
     /// A claim in the inbox and its delivery at the broker do not end together.
     ClaimsApart = 1601,
         "Nothing is lost, and nothing is acted on twice. What a crashed sidecar had in work comes back too \
          early, and is left alone, or later than it could. Let the broker give it back a little after the \
          lease has ended.",
+    /// Something could not be examined.
+    Unexamined = 1701,
+        "What it holds is not known, and nothing was changed. Mend what the message names, or let \
+         the user of `doctor` see it, and examine it again.",
+    /// What is committed may be taken back by a crash.
+    DurabilityOff = 1702,
+        "Nothing is lost before the machine crashes. Turn on what forces commits to the disk, as \
+         the finding says.",
+    /// A standby is missing, or lies far behind.
+    StandbyShort = 1703,
+        "What was committed is on the primary. Bring the standby back, or look at its disk and \
+         its network.",
+    /// Old rows cannot be cleaned away.
+    CleanupHeld = 1704,
+        "Nothing is lost, and events flow. End the oldest transaction, then vacuum the tables \
+         that the finding names.",
+    /// The write-ahead log cannot be let go.
+    LogKept = 1705,
+        "Nothing is lost. Start whoever reads the log, or let it be forgotten, before the log \
+         fills the disk.",
+    /// Nobody cleans dead rows away.
+    AutovacuumOff = 1706,
+        "Nothing is lost, and the tables grow and get slow. Turn autovacuum on, for the server \
+         and for the tables that are named.",
+    /// Triggers or indexes of the store's tables are missing.
+    GuardsMissing = 1707,
+        "Nothing is lost yet. Take what is missing over from `postrider init --print`.",
+    /// Somebody may write past the rules of the outbox.
+    WritersUnchecked = 1708,
+        "Nothing is lost by that alone. Let producers write only the columns that are theirs, and \
+         keep the checks on.",
+    /// New events go to a table that was not made for them.
+    TablesShort = 1709,
+        "Nothing is lost, and nothing waits: its events are delivered as others. Let a relay run \
+         that may create tables.",
+    /// The store grows, and its room ends.
+    StoreGrows = 1710,
+        "Nothing is lost yet: when the disk is full, producers fail. Set a retention for the \
+         relay, or give the store more room.",
+    /// The inbox may forget an event before it comes for the last time.
+    HorizonShort = 1711,
+        "Nothing is done twice yet. Keep rows of the inbox for longer than any broker, dead \
+         letter, or replay may bring their events again.",
+    /// Claims of the inbox were left behind.
+    ClaimsStuck = 1712,
+        "Nothing is lost while the messages are at their broker: the next delivery takes the \
+         claim over. Start the consumer, and look at its queue.",
+    /// The clocks of the store and of a program are apart.
+    ClocksApart = 1713,
+        "Nothing is lost: leases go by the store's clock alone. Set the clocks of both machines \
+         by NTP.",
+    /// Events wait, and no relay is alive.
+    RelayAbsent = 1714,
+        "Committed events stay in the store. Start a relay on this store; it delivers them in \
+         order.",
+    /// Relays die at their work.
+    RelaysDie = 1715,
+        "Committed events stay in the store. Look at the end of the relays' logs, and at the \
+         memory that they may use.",
+    /// Somebody paused a destination or a partition, and events wait.
+    FlowPaused = 1716,
+        "Nothing is lost: events wait in order. Resume it with the command that the finding has.",
+    /// Events were given up.
+    DeadLetters = 1717,
+        "Nothing is lost: dead letters are kept whole. Find out why with `postrider dead ls`, \
+         then redrive or discard them.",
+    /// The way to the server can be listened to, or leads to another.
+    ServerUnproven = 1718,
+        "Nothing is known to be lost. Let the connection prove the server's certificate: \
+         `sslmode=verify-full` in the address.",
+    /// Readers and the writer of the file wait for each other.
+    ReadersBlocked = 1719,
+        "Nothing is lost. Stop what has the file open, and run `postrider init` on it: it sets \
+         the journal mode to WAL.",
+    /// A table of DynamoDB is not as relays need it.
+    TablesUnfit = 1720,
+        "Nothing is lost: events stay in the table. Change the table as the finding says; \
+         `postrider init --print` has what it should be.",
+    /// A table's capacity is set, and what is beyond it is refused.
+    CapacityShort = 1721,
+        "Nothing is lost: events wait, and calls are tried again. Switch the table to on-demand, \
+         or scale it with its load.",
+    /// A table of your own is read as a source, and lacks an index or a number.
+    OwnTableSlow = 1722,
+        "Nothing is lost. Add the index or the column that the finding has.",
 }
 
 impl Code {

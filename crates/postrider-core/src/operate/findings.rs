@@ -1,12 +1,12 @@
 //! Findings of an examination: how they are made, and those that every store tells from its overview: who
 //! carries events, what keeps them, and since when.
 //!
-//! Invariant: each names what to do, as a command where there is one.
+//! Invariant: each names what to do, as a command where there is one, and each that is not good has a code.
 
 use std::time::Duration;
 
 use super::{DestinationView, Finding, Level, Overview};
-use crate::{Code, DestinationState, Timestamp};
+use crate::{Code, DestinationState, Error, Timestamp};
 
 /// One that is as it should be.
 pub fn good(subject: &str, message: impl Into<String>) -> Finding {
@@ -15,28 +15,32 @@ pub fn good(subject: &str, message: impl Into<String>) -> Finding {
 }
 
 /// One that a person should know of.
-pub fn warning(subject: &str, message: impl Into<String>, advice: Option<String>) -> Finding {
-    Finding { level: Level::Warning, advice, ..good(subject, message) }
-}
-
-/// One that a person should know of, with a page about it.
 pub fn coded(
     subject: &str,
     message: impl Into<String>,
     advice: impl Into<String>,
     code: Code,
 ) -> Finding {
-    Finding { code: Some(code), ..warning(subject, message, Some(advice.into())) }
+    let (advice, code) = (Some(advice.into()), Some(code));
+    Finding { level: Level::Warning, advice, code, ..good(subject, message) }
 }
 
-/// One that keeps events from flowing, or loses them.
+/// One that keeps events from flowing, or loses them. A broker that is not of this project has no code of its
+/// own: `None` is [`Code::BrokerUnfit`].
 pub fn critical(
     subject: &str,
     message: impl Into<String>,
     advice: impl Into<String>,
-    code: Option<Code>,
+    code: impl Into<Option<Code>>,
 ) -> Finding {
-    Finding { level: Level::Critical, advice: Some(advice.into()), code, ..good(subject, message) }
+    let code = code.into().unwrap_or(Code::BrokerUnfit);
+    Finding { level: Level::Critical, ..coded(subject, message, advice, code) }
+}
+
+/// An examination that failed, with what to do about its error.
+pub fn unexamined(subject: &str, error: &Error) -> Finding {
+    let code = error.operator_code().unwrap_or(Code::Unexamined);
+    coded(subject, format!("could not be examined: {error}"), code.advice(), code)
 }
 
 /// Names for a sentence, a few of them.
@@ -91,8 +95,8 @@ fn clock(patient: &Patient<'_>) -> Finding {
     let message = format!("the clocks of the store and of this program are {skew:.1?} apart");
     let advice = "set both machines' clocks by NTP: scheduled events are due by the store's";
     match skew {
-        skew if skew > SKEW_CRITICAL => critical("clock", message, advice, None),
-        skew if skew > SKEW_WARNING => warning("clock", message, Some(advice.to_owned())),
+        skew if skew > SKEW_CRITICAL => critical("clock", message, advice, Code::ClocksApart),
+        skew if skew > SKEW_WARNING => coded("clock", message, advice, Code::ClocksApart),
         _ => good("clock", message),
     }
 }
@@ -130,7 +134,7 @@ fn relay(patient: &Patient<'_>) -> Finding {
         "relay",
         format!("no relay is alive, and {what}"),
         format!("postrider relay {}", patient.option),
-        None,
+        Code::RelayAbsent,
     )
 }
 
@@ -145,13 +149,12 @@ fn definitions(patient: &Patient<'_>) -> Finding {
     if outdated.is_empty() {
         return good("definitions", "every relay has the store's definitions");
     }
-    let mut finding = warning(
+    coded(
         "definitions",
         format!("{} has other definitions of destinations than the store", listed(&outdated)),
-        Some(Code::DefinitionOutdated.advice().to_owned()),
-    );
-    finding.code = Some(Code::DefinitionOutdated);
-    finding
+        Code::DefinitionOutdated.advice(),
+        Code::DefinitionOutdated,
+    )
 }
 
 fn destinations(patient: &Patient<'_>) -> Finding {
@@ -166,10 +169,11 @@ fn destinations(patient: &Patient<'_>) -> Finding {
     };
     let names: Vec<String> =
         paused.iter().map(|view| format!("{} ({} pending)", view.id, view.pending)).collect();
-    warning(
+    coded(
         "pauses",
         format!("paused: {}", listed(&names)),
-        Some(format!("postrider destinations resume {} {}", first.id, patient.option)),
+        format!("postrider destinations resume {} {}", first.id, patient.option),
+        Code::FlowPaused,
     )
 }
 
@@ -179,10 +183,11 @@ fn partitions(patient: &Patient<'_>) -> Finding {
     let paused = overview.partitions.iter().find(|partition| partition.paused);
     match paused.filter(|_| behind) {
         None => good("paused partitions", "no partition is paused with events in it"),
-        Some(partition) => warning(
+        Some(partition) => coded(
             "paused partitions",
             format!("partition {} is paused, and events wait in it", partition.partition),
-            Some(format!("postrider partitions resume {} {}", partition.partition, patient.option)),
+            format!("postrider partitions resume {} {}", partition.partition, patient.option),
+            Code::FlowPaused,
         ),
     }
 }
@@ -201,10 +206,11 @@ fn dead_letters(patient: &Patient<'_>) -> Finding {
     if dead.is_empty() {
         return good("dead letters", "there are none");
     }
-    warning(
+    coded(
         "dead letters",
         listed(&dead),
-        Some(format!("postrider dead ls {}; then redrive or discard them", patient.option)),
+        format!("postrider dead ls {}; then redrive or discard them", patient.option),
+        Code::DeadLetters,
     )
 }
 
@@ -218,13 +224,14 @@ fn endpoints(patient: &Patient<'_>) -> Finding {
     };
     let names: Vec<String> =
         disabled.iter().map(|(destination, topic)| format!("{topic} of {destination}")).collect();
-    warning(
+    coded(
         "disabled endpoints",
         format!("out of service: {}", listed(&names)),
-        Some(format!(
+        format!(
             "when it takes events again: postrider destinations enable {destination} '{topic}' {}",
             patient.option
-        )),
+        ),
+        Code::EndpointDisabled,
     )
 }
 
@@ -233,10 +240,11 @@ fn requests(patient: &Patient<'_>) -> Finding {
     if open == 0 || relays > 0 && open <= REQUESTS_MAX {
         return good("requests", format!("{open} requests are open"));
     }
-    warning(
+    coded(
         "requests",
         format!("{open} requests are open, with {relays} relays to carry them out"),
-        Some(format!("postrider relay {}", patient.option)),
+        format!("postrider relay {}", patient.option),
+        Code::NoRelay,
     )
 }
 
@@ -245,9 +253,13 @@ fn takeovers(patient: &Patient<'_>) -> Finding {
     if worst < TAKEOVERS_MAX {
         return good("deaths", "relays do not die at their work");
     }
-    warning(
+    coded(
         "deaths",
         format!("{worst} relays in a row died with nothing settled between"),
-        Some("look at the end of their logs, and at the memory they may use".to_owned()),
+        "look at the end of their logs, and at the memory they may use",
+        Code::RelaysDie,
     )
 }
+
+#[cfg(test)]
+mod tests;

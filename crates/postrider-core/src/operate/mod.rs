@@ -206,7 +206,7 @@ pub trait Operator: Send + Sync {
     /// What was changed, by whom, and why, newest first.
     fn audit<'a>(&'a self, page: &'a PageRequest) -> BoxFuture<'a, Result<Listed<AuditEntry>>>;
 
-    /// Looks for what will go wrong: each finding with what to do. `now` is the caller's wall clock,
+    /// Looks for what will go wrong: each finding that is not good with a code and what to do. `now` is the caller's wall clock,
     /// to be compared with the store's.
     fn doctor(&self, now: Timestamp) -> BoxFuture<'_, Result<Vec<Finding>>>;
 }

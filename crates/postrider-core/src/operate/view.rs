@@ -193,8 +193,10 @@ pub enum Level {
     Critical,
 }
 
-/// One finding of an examination.
+/// One finding of an examination. It is made by the functions of [`findings`](super::findings) alone, so that
+/// what is not good has a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// How bad.
     pub level: Level,
@@ -202,8 +204,8 @@ pub struct Finding {
     pub subject: String,
     /// What was found.
     pub message: String,
-    /// What to do.
+    /// What to do. Always there if it is not good.
     pub advice: Option<String>,
-    /// The page about it.
+    /// The page about it. Always there if it is not good.
     pub code: Option<Code>,
 }

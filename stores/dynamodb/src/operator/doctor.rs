@@ -4,7 +4,7 @@
 //! say.
 
 use postrider_core::operate::Finding;
-use postrider_core::operate::findings::{coded, critical, flow, warning};
+use postrider_core::operate::findings::{self, coded, critical, flow};
 use postrider_core::{Code, ErrorKind, PartitionId, Result, Timestamp};
 
 use super::overview;
@@ -75,13 +75,13 @@ async fn unmapped(store: &DynamoStore) -> Result<Option<Finding>> {
 }
 
 fn unexamined(subject: &str, error: &postrider_core::Error) -> Finding {
-    let message = format!("could not be examined: {error}");
     match error.kind() {
         // A relay with these credentials would be refused as well.
         ErrorKind::Unauthorized => {
             let advice = "Give it credentials that may; deploy/aws has the policy of each part.";
-            critical(subject, message, advice, Some(Code::Unauthorized))
+            let message = format!("could not be examined: {error}");
+            critical(subject, message, advice, Code::Unauthorized)
         }
-        _ => warning(subject, message, None),
+        _ => findings::unexamined(subject, error),
     }
 }

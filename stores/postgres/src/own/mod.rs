@@ -17,14 +17,15 @@ mod settle;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
-use postrider_core::operate::{Finding, Level};
+use postrider_core::operate::Finding;
+use postrider_core::operate::findings::coded;
 use postrider_core::source::{
     Admitted, CarriedOut, CarryOutRequest, DefinitionChange, Definitions, DueRequest, FetchRequest,
     Loaded, OutboxSource, Page, RenewRequest, SourceCapabilities, StoreFacts,
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{
-    BoxFuture, Cursor, Destination, DestinationId, Error, ErrorKind, Lease, Result,
+    BoxFuture, Code, Cursor, Destination, DestinationId, Error, ErrorKind, Lease, Result,
 };
 
 pub use compare::Comparison;
@@ -137,13 +138,8 @@ impl OwnTable {
         self.columns().await?;
         let mapping = &self.inner.mapping;
         let subject = format!("own table {}", mapping.table);
-        let finding = |message: &str, advice: String| Finding {
-            level: Level::Warning,
-            subject: subject.clone(),
-            message: message.to_owned(),
-            advice: Some(advice),
-            code: None,
-        };
+        let finding =
+            |message: &str, advice: String| coded(&subject, message, advice, Code::OwnTableSlow);
         let mut found = Vec::new();
         if let Some(mark) = mapping.mark() {
             let session = self.inner.store.sessions().line(Line::Read, "examine").await?;

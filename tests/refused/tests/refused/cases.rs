@@ -26,3 +26,9 @@ fn events_beside_a_transaction_of_sqlite_do_not_compile() {
     compiler().refuses("tests/refused/cases/sqlx-refused").unwrap();
     compiler().accepts("tests/refused/cases/sqlite-accepted").unwrap();
 }
+
+/// A finding that is not good has a code, which has a page: nothing else can be written.
+#[test]
+fn findings_without_a_code_do_not_compile() {
+    compiler().refuses("tests/refused/cases/finding-refused").unwrap();
+}

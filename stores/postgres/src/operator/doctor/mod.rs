@@ -7,7 +7,7 @@ mod server;
 mod session;
 mod tables;
 
-use postrider_core::operate::findings::{self, critical, good, listed, warning};
+use postrider_core::operate::findings::{self, coded, critical, good, listed, unexamined};
 use postrider_core::operate::{Finding, Overview};
 use postrider_core::{Code, Error, ErrorKind, Result, Timestamp};
 
@@ -92,9 +92,7 @@ pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec
         ("dedup horizon", tables::horizon(patient).await),
         ("stuck claims", tables::stuck(patient).await),
     ] {
-        findings.push(finding.unwrap_or_else(|error| {
-            warning(subject, format!("could not be examined: {error}"), None)
-        }));
+        findings.push(finding.unwrap_or_else(|error| unexamined(subject, &error)));
     }
     findings.extend(findings::flow(&patient.overview, now, &patient.option()));
     Ok(findings)
@@ -106,5 +104,5 @@ fn unreadable(error: Error) -> Result<Vec<Finding>> {
         return Err(error);
     }
     let code = error.operator_code().unwrap_or(Code::Corrupt);
-    Ok(vec![critical("store", error.to_string(), code.advice(), Some(code))])
+    Ok(vec![critical("store", error.to_string(), code.advice(), code)])
 }

@@ -6,7 +6,7 @@ use postrider_core::operate::Finding;
 use postrider_core::{Code, Result};
 use tokio_postgres::Row;
 
-use super::{Patient, critical, good, listed, warning};
+use super::{Patient, coded, critical, good, listed};
 use crate::operator::value::{count, flag, number, shown};
 use crate::sql::{Sql, sql};
 use crate::typed::params;
@@ -44,7 +44,7 @@ fn settings(fsync: &str, full_page_writes: &str, synchronous_commit: &str) -> Fi
             "durability",
             "fsync is off: a power cut can destroy the whole database",
             "set fsync = on in postgresql.conf, and restart the server",
-            None,
+            Code::DurabilityOff,
         );
     }
     if full_page_writes != "on" {
@@ -52,18 +52,16 @@ fn settings(fsync: &str, full_page_writes: &str, synchronous_commit: &str) -> Fi
             "durability",
             "full_page_writes is off: a power cut can tear pages, which nobody notices",
             "set full_page_writes = on, unless the file system writes pages whole",
-            None,
+            Code::DurabilityOff,
         );
     }
     match synchronous_commit {
-        "off" => warning(
+        "off" => coded(
             "durability",
             "synchronous_commit is off: a crash takes back the last commits of applications; \
              Postrider publishes nothing before it is on the disk, and its own saves do not rely on it",
-            Some(
-                "alter database … set synchronous_commit = on, where losing a commit matters"
-                    .into(),
-            ),
+            "alter database … set synchronous_commit = on, where losing a commit matters",
+            Code::DurabilityOff,
         ),
         level => good(
             "durability",
@@ -78,12 +76,12 @@ pub(super) async fn primary(patient: &Patient<'_>) -> Result<Finding> {
         let advice =
             "connect to the primary: name several hosts and target_session_attrs=read-write";
         let message = "the server is a standby: nothing can be written to it";
-        return Ok(critical("primary", message, advice, Some(Code::ReadOnly)));
+        return Ok(critical("primary", message, advice, Code::ReadOnly));
     }
     if shown(&row, 4) == "on" {
         let message = "default_transaction_read_only is on: nothing can be written";
         let advice = "set it off for this user or database; did a disk fill up?";
-        return Ok(critical("primary", message, advice, Some(Code::ReadOnly)));
+        return Ok(critical("primary", message, advice, Code::ReadOnly));
     }
     Ok(good("primary", format!("PostgreSQL {} takes writes", shown(&row, 13))))
 }
@@ -100,14 +98,15 @@ fn standbys(asked: &str, all: u64, synchronous: u64, lag: u64) -> Finding {
             "replication",
             format!("commits wait for a standby ({asked}), and none is there"),
             "bring the standby back, or take it out of synchronous_standby_names",
-            None,
+            Code::StandbyShort,
         );
     }
     if lag > LAG_MAX {
-        return warning(
+        return coded(
             "replication",
             format!("a standby lies {} MiB behind", lag >> 20),
-            Some("look at its disk and network: after a failover to it that much is lost".into()),
+            "look at its disk and network: after a failover to it that much is lost",
+            Code::StandbyShort,
         );
     }
     good(
@@ -148,8 +147,8 @@ fn age(age: u64) -> Finding {
     let advice =
         "end what holds old rows (see `old transactions`), then vacuum (freeze) the database";
     match age {
-        age if age > AGE_CRITICAL => critical("wraparound", message, advice, None),
-        age if age > AGE_WARNING => warning("wraparound", message, Some(advice.to_owned())),
+        age if age > AGE_CRITICAL => critical("wraparound", message, advice, Code::CleanupHeld),
+        age if age > AGE_WARNING => coded("wraparound", message, advice, Code::CleanupHeld),
         _ => good("wraparound", message),
     }
 }
@@ -203,8 +202,10 @@ fn oldest(holders: &[Holder]) -> Finding {
         ),
     };
     match open {
-        open if open > OPEN_CRITICAL => critical("old transactions", message, advice, None),
-        _ => warning("old transactions", message, Some(advice)),
+        open if open > OPEN_CRITICAL => {
+            critical("old transactions", message, advice, Code::CleanupHeld)
+        }
+        _ => coded("old transactions", message, advice, Code::CleanupHeld),
     }
 }
 
@@ -223,10 +224,11 @@ fn of_slots(holders: &[Holder]) -> Finding {
     if wide.is_empty() {
         return good("replication slots", format!("{} slots, none far behind", slots.len()));
     }
-    warning(
+    coded(
         "replication slots",
         format!("the write-ahead log is kept for {}", listed(&wide)),
-        Some("start whoever reads it, or drop it: select pg_drop_replication_slot(…)".to_owned()),
+        "start whoever reads it, or drop it: select pg_drop_replication_slot(…)",
+        Code::LogKept,
     )
 }
 

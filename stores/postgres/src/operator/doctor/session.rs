@@ -3,7 +3,7 @@
 use postrider_core::operate::Finding;
 use postrider_core::{Code, Result};
 
-use super::{Patient, critical, good, listed, warning};
+use super::{Patient, coded, critical, good, listed};
 use crate::identity;
 use crate::operator::value::shown;
 use crate::sql::{Sql, sql};
@@ -19,11 +19,11 @@ pub(super) fn pooler(patient: &Patient<'_>) -> Result<Finding> {
 pub(super) fn encryption(patient: &Patient<'_>) -> Result<Finding> {
     Ok(match patient.store.sessions().address().doubt() {
         None => good("encryption", "the server is known by its certificate, or on this machine"),
-        Some(doubt) => warning(
+        Some(doubt) => coded(
             "encryption",
             doubt,
-            Some("add sslmode=verify-full to the address, and sslrootcert=PATH for a root of your own"
-                .to_owned()),
+            "add sslmode=verify-full to the address, and sslrootcert=PATH for a root of your own",
+            Code::ServerUnproven,
         ),
     })
 }
@@ -39,7 +39,7 @@ pub(super) async fn copy(patient: &Patient<'_>) -> Result<Finding> {
                 "if it takes that one's place: postrider adopt {} --reason '…'",
                 patient.option()
             ),
-            Some(Code::StoreMoved),
+            Code::StoreMoved,
         ),
     })
 }
@@ -65,7 +65,7 @@ pub(super) async fn grants(patient: &Patient<'_>) -> Result<Finding> {
              {0}; execute on all functions in schema {0} (docs/operate/postgres.md, Roles)",
             patient.store.names().schema()
         ),
-        Some(Code::Unauthorized),
+        Code::Unauthorized,
     ))
 }
 
@@ -74,9 +74,10 @@ pub(super) async fn numbering(patient: &Patient<'_>) -> Result<Finding> {
     if whole.is_empty() {
         return Ok(good("numbering", "producers leave numbers to the database"));
     }
-    Ok(warning(
+    Ok(coded(
         "numbering",
         format!("{} may insert all columns of the outbox, its numbers as well", listed(&whole)),
-        Some("grant INSERT on the columns from id on, and not on xid and seq".to_owned()),
+        "grant INSERT on the columns from id on, and not on xid and seq",
+        Code::WritersUnchecked,
     ))
 }

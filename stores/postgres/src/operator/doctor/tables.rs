@@ -8,7 +8,7 @@ use postrider_core::snapshot::SnapshotCursor;
 use postrider_core::{Code, Cursor, Result};
 use tokio_postgres::Row;
 
-use super::{Patient, critical, good, listed, warning};
+use super::{Patient, coded, critical, good, listed};
 use crate::cursor::Columns;
 use crate::operator::sequence;
 use crate::operator::value::{count, flag, number, shown};
@@ -83,7 +83,7 @@ pub(super) async fn guards(patient: &Patient<'_>) -> Result<Finding> {
         listed(&wrong),
         "take it over from `postrider init --print`; without its guards the outbox can be \
          changed after it was delivered, and without its indexes the relay is slow",
-        None,
+        Code::GuardsMissing,
     ))
 }
 
@@ -99,7 +99,7 @@ pub(super) async fn keys(patient: &Patient<'_>) -> Result<Finding> {
     }
     let code = Code::PartitionsMoved;
     let message = "this server sends keys to other partitions than the one that made the tables";
-    Ok(critical("keys", message, code.advice(), Some(code)))
+    Ok(critical("keys", message, code.advice(), code))
 }
 
 pub(super) async fn numbers(patient: &Patient<'_>) -> Result<Finding> {
@@ -107,13 +107,13 @@ pub(super) async fn numbers(patient: &Patient<'_>) -> Result<Finding> {
     if cache != 1 {
         let code = Code::SequenceCached;
         let message = format!("the sequence hands out {cache} numbers at once");
-        return Ok(critical("numbers", message, code.advice(), Some(code)));
+        return Ok(critical("numbers", message, code.advice(), code));
     }
     let state = sequence::State::read(&patient.session).await?;
     let advice = format!("stop the relays, then: postrider repair sequence {}", patient.option());
     Ok(match state.behind() {
         None => good("numbers", "new events get numbers that no destination has passed"),
-        Some(behind) => critical("numbers", behind, advice, Some(Code::Rewound)),
+        Some(behind) => critical("numbers", behind, advice, Code::Rewound),
     })
 }
 
@@ -138,7 +138,7 @@ pub(super) async fn cursors(patient: &Patient<'_>) -> Result<Finding> {
     let advice =
         "somebody wrote to outbox_cursor: rewind these destinations, or `postrider reconcile`";
     let message = format!("cannot be read, or were changed by hand: {}", listed(&wrong));
-    Ok(critical("cursors", message, advice, Some(Code::Corrupt)))
+    Ok(critical("cursors", message, advice, Code::Corrupt))
 }
 
 pub(super) async fn ahead(patient: &Patient<'_>) -> Result<Finding> {
@@ -155,10 +155,11 @@ fn room(given: u64, end: Option<u64>) -> Finding {
         Some(end) if given < end => {
             good("tables ahead", format!("there are tables for the next {} events", end - given))
         }
-        _ => warning(
+        _ => coded(
             "tables ahead",
             "new events go to the default table, which no retention empties at once",
-            Some("start a relay: it makes tables ahead. May its user create tables?".to_owned()),
+            "start a relay: it makes tables ahead. May its user create tables?",
+            Code::TablesShort,
         ),
     }
 }
@@ -182,19 +183,17 @@ fn stray(rows: u64, bytes: u64) -> Finding {
             "{} MiB are in the default table: no relay made tables ahead for long",
             bytes >> 20
         );
-        let found = warning("default table", message, Some(code.advice().to_owned()));
-        return Finding { code: Some(code), ..found };
+        return coded("default table", message, code.advice(), code);
     }
     if rows == 0 {
         return good("default table", "every event is in a table made for its number");
     }
     let many = if rows >= 10_000 { "10000 or more" } else { &rows.to_string() };
-    warning(
+    coded(
         "default table",
         format!("{many} events are in the default table"),
-        Some(
-            "they are delivered as others; once retention has let them go it is empty again".into(),
-        ),
+        "they are delivered as others; once retention has let them go it is empty again",
+        Code::TablesShort,
     )
 }
 
@@ -214,7 +213,7 @@ pub(super) async fn dead_rows(patient: &Patient<'_>) -> Result<Finding> {
         return Ok(good("dead rows", "no table has more dead rows than living ones"));
     }
     let advice = "look at `old transactions` for who keeps them; then vacuum these tables";
-    Ok(warning("dead rows", listed(&bloated), Some(advice.to_owned())))
+    Ok(coded("dead rows", listed(&bloated), advice, Code::CleanupHeld))
 }
 
 fn bloats(dead: u64, live: u64) -> bool {
@@ -227,7 +226,7 @@ pub(super) async fn autovacuum(patient: &Patient<'_>) -> Result<Finding> {
         "turn it on: dead rows of cursors, leases, and `waiting` are never cleaned away else";
     if shown(&on, 0) != "on" || shown(&on, 1) != "on" {
         let message = "autovacuum, or what it counts by (track_counts), is off";
-        return Ok(warning("autovacuum", message, Some(advice.to_owned())));
+        return Ok(coded("autovacuum", message, advice, Code::AutovacuumOff));
     }
     let rows = statistics(patient).await?;
     let off: Vec<String> =
@@ -236,7 +235,7 @@ pub(super) async fn autovacuum(patient: &Patient<'_>) -> Result<Finding> {
         true => good("autovacuum", "it is on for every table"),
         false => {
             let message = format!("it is off for {}", listed(&off));
-            warning("autovacuum", message, Some(advice.to_owned()))
+            coded("autovacuum", message, advice, Code::AutovacuumOff)
         }
     })
 }
@@ -250,10 +249,11 @@ fn growth(kept: u64, start: u64) -> Finding {
     if kept <= KEPT_MAX || start > 1 {
         return good("history", format!("{kept} events are kept"));
     }
-    warning(
+    coded(
         "history",
         format!("{kept} events are kept, and none was ever deleted"),
-        Some("set a retention for the relay, so that the disk does not fill".to_owned()),
+        "set a retention for the relay, so that the disk does not fill",
+        Code::StoreGrows,
     )
 }
 
@@ -270,10 +270,11 @@ fn dedup(horizon: Option<Duration>, used: bool) -> Finding {
             format!("what was done is remembered for {} hours at least", horizon.as_secs() / 3_600),
         ),
         (None, false) => good("dedup horizon", "the inbox is not used"),
-        (None, true) => warning(
+        (None, true) => coded(
             "dedup horizon",
             "no consumer has said for how long its broker may deliver a message again",
-            Some("let consumers record it, so that retention never forgets too soon".to_owned()),
+            "let consumers record it, so that retention never forgets too soon",
+            Code::HorizonShort,
         ),
     }
 }
@@ -289,7 +290,7 @@ pub(super) async fn stuck(patient: &Patient<'_>) -> Result<Finding> {
          still on their queue?",
         patient.option()
     );
-    Ok(warning("stuck claims", message, Some(advice)))
+    Ok(coded("stuck claims", message, advice, Code::ClaimsStuck))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use postrider_core::operate::Finding;
 use postrider_core::{Code, Error, ErrorKind, Result};
 
-use super::{Patient, critical, good, warning};
+use super::{Patient, coded, critical, good};
 use crate::error::During;
 use crate::file::beside;
 use crate::operator::identity::{self, Copy};
@@ -50,7 +50,7 @@ fn too_large(size: u64, path: &Path) -> Option<Finding> {
     let advice = format!("when it is quiet: sqlite3 {} 'pragma quick_check'", path.display());
     (size > EXAMINED_MAX).then(|| {
         let message = format!("not examined: the file has {} MiB", size / MIB);
-        warning("integrity", message, Some(advice))
+        coded("integrity", message, advice, Code::Unexamined)
     })
 }
 
@@ -61,19 +61,18 @@ fn checked(lines: &[String]) -> Finding {
     let past =
         |line: &&String| line.contains("constraint failed") || line.starts_with("NULL value");
     if lines.iter().filter(past).count() == lines.len() {
-        return warning(
+        return coded(
             "integrity",
             format!("rows were written past the checks of the tables: {}", lines.join("; ")),
-            Some(
-                "find the program that turns the checks off: such rows become dead letters".into(),
-            ),
+            "find the program that turns the checks off: such rows become dead letters",
+            Code::WritersUnchecked,
         );
     }
     critical(
         "integrity",
         format!("the file is damaged: {}", lines.join("; ")),
         Code::Corrupt.advice(),
-        Some(Code::Corrupt),
+        Code::Corrupt,
     )
 }
 
@@ -89,13 +88,11 @@ fn journal_mode(mode: &str, store: &str) -> Finding {
     if mode == "wal" {
         return good("journal", "readers and the writer do not wait for each other (WAL)");
     }
-    warning(
+    coded(
         "journal",
         format!("the journal mode is `{mode}`: each write keeps every reader out"),
-        Some(format!(
-            "stop what has it open, then: postrider init {}",
-            store.replace("--store ", "")
-        )),
+        format!("stop what has it open, then: postrider init {}", store.replace("--store ", "")),
+        Code::ReadersBlocked,
     )
 }
 
@@ -115,7 +112,7 @@ fn synchronous(level: i64) -> Finding {
         "durability",
         "a power cut can take back what Postrider has committed (synchronous is below FULL)",
         "use a build of SQLite that keeps the setting",
-        None,
+        Code::DurabilityOff,
     )
 }
 
@@ -127,10 +124,11 @@ fn log_of(size: u64) -> Finding {
     if size <= LOG_MAX {
         return good("log size", format!("the write-ahead log has {} MiB", size / MIB));
     }
-    warning(
+    coded(
         "log size",
         format!("the write-ahead log has {} MiB and cannot be written back", size / MIB),
-        Some("look for a program that keeps a reading transaction open, and end it".to_owned()),
+        "look for a program that keeps a reading transaction open, and end it",
+        Code::LogKept,
     )
 }
 
@@ -161,7 +159,7 @@ fn room(free: u64, total: u64) -> Finding {
         return good("disk space", message);
     }
     let advice = "free space, or let retention delete: when the disk is full, producers fail";
-    warning("disk space", message, Some(advice.to_owned()))
+    coded("disk space", message, advice, Code::StoreGrows)
 }
 
 /// Elsewhere permissions are not bits.
@@ -186,10 +184,11 @@ pub(super) fn permissions(patient: &Patient<'_>) -> Result<Finding> {
     if open.is_empty() {
         return Ok(good("permissions", "not everybody on this machine may write to the file"));
     }
-    Ok(warning(
+    Ok(coded(
         "permissions",
         format!("everybody on this machine may write to {}", super::listed(&open)),
-        Some(format!("chmod o-w {}", open.join(" "))),
+        format!("chmod o-w {}", open.join(" ")),
+        Code::WritersUnchecked,
     ))
 }
 
@@ -204,7 +203,7 @@ pub(super) fn copy(patient: &Patient<'_>) -> Result<Finding> {
                 "if it takes that one's place: postrider adopt {} --reason '…'",
                 patient.store()
             ),
-            Some(Code::StoreMoved),
+            Code::StoreMoved,
         ),
     })
 }

@@ -8,7 +8,7 @@ mod tables;
 
 use std::path::Path;
 
-use postrider_core::operate::findings::{self, critical, good, listed, warning};
+use postrider_core::operate::findings::{self, coded, critical, good, listed, unexamined};
 use postrider_core::operate::{Finding, Overview};
 use postrider_core::{Code, Error, ErrorKind, Result, Timestamp};
 use rusqlite::Connection;
@@ -56,9 +56,7 @@ pub(super) fn examine(
         ("stuck claims", tables::stuck),
     ];
     let findings = examinations.into_iter().map(|(subject, examine)| {
-        examine(&patient).unwrap_or_else(|error| {
-            warning(subject, format!("could not be examined: {error}"), None)
-        })
+        examine(&patient).unwrap_or_else(|error| unexamined(subject, &error))
     });
     let mut findings: Vec<Finding> = findings.collect();
     findings.extend(findings::flow(&patient.overview, now, &patient.store()));
@@ -71,5 +69,5 @@ pub(super) fn unreadable(error: Error) -> Result<Vec<Finding>> {
         return Err(error);
     }
     let advice = Code::Corrupt.advice();
-    Ok(vec![critical("store", error.to_string(), advice, Some(Code::Corrupt))])
+    Ok(vec![critical("store", error.to_string(), advice, Code::Corrupt)])
 }

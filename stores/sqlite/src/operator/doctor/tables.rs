@@ -6,7 +6,7 @@ use postrider_core::operate::Finding;
 use postrider_core::{Code, Result};
 use rusqlite::Connection;
 
-use super::{Patient, critical, good, listed, warning};
+use super::{Patient, coded, critical, good, listed};
 use crate::error::During;
 use crate::operator::sql;
 use crate::operator::value::{self, count, shown};
@@ -50,7 +50,7 @@ pub(super) fn guards(patient: &Patient<'_>) -> Result<Finding> {
         listed(&wrong),
         "take it over from `postrider init --print`; without its guards the outbox can be \
          changed after it was delivered, and without its indexes the relay is slow",
-        None,
+        Code::GuardsMissing,
     ))
 }
 
@@ -69,14 +69,14 @@ pub(super) fn numbers(patient: &Patient<'_>) -> Result<Finding> {
             "numbers",
             format!("the sequence stands at {sequence}, and {needed} was given already"),
             advice,
-            Some(Code::Rewound),
+            Code::Rewound,
         ),
         None if needed == 0 => good("numbers", "there was no event yet"),
         None => critical(
             "numbers",
             format!("sqlite_sequence has no row for the outbox, and {needed} was given already"),
             advice,
-            Some(Code::Rewound),
+            Code::Rewound,
         ),
     };
     Ok(finding)
@@ -92,10 +92,11 @@ fn growth(kept: u64, start: u64) -> Finding {
     if kept <= KEPT_MAX || start > 1 {
         return good("history", format!("{kept} events are kept"));
     }
-    warning(
+    coded(
         "history",
         format!("{kept} events are kept, and none was ever deleted"),
-        Some("set a retention for the relay, so that the file does not grow for ever".to_owned()),
+        "set a retention for the relay, so that the file does not grow for ever",
+        Code::StoreGrows,
     )
 }
 
@@ -114,7 +115,7 @@ pub(super) fn stuck(patient: &Patient<'_>) -> Result<Finding> {
          still on their queue?",
         patient.store()
     );
-    Ok(warning("stuck claims", message, Some(advice)))
+    Ok(coded("stuck claims", message, advice, Code::ClaimsStuck))
 }
 
 #[cfg(test)]
