@@ -99,6 +99,7 @@ mod standby;
 mod state;
 #[cfg(feature = "store")]
 mod store;
+mod thresholds;
 #[cfg(feature = "store")]
 mod tick;
 #[cfg(feature = "store")]
@@ -130,6 +131,7 @@ pub use setup::{Layout, PARTITIONS_MAX, Setup};
 pub use standby::PublishAfter;
 #[cfg(feature = "store")]
 pub use store::{Options, PostgresStore};
+pub use thresholds::Thresholds;
 #[cfg(feature = "store")]
 pub use transactional::{HandlerError, Transactional};
 

@@ -21,6 +21,7 @@ use crate::remembered::Remembered;
 use crate::sessions::Sessions;
 use crate::sql::Texts;
 use crate::standby::PublishAfter;
+use crate::thresholds::Thresholds;
 use crate::{
     Names, carry_out, destination, due, fetch, lease, load, open, retire, schedule, settle, wake,
 };
@@ -46,6 +47,8 @@ pub struct Options {
     pub pooler: Pooler,
     /// What must have an event on its disk before it is published. Default [`PublishAfter::Local`].
     pub publish_after: PublishAfter,
+    /// What `doctor` takes for too much.
+    pub thresholds: Thresholds,
 }
 
 impl Default for Options {
@@ -57,6 +60,7 @@ impl Default for Options {
             group_max: 1,
             pooler: Pooler::default(),
             publish_after: PublishAfter::default(),
+            thresholds: Thresholds::default(),
         }
     }
 }

@@ -69,6 +69,7 @@ pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec
     let mut findings = Vec::new();
     for (subject, finding) in [
         ("durability", server::durability(patient).await),
+        ("commits", server::commits(patient).await),
         ("primary", server::primary(patient).await),
         ("replication", server::replication(patient).await),
         ("change log", server::change_log(patient).await),

@@ -13,13 +13,11 @@ use crate::typed::params;
 
 const SERVER: Sql = sql!("doctor/server");
 const HOLDERS: Sql = sql!("doctor/holders");
+const LAZY: Sql = sql!("doctor/lazy");
 
-/// A transaction that is open for longer keeps rows from being cleaned away, and numbers from being
-/// retired. A relay goes on meanwhile.
-const OPEN_WARNING: Duration = Duration::from_secs(300);
-
-/// One that is open for longer is forgotten: by somebody at a screen, or by a transaction manager.
-const OPEN_CRITICAL: Duration = Duration::from_secs(3_600);
+/// A transaction that is open for so many times as long as is too long is forgotten: by somebody at a screen, or
+/// by a transaction manager.
+const OPEN_CRITICAL: u32 = 12;
 
 /// A standby that lies so far behind takes minutes to become a primary, and a slot that keeps so much
 /// fills the disk.
@@ -35,10 +33,10 @@ async fn server(patient: &Patient<'_>) -> Result<Row> {
 
 pub(super) async fn durability(patient: &Patient<'_>) -> Result<Finding> {
     let row = server(patient).await?;
-    Ok(settings(&shown(&row, 0), &shown(&row, 1), &shown(&row, 2)))
+    Ok(settings(&shown(&row, 0), &shown(&row, 1)))
 }
 
-fn settings(fsync: &str, full_page_writes: &str, synchronous_commit: &str) -> Finding {
+fn settings(fsync: &str, full_page_writes: &str) -> Finding {
     if fsync != "on" {
         return critical(
             "durability",
@@ -55,19 +53,34 @@ fn settings(fsync: &str, full_page_writes: &str, synchronous_commit: &str) -> Fi
             Code::DurabilityOff,
         );
     }
-    match synchronous_commit {
-        "off" => coded(
-            "durability",
-            "synchronous_commit is off: a crash takes back the last commits of applications; \
-             Postrider publishes nothing before it is on the disk, and its own saves do not rely on it",
-            "alter database … set synchronous_commit = on, where losing a commit matters",
-            Code::DurabilityOff,
-        ),
-        level => good(
-            "durability",
-            format!("what is committed is on the disk (synchronous_commit {level})"),
-        ),
+    good("durability", "what the server writes is forced to the disk")
+}
+
+pub(super) async fn commits(patient: &Patient<'_>) -> Result<Finding> {
+    let level = shown(&server(patient).await?, 2);
+    let rows = patient.session.rows("doctor", &LAZY, params![]).await?;
+    let lazy: Vec<String> = rows.iter().map(|row| shown(row, 0)).collect();
+    Ok(synchronous(&level, &lazy))
+}
+
+/// `lazy`: who has synchronous_commit off in an own setting, which this session may not have.
+fn synchronous(level: &str, lazy: &[String]) -> Finding {
+    if level != "off" && lazy.is_empty() {
+        return good("commits", format!("they wait for the disk (synchronous_commit {level})"));
     }
+    let who = match lazy.is_empty() {
+        true => "here".to_owned(),
+        false => format!("for {}", listed(lazy)),
+    };
+    coded(
+        "commits",
+        format!(
+            "synchronous_commit is off {who}: a crash takes back the last commits of applications; \
+             Postrider publishes nothing before it is on the disk, and its own saves do not rely on it"
+        ),
+        "alter role … or alter database … set synchronous_commit = on, where losing a commit matters",
+        Code::DurabilityOff,
+    )
 }
 
 pub(super) async fn primary(patient: &Patient<'_>) -> Result<Finding> {
@@ -177,15 +190,16 @@ async fn read(patient: &Patient<'_>) -> Result<Vec<Holder>> {
 }
 
 pub(super) async fn holders(patient: &Patient<'_>) -> Result<Finding> {
-    Ok(oldest(&read(patient).await?))
+    let bearable = patient.store.inner.options.thresholds.transaction_open;
+    Ok(oldest(&read(patient).await?, bearable))
 }
 
-fn oldest(holders: &[Holder]) -> Finding {
+fn oldest(holders: &[Holder], bearable: Duration) -> Finding {
     let oldest = holders.iter().filter_map(|holder| Some((holder, holder.open?)));
     let Some((holder, open)) = oldest.max_by_key(|(_, open)| *open) else {
         return good("old transactions", "no transaction is open");
     };
-    if open < OPEN_WARNING {
+    if open < bearable {
         return good("old transactions", format!("the oldest is open for {open:?}"));
     }
     let Holder { what, name, state, owner, .. } = holder;
@@ -202,7 +216,7 @@ fn oldest(holders: &[Holder]) -> Finding {
         ),
     };
     match open {
-        open if open > OPEN_CRITICAL => {
+        open if open > bearable * OPEN_CRITICAL => {
             critical("old transactions", message, advice, Code::CleanupHeld)
         }
         _ => coded("old transactions", message, advice, Code::CleanupHeld),
@@ -240,10 +254,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_brought_about_in_a_test_is_judged_from_its_numbers() {
-        assert_eq!(settings("off", "on", "on").level, Level::Critical);
-        assert_eq!(settings("on", "off", "on").level, Level::Critical);
-        assert_eq!(settings("on", "on", "off").level, Level::Warning);
-        assert_eq!(settings("on", "on", "local").level, Level::Good);
+        assert_eq!(settings("off", "on").level, Level::Critical);
+        assert_eq!(settings("on", "off").level, Level::Critical);
+        assert_eq!(synchronous("off", &[]).level, Level::Warning);
+        assert_eq!(synchronous("local", &[]).level, Level::Good);
+        assert_eq!(synchronous("on", &["role app".to_owned()]).level, Level::Warning);
         assert_eq!(standbys("", 0, 0, 0).level, Level::Good);
         assert_eq!(standbys("b", 1, 0, 0).level, Level::Critical);
         assert_eq!(standbys("b", 1, 1, LAG_MAX + 1).level, Level::Warning);
@@ -251,6 +266,8 @@ mod tests {
         assert_eq!(age(AGE_WARNING + 1).level, Level::Warning);
         assert_eq!(age(AGE_CRITICAL + 1).level, Level::Critical);
     }
+
+    const MINUTES: Duration = Duration::from_secs(300);
 
     fn holder(what: &str, seconds: Option<u64>, bytes: u64) -> Holder {
         let (name, owner) = ("reports".to_owned(), "anna".to_owned());
@@ -262,16 +279,17 @@ mod tests {
     #[test]
     fn the_oldest_transaction_is_named() {
         let few = [holder("session 7", Some(10), 0), holder("replication slot", None, 5)];
-        assert_eq!(oldest(&few).level, Level::Good);
+        assert_eq!(oldest(&few, MINUTES).level, Level::Good);
         assert_eq!(of_slots(&few).level, Level::Good);
-        let warned = oldest(&[holder("session 7", Some(400), 0), holder("session 8", Some(10), 0)]);
+        let warned =
+            oldest(&[holder("session 7", Some(400), 0), holder("session 8", Some(10), 0)], MINUTES);
         assert_eq!(warned.level, Level::Warning);
         assert!(warned.message.contains("session 7 (reports, user anna, idle)"), "{warned:?}");
         assert!(warned.advice.unwrap().contains("pg_terminate_backend(7)"));
-        let forgotten = oldest(&[holder("prepared transaction", Some(4_000), 0)]);
+        let forgotten = oldest(&[holder("prepared transaction", Some(4_000), 0)], MINUTES);
         assert_eq!(forgotten.level, Level::Critical);
         assert!(forgotten.advice.unwrap().contains("rollback prepared 'reports'"));
-        assert_eq!(oldest(&[]).level, Level::Good);
+        assert_eq!(oldest(&[], MINUTES).level, Level::Good);
         let slot = of_slots(&[holder("replication slot", None, LAG_MAX * 3)]);
         assert_eq!(slot.level, Level::Warning);
     }

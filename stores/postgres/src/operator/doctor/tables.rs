@@ -29,9 +29,6 @@ const STUCK: Sql = sql!("doctor/stuck");
 /// Events from which on a store without retention is said to grow: about a gigabyte.
 const KEPT_MAX: u64 = 1_000_000;
 
-/// Dead rows of a table that are worth a word, if they are more than the living.
-const DEAD_MAX: u64 = 100_000;
-
 /// A guard that the tables were made with, by the beginning of its name.
 fn guards_of(patient: &Patient<'_>) -> Vec<String> {
     let outbox = patient.store.names().outbox();
@@ -204,9 +201,10 @@ async fn statistics(patient: &Patient<'_>) -> Result<Vec<Row>> {
 
 pub(super) async fn dead_rows(patient: &Patient<'_>) -> Result<Finding> {
     let rows = statistics(patient).await?;
+    let bearable = patient.store.inner.options.thresholds.dead_rows;
     let bloated: Vec<String> = rows
         .iter()
-        .filter(|row| bloats(count(row, 1), count(row, 2)))
+        .filter(|row| bloats(count(row, 1), count(row, 2), bearable))
         .map(|row| format!("{} ({})", shown(row, 0), count(row, 1)))
         .collect();
     if bloated.is_empty() {
@@ -216,8 +214,8 @@ pub(super) async fn dead_rows(patient: &Patient<'_>) -> Result<Finding> {
     Ok(coded("dead rows", listed(&bloated), advice, Code::CleanupHeld))
 }
 
-fn bloats(dead: u64, live: u64) -> bool {
-    dead > DEAD_MAX && dead > live
+fn bloats(dead: u64, live: u64, bearable: u64) -> bool {
+    dead > bearable && dead > live
 }
 
 pub(super) async fn autovacuum(patient: &Patient<'_>) -> Result<Finding> {
@@ -304,7 +302,7 @@ mod tests {
         assert_eq!(growth(KEPT_MAX, 1).level, Level::Good);
         assert_eq!(growth(KEPT_MAX + 1, 1).level, Level::Warning);
         assert_eq!(growth(KEPT_MAX + 1, 2).level, Level::Good);
-        assert!(!bloats(DEAD_MAX, 0) && bloats(DEAD_MAX + 1, 5) && !bloats(DEAD_MAX + 1, 1 << 30));
+        assert!(!bloats(9, 0, 9) && bloats(10, 5, 9) && !bloats(10, 10, 9));
         assert_eq!(room(5, Some(6)).level, Level::Good);
         assert_eq!(room(6, Some(6)).level, Level::Warning);
         assert_eq!(room(6, None).level, Level::Warning);

@@ -4,6 +4,7 @@ mod carry_out;
 mod definitions;
 mod doctor;
 mod erase;
+mod examined;
 mod floors;
 mod forget;
 mod inbox;

@@ -218,5 +218,9 @@ async fn rows_past_the_checks_are_told_from_damage() {
         values ('', '42', 'order.placed', '{}')",
     );
     let found = illness(&play, "integrity").await;
-    assert_eq!((found.level, found.code), (Level::Warning, Some(Code::WritersUnchecked)), "{found:?}");
+    assert_eq!(
+        (found.level, found.code),
+        (Level::Warning, Some(Code::WritersUnchecked)),
+        "{found:?}"
+    );
 }

@@ -1,0 +1,151 @@
+//! What the doctor asks a database about others: who holds its rows, what is dead there, and whose commits may be
+//! taken back. Each test has a database of its own, since the answers are about all of it.
+
+use std::time::Duration;
+
+use postrider_core::operate::{Finding, Level, Operator};
+use postrider_core::{Code, Timestamp};
+use postrider_postgres::{Names, Options, PostgresStore, Setup, Thresholds, init};
+use uuid::Uuid;
+
+use crate::support::{connect, url};
+
+/// A database with the tables under their default names.
+struct Database {
+    server: String,
+    name: String,
+    url: String,
+}
+
+impl Database {
+    async fn new() -> Option<Database> {
+        let server = url()?;
+        let name = format!("t{}", &Uuid::now_v7().simple().to_string()[4..]);
+        let client = connect(&server).await;
+        client.batch_execute(&format!("create database {name}")).await.expect("a database");
+        let url = format!("{}/{name}", server.rsplit_once('/').expect("a path").0);
+        let setup = Setup { partitions: Some(1), ..Setup::default() };
+        init(&url, &setup).await.expect("the tables");
+        Some(Database { server, name, url })
+    }
+
+    async fn run(&self, statements: &str) {
+        connect(&self.url).await.batch_execute(&rendered(statements)).await.expect("they run");
+    }
+
+    /// What the doctor says of a subject, where so much is bearable.
+    async fn finding(&self, subject: &str, thresholds: Thresholds) -> Finding {
+        let mut options = Options::default();
+        options.thresholds = thresholds;
+        let store = PostgresStore::with(&self.url, options).expect("a store");
+        let findings = store.doctor(Timestamp::now()).await.expect("an examination");
+        findings.into_iter().find(|finding| finding.subject == subject).expect("the finding")
+    }
+
+    async fn drop(self) {
+        let drop = format!("drop database {} with (force)", self.name);
+        connect(&self.server).await.batch_execute(&drop).await.expect("dropped");
+    }
+}
+
+fn rendered(statements: &str) -> String {
+    Names::default().render(statements)
+}
+
+/// Nothing is bearable, so that a test need not wait until something is old, or much.
+fn nothing() -> Thresholds {
+    let mut thresholds = Thresholds::default();
+    (thresholds.transaction_open, thresholds.dead_rows) = (Duration::ZERO, 0);
+    thresholds
+}
+
+fn advice(finding: &Finding) -> &str {
+    finding.advice.as_deref().unwrap_or_default()
+}
+
+/// R124, F16: a transaction that is left open is named with the process that has it, and what ends it.
+#[tokio::test]
+async fn the_process_of_an_open_transaction_is_named() {
+    let Some(database) = Database::new().await else { return };
+    let quiet = database.finding("old transactions", nothing()).await;
+    assert_eq!(quiet.level, Level::Good, "{quiet:?}");
+    let holder = connect(&format!("{}?application_name=reports", database.url)).await;
+    let pid: i32 = holder.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
+    holder.batch_execute("begin isolation level repeatable read; select 1").await.unwrap();
+    let found = database.finding("old transactions", nothing()).await;
+    assert!(found.level > Level::Good && found.code == Some(Code::CleanupHeld), "{found:?}");
+    let named = format!("session {pid} (reports, user postgres, idle in transaction)");
+    assert!(found.message.starts_with(&named), "{found:?}");
+    assert!(advice(&found).contains(&format!("pg_terminate_backend({pid})")), "{found:?}");
+    let bearable = database.finding("old transactions", Thresholds::default()).await;
+    assert_eq!(bearable.level, Level::Good, "{bearable:?}");
+    drop(holder);
+    database.drop().await;
+}
+
+/// R124, F7: a prepared transaction, which no session has, is named by its identifier.
+#[tokio::test]
+async fn a_prepared_transaction_is_named_by_its_identifier() {
+    let Some(database) = Database::new().await else { return };
+    let gid = format!("forgotten-{}", database.name);
+    let write = "begin; update {outbox_meta} set value = value where key = 'database';";
+    database.run(&format!("{write} prepare transaction '{gid}'")).await;
+    let found = database.finding("old transactions", nothing()).await;
+    assert!(found.level > Level::Good && found.code == Some(Code::CleanupHeld), "{found:?}");
+    let named = format!("prepared transaction ({gid}, user postgres)");
+    assert!(found.message.starts_with(&named), "{found:?}");
+    assert!(advice(&found).contains(&format!("rollback prepared '{gid}'")), "{found:?}");
+    database.run(&format!("rollback prepared '{gid}'")).await;
+    let found = database.finding("old transactions", nothing()).await;
+    assert_eq!(found.level, Level::Good, "{found:?}");
+    database.drop().await;
+}
+
+/// R124: dead rows are counted of the store's own tables, and the table that has them is named.
+#[tokio::test]
+async fn a_table_full_of_dead_rows_is_named() {
+    let Some(database) = Database::new().await else { return };
+    let clean = database.finding("dead rows", nothing()).await;
+    assert_eq!(clean.level, Level::Good, "{clean:?}");
+    // Somebody looks at the rows, so that they cannot be pruned on the way.
+    let holder = connect(&database.url).await;
+    let look = rendered("begin isolation level repeatable read; select from {outbox_lease}");
+    holder.batch_execute(&look).await.unwrap();
+    let update = "update {outbox_lease} set paused = paused;".repeat(60);
+    let client = connect(&database.url).await;
+    for statement in rendered(&update).split_inclusive(';') {
+        client.batch_execute(statement).await.unwrap();
+    }
+    client.batch_execute("select pg_stat_force_next_flush()").await.unwrap();
+    let found = database.finding("dead rows", nothing()).await;
+    assert_eq!((found.level, found.code), (Level::Warning, Some(Code::CleanupHeld)), "{found:?}");
+    assert!(found.message.contains("outbox_lease (60)"), "{found:?}");
+    let bearable = database.finding("dead rows", Thresholds::default()).await;
+    assert_eq!(bearable.level, Level::Good, "{bearable:?}");
+    drop(holder);
+    database.drop().await;
+}
+
+/// Commits of a role, or of the whole database, may be taken back by a crash while the doctor's own may not.
+#[tokio::test]
+async fn commits_that_a_crash_may_take_back_are_said() {
+    let Some(database) = Database::new().await else { return };
+    let quick = database.finding("commits", Thresholds::default()).await;
+    assert_eq!(quick.level, Level::Good, "{quick:?}");
+    let role = format!("r{}", &database.name[1..]);
+    database
+        .run(&format!(
+            "create role {role}; grant insert (id) on {{outbox}} to {role};
+            alter role {role} set synchronous_commit = off"
+        ))
+        .await;
+    let found = database.finding("commits", Thresholds::default()).await;
+    assert_eq!((found.level, found.code), (Level::Warning, Some(Code::DurabilityOff)));
+    assert!(found.message.contains(&format!("is off for role {role}:")), "{found:?}");
+    database.run(&format!("drop owned by {role}; drop role {role}")).await;
+    database.run(&format!("alter database {} set synchronous_commit = off", database.name)).await;
+    let found = database.finding("commits", Thresholds::default()).await;
+    let named = format!("is off for database {}:", database.name);
+    assert!(found.message.contains(&named), "{found:?}");
+    database.drop().await;
+}
