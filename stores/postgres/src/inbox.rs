@@ -25,6 +25,7 @@ const COMPLETE_STEP: Sql = sql!("inbox/complete_step");
 const PURGE: Sql = sql!("inbox/purge");
 const PURGE_RESULTS: Sql = sql!("inbox/purge_results");
 const PURGE_STEPS: Sql = sql!("inbox/purge_steps");
+const LONGEST_HORIZON: Sql = sql!("inbox/longest_horizon");
 const RECORD_HORIZON: Sql = sql!("inbox/record_horizon");
 
 /// A statement's values: the claim's key and token, followed by what is new.
@@ -118,6 +119,19 @@ impl PostgresStore {
         let session = self.sessions().line(Line::Inbox, "record horizon").await?;
         let values = params![handler.as_str(), micros(horizon)];
         session.execute("record horizon", &RECORD_HORIZON, values).await.map(drop)
+    }
+
+    /// The longest time for which a message may come again, of those that were
+    /// [recorded](PostgresStore::record_horizon), and the handler that it is of.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn longest_horizon(&self) -> Result<Option<(String, Duration)>> {
+        let session = self.sessions().line(Line::Inbox, "read horizon").await?;
+        let rows = session.rows("read horizon", &LONGEST_HORIZON, params![]).await?;
+        let read =
+            |row: &tokio_postgres::Row| (row.get(0), Duration::from_micros(unsigned(row.get(1))));
+        Ok(rows.first().map(read))
     }
 
     /// Deletes stored results of handlers that are older than that, at most so many, and as many results

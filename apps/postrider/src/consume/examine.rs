@@ -10,6 +10,7 @@ use postrider_core::{Code, HandlerName};
 
 use super::source::{Source, Wishes, visibility};
 use crate::failure::Failure;
+use crate::store::Place;
 
 /// The findings about all sidecars of a configuration.
 pub(crate) async fn examine(config: &Config, secrets: &Secrets) -> Vec<Finding> {
@@ -17,8 +18,49 @@ pub(crate) async fn examine(config: &Config, secrets: &Secrets) -> Vec<Finding> 
     for (handler, consumer) in &config.consume {
         let asked = of_sidecar(handler, consumer, secrets).await;
         found.extend(asked.unwrap_or_else(|failure| vec![failure.finding(&subject(handler))]));
+        let asked = of_inbox(handler, consumer, config, secrets).await;
+        found.extend(asked.unwrap_or_else(|failure| {
+            Some(failure.finding(&format!("inbox of {}", subject(handler))))
+        }));
     }
     found
+}
+
+/// How long the inbox remembers by this configuration, and how long anybody's messages may come again there. Only
+/// PostgreSQL is told of that by its consumers.
+async fn of_inbox(
+    handler: &HandlerName,
+    consumer: &Consume,
+    config: &Config,
+    secrets: &Secrets,
+) -> Result<Option<Finding>, Failure> {
+    let place = Place::read(secrets.address(&consumer.inbox).unwrap_or_default())?;
+    if !matches!(place, Place::Postgres(_)) {
+        return Ok(None);
+    }
+    let place = place.of_inbox(&config.postgres, Some(&consumer.inbox));
+    let Some(store) = place.open().await?.postgres else { return Ok(None) };
+    let longest = store.longest_horizon().await?;
+    let subject = format!("inbox of {}", subject(handler));
+    Ok(Some(of_retention(&subject, config.retention.inbox, longest)))
+}
+
+/// `longest`: the handler whose messages may come again for the longest time, and that time.
+fn of_retention(subject: &str, kept: Duration, longest: Option<(String, Duration)>) -> Finding {
+    let told = format!("it remembers for {} what was done", shown(kept));
+    match longest {
+        Some((handler, horizon)) if kept < horizon => findings::critical(
+            subject,
+            format!("{told}, and messages of `{handler}` may come again for {}", shown(horizon)),
+            format!("write inbox = \"{}\" in [retention], or longer", shown(horizon)),
+            Code::HorizonShort,
+        ),
+        Some((_, horizon)) => findings::good(
+            subject,
+            format!("{told}, and messages may come again for {}", shown(horizon)),
+        ),
+        None => findings::good(subject, format!("{told}; no consumer has recorded more")),
+    }
 }
 
 fn subject(handler: &HandlerName) -> String {
@@ -126,6 +168,19 @@ mod tests {
         for seconds in [60, 66, 120] {
             assert_eq!(of(seconds).level, Level::Good, "{seconds}");
         }
+    }
+
+    /// R121: what is remembered for as long as messages may come again is enough, and less is not.
+    #[test]
+    fn retention_is_compared_with_the_longest_horizon() {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let of = |days| of_retention("inbox", DAY * 35, Some(("mail".to_owned(), DAY * days)));
+        let short = of(36);
+        assert_eq!((short.level, short.code), (Level::Critical, Some(Code::HorizonShort)));
+        assert!(short.message.contains("`mail` may come again for 36d"), "{short:?}");
+        assert!(short.advice.unwrap().contains("inbox = \"36d\""));
+        assert_eq!(of(35).level, Level::Good);
+        assert_eq!(of_retention("inbox", DAY * 35, None).level, Level::Good);
     }
 
     /// R082: a session may be shorter than the lease, and not much longer.

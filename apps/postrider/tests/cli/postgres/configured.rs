@@ -68,6 +68,42 @@ fn nothing_is_published_that_an_absent_standby_lacks() {
     assert_eq!(events(&out(&relayed)).len(), 4);
 }
 
+/// R121: the doctor compares how long the configured inbox remembers with the longest time that a consumer
+/// recorded, and fails where it is less.
+#[test]
+fn doctor_compares_retention_with_the_recorded_horizon() {
+    let Some(database) = Database::new("doctor_compares_retention") else { return };
+    let url = database.url();
+    let text = format!(
+        "store = \"{url}\"\n[retention]\ninbox = \"20d\"\n[consume.billing]\n\
+         from = \"local://queue.db/order.*\"\ninbox = \"{url}\"\n\
+         endpoint = \"http://127.0.0.1:9/events\"\n"
+    );
+    write(&database, "p.toml", &text);
+    let find = || {
+        let doctor = ["doctor", "--config", "p.toml", "--output", "ndjson"];
+        let run = database.shop.command(&doctor).output().unwrap();
+        let said = out(&run);
+        let found = said.lines().map(|line| serde_json::from_str(line).unwrap());
+        let mut found = found.filter(|finding: &serde_json::Value| {
+            finding["subject"] == "inbox of consumer `billing`"
+        });
+        (code(&run), found.next().unwrap_or_else(|| panic!("{said}{}", err(&run))))
+    };
+    assert_eq!(find().1["level"], "good");
+    let horizon = |set: &str| {
+        database.sql(&set.replace("TABLE", &format!("\"{}\".inbox_horizon", database.schema)))
+    };
+    horizon("insert into TABLE (handler, horizon) values ('mail', '30 days')");
+    let (code, short) = find();
+    let critical = (6, "critical", "PR-1711");
+    let told = (code, short["level"].as_str().unwrap(), short["code"].as_str().unwrap());
+    assert_eq!(told, critical, "{short}");
+    assert!(short["message"].as_str().unwrap().contains("`mail` may come again for 30d"));
+    horizon("update TABLE set horizon = '20 days'");
+    assert_eq!(find().1["level"], "good");
+}
+
 /// An address in a file is read again for each connection.
 #[test]
 fn an_address_in_a_file_may_change() {

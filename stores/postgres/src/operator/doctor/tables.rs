@@ -258,11 +258,22 @@ fn growth(kept: u64, start: u64) -> Finding {
 pub(super) async fn horizon(patient: &Patient<'_>) -> Result<Finding> {
     let row = patient.session.row("doctor", &HORIZON, params![]).await?;
     let said = number(&row, 0).map(|seconds| Duration::from_secs(unsigned(seconds)));
-    Ok(dedup(said, flag(&row, 1)))
+    Ok(dedup(said, flag(&row, 1), &row.get::<_, Vec<String>>(2)))
 }
 
-fn dedup(horizon: Option<Duration>, used: bool) -> Finding {
+/// `silent`: handlers that have not said for how long their messages may come again.
+fn dedup(horizon: Option<Duration>, used: bool, silent: &[String]) -> Finding {
     match (horizon, used) {
+        (Some(horizon), _) if !silent.is_empty() => coded(
+            "dedup horizon",
+            format!(
+                "rows are kept for {} hours at least, and nobody has said for how long messages of {} may come again",
+                horizon.as_secs() / 3_600,
+                listed(silent)
+            ),
+            "let their consumers record it, so that retention never forgets too soon",
+            Code::HorizonShort,
+        ),
         (Some(horizon), _) => good(
             "dedup horizon",
             format!("what was done is remembered for {} hours at least", horizon.as_secs() / 3_600),
@@ -309,8 +320,10 @@ mod tests {
         assert_eq!(stray(0, DEFAULT_MAX).level, Level::Good);
         assert_eq!(stray(0, DEFAULT_MAX + 1).code, Some(Code::DefaultTableGrew));
         assert!(stray(10_000, 8_192).message.starts_with("10000 or more"));
-        assert_eq!(dedup(None, true).level, Level::Warning);
-        assert_eq!(dedup(None, false).level, Level::Good);
-        assert_eq!(dedup(Some(Duration::from_secs(7_200)), true).level, Level::Good);
+        assert_eq!(dedup(None, true, &[]).level, Level::Warning);
+        assert_eq!(dedup(None, false, &[]).level, Level::Good);
+        let hours = Some(Duration::from_secs(7_200));
+        assert_eq!(dedup(hours, true, &[]).level, Level::Good);
+        assert_eq!(dedup(hours, true, &["mail".to_owned()]).level, Level::Warning);
     }
 }

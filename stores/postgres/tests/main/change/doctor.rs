@@ -197,7 +197,30 @@ async fn claims_left_behind_are_found() {
     claim(3, "now() - interval '2 hours'").await;
     assert!(illness(&play, "stuck claims").await.message.starts_with("1 claims"));
     play.fresh.run("delete from {inbox_horizon}").await;
-    assert_eq!(illness(&play, "dedup horizon").await.level, Level::Warning);
+    let found = illness(&play, "dedup horizon").await;
+    assert_eq!((found.level, found.code), (Level::Warning, Some(Code::HorizonShort)));
+}
+
+/// R121: a handler that has done something and not said for how long its messages may come again is named, also
+/// beside one that has.
+#[tokio::test]
+async fn a_handler_without_a_horizon_is_named() {
+    let Some(play) = healthy().await else { return };
+    play.fresh
+        .run(
+            "insert into {inbox} (source, event_id, handler, event_type, status, payload_hash, processed_at)
+            select '/shop', gen_random_uuid(), h, 't', 'processed', decode(repeat('00', 32), 'hex'), now()
+            from unnest(array['billing', 'mail']) h;
+            insert into {inbox_horizon} (handler, horizon) values ('billing', interval '35 days')",
+        )
+        .await;
+    let found = illness(&play, "dedup horizon").await;
+    assert_eq!((found.level, found.code), (Level::Warning, Some(Code::HorizonShort)));
+    assert!(found.message.ends_with("for how long messages of mail may come again"), "{found:?}");
+    play.fresh
+        .run("insert into {inbox_horizon} (handler, horizon) values ('mail', interval '1 day')")
+        .await;
+    assert_eq!(illnesses(&play).await, []);
 }
 
 /// A user who lacks a privilege is told which.
