@@ -53,6 +53,12 @@ catalog! {
         "Requests of operators that are not carried out yet";
     STRAY = Gauge "postrider_default_table_bytes" []
         "Bytes of the table for events that no other was made for, where the store has one: over 64 MiB it is being split off";
+    TRANSACTION_OPEN = Gauge "postrider_oldest_transaction_seconds" []
+        "How long the oldest transaction of the database is open, a prepared one included, where the store's database says so (PostgreSQL): dead rows are kept as long. Of other users' sessions it is known with pg_read_all_stats alone";
+    XMIN_AGE = Gauge "postrider_oldest_xmin_age_transactions" []
+        "How many transactions began since the oldest one that rows are still kept for, replication slots included, where the store's database says so (PostgreSQL)";
+    DEAD_ROWS = Gauge "postrider_dead_rows" ["table"]
+        "Rows of a table of the store that are dead and not cleaned away, by the statistics of the database (PostgreSQL): of outbox with all that it is divided into, outbox_waiting, outbox_cursor, and outbox_lease";
     RELAYS = Gauge "postrider_relays" []
         "Relays that renewed within their lease";
     PARTITIONS = Gauge "postrider_partitions_owned" []

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider_core::operate::{DestinationView, Overview};
+use postrider_core::operate::{Bloat, DestinationView, Overview};
 use postrider_core::{BoxFuture, DestinationState, Operator};
 use postrider_relay::{Health, State};
 use serde::Serialize;
@@ -17,6 +17,10 @@ use crate::serve::{Shown, catalog};
 /// How long a reading of the store is shown again: many scrapers cost no more than one.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// How long a reading of the database's own state is shown again: what it tells of changes over minutes, and it looks
+/// at every session of the server.
+const SELDOM: Duration = Duration::from_secs(60);
+
 /// How long a reading may take before the last one is shown instead.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -25,7 +29,14 @@ pub(crate) struct View {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: watch::Receiver<Health>,
     pub(crate) operator: Arc<dyn Operator>,
-    read: Mutex<Option<Instant>>,
+    read: Mutex<Read>,
+}
+
+/// When was read what is shown.
+#[derive(Debug, Default)]
+struct Read {
+    overview: Option<Instant>,
+    bloat: Option<Instant>,
 }
 
 /// Whether events move, and if not, who holds them up.
@@ -93,6 +104,15 @@ impl View {
         metrics.total(catalog::ENQUEUED, &[], overview.enqueued);
     }
 
+    fn show_bloat(&self, bloat: &Bloat) {
+        let metrics = &self.metrics;
+        metrics.set(catalog::TRANSACTION_OPEN, &[], bloat.transaction_open.as_secs_f64());
+        metrics.set(catalog::XMIN_AGE, &[], bloat.xmin_age as f64);
+        for (table, rows) in &bloat.dead_rows {
+            metrics.set(catalog::DEAD_ROWS, &[table], *rows as f64);
+        }
+    }
+
     fn show_destination(&self, view: &DestinationView, overview: &Overview) {
         let (metrics, id) = (&self.metrics, view.id.as_str());
         let oldest = [view.pending_since, view.waiting_since].into_iter().flatten().min();
@@ -115,6 +135,10 @@ impl View {
     }
 }
 
+fn is_due(read: Option<Instant>, fresh: Duration) -> bool {
+    read.is_none_or(|at| at.elapsed() >= fresh)
+}
+
 impl Shown for View {
     /// Ready is empty, moving, or standing by for another relay that works.
     fn readiness(&self) -> Readiness {
@@ -128,12 +152,19 @@ impl Shown for View {
         Box::pin(async {
             {
                 let mut read = self.read.lock().await;
-                if read.is_none_or(|at| at.elapsed() >= FRESH) {
+                if is_due(read.bloat, SELDOM) {
+                    match tokio::time::timeout(PATIENCE, self.operator.bloat()).await {
+                        Ok(Ok(bloat)) => bloat.iter().for_each(|bloat| self.show_bloat(bloat)),
+                        _ => self.metrics.add(catalog::SCRAPES, &[], 1),
+                    }
+                    read.bloat = Some(Instant::now());
+                }
+                if is_due(read.overview, FRESH) {
                     match tokio::time::timeout(PATIENCE, self.operator.overview()).await {
                         Ok(Ok(overview)) => self.show_store(&overview),
                         _ => self.metrics.add(catalog::SCRAPES, &[], 1),
                     }
-                    *read = Some(Instant::now());
+                    read.overview = Some(Instant::now());
                 }
             }
             self.show_health(&self.health.borrow());

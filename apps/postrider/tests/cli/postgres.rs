@@ -1,5 +1,6 @@
 //! The program on PostgreSQL, in a schema of its own: made, written to, relayed, killed, and looked at.
 
+mod bloat;
 mod configured;
 mod reconcile;
 mod roles;

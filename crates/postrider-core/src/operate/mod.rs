@@ -6,6 +6,7 @@
 //! events flow (INV-3). What changes nothing that is under way (to cancel, erase, pause, forget) is one
 //! atomic write. Every change leaves a row in the audit table, in the same transaction.
 
+mod bloat;
 mod filter;
 pub mod findings;
 mod inbox;
@@ -15,6 +16,7 @@ mod recount;
 mod request;
 mod view;
 
+pub use bloat::Bloat;
 pub use filter::{Filter, Listed, PageRequest, Status};
 pub use inbox::{Forgotten, InboxFilter, InboxName, InboxState, InboxView, Marked};
 pub use overview::{
@@ -41,6 +43,11 @@ use crate::{
 pub trait Operator: Send + Sync {
     /// The state of everything, in one reading.
     fn overview(&self) -> BoxFuture<'_, Result<Overview>>;
+
+    /// What the database keeps of rows that nobody needs, from its own statistics. `None` where the store has none.
+    fn bloat(&self) -> BoxFuture<'_, Result<Option<Bloat>>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// What a destination has not passed yet, by the fields that routes match. Counts at most
     /// `rows_max` events, oldest first, so that a large backlog costs a bounded reading.

@@ -41,7 +41,8 @@ fn alerts(rules: &str) -> Vec<(&str, &str)> {
 }
 
 /// R099: there is an alert on the oldest age, on growth, and on what else an operator must see; and
-/// each metric in them is on the reference page.
+/// each metric in them is on the reference page. R124, F16: so is one on the age of the oldest transaction and xmin,
+/// and one on dead rows.
 #[test]
 fn alerts_speak_of_metrics_that_exist() {
     let rules = rules();
@@ -53,6 +54,9 @@ fn alerts_speak_of_metrics_that_exist() {
         ("postrider_waiting_events", "state=\"dead\""),
         ("postrider_relays", "== 0"),
         ("postrider_disabled_endpoints", "> 0"),
+        ("postrider_oldest_transaction_seconds", "> 1800"),
+        ("postrider_oldest_xmin_age_transactions", "> 10000000"),
+        ("postrider_dead_rows", "> 1000000"),
         ("postrider_invariant_violations_total", "> 0"),
         ("postrider_scrape_failures_total", "increase("),
     ];

@@ -6,6 +6,7 @@
 //! request for the partition's owner.
 
 mod audit;
+mod bloat;
 mod cancel;
 mod delivery;
 mod destination;
@@ -33,7 +34,7 @@ mod value;
 mod waiting;
 
 use postrider_core::operate::{
-    AuditEntry, BacklogGroup, Cancelled, Erasure, EventDetail, EventView, Filter, Finding,
+    AuditEntry, BacklogGroup, Bloat, Cancelled, Erasure, EventDetail, EventView, Filter, Finding,
     Forgotten, InboxFilter, InboxName, InboxView, Listed, Marked, Note, Operator, Overview,
     PageRequest, Recounted, RequestId, RequestState, ScheduledView, Submission, WaitingView,
 };
@@ -47,6 +48,10 @@ use crate::PostgresStore;
 impl Operator for PostgresStore {
     fn overview(&self) -> BoxFuture<'_, Result<Overview>> {
         Box::pin(overview::read(self))
+    }
+
+    fn bloat(&self) -> BoxFuture<'_, Result<Option<Bloat>>> {
+        Box::pin(async { bloat::read(self).await.map(Some) })
     }
 
     fn backlog<'a>(

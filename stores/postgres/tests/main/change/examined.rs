@@ -33,12 +33,16 @@ impl Database {
         connect(&self.url).await.batch_execute(&rendered(statements)).await.expect("they run");
     }
 
-    /// What the doctor says of a subject, where so much is bearable.
-    async fn finding(&self, subject: &str, thresholds: Thresholds) -> Finding {
+    fn store(&self, thresholds: Thresholds) -> PostgresStore {
         let mut options = Options::default();
         options.thresholds = thresholds;
-        let store = PostgresStore::with(&self.url, options).expect("a store");
-        let findings = store.doctor(Timestamp::now()).await.expect("an examination");
+        PostgresStore::with(&self.url, options).expect("a store")
+    }
+
+    /// What the doctor says of a subject, where so much is bearable.
+    async fn finding(&self, subject: &str, thresholds: Thresholds) -> Finding {
+        let findings =
+            self.store(thresholds).doctor(Timestamp::now()).await.expect("an examination");
         findings.into_iter().find(|finding| finding.subject == subject).expect("the finding")
     }
 
@@ -123,6 +127,53 @@ async fn a_table_full_of_dead_rows_is_named() {
     let bearable = database.finding("dead rows", Thresholds::default()).await;
     assert_eq!(bearable.level, Level::Good, "{bearable:?}");
     drop(holder);
+    database.drop().await;
+}
+
+/// R124, F16: for metrics the age of the oldest transaction and xmin and the dead rows are read, without a count: of a
+/// session, and of a prepared transaction that no session has.
+#[tokio::test]
+async fn bloat_is_read_from_statistics() {
+    let Some(database) = Database::new().await else { return };
+    let store = database.store(Thresholds::default());
+    let bloat = async || store.bloat().await.expect("statistics").expect("PostgreSQL has them");
+    let quiet = bloat().await;
+    assert_eq!(quiet.transaction_open, Duration::ZERO, "{quiet:?}");
+    let holder = connect(&database.url).await;
+    let look = rendered("begin isolation level repeatable read; select from {outbox_waiting}");
+    holder.batch_execute(&look).await.unwrap();
+    let client = connect(&database.url).await;
+    let update = rendered("update {outbox_lease} set paused = paused");
+    for _ in 0..60 {
+        client.batch_execute(&update).await.unwrap();
+    }
+    client.batch_execute("select pg_stat_force_next_flush()").await.unwrap();
+    let held = bloat().await;
+    assert!(held.transaction_open > Duration::ZERO && held.xmin_age >= 60, "{held:?}");
+    let names: Vec<&str> = held.dead_rows.iter().map(|(table, _)| *table).collect();
+    assert_eq!(names, ["outbox", "outbox_waiting", "outbox_cursor", "outbox_lease"]);
+    assert_eq!(held.dead_rows[3], ("outbox_lease", 60), "{held:?}");
+    holder.batch_execute("rollback").await.unwrap();
+    assert_eq!(bloat().await.transaction_open, Duration::ZERO);
+    let gid = format!("bloat-{}", database.name);
+    database.run(&format!("begin; {update}; prepare transaction '{gid}'")).await;
+    assert!(bloat().await.transaction_open > Duration::ZERO, "a prepared one");
+    database.run(&format!("rollback prepared '{gid}'")).await;
+    database.drop().await;
+}
+
+/// R124: dead events are counted of all tables that the outbox is divided into.
+#[tokio::test]
+async fn dead_events_are_those_of_every_part_of_the_outbox() {
+    let Some(database) = Database::new().await else { return };
+    let insert = "insert into {outbox} (id, aggregate_type, aggregate_id, event_type, payload)
+        select gen_random_uuid(), 'order', '42', 'order.placed', '0' from generate_series(1, 7)";
+    let client = connect(&database.url).await;
+    // What was rolled back is dead from the beginning.
+    client.batch_execute(&rendered(&format!("begin; {insert}; rollback"))).await.unwrap();
+    client.batch_execute("select pg_stat_force_next_flush()").await.unwrap();
+    let bloat = database.store(Thresholds::default()).bloat().await.unwrap().unwrap();
+    assert_eq!(bloat.dead_rows[0], ("outbox", 7), "{bloat:?}");
     database.drop().await;
 }
 
