@@ -38,7 +38,7 @@ fn listening(
     (running, port)
 }
 
-/// R006, R014: an application that INSERTs, and a handler in Python behind the sidecar.
+/// R006: an application that INSERTs, and a handler in Python behind the sidecar.
 #[test]
 fn a_python_application_and_a_python_handler() {
     if !python() {

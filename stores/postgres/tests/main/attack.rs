@@ -39,7 +39,7 @@ async fn in_line(fresh: &Fresh, table: &str, sessions: i64) {
     }
 }
 
-/// R014, INV-1: after a restore, a row of a transaction number that this server has yet to reach is found by
+/// INV-1: after a restore, a row of a transaction number that this server has yet to reach is found by
 /// whoever reads first, also where another reading's tick is still under way.
 #[tokio::test]
 async fn an_old_number_is_found_beside_another_readings_tick() {

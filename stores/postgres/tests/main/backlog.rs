@@ -91,7 +91,7 @@ fn insert(rows: u32, payload: u32) -> String {
     )
 }
 
-/// R005, R034: a backlog before many partitions is read whole, each partition in order, nothing twice; what was open
+/// R034, R118: a backlog before many partitions is read whole, each partition in order, nothing twice; what was open
 /// meanwhile comes when it commits, what was rolled back never.
 #[tokio::test]
 async fn a_backlog_before_many_partitions_is_read_whole() {
@@ -145,7 +145,7 @@ async fn given(fresh: &Fresh) -> i64 {
     fresh.number(given).await
 }
 
-/// R005, INV-1: while writers commit out of order, roll back, and stay open, what gathers between two looks is read: all of
+/// R118, INV-1: while writers commit out of order, roll back, and stay open, what gathers between two looks is read: all of
 /// it, and nothing twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_while_others_write() {

@@ -1,11 +1,13 @@
 //! Staging events in the application's transaction.
 
+use postrider_core::source::FetchedRow;
 use postrider_core::{
     Destination, DestinationId, ErrorKind, Event, EventId, EventLimits, Format, HandlerName, Match,
     NewEvent, OutboxSource, Payload, Route, Timestamp, TopicRule,
 };
 use postrider_postgres::{Inbox, Outbox};
 
+use crate::fetch::{after, beginning};
 use crate::support::{Fresh, connect};
 
 fn outbox(fresh: &Fresh) -> Outbox {
@@ -331,4 +333,44 @@ async fn each_call_is_one_round_trip() {
     }
     assert_eq!(turns.count() - before, 6, "three by themselves");
     tx.commit().await.unwrap();
+}
+
+/// The payloads that a relay reads, as text.
+async fn published(fresh: &Fresh) -> Vec<String> {
+    let page = fresh.store().fetch(&after(&beginning(), 100, 1 << 20)).await.expect("a page");
+    let payload = |row: &FetchedRow| {
+        let event = row.event.as_ref().expect("an event");
+        String::from_utf8(event.payload.as_bytes().to_vec()).expect("text")
+    };
+    page.rows.iter().map(payload).collect()
+}
+
+/// R014: what is published is what the entity was when its event was enqueued, whatever becomes of the entity afterwards,
+/// in the same transaction and in later ones; and nobody brings the event up to date.
+#[tokio::test]
+async fn a_payload_is_a_snapshot_of_its_moment() {
+    let orders = "create table {schema}.orders (id bigint primary key, total bigint not null)";
+    let Some(fresh) = Fresh::beside(1, orders).await else { return };
+    let mut client = fresh.connect().await;
+    let total = fresh.sql("select total from {schema}.orders where id = 42");
+    let change = fresh.sql("update {schema}.orders set total = total + 1 where id = 42");
+    fresh.run("insert into {schema}.orders values (42, 1)").await;
+    for _ in 0..2 {
+        let tx = client.transaction().await.unwrap();
+        let now: i64 = tx.query_one(&total, &[]).await.unwrap().get(0);
+        let changed = NewEvent::new("order", "42", "order.changed");
+        let changed = changed.json(&serde_json::json!({ "total": now })).expect("JSON");
+        outbox(&fresh).enqueue(&tx, &changed).await.unwrap();
+        tx.batch_execute(&change).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    let expected = ["{\"total\":1}", "{\"total\":2}"];
+    assert_eq!(published(&fresh).await, expected);
+    client.batch_execute(&change).await.unwrap();
+    client.batch_execute(&fresh.sql("delete from {schema}.orders")).await.unwrap();
+    assert_eq!(published(&fresh).await, expected, "the order is gone");
+    let edit = fresh.sql("update {outbox} set payload = '{\"total\":9}'");
+    let refused = client.batch_execute(&edit).await.unwrap_err();
+    assert!(refused.as_db_error().is_some(), "{refused}");
+    assert_eq!(published(&fresh).await, expected, "and nobody changes what was said");
 }

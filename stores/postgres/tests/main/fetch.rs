@@ -45,7 +45,7 @@ pub(crate) async fn all(store: &PostgresStore, cursor: &mut Cursor, rows_max: u3
     }
 }
 
-/// R005: what commits later with a lower number is found, and nothing is found twice.
+/// R118: what commits later with a lower number is found, and nothing is found twice.
 #[tokio::test]
 async fn what_commits_out_of_order_is_found_once() {
     let Some(fresh) = Fresh::made(1).await else { return };
@@ -147,7 +147,7 @@ async fn headers_count_like_payloads() {
     assert!(largest > 1 << 20, "pages are not smaller than they must be: {largest}");
 }
 
-/// R014: a cursor beyond the sequence is not read from.
+/// INV-1: a cursor beyond the sequence is not read from.
 #[tokio::test]
 async fn a_sequence_behind_the_cursor_is_refused() {
     let Some(fresh) = Fresh::made(1).await else { return };

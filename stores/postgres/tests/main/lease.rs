@@ -288,7 +288,7 @@ async fn a_settlement_of_another_life_is_refused() {
     assert_eq!(stands(&store, &next, "a").await, from, "loaded anew, and nothing was saved");
 }
 
-/// R005, R118: a destination that begins now, or at a moment, is owed what was under way at its beginning,
+/// R118: a destination that begins now, or at a moment, is owed what was under way at its beginning,
 /// also where that has lower numbers than what was there; and one that begins now nothing from before.
 #[tokio::test]
 async fn what_is_under_way_when_a_destination_begins_is_owed_to_it() {

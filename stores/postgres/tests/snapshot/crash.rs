@@ -132,7 +132,7 @@ async fn what_is_not_on_the_disk_is_not_delivered() {
     eprintln!("{ghosts} ghosts of a reader that does not look at the disk, none of the relay");
 }
 
-/// R014, INV-1: a server that crashed gives numbers a second time. The relay forgets what it remembers; one that
+/// INV-1: a server that crashed gives numbers a second time. The relay forgets what it remembers; one that
 /// keeps its memory over the lost connection passes the second bearers of the numbers unread.
 #[tokio::test]
 async fn numbers_that_a_crash_gives_twice_lose_nothing() {
@@ -175,7 +175,7 @@ async fn numbers_that_a_crash_gives_twice_lose_nothing() {
     panic!("the reader that keeps its memory lost nothing in {TRIES_MAX} crashes");
 }
 
-/// R014, INV-1: behind a pooler no connection is lost when the server stops at once, and the crash is noticed all
+/// INV-1: behind a pooler no connection is lost when the server stops at once, and the crash is noticed all
 /// the same, and nothing is lost.
 #[tokio::test]
 async fn a_crash_behind_a_pooler_is_noticed() {

@@ -183,7 +183,7 @@ async fn examine(round: &Round) {
     assert_eq!(trouble, None, "{:?}", facts.trouble);
 }
 
-/// R001, R005, R010, R030, F16, F17, INV-1, INV-3: with 56 writers, early transaction numbers, rollbacks,
+/// R001, R010, R118, R030, F16, F17, INV-1, INV-3: with 56 writers, early transaction numbers, rollbacks,
 /// long transactions, savepoints, prepared transactions, COPY, and relays that take over from each other
 /// with pages of 1 to 1,000: none lost, none read twice but after a death, each key in order. Under the same
 /// load every wrong rule of the floor loses events.

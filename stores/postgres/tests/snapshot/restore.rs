@@ -83,7 +83,7 @@ async fn a_restored_dump_is_adopted_and_loses_nothing() {
     assert_eq!(lost, 0);
 }
 
-/// R014, INV-1: a sequence that begins again at 1 stops the store with its code, until it is repaired, and
+/// INV-1: a sequence that begins again at 1 stops the store with its code, until it is repaired, and
 /// what was written meanwhile is delivered.
 #[tokio::test]
 async fn a_sequence_that_begins_again_stops_the_store_until_it_is_repaired() {

@@ -126,7 +126,7 @@ async fn a_backlog_may_be_long() {
     assert!(first < Duration::from_secs(5), "the first is out after {first:?}");
 }
 
-/// F16, R005: a stranger's transaction that has written, and another that holds a snapshot, stay open while a
+/// F16: a stranger's transaction that has written, and another that holds a snapshot, stay open while a
 /// thousand events a second are written. Nobody waits for them: what is delivered at the end is no later than
 /// at the beginning, by a second at most. `POSTRIDER_TEST_OPEN=600` holds them for ten minutes.
 #[tokio::test]

@@ -62,7 +62,7 @@ async fn write_for(stage: &mut Stage, span: Duration) {
     }
 }
 
-/// F12, R020, R114: the clocks of two relays are ten minutes apart from the database's on either side, then one
+/// F12, R114, R115: the clocks of two relays are ten minutes apart from the database's on either side, then one
 /// steps back by an hour and the other forward, one has a leap second, and relays die meanwhile. Leases go by
 /// the database's clock and the owner's monotonic one: nothing is lost, and each key keeps its order.
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn a_healthy_store_has_good_findings_only() {
     );
 }
 
-/// R118: without a relay and with events it says so, and what to run.
+/// INV-8: without a relay and with events it says so, and what to run.
 #[tokio::test]
 async fn no_relay_with_a_backlog_is_critical_and_says_what_to_run() {
     let Some(play) = healthy().await else { return };

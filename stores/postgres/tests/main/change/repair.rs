@@ -99,7 +99,7 @@ async fn events_of_a_sequence_that_began_again_are_not_lost() {
     }
 }
 
-/// R014, INV-1: a sequence that began again while no relay ran, and was carried past every cursor before the next
+/// INV-1: a sequence that began again while no relay ran, and was carried past every cursor before the next
 /// one did, is found by the rows: nothing is read, the way out is told, and behind it each event is delivered.
 /// Without the look (the control is the fetch after a look that found nothing) they are passed unread.
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_sequence_that_was_set_back_and_carried_past_again_is_found() {
     assert_eq!(play.fetch_all("a").await.len(), 0);
 }
 
-/// R014: one look is for all destinations of a partition, whoever asks first: what one of them would pass is found
+/// INV-1: one look is for all destinations of a partition, whoever asks first: what one of them would pass is found
 /// when another begins to read.
 #[tokio::test]
 async fn what_one_destination_would_pass_is_found_when_another_reads() {
@@ -181,7 +181,7 @@ async fn what_one_destination_would_pass_is_found_when_another_reads() {
     }
 }
 
-/// R014: a page is not handed out before the look has succeeded, since a cursor that moved on hides what it is about.
+/// INV-1: a page is not handed out before the look has succeeded, since a cursor that moved on hides what it is about.
 #[tokio::test]
 async fn a_look_that_fails_refuses_the_page() {
     let Some(play) = Play::wide(1, &[everything("a")]).await else { return };

@@ -44,7 +44,7 @@ async fn lists_go_over_all_partitions() {
     assert_eq!(backlog.iter().map(|group| group.count).sum::<u64>(), 100);
 }
 
-/// R005: what commits late stands in its place in the list, and is pending though the cursor passed what
+/// R118: what commits late stands in its place in the list, and is pending though the cursor passed what
 /// came behind it.
 #[tokio::test]
 async fn what_commits_late_is_pending_behind_the_cursor() {
