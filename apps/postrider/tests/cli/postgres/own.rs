@@ -1,0 +1,87 @@
+//! A table of the application's own, served by the program, and compared with the loop that serves it.
+
+use super::Database;
+use crate::{code, err, events, out, said};
+
+impl Database {
+    /// A table of the layout `published_at`, Postrider's own with one partition, and a configuration that serves it
+    /// to standard output.
+    fn with_own_table(test: &str, more: &str) -> Option<Database> {
+        let database = Database::bare(test)?;
+        let init = database.run(&["init", &database.url(), "--partitions", "1"]);
+        assert_eq!(code(&init), 0, "{}", err(&init));
+        database.sql(&database.named(
+            "create table SCHEMA.own_events (
+                seq bigint generated always as identity unique, id uuid primary key default gen_random_uuid(),
+                aggregate_type text not null, aggregate_id text not null, event_type text not null,
+                payload jsonb, created_at timestamptz not null default clock_timestamp(),
+                published_at timestamptz)",
+        ));
+        let text = format!(
+            "store = \"{}\"\n[own_table]\ntable = \"{}.own_events\"\n{more}\n\
+             [destinations.screen]\nkind = \"stdout\"\n",
+            database.url(),
+            database.schema
+        );
+        std::fs::write(database.shop.path("own.toml"), text).unwrap();
+        Some(database)
+    }
+
+    fn named(&self, text: &str) -> String {
+        text.replace("SCHEMA", &format!("\"{}\"", self.schema))
+    }
+
+    /// Commits an event of each of these orders.
+    fn write_own(&self, orders: std::ops::Range<u32>) {
+        let (first, last) = (orders.start, orders.end - 1);
+        self.sql(&self.named(&format!(
+            "insert into SCHEMA.own_events (aggregate_type, aggregate_id, event_type, payload)
+            select 'order', n::text, 'order.placed', to_jsonb(n) from generate_series({first}, {last}) n"
+        )));
+    }
+
+    fn serve_own(&self) -> std::process::Output {
+        let run = self.shop.command(&["relay", "--config", "own.toml", "--once"]).output().unwrap();
+        assert_eq!(code(&run), 0, "{}", err(&run));
+        run
+    }
+
+    fn pending_own(&self) -> i64 {
+        let pending = "select count(*) from SCHEMA.own_events where published_at is null";
+        self.number(&self.named(pending))
+    }
+}
+
+fn orders(run: &std::process::Output) -> Vec<String> {
+    events(&out(run)).iter().map(|event| event.aggregate_id.to_string()).collect()
+}
+
+/// A relay with `[own_table]` publishes what is pending in the order of its numbers, and marks it: another run finds
+/// nothing, and then only what is new.
+#[test]
+fn a_table_of_ones_own_is_relayed_and_marked() {
+    let Some(database) = Database::with_own_table("a_table_of_ones_own", "") else { return };
+    database.write_own(1..4);
+    assert_eq!(orders(&database.serve_own()), ["1", "2", "3"]);
+    assert_eq!(database.pending_own(), 0, "each is marked");
+    assert_eq!(orders(&database.serve_own()), [""; 0]);
+    database.write_own(4..5);
+    assert_eq!(orders(&database.serve_own()), ["4"]);
+    assert_eq!(database.pending_own(), 0);
+}
+
+/// With `compare = true` it publishes and marks nothing, and says at its end which rows it and the loop published.
+#[test]
+fn a_comparison_marks_nothing_and_says_what_the_loop_did() {
+    let Some(database) = Database::with_own_table("a_comparison", "compare = true") else { return };
+    database.serve_own();
+    database.write_own(1..5);
+    let mark = "update SCHEMA.own_events set published_at = now() where aggregate_id in ('1', '3')";
+    database.sql(&database.named(mark));
+    let run = database.serve_own();
+    assert_eq!(orders(&run), ["1", "2", "3", "4"]);
+    assert_eq!(database.pending_own(), 2, "the loop's marks alone");
+    let told = said(&run);
+    assert!(told.contains("compared: 2 were published by both"), "{told}");
+    assert!(told.contains("2 only Postrider would have published: 2, 4"), "{told}");
+}
