@@ -116,7 +116,7 @@ mod waiting;
 mod wake;
 
 #[cfg(feature = "store")]
-pub use migrate::{MigrationState, Migrations, init, migrations, remove, revert};
+pub use migrate::{MigrationState, Migrations, init, init_within, migrations, remove, revert};
 #[cfg(feature = "store")]
 pub use nudge::Nudger;
 #[cfg(feature = "store")]

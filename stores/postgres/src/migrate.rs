@@ -122,15 +122,23 @@ impl Migrations {
 /// than asked for, or if events were enqueued under another source; `Busy` if others held locks for a
 /// minute; `Config`, `Invalid`, `Unavailable`, `Unauthorized`, `ReadOnly`, `DiskFull`.
 pub async fn init(url: &str, setup: &Setup) -> Result<()> {
+    init_within(url, setup, TRIES_FOR).await
+}
+
+/// The same, with another patience than a minute where others hold locks.
+///
+/// # Errors
+/// As [`init`].
+pub async fn init_within(url: &str, setup: &Setup, patience: Duration) -> Result<()> {
     setup.check()?;
     let sessions = sessions(url, &setup.names)?;
-    while step(&sessions, setup).await? < VERSION {}
-    agree(&sessions, setup).await
+    let until = Instant::now() + patience;
+    while step(&sessions, setup, until).await? < VERSION {}
+    agree(&sessions, setup, until).await
 }
 
 /// Applies the next migration, if there is one, and returns the version before it.
-async fn step(sessions: &Sessions, setup: &Setup) -> Result<u32> {
-    let until = Instant::now() + TRIES_FOR;
+async fn step(sessions: &Sessions, setup: &Setup, until: Instant) -> Result<u32> {
     loop {
         let tx = locked(sessions).await?;
         let version = schema::version(&tx).await?;
@@ -181,8 +189,7 @@ async fn pause() {
 }
 
 /// Checks that the tables are as asked for, and changes the source if it may be.
-async fn agree(sessions: &Sessions, setup: &Setup) -> Result<()> {
-    let until = Instant::now() + TRIES_FOR;
+async fn agree(sessions: &Sessions, setup: &Setup, until: Instant) -> Result<()> {
     loop {
         let tx = locked(sessions).await?;
         let known = schema::setup(&tx).await?;

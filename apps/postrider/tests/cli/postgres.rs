@@ -2,6 +2,7 @@
 
 mod bloat;
 mod configured;
+mod killed;
 mod own;
 mod reconcile;
 mod roles;

@@ -11,6 +11,7 @@ mod contract;
 mod enqueue;
 mod fetch;
 mod inbox;
+mod init;
 mod late;
 mod lease;
 mod operator;

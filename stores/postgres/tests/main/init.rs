@@ -1,0 +1,124 @@
+//! `init` beside producers: it alters hot tables, and nobody waits for it long.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use postrider_core::{Code, ErrorKind};
+use postrider_postgres::{Setup, init, init_within, migrations};
+use tokio::task::JoinHandle;
+
+use crate::support::Fresh;
+
+const EVENT: &str = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)
+    values ('order', '42', 'order.placed', '{\"a\": 1}')";
+
+const SCHEDULED: &str =
+    "insert into {outbox_scheduled} (aggregate_type, aggregate_id, event_type, payload, due_at)
+    values ('order', '42', 'order.placed', '{\"a\": 1}', now() + interval '1 hour')";
+
+/// A producer may wait so long for `init`, and no longer.
+const STALL_MAX: Duration = Duration::from_secs(1);
+
+/// Producers that commit one event after another until they are told to stop.
+struct Producers {
+    done: Arc<AtomicBool>,
+    all: Vec<JoinHandle<(Duration, u32)>>,
+}
+
+impl Producers {
+    async fn start(fresh: &Fresh) -> Producers {
+        let done = Arc::new(AtomicBool::new(false));
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            let (client, insert) = (fresh.connect().await, fresh.sql(EVENT));
+            let done = Arc::clone(&done);
+            all.push(tokio::spawn(async move {
+                let (mut longest, mut count) = (Duration::ZERO, 0);
+                while !done.load(Ordering::Relaxed) {
+                    let begin = Instant::now();
+                    client.batch_execute(&insert).await.expect("an insert");
+                    (longest, count) = (longest.max(begin.elapsed()), count + 1);
+                }
+                (longest, count)
+            }));
+        }
+        Producers { done, all }
+    }
+
+    /// How long the longest insert took, and how many there were.
+    async fn stop(self) -> (Duration, u32) {
+        self.done.store(true, Ordering::Relaxed);
+        let (mut longest, mut count) = (Duration::ZERO, 0);
+        for producer in self.all {
+            let (took, inserts) = producer.await.expect("no panic");
+            (longest, count) = (longest.max(took), count + inserts);
+        }
+        (longest, count)
+    }
+}
+
+/// With another source than the tables have, so that `init` has to lock what producers write to.
+fn renamed(fresh: &Fresh) -> Setup {
+    Setup { source: Some("/renamed".to_owned()), ..fresh.setup(1) }
+}
+
+/// F30: beside producers that do not rest `init` finishes: where nothing is to be altered, and where something may
+/// not be, of which it says so. Nobody waits for it for a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn init_finishes_beside_producers_that_do_not_rest() {
+    let Some(fresh) = Fresh::made(1).await else { return };
+    let producers = Producers::start(&fresh).await;
+    for _ in 0..5 {
+        init(&fresh.url, &fresh.setup(1)).await.expect("nothing to do");
+        let refused = init(&fresh.url, &renamed(&fresh)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+        assert!(refused.to_string().contains("under another source"), "{refused}");
+    }
+    let (longest, count) = producers.stop().await;
+    assert!(count > 20 && longest < STALL_MAX, "{longest:?} of {count}");
+}
+
+/// F30: beside a transaction that a producer leaves open `init` gives up, says that the store is busy and what to look
+/// for, and has changed nothing. When the transaction has ended it finishes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn init_says_what_is_in_its_way() {
+    let Some(fresh) = Fresh::made(1).await else { return };
+    let open = fresh.connect().await;
+    // Nothing is written: the tables stay as if there had never been an event.
+    let lock = fresh.sql("begin; lock table {outbox} in row exclusive mode");
+    open.batch_execute(&lock).await.unwrap();
+    let busy = init_within(&fresh.url, &renamed(&fresh), Duration::from_secs(2)).await.unwrap_err();
+    assert_eq!((busy.kind(), busy.operator_code()), (ErrorKind::Busy, Some(Code::Busy)), "{busy}");
+    assert!(Code::Busy.advice().contains("Look for a transaction that stays open"));
+    let source = async || {
+        let found = migrations(&fresh.url, &fresh.names).await.expect("status");
+        found.setup.expect("tables").source
+    };
+    assert_ne!(source().await.as_deref(), Some("/renamed"), "nothing was changed");
+    open.batch_execute("rollback").await.unwrap();
+    init_within(&fresh.url, &renamed(&fresh), Duration::from_secs(30)).await.expect("it is free");
+    assert_eq!(source().await.as_deref(), Some("/renamed"));
+}
+
+/// F30: it locks two tables, and the waits for both together are what producers wait: here the first is free when the
+/// wait for it is nearly over, and the second is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_both_tables_of_init() {
+    let Some(fresh) = Fresh::made(1).await else { return };
+    let (events, scheduled) = (fresh.connect().await, fresh.connect().await);
+    scheduled.batch_execute(&fresh.sql(&format!("begin; {SCHEDULED}"))).await.unwrap();
+    let producers = Producers::start(&fresh).await;
+    let (url, setup) = (fresh.url.clone(), renamed(&fresh));
+    let trying = tokio::spawn(async move { init_within(&url, &setup, STALL_MAX * 5).await });
+    for hold in [300, 350, 600, 700, 800] {
+        events.batch_execute(&fresh.sql(&format!("begin; {EVENT}"))).await.unwrap();
+        // waits: as a producer's transaction that does something else for so long.
+        tokio::time::sleep(Duration::from_millis(hold)).await;
+        events.batch_execute("rollback").await.unwrap();
+    }
+    let gave_up = trying.await.expect("no panic").unwrap_err();
+    assert_eq!(gave_up.kind(), ErrorKind::Busy, "{gave_up}");
+    let (longest, count) = producers.stop().await;
+    assert!(count > 20 && longest < STALL_MAX, "{longest:?} of {count}");
+}
