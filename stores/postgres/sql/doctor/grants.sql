@@ -1,4 +1,4 @@
--- What this user lacks, and who may give events numbers of his own.
+-- What this user lacks, who may give events numbers of his own, and who may vouch for rows, which then pass unchecked.
 select 'lacks ' || p.privilege || ' on ' || t.name
 from unnest($2::text[]) as t (name)
 cross join unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE']) as p (privilege)
@@ -22,4 +22,10 @@ select 'numbered by ' || a.grantee::regrole::text
 from pg_class c
 cross join lateral aclexplode(c.relacl) a
 where c.oid = {text:outbox}::regclass and a.privilege_type = 'INSERT'
-    and a.grantee <> c.relowner and a.grantee <> 0;
+    and a.grantee <> c.relowner and a.grantee <> 0
+union all
+select 'vouched by ' || case a.grantee when 0 then 'PUBLIC' else a.grantee::regrole::text end
+from pg_class c
+join pg_attribute v on v.attrelid = c.oid and v.attname = 'vouched'
+cross join lateral aclexplode(v.attacl) a
+where c.oid = {text:outbox}::regclass and a.privilege_type = 'INSERT' and a.grantee <> c.relowner;

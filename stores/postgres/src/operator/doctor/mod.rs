@@ -81,6 +81,7 @@ pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec
         ("copy", session::copy(patient).await),
         ("grants", session::grants(patient).await),
         ("numbering", session::numbering(patient).await),
+        ("vouching", session::vouching(patient).await),
         ("tables", tables::guards(patient).await),
         ("keys", tables::keys(patient).await),
         ("numbers", tables::numbers(patient).await),

@@ -81,3 +81,19 @@ pub(super) async fn numbering(patient: &Patient<'_>) -> Result<Finding> {
         Code::WritersUnchecked,
     ))
 }
+
+/// Users of the Rust crates are meant to: which of these they are, the database does not know.
+pub(super) async fn vouching(patient: &Patient<'_>) -> Result<Finding> {
+    let vouch = privileges(patient, "vouched by ").await?;
+    Ok(good(
+        "vouching",
+        match vouch.is_empty() {
+            true => "every row is checked by the database".to_owned(),
+            false => format!(
+                "{} may vouch for rows, which the database does not check then: right for users of the Rust crates, \
+                 and for nobody who writes SQL of his own",
+                listed(&vouch)
+            ),
+        },
+    ))
+}

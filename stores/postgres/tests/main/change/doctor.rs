@@ -143,6 +143,24 @@ async fn what_a_database_owner_left_open_is_a_warning() {
     assert!(found.message.starts_with("pg_monitor may insert"), "{found:?}");
 }
 
+/// Who may vouch for rows is told, and is no fault: users of the Rust crates are meant to.
+#[tokio::test]
+async fn who_may_vouch_for_rows_is_told() {
+    let Some(play) = healthy().await else { return };
+    let told = async || {
+        let found = findings(&play).await.into_iter();
+        let mut found = found.filter(|finding| finding.subject == "vouching");
+        found.next().expect("the finding").message
+    };
+    assert_eq!(told().await, "every row is checked by the database");
+    play.fresh.run("grant insert (id, payload) on {outbox} to pg_monitor").await;
+    assert_eq!(told().await, "every row is checked by the database");
+    play.fresh.run("grant insert (vouched) on {outbox} to pg_monitor").await;
+    assert!(told().await.starts_with("pg_monitor may vouch for rows"));
+    assert_eq!(illnesses(&play).await, []);
+    play.fresh.run("revoke insert (id, payload, vouched) on {outbox} from pg_monitor").await;
+}
+
 #[tokio::test]
 async fn what_a_person_has_to_decide_is_a_warning_with_its_command() {
     let Some(play) = healthy().await else { return };
