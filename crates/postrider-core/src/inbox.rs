@@ -11,6 +11,11 @@ use crate::{BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, Handle
 
 pub use left_out::{LeftOut, RESULT_BYTES_MAX};
 
+/// How long a purge leaves every row while no consumer has said for how long its messages may come again.
+/// 35 days: a queue of the cloud keeps a message for 14 days, its dead letters for 14 more, and a week is
+/// left to notice. It is also what the program keeps.
+pub const HORIZON_UNKNOWN: Duration = Duration::from_secs(35 * 86_400);
+
 /// The deduplication key.
 ///
 /// It can only be taken from an event that came in: there is no way to pass a fresh id by mistake.
@@ -112,8 +117,22 @@ pub trait InboxStore: Send + Sync {
         result: &'a [u8],
     ) -> BoxFuture<'a, Result<()>>;
 
+    /// Says for how long a message of a handler may come again: its consumer's retries, and whatever the
+    /// broker adds. From then on [`purge`](Self::purge) leaves every row for at least the longest of these
+    /// times. Saying it again replaces it. Every consumer of an inbox says it, since no other knows.
+    ///
+    /// A store in a database tells it to every program; DynamoDB's, whose rows go by themselves, keeps it for
+    /// this inbox and its clones.
+    fn record_horizon<'a>(
+        &'a self,
+        handler: &'a HandlerName,
+        horizon: Duration,
+    ) -> BoxFuture<'a, Result<()>>;
+
     /// Deletes processed rows older than the retention, at most so many, and says how many. Claimed
-    /// rows stay, however old.
+    /// rows stay, however old. Whatever it is asked, no row goes before the longest
+    /// [recorded](Self::record_horizon) time has passed, and without a record none before
+    /// [`HORIZON_UNKNOWN`]: what comes again after its row is gone is acted on again.
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>>;
 }
 

@@ -236,6 +236,14 @@ impl InboxStore for Faulty {
         Box::pin(self.answer("complete step", self.inner.complete_step(lease, step, result)))
     }
 
+    fn record_horizon<'a>(
+        &'a self,
+        handler: &'a HandlerName,
+        horizon: Duration,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.answer("record horizon", self.inner.record_horizon(handler, horizon)))
+    }
+
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>> {
         Box::pin(self.answer("purge", self.inner.purge(older_than, rows_max)))
     }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use postrider_core::inbox::HORIZON_UNKNOWN;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Error, ErrorKind, HandlerName, InboxStore, Result,
 };
@@ -108,21 +109,8 @@ async fn delete(
 }
 
 impl PostgresStore {
-    /// Says for how long a message of a handler may come again: its consumer's retries, and whatever the
-    /// broker adds. From then on [`purge`](InboxStore::purge) leaves every row of the inbox for at least
-    /// the longest of these times, whatever it is asked, by this program or another: what comes again
-    /// after its row is gone would be acted on again. Saying it again replaces it.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub async fn record_horizon(&self, handler: &HandlerName, horizon: Duration) -> Result<()> {
-        let session = self.sessions().line(Line::Inbox, "record horizon").await?;
-        let values = params![handler.as_str(), micros(horizon)];
-        session.execute("record horizon", &RECORD_HORIZON, values).await.map(drop)
-    }
-
     /// The longest time for which a message may come again, of those that were
-    /// [recorded](PostgresStore::record_horizon), and the handler that it is of.
+    /// [recorded](InboxStore::record_horizon), and the handler that it is of.
     ///
     /// # Errors
     /// What the database says.
@@ -200,11 +188,24 @@ impl InboxStore for PostgresStore {
         })
     }
 
+    fn record_horizon<'a>(
+        &'a self,
+        handler: &'a HandlerName,
+        horizon: Duration,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let session = self.sessions().line(Line::Inbox, "record horizon").await?;
+            let values = params![handler.as_str(), micros(horizon)];
+            session.execute("record horizon", &RECORD_HORIZON, values).await.map(drop)
+        })
+    }
+
     /// On a session of its own, so that no heartbeat stands behind it.
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             let tx = self.sessions().begin("purge").await?;
-            let purged = delete(&tx, &PURGE, older_than, rows_max).await?;
+            let values = params![micros(older_than), i64::from(rows_max), micros(HORIZON_UNKNOWN)];
+            let purged = tx.execute("purge", &PURGE, values).await?;
             tx.commit("purge").await?;
             Ok(purged)
         })

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::inbox::Accepted;
+use postrider_core::inbox::{Accepted, HORIZON_UNKNOWN};
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Code, Error, ErrorKind, Event, HandlerName,
     InboxKey, InboxStore, Result,
@@ -17,6 +17,9 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use crate::error::During;
 use crate::sql;
 use crate::store::{SqliteStore, millis, now, signed, span, unsigned};
+
+/// How the keys of `outbox_meta` begin that say for how long messages of a handler may come again.
+const HORIZON: &str = "inbox_horizon:";
 
 /// Records, in the caller's transaction, that the handler acts on the event, or says that it did
 /// before. The marker commits with the handler's change or not at all.
@@ -268,8 +271,27 @@ fn complete_step(
         .during("complete step")
 }
 
+fn record_horizon(connection: &Connection, handler: &HandlerName, horizon: Duration) -> Result<()> {
+    let key = format!("{HORIZON}{handler}");
+    connection
+        .prepare_cached(sql::META_WRITE)
+        .and_then(|mut statement| statement.execute((key, millis(horizon).to_string())))
+        .map(drop)
+        .during("record horizon")
+}
+
+/// The longest of the recorded horizons.
+fn horizon(connection: &Connection) -> Result<Option<Duration>> {
+    let longest: Option<i64> = connection
+        .prepare_cached(sql::INBOX_HORIZON)
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .during("purge")?;
+    Ok(longest.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or_default())))
+}
+
 fn purge(connection: &Connection, older_than: Duration, rows_max: u32) -> Result<u64> {
-    let before = now(connection)?.saturating_sub(millis(older_than));
+    let kept = horizon(connection)?.unwrap_or(HORIZON_UNKNOWN).max(older_than);
+    let before = now(connection)?.saturating_sub(millis(kept));
     let purged = || -> rusqlite::Result<u64> {
         let keys: Vec<(String, String, String)> = connection
             .prepare_cached(sql::INBOX_PURGE_FIND)?
@@ -332,6 +354,15 @@ impl InboxStore for SqliteStore {
     ) -> BoxFuture<'a, Result<()>> {
         let (lease, step, result) = (lease.clone(), step.to_owned(), result.to_vec());
         Box::pin(self.write("complete step", move |tx| complete_step(tx, &lease, &step, &result)))
+    }
+
+    fn record_horizon<'a>(
+        &'a self,
+        handler: &'a HandlerName,
+        horizon: Duration,
+    ) -> BoxFuture<'a, Result<()>> {
+        let handler = handler.clone();
+        Box::pin(self.write("record horizon", move |tx| record_horizon(tx, &handler, horizon)))
     }
 
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>> {

@@ -34,6 +34,7 @@ statements! {
     INBOX_COMPLETED = "inbox/completed.sql",
     INBOX_FENCE = "inbox/fence.sql",
     INBOX_HEARTBEAT = "inbox/heartbeat.sql",
+    INBOX_HORIZON = "inbox/horizon.sql",
     INBOX_PURGE = "inbox/purge.sql",
     INBOX_PURGE_FIND = "inbox/purge_find.sql",
     INBOX_PURGE_STEPS = "inbox/purge_steps.sql",

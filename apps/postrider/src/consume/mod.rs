@@ -174,10 +174,8 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let mut signals =
         Signals::catch_reload().map_err(|e| Failure::plain(format!("signals: {e}")))?;
     let horizon = purge::horizon(&options.retry, plan.lease);
-    let (inbox, postgres) = place.open_inbox(plan.retention, horizon).await?;
-    if let Some(store) = &postgres {
-        store.record_horizon(&handler, horizon).await?;
-    }
+    let (inbox, _) = place.open_inbox(plan.retention, horizon).await?;
+    inbox.record_horizon(&handler, horizon).await?;
     let wishes = wishes(&args, &plan, options.deliveries_max);
     let mut reloader = Reloader::new(&args, &plan, source, wishes);
     let Some(subscription) = join::join(&mut reloader, &mut signals).await? else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::{BoxFuture, Claim, ClaimLease, ClaimRequest, InboxStore, Result};
+use postrider_core::{BoxFuture, Claim, ClaimLease, ClaimRequest, HandlerName, InboxStore, Result};
 
 use super::Worker;
 use super::shop::Shop;
@@ -82,6 +82,14 @@ impl InboxStore for Watched {
             self.shop.step_recorded(lease, step);
             Ok(())
         })
+    }
+
+    fn record_horizon<'a>(
+        &'a self,
+        handler: &'a HandlerName,
+        horizon: Duration,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.store.record_horizon(handler, horizon)
     }
 
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>> {

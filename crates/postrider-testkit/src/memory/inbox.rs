@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use postrider_core::inbox::HORIZON_UNKNOWN;
 use postrider_core::{
-    BoxFuture, Claim, ClaimLease, ClaimRequest, Code, Error, ErrorKind, InboxKey, InboxStore,
-    Result,
+    BoxFuture, Claim, ClaimLease, ClaimRequest, Code, Error, ErrorKind, HandlerName, InboxKey,
+    InboxStore, Result,
 };
 
 use super::MemoryStore;
@@ -175,11 +176,13 @@ impl State {
     }
 
     fn purge(&mut self, older_than: Duration, rows_max: u32, now: Duration) -> u64 {
+        let horizon = self.horizons.values().max().copied().unwrap_or(HORIZON_UNKNOWN);
+        let kept = older_than.max(horizon);
         let old: Vec<InboxKey> = self
             .inbox
             .iter()
             .filter(|(_, row)| match row.status {
-                Status::Processed { at, .. } => now.saturating_sub(at) > older_than,
+                Status::Processed { at, .. } => now.saturating_sub(at) > kept,
                 Status::Claimed { .. } | Status::Forgotten => false,
             })
             .map(|(key, _)| key.clone())
@@ -268,6 +271,17 @@ impl InboxStore for MemoryStore {
             let row = state.claimed("complete step", lease)?;
             row.steps.insert(step.to_owned(), Bytes::copy_from_slice(result));
             state.ledger.wrote_step(lease);
+            Ok(())
+        }))
+    }
+
+    fn record_horizon<'a>(
+        &'a self,
+        handler: &'a HandlerName,
+        horizon: Duration,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.statement("record horizon", Needs::Writing, move |state| {
+            state.horizons.insert(handler.clone(), horizon);
             Ok(())
         }))
     }

@@ -8,8 +8,8 @@ use postrider_core::snapshot::SnapshotCursor;
 use postrider_core::source::Malformed;
 use postrider_core::waiting::{Passed, Reason, RowRef};
 use postrider_core::{
-    Cursor, DestinationId, DestinationRow, Error, ErrorKind, Event, EventId, InboxKey, KeyHash,
-    RelayId, Result, Timestamp,
+    Cursor, DestinationId, DestinationRow, Error, ErrorKind, Event, EventId, HandlerName, InboxKey,
+    KeyHash, RelayId, Result, Timestamp,
 };
 
 use super::fence::Lock;
@@ -79,6 +79,8 @@ pub(super) struct State {
     /// When the youngest event was created that retention has deleted.
     pub(super) retired_at: Option<Timestamp>,
     pub(super) inbox: BTreeMap<InboxKey, InboxRow>,
+    /// For how long messages of each handler may come again, as its consumer said.
+    pub(super) horizons: BTreeMap<HandlerName, Duration>,
     /// Markers of transactions that are open: whoever wants the same one has to wait.
     pub(super) accepting: BTreeSet<InboxKey>,
     pub(super) effects: Vec<InboxKey>,

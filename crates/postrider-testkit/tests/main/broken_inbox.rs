@@ -113,6 +113,14 @@ impl InboxStore for Naive {
         Box::pin(async { Ok(()) })
     }
 
+    fn record_horizon<'a>(
+        &'a self,
+        _handler: &'a HandlerName,
+        _horizon: Duration,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn purge(&self, _older_than: Duration, _rows_max: u32) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async {
             let mut rows = self.rows.lock().unwrap();
@@ -220,6 +228,8 @@ fn an_inbox_that_forgets_steps_and_heartbeats_is_caught() {
 fn an_inbox_that_purges_too_much_is_caught() {
     fails(inbox::a_purge_keeps_what_is_young_or_claimed::<Naive>());
     fails(inbox::a_purge_is_bounded::<Naive>());
+    fails(inbox::a_purge_leaves_what_may_come_again::<Naive>());
+    fails(inbox::a_purge_goes_by_the_longest_horizon::<Naive>());
 }
 
 /// The harness itself is sound: what works in it passes.

@@ -139,6 +139,14 @@ impl<const FLAW: u8> InboxStore for Flawed<FLAW> {
         self.0.complete_step(lease, step, result)
     }
 
+    fn record_horizon<'a>(
+        &'a self,
+        handler: &'a HandlerName,
+        horizon: Duration,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.0.record_horizon(handler, horizon)
+    }
+
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>> {
         match FLAW {
             PURGES_THE_YOUNG => self.0.purge(Duration::ZERO, rows_max),

@@ -25,8 +25,8 @@ use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use bytes::Bytes;
 use postrider_core::{
-    BoxFuture, Claim, ClaimLease, ClaimRequest, Clock, Error, ErrorKind, InboxKey, InboxStore,
-    Result, Tick, Timestamp,
+    BoxFuture, Claim, ClaimLease, ClaimRequest, Clock, Error, ErrorKind, HandlerName, InboxKey,
+    InboxStore, Result, Tick, Timestamp,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
@@ -38,6 +38,7 @@ use crate::connection::{Connection, absent, call};
 use crate::error::failed;
 use crate::inbox::answer::{Refused, fenced, too_large};
 use crate::inbox::condition::{Claiming, Kept, step_names};
+use crate::inbox::purge::Horizons;
 use crate::inbox::row::{Row, TOKEN};
 use crate::inbox::watch::Watch;
 use crate::item::{Item, b, number};
@@ -51,6 +52,7 @@ pub struct Inbox {
     clock: Arc<dyn Clock>,
     watch: Arc<Watch>,
     calls: Arc<Semaphore>,
+    horizons: Arc<Horizons>,
 }
 
 impl Inbox {
@@ -75,7 +77,8 @@ impl Inbox {
         options.check()?;
         let watch = Arc::new(Watch::new(options.watched_max));
         let calls = Arc::new(Semaphore::new(options.calls_max));
-        Ok(Inbox { connection, options, clock, watch, calls })
+        let horizons = Arc::default();
+        Ok(Inbox { connection, options, clock, watch, calls, horizons })
     }
 
     /// Looks whether the table is there and may be read, with no other permission than handlers need.
@@ -334,6 +337,15 @@ impl InboxStore for Inbox {
         result: &'a [u8],
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(self.store_step(lease, step, result))
+    }
+
+    fn record_horizon<'a>(
+        &'a self,
+        handler: &'a HandlerName,
+        horizon: Duration,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.horizons.record(handler, horizon);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>> {

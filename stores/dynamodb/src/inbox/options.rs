@@ -14,7 +14,8 @@ pub struct InboxOptions {
     /// days, what is kept of events elsewhere.
     pub retention: Duration,
     /// The longest time after which a message may come again, dead letters included. Default 28 days: SQS
-    /// keeps a message 14 days, and 14 more in a dead-letter queue.
+    /// keeps a message 14 days, and 14 more in a dead-letter queue. A purge leaves every row for as long, until
+    /// consumers record other times.
     pub horizon: Duration,
     /// By how much the wall clocks of two workers differ at most, if a lease may end by them. Default none:
     /// wall clocks decide nothing, and a lease ends for a process that has watched it for its whole

@@ -3,10 +3,12 @@
 //! Invariant: only what is processed and old goes, and it is asked again of each item as it goes; and of parts of results
 //! those of such a row, and those that no row points to and whose time has come.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
-use postrider_core::{Error, Result};
+use postrider_core::{Error, HandlerName, Result};
 
 use crate::connection::call;
 use crate::control::{self, PK, SK};
@@ -20,11 +22,27 @@ use crate::item::{Item, n, s, text};
 /// Items that one page of the scan looks at.
 const PAGE_ITEMS: i32 = 1_000;
 
+/// For how long messages of each handler may come again, as consumers told this inbox.
+#[derive(Default)]
+pub(super) struct Horizons(Mutex<BTreeMap<HandlerName, Duration>>);
+
+impl Horizons {
+    pub(super) fn record(&self, handler: &HandlerName, horizon: Duration) {
+        let mut horizons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        horizons.insert(handler.clone(), horizon);
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().max().copied()
+    }
+}
+
 impl Inbox {
     /// Reads the whole table, a page at a time, until enough has gone: the time to live does the same for
     /// nothing, so this is for tables without one.
     pub(crate) async fn purge_processed(&self, older_than: Duration, rows_max: u32) -> Result<u64> {
-        let before = self.now_ms().saturating_sub(millis(older_than));
+        let horizon = self.horizons.longest().unwrap_or(self.options.horizon);
+        let before = self.now_ms().saturating_sub(millis(older_than.max(horizon)));
         let (mut gone, mut from) = (0, None);
         while gone < u64::from(rows_max) {
             let (found, next) = self.old_ones(before, from).await?;

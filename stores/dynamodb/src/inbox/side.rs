@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::{BoxFuture, Claim, ClaimLease, ClaimRequest, InboxStore, Result};
+use postrider_core::{BoxFuture, Claim, ClaimLease, ClaimRequest, HandlerName, InboxStore, Result};
 
 use crate::store::DynamoStore;
 
@@ -49,6 +49,14 @@ impl InboxStore for DynamoStore {
         result: &'a [u8],
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move { self.own_inbox()?.complete_step(lease, step, result).await })
+    }
+
+    fn record_horizon<'a>(
+        &'a self,
+        handler: &'a HandlerName,
+        horizon: Duration,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.own_inbox()?.record_horizon(handler, horizon).await })
     }
 
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>> {

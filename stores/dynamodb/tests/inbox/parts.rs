@@ -236,6 +236,7 @@ async fn a_purge_takes_parts_along() {
     let second = claimed(&inbox, &event(1), LONG).await;
     inbox.complete(&first, &result(700 * 1024, 1)).await.unwrap_err();
     inbox.complete(&second, &result(700 * 1024, 2)).await.unwrap();
+    inbox.record_horizon(&billing(), Duration::ZERO).await.unwrap();
     assert_eq!(inbox.purge(LONG, 10).await.unwrap(), 0, "the row is young");
     assert_eq!(parts(&fresh).await.len(), 4, "and the time of none has come");
     for part in parts(&fresh).await {

@@ -1,9 +1,11 @@
--- Nothing is waited for: what somebody holds is left for the next time.
+-- Nothing is waited for: what somebody holds is left for the next time. Where no consumer has said for how long its
+-- messages may come again, $3 stands for it.
 with old as (
     select source, event_id, handler from {inbox}
     where status = 'processed'
         and processed_at <= statement_timestamp() - greatest(
-            $1::bigint * interval '1 microsecond', (select max(horizon) from {inbox_horizon}))
+            $1::bigint * interval '1 microsecond',
+            coalesce((select max(horizon) from {inbox_horizon}), $3::bigint * interval '1 microsecond'))
     order by processed_at
     limit $2
     for update skip locked

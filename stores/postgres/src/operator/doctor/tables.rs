@@ -282,7 +282,7 @@ fn dedup(horizon: Option<Duration>, used: bool, silent: &[String]) -> Finding {
         (None, true) => coded(
             "dedup horizon",
             "no consumer has said for how long its broker may deliver a message again",
-            "let consumers record it, so that retention never forgets too soon",
+            "let consumers record it: until then a purge leaves all rows for 35 days",
             Code::HorizonShort,
         ),
     }

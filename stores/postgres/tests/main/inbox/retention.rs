@@ -11,7 +11,7 @@ use crate::support::{Fresh, LONG};
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// R087: whatever a purge is asked, no row goes before the longest recorded time for which a message may
-/// come again has passed; without such a record it goes.
+/// come again has passed.
 #[tokio::test]
 async fn a_purge_does_not_go_below_the_horizon() {
     let Some(fresh) = Fresh::new(1).await else { return };
@@ -56,6 +56,20 @@ async fn results_expire_before_the_ledger() {
     assert_eq!(store.step(&taken, "charge").await.unwrap().as_deref(), Some(&b"ch"[..]));
 }
 
+/// R087 R121: without a record of it a purge leaves rows for the 35 days for which a message of a cloud's queue
+/// may come again.
+#[tokio::test]
+async fn a_purge_without_a_record_leaves_a_row_for_five_weeks() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let store = fresh.store();
+    assert_eq!(accept_once(&fresh, &incoming(1), "billing").await.unwrap(), Accepted::FirstTime);
+    fresh.age(DAY * 34).await;
+    assert_eq!(store.purge(Duration::ZERO, 100).await.unwrap(), 0);
+    assert_eq!(accept_once(&fresh, &incoming(1), "billing").await.unwrap(), Accepted::Duplicate);
+    fresh.age(DAY).await;
+    assert_eq!(store.purge(Duration::ZERO, 100).await.unwrap(), 1);
+}
+
 /// A purge takes result and steps with the row, and nothing of any other.
 #[tokio::test]
 async fn a_purge_takes_everything_of_a_row() {
@@ -69,6 +83,7 @@ async fn a_purge_takes_everything_of_a_row() {
             fresh.age(DAY).await;
         }
     }
+    store.record_horizon(&handler("billing"), Duration::ZERO).await.unwrap();
     assert_eq!(store.purge(DAY / 2, 10).await.unwrap(), 1);
     for table in ["{inbox}", "{inbox_result}", "{inbox_step}"] {
         let left = fresh.number(&format!("select count(*) from {table}")).await;
@@ -89,6 +104,7 @@ async fn a_purge_and_claims_do_not_wait_for_each_other() {
         assert_eq!(accepted, Accepted::FirstTime);
     }
     fresh.age(DAY).await;
+    store.record_horizon(&handler("billing"), Duration::ZERO).await.unwrap();
     let mut client = fresh.connect().await;
     let tx = client.transaction().await.unwrap();
     let held = fresh.sql("select 1 from {inbox} order by event_id limit 1 for update");
@@ -126,6 +142,7 @@ async fn a_purge_follows_its_index() {
     let explain = statement
         .replace("$1::bigint", "10000000000")
         .replace("$2", "100")
+        .replace("$3::bigint", "10000000000")
         .trim_end_matches([';', '\n'])
         .to_owned();
     let rows = client.query(&format!("explain {explain}"), &[]).await.unwrap();
