@@ -143,6 +143,10 @@ section! {
         /// How long the inbox remembers what was done. It must be longer than any broker may deliver
         /// again: 14 days for cloud queues.
         inbox: Duration { default: "35d", min: "1m", max: "3650d", class: Restart },
+        /// How long results of handlers and of their steps stay, at most as long as the inbox remembers that they were
+        /// done; a copy that comes later is still not acted on, and is answered with an empty result. For PostgreSQL
+        /// alone. If absent, they go with their rows: whoever asks again is answered what was stored.
+        results: Option<Duration> { min: "1m", max: "3650d", example: "14d", class: Restart },
         /// A folder to which events are written before they are removed from the outbox.
         archive: Option<PathBuf> { example: "/var/lib/postrider/archive", class: Restart },
         /// How often removal runs.

@@ -149,6 +149,9 @@ pub(crate) struct ConsumeArgs {
     /// How long the inbox remembers what was done [default: 35d]
     #[arg(long, value_name = "TIME", value_parser = age::span)]
     retention: Option<Duration>,
+    /// How long stored results stay [default: as long as the inbox remembers]
+    #[arg(long, value_name = "TIME", value_parser = age::span)]
+    result_retention: Option<Duration>,
     /// How much is logged: error, warn, info, debug, trace; or by module
     #[arg(long, value_name = "LEVELS", env = "POSTRIDER_LOG", hide_env = true)]
     log: Option<String>,
@@ -171,11 +174,13 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let endpoint = Arc::new(Endpoint::new(&plan.to, plan.timeout, concurrency)?);
     let options = options(&plan);
     purge::check_retention(plan.retention, &options.retry, plan.lease)?;
+    purge::check_result_retention(plan.result_retention, plan.retention)?;
     let mut signals =
         Signals::catch_reload().map_err(|e| Failure::plain(format!("signals: {e}")))?;
     let horizon = purge::horizon(&options.retry, plan.lease);
-    let (inbox, _) = place.open_inbox(plan.retention, horizon).await?;
+    let (inbox, postgres) = place.open_inbox(plan.retention, horizon).await?;
     inbox.record_horizon(&handler, horizon).await?;
+    let results = purge::Results::of(plan.result_retention, postgres, &place);
     let wishes = wishes(&args, &plan, options.deliveries_max);
     let mut reloader = Reloader::new(&args, &plan, source, wishes);
     let Some(subscription) = join::join(&mut reloader, &mut signals).await? else {
@@ -205,7 +210,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let subscription = traces.subscription(Arc::clone(&switch) as Arc<dyn Subscription>);
     let consumer = Consumer::builder(subscription).receiver(receiver).options(options).start()?;
     let house = (!place.forgets_by_itself())
-        .then(|| tokio::spawn(purge::keep_house(inbox, plan.retention)));
+        .then(|| tokio::spawn(purge::keep_house(inbox, plan.retention, results)));
     let endpoint = endpoint.shown();
     let watched = Arc::new(Watched { consumer, gate, tally, endpoint, stop, switch });
     let listening = metrics::listen(&plan, &watched).await?;

@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) concurrency: usize,
     pub(crate) attempts: u32,
     pub(crate) retention: Duration,
+    /// How long stored results stay, if not as long as their rows.
+    pub(crate) result_retention: Option<Duration>,
     /// Where metrics and health are served.
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) token: Token,
@@ -93,6 +95,7 @@ impl Plan {
             attempts: args.attempts.unwrap_or(usual.attempts),
             otlp: otlp.map(str::to_owned),
             retention: args.retention.unwrap_or(config.retention.inbox),
+            result_retention: args.result_retention.or(config.retention.results),
             present: own(config, chosen.map(|(handler, _)| handler)),
             listen: args.listen.or_else(|| table.and_then(|table| table.listen)),
             token: Token::new(token.map(Secret::expose)),

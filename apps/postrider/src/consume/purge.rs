@@ -1,13 +1,16 @@
-//! Housekeeping of the inbox: rows that were processed longer ago than the retention go.
+//! Housekeeping of the inbox: rows that were processed longer ago than the retention go, and stored results sooner,
+//! if that is wanted.
 //!
 //! Invariant: a row that a redelivery may still ask for stays.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{InboxStore, RetryPolicy};
+use postrider_core::{BoxFuture, InboxStore, RetryPolicy};
+use postrider_postgres::PostgresStore;
 
 use crate::failure::Failure;
+use crate::store::Place;
 
 /// How often it is looked. The first time is at the start, so that a sidecar that is restarted every
 /// half hour purges as well.
@@ -45,25 +48,84 @@ pub(crate) fn check_retention(
     ))
 }
 
+/// Refuses to keep results for longer than the rows that they go with.
+pub(crate) fn check_result_retention(
+    results: Option<Duration>,
+    retention: Duration,
+) -> Result<(), Failure> {
+    match results {
+        Some(results) if results > retention => Err(Failure::config(format!(
+            "--result-retention is {} s, and the inbox forgets after {} s",
+            results.as_secs(),
+            retention.as_secs()
+        ))
+        .advice(
+            "Stored results go with their rows. Choose a shorter --result-retention, or none.",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Results that go before their rows do, where the store has them in a table of their own.
+pub(crate) struct Results {
+    store: PostgresStore,
+    retention: Duration,
+}
+
+impl Results {
+    /// None where nobody asked for it, or the store cannot; the latter is said.
+    pub(crate) fn of(
+        retention: Option<Duration>,
+        store: Option<PostgresStore>,
+        place: &Place,
+    ) -> Option<Results> {
+        let retention = retention?;
+        if store.is_none() {
+            tracing::warn!(
+                "{} has results in the rows of its inbox: they stay for as long as these",
+                place.what()
+            );
+        }
+        Some(Results { store: store?, retention })
+    }
+
+    /// Deletes all that are due, in bounded batches.
+    async fn purge(&self) -> postrider_core::Result<u64> {
+        in_batches(|| Box::pin(self.store.purge_results(self.retention, ROWS_MAX))).await
+    }
+}
+
 /// Purges for ever.
-pub(crate) async fn keep_house(store: Arc<dyn InboxStore>, retention: Duration) {
+pub(crate) async fn keep_house(
+    store: Arc<dyn InboxStore>,
+    retention: Duration,
+    results: Option<Results>,
+) {
     let mut hours = tokio::time::interval(EVERY);
     hours.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         hours.tick().await;
-        match purge(&*store, retention).await {
+        match in_batches(|| store.purge(retention, ROWS_MAX)).await {
             Ok(0) => {}
             Ok(rows) => tracing::info!(rows, "purged what the inbox need not remember"),
             Err(error) => tracing::warn!(%error, "the inbox was not purged; next time it is"),
+        }
+        let Some(results) = &results else { continue };
+        match results.purge().await {
+            Ok(0) => {}
+            Ok(rows) => tracing::info!(rows, "purged results that the inbox need not keep"),
+            Err(error) => tracing::warn!(%error, "results were not purged; next time they are"),
         }
     }
 }
 
 /// Purges everything that is due, in bounded batches.
-async fn purge(store: &dyn InboxStore, retention: Duration) -> postrider_core::Result<u64> {
+async fn in_batches<'a>(
+    purge: impl Fn() -> BoxFuture<'a, postrider_core::Result<u64>>,
+) -> postrider_core::Result<u64> {
     let mut rows = 0;
     loop {
-        let purged = store.purge(retention, ROWS_MAX).await?;
+        let purged = purge().await?;
         rows += purged;
         if purged < u64::from(ROWS_MAX) {
             return Ok(rows);
@@ -92,5 +154,15 @@ mod tests {
         }
         let long = RetryPolicy { attempts_max: 1_000, ..retry };
         assert!(check_retention(DAY, &long, lease).is_err(), "a week of tries");
+    }
+
+    /// Results may go sooner than their rows, and never later.
+    #[test]
+    fn results_that_outlast_their_rows_are_refused() {
+        for kept in [None, Some(DAY), Some(DAY * 2)] {
+            assert!(check_result_retention(kept, DAY * 2).is_ok());
+        }
+        let failure = check_result_retention(Some(DAY * 3), DAY * 2).unwrap_err();
+        assert!(failure.plain_text().contains("go with their rows"));
     }
 }

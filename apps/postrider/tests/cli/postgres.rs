@@ -309,6 +309,34 @@ fn a_sidecar_records_for_how_long_a_message_may_come_again() {
     assert_eq!(code(&database.run(&short)), 78, "it would forget what may come again");
 }
 
+/// R087: stored results and steps may go before their rows do, when the sidecar is told so: what was done stays known.
+#[test]
+fn a_sidecar_lets_results_go_before_their_rows() {
+    let Some(database) = Database::new("a_sidecar_lets_results_go") else { return };
+    let schema = &database.schema;
+    database.sql(&format!(
+        "set search_path = \"{schema}\";
+         insert into inbox (source, event_id, handler, event_type, status, payload_hash, processed_at)
+         select '/shop', lpad(n::text, 32, '0')::uuid, 'billing', 't', 'processed', decode(repeat('01', 32), 'hex'),
+             now() - (n % 2) * interval '3 days'
+         from generate_series(1, 2400) n;
+         insert into inbox_result (source, event_id, handler, result, completed_at)
+         select source, event_id, handler, 'paid', processed_at from inbox;
+         insert into inbox_step (source, event_id, handler, step, result, completed_at)
+         select source, event_id, handler, 'charge', 'ch', processed_at from inbox"
+    ));
+    let inbox = database.url();
+    let args = ["--from", "local://queue.db/order.*", "--group", "billing", "--inbox", &*inbox];
+    let more = ["--to", "http://127.0.0.1:9/events", "--result-retention", "2d"];
+    let command = database.shop.command(&[&["consume"][..], &args, &more].concat());
+    let mut sidecar = Running::start(command);
+    sidecar.wait_for("purged results");
+    assert!(sidecar.stop().success());
+    let left = |table: &str| database.number(&format!("select count(*) from \"{schema}\".{table}"));
+    assert_eq!((left("inbox_result"), left("inbox_step")), (1_200, 1_200));
+    assert_eq!(left("inbox"), 2_400, "that it was done is still known");
+}
+
 /// What one store has, the other refuses by name.
 #[test]
 fn repair_of_partitions_is_for_postgresql_alone() {

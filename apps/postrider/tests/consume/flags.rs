@@ -22,6 +22,7 @@ async fn wrong_configurations_are_refused() {
         (&["--header", "authorization=hunter2"], 78, "comes from the environment"),
         (&["--handler", "no name"], 78, "handler"),
         (&["--retention", "1h"], 78, "acted on again"),
+        (&["--result-retention", "36d"], 78, "go with their rows"),
         (&["--concurrency", "0"], 2, "--concurrency"),
         (&["--attempts", "0"], 2, "--attempts"),
         (&["--timeout", "0s"], 2, "longer than nothing"),

@@ -27,6 +27,9 @@ pub(super) fn examine(config: &Config, reading: &mut Reading) {
     if !config.consume.is_empty() || reading.is_given(&at("inbox")) {
         examine_inbox(config, reading);
     }
+    if let Some(results) = config.retention.results {
+        examine_results(results, config.retention.inbox, reading);
+    }
 }
 
 fn at(name: &str) -> Path {
@@ -93,4 +96,17 @@ fn examine_inbox(config: &Config, reading: &mut Reading) {
             format!("write inbox = \"{}\" or more, or keep the outbox shorter", print(outbox));
         reading.contradict(&[at("inbox"), at("outbox")], Complaint::new(message, advice));
     }
+}
+
+fn examine_results(results: Duration, inbox: Duration, reading: &mut Reading) {
+    if results <= inbox {
+        return;
+    }
+    let message = format!(
+        "results are kept for {}, but the inbox forgets after {}, and they go with its rows",
+        print(results),
+        print(inbox)
+    );
+    let advice = format!("write results = \"{}\" or less, or leave it out", print(inbox));
+    reading.contradict(&[at("results"), at("inbox")], Complaint::new(message, advice));
 }

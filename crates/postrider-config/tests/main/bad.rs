@@ -88,6 +88,7 @@ bytes = "24MiB"
 [retention]
 outbox = "1h"
 inbox = "14d"
+results = "14d"
 archive = "archive"
 [reconcile]
 every = "1h"
