@@ -44,7 +44,8 @@ pub enum PublishAfter {
     /// transactions that are lost may have been published.
     #[default]
     Local,
-    /// The standby with this `application_name` as well. While it is not there, nothing is published.
+    /// The standby with this `application_name` as well. While it is not there, nothing is published. The name is
+    /// meant to be one standby's: of several that are connected all must have it, and one that is away is not known.
     Standby(Box<str>),
 }
 
@@ -73,6 +74,11 @@ impl std::fmt::Display for PublishAfter {
 }
 
 impl PostgresStore {
+    /// What must have an event on its disk.
+    pub(crate) fn publish_after(&self) -> &PublishAfter {
+        &self.inner.options.publish_after
+    }
+
     /// Waits until the standby has the log up to a position that this server has flushed, if one is asked
     /// for. The position is one of the server's life that is named.
     ///
@@ -84,7 +90,7 @@ impl PostgresStore {
         position: &str,
         read_in: Option<Incarnation>,
     ) -> Result<()> {
-        let PublishAfter::Standby(name) = &self.inner.options.publish_after else {
+        let PublishAfter::Standby(name) = self.publish_after() else {
             return Ok(());
         };
         let until = Instant::now() + PATIENCE;

@@ -7,6 +7,7 @@ use postrider_core::{Code, Result};
 use tokio_postgres::Row;
 
 use super::{Patient, coded, critical, good, listed};
+use crate::PublishAfter;
 use crate::operator::value::{count, flag, number, shown};
 use crate::sql::{Sql, sql};
 use crate::typed::params;
@@ -14,6 +15,7 @@ use crate::typed::params;
 const SERVER: Sql = sql!("doctor/server");
 const HOLDERS: Sql = sql!("doctor/holders");
 const LAZY: Sql = sql!("doctor/lazy");
+const NAMED: Sql = sql!("doctor/named");
 
 /// A transaction that is open for so many times as long as is too long is forgotten: by somebody at a screen, or
 /// by a transaction manager.
@@ -100,8 +102,25 @@ pub(super) async fn primary(patient: &Patient<'_>) -> Result<Finding> {
 }
 
 pub(super) async fn replication(patient: &Patient<'_>) -> Result<Finding> {
+    if let PublishAfter::Standby(name) = patient.store.publish_after() {
+        let name: &str = name;
+        let named = count(&patient.session.row("doctor", &NAMED, params![name]).await?, 0);
+        if named > 1 {
+            return Ok(several(name, named));
+        }
+    }
     let row = server(patient).await?;
     Ok(standbys(&shown(&row, 8), count(&row, 10), count(&row, 11), count(&row, 12)))
+}
+
+/// More than one standby has the name that `publish_after` waits for.
+fn several(name: &str, named: u64) -> Finding {
+    let message = format!(
+        "{named} standbys are named {name}: events wait for all of them that are connected, and one that is away does \
+         not count"
+    );
+    let advice = "give each standby an application_name of its own, and publish_after that of the one that takes over";
+    coded("replication", message, advice, Code::StandbyShort)
 }
 
 /// `asked`: synchronous_standby_names.

@@ -1,9 +1,11 @@
 //! A standby: what waits for it, what it refuses, and what it does as the primary.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use postrider_core::operate::{Finding, Level};
 use postrider_core::source::{FetchRequest, OutboxSource};
-use postrider_core::{Code, ErrorKind, Lease};
+use postrider_core::{Code, ErrorKind, EventId, Lease, Operator as _, Timestamp};
 use postrider_postgres::{PostgresStore, PublishAfter};
 
 use crate::support::{Fresh, LONG, acquire, destination, id};
@@ -21,6 +23,14 @@ fn store(fresh: &Fresh, url: &str, standby: Option<&str>) -> PostgresStore {
 }
 
 async fn fetch(store: &PostgresStore, lease: &Lease) -> postrider_core::Result<usize> {
+    handed_out(store, lease).await.map(|ids| ids.len())
+}
+
+/// What a relay gets, and may publish.
+async fn handed_out(
+    store: &PostgresStore,
+    lease: &Lease,
+) -> postrider_core::Result<BTreeSet<EventId>> {
     let loaded = store.load(lease, &id("a")).await?;
     let request = FetchRequest {
         lease: lease.clone(),
@@ -30,7 +40,8 @@ async fn fetch(store: &PostgresStore, lease: &Lease) -> postrider_core::Result<u
         rows_max: 100,
         bytes_max: 1 << 20,
     };
-    store.fetch(&request).await.map(|page| page.rows.len())
+    let page = store.fetch(&request).await?;
+    Ok(page.rows.iter().map(|row| row.event.as_ref().expect("it is well formed").id).collect())
 }
 
 /// F4, INV-2: with `publish_after = "standby:NAME"` nothing is handed out that the standby does not have;
@@ -85,4 +96,69 @@ async fn nothing_is_handed_out_that_the_standby_lacks() {
 /// A store that was connected to the old primary: no restart is needed.
 async fn recovers(store: &PostgresStore) {
     while store.destinations().await.is_err() {}
+}
+
+/// F4, INV-2: of several standbys with one name each may become the primary, so all of them count.
+#[tokio::test]
+async fn of_two_standbys_with_one_name_both_are_waited_for() {
+    let Some(primary) = Cluster::start(&["fsync = off"]).await else { return };
+    let fresh = Fresh::on(&primary, 1).await;
+    let waits = store(&fresh, &primary.url(), Some("b"));
+    waits.register(&[destination("a")]).await.expect("register");
+    let lease = acquire(&waits, LONG).await.expect("the lease").lease;
+    let (_follows, sleeps) = (primary.standby("b").await, primary.standby("b").await);
+    fresh.run(INSERT).await;
+    assert_eq!(fetch(&waits, &lease).await.expect("both follow"), 1);
+    let found = twice_named(&waits).await;
+    assert_eq!((found.level, found.subject.as_str()), (Level::Warning, "replication"), "{found:?}");
+
+    sleeps.signal("-STOP");
+    fresh.run(INSERT).await;
+    let refused = fetch(&waits, &lease).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
+    sleeps.signal("-CONT");
+    let both = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            if let Ok(rows) = fetch(&waits, &lease).await {
+                return rows;
+            }
+        }
+    });
+    assert_eq!(both.await.expect("it wakes"), 2);
+}
+
+/// What the doctor says of the standbys.
+async fn twice_named(store: &PostgresStore) -> Finding {
+    let findings = store.doctor(Timestamp::now()).await.expect("findings");
+    findings.into_iter().find(|found| found.message.contains("named b")).expect("it is said")
+}
+
+/// The rule by itself, for what the server's view may show: who is behind, who has sent nothing yet, and what a user
+/// without the right to look sees.
+#[tokio::test]
+async fn a_standby_has_it_when_all_of_its_name_have_it() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let client = fresh.connect().await;
+    let text = fresh.sql(include_str!("../../../sql/standby/flushed.sql"));
+    for (shown, expected) in [
+        ("('b', 'streaming', '0/20'::pg_lsn)", Some((true, false))),
+        ("('b', 'streaming', '0/20'), ('b', 'streaming', '0/30')", Some((true, false))),
+        ("('b', 'streaming', '0/20'), ('b', 'streaming', '0/0F')", Some((false, false))),
+        ("('b', 'streaming', '0/20'), ('b', 'startup', null)", Some((false, false))),
+        ("('b', 'streaming', '0/0F'), ('c', 'streaming', '0/20')", Some((false, false))),
+        ("('b', null, null)", Some((false, true))),
+        ("('c', 'streaming', '0/20')", None),
+    ] {
+        let view =
+            format!("(values {}) as seen (application_name, state, flush_lsn)", typed(shown));
+        let text = text.replace("pg_stat_replication", &view);
+        let row = client.query_opt(&text, &[&"b", &"0/10"]).await.expect("it is asked");
+        let said = row.map(|row| (row.get::<_, bool>(0), row.get::<_, bool>(1)));
+        assert_eq!(said, expected, "{shown}");
+    }
+}
+
+/// The first row says the types of all.
+fn typed(shown: &str) -> String {
+    format!("(null::text, null::text, null::pg_lsn), {shown}")
 }
