@@ -98,6 +98,41 @@ async fn recovers(store: &PostgresStore) {
     while store.destinations().await.is_err() {}
 }
 
+/// F4, INV-2: a standby that lacks the last transactions becomes the primary. What a store that waits for nothing had
+/// handed out of them never happened there; a store that waits for this standby had not handed it out.
+#[tokio::test]
+async fn a_standby_that_is_behind_makes_no_ghost_of_what_waited_for_it() {
+    let Some(mut primary) = Cluster::start(&["fsync = off"]).await else { return };
+    let fresh = Fresh::on(&primary, 1).await;
+    let local = store(&fresh, &primary.url(), None);
+    local.register(&[destination("a")]).await.expect("register");
+    let lease = acquire(&local, LONG).await.expect("the lease").lease;
+    let mut standby = primary.standby("b").await;
+    let waits = store(&fresh, &primary.url(), Some("b"));
+    fresh.run(INSERT).await;
+    let waited = handed_out(&waits, &lease).await.expect("the standby follows");
+    assert_eq!(waited.len(), 1);
+
+    standby.stop("immediate");
+    fresh.run(INSERT).await;
+    fresh.run(INSERT).await;
+    let unguarded = handed_out(&local, &lease).await.expect("its own disk is enough");
+    assert_eq!(unguarded.len(), 3);
+    let refused = handed_out(&waits, &lease).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
+
+    // Whatever the standby lacks it never gets: the primary is gone when it starts.
+    primary.stop("immediate");
+    standby.launch().await;
+    let promoted = Fresh::at(&standby.url(), fresh.names.clone());
+    promoted.run("select pg_promote()").await;
+    let after = store(&fresh, &standby.url(), None);
+    let there = handed_out(&after, &lease).await.expect("the new primary");
+    assert_eq!(promoted.number("select count(*) from {outbox}").await, 1);
+    assert_eq!(unguarded.difference(&there).count(), 2, "the control: ghosts without the wait");
+    assert!(waited.is_subset(&there), "nothing that was waited for is lost: {waited:?} {there:?}");
+}
+
 /// F4, INV-2: of several standbys with one name each may become the primary, so all of them count.
 #[tokio::test]
 async fn of_two_standbys_with_one_name_both_are_waited_for() {
