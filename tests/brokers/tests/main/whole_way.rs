@@ -253,7 +253,7 @@ async fn survive<S: Server>(store: Store) {
     assert_eq!(effects, way.outbox.written());
 }
 
-/// F1, F2, F3, F5, F6, F10, F11, INV-1 to INV-4: everything is killed and stopped in turn, and messages are there
+/// F1, F3, F5, F6, F10, F11, INV-1 to INV-4: everything is killed and stopped in turn, and messages are there
 /// twice; what was committed has its effect once, in its key's order, and nothing else has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_postgres_to_nats_whatever_is_killed() {
@@ -266,7 +266,7 @@ async fn from_sqlite_to_nats_whatever_is_killed() {
     survive::<Nats>(Store::Sqlite).await;
 }
 
-/// The same over Kafka: F1, F2, F3, F5, F6, F10, F11, INV-1 to INV-4.
+/// The same over Kafka: F1, F3, F5, F6, F10, F11, INV-1 to INV-4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_postgres_to_kafka_whatever_is_killed() {
     survive::<Kafka>(Store::Postgres).await;

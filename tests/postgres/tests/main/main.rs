@@ -11,4 +11,5 @@ mod clocks;
 mod disk;
 mod faults;
 mod own_table;
+mod producers;
 mod stage;

@@ -1,0 +1,1 @@
+insert into orders (event_id) values ($1::text::uuid);
