@@ -5,6 +5,7 @@ mod groups;
 mod groups_broken;
 mod groups_told;
 mod isolation;
+mod pooled;
 mod prepared;
 mod receiver;
 #[path = "inbox/receiver.rs"]
@@ -27,7 +28,7 @@ use postrider_testkit::suite::{InboxHarness, Then, TransactionalProbe};
 use tokio_postgres::Client;
 
 use crate::pool::Kind;
-use crate::support::{CURRENT, Fresh, USUAL, server};
+use crate::support::{CURRENT, Fresh, USUAL, connect, server};
 
 fn handler(name: &str) -> HandlerName {
     HandlerName::new(name).expect("a name")
@@ -154,8 +155,9 @@ async fn act(
         .map_err(|e| Error::new(ErrorKind::Unavailable, "begin").source(e))?;
     let accepted = Inbox::named(&fresh.names).accept(&tx, event, name).await?;
     if accepted == Accepted::FirstTime {
-        let effect = fresh.sql("insert into {schema}.effects values ($1)");
-        tx.execute(&effect, &[&event.id.to_string()]).await.expect("the effect");
+        // One that is prepared may be somebody else's behind a pooler.
+        let effect = format!("insert into {{schema}}.effects values ('{}')", event.id);
+        tx.batch_execute(&fresh.sql(&effect)).await.expect("the effect");
     }
     match then {
         Then::Commit => tx.commit().await.expect("commit"),
@@ -173,7 +175,7 @@ impl TransactionalProbe for Probe {
         then: Then,
     ) -> BoxFuture<'a, Result<Accepted>> {
         Box::pin(async move {
-            let mut client = self.0.connect().await;
+            let mut client = connect(&self.0.store_url).await;
             let answer = act(&self.0, &mut client, event, handler, then).await;
             // What was dropped is rolled back before anybody looks.
             _ = client.simple_query("select 1").await;

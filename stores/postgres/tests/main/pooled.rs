@@ -41,7 +41,7 @@ async fn behind(pooler: Pooler, partitions: u16) -> Option<Fresh> {
 }
 
 /// The server that the pooler speaks to, by what the server says.
-async fn direct(url: &str) -> String {
+pub(crate) async fn direct(url: &str) -> String {
     let client = connect(url).await;
     let row = client.simple_query("select host(inet_server_addr()), inet_server_port()").await;
     let row = row.expect("an answer").into_iter().find_map(|message| match message {
