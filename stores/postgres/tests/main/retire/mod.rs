@@ -22,11 +22,15 @@ struct Play {
 impl Play {
     /// A store of one partition.
     async fn new(layout: Layout) -> Option<Play> {
-        let fresh = Fresh::empty()?;
+        Some(Play::at(Fresh::empty()?, layout).await)
+    }
+
+    /// The same in a schema that does not exist yet.
+    async fn at(fresh: Fresh, layout: Layout) -> Play {
         let setup = Setup { layout: Some(layout), table_rows: Some(4_096), ..fresh.setup(1) };
         init(&fresh.url, &setup).await.expect("init");
         let (store, lease) = fresh.relay().await;
-        Some(Play { fresh, store, lease })
+        Play { fresh, store, lease }
     }
 
     /// Commits events that say they were created so long ago.

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use postrider_core::source::{OutboxSource, RenewRequest};
-use postrider_postgres::Layout;
+use postrider_core::source::{FetchRequest, OutboxSource, RenewRequest, RetireRequest, Retired};
+use postrider_core::waiting::{Passed, Settlement, SettlementPart};
+use postrider_postgres::{Layout, Names};
+use postrider_testkit::cluster::Cluster;
 
 use super::{Play, gone};
-use crate::support::{Fresh, LONG, connect};
+use crate::relay::stands;
+use crate::support::{Fresh, LONG, connect, id};
 
 /// A transaction that was prepared; rolled back with this value, also where a test fails.
 struct Prepared {
@@ -100,6 +103,93 @@ async fn whole_tables_go_and_no_producer_waits() {
         play.fresh.number("select count(*) from {outbox} where seq > 13000").await as u64,
         committed + 1
     );
+}
+
+/// What each destination gets now, and passes: the numbers of `a`. Where nothing is left the cursor is saved where
+/// the last page ended, as a relay does.
+async fn go_past(play: &Play) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    for name in ["unrouted", "a"] {
+        let mut from = stands(&play.store, &play.lease, name).await;
+        numbers.clear();
+        loop {
+            let request = FetchRequest {
+                lease: play.lease.clone(),
+                destinations: vec![id(name)],
+                after: from.clone(),
+                until: None,
+                rows_max: 1_000,
+                bytes_max: 4 << 20,
+            };
+            let page = play.store.fetch(&request).await.expect("fetch");
+            let mut part = SettlementPart::new(id(name));
+            part.cursor = Some((from, page.end.clone()));
+            part.passed = page.rows.iter().map(|row| (row.row, Passed::Acked)).collect();
+            numbers.extend(page.rows.iter().map(|row| row.row.seq));
+            let settlement = Settlement { lease: play.lease.clone(), parts: vec![part] };
+            play.store.settle(&settlement).await.expect("settle");
+            from = page.end;
+            if !page.more {
+                break;
+            }
+        }
+    }
+    numbers
+}
+
+/// R101, INV-1: a writer has a number in the first table and stays open, while everybody reads on past it and
+/// retention looks again and again. Neither that table goes nor one behind it, also after the commit, until the late
+/// event was delivered; then they go. So it is where rows go by themselves beside it, because they are old.
+/// `POSTRIDER_TEST_OPEN=600` holds the writer open for ten minutes. On a server of its own: whatever else is open would
+/// keep the tables as well.
+#[tokio::test]
+async fn a_table_waits_for_a_writer_that_is_open_in_it() {
+    // Events of tomorrow are never old enough to go one by one.
+    for (ago, rows_go) in [("-1 day", false), ("30 days", true)] {
+        let Some(cluster) = Cluster::start(&["fsync = off"]).await else { return };
+        let fresh = Fresh::at(&cluster.url(), Names::default());
+        let play = Play::at(fresh, Layout::Partitioned).await;
+        let writer = play.fresh.connect().await;
+        let insert =
+            "begin; insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)
+            values ('order', '1', 't', '{}')";
+        writer.batch_execute(&play.fresh.sql(insert)).await.expect("it has a number");
+        play.old_in_tables(9_000, ago).await;
+        let passed = go_past(&play).await;
+        assert_eq!((passed.len(), passed.contains(&1)), (9_000, false), "the readers go past it");
+        let first = if rows_go { 9_002 } else { 0 };
+        let (open, began) = (open_for(), Instant::now());
+        while began.elapsed() < open {
+            assert!(go_past(&play).await.is_empty());
+            while retire_soon(&play).await.more {}
+            assert_eq!(play.history_start().await, first);
+            // waits: retention looks for as long as the writer is open
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        writer.batch_execute("commit").await.expect("commit");
+        while retire_soon(&play).await.more {}
+        assert!(play.tables().await.starts_with("0* 4096"), "{}", play.tables().await);
+        assert_eq!(go_past(&play).await, [1], "the late event");
+        // A cursor that has nothing to read moves on with what the server says is over.
+        for _ in 0..3 {
+            go_past(&play).await;
+            while retire_soon(&play).await.more {}
+        }
+        assert!(!play.tables().await.contains("4096*"), "{}", play.tables().await);
+        assert_eq!(play.fresh.number("select count(*) from {outbox} where seq < 8192").await, 0);
+    }
+}
+
+fn open_for() -> Duration {
+    Duration::from_secs(
+        std::env::var("POSTRIDER_TEST_OPEN").map_or(1, |text| text.parse().unwrap()),
+    )
+}
+
+/// Retention that lets go what was passed a moment ago.
+async fn retire_soon(play: &Play) -> Retired {
+    let request = RetireRequest { older_than: Duration::from_millis(1), ..play.request(10_000) };
+    play.store.retire(&request).await.expect("retire")
 }
 
 /// F35: what begins in the middle of history stays whole. Whoever adds a destination or sets a cursor back
