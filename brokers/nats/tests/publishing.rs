@@ -20,7 +20,7 @@ pub(crate) async fn stored(stream: &stream::Stream) -> Vec<EventId> {
     ids
 }
 
-/// F22: a subject that no stream takes is the endpoint's trouble, and nothing is sent into the void.
+/// F22, R067: a subject that no stream takes is the endpoint's trouble, and nothing is sent into the void.
 #[tokio::test]
 async fn a_subject_without_a_stream_is_unroutable() {
     let Some(server) = Server::start() else { return };
