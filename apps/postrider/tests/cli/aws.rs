@@ -112,10 +112,10 @@ fn events_go_to_a_queue() {
     let shop = Shop::new();
     shop.configure(&configured("sqs", "sqs://us-east-1", &account.login()));
     std::fs::write(shop.path("password"), "hunter2").unwrap();
-    doctor_says(&shop, "it is not there", Some("PR-1302"));
+    doctor_says(&shop, "it is not there", "PR-1302");
     shop.place(1..4);
     let queue = account.queue("orders");
-    doctor_says(&shop, "it has no redrive policy", Some("PR-1502"));
+    doctor_says(&shop, "it has no redrive policy", "PR-1502");
     let ended = shop.run(&["relay", "--config", "postrider.toml", "--once"]);
     assert_eq!(code(&ended), 0, "{}", err(&ended));
     assert_eq!(account.count(&queue), "3");

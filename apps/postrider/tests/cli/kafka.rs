@@ -41,11 +41,11 @@ fn doctor_asks_the_brokers() {
     let login = "user = \"joe\"\npassword = \"file:password\"\nmechanism = \"plain\"";
     shop.configure(&configured("kafka", &url(&server), login));
     std::fs::write(shop.path("password"), "hunter2").unwrap();
-    doctor_says(&shop, "there is no topic `orders`", Some("PR-1302"));
+    doctor_says(&shop, "there is no topic `orders`", "PR-1302");
     std::fs::write(shop.path("password"), "wrong").unwrap();
-    doctor_says(&shop, "correct the credentials", Some("PR-1301"));
+    doctor_says(&shop, "correct the credentials", "PR-1301");
     server.kill();
-    doctor_says(&shop, "Kafka cannot be used", None);
+    doctor_says(&shop, "Kafka cannot be used", "PR-1701");
 }
 
 /// R107: a relay without a configuration carries to a topic that the address names, or to one for each type.
@@ -119,7 +119,7 @@ fn a_reload_reads_renewed_certificates() {
     shop.configure(&configured("kafka", &url(&server), &tls));
     shop.place(1..4);
     let mut relay = shop.configured(&[]);
-    relay.wait_for("the certificates of this destination");
+    relay.wait_for("correct or renew `certificate` and `certificate_key`");
     authority.sign("relay", 2090);
     let stored = || runtime.block_on(server.stored("orders"));
     relay.signal(Signal::HUP);
