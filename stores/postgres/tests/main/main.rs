@@ -8,6 +8,7 @@ mod attack;
 mod backlog;
 mod change;
 mod contract;
+mod database;
 mod enqueue;
 mod fetch;
 mod inbox;

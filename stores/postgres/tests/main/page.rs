@@ -3,51 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use postrider_postgres::{Setup, init};
+use postrider_postgres::Setup;
 use tokio::process::Command;
-use uuid::Uuid;
 
-use crate::support::{connect, url};
+use crate::database::Database;
+use crate::support::connect;
 
 /// What is fetched the first time is kept in the target folder.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A database of its own with Postrider's tables under their default names, and the page's `orders`.
-struct Database {
-    server: String,
-    name: String,
-    url: String,
-}
-
-impl Database {
-    async fn new() -> Option<Database> {
-        let server = url()?;
-        let name = format!("t{}", &Uuid::now_v7().simple().to_string()[4..]);
-        let client = connect(&server).await;
-        client.batch_execute(&format!("create database {name}")).await.expect("a database");
-        let url = format!("{}/{name}", server.rsplit_once('/').expect("a path").0);
-        init(&url, &Setup::default()).await.expect("the tables");
-        let database = Database { server, name, url };
-        database.run("create table orders (id bigint primary key, total integer)").await;
-        Some(database)
-    }
-
-    async fn run(&self, statements: &str) {
-        let client = connect(&self.url).await;
-        if let Err(error) = client.batch_execute(statements).await {
-            panic!("{statements}: {error:?}");
-        }
-    }
-
-    async fn number(&self, statement: &str) -> i64 {
-        connect(&self.url).await.query_one(statement, &[]).await.expect("a row").get(0)
-    }
-
-    async fn drop(self) {
-        let client = connect(&self.server).await;
-        let drop = format!("drop database {} with (force)", self.name);
-        client.batch_execute(&drop).await.expect("dropped");
-    }
+/// A database of its own, with the page's `orders`.
+async fn shop() -> Option<Database> {
+    let database = Database::new(&Setup::default()).await?;
+    database.run("create table orders (id bigint primary key, total integer)").await;
+    Some(database)
 }
 
 /// The page's examples in a language, in order.
@@ -108,7 +77,7 @@ async fn orders_with_events(database: &Database, order: i64) -> i64 {
 /// R003: the statements of the page, and the roles, run as they stand.
 #[tokio::test]
 async fn the_statements_of_the_page_run() {
-    let Some(database) = Database::new().await else { return };
+    let Some(database) = shop().await else { return };
     for statements in examples("sql") {
         // Roles are the cluster's: under a name of the test's own.
         let own = statements.replace("shop_producer", &format!("p{}", database.name));
@@ -171,7 +140,7 @@ async fn a_producer_inserts_and_no_more(database: &Database) {
 /// R003: Python writes events, and hears which rule a row broke.
 #[tokio::test]
 async fn the_examples_in_python_run() {
-    let Some(database) = Database::new().await else { return };
+    let Some(database) = shop().await else { return };
     let folder = folder("python");
     let fetched = if folder.join("psycopg").exists() {
         Some(())
@@ -193,7 +162,7 @@ async fn the_examples_in_python_run() {
 /// R003: TypeScript (as JavaScript: the example needs no types) writes events.
 #[tokio::test]
 async fn the_examples_in_typescript_run() {
-    let Some(database) = Database::new().await else { return };
+    let Some(database) = shop().await else { return };
     let folder = folder("typescript");
     let fetched = if folder.join("node_modules/pg").exists() {
         Some(())
@@ -214,7 +183,7 @@ async fn the_examples_in_typescript_run() {
 /// R003: Java writes events.
 #[tokio::test]
 async fn the_examples_in_java_run() {
-    let Some(database) = Database::new().await else { return };
+    let Some(database) = shop().await else { return };
     let folder = folder("java");
     let jar = "postgresql-42.7.8.jar";
     let fetched = if folder.join(jar).exists() {
@@ -238,7 +207,7 @@ async fn the_examples_in_java_run() {
 /// R003: Go writes events.
 #[tokio::test]
 async fn the_examples_in_go_run() {
-    let Some(database) = Database::new().await else { return };
+    let Some(database) = shop().await else { return };
     let folder = folder("go");
     let example = examples("go")[0];
     std::fs::write(folder.join("main.go"), example).unwrap();

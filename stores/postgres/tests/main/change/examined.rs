@@ -5,51 +5,27 @@ use std::time::Duration;
 
 use postrider_core::operate::{Finding, Level, Operator};
 use postrider_core::{Code, Timestamp};
-use postrider_postgres::{Names, Options, PostgresStore, Setup, Thresholds, init};
-use uuid::Uuid;
+use postrider_postgres::{Names, Options, PostgresStore, Setup, Thresholds};
 
-use crate::support::{connect, url};
+use crate::database::Database;
+use crate::support::connect;
 
-/// A database with the tables under their default names.
-struct Database {
-    server: String,
-    name: String,
-    url: String,
+/// One whose relays share no partitions.
+async fn small() -> Option<Database> {
+    Database::new(&Setup { partitions: Some(1), ..Setup::default() }).await
 }
 
-impl Database {
-    async fn new() -> Option<Database> {
-        let server = url()?;
-        let name = format!("t{}", &Uuid::now_v7().simple().to_string()[4..]);
-        let client = connect(&server).await;
-        client.batch_execute(&format!("create database {name}")).await.expect("a database");
-        let url = format!("{}/{name}", server.rsplit_once('/').expect("a path").0);
-        let setup = Setup { partitions: Some(1), ..Setup::default() };
-        init(&url, &setup).await.expect("the tables");
-        Some(Database { server, name, url })
-    }
+fn store(database: &Database, thresholds: Thresholds) -> PostgresStore {
+    let mut options = Options::default();
+    options.thresholds = thresholds;
+    PostgresStore::with(&database.url, options).expect("a store")
+}
 
-    async fn run(&self, statements: &str) {
-        connect(&self.url).await.batch_execute(&rendered(statements)).await.expect("they run");
-    }
-
-    fn store(&self, thresholds: Thresholds) -> PostgresStore {
-        let mut options = Options::default();
-        options.thresholds = thresholds;
-        PostgresStore::with(&self.url, options).expect("a store")
-    }
-
-    /// What the doctor says of a subject, where so much is bearable.
-    async fn finding(&self, subject: &str, thresholds: Thresholds) -> Finding {
-        let findings =
-            self.store(thresholds).doctor(Timestamp::now()).await.expect("an examination");
-        findings.into_iter().find(|finding| finding.subject == subject).expect("the finding")
-    }
-
-    async fn drop(self) {
-        let drop = format!("drop database {} with (force)", self.name);
-        connect(&self.server).await.batch_execute(&drop).await.expect("dropped");
-    }
+/// What the doctor says of a subject, where so much is bearable.
+async fn finding(database: &Database, subject: &str, thresholds: Thresholds) -> Finding {
+    let found = store(database, thresholds).doctor(Timestamp::now()).await;
+    let mut findings = found.expect("an examination").into_iter();
+    findings.find(|finding| finding.subject == subject).expect("the finding")
 }
 
 fn rendered(statements: &str) -> String {
@@ -70,18 +46,18 @@ fn advice(finding: &Finding) -> &str {
 /// R124, F16: a transaction that is left open is named with the process that has it, and what ends it.
 #[tokio::test]
 async fn the_process_of_an_open_transaction_is_named() {
-    let Some(database) = Database::new().await else { return };
-    let quiet = database.finding("old transactions", nothing()).await;
+    let Some(database) = small().await else { return };
+    let quiet = finding(&database, "old transactions", nothing()).await;
     assert_eq!(quiet.level, Level::Good, "{quiet:?}");
     let holder = connect(&format!("{}?application_name=reports", database.url)).await;
     let pid: i32 = holder.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
     holder.batch_execute("begin isolation level repeatable read; select 1").await.unwrap();
-    let found = database.finding("old transactions", nothing()).await;
+    let found = finding(&database, "old transactions", nothing()).await;
     assert!(found.level > Level::Good && found.code == Some(Code::CleanupHeld), "{found:?}");
     let named = format!("session {pid} (reports, user postgres, idle in transaction)");
     assert!(found.message.starts_with(&named), "{found:?}");
     assert!(advice(&found).contains(&format!("pg_terminate_backend({pid})")), "{found:?}");
-    let bearable = database.finding("old transactions", Thresholds::default()).await;
+    let bearable = finding(&database, "old transactions", Thresholds::default()).await;
     assert_eq!(bearable.level, Level::Good, "{bearable:?}");
     drop(holder);
     database.drop().await;
@@ -90,17 +66,17 @@ async fn the_process_of_an_open_transaction_is_named() {
 /// R124, F7: a prepared transaction, which no session has, is named by its identifier.
 #[tokio::test]
 async fn a_prepared_transaction_is_named_by_its_identifier() {
-    let Some(database) = Database::new().await else { return };
+    let Some(database) = small().await else { return };
     let gid = format!("forgotten-{}", database.name);
     let write = "begin; update {outbox_meta} set value = value where key = 'database';";
-    database.run(&format!("{write} prepare transaction '{gid}'")).await;
-    let found = database.finding("old transactions", nothing()).await;
+    database.run(&rendered(&format!("{write} prepare transaction '{gid}'"))).await;
+    let found = finding(&database, "old transactions", nothing()).await;
     assert!(found.level > Level::Good && found.code == Some(Code::CleanupHeld), "{found:?}");
     let named = format!("prepared transaction ({gid}, user postgres)");
     assert!(found.message.starts_with(&named), "{found:?}");
     assert!(advice(&found).contains(&format!("rollback prepared '{gid}'")), "{found:?}");
-    database.run(&format!("rollback prepared '{gid}'")).await;
-    let found = database.finding("old transactions", nothing()).await;
+    database.run(&rendered(&format!("rollback prepared '{gid}'"))).await;
+    let found = finding(&database, "old transactions", nothing()).await;
     assert_eq!(found.level, Level::Good, "{found:?}");
     database.drop().await;
 }
@@ -108,8 +84,8 @@ async fn a_prepared_transaction_is_named_by_its_identifier() {
 /// R124: dead rows are counted of the store's own tables, and the table that has them is named.
 #[tokio::test]
 async fn a_table_full_of_dead_rows_is_named() {
-    let Some(database) = Database::new().await else { return };
-    let clean = database.finding("dead rows", nothing()).await;
+    let Some(database) = small().await else { return };
+    let clean = finding(&database, "dead rows", nothing()).await;
     assert_eq!(clean.level, Level::Good, "{clean:?}");
     // Somebody looks at the rows, so that they cannot be pruned on the way.
     let holder = connect(&database.url).await;
@@ -121,10 +97,10 @@ async fn a_table_full_of_dead_rows_is_named() {
         client.batch_execute(statement).await.unwrap();
     }
     client.batch_execute("select pg_stat_force_next_flush()").await.unwrap();
-    let found = database.finding("dead rows", nothing()).await;
+    let found = finding(&database, "dead rows", nothing()).await;
     assert_eq!((found.level, found.code), (Level::Warning, Some(Code::CleanupHeld)), "{found:?}");
     assert!(found.message.contains("outbox_lease (60)"), "{found:?}");
-    let bearable = database.finding("dead rows", Thresholds::default()).await;
+    let bearable = finding(&database, "dead rows", Thresholds::default()).await;
     assert_eq!(bearable.level, Level::Good, "{bearable:?}");
     drop(holder);
     database.drop().await;
@@ -134,8 +110,8 @@ async fn a_table_full_of_dead_rows_is_named() {
 /// session, and of a prepared transaction that no session has.
 #[tokio::test]
 async fn bloat_is_read_from_statistics() {
-    let Some(database) = Database::new().await else { return };
-    let store = database.store(Thresholds::default());
+    let Some(database) = small().await else { return };
+    let store = store(&database, Thresholds::default());
     let bloat = async || store.bloat().await.expect("statistics").expect("PostgreSQL has them");
     let quiet = bloat().await;
     assert_eq!(quiet.transaction_open, Duration::ZERO, "{quiet:?}");
@@ -156,23 +132,23 @@ async fn bloat_is_read_from_statistics() {
     holder.batch_execute("rollback").await.unwrap();
     assert_eq!(bloat().await.transaction_open, Duration::ZERO);
     let gid = format!("bloat-{}", database.name);
-    database.run(&format!("begin; {update}; prepare transaction '{gid}'")).await;
+    database.run(&rendered(&format!("begin; {update}; prepare transaction '{gid}'"))).await;
     assert!(bloat().await.transaction_open > Duration::ZERO, "a prepared one");
-    database.run(&format!("rollback prepared '{gid}'")).await;
+    database.run(&rendered(&format!("rollback prepared '{gid}'"))).await;
     database.drop().await;
 }
 
 /// R124: dead events are counted of all tables that the outbox is divided into.
 #[tokio::test]
 async fn dead_events_are_those_of_every_part_of_the_outbox() {
-    let Some(database) = Database::new().await else { return };
+    let Some(database) = small().await else { return };
     let insert = "insert into {outbox} (id, aggregate_type, aggregate_id, event_type, payload)
         select gen_random_uuid(), 'order', '42', 'order.placed', '0' from generate_series(1, 7)";
     let client = connect(&database.url).await;
     // What was rolled back is dead from the beginning.
     client.batch_execute(&rendered(&format!("begin; {insert}; rollback"))).await.unwrap();
     client.batch_execute("select pg_stat_force_next_flush()").await.unwrap();
-    let bloat = database.store(Thresholds::default()).bloat().await.unwrap().unwrap();
+    let bloat = store(&database, Thresholds::default()).bloat().await.unwrap().unwrap();
     assert_eq!(bloat.dead_rows[0], ("outbox", 7), "{bloat:?}");
     database.drop().await;
 }
@@ -180,22 +156,22 @@ async fn dead_events_are_those_of_every_part_of_the_outbox() {
 /// Commits of a role, or of the whole database, may be taken back by a crash while the doctor's own may not.
 #[tokio::test]
 async fn commits_that_a_crash_may_take_back_are_said() {
-    let Some(database) = Database::new().await else { return };
-    let quick = database.finding("commits", Thresholds::default()).await;
+    let Some(database) = small().await else { return };
+    let quick = finding(&database, "commits", Thresholds::default()).await;
     assert_eq!(quick.level, Level::Good, "{quick:?}");
     let role = format!("r{}", &database.name[1..]);
-    database
-        .run(&format!(
-            "create role {role}; grant insert (id) on {{outbox}} to {role};
-            alter role {role} set synchronous_commit = off"
-        ))
-        .await;
-    let found = database.finding("commits", Thresholds::default()).await;
+    let lazy = format!(
+        "create role {role}; grant insert (id) on {{outbox}} to {role};
+        alter role {role} set synchronous_commit = off"
+    );
+    database.run(&rendered(&lazy)).await;
+    let found = finding(&database, "commits", Thresholds::default()).await;
     assert_eq!((found.level, found.code), (Level::Warning, Some(Code::DurabilityOff)));
     assert!(found.message.contains(&format!("is off for role {role}:")), "{found:?}");
     database.run(&format!("drop owned by {role}; drop role {role}")).await;
-    database.run(&format!("alter database {} set synchronous_commit = off", database.name)).await;
-    let found = database.finding("commits", Thresholds::default()).await;
+    let lazy = format!("alter database {} set synchronous_commit = off", database.name);
+    database.run(&lazy).await;
+    let found = finding(&database, "commits", Thresholds::default()).await;
     let named = format!("is off for database {}:", database.name);
     assert!(found.message.contains(&named), "{found:?}");
     database.drop().await;
