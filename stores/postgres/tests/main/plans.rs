@@ -57,7 +57,12 @@ async fn text(client: &Client, statement: &str) -> String {
     row.expect("a row").to_owned()
 }
 
-/// Calls it until its plans are kept, lets the tables fill, and says what it visits then.
+/// So many calls are looked at, and the one that visits least counts. A session that missed a message about somebody's
+/// new table reads catalogs again, some hundreds of blocks, which are counted as the statement's own; a plan that reads
+/// all rows does so in each call.
+const CALLS: u32 = 10;
+
+/// Calls it until its plans are kept, lets the tables fill, and says what it visits then at least.
 async fn after_filling(fresh: &Fresh, call: &str, fill: &str) -> i64 {
     let client = fresh.connect().await;
     client.batch_execute(&fresh.sql(JOIN)).await.expect("the control");
@@ -68,8 +73,11 @@ async fn after_filling(fresh: &Fresh, call: &str, fill: &str) -> i64 {
     fresh.run("delete from {outbox_settled}; delete from {outbox_waiting}").await;
     fresh.run(&fill.replace("$rows", &ROWS.to_string())).await;
     // The first visits what the filling left to be tidied up.
-    _ = blocks(&client, &call).await;
-    blocks(&client, &call).await
+    let mut least = blocks(&client, &call).await;
+    for _ in 1..CALLS {
+        least = least.min(blocks(&client, &call).await);
+    }
+    least
 }
 
 /// A settlement visits the rows that it is about, and a join would visit all of them (the control).
