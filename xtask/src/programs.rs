@@ -1,8 +1,8 @@
-//! The test programs of the workspace, run two at a time.
+//! The test programs of the workspace, run three at a time.
 //!
 //! Most of them wait for servers, for leases, and for processes, while one of them alone leaves the
 //! machine idle. Each one's output is read as it comes and shown in one piece when it has ended, so that
-//! two never mix.
+//! no two mix.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -16,8 +16,9 @@ use serde_json::Value;
 use crate::step::{self, Verdict};
 use crate::summary::Summary;
 
-/// How many run side by side. Each has as many threads as there are processors, and uses half of one.
-const LANES: usize = 2;
+/// How many run side by side. Each has as many threads as there are processors, and waits for half of its time: two of them
+/// leave an eighth of two processors idle, three nothing.
+const LANES: usize = 3;
 /// Those that take longest begin first: none of them is what all wait for at the end.
 const LONGEST: [&str; 15] = [
     "postrider-postgres main",

@@ -180,6 +180,11 @@ impl KafkaServer {
             command = Command::new("sh");
             command.args(["-c", &limited, "sh", "java"]);
         }
+        // Among them `cargo x services` keeps their classes, loaded and verified: most of a start's time.
+        let classes = jars.join("classes.jsa");
+        if classes.exists() {
+            command.arg(format!("-XX:SharedArchiveFile={}", classes.display()));
+        }
         command
             .args(JAVA)
             .arg(format!(

@@ -3,7 +3,8 @@
 //! No broker on the standard port is reused: that one answers says nothing on whether transactions
 //! work with the replication it was told, and a test's topics would stand among somebody's.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -46,6 +47,9 @@ appender.o.layout.pattern=%d %p %m (%c)%n
 /// Asks which requests are known, version 0: length, key 18, version, number, name of the client.
 const API_VERSIONS: &[u8] = b"\0\0\0\x0f\0\x12\0\0\0\0\0\x01\0\x05probe";
 
+/// How long the server may take to answer on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// See the module.
 pub(crate) struct Kafka;
 
@@ -78,19 +82,51 @@ impl Service for Kafka {
             format.args(java(&jars, &log)).arg("kafka.tools.StorageTool").arg("format");
             package::complete(format.args(["-t", CLUSTER, "-c"]).arg(&properties))?;
         }
+        // Answers begin with their length and the number of the request.
+        let answers = || probe::ask(port, API_VERSIONS).get(4..8) == Some(&[0, 0, 0, 1]);
+        if !archive(&jars).exists() {
+            learn(place, &jars, &log, &properties, answers);
+        }
         let mut command = Command::new("java");
         command.args(java(&jars, &log)).arg("kafka.Kafka").arg(&properties);
         daemon::start(place, &command)?;
-        // Answers begin with their length and the number of the request.
-        daemon::ready(place, Duration::from_secs(120), || {
-            probe::ask(port, API_VERSIONS).get(4..8) == Some(&[0, 0, 0, 1])
-        })?;
+        daemon::ready(place, PATIENCE, answers)?;
         Ok(format!("127.0.0.1:{port}"))
+    }
+}
+
+/// Where the classes of a server are kept as its program has loaded and verified them: a start with them takes two thirds
+/// of the processor's time, and tests start a hundred servers. Java that finds none, or one of another Java, goes without.
+fn archive(jars: &Path) -> PathBuf {
+    jars.join("classes.jsa")
+}
+
+/// Runs the server once, for its classes: they are written when it ends. Without them everything works, so what goes
+/// wrong here is no failure.
+fn learn(place: &Place, jars: &Path, log: &Path, properties: &Path, answers: impl Fn() -> bool) {
+    place.say("keeping its classes, for faster starts");
+    let half = place.home().map(|home| home.join("classes.jsa"));
+    let written = half.and_then(|half| {
+        let mut command = Command::new("java");
+        command.arg(format!("-XX:ArchiveClassesAtExit={}", half.display()));
+        command.args(java(jars, log)).arg("kafka.Kafka").arg(properties);
+        daemon::start(place, &command)?;
+        daemon::ready(place, PATIENCE, answers)?;
+        daemon::stop(place, "TERM")?;
+        let archived = fs::rename(&half, archive(jars)).map_err(|error| error.to_string());
+        // Nothing of a try that failed is left.
+        archived.inspect_err(|_| _ = fs::remove_file(&half))
+    });
+    if let Err(reason) = written {
+        place.say(format!("its classes are not kept: {reason}"));
     }
 }
 
 fn java(jars: &Path, log: &Path) -> Vec<String> {
     let mut arguments: Vec<String> = JAVA.map(str::to_owned).to_vec();
+    if archive(jars).exists() {
+        arguments.push(format!("-XX:SharedArchiveFile={}", archive(jars).display()));
+    }
     arguments.push(format!("-Dlog4j2.configurationFile={}", log.display()));
     arguments.extend(["-cp".to_owned(), format!("{}/*", jars.display())]);
     arguments
