@@ -20,13 +20,14 @@ use crate::summary::Summary;
 /// leave an eighth of two processors idle, three nothing.
 const LANES: usize = 3;
 /// Those that take longest begin first: none of them is what all wait for at the end.
-const LONGEST: [&str; 15] = [
+const LONGEST: [&str; 16] = [
     "postrider-postgres main",
     "postrider-dynamodb main",
     "postrider-kafka main",
     "postrider-e2e-brokers main",
     "postrider-cli cli",
     "postrider-e2e-aws main",
+    "postrider-postgres main, on the current major",
     "postrider-cli consume",
     "postrider-e2e-postgres main",
     "postrider-e2e main",
@@ -38,6 +39,31 @@ const LONGEST: [&str; 15] = [
     "postrider-relay engine",
 ];
 
+/// A program that runs once more, against PostgreSQL's current major instead of the system's.
+struct Again {
+    program: &'static str,
+    /// What it runs on both majors by itself, and layouts of one thing of which the other stands for all.
+    without: &'static [&'static str],
+}
+
+const AGAIN: Again = Again {
+    program: "postrider-postgres main",
+    without: &[
+        "contract::many",
+        "contract::few",
+        "contract::current",
+        "contract::model",
+        "own::contract::status",
+        "own::contract::debezium",
+        "inbox::suite",
+        "inbox::pooled",
+        "pooled::",
+    ],
+};
+/// What the tests take for PostgreSQL, and where its current major stands.
+const CURRENT: [(&str, &str); 2] =
+    [("POSTRIDER_PG_URL", "POSTRIDER_PG18_URL"), ("POSTRIDER_PG_BIN", "POSTRIDER_PG18_BIN")];
+
 /// One test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Program {
@@ -47,6 +73,10 @@ struct Program {
     executable: PathBuf,
     /// The folder of its package: cargo runs tests there.
     folder: PathBuf,
+    /// Tests that it leaves out, by parts of their names.
+    without: &'static [&'static str],
+    /// More variables than the others have.
+    variables: Vec<(String, String)>,
 }
 
 impl Program {
@@ -69,11 +99,30 @@ impl Program {
             version: version.to_owned(),
             executable: PathBuf::from(message["executable"].as_str()?),
             folder: manifest.parent()?.to_path_buf(),
+            without: &[],
+            variables: Vec::new(),
+        })
+    }
+
+    /// The same once more on the current major, where there is one.
+    fn again(&self, variables: &[(String, String)]) -> Option<Program> {
+        let value = |name: &str| {
+            let found = variables.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.clone()).or_else(|| std::env::var(name).ok())
+        };
+        let moved =
+            CURRENT.map(|(name, current)| value(current).map(|value| (name.to_owned(), value)));
+        let variables = moved.into_iter().collect::<Option<_>>()?;
+        (self.name() == AGAIN.program).then(|| Program {
+            without: AGAIN.without,
+            variables,
+            ..self.clone()
         })
     }
 
     fn name(&self) -> String {
-        format!("{} {}", self.package, self.target)
+        let again = if self.variables.is_empty() { "" } else { ", on the current major" };
+        format!("{} {}{again}", self.package, self.target)
     }
 
     /// What `cargo test` would start.
@@ -81,6 +130,7 @@ impl Program {
         let mut command = Command::new(&self.executable);
         command
             .arg("--show-output")
+            .args(self.without.iter().flat_map(|name| ["--skip", name]))
             .current_dir(&self.folder)
             .env("CARGO", std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .env("CARGO_MANIFEST_DIR", &self.folder)
@@ -107,7 +157,10 @@ pub(crate) fn run(
     variables: &[(String, String)],
     summary: &mut Summary,
 ) -> Verdict {
-    run_all(sorted(built(build)?), variables, summary)
+    let mut programs = built(build)?;
+    let again: Vec<Program> = programs.iter().filter_map(|one| one.again(variables)).collect();
+    programs.extend(again);
+    run_all(sorted(programs), variables, summary)
 }
 
 /// The programs that a command of cargo's builds.
@@ -152,7 +205,8 @@ fn run_all(
                     // Of one that never ends this is all that is seen.
                     println!("    {} …", program.name());
                     let mut command = program.command();
-                    command.envs(variables.iter().map(|(name, value)| (name, value)));
+                    let variables = variables.iter().chain(&program.variables);
+                    command.envs(variables.map(|(name, value)| (name, value)));
                     let (lines, verdict) = run_one(&mut command);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                     let (summary, failed) = &mut *results;
@@ -200,7 +254,8 @@ mod tests {
         std::fs::set_permissions(&executable, mode).expect("its mode");
         let (package, target) = (name.to_owned(), "main".to_owned());
         let version = "0.1.0".to_owned();
-        Program { package, target, version, executable, folder: folder.to_path_buf() }
+        let (folder, without, variables) = (folder.to_path_buf(), &[][..], Vec::new());
+        Program { package, target, version, executable, folder, without, variables }
     }
 
     fn folder(name: &str) -> PathBuf {
@@ -219,6 +274,23 @@ mod tests {
         let library = LINE.replace(r#""test":true"#, r#""test":false"#);
         assert_eq!(Program::of(&library), None);
         assert_eq!(Program::of("Compiling postrider-core"), None);
+    }
+
+    #[test]
+    fn the_tables_tests_run_on_the_current_major_too() {
+        let program = Program::of(LINE).expect("a test program");
+        let [url, programs] = ["url", "programs"].map(str::to_owned);
+        let known = |name: &str, value: &String| (name.to_owned(), value.clone());
+        let here = [known(CURRENT[0].1, &url), known(CURRENT[1].1, &programs)];
+        let again = program.again(&here).expect("it runs again");
+        assert_eq!(again.name(), "postrider-postgres main, on the current major");
+        let [of_url, of_programs] = &again.variables[..] else { panic!("two variables") };
+        assert_eq!((&of_url.1, &of_programs.1), (&url, &programs));
+        assert_eq!(of_url.0, "POSTRIDER_PG_URL");
+        let skips = format!("{:?}", again.command());
+        assert!(skips.contains(r#""--skip" "pooled::""#), "{skips}");
+        let other = LINE.replace("postrider-postgres", "postrider-nats");
+        assert_eq!(Program::of(&other).expect("a program").again(&here), None);
     }
 
     #[test]

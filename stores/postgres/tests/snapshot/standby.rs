@@ -15,9 +15,6 @@ use crate::shop::Shop;
 #[tokio::test]
 async fn a_promoted_standby_loses_nothing_and_the_demoted_primary_is_refused() {
     let Some(mut primary) = Cluster::start(&["autovacuum = off"]).await else { return };
-    if !primary.has("pg_basebackup") {
-        return;
-    }
     let own = Shop::open(&primary.url(), 4).await;
     let standby = primary.standby("b").await;
     // One address with both hosts, as an application has it.
