@@ -91,8 +91,12 @@ pub(crate) fn checkpoint(connection: &Connection) -> Result<()> {
 /// The event of a number.
 pub(crate) fn event(number: u64) -> Result<NewEvent> {
     let payload = Payload::json(payload(number))?;
-    let key = (number % KEYS).to_string();
-    Ok(NewEvent::new("order", key, "order.placed").payload(payload, "application/json"))
+    Ok(NewEvent::new("order", key(number), "order.placed").payload(payload, "application/json"))
+}
+
+/// What the event is about: one of as many as there are keys.
+pub(crate) fn key(number: u64) -> String {
+    (number % KEYS).to_string()
 }
 
 /// A JSON text of [`PAYLOAD_BYTES`] bytes.
