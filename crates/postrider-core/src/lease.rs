@@ -105,4 +105,8 @@ pub struct Renewed {
     pub census: Census,
     /// The version of the destinations' definitions; a change means: load them again.
     pub definitions: u64,
+    /// Saves of a cursor are dear now, and the store wants so much time between two of them: each finds its row behind
+    /// versions of it that nothing may clean away, and adds one. Zero where it does not mind. The engine has a bound of its
+    /// own, and what has to be written is written.
+    pub saves_apart: Duration,
 }

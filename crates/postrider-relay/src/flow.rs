@@ -56,6 +56,8 @@ pub(crate) struct Flow {
     pub(crate) changed: Vec<(KeyHash, bool)>,
     /// Since when something is unsaved.
     pub(crate) unsaved_since: Option<Tick>,
+    /// Its cursor was saved under this lease.
+    pub(crate) was_saved: bool,
     /// When a full window last gave up a place, because all of it had been tried in vain.
     pub(crate) gave_way: Tick,
     /// A page is being read.
@@ -130,6 +132,7 @@ impl Flow {
             part: SettlementPart::new(destination),
             changed: Vec::new(),
             unsaved_since: None,
+            was_saved: false,
             gave_way: Tick::default(),
             fetching: false,
             page: 0,
@@ -311,6 +314,7 @@ impl Flow {
     ) {
         if let Some((_, to)) = &written.cursor {
             self.window.saved(to.clone());
+            self.was_saved = true;
         }
         debug_assert!(self.taken_bytes == 0 || !self.lanes.is_empty(), "all that was taken left");
         let mut promotes = false;

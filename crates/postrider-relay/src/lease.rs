@@ -342,6 +342,7 @@ impl Machine {
             reach!(LeaseLost);
             self.lose(partition, LostBecause::NotRenewed);
         }
+        self.asked_apart(renewed.saves_apart);
         self.hear_of(renewed.definitions);
     }
 

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_core::source::Definitions;
 use postrider_core::{
@@ -64,6 +65,8 @@ pub struct Machine {
     pub(crate) notices: Notices,
     /// Until when what is in step polls fast, because a row was found somewhere.
     pub(crate) busy_until: Tick,
+    /// How far apart the store wants saves of cursors; nothing where it does not mind.
+    pub(crate) saves_apart: Duration,
     /// Old events of some partition are being deleted.
     pub(crate) purging: bool,
     /// Batches whose deadline has passed and whose answer may still come.
@@ -142,6 +145,7 @@ impl Machine {
             stats: Stats::default(),
             notices: Notices::default(),
             busy_until: Tick::default(),
+            saves_apart: Duration::ZERO,
             purging: false,
             late: BTreeMap::new(),
             settings,

@@ -249,7 +249,7 @@ impl Machine {
     }
 
     /// The same, where so many bytes are left to it.
-    fn room_of(&self, flow: &Flow, budget: &Budget, left: Bytes) -> Option<(u32, u64)> {
+    pub(crate) fn room_of(&self, flow: &Flow, budget: &Budget, left: Bytes) -> Option<(u32, u64)> {
         let limits = &self.settings.window;
         let used = u32::try_from(flow.window.len()).unwrap_or(u32::MAX);
         let rows = limits.rows_max.saturating_sub(used).min(limits.page_rows_max);

@@ -18,7 +18,7 @@ use crate::lane::{Lane, Origin};
 use crate::machine::{Asked, Machine};
 use crate::notice::{LostBecause, Notice};
 use crate::owned::{FlowState, Owned, Settling};
-use crate::room::Bytes;
+use crate::room::{Budget, Bytes};
 use crate::trouble::Work;
 use crate::violation::Broken;
 use crate::window::Advance;
@@ -36,9 +36,11 @@ impl Machine {
     /// Begins a settlement in each partition that has one to write and none under way.
     pub(crate) fn settle(&mut self) {
         let partitions: Vec<_> = self.owned.keys().copied().collect();
-        let urge = self.urge();
+        let budget = self.budget();
+        let urge = self.urge(&budget);
         for partition in partitions {
-            let (now, settings) = (self.now, self.settings);
+            let now = self.now;
+            let wants = self.wants_settlement(partition, urge, &budget);
             let Some(owned) = self.owned.get_mut(&partition) else {
                 continue;
             };
@@ -51,10 +53,8 @@ impl Machine {
                     settling.retry_at = None;
                 }
                 Some(_) => continue,
+                None if !wants => continue,
                 None => {
-                    if !wants_settlement(owned, urge, now, &settings) {
-                        continue;
-                    }
                     let (parts, broken) = collect(owned);
                     reach!(SettleSent);
                     reach!(SettleSentOfMany, if parts.len() > 1);
@@ -67,15 +67,16 @@ impl Machine {
     }
 
     /// What the relay as a whole has to say about saving now.
-    fn urge(&self) -> Urge {
-        let (now, save_after) = (self.now, self.settings.save_after);
+    fn urge(&self, budget: &Budget) -> Urge {
+        let now = self.now;
         let (mut aged, mut freed, mut partitions) = (false, Bytes::default(), 0);
         for owned in self.owned.values().filter(|owned| owned.settling.is_none()) {
             partitions += 1;
             // What destinations have read together is there once.
             let mut together = 0;
             for (_, flow) in owned.ready().filter(|(_, flow)| flow.window.is_dirty()) {
-                aged |= flow.unsaved_since.is_some_and(|since| now >= since + save_after);
+                let after = self.saving(flow, budget).after;
+                aged |= flow.unsaved_since.is_some_and(|since| now >= since + after);
                 together = flow.window.savable_bytes().max(together);
                 freed.memory += flow.window.savable_slot_bytes();
             }
@@ -84,7 +85,6 @@ impl Machine {
         let limits = &self.settings.window;
         // The less there is left, the less is worth a save, down to some rows of each partition.
         let least = (limits.page_bytes_max / 8).max(partitions * SAVE_MIN);
-        let budget = self.budget();
         let left = budget.left;
         let worth = (limits.total_bytes_max / 8).min(left.unsaved / 2).max(least);
         let short = left.unsaved < limits.total_bytes_max / 4 && freed.unsaved >= worth;
@@ -98,6 +98,31 @@ impl Machine {
             aged,
             heavy: (short || crowded).then(|| freed.unsaved / (4 * partitions.max(1))),
         }
+    }
+
+    /// Whether it is time to write: something entered or changed in `waiting`, an eighth of a window is
+    /// settled (half of it while saves are dear), the oldest unsaved outcome is old enough, or the relay urges.
+    fn wants_settlement(&self, partition: PartitionId, urge: Urge, budget: &Budget) -> bool {
+        let Some(owned) = self.owned.get(&partition).filter(|owned| owned.settling.is_none())
+        else {
+            return false;
+        };
+        let (now, limits) = (self.now, &self.settings.window);
+        owned.ready().any(|(_, flow)| {
+            let dirty = flow.window.is_dirty();
+            let saving = self.saving(flow, budget);
+            let after = if urge.aged { saving.after / 2 } else { saving.after };
+            let hurry = urge.ends || owned.leaving || (urge.reaches && flow.reached);
+            let many = flow.window.settled() as u64 >= saving.rows;
+            let heavy = flow.window.bytes() >= limits.bytes_max / 2;
+            let pressed = urge.heavy.is_some_and(|least| flow.window.savable_bytes() >= least);
+            let old = flow.unsaved_since.is_some_and(|since| now >= since + after);
+            reach!(SettleForcedByRows, if dirty && many);
+            reach!(SettleForcedByBytes, if dirty && (heavy || pressed));
+            reach!(SettleForcedByAge, if dirty && old);
+            reach!(SettleForcedByEnd, if dirty && hurry);
+            !flow.part.is_empty() || (dirty && (hurry || many || heavy || pressed || old))
+        })
     }
 
     fn send_settlement(&mut self, partition: PartitionId) {
@@ -261,30 +286,6 @@ struct Urge {
     /// The relay has little room left to read, and saving gives back much of it: every window with so many
     /// settled bytes saves.
     heavy: Option<u64>,
-}
-
-/// Whether it is time to write: something entered or changed in `waiting`, an eighth of a window is
-/// settled, the oldest unsaved outcome is old enough, or the relay urges.
-fn wants_settlement(
-    owned: &Owned,
-    urge: Urge,
-    now: postrider_core::Tick,
-    settings: &crate::Settings,
-) -> bool {
-    let save_after = if urge.aged { settings.save_after / 2 } else { settings.save_after };
-    owned.ready().any(|(_, flow)| {
-        let dirty = flow.window.is_dirty();
-        let hurry = urge.ends || owned.leaving || (urge.reaches && flow.reached);
-        let eighth = flow.window.settled() as u64 >= u64::from(settings.window.rows_max / 8).max(1);
-        let heavy = flow.window.bytes() >= settings.window.bytes_max / 2;
-        let pressed = urge.heavy.is_some_and(|least| flow.window.savable_bytes() >= least);
-        let old = flow.unsaved_since.is_some_and(|since| now >= since + save_after);
-        reach!(SettleForcedByRows, if dirty && eighth);
-        reach!(SettleForcedByBytes, if dirty && (heavy || pressed));
-        reach!(SettleForcedByAge, if dirty && old);
-        reach!(SettleForcedByEnd, if dirty && hurry);
-        !flow.part.is_empty() || (dirty && (hurry || eighth || heavy || pressed || old))
-    })
 }
 
 /// Takes what there is to write, of all destinations of the partition: one write serves them all.

@@ -79,7 +79,7 @@ impl Machine {
         let save = flow
             .unsaved_since
             .filter(|_| owned.settling.is_none() && flow.has_outcomes())
-            .map(|since| since + self.settings.save_after);
+            .map(|since| since + self.saving(flow, budget).after);
         [poll, due, save].into_iter().flatten().min()
     }
 }

@@ -40,6 +40,9 @@ pub struct Scenario {
     pub lag_ms: u64,
     /// So many events may be behind before enqueueing is refused; 0 for no such bound.
     pub outbox_max: u32,
+    /// How far apart the store wants saves of cursors, in milliseconds; 0 where it does not mind.
+    #[serde(default)]
+    pub saves_apart_ms: u64,
     /// Whether retention deletes what is old.
     pub retention: bool,
     /// How long there are faults, in milliseconds of the world's time.
@@ -146,6 +149,7 @@ impl Scenario {
             } else {
                 0
             },
+            saves_apart_ms: saves_apart_ms(seed),
             retention: dice.chance(3_000),
             span_ms,
             rates,
@@ -166,4 +170,10 @@ impl Scenario {
         }
         scenario
     }
+}
+
+/// In a third of the worlds. From a stream of its own, so that the other draws are as they were before.
+fn saves_apart_ms(seed: u64) -> u64 {
+    let mut dice = Dice::new(seed, "saves");
+    if dice.chance(3_333) { dice.between(2_000, 60_000) } else { 0 }
 }

@@ -112,6 +112,7 @@ impl World {
         let kernel = Arc::clone(executor.kernel());
         let clock = MemoryClock::new();
         let store = MemoryStore::of(scenario.store, scenario.partitions, clock.clone());
+        store.ask_saves_apart(Duration::from_millis(scenario.saves_apart_ms));
         let story = Arc::new(Story::new(Arc::clone(&kernel), trace));
         let shared = Arc::new(Shared::new(scenario.clone(), kernel, story, store));
         shared.kernel.follow(clock.clone());

@@ -371,6 +371,7 @@ pub(crate) async fn renew(
         kept: request.leases.iter().filter(own).cloned().collect(),
         census: snapshot.census(),
         definitions: snapshot.definitions,
+        saves_apart: Duration::ZERO,
     })
 }
 

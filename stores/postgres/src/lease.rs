@@ -116,7 +116,8 @@ pub(crate) async fn renew(store: &PostgresStore, request: &RenewRequest) -> Resu
             ],
         )
         .await?;
-    let mut answer = Renewed::default();
+    let mut answer =
+        Renewed { saves_apart: store.maintained().saves_apart(), ..Renewed::default() };
     for row in &found {
         match row.get::<_, Option<i16>>(0) {
             None => {

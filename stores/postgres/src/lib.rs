@@ -19,6 +19,8 @@ mod address;
 #[cfg(feature = "store")]
 mod answer;
 #[cfg(feature = "store")]
+mod apart;
+#[cfg(feature = "store")]
 mod carry_out;
 #[cfg(feature = "store")]
 mod connect;
@@ -115,6 +117,8 @@ mod waiting;
 #[cfg(feature = "store")]
 mod wake;
 
+#[cfg(feature = "store")]
+pub use apart::saves_apart;
 #[cfg(feature = "store")]
 pub use migrate::{MigrationState, Migrations, init, init_within, migrations, remove, revert};
 #[cfg(feature = "store")]

@@ -1,22 +1,22 @@
 //! What the tables need from time to time: new ones made ahead, empty ones taken away, the default one split
-//! off where it grew while nobody was there, and ranges of an index summed up.
+//! off where it grew while nobody was there, ranges of an index summed up, and dead versions of cursors counted.
 //!
 //! Done by whoever renews leases, in a task beside that, on a session of its own. Invariant: it waits for no
 //! lock longer than 200 ms, so nobody waits behind it for longer; what it does not get it tries again.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use postrider_core::{Code, Error, ErrorKind, PartitionId, Result};
 
-use crate::schema;
 use crate::session::Session;
 use crate::setup::Layout;
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
 use crate::typed::params;
+use crate::{apart, schema};
 
 const AHEAD: Sql = sql!("maintain/ahead");
 const DETACH: Sql = sql!("maintain/detach");
@@ -24,7 +24,8 @@ const SPLIT: Sql = sql!("maintain/split");
 const SUMMARIZE: Sql = sql!("maintain/summarize");
 const PATIENCE: Sql = sql!("maintain/patience");
 
-/// How often tables are made ahead: two million events are room for as long at a hundred thousand a second.
+/// How often tables are made ahead: two million events are room for as long at a hundred thousand a second. As
+/// often versions of cursors are counted: twenty of them are no matter.
 const EVERY: Duration = Duration::from_secs(20);
 
 /// How often empty tables are taken away: they cost nothing but a moment when a statement is planned.
@@ -52,6 +53,8 @@ pub(crate) struct Maintained {
     layout: OnceLock<Layout>,
     /// A relay has looked whether the server's counters lie behind a cursor. Every fetch looks again.
     counters: AtomicBool,
+    /// How many dead versions a cursor's row had when they were counted last.
+    versions: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -79,6 +82,11 @@ impl Maintained {
 
     pub(crate) fn counters_checked(&self) {
         self.counters.store(true, Ordering::Relaxed);
+    }
+
+    /// How far apart saves of cursors should be, by the last count.
+    pub(crate) fn saves_apart(&self) -> Duration {
+        apart::saves_apart(self.versions.load(Ordering::Relaxed))
     }
 
     /// From where to look on for what may be deleted.
@@ -178,6 +186,9 @@ async fn maintain(store: &PostgresStore, ahead: bool, detach: bool) -> Result<()
     if ahead {
         // Somebody vacuums: then there is less to do the next time.
         _ = session.row("maintain", &SUMMARIZE, params![]).await;
+        if let Ok(versions) = apart::versions(&session).await {
+            maintained.versions.store(versions, Ordering::Relaxed);
+        }
     }
     if layout(store, &session).await? == Layout::Plain {
         return Ok(());

@@ -193,6 +193,7 @@ pub(crate) fn renew(connection: &Connection, request: &RenewRequest) -> Result<R
         kept,
         census: announce(connection, &request.owner, request.current, now, request.lease_duration)?,
         definitions: schema::read_number(connection, "definitions_version")?,
+        saves_apart: std::time::Duration::ZERO,
     })
 }
 

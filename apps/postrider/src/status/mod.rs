@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use postrider_core::DestinationId;
 use postrider_core::operate::{Filter, Overview, PageRequest, Status as Word};
+use postrider_relay::SAVES_APART_MAX;
 
 use crate::duration;
 use crate::failure::{Exit, Failure};
@@ -26,8 +27,8 @@ const BACKLOG_MAX: u64 = 10_000;
 /// Dead letters whose keys are counted.
 const DEAD_MAX: u32 = 1_000;
 
-/// A cursor that was saved so lately moves. A relay saves far more often while events flow.
-const SAVED_LATELY: Duration = Duration::from_secs(5);
+/// A cursor that was saved so lately moves. A relay saves at least as often while events flow, also where saves are dear.
+const SAVED_LATELY: Duration = SAVES_APART_MAX.saturating_add(Duration::from_secs(5));
 
 /// Show what flows, what waits, and who holds it up
 ///

@@ -80,6 +80,7 @@ spots! {
     SettleRefused = "a settlement was refused for a reason that stays",
     SettleForcedByRows = "a settlement was due, because many rows were settled",
     SettleForcedByBytes = "a settlement was due, because the window was heavy",
+    SavesAskedApart = "the store asked for more time between saves",
     SettleForcedByAge = "a settlement was due, because an outcome was old",
     SettleForcedByEnd = "a settlement was due, because the relay or the partition was to go",
     "fetch":

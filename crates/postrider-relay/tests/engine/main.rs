@@ -21,5 +21,6 @@ mod replay;
 mod requests;
 mod retention;
 mod shell;
+mod sparing;
 mod wild;
 mod world;

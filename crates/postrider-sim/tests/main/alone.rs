@@ -19,6 +19,7 @@ fn calm(store: Kind) -> Scenario {
         consumers: 0,
         operator: 0,
         outbox_max: 0,
+        saves_apart_ms: 0,
         retention: false,
         span_ms: 20_000,
         rates: Rates::default(),

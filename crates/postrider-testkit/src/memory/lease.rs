@@ -140,7 +140,12 @@ impl State {
                 kept.push(lease.clone());
             }
         }
-        Renewed { kept, census: self.census(now), definitions: self.definitions }
+        Renewed {
+            kept,
+            census: self.census(now),
+            definitions: self.definitions,
+            saves_apart: self.saves_apart,
+        }
     }
 
     pub(super) fn release(&mut self, leases: &[Lease], now: Duration) {

@@ -1,6 +1,8 @@
 //! What may happen to the server: it crashes, fails over to a standby that lags, takes no writes, or
 //! has no room.
 
+use std::time::Duration;
+
 use postrider_core::snapshot::Snapshot;
 use postrider_core::{Error, ErrorKind, EventId, Result};
 
@@ -79,6 +81,11 @@ impl MemoryStore {
     /// Refuses every write that needs room, as a full disk does, or takes them again.
     pub fn set_full(&self, full: bool) {
         self.state().server.full = full;
+    }
+
+    /// Asks relays for so much time between two saves of a cursor.
+    pub fn ask_saves_apart(&self, apart: Duration) {
+        self.state().saves_apart = apart;
     }
 
     /// Lets `enqueue` fail while so many events are behind the slowest destination.

@@ -66,6 +66,8 @@ pub(super) struct State {
     pub(super) settled: BTreeMap<DestinationId, Vec<(RowRef, Passed)>>,
     /// Endpoints that are disabled, with what they answered.
     pub(super) endpoints: BTreeMap<(DestinationId, Box<str>), String>,
+    /// How far apart it wants saves of cursors.
+    pub(super) saves_apart: Duration,
     /// Partitions that an operator paused.
     pub(super) paused: BTreeSet<u16>,
     /// Up to which number events are sent again, because a destination was rewound.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
+mod apart;
 mod attack;
 mod backlog;
 mod change;
