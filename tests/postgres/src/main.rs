@@ -1,9 +1,9 @@
 //! One relay process for the tests: the engine that everybody uses, on a PostgreSQL store, with a broker that
 //! writes down what arrives.
 //!
-//! `postgres-relay URL RECORD LEASE_MS [once] [purge] [POINT:N]`: with a point, the process kills itself there, the
+//! `postgres-relay URL RECORD LEASE_MS [once] [purge] [archive] [POINT:N]`: with a point, the process kills itself there, the
 //! N-th time it comes by, as the kernel does it when memory is short; one that purges deletes at once what may
-//! go. Invariant: what is acknowledged stands in the record, in the order in which it arrived, with the time.
+//! go, and one that archives writes it down before, beside the record. Invariant: what is acknowledged stands in the record, in the order in which it arrived, with the time.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Destination, DestinationId, Error, ErrorKind, Outcome,
-    Outgoing, Result, Route, Template, Timestamp,
+    Archive, BoxFuture, Broker, BrokerCapabilities, Destination, DestinationId, Error, ErrorKind,
+    Event, Outcome, Outgoing, Result, Route, Template, Timestamp,
 };
 use postrider_postgres::{Options, PostgresStore};
 use postrider_relay::{Ending, Observer, Point, Relay, Retention, Settings, Target};
@@ -40,6 +40,21 @@ impl Broker for Record {
                 Error::new(ErrorKind::Unavailable, "publish").message("no record").source(error)
             })?;
             Ok(vec![Outcome::Acked; batch.len()])
+        })
+    }
+}
+
+/// Writes a line for each event that is about to be deleted: its id.
+struct Kept(Mutex<File>);
+
+impl Archive for Kept {
+    fn append<'a>(&'a self, events: &'a [Arc<Event>]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let lines: String = events.iter().map(|event| format!("{}\n", event.id)).collect();
+            let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            file.write_all(lines.as_bytes()).map_err(|error| {
+                Error::new(ErrorKind::Unavailable, "archive").message("no archive").source(error)
+            })
         })
     }
 }
@@ -75,7 +90,9 @@ fn config(message: &'static str) -> Error {
 
 async fn run(args: &[String]) -> Result<ExitCode> {
     let [url, record, lease, others @ ..] = args else {
-        return Err(config("postgres-relay URL RECORD LEASE_MS [once] [purge] [POINT:N]"));
+        return Err(config(
+            "postgres-relay URL RECORD LEASE_MS [once] [purge] [archive] [POINT:N]",
+        ));
     };
     let file = File::options().append(true).create(true).open(record);
     let file = file.map_err(|_| config("the record cannot be opened"))?;
@@ -99,6 +116,11 @@ async fn run(args: &[String]) -> Result<ExitCode> {
         .target(if once { Target::Once } else { Target::Forever });
     if let Some(point) = others.iter().find(|word| word.contains(':')) {
         relay = relay.observer(Arc::new(killer(point)?));
+    }
+    if others.iter().any(|word| word == "archive") {
+        let file = File::options().append(true).create(true).open(format!("{record}.archive"));
+        let file = file.map_err(|_| config("the archive cannot be opened"))?;
+        relay = relay.archive(Arc::new(Kept(Mutex::new(file))));
     }
     let report = relay.start().await?.stopped().await;
     Ok(match report.ending {

@@ -11,5 +11,6 @@ mod clocks;
 mod disk;
 mod faults;
 mod own_table;
+mod points;
 mod producers;
 mod stage;
