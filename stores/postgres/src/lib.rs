@@ -45,6 +45,8 @@ mod gone_back;
 #[cfg(feature = "store")]
 mod group;
 #[cfg(feature = "store")]
+mod holdings;
+#[cfg(feature = "store")]
 mod identity;
 #[cfg(feature = "store")]
 mod inbox;
@@ -119,6 +121,8 @@ mod wake;
 
 #[cfg(feature = "store")]
 pub use apart::saves_apart;
+#[cfg(feature = "store")]
+pub use holdings::{Holdings, holdings};
 #[cfg(feature = "store")]
 pub use migrate::{MigrationState, Migrations, init, init_within, migrations, remove, revert};
 #[cfg(feature = "store")]

@@ -27,6 +27,7 @@ const USED: Sql = sql!("init/used");
 const HOLD_PRODUCERS: Sql = sql!("init/hold_producers");
 const PRINT_SOURCE: Sql = sql!("init/print_source");
 const PRINT_BEGIN: Sql = sql!("init/print_begin");
+const PRINT_REVERT: Sql = sql!("init/print_revert");
 const META_WRITE: Sql = sql!("meta/write");
 const COMMIT: Sql = sql!("session/commit");
 
@@ -38,7 +39,8 @@ const DROP_SCHEMA: &str = include_str!("../sql/init/drop_schema.sql");
 const PARTITIONED: &str = include_str!("../sql/schema/001/25_partitions.sql");
 
 /// One step between two versions of the tables.
-struct Migration {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Migration {
     name: &'static str,
     /// What it does, in parts.
     up: &'static [&'static str],
@@ -46,8 +48,9 @@ struct Migration {
     down: &'static str,
 }
 
-/// The migrations, in order; the version of the tables is how many were applied.
-const MIGRATIONS: &[Migration] = &[Migration {
+/// The migrations, in order; the version of the tables is how many were applied. Whatever follows takes the list that it
+/// goes by, so that the way from one version to the next is tested with this code before there is a second one.
+pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
     name: "outbox, relay, and inbox",
     up: &[
         include_str!("../sql/schema/001/10_keys.sql"),
@@ -77,7 +80,7 @@ const MIGRATIONS: &[Migration] = &[Migration {
 }];
 
 /// The version of the tables that this program knows.
-pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
+pub(crate) const VERSION: u32 = last(MIGRATIONS);
 
 /// A migration and whether it was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,19 +133,33 @@ pub async fn init(url: &str, setup: &Setup) -> Result<()> {
 /// # Errors
 /// As [`init`].
 pub async fn init_within(url: &str, setup: &Setup, patience: Duration) -> Result<()> {
+    init_by(MIGRATIONS, url, setup, patience).await
+}
+
+async fn init_by(list: &[Migration], url: &str, setup: &Setup, patience: Duration) -> Result<()> {
     setup.check()?;
     let sessions = sessions(url, &setup.names)?;
     let until = Instant::now() + patience;
-    while step(&sessions, setup, until).await? < VERSION {}
+    while step(list, &sessions, setup, until).await? < last(list) {}
     agree(&sessions, setup, until).await
 }
 
+/// The version of the tables once a list is applied.
+const fn last(list: &[Migration]) -> u32 {
+    list.len() as u32
+}
+
 /// Applies the next migration, if there is one, and returns the version before it.
-async fn step(sessions: &Sessions, setup: &Setup, until: Instant) -> Result<u32> {
+async fn step(
+    list: &[Migration],
+    sessions: &Sessions,
+    setup: &Setup,
+    until: Instant,
+) -> Result<u32> {
     loop {
         let tx = locked(sessions).await?;
-        let version = schema::version(&tx).await?;
-        let Some(migration) = MIGRATIONS.get(version as usize) else {
+        let version = schema::known_to(&tx, last(list)).await?;
+        let Some(migration) = list.get(version as usize) else {
             tx.commit("init").await?;
             return Ok(version);
         };
@@ -247,18 +264,22 @@ async fn rename(tx: Tx<'_>, setup: &Setup, known: &str) -> Result<()> {
 /// `Conflict` if the schema has tables of these names that are not Postrider's; `Corrupt`, `Unavailable`,
 /// `Unauthorized`.
 pub async fn migrations(url: &str, names: &Names) -> Result<Migrations> {
+    migrations_by(MIGRATIONS, url, names).await
+}
+
+async fn migrations_by(list: &[Migration], url: &str, names: &Names) -> Result<Migrations> {
     let sessions = sessions(url, names)?;
     let session = sessions.connect("read schema").await?;
     let version = found(&session).await?;
     let meta = if version > 0 { schema::meta(&session).await? } else { Default::default() };
     let state = |number: u32| MigrationState {
         version: number,
-        name: MIGRATIONS.get(number as usize - 1).map_or("", |migration| migration.name),
+        name: list.get(number as usize - 1).map_or("", |migration| migration.name),
         applied: number <= version,
         applied_at: meta.get(&format!("schema_{number:03}_at")).cloned(),
     };
     let setup = if version > 0 { Some(schema::setup(&session).await?) } else { None };
-    Ok(Migrations { states: (1..=version.max(VERSION)).map(state).collect(), setup })
+    Ok(Migrations { states: (1..=version.max(last(list))).map(state).collect(), setup })
 }
 
 /// Takes migrations back, newest first, until the tables have a version. Version 0 is a database without
@@ -268,15 +289,19 @@ pub async fn migrations(url: &str, names: &Names) -> Result<Migrations> {
 /// `SchemaTooNew` if a newer program made the tables: it has to take its own migrations back. `Busy` if
 /// others held locks for a minute; nothing of the migration that was tried is taken back then.
 pub async fn revert(url: &str, names: &Names, to: u32) -> Result<()> {
+    revert_by(MIGRATIONS, url, names, to).await
+}
+
+async fn revert_by(list: &[Migration], url: &str, names: &Names, to: u32) -> Result<()> {
     let sessions = sessions(url, names)?;
     let until = Instant::now() + TRIES_FOR;
     loop {
         let tx = locked(&sessions).await?;
-        let version = schema::version(&tx).await?;
+        let version = schema::known_to(&tx, last(list)).await?;
         let Some(migration) = version.checked_sub(1).filter(|_| version > to) else {
             return tx.commit("migrate down").await;
         };
-        let migration = &MIGRATIONS[migration as usize];
+        let migration = &list[migration as usize];
         match take_back(tx, names, version, migration).await {
             Err(busy) if busy.kind() == ErrorKind::Busy && Instant::now() < until => pause().await,
             Err(error) => return Err(error),
@@ -327,7 +352,29 @@ pub(crate) fn print(setup: &Setup) -> Result<String> {
     Ok(text)
 }
 
-fn sessions(url: &str, names: &Names) -> Result<Sessions> {
+/// What [`revert`] does to tables of this program's version, as text: each migration in a transaction of its own.
+pub(crate) fn print_revert(names: &Names, to: u32) -> String {
+    let mut text = String::new();
+    for number in (to + 1..=VERSION).rev() {
+        let migration = &MIGRATIONS[number as usize - 1];
+        let mut put = |part: &str| {
+            text.push_str(names.render(part).trim_end());
+            text.push_str("\n\n");
+        };
+        put(PRINT_REVERT.text);
+        if number > 1 {
+            put(&FORGET.text.replace("$1::bigint", &number.to_string()));
+        }
+        put(migration.down);
+        put(COMMIT.text);
+    }
+    text
+}
+
+pub(crate) fn sessions(url: &str, names: &Names) -> Result<Sessions> {
     let texts = Arc::new(Texts::new(names.clone()));
     Ok(Sessions::new(Address::parse(url)?, texts, Pooler::default(), TRIES_FOR, 1))
 }
+
+#[cfg(test)]
+mod tests;

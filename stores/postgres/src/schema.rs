@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use postrider_core::{Error, ErrorKind, Result};
 
-use crate::migrate;
 use crate::session::Session;
 use crate::setup::{Layout, Setup};
 use crate::sql::{Sql, sql};
 use crate::typed::params;
+use crate::{Names, migrate};
 
 const META_READ_ALL: Sql = sql!("meta/read_all");
 const TABLES: Sql = sql!("init/tables");
@@ -32,12 +32,23 @@ impl Schema {
     pub fn sql(setup: &Setup) -> Result<String> {
         migrate::print(setup)
     }
+
+    /// Everything that [`revert`](crate::revert) does to tables of this version, as text. **What the migrations made goes with
+    /// what is in it.**
+    pub fn revert_sql(names: &Names, to: u32) -> String {
+        migrate::print_revert(names, to)
+    }
 }
 
 /// The version of the tables; 0 if there are none.
 pub(crate) async fn version(session: &Session) -> Result<u32> {
+    known_to(session, VERSION).await
+}
+
+/// The same for a program that knows the tables up to a version.
+pub(crate) async fn known_to(session: &Session, known: u32) -> Result<u32> {
     match found(session).await? {
-        version if version > VERSION => Err(too_new(version, VERSION)),
+        version if version > known => Err(too_new(version, known)),
         version => Ok(version),
     }
 }

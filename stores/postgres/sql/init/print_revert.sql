@@ -1,0 +1,2 @@
+-- One migration is taken back, in one transaction: all of it, or nothing.
+begin;
