@@ -12,7 +12,7 @@ use super::{Service, daemon, package, port, probe};
 
 /// The system's own: another one may stand where the servers' account cannot read it.
 const PYTHON: &str = "/usr/bin/python3";
-const VERSION: &str = "4.12.0";
+pub(super) const VERSION: &str = "4.12.0";
 /// Packages newer than this are not looked at.
 const DAY: &str = "2025-12-20";
 /// What these three services need beside the base: a quarter of everything.
@@ -39,6 +39,10 @@ impl Service for Aws {
         "SQS, SNS, and EventBridge, by LocalStack"
     }
 
+    fn offset(&self) -> u16 {
+        66
+    }
+
     fn reusable(&self) -> Option<String> {
         serves(4566).then(|| url(4566))
     }
@@ -46,7 +50,7 @@ impl Service for Aws {
     fn start(&self, place: &Place) -> Result<String, String> {
         let packages = install(place)?;
         let home = place.home()?;
-        let port = port::choose(place, "client", 66)?;
+        let port = port::choose(place, "client", self.offset())?;
         let address = format!("127.0.0.1:{port}");
         let mut command = Command::new(PYTHON);
         command

@@ -32,6 +32,10 @@ impl Service for DynamoDb {
         "DynamoDB Local with Streams"
     }
 
+    fn offset(&self) -> u16 {
+        80
+    }
+
     fn reusable(&self) -> Option<String> {
         serves(8000).then(|| url(8000))
     }
@@ -39,7 +43,7 @@ impl Service for DynamoDb {
     fn start(&self, place: &Place) -> Result<String, String> {
         package::program(place, "java", "default-jre-headless")?;
         let folder = programs(place)?;
-        let port = port::choose(place, "client", 80)?;
+        let port = port::choose(place, "client", self.offset())?;
         let mut command = Command::new("java");
         command.env("DDB_LOCAL_TELEMETRY", "0").args(JAVA);
         let library = folder.join("DynamoDBLocal_lib");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::place::Place;
 use super::{Service, daemon, package, port, probe};
 
-const VERSION: &str = "4.2.0";
+pub(super) const VERSION: &str = "4.2.0";
 /// Gives the broker a log; without one it is silent.
 const LOGGING: &str = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3";
 /// A machine for tests has more services than memory, and starts them more often than it runs them.
@@ -21,7 +21,7 @@ const CLUSTER: &str = "cG9zdHJpZGVyLWRldi1rYQ";
 /// One broker, so one replica of everything. A short session lets a killed broker register again at
 /// once; without a delay a new group need not wait three seconds for more members. Topics are made
 /// by whoever needs them: that one does not exist is a case to test.
-const PROPERTIES: &str = "process.roles=broker,controller
+pub(super) const PROPERTIES: &str = "process.roles=broker,controller
 node.id=1
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
@@ -62,11 +62,15 @@ impl Service for Kafka {
         "Apache Kafka, one broker"
     }
 
+    fn offset(&self) -> u16 {
+        92
+    }
+
     fn start(&self, place: &Place) -> Result<String, String> {
         package::program(place, "java", "default-jre-headless")?;
         let broker = format!("org.apache.kafka:kafka_2.13:{VERSION}");
         let jars = package::maven(place, &format!("kafka-{VERSION}"), &[&broker, LOGGING])?;
-        let port = port::choose(place, "client", 92)?;
+        let port = port::choose(place, "client", self.offset())?;
         let controller = port::choose(place, "controller", 93)?;
         let data = place.home()?.join("data");
         let text = format!(

@@ -8,7 +8,7 @@ use super::place::Place;
 use super::{Service, daemon, package, port, probe};
 
 /// Small, with every column of every row in the binary log, and names of columns as well.
-const OPTIONS: [&str; 13] = [
+pub(super) const OPTIONS: [&str; 13] = [
     "--bind-address=127.0.0.1",
     "--skip-name-resolve",
     "--server-id=1",
@@ -38,6 +38,10 @@ impl Service for MariaDb {
         "MariaDB with a binary log in row format"
     }
 
+    fn offset(&self) -> u16 {
+        6
+    }
+
     fn reusable(&self) -> Option<String> {
         let app = ["-h127.0.0.1", "-P3306", "-uapp", "-papp"];
         let rows = probe::answers(3306)
@@ -58,7 +62,7 @@ impl Service for MariaDb {
             package::complete(&mut make)?;
             fs::write(data.join("made"), "").map_err(|error| error.to_string())?;
         }
-        let port = port::choose(place, "sql", 6)?;
+        let port = port::choose(place, "sql", self.offset())?;
         let mut command = Command::new(program);
         command.arg("--no-defaults").args(OPTIONS).arg(format!("--port={port}"));
         command.arg(format!("--datadir={}", data.display()));

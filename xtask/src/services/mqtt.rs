@@ -23,13 +23,17 @@ impl Service for Mqtt {
         "Mosquitto, an MQTT broker"
     }
 
+    fn offset(&self) -> u16 {
+        83
+    }
+
     fn reusable(&self) -> Option<String> {
         serves(1883).then(|| url(1883))
     }
 
     fn start(&self, place: &Place) -> Result<String, String> {
         let program = package::program(place, "mosquitto", "mosquitto")?;
-        let port = port::choose(place, "client", 83)?;
+        let port = port::choose(place, "client", self.offset())?;
         let text = format!("listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\n");
         let path = place.write("mosquitto.conf", &text)?;
         daemon::start(place, Command::new(program).arg("-c").arg(path))?;

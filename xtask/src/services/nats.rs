@@ -21,13 +21,17 @@ impl Service for Nats {
         "NATS with JetStream"
     }
 
+    fn offset(&self) -> u16 {
+        22
+    }
+
     fn reusable(&self) -> Option<String> {
         serves(4222).then(|| url(4222))
     }
 
     fn start(&self, place: &Place) -> Result<String, String> {
         let program = package::program(place, "nats-server", "nats-server")?;
-        let port = port::choose(place, "client", 22)?;
+        let port = port::choose(place, "client", self.offset())?;
         let store = place.home()?.join("jetstream");
         let text = format!(
             "listen: 127.0.0.1:{port}\njetstream {{\n  store_dir: {:?}\n  max_mem: 256MB\n  \

@@ -23,6 +23,10 @@ impl Service for PgBouncer {
         "PgBouncer in transaction mode, in front of pg"
     }
 
+    fn offset(&self) -> u16 {
+        43
+    }
+
     /// A server that moved leaves the pooler in front of nothing.
     fn is_current(&self, place: &Place) -> bool {
         let url = place.neighbour(Postgres.name()).url();
@@ -32,7 +36,7 @@ impl Service for PgBouncer {
     fn start(&self, place: &Place) -> Result<String, String> {
         let program = package::program(place, "pgbouncer", "pgbouncer")?;
         let behind = super::raise(&place.neighbour(Postgres.name()), &Postgres)?;
-        let port = port::choose(place, "sql", 43)?;
+        let port = port::choose(place, "sql", self.offset())?;
         let path = place.write("pgbouncer.ini", &configuration(&behind, port)?)?;
         daemon::start(place, Command::new(program).arg(path))?;
         let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");

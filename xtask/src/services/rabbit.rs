@@ -27,6 +27,10 @@ impl Service for Rabbit {
         "RabbitMQ"
     }
 
+    fn offset(&self) -> u16 {
+        72
+    }
+
     fn reusable(&self) -> Option<String> {
         serves(5672).then(|| url(5672))
     }
@@ -36,7 +40,7 @@ impl Service for Rabbit {
             package::system(place, &["rabbitmq-server"])?;
         }
         let home = place.home()?;
-        let port = port::choose(place, "client", 72)?;
+        let port = port::choose(place, "client", self.offset())?;
         let text = format!(
             "listeners.tcp.1 = 127.0.0.1:{port}\nloopback_users = none\n\
              disk_free_limit.absolute = 50MB\nvm_memory_high_watermark.absolute = 1GB\n"

@@ -18,6 +18,10 @@ impl Service for Redis {
         "Redis, in memory"
     }
 
+    fn offset(&self) -> u16 {
+        79
+    }
+
     /// Its last database: the first ones are likely to be somebody's.
     fn reusable(&self) -> Option<String> {
         serves(6379).then(|| format!("{}/9", url(6379)))
@@ -25,7 +29,7 @@ impl Service for Redis {
 
     fn start(&self, place: &Place) -> Result<String, String> {
         let program = package::program(place, "redis-server", "redis-server")?;
-        let port = port::choose(place, "client", 79)?;
+        let port = port::choose(place, "client", self.offset())?;
         let mut command = Command::new(program);
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--daemonize", "no"]);
         command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(place.home()?);
