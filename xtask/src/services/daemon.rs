@@ -87,7 +87,7 @@ pub(crate) fn end(identity: Identity, signal: &str) -> Result<(), String> {
 }
 
 /// Waits until the condition holds; whether it came to hold in time.
-pub(crate) fn gone(condition: impl Fn() -> bool, patience: Duration) -> bool {
+pub(crate) fn gone(mut condition: impl FnMut() -> bool, patience: Duration) -> bool {
     let began = Instant::now();
     while !condition() {
         if began.elapsed() > patience {

@@ -1,7 +1,9 @@
 //! Apache Kafka itself, as one broker that is its own controller, from its published artifacts.
 //!
-//! No broker on the standard port is reused: that one answers says nothing on whether transactions
-//! work with the replication it was told, and a test's topics would stand among somebody's.
+//! One on the standard port is reused if it shows that it can do the same: that it answers says nothing on whether
+//! transactions work with the replication it was told. Tests name their topics and groups so that they are nobody's.
+
+mod capable;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,10 @@ use super::place::Place;
 use super::{Service, daemon, package, port, probe};
 
 pub(super) const VERSION: &str = "4.2.0";
+/// Where others have theirs.
+const STANDARD: u16 = 9092;
+/// For one that was just started to make or load its own topics. Where none listens, nothing is waited for.
+const LOADING: Duration = Duration::from_secs(20);
 /// Gives the broker a log; without one it is silent.
 const LOGGING: &str = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.3";
 /// A machine for tests has more services than memory, and starts them more often than it runs them.
@@ -66,6 +72,10 @@ impl Service for Kafka {
         92
     }
 
+    fn reusable(&self) -> Option<String> {
+        capable::is_capable(STANDARD, LOADING).then(|| url(STANDARD))
+    }
+
     fn start(&self, place: &Place) -> Result<String, String> {
         package::program(place, "java", "default-jre-headless")?;
         let broker = format!("org.apache.kafka:kafka_2.13:{VERSION}");
@@ -95,8 +105,12 @@ impl Service for Kafka {
         command.args(java(&jars, &log)).arg("kafka.Kafka").arg(&properties);
         daemon::start(place, &command)?;
         daemon::ready(place, PATIENCE, answers)?;
-        Ok(format!("127.0.0.1:{port}"))
+        Ok(url(port))
     }
+}
+
+fn url(port: u16) -> String {
+    format!("127.0.0.1:{port}")
 }
 
 /// Where the classes of a server are kept as its program has loaded and verified them: a start with them takes two thirds

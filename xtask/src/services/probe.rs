@@ -23,6 +23,20 @@ pub(crate) fn ask(port: u16, question: &[u8]) -> Vec<u8> {
     answer
 }
 
+/// Sends the question and returns the answer, of which the first four bytes say how long it is; without these, and
+/// nothing where none comes, or a longer one than the limit.
+pub(crate) fn framed(port: u16, question: &[u8]) -> Vec<u8> {
+    let Some(mut stream) = connect(port) else { return Vec::new() };
+    let mut length = [0; 4];
+    let read = stream.write_all(question).and_then(|()| stream.read_exact(&mut length));
+    let length = u32::from_be_bytes(length) as usize;
+    let mut answer = vec![0; length.min(LIMIT)];
+    match read.and_then(|()| stream.read_exact(&mut answer)) {
+        Ok(()) if length <= LIMIT => answer,
+        _ => Vec::new(),
+    }
+}
+
 /// The whole answer to an HTTP request, as far as the limit; empty where none comes.
 pub(crate) fn http(port: u16, method: &str, path: &str, headers: &str, body: &str) -> String {
     let Some(mut stream) = connect(port) else { return String::new() };
