@@ -16,7 +16,7 @@ use crate::terminal;
 
 /// A sidecar, as it is looked at.
 struct View {
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
     handler: String,
     watched: Arc<Watched>,
 }
@@ -28,13 +28,10 @@ struct View {
 pub(super) async fn listen(
     plan: &Plan,
     watched: &Arc<Watched>,
+    metrics: Arc<Metrics>,
 ) -> Result<Option<Listening>, Failure> {
     let Some(address) = plan.listen else { return Ok(None) };
-    let view = View {
-        metrics: Metrics::of(catalog::SIDECAR),
-        handler: plan.handler.to_string(),
-        watched: Arc::clone(watched),
-    };
+    let view = View { metrics, handler: plan.handler.to_string(), watched: Arc::clone(watched) };
     let served = Served { view: Arc::new(view), token: plan.token.clone() };
     let listening = serve::listen(address, served).await?;
     terminal::note(&format!("metrics and health on http://{}", listening.address()));

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use postrider_core::inbox::Receiver;
 use postrider_core::{Clock as _, RetryPolicy, Subscription};
 use postrider_inbox::{BootClock, Consumer, ConsumerOptions};
 
@@ -55,6 +56,8 @@ use self::watch::{Limits, Watched};
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogFormat};
 use crate::otel::Traces;
+use crate::serve::messaging::{MeteredReceiver, MeteredSubscription, Names};
+use crate::serve::{Metrics, catalog};
 use crate::signals::Signals;
 use crate::{age, duration, store, terminal};
 
@@ -206,14 +209,16 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         stopping,
         tally: Arc::clone(&tally),
     };
-    let receiver = traces.receiver(Arc::new(sidecar));
-    let subscription = traces.subscription(Arc::clone(&switch) as Arc<dyn Subscription>);
+    let metrics = Arc::new(Metrics::of(catalog::of_sidecar()));
+    let connection = Arc::<Switch>::clone(&switch);
+    let counted = counted(&metrics, reloader.source(), connection, sidecar);
+    let (subscription, receiver) = (traces.subscription(counted.0), traces.receiver(counted.1));
     let consumer = Consumer::builder(subscription).receiver(receiver).options(options).start()?;
     let house = (!place.forgets_by_itself())
         .then(|| tokio::spawn(purge::keep_house(inbox, plan.retention, results)));
     let endpoint = endpoint.shown();
     let watched = Arc::new(Watched { consumer, gate, tally, endpoint, stop, switch });
-    let listening = metrics::listen(&plan, &watched).await?;
+    let listening = metrics::listen(&plan, &watched, metrics).await?;
     let idle = args.idle.unwrap_or_else(|| reloader.source().quiet(plan.kafka.as_ref()));
     let once = args.once.then(|| Once::new(idle, plan.timeout, Instant::now()));
     let limits = Limits { drain: args.drain, once };
@@ -224,6 +229,21 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     }
     traces.stop().await;
     Ok(exit)
+}
+
+/// What is received from, and what hands it over, with counting around them.
+fn counted(
+    metrics: &Arc<Metrics>,
+    source: &Source,
+    subscription: Arc<dyn Subscription>,
+    receiver: Sidecar,
+) -> (Arc<dyn Subscription>, Arc<dyn Receiver>) {
+    let names = Names::of(source.names());
+    let subscription =
+        MeteredSubscription { metrics: Arc::clone(metrics), names: names.clone(), subscription };
+    let receiver = Arc::new(receiver);
+    let receiver = MeteredReceiver { metrics: Arc::clone(metrics), names, receiver };
+    (Arc::new(subscription), Arc::new(receiver))
 }
 
 /// How to receive, where the engine gives up after so many deliveries.

@@ -151,6 +151,20 @@ impl Source {
         }
     }
 
+    /// The topics that it names: none where it has a pattern.
+    pub(super) fn names(&self) -> Vec<String> {
+        match self {
+            Source::Local { topics, .. } if topics.contains('*') => Vec::new(),
+            Source::Local { topics, .. } => vec![topics.clone()],
+            Source::Nats { subject, .. } => {
+                let plain = subject.iter().filter(|subject| !subject.contains(['*', '>']));
+                plain.cloned().collect()
+            }
+            Source::Kafka { topics, .. } => topics.clone(),
+            Source::Sqs { queue, .. } => vec![queue.clone()],
+        }
+    }
+
     /// Whether servers stand behind it.
     pub(crate) fn is_remote(&self) -> bool {
         !matches!(self, Source::Local { .. })

@@ -53,7 +53,7 @@ mod tests {
     /// R059: of all shards the one that is furthest behind is shown, and how many are; their names are not.
     #[test]
     fn the_lag_of_the_worst_shard_is_shown_without_its_name() {
-        let metrics = Metrics::of(catalog::RELAY);
+        let metrics = Metrics::of(catalog::of_relay());
         show_lags(&metrics, &[]);
         assert!(!metrics.text().contains("stream_lag_seconds{"), "there is none yet");
         let lag = |shard: &str, seconds, at_tip| {
@@ -77,7 +77,7 @@ mod tests {
     /// R049: what the store ignored, and records without images, are metrics of the relay.
     #[test]
     fn what_the_store_counted_is_shown_under_its_reason() {
-        let metrics = Metrics::of(catalog::RELAY);
+        let metrics = Metrics::of(catalog::of_relay());
         let tally = Tally {
             foreign: 1,
             marked_by_others: 2,

@@ -108,7 +108,8 @@ pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
     let definitions: Vec<Destination> =
         plan.destinations.iter().map(|(definition, _)| definition.clone()).collect();
     agree::agree(&*store, &definitions, args.config.as_deref()).await?;
-    let metrics = Arc::new(Metrics::of(serve::catalog::RELAY));
+    let metrics = Arc::new(Metrics::of(serve::catalog::of_relay()));
+    serve::messaging::wrap(&metrics, &mut plan.destinations);
     let handle = start(&mut plan, &store, &metrics, args.once).await?;
     // A connection of its own: whoever looks at the store does not keep the relay from reading.
     let operator = plan.place.open().await?.operator;

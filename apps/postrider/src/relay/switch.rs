@@ -13,12 +13,14 @@ pub(crate) struct Switch {
     /// What the relay was told at its start. A contract says that it never changes: new limits of
     /// concurrency count from the next start.
     capabilities: BrokerCapabilities,
+    /// A reload does not change the kind.
+    system: &'static str,
 }
 
 impl Switch {
     pub(crate) fn new(broker: Arc<dyn Broker>) -> Switch {
-        let capabilities = broker.capabilities();
-        Switch { present: RwLock::new(broker), capabilities }
+        let (capabilities, system) = (broker.capabilities(), broker.system());
+        Switch { present: RwLock::new(broker), capabilities, system }
     }
 
     /// Puts another broker of the same kind in its place, and returns the one before, to be closed
@@ -43,6 +45,10 @@ impl Broker for Switch {
         Box::pin(async move { broker.publish(batch).await })
     }
 
+    fn system(&self) -> &'static str {
+        self.system
+    }
+
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         let broker = self.present();
         Box::pin(async move { broker.close().await })
@@ -65,6 +71,10 @@ mod tests {
     impl Broker for Gate {
         fn capabilities(&self) -> BrokerCapabilities {
             BrokerCapabilities::least()
+        }
+
+        fn system(&self) -> &'static str {
+            "gate"
         }
 
         fn publish<'a>(&'a self, batch: &'a [Outgoing]) -> BoxFuture<'a, Result<Vec<Outcome>>> {
@@ -107,5 +117,11 @@ mod tests {
         assert_eq!(begun.await.unwrap().unwrap(), [Outcome::Acked]);
         let calls = |gate: &Gate| gate.calls.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!((calls(&old), calls(&new)), (1, 1));
+    }
+
+    /// Traces and metrics say what stands behind the switch.
+    #[test]
+    fn a_switch_is_what_stands_behind_it() {
+        assert_eq!(Switch::new(Arc::new(Gate::default())).system(), "gate");
     }
 }

@@ -21,6 +21,26 @@ pub(crate) struct Entry {
     pub(crate) help: &'static str,
 }
 
+/// Upper bounds of the histograms' buckets, in seconds: from a local commit's 1 ms to an outage's hour.
+const BUCKETS: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 60.0, 600.0, 3600.0];
+
+/// The same of the messaging conventions, as these recommend them: other programs' are there beside ours.
+const CONVENTIONS_BUCKETS: [f64; 14] =
+    [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+
+impl Entry {
+    /// Whether its name and labels are those of the OpenTelemetry conventions, and not ours.
+    pub(crate) fn is_of_conventions(&self) -> bool {
+        self.name.starts_with("messaging_")
+    }
+
+    /// Upper bounds of its buckets, if it has some, in seconds.
+    pub(crate) fn buckets(&self) -> &'static [f64] {
+        if self.is_of_conventions() { &CONVENTIONS_BUCKETS } else { &BUCKETS }
+    }
+}
+
 macro_rules! catalog {
     ($all:ident: $($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
         $(pub(crate) const $constant: Entry = Entry {
@@ -105,6 +125,14 @@ catalog! {
         "Breaches of an invariant that this relay saw itself commit; any but 0 is a defect: report it";
     SCRAPES = Counter "postrider_scrape_failures" []
         "Readings of the store for this page that failed; the store's own figures are the last known then";
+    SENT = Counter "messaging_client_sent_messages" ["messaging_operation_name", "messaging_system", "messaging_destination_name", "error_type"]
+        "By the conventions: events that were given to a broker, each attempt of each. One that was not tried, because another before it failed, is not counted";
+}
+
+// Of both.
+catalog! {
+    BOTH: OPERATION = Histogram "messaging_client_operation_duration_seconds" ["messaging_operation_name", "messaging_operation_type", "messaging_system", "messaging_consumer_group_name", "messaging_destination_name", "error_type"]
+        "By the conventions: how long a call of the broker took, once for each event of it, as spans are: send of a relay; ack, nack, and reject of a sidecar";
 }
 
 // Of a sidecar.
@@ -125,11 +153,25 @@ catalog! {
         "Claims that were lost while the endpoint worked";
     SIDECAR_FAILURES = Counter "postrider_sidecar_failures" ["handler", "of"]
         "Failures to receive, to settle, and of the inbox: receive, settle, inbox";
+    CONSUMED = Counter "messaging_client_consumed_messages" ["messaging_operation_name", "messaging_system", "messaging_consumer_group_name", "messaging_destination_name"]
+        "By the conventions: deliveries that came in, what is no event included";
+    PROCESS = Histogram "messaging_process_duration_seconds" ["messaging_operation_name", "messaging_system", "messaging_consumer_group_name", "messaging_destination_name", "error_type"]
+        "By the conventions: how long an event was in work, from the hand-over to the verdict. One that waits for its endpoint, or for whoever has its claim, is not counted";
+}
+
+/// Those that a relay shows.
+pub(crate) fn of_relay() -> impl Iterator<Item = &'static Entry> {
+    RELAY.iter().chain(BOTH)
+}
+
+/// Those that a sidecar shows.
+pub(crate) fn of_sidecar() -> impl Iterator<Item = &'static Entry> {
+    SIDECAR.iter().chain(BOTH)
 }
 
 /// Every metric.
 pub(crate) fn all() -> impl Iterator<Item = &'static Entry> {
-    RELAY.iter().chain(SIDECAR)
+    RELAY.iter().chain(SIDECAR).chain(BOTH)
 }
 
 /// The reference page.
@@ -137,8 +179,16 @@ pub(crate) fn page() -> String {
     let mut text = String::from(
         "# Metrics\n\n<!-- Made by `cargo x docs`. Change the code it is made from. -->\n\n\
          `observe.listen` in the configuration, or `--listen ADDRESS`, serves those of a relay as OpenMetrics 1.0 at \
-         `/metrics`; `listen` of a consumer, or `postrider consume --listen ADDRESS`, those of a sidecar, which are the \
-         last. A label never holds a key, an id, a tenant, or a topic: their number has no bound.\n\n\
+         `/metrics`; `listen` of a consumer, or `postrider consume --listen ADDRESS`, those of a sidecar, whose \
+         description says so or whose label is `handler`. A label never holds a key, an id, or a tenant, nor a topic that an \
+         event decides: their number has no bound.\n\n\
+         Those that begin with `messaging_` follow the OpenTelemetry semantic conventions 1.43.0, as our \
+         [traces](../guide/tracing.md) do, with their buckets and with their names as Prometheus spells them, so that a \
+         dashboard for other programs shows ours. The conventions for messaging are still in development, so a later \
+         version of Postrider may follow other ones. `messaging_destination_name` is the topic where a route or a source \
+         names it without a field of the event or a wildcard (the first 100 of each), and is absent elsewhere; \
+         `error_type` says what kind of failure (`timeout`, `rejected`, …; `dropped` for a call that was given up), and \
+         is absent where there was none.\n\n\
          | Metric | Kind | Labels | Meaning |\n|---|---|---|---|\n",
     );
     for entry in all() {

@@ -10,15 +10,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::serve::catalog::{Entry, Kind};
+use crate::serve::catalog::{self, Entry, Kind};
 
 /// Names and values, in the order of the catalog.
 type Labels = Vec<(&'static str, String)>;
-
-/// Upper bounds of the histograms' buckets, in seconds: from a local commit's 1 ms to an outage's
-/// hour.
-const BUCKETS: [f64; 14] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 60.0, 600.0, 3600.0];
 
 type Gauges = Family<Labels, Gauge<f64, std::sync::atomic::AtomicU64>>;
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
@@ -33,13 +28,17 @@ pub(crate) struct Metrics {
     totals: Mutex<BTreeMap<(&'static str, Labels), u64>>,
 }
 
-fn histogram() -> Histogram {
-    Histogram::new(BUCKETS)
+fn ours() -> Histogram {
+    Histogram::new(catalog::DELIVERY.buckets().iter().copied())
+}
+
+fn of_conventions() -> Histogram {
+    Histogram::new(catalog::OPERATION.buckets().iter().copied())
 }
 
 impl Metrics {
     /// Those of a relay, or of a sidecar.
-    pub(crate) fn of(entries: &[Entry]) -> Metrics {
+    pub(crate) fn of(entries: impl Iterator<Item = &'static Entry>) -> Metrics {
         let mut metrics = Metrics {
             registry: Registry::default(),
             counters: BTreeMap::new(),
@@ -47,7 +46,8 @@ impl Metrics {
             histograms: BTreeMap::new(),
             totals: Mutex::default(),
         };
-        for Entry { name, kind, help, .. } in entries {
+        for entry in entries {
+            let Entry { name, kind, help, .. } = entry;
             match kind {
                 Kind::Counter => {
                     let family = Family::default();
@@ -60,7 +60,8 @@ impl Metrics {
                     metrics.gauges.insert(name, family);
                 }
                 Kind::Histogram => {
-                    let family = Histograms::new_with_constructor(histogram);
+                    let fresh = if entry.is_of_conventions() { of_conventions } else { ours };
+                    let family = Histograms::new_with_constructor(fresh);
                     metrics.registry.register(*name, *help, family.clone());
                     metrics.histograms.insert(name, family);
                 }
@@ -105,8 +106,14 @@ impl Metrics {
 
     /// Counts a duration.
     pub(crate) fn observe(&self, entry: Entry, labels: &[&str], span: Duration) {
+        self.observe_all(entry, labels, span, 1);
+    }
+
+    /// Counts a duration so often: what all of a batch took.
+    pub(crate) fn observe_all(&self, entry: Entry, labels: &[&str], span: Duration, count: u64) {
         if let Some(family) = self.histograms.get(entry.name) {
-            family.get_or_create(&named(entry, labels)).observe(span.as_secs_f64());
+            let histogram = family.get_or_create(&named(entry, labels));
+            (0..count).for_each(|_| histogram.observe(span.as_secs_f64()));
         }
     }
 
@@ -119,19 +126,20 @@ impl Metrics {
     }
 }
 
+/// The labels with their values. An empty one is an absent one, to whoever reads them.
 fn named(entry: Entry, values: &[&str]) -> Labels {
     debug_assert_eq!(entry.labels.len(), values.len(), "{}", entry.name);
-    entry.labels.iter().copied().zip(values.iter().map(|value| (*value).to_owned())).collect()
+    let labels = entry.labels.iter().copied().zip(values.iter().map(|value| (*value).to_owned()));
+    labels.filter(|(_, value)| !value.is_empty()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::catalog;
 
     #[test]
     fn what_is_counted_is_told_as_openmetrics() {
-        let metrics = Metrics::of(catalog::RELAY);
+        let metrics = Metrics::of(catalog::of_relay());
         metrics.add(catalog::PUBLISHED, &["queue"], 3);
         metrics.total(catalog::FENCED, &[], 2);
         metrics.total(catalog::FENCED, &[], 5);
@@ -153,7 +161,9 @@ mod tests {
     #[test]
     fn every_metric_has_a_name_of_ours_and_a_meaning() {
         for entry in catalog::all() {
-            assert!(entry.name.starts_with("postrider_") && !entry.name.ends_with("_total"));
+            let is_ours = entry.name.starts_with("postrider_");
+            assert!(is_ours != entry.is_of_conventions(), "{}", entry.name);
+            assert!(!entry.name.ends_with("_total"));
             assert!(!entry.help.is_empty() && !entry.help.ends_with('.'), "{}", entry.name);
             for banned in ["key", "id", "event_id", "tenant", "topic", "endpoint"] {
                 assert!(!entry.labels.contains(&banned), "{}: unbounded", entry.name);

@@ -6,6 +6,7 @@
 
 pub(crate) mod catalog;
 mod count;
+pub(crate) mod messaging;
 mod metrics;
 mod scrape;
 

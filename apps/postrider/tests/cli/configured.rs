@@ -185,6 +185,8 @@ fn the_listener_tells_how_it_goes() {
         "postrider_enqueued_events_total{} 3",
         "postrider_delivery_seconds_count{destination=\"orders\"} 3",
         "postrider_invariant_violations_total{invariant=\"INV-3\"} 0",
+        "messaging_client_sent_messages_total{messaging_operation_name=\"send\",messaging_system=\"postrider\",\
+         messaging_destination_name=\"orders\"} 3",
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }

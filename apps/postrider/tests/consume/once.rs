@@ -70,6 +70,10 @@ async fn metrics_and_health_are_served() {
         "postrider_received_events_total{handler=\"billing\"} 1",
         "postrider_sidecar_state{handler=\"billing\",state=\"receiving\"} 1",
         "postrider_held_events{handler=\"billing\",state=\"working\"} 0",
+        "messaging_client_consumed_messages_total{messaging_operation_name=\"receive\",messaging_system=\"",
+        "messaging_process_duration_seconds_count{messaging_operation_name=\"process\",messaging_system=\"",
+        "messaging_client_operation_duration_seconds_count{messaging_operation_name=\"ack\",\
+         messaging_operation_type=\"settle\",messaging_system=\"",
     ] {
         assert!(text.contains(words), "{words} is not in {text}");
     }
