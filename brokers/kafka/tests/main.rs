@@ -15,3 +15,4 @@ mod stalling;
 mod subscribing;
 mod suite;
 mod trouble;
+mod weighing;
