@@ -22,6 +22,10 @@ const DEADLINES: u32 = 4;
 /// From here on a limit is said to be near: there is still time to act.
 const NEARLY_FULL: f64 = 0.8;
 
+/// What a message may weigh by the program's definitions: a server's own 1 MiB without its frame. What is larger is refused
+/// where it is enqueued.
+const MESSAGE_BYTES: usize = 1_048_000;
+
 /// Looks at the streams that take what the routes send.
 ///
 /// # Errors
@@ -79,10 +83,11 @@ async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
         streams.extend(names);
     }
     let horizon = sending.iter().map(|route| route.retry.span()).max().unwrap_or_default();
-    let version = up.client.server_info().version;
+    let server = up.client.server_info();
+    found.extend(of_server(server.max_payload));
     for name in streams.iter().take(STREAMS_MAX) {
         let stream = up.jetstream.get_stream(name).await.map_err(|error| silent(&error))?;
-        found.extend(of_stream(stream.cached_info(), horizon, unforced(&version)));
+        found.extend(of_stream(stream.cached_info(), horizon, unforced(&server.version)));
     }
     found.extend(of_account(&answer(up, "INFO", &serde_json::Value::Null).await?));
     Ok(found)
@@ -162,6 +167,14 @@ fn of_stream(info: &Info, horizon: Duration, unforced: &str) -> Vec<Finding> {
             found.push(findings::coded(&subject, message, advice, Code::NearlyFull));
         }
     }
+    let taken = usize::try_from(config.max_message_size).ok().filter(|taken| *taken > 0);
+    if let Some(taken) = taken.filter(|taken| *taken < MESSAGE_BYTES) {
+        let advice = format!(
+            "nats stream edit {} --max-msg-size=-1, or enqueue nothing larger",
+            config.name
+        );
+        found.push(small(&subject, taken, &advice));
+    }
     if found.is_empty() {
         let message = format!(
             "on disk, {} replicas, and it refuses what it cannot keep",
@@ -170,6 +183,20 @@ fn of_stream(info: &Info, horizon: Duration, unforced: &str) -> Vec<Finding> {
         found.push(findings::good(&subject, message));
     }
     found
+}
+
+/// What the server takes, whatever its streams would.
+fn of_server(max_payload: usize) -> Option<Finding> {
+    let advice = "set max_payload of every server to 1048576, or enqueue nothing larger";
+    (max_payload < MESSAGE_BYTES).then(|| small("server", max_payload, advice))
+}
+
+fn small(subject: &str, taken: usize, advice: &str) -> Finding {
+    let message = format!(
+        "it takes messages of {taken} bytes, and an event's may have {MESSAGE_BYTES}: a larger one becomes a dead \
+         letter"
+    );
+    findings::coded(subject, message, advice, Code::LimitLow)
 }
 
 /// How many copies there are, and on what.

@@ -48,7 +48,7 @@ type Case = (&'static str, fn(&mut Config), &'static [Code], &'static str);
 async fn each_setting_that_loses_events_is_found() {
     let Some(server) = Server::start() else { return };
     const ONE: Code = Code::CopiesFew;
-    let cases: [Case; 8] = [
+    let cases: [Case; 9] = [
         ("single", |_| {}, &[ONE], "--replicas 3"),
         ("memory", |it| it.storage = StorageType::Memory, &[ONE, ONE], "--storage file"),
         (
@@ -82,6 +82,7 @@ async fn each_setting_that_loses_events_is_found() {
             "make the consumers first",
         ),
         ("mute", |it| it.no_ack = true, &[ONE, Code::Unacknowledged], "no_ack"),
+        ("short", |it| it.max_message_size = 9_000, &[ONE, Code::LimitLow], "--max-msg-size=-1"),
         ("full", |it| it.max_messages = 1, &[ONE, Code::NearlyFull], "purge"),
     ];
     let broker = NatsBroker::new(server.settings()).unwrap();
@@ -98,6 +99,17 @@ async fn each_setting_that_loses_events_is_found() {
             |finding: &Finding| finding.advice.as_ref().is_some_and(|it| it.contains(advice));
         assert!(found.iter().any(advised), "{name}: {found:?}");
     }
+}
+
+/// R125: a server that takes less than the definitions let pass is found, though its streams say nothing of it.
+#[tokio::test]
+async fn a_server_that_takes_little_is_found() {
+    let Some(server) = Server::with("max_payload: 65536") else { return };
+    server.stream_of(sound("orders")).await;
+    let found = found(&server, &["orders"]).await;
+    assert_eq!(codes(&found), [Code::LimitLow, Code::CopiesFew], "{found:?}");
+    assert!(found[0].message.contains("65536"), "{found:?}");
+    assert!(found[0].advice.as_ref().unwrap().contains("max_payload"), "{found:?}");
 }
 
 /// R125: a subject that no stream takes is found before an event waits for it; a template is looked for by
