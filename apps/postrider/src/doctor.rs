@@ -15,7 +15,7 @@ use crate::relay::brokers;
 use crate::shape::Found;
 use crate::table::clean;
 use crate::terminal::{self, Style, wrap};
-use crate::{config, consume};
+use crate::{certificate, config, consume};
 
 /// Examine the store, and the brokers, for what will go wrong
 ///
@@ -99,6 +99,10 @@ async fn of_brokers(path: &Path) -> Result<Vec<Finding>, Failure> {
                     finding
                 }),
         );
+        if let Some(path) = certificate::of_destination(destination) {
+            let subject = format!("destination `{id}`, certificate");
+            found.push(certificate::examine(&subject, path, Timestamp::now()));
+        }
         // Nothing was published: there is nothing to wait for.
         let _ = tokio::time::timeout(BROKER_MAX, broker.close()).await;
     }

@@ -10,6 +10,7 @@ mod audit;
 #[cfg(feature = "aws")]
 mod aws;
 mod bulk;
+mod certificate;
 mod chaos;
 mod cli;
 mod completions;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use postrider_config::{Config, Consume, Secrets};
 use postrider_core::operate::{Finding, findings};
-use postrider_core::{Code, HandlerName};
+use postrider_core::{Code, HandlerName, Timestamp};
 
 use super::source::{Source, Wishes, visibility};
+use crate::certificate;
 use crate::failure::Failure;
 use crate::store::Place;
 
@@ -18,6 +19,10 @@ pub(crate) async fn examine(config: &Config, secrets: &Secrets) -> Vec<Finding> 
     for (handler, consumer) in &config.consume {
         let asked = of_sidecar(handler, consumer, secrets).await;
         found.extend(asked.unwrap_or_else(|failure| vec![failure.finding(&subject(handler))]));
+        if let Some(path) = certificate::of_source(Some(&consumer.kafka), Some(&consumer.nats)) {
+            let subject = format!("{}, certificate", subject(handler));
+            found.push(certificate::examine(&subject, path, Timestamp::now()));
+        }
         let asked = of_inbox(handler, consumer, config, secrets).await;
         found.extend(asked.unwrap_or_else(|failure| {
             Some(failure.finding(&format!("inbox of {}", subject(handler))))

@@ -10,6 +10,7 @@ use postrider_inbox::Health;
 
 use super::plan::Plan;
 use super::watch::{Watched, trouble};
+use crate::certificate::Ends;
 use crate::failure::Failure;
 use crate::serve::{self, Listening, Metrics, Readiness, Served, Shown, catalog};
 use crate::terminal;
@@ -19,6 +20,7 @@ struct View {
     metrics: Arc<Metrics>,
     handler: String,
     watched: Arc<Watched>,
+    ends: Ends,
 }
 
 /// Serves metrics and health, if that is wanted.
@@ -28,10 +30,11 @@ struct View {
 pub(super) async fn listen(
     plan: &Plan,
     watched: &Arc<Watched>,
-    metrics: Arc<Metrics>,
+    (metrics, ends): (Arc<Metrics>, Ends),
 ) -> Result<Option<Listening>, Failure> {
     let Some(address) = plan.listen else { return Ok(None) };
-    let view = View { metrics, handler: plan.handler.to_string(), watched: Arc::clone(watched) };
+    let view =
+        View { metrics, handler: plan.handler.to_string(), watched: Arc::clone(watched), ends };
     let served = Served { view: Arc::new(view), token: plan.token.clone() };
     let listening = serve::listen(address, served).await?;
     terminal::note(&format!("metrics and health on http://{}", listening.address()));
@@ -49,6 +52,7 @@ impl View {
 
     fn show(&self) {
         let (metrics, handler) = (&self.metrics, self.handler.as_str());
+        metrics.set_moments(catalog::SIDECAR_CERTIFICATE, &self.ends.all());
         let stats = self.watched.consumer.stats();
         metrics.set(catalog::SIDECAR_INFO, &[env!("CARGO_PKG_VERSION")], 1.0);
         let present = self.state();

@@ -218,7 +218,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         .then(|| tokio::spawn(purge::keep_house(inbox, plan.retention, results)));
     let endpoint = endpoint.shown();
     let watched = Arc::new(Watched { consumer, gate, tally, endpoint, stop, switch });
-    let listening = metrics::listen(&plan, &watched, metrics).await?;
+    let listening = metrics::listen(&plan, &watched, (metrics, reloader.ends())).await?;
     let idle = args.idle.unwrap_or_else(|| reloader.source().quiet(plan.kafka.as_ref()));
     let once = args.once.then(|| Once::new(idle, plan.timeout, Instant::now()));
     let limits = Limits { drain: args.drain, once };

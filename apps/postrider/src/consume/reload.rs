@@ -12,6 +12,7 @@ use postrider_core::Subscription;
 use super::ConsumeArgs;
 use super::plan::Plan;
 use super::source::{Source, Wishes};
+use crate::certificate::{self, Ends};
 use crate::failure::Failure;
 use crate::serve::Token;
 use crate::{logs, terminal};
@@ -32,6 +33,9 @@ pub(super) struct Reloader<'a> {
     token: Token,
     /// Whether others can reach the listener, so that it must have a token.
     listens_openly: bool,
+    /// The handler, by which it is known when its certificate ends.
+    handler: String,
+    ends: Ends,
 }
 
 /// What was read again.
@@ -76,7 +80,20 @@ impl<'a> Reloader<'a> {
         let (present, secrets) = (plan.present.clone(), plan.secrets.clone());
         let listens_openly = plan.listen.is_some_and(|address| !address.ip().is_loopback());
         let token = plan.token.clone();
-        Reloader { args, present, secrets, source, wishes, token, listens_openly }
+        let (handler, ends) = (plan.handler.to_string(), Ends::default());
+        let reloader = Reloader {
+            args,
+            present,
+            secrets,
+            source,
+            wishes,
+            token,
+            listens_openly,
+            handler,
+            ends,
+        };
+        reloader.learn_ends();
+        reloader
     }
 
     /// Subscribes with what was read last.
@@ -85,6 +102,17 @@ impl<'a> Reloader<'a> {
     /// What the broker says.
     pub(super) async fn subscribe(&self) -> Result<Arc<dyn Subscription>, Failure> {
         self.source.subscribe(&self.wishes).await
+    }
+
+    /// When our certificate ends.
+    pub(super) fn ends(&self) -> Ends {
+        self.ends.clone()
+    }
+
+    fn learn_ends(&self) {
+        let wishes = &self.wishes;
+        let path = certificate::of_source(wishes.kafka.as_ref(), wishes.nats.as_ref());
+        self.ends.learn(path.map(|path| (self.handler.clone(), path)));
     }
 
     pub(super) fn source(&self) -> &Source {
@@ -156,6 +184,7 @@ impl<'a> Reloader<'a> {
         self.secrets = read.secrets;
         self.source = read.source;
         self.wishes = read.wishes;
+        self.learn_ends();
     }
 }
 

@@ -26,6 +26,7 @@ use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogFormat};
 use crate::otel::Traces;
 use crate::relay::plan::Plan;
+use crate::relay::reload::Reloader;
 use crate::serve::{self, Listening, Metrics, Served, View};
 use crate::signals::Signals;
 use crate::{duration, terminal};
@@ -101,6 +102,7 @@ pub(crate) struct RelayArgs {
 pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
     let mut plan = Plan::of(&args)?;
     logs::start(&plan.log, plan.log_format)?;
+    plan.reloader.iter().for_each(Reloader::learn_ends);
     let traces = Traces::start(plan.otlp.as_deref())?;
     traces.wrap(&mut plan.destinations);
     let signals = Signals::catch_reload().map_err(|e| Failure::plain(format!("signals: {e}")))?;
@@ -161,7 +163,8 @@ async fn listen(
     let Some(address) = plan.listen else {
         return Ok(None);
     };
-    let view = Arc::new(View::new(metrics, handle.health(), Arc::clone(operator)));
+    let view =
+        Arc::new(View::new(metrics, handle.health(), Arc::clone(operator), plan.ends.clone()));
     let served = Served { view, token: plan.token.clone() };
     let listening = serve::listen(address, served).await?;
     terminal::note(&format!("metrics and health on http://{}", listening.address()));

@@ -10,6 +10,7 @@ use postrider_config::{Config, Environment, Needs, Secret, Secrets};
 use postrider_core::{Archive, Broker, Destination, DestinationId, WindowLimits};
 use postrider_relay::{Retention, Settings};
 
+use crate::certificate::Ends;
 use crate::failure::Failure;
 use crate::logs::{self, LogFormat};
 use crate::relay::own::Own;
@@ -31,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) reconcile_every: Duration,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) token: Token,
+    /// When our certificates end.
+    pub(crate) ends: Ends,
     /// The collector that traces go to.
     pub(crate) otlp: Option<String>,
     pub(crate) log: String,
@@ -60,6 +63,7 @@ impl Plan {
         };
         let token = config.observe.token.as_ref().and_then(|token| secrets.get(token));
         let token = Token::new(token.map(Secret::expose));
+        let ends = Ends::default();
         let otlp = config.observe.otlp.as_ref().and_then(|otlp| secrets.address(otlp));
         let archive = config.retention.archive.as_ref().map(archive).transpose()?;
         let listen = args.listen.or(config.observe.listen);
@@ -72,6 +76,7 @@ impl Plan {
             reconcile_every: config.reconcile.every,
             listen,
             token: token.clone(),
+            ends: ends.clone(),
             otlp: otlp.map(str::to_owned),
             log: args.log.clone().unwrap_or_else(|| logs::level(config.observe.log).to_owned()),
             log_format: args.log_format.unwrap_or_else(|| config.observe.log_format.into()),
@@ -81,6 +86,7 @@ impl Plan {
                 secrets,
                 switches,
                 token,
+                ends,
                 log: args.log.is_none(),
                 listens_openly: listen.is_some_and(|address| !address.ip().is_loopback()),
             }),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use postrider_config::{Change, Class, Config, Environment, Needs, Secret, Secrets};
 use postrider_core::DestinationId;
 
+use crate::certificate::{self, Ends};
 use crate::failure::Failure;
 use crate::relay::brokers;
 use crate::relay::switch::Switch;
@@ -24,6 +25,8 @@ pub(crate) struct Reloader {
     pub(crate) switches: BTreeMap<DestinationId, Arc<Switch>>,
     /// The listener's token.
     pub(crate) token: Token,
+    /// When our certificates end.
+    pub(crate) ends: Ends,
     /// Whether the configuration says how much is logged, and no flag does.
     pub(crate) log: bool,
     /// Whether others can reach the listener, so that it must have a token.
@@ -74,7 +77,13 @@ impl Reloader {
         }
         self.present = loaded.config;
         self.secrets = secrets;
+        self.learn_ends();
         Ok(said)
+    }
+
+    /// Reads when our certificates end, by the present configuration.
+    pub(crate) fn learn_ends(&self) {
+        self.ends.learn(certificate::of_destinations(&self.present));
     }
 }
 

@@ -119,6 +119,8 @@ catalog! {
         "Of the shard of the stream of DynamoDB that is read least far: how long ago it was that all it had was read; at its tip the time since the last answer, else the age of the last record read. One figure for all shards, whose names have no bound. It grows while the stream cannot be read; absent where none is";
     DYNAMODB_SHARDS = Gauge "postrider_dynamodb_stream_shards" ["at"]
         "Shards of the stream of DynamoDB that this relay reads: at their tip, or behind it. One that waits for its parent to be read is not counted";
+    CERTIFICATE = Gauge "postrider_certificate_end_timestamp_seconds" ["destination"]
+        "When our certificate for the destination's servers ends, in seconds since 1970, as it was read at the start or by the last reload; absent where we show none";
     RETIRED = Counter "postrider_retired_events" []
         "Events deleted by retention";
     VIOLATIONS = Counter "postrider_invariant_violations" ["invariant"]
@@ -153,6 +155,8 @@ catalog! {
         "Claims that were lost while the endpoint worked";
     SIDECAR_FAILURES = Counter "postrider_sidecar_failures" ["handler", "of"]
         "Failures to receive, to settle, and of the inbox: receive, settle, inbox";
+    SIDECAR_CERTIFICATE = Gauge "postrider_sidecar_certificate_end_timestamp_seconds" ["handler"]
+        "When our certificate for the source's servers ends, in seconds since 1970, as it was read at the start or by the last reload; absent where we show none";
     CONSUMED = Counter "messaging_client_consumed_messages" ["messaging_operation_name", "messaging_system", "messaging_consumer_group_name", "messaging_destination_name"]
         "By the conventions: deliveries that came in, what is no event included";
     PROCESS = Histogram "messaging_process_duration_seconds" ["messaging_operation_name", "messaging_system", "messaging_consumer_group_name", "messaging_destination_name", "error_type"]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use postrider_core::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -94,6 +95,14 @@ impl Metrics {
     pub(crate) fn set(&self, entry: Entry, labels: &[&str], value: f64) {
         if let Some(family) = self.gauges.get(entry.name) {
             family.get_or_create(&named(entry, labels)).set(value);
+        }
+    }
+
+    /// Sets a gauge to moments, by its one label, and forgets those that are not there any more.
+    pub(crate) fn set_moments(&self, entry: Entry, moments: &BTreeMap<String, Timestamp>) {
+        self.clear(entry);
+        for (label, moment) in moments {
+            self.set(entry, &[label], moment.as_micros() as f64 / 1e6);
         }
     }
 

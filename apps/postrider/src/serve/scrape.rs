@@ -9,6 +9,7 @@ use postrider_relay::{Health, State};
 use serde::Serialize;
 use tokio::sync::{Mutex, watch};
 
+use crate::certificate::Ends;
 use crate::dynamodb::show_tally;
 use crate::relay::kafka::added_partitions;
 use crate::serve::metrics::Metrics;
@@ -29,6 +30,7 @@ pub(crate) struct View {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: watch::Receiver<Health>,
     pub(crate) operator: Arc<dyn Operator>,
+    ends: Ends,
     read: Mutex<Read>,
 }
 
@@ -52,8 +54,9 @@ impl View {
         metrics: Arc<Metrics>,
         health: watch::Receiver<Health>,
         operator: Arc<dyn Operator>,
+        ends: Ends,
     ) -> View {
-        View { metrics, health, operator, read: Mutex::default() }
+        View { metrics, health, operator, ends, read: Mutex::default() }
     }
 
     fn show_health(&self, health: &Health) {
@@ -74,6 +77,7 @@ impl View {
         metrics.total(catalog::FETCHES, &[], health.fetches);
         metrics.total(catalog::SETTLEMENTS, &[], health.settlements);
         metrics.total(catalog::PARTITIONS_ADDED, &[], added_partitions());
+        metrics.set_moments(catalog::CERTIFICATE, &self.ends.all());
         show_tally(metrics);
         for (invariant, count) in health.violations.iter() {
             metrics.total(catalog::VIOLATIONS, &[&invariant.to_string()], count);

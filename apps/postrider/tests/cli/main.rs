@@ -6,6 +6,8 @@
 mod aws;
 #[cfg(any(feature = "aws", feature = "kafka", feature = "nats"))]
 mod broker;
+#[cfg(feature = "nats")]
+mod certificates;
 mod changed;
 mod chaos;
 mod configured;

@@ -287,6 +287,10 @@ codes! {
     /// A table of your own is read as a source, and lacks an index or a number.
     OwnTableSlow = 1722,
         "Nothing is lost. Add the index or the column that the finding has.",
+    /// Our certificate for a broker's servers ends soon, or has ended.
+    CertificateEnds = 1723,
+        "Nothing is lost: once it has ended, events wait until the servers let the program in again. Renew \
+         the certificate, and let the program read it.",
 }
 
 impl Code {

@@ -57,6 +57,8 @@ fn alerts_speak_of_metrics_that_exist() {
         ("postrider_oldest_transaction_seconds", "> 1800"),
         ("postrider_oldest_xmin_age_transactions", "> 10000000"),
         ("postrider_dead_rows", "> 1000000"),
+        ("postrider_certificate_end_timestamp_seconds", "< 1209600"),
+        ("postrider_sidecar_certificate_end_timestamp_seconds", "< 1209600"),
         ("postrider_invariant_violations_total", "> 0"),
         ("postrider_scrape_failures_total", "increase("),
     ];
