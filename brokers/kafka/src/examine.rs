@@ -117,7 +117,7 @@ impl Look {
                 (_, Some(RDKafkaErrorCode::TopicAuthorizationFailed)) => found.push(denied(name)),
                 (_, Some(other)) => {
                     let advice = "it goes on when the topic has a leader";
-                    let code = Some(Code::Unroutable);
+                    let code = Code::Unroutable;
                     let message = format!("it cannot be used now: {other}");
                     found.push(findings::critical(&of(name), message, advice, code));
                 }
@@ -263,7 +263,7 @@ impl Stands<'_> {
                     "it wants {min} replicas in sync and has {replicas}: nothing is acknowledged"
                 ),
                 format!("{}, or give it more replicas", self.set("min.insync.replicas=1")),
-                Some(Code::Unacknowledged),
+                Code::Unacknowledged,
             )),
             Some(min) if replicas > 1 && min == replicas => {
                 let message = format!(
@@ -307,7 +307,7 @@ impl Stands<'_> {
                     "it drops records after {kept:?}, and an event may be tried for {horizon:?}"
                 ),
                 format!("{}, or longer", self.set("retention.ms=604800000")),
-                Some(Code::KeptTooShort),
+                Code::KeptTooShort,
             ));
         }
         if deletes && config.number("retention.bytes").is_some_and(|bytes| bytes >= 0) {
@@ -327,7 +327,7 @@ impl Stands<'_> {
                 "it is compacted and takes no record without a key, and `record_key` gives none: each event \
                  becomes a dead letter",
                 "give records a key: record_key = \"{aggregate_id}\"",
-                Some(Code::KeysMissing),
+                Code::KeysMissing,
             ));
         }
     }
@@ -367,7 +367,7 @@ fn absent(message: &str, name: &str) -> Finding {
             "kafka-topics --create --topic {name} --partitions 12 --replication-factor {REPLICAS}, or correct \
              the route's topic"
         ),
-        Some(Code::Unroutable),
+        Code::Unroutable,
     )
 }
 
@@ -379,7 +379,7 @@ fn denied(name: &str) -> Finding {
             "kafka-acls --add --allow-principal User:NAME --operation Write --operation Describe \
              --operation DescribeConfigs --topic {name}"
         ),
-        Some(Code::Unauthorized),
+        Code::Unauthorized,
     )
 }
 
@@ -389,6 +389,6 @@ fn mute() -> Finding {
         "this user may write to no topic of the cluster: nothing is acknowledged",
         "kafka-acls --add --allow-principal User:NAME --operation Write, with --topic for each of them; \
          before Kafka 2.8 also --operation IdempotentWrite --cluster",
-        Some(Code::Unauthorized),
+        Code::Unauthorized,
     )
 }

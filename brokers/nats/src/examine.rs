@@ -77,7 +77,7 @@ async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
                 format!(
                     "nats stream add NAME --subjects '{subject}', or correct the route's topic"
                 ),
-                Some(Code::Unroutable),
+                Code::Unroutable,
             ));
         }
         streams.extend(names);
@@ -142,7 +142,7 @@ fn of_stream(info: &Info, horizon: Duration, unforced: &str) -> Vec<Finding> {
             &subject,
             "it acknowledges nothing, so no event ever counts as published",
             "set no_ack to false",
-            Some(Code::Unacknowledged),
+            Code::Unacknowledged,
         ));
     }
     if config.duplicate_window < horizon {
@@ -206,7 +206,7 @@ fn of_copies(config: &Config, subject: &str, unforced: &str, found: &mut Vec<Fin
             subject,
             "it is kept in memory: a restart of its servers loses what was acknowledged",
             "make it anew with --storage file: the kind of storage cannot be changed",
-            Some(Code::CopiesFew),
+            Code::CopiesFew,
         ));
     }
     if config.num_replicas < 2 {
@@ -252,7 +252,7 @@ fn of_keeping(info: &Info, subject: &str, horizon: Duration, found: &mut Vec<Fin
                 config.max_age
             ),
             format!("nats stream edit {} --max-age 7d, or longer", config.name),
-            Some(Code::KeptTooShort),
+            Code::KeptTooShort,
         ));
     }
     if config.retention == RetentionPolicy::Interest && info.state.consumer_count == 0 {
@@ -260,7 +260,7 @@ fn of_keeping(info: &Info, subject: &str, horizon: Duration, found: &mut Vec<Fin
             subject,
             "it keeps only what a consumer waits for, and there is none: what comes is dropped",
             "make the consumers first, or set its retention to limits",
-            Some(Code::KeptTooShort),
+            Code::KeptTooShort,
         ));
     }
 }

@@ -42,7 +42,7 @@ pub(crate) async fn examine_partitions(
                 "let a stream take all of them, like nats stream add NAME --subjects '{all}', or correct \
                  the route's topic"
             ),
-            Some(Code::Unroutable),
+            Code::Unroutable,
         ));
     }
     if subjects.first() != subjects.get(1) {
@@ -105,7 +105,7 @@ fn of_groups(
             subjects.len()
         );
         let subject = format!("group {group}");
-        Some(findings::critical(&subject, message, advice, Some(Code::PartitionsUntaken)))
+        Some(findings::critical(&subject, message, advice, Code::PartitionsUntaken))
     });
     untaken.collect()
 }

@@ -68,7 +68,7 @@ async fn of_bus(client: &Client, subject: &str, bus: &str, rules: &[String]) -> 
             format!(
                 "aws events put-rule --event-bus-name {bus} --name NAME --event-pattern PATTERN"
             ),
-            Some(Code::KeptTooShort),
+            Code::KeptTooShort,
         )];
     }
     let mut lossy = Vec::new();

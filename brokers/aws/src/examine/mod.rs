@@ -57,7 +57,7 @@ fn refused(subject: &str, error: Error, make: &str) -> Result<Finding> {
             subject,
             "it is not there: its events wait",
             make,
-            Some(Code::Unroutable),
+            Code::Unroutable,
         )),
         ErrorKind::Unauthorized => Ok(findings::coded(
             subject,

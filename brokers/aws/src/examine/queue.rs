@@ -178,7 +178,7 @@ fn of_source(seen: &Seen, tries: u32, has_letters: bool) -> Vec<Finding> {
             &subject,
             "there is no place for dead letters: the sidecar does not start",
             "set dead_letters in its table sqs, or give the queue a redrive policy",
-            Some(Code::Config),
+            Code::Config,
         )),
         _ => {}
     }
@@ -198,7 +198,7 @@ fn keeping(seen: &Seen, subject: &str, wanted: Duration) -> Vec<Finding> {
                 shown(wanted)
             ),
             seen.set("MessageRetentionPeriod=1209600"),
-            Some(Code::KeptTooShort),
+            Code::KeptTooShort,
         ));
     }
     match seen.dead {

@@ -79,7 +79,7 @@ fn of_topic(subject: &str, arn: &str, subscribers: usize) -> Finding {
             format!(
                 "aws sns subscribe --topic-arn {arn} --protocol sqs --notification-endpoint QUEUE-ARN"
             ),
-            Some(Code::KeptTooShort),
+            Code::KeptTooShort,
         );
     }
     findings::good(subject, format!("it hands on to {subscribers} subscribers"))

@@ -26,14 +26,13 @@ pub fn coded(
 }
 
 /// One that keeps events from flowing, or loses them. A broker that is not of this project has no code of its
-/// own: `None` is [`Code::BrokerUnfit`].
+/// own: it says [`Code::BrokerUnfit`].
 pub fn critical(
     subject: &str,
     message: impl Into<String>,
     advice: impl Into<String>,
-    code: impl Into<Option<Code>>,
+    code: Code,
 ) -> Finding {
-    let code = code.into().unwrap_or(Code::BrokerUnfit);
     Finding { level: Level::Critical, ..coded(subject, message, advice, code) }
 }
 

@@ -90,12 +90,6 @@ fn what_is_not_good_has_a_code_and_says_what_to_do() {
 }
 
 #[test]
-fn a_critical_finding_without_a_code_of_its_own_has_a_general_one() {
-    assert_eq!(critical("bus", "full", "empty it", None).code, Some(Code::BrokerUnfit));
-    assert_eq!(critical("bus", "full", "empty it", Code::DiskFull).code, Some(Code::DiskFull));
-}
-
-#[test]
 fn what_could_not_be_examined_says_what_to_do_about_its_error() {
     let refused = unexamined("tables", &Error::new(ErrorKind::Unauthorized, "look"));
     assert_eq!(refused.code, Some(Code::Unauthorized));
