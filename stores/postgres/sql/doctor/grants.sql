@@ -18,11 +18,14 @@ join pg_proc f on f.pronamespace = o.relnamespace and f.proowner = o.relowner
 where o.oid = {text:outbox}::regclass and not has_function_privilege(f.oid, 'EXECUTE')
 having count(*) > 0
 union all
+-- Not a relay, nor an operator, who are to have all of the tables: who may move a cursor past an event need not give
+-- it a number for that.
 select 'numbered by ' || a.grantee::regrole::text
 from pg_class c
 cross join lateral aclexplode(c.relacl) a
 where c.oid = {text:outbox}::regclass and a.privilege_type = 'INSERT'
     and a.grantee <> c.relowner and a.grantee <> 0
+    and not has_table_privilege(a.grantee, {text:outbox_cursor}::regclass, 'UPDATE')
 union all
 select 'vouched by ' || case a.grantee when 0 then 'PUBLIC' else a.grantee::regrole::text end
 from pg_class c

@@ -143,6 +143,23 @@ async fn what_a_database_owner_left_open_is_a_warning() {
     assert!(found.message.starts_with("pg_monitor may insert"), "{found:?}");
 }
 
+/// A relay's role has what the page about roles says, and is not warned of for it; one that may write only the outbox
+/// is a producer's.
+#[tokio::test]
+async fn a_relays_own_role_is_no_producer_that_numbers_its_events() {
+    let Some(play) = healthy().await else { return };
+    play.fresh
+        .run(
+            "grant usage on schema {schema} to pg_monitor;
+            grant select, insert, update, delete on all tables in schema {schema} to pg_monitor",
+        )
+        .await;
+    assert_eq!(illnesses(&play).await, []);
+    play.fresh.run("revoke update on {outbox_cursor} from pg_monitor").await;
+    let found = illness(&play, "numbering").await;
+    assert!(found.message.starts_with("pg_monitor may insert"), "{found:?}");
+}
+
 /// Who may vouch for rows is told, and is no fault: users of the Rust crates are meant to.
 #[tokio::test]
 async fn who_may_vouch_for_rows_is_told() {
