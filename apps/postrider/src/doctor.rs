@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use clap::Args;
 use postrider_config::{Environment, Kind, Needs};
-use postrider_core::operate::{Finding, Level};
-use postrider_core::{Error, ErrorKind, Timestamp};
+use postrider_core::operate::{Finding, Level, findings};
+use postrider_core::{Error, ErrorKind, Operator, Timestamp};
 
+use crate::crowd::{Crowd, crowds};
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output::Format;
 use crate::relay::brokers;
 use crate::shape::Found;
 use crate::table::clean;
-use crate::terminal::{self, Style, wrap};
+use crate::terminal::{self, Style, count, wrap};
 use crate::{certificate, config, consume};
 
 /// Examine the store, and the brokers, for what will go wrong
@@ -42,8 +43,10 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
-    let store = args.global.place()?.open_to_examine().await?;
+    let configured = args.global.configured()?;
+    let store = args.global.used(&configured)?.open_to_examine().await?;
     let mut findings = store.operator.doctor(Timestamp::now()).await?;
+    findings.extend(of_waiting(&*store.operator, configured.config.relay.waiting_max).await?);
     if let Some(path) = &args.global.config {
         findings.extend(of_brokers(path).await?);
     }
@@ -67,6 +70,16 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
         Some(Level::Warning) if args.strict => Exit::Unhealthy,
         _ => Exit::Success,
     })
+}
+
+/// What is said of events that wait, where so many may.
+async fn of_waiting(operator: &dyn Operator, most: u64) -> Result<Vec<Finding>, Failure> {
+    let crowds = crowds(operator, &operator.overview().await?, most).await?;
+    if crowds.is_empty() {
+        let message = format!("less than half of {} events wait of any destination", count(most));
+        return Ok(vec![findings::good("waiting", message)]);
+    }
+    Ok(crowds.iter().map(Crowd::finding).collect())
 }
 
 /// How long one broker may be asked.

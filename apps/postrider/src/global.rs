@@ -39,6 +39,8 @@ pub(crate) struct Store {
     pub(crate) source: Arc<dyn OutboxSource>,
     /// The backlog above which nothing is enqueued, if the configuration has one.
     pub(crate) watermark: Option<u64>,
+    /// So many events of a destination may wait, by the configuration of the relays.
+    pub(crate) waiting_max: u64,
 }
 
 impl Global {
@@ -47,9 +49,11 @@ impl Global {
     /// # Errors
     /// If no store is named, and what the store says.
     pub(crate) async fn open(&self) -> Result<Store, Failure> {
-        let configured = configured(self.config.as_deref())?;
+        let configured = self.configured()?;
         let store::Opened { operator, source, .. } = self.used(&configured)?.open().await?;
-        Ok(Store { operator, source, watermark: configured.config.backpressure.rows })
+        let config = &configured.config;
+        let (watermark, waiting_max) = (config.backpressure.rows, config.relay.waiting_max);
+        Ok(Store { operator, source, watermark, waiting_max })
     }
 
     /// Where the store is, without opening it.
@@ -57,11 +61,22 @@ impl Global {
     /// # Errors
     /// If no store is named, or its address cannot be read.
     pub(crate) fn place(&self) -> Result<store::Place, Failure> {
-        self.used(&configured(self.config.as_deref())?)
+        self.used(&self.configured()?)
+    }
+
+    /// What the configuration says, if one is named.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub(crate) fn configured(&self) -> Result<Configured, Failure> {
+        configured(self.config.as_deref())
     }
 
     /// The store that is meant, as the configuration says that it is used.
-    fn used(&self, configured: &Configured) -> Result<store::Place, Failure> {
+    ///
+    /// # Errors
+    /// If no store is named, or its address cannot be read.
+    pub(crate) fn used(&self, configured: &Configured) -> Result<store::Place, Failure> {
         let place = store::Place::read(&self.address(configured.address.clone())?)?;
         let reference = configured.config.store.as_ref().filter(|_| self.store.is_none());
         place.used(&configured.config, reference)

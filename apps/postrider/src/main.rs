@@ -17,6 +17,7 @@ mod completions;
 mod config;
 mod confirm;
 mod consume;
+mod crowd;
 mod database;
 mod dead;
 mod demo;

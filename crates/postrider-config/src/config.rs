@@ -74,6 +74,9 @@ section! {
         /// The longest time between two polls of an empty outbox: two queries a second when idle.
         /// Stores that can wake the relay do not depend on it.
         poll_max: Duration { default: "500ms", min: "5ms", max: "1m", class: Restart },
+        /// So many events of a destination may wait, over all partitions, dead letters included. At the bound nothing
+        /// new of it is read until an eighth of them has gone; at half, `doctor` and an alert say who holds them.
+        waiting_max: u64 { default: "1000000", min: "1", max: "1000000000", class: Restart },
         /// How much is read ahead.
         window: Window {},
     }

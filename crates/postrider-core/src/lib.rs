@@ -67,7 +67,7 @@ pub use inbox::{Claim, ClaimLease, ClaimRequest, InboxKey, InboxStore};
 pub use invariant::Invariant;
 pub use key::KeyHash;
 pub use lease::{Acquired, HeldLease, Lease, Presence, Renewed};
-pub use limits::{EventLimits, WindowLimits};
+pub use limits::{EventLimits, WAITING_MAX, WindowLimits};
 pub use operate::Operator;
 pub use payload::Payload;
 pub use preflight::Preflight;

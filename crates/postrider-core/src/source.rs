@@ -139,7 +139,9 @@ pub trait OutboxSource: Send + Sync {
         Box::pin(async { Ok(Retired::default()) })
     }
 
-    /// How many events of a destination wait, for health and for a drain's exit code.
+    /// How many events of a destination wait, in all partitions: for a relay's bound of them, for health, and for a
+    /// drain's exit code. A relay asks once when it starts, and while few wait hardly ever again; up to a million wait,
+    /// so it has to be answered from an index, or from what is counted along.
     fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>>;
 
     /// Resolves when something may have been committed since the last call resolved. May be

@@ -179,6 +179,7 @@ impl Machine {
             self.hear_of(done.definitions);
         }
         if done.rows > 0 {
+            self.gauges_touched();
             self.stats.carried += u64::from(done.rows);
             self.stats.progressed_at = now;
             self.notices.push(Notice::CarriedOut {

@@ -8,7 +8,7 @@ use postrider_core::source::{
     Admitted, CarriedOut, CarryOutRequest, Definitions, DueRequest, FetchRequest, Loaded, Page,
     RenewRequest, RetireRequest, Retired,
 };
-use postrider_core::waiting::{Due, Settlement};
+use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{Cursor, DestinationId, Outcome, Outgoing, Result, Tick};
 
 /// Matches an answer to its command. Never used twice.
@@ -57,6 +57,8 @@ pub enum Command {
     /// Delete what is old: with an archive, what that has taken before. `only` is the shell's to fill
     /// in.
     Retire(RetireRequest),
+    /// Count the events of a destination that wait.
+    Count(DestinationId),
 }
 
 /// The answer to a command.
@@ -88,6 +90,8 @@ pub enum Answer {
     CarriedOut(Result<CarriedOut>),
     /// To [`Command::Retire`].
     Retired(Result<Retired>),
+    /// To [`Command::Count`].
+    Counted(Result<Counts>),
 }
 
 /// Something that happened.

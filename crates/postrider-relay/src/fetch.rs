@@ -243,7 +243,7 @@ impl Machine {
     ) -> Option<(Cursor, Vec<DestinationId>, u32, u64)> {
         let mut group: Option<(Cursor, Vec<DestinationId>, u32, u64)> = None;
         for (destination, flow) in owned.ready() {
-            if !self.wants_page(flow) || !self.is_open(destination) {
+            if !self.wants_page(flow) || !self.may_read(destination) {
                 continue;
             }
             if self.waits_until(owned, flow, budget).is_some() {

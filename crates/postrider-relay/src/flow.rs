@@ -14,6 +14,7 @@ use postrider_core::waiting::{
 use postrider_core::{DestinationId, Event, KeyHash, PartitionId, Tick, planted, reach};
 
 use crate::attempt::attempted;
+use crate::gauge::Passage;
 use crate::lane::{Entry, KeyMap, Lane, Origin};
 use crate::notice::{Notice, Subject};
 use crate::skip::Skipping;
@@ -89,6 +90,8 @@ pub(crate) struct Flow {
     pub(crate) moved_at: Tick,
     /// Of the built-in destination.
     pub(crate) unrouted: bool,
+    /// Events that came to wait, and that left.
+    pub(crate) passage: Passage,
     /// What is to be said of it.
     pub(crate) notices: Vec<Notice>,
 }
@@ -107,6 +110,7 @@ impl Flow {
         now: Tick,
     ) -> Flow {
         let mut waiting: KeyMap<u32> = loaded.waiting_keys.into_iter().collect();
+        let passage = Passage::found(waiting.values().copied());
         if planted!(FetchBeforeWaitingKeys) {
             waiting.clear();
         }
@@ -149,6 +153,7 @@ impl Flow {
             acked: 0,
             moved_at: now,
             unrouted: false,
+            passage,
             notices: Vec::new(),
         }
     }
@@ -167,6 +172,7 @@ impl Flow {
             self.due_at = self.due_at.min(now + *delay);
         }
         reach!(WaitingEntered);
+        self.passage.entered += 1;
         let flows = matches!(placement, Placement::Dead { .. }) && planted!(DeadKeyFlows);
         if !flows && !matches!(placement, Placement::Dead { holds_key: false, .. }) {
             let count = self.waiting.entry(key_hash).or_default();
@@ -326,6 +332,7 @@ impl Flow {
                     | WaitingChange::Dead { holds_key: false, .. }
             );
             promotes |= leaves;
+            self.passage.left += u64::from(!matches!(change, WaitingChange::Dead { .. }) && leaves);
             reach!(KeyFreed, if leaves && *held);
             if leaves && *held {
                 self.unwait(*key);

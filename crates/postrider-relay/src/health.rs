@@ -62,6 +62,8 @@ pub struct Health {
     pub memory_bytes: u64,
     /// Keys with waiting events.
     pub waiting_keys: u64,
+    /// So many events of a destination may wait. [`Settings::waiting_max`](crate::Settings).
+    pub waiting_max: u64,
     /// Events acknowledged since the start.
     pub delivered: u64,
     /// Attempts that counted against an event.
@@ -158,6 +160,15 @@ pub enum Blocker {
         /// Which topic, subject, queue, or URL.
         topic: String,
     },
+    /// As many events of a destination wait as may: nothing new of it is read until some have gone.
+    WaitingFull {
+        /// Which destination.
+        destination: DestinationId,
+        /// How many wait, as far as is known.
+        waiting: u64,
+        /// How many may.
+        most: u64,
+    },
     /// An operator paused a destination, and there is something to deliver to it.
     Paused {
         /// Which destination.
@@ -193,6 +204,12 @@ impl fmt::Display for Blocker {
                     Code::EndpointDisabled
                 )
             }
+            Blocker::WaitingFull { destination, waiting, most } => write!(
+                f,
+                "destination {destination}: {waiting} events wait, of {most} that may, and nothing new is read; \
+                 redrive or discard what is dead, or mend what refuses it [{}]",
+                Code::WaitingFull
+            ),
             Blocker::Paused { destination } => {
                 write!(f, "destination {destination} is paused, and has a backlog")
             }
@@ -246,6 +263,7 @@ impl Machine {
             window_bytes: flows().map(|flow| flow.window.bytes()).sum(),
             memory_bytes: flows().map(|flow| flow.open_bytes() + flow.window.slot_bytes()).sum(),
             waiting_keys: flows().map(|flow| flow.waiting_keys() as u64).sum(),
+            waiting_max: self.settings.waiting_max,
             delivered: stats.delivered,
             failures: stats.failures,
             endpoint_failures: stats.endpoint_failures,
@@ -329,11 +347,17 @@ impl Machine {
                 topic: topic.to_string(),
             })
         });
+        let most = self.settings.waiting_max;
+        let full = self.full_destinations().map(|(id, waiting)| Blocker::WaitingFull {
+            destination: id.clone(),
+            waiting,
+            most,
+        });
         let paused = self.paused_with_backlog();
         let paused = paused.map(|id| Blocker::Paused { destination: id.clone() });
         let partitions = self.definitions.paused.iter();
         let partitions = partitions.map(|id| Blocker::PausedPartition { partition: *id });
-        let operator = disabled.chain(paused).chain(partitions);
+        let operator = full.chain(disabled).chain(paused).chain(partitions);
         let last = self.stats.at_end.iter().cloned();
         let mut all: Vec<Blocker> = Vec::new();
         for blocker in

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use postrider_core::{Code, RelayId};
 
-use crate::notice::Notice;
+use crate::notice::{Filling, Notice};
 
 /// Writes a notice to the log, with a field for each thing that a person would search by.
 pub(crate) fn write(notice: &Notice, owner: &RelayId) {
@@ -120,6 +120,21 @@ fn log_store(notice: &Notice) {
         Notice::Retired { partition, rows } => {
             tracing::info!(partition = partition.0, rows, "old events deleted");
         }
+        Notice::Waiting { destination, waiting, most, filling } => match filling {
+            Filling::Full => tracing::error!(
+                %destination, waiting, most, code = %Code::WaitingFull,
+                "so many events wait that nothing new is read; nothing is lost, and what waits is tried again: \
+                 redrive or discard what is dead"
+            ),
+            Filling::Half => tracing::warn!(
+                %destination, waiting, most, code = %Code::WaitingFull,
+                "half as many events wait as may; at the bound nothing new is read"
+            ),
+            Filling::Room => {
+                tracing::info!(%destination, waiting, most, "what is new is read again")
+            }
+            Filling::Less => tracing::info!(%destination, waiting, most, "fewer events wait"),
+        },
         Notice::StoreTrouble { operation, kind, detail, code } => tracing::warn!(
             operation, kind = ?kind, detail, code = code.map(tracing::field::display),
             "the store refuses"

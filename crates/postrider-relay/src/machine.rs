@@ -4,7 +4,7 @@
 //! the same inputs give the same commands. This file holds the state and the main loop; each verb
 //! has a module that adds its part: [`lease`](crate::lease), [`fetch`](crate::fetch),
 //! [`publish`](crate::publish), [`settle`](crate::settle), [`due`](crate::due),
-//! [`drain`](crate::drain).
+//! [`gauge`](crate::gauge), [`drain`](crate::drain).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use crate::carry::Carrying;
 use crate::command::{Answer, Command, Input, Ticket};
 use crate::drain::Mode;
 use crate::flow::Routed;
+use crate::gauge::Gauge;
 use crate::health::Stats;
 use crate::late::LateBatch;
 use crate::lease::Tenancy;
@@ -61,6 +62,8 @@ pub struct Machine {
     pub(crate) wanted: BTreeMap<DestinationId, (Arc<Destination>, BrokerCapabilities)>,
     pub(crate) tenancy: Tenancy,
     pub(crate) owned: BTreeMap<PartitionId, Owned>,
+    /// How many events of each destination wait.
+    pub(crate) gauges: BTreeMap<DestinationId, Gauge>,
     pub(crate) stats: Stats,
     pub(crate) notices: Notices,
     /// Until when what is in step polls fast, because a row was found somewhere.
@@ -112,6 +115,7 @@ pub(crate) enum Asked {
     ProbeLoad(PartitionId, u64, DestinationId),
     ProbeFetch(PartitionId, u64, DestinationId),
     Retire(PartitionId, u64),
+    Count(DestinationId),
 }
 
 /// All routes of all destinations, for the events that none of them takes.
@@ -142,6 +146,7 @@ impl Machine {
             jitter: Jitter::seeded(settings.seed),
             mode: Mode::new(target),
             tenancy: Tenancy::default(),
+            gauges: BTreeMap::new(),
             stats: Stats::default(),
             notices: Notices::default(),
             busy_until: Tick::default(),
@@ -196,6 +201,7 @@ impl Machine {
         self.keep_leases();
         self.open_outlets();
         self.sweep_endpoints();
+        self.gauge();
         self.tend_flows();
         self.carry_out();
         self.empty_disabled();
@@ -291,6 +297,9 @@ impl Machine {
             }
             (Asked::CarryOut(leases), Answer::CarriedOut(result)) => {
                 self.carried_out(&leases, result);
+            }
+            (Asked::Count(destination), Answer::Counted(result)) => {
+                self.waiting_counted(&destination, result);
             }
             (asked, answer) => {
                 debug_assert!(false, "{answer:?} is no answer to {asked:?}");

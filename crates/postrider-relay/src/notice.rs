@@ -162,6 +162,17 @@ pub enum Notice {
         /// Partitions that are loaded anew, because a cursor was set back.
         surrendered: usize,
     },
+    /// Half as many events of a destination wait as may, or not any more; or as many, and nothing new is read.
+    Waiting {
+        /// Which destination.
+        destination: DestinationId,
+        /// How many wait, as far as is known.
+        waiting: u64,
+        /// How many may.
+        most: u64,
+        /// What has changed.
+        filling: Filling,
+    },
     /// Old events were deleted.
     Retired {
         /// In which partition.
@@ -192,6 +203,19 @@ pub enum Notice {
         /// What was seen.
         what: &'static str,
     },
+}
+
+/// How full `waiting` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filling {
+    /// Less than three eighths of the bound wait again.
+    Less,
+    /// Half of the bound is reached.
+    Half,
+    /// The bound is reached: nothing new is read.
+    Full,
+    /// An eighth of it has gone since: what is new is read again.
+    Room,
 }
 
 /// Why a partition is no longer ours.

@@ -131,6 +131,9 @@ impl Performer {
                 Answer::CarriedOut(result)
             }
             Command::Retire(request) => Answer::Retired(self.retire(request).await),
+            Command::Count(destination) => Answer::Counted(
+                self.ask("count", self.store_deadline, source.counts(&destination)).await,
+            ),
         }
     }
 

@@ -204,7 +204,7 @@ impl Machine {
         let beside = owned.ready().filter(|(destination, other)| {
             !other.fetching
                 && other.window.read() == flow.window.read()
-                && self.is_open(destination)
+                && self.may_read(destination)
         });
         if flow.unrouted {
             // Only one with which it has read so far: where it merely meets somebody who is behind the others, it

@@ -69,6 +69,7 @@ impl Machine {
             if !busy {
                 reach!(OutletClosed);
                 self.outlets.remove(&id);
+                self.stats.trouble.forget(&id);
                 self.late.retain(|_, batch| batch.destination != id);
                 for owned in self.owned.values_mut() {
                     owned.flows.remove(&id);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider_core::{Error, ErrorKind, Result, WindowLimits};
+use postrider_core::{Error, ErrorKind, Result, WAITING_MAX, WindowLimits};
 
 use crate::purge::Retention;
 
@@ -53,6 +53,11 @@ pub struct Settings {
     pub due_every: Duration,
     /// Events taken out of `waiting` at once. Default 256.
     pub due_rows_max: u32,
+    /// So many events of a destination may wait, over all partitions, dead letters included. At the bound nothing new of
+    /// it is read until an eighth of them has gone; what its windows hold by then still finds a place. Default
+    /// 1,000,000: some gigabytes of a database, which is counted in a fraction of a second, and so many that a person
+    /// was told long ago, at half of them.
+    pub waiting_max: u64,
     /// How often the store is asked to carry out what operators want. Default 2 s: a person waits so
     /// long, and an idle relay asks one small question every other second. A store that wakes the relay is
     /// asked at once.
@@ -96,6 +101,7 @@ impl Default for Settings {
             save_after: Duration::from_secs(1),
             due_every: Duration::from_secs(5),
             due_rows_max: 256,
+            waiting_max: WAITING_MAX,
             carry_every: Duration::from_secs(2),
             carry_rows_max: 256,
             retention: None,
@@ -163,8 +169,10 @@ impl Settings {
         if self.pause_min.is_zero() || self.pause_min > self.pause_max || self.down_after == 0 {
             return refuse("pauses must be above zero, pause_min at most pause_max".to_owned());
         }
-        if self.due_rows_max == 0 || self.carry_rows_max == 0 {
-            return refuse("due_rows_max and carry_rows_max are at least one".to_owned());
+        if self.due_rows_max == 0 || self.carry_rows_max == 0 || self.waiting_max == 0 {
+            return refuse(
+                "due_rows_max, carry_rows_max and waiting_max are at least one".to_owned(),
+            );
         }
         if let Some(Retention { older_than, every, rows_max }) = self.retention
             && (older_than.is_zero() || every.is_zero() || rows_max == 0)

@@ -22,6 +22,7 @@ pub(crate) enum Work {
     Settle,
     CarryOut,
     Retire,
+    Count,
 }
 
 impl Work {
@@ -40,6 +41,7 @@ impl Work {
             Work::Settle => "settle",
             Work::CarryOut => "carry out",
             Work::Retire => "retire",
+            Work::Count => "count",
         }
     }
 }

@@ -30,6 +30,7 @@ impl Machine {
             self.carry_wake_at(),
             self.purge_wake_at(),
             self.release_wake_at(),
+            self.gauge_wake_at(),
         ];
         let soonest = owned.chain(outlets).chain(rest.into_iter().flatten()).min();
         // Never in the past: whatever is due now has been done, or waits for an answer.
@@ -66,7 +67,7 @@ impl Machine {
     ) -> Option<Tick> {
         let open = self.is_open(destination);
         let knows_target = !self.mode.has_target() || matches!(owned.head, Head::Known(_));
-        let reads = open
+        let reads = self.may_read(destination)
             && knows_target
             && !flow.fetching
             && !flow.reached

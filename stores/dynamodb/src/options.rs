@@ -35,7 +35,9 @@ pub struct Options {
     /// be, and stay pending for a relay that has one. None.
     pub derivation: Option<Derivation>,
     /// From so many waiting events of a partition and destination on, dead letters included, nothing new is
-    /// read there until there are fewer: what its owner remembers of each takes about 300 bytes. 100,000.
+    /// read there until there are fewer: what its owner remembers of each takes about 300 bytes. 100,000. A relay's own
+    /// bound (`Settings::waiting_max`) is of a destination in all partitions, for what the table holds; this one is for
+    /// the memory of one owner, and stands where nobody counts: a publisher in a function.
     pub waiting_max: usize,
 }
 

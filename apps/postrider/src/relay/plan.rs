@@ -137,6 +137,7 @@ fn settings(args: &RelayArgs, config: &Config) -> Result<Settings, Failure> {
         poll_min: times.poll_min.min(relay.poll_max),
         poll_max: relay.poll_max,
         stall: args.timeout,
+        waiting_max: relay.waiting_max,
         window: WindowLimits {
             rows_max: relay.window.rows,
             bytes_max: relay.window.bytes.bytes(),

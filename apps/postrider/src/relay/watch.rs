@@ -136,6 +136,9 @@ fn cause(blocker: &Blocker) -> String {
         Blocker::Endpoint { destination, topic, .. } => {
             format!("endpoint {topic} of {destination}")
         }
+        Blocker::WaitingFull { destination, .. } => {
+            format!("destination {destination} is full of waiting events")
+        }
         other => other.to_string(),
     }
 }

@@ -63,6 +63,10 @@ catalog! {
         "Events that the destination's cursors have not passed, at most: the sequence may have gaps";
     WAITING = Gauge "postrider_waiting_events" ["destination", "state"]
         "Events that left the order: retrying, parked, held, disabled, or dead";
+    WAITING_MAX = Gauge "postrider_waiting_events_max" []
+        "So many events of a destination may wait, all states together, before this relay reads nothing new of it (relay.waiting_max)";
+    FULL = Gauge "postrider_destination_full" ["destination"]
+        "1 while this relay reads nothing new of the destination, because so many of its events wait";
     DISABLED = Gauge "postrider_disabled_endpoints" ["destination"]
         "Endpoints that take nothing until an operator enables them";
     PAUSED = Gauge "postrider_destination_paused" ["destination"]

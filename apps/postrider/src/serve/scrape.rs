@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use postrider_core::operate::{Bloat, DestinationView, Overview};
 use postrider_core::{BoxFuture, DestinationState, Operator};
-use postrider_relay::{Health, State};
+use postrider_relay::{Blocker, Health, State};
 use serde::Serialize;
 use tokio::sync::{Mutex, watch};
 
@@ -71,6 +71,13 @@ impl View {
         metrics.set(catalog::WINDOW_EVENTS, &[], health.window_rows as f64);
         metrics.set(catalog::WINDOW_BYTES, &[], health.window_bytes as f64);
         metrics.set(catalog::WAITING_KEYS, &[], health.waiting_keys as f64);
+        metrics.set(catalog::WAITING_MAX, &[], health.waiting_max as f64);
+        metrics.clear(catalog::FULL);
+        for blocker in &health.blockers {
+            if let Blocker::WaitingFull { destination, .. } = blocker {
+                metrics.set(catalog::FULL, &[destination.as_str()], 1.0);
+            }
+        }
         metrics.total(catalog::LEASES, &["taken"], health.leases_taken);
         metrics.total(catalog::LEASES, &["lost"], health.leases_lost);
         metrics.total(catalog::FENCED, &[], health.fenced);

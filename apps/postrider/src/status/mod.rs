@@ -13,6 +13,7 @@ use postrider_core::DestinationId;
 use postrider_core::operate::{Filter, Overview, PageRequest, Status as Word};
 use postrider_relay::SAVES_APART_MAX;
 
+use crate::crowd::{Crowd, crowds};
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::global::{Global, Store};
@@ -156,7 +157,10 @@ async fn reading(
         let moved = then.map(|then| then.settled.count != view.settled.count);
         seen.push(Seen { view, moved: if lately { Some(true) } else { moved }, dead_keys });
     }
-    let blockers = held::held_up_by(&overview, &seen, limits);
+    let mut blockers = held::held_up_by(&overview, &seen, limits);
+    let crowds = crowds(&*store.operator, &overview, store.waiting_max).await?;
+    blockers.extend(crowds.iter().map(Crowd::blocker));
+    blockers.sort_by_key(|blocker| !blocker.critical);
     let backlog = backlog_of(store, &overview).await?;
     let mut status = described(&overview, before);
     status.verdict = held::verdict(&blockers, limits.strict);

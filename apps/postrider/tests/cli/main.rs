@@ -11,6 +11,7 @@ mod certificates;
 mod changed;
 mod chaos;
 mod configured;
+mod crowd;
 mod demo;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;

@@ -19,10 +19,10 @@ use crate::running::Running;
 use crate::{Shop, code, err, events, out, said};
 
 /// A schema that is dropped with this value, and a folder for the commands.
-struct Database {
+pub(crate) struct Database {
     server: String,
-    schema: String,
-    shop: Shop,
+    pub(crate) schema: String,
+    pub(crate) shop: Shop,
 }
 
 impl Database {
@@ -47,14 +47,14 @@ impl Database {
     }
 
     /// With the tables.
-    fn new(test: &str) -> Option<Database> {
+    pub(crate) fn new(test: &str) -> Option<Database> {
         let database = Database::bare(test)?;
         let init = database.run(&["init", &database.url(), "--partitions", "4"]);
         assert_eq!(code(&init), 0, "{}", err(&init));
         Some(database)
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let mark = if self.server.contains('?') { '&' } else { '?' };
         format!("{}{mark}schema={}", self.server, self.schema)
     }
@@ -132,7 +132,7 @@ impl Database {
         })
     }
 
-    fn sql(&self, text: &str) {
+    pub(crate) fn sql(&self, text: &str) {
         self.with_client(async |client| client.batch_execute(text).await.unwrap());
     }
 

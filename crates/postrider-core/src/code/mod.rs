@@ -100,7 +100,7 @@ codes! {
     DefaultTableGrew = 1014,
         "Nothing is lost, and nothing waits: its events are delivered as others. Let a relay run that \
          may alter the tables; it splits the table off within minutes.",
-    /// As many events of a partition wait as its owner can remember, and nothing new is read there.
+    /// As many events of a destination wait as may, and nothing new of it is read.
     WaitingFull = 1015,
         "Nothing is lost: committed events stay pending, and what waits is tried again. Find out with \
          `postrider dead` why so many wait, and redrive or discard them; reading goes on by itself.",

@@ -121,4 +121,6 @@ mutants! {
     TickInsideTransaction,
     /// What follows a dead letter that does not hold its key is sent before that is recorded (INV-3).
     SkipNotRecorded,
+    /// Whatever waits, what is new is read, and some of it waits as well (INV-6).
+    WaitingUnbounded,
 }

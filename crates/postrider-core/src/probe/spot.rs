@@ -157,6 +157,10 @@ spots! {
     "waiting":
     WaitingEntered = "an event went to wait",
     EnteredWhileAsking = "an event went to wait while it was asked what is due",
+    WaitingCounted = "the store was asked how many events wait",
+    WaitingNotCounted = "a count of waiting events was not answered",
+    WaitingFull = "as many events waited as may",
+    WaitingRoom = "there were fewer again",
     WaitingAsked = "it was asked what is due",
     WaitingAskedApart = "it was asked what is due besides what stands in lanes",
     WaitingNotAnswered = "the question what is due was not answered",

@@ -82,6 +82,7 @@ fn a_target_that_cannot_be_read_is_not_asked_for_again_at_once() {
                 Command::Due(request) => Answer::Due(now(store.due(&request))),
                 Command::Renew(request) => Answer::Renewed(now(store.renew(&request))),
                 Command::CarryOut(request) => Answer::CarriedOut(now(store.carry_out(&request))),
+                Command::Count(id) => Answer::Counted(now(store.counts(&id))),
                 Command::Head(_) => {
                     heads += 1;
                     Answer::Head(Err(Error::new(ErrorKind::Unavailable, "head")))

@@ -4,6 +4,7 @@ mod attack;
 mod bounds;
 mod careful;
 mod clocks;
+mod crowd;
 mod delivery;
 mod disabled;
 mod failure;

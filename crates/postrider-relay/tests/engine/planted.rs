@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 
 use postrider_core::probe::{Mutant, plant};
 
-use crate::{delivery, failure, isolation, ownership, raced, random, wild};
+use crate::{crowd, delivery, failure, isolation, ownership, raced, random, wild};
 
 /// What has to fail: one test, or a random world of some seed.
 enum Seen {
@@ -52,6 +52,7 @@ const PLANTED: &[(Mutant, Seen)] = &[
         Mutant::SettleUndoesRequest,
         Seen::By(raced::a_settlement_that_was_crossed_by_a_redrive_is_not_sent_again),
     ),
+    (Mutant::WaitingUnbounded, Seen::By(crowd::a_full_destination_stops_and_goes_on_by_itself)),
 ];
 
 impl Seen {

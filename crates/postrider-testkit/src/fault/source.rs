@@ -65,11 +65,13 @@ pub enum Operation {
     Retirable,
     /// `retire`
     Retire,
+    /// `counts`
+    Counts,
 }
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Operation; 12] = [
+    pub const ALL: [Operation; 13] = [
         Operation::Open,
         Operation::Acquire,
         Operation::Renew,
@@ -82,6 +84,7 @@ impl Operation {
         Operation::CarryOut,
         Operation::Retirable,
         Operation::Retire,
+        Operation::Counts,
     ];
 }
 
@@ -226,7 +229,7 @@ impl OutboxSource for FaultySource {
     }
 
     fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>> {
-        self.inner.counts(destination)
+        self.play(Operation::Counts, || self.inner.counts(destination))
     }
 
     fn wake(&self) -> BoxFuture<'_, ()> {

@@ -220,6 +220,7 @@ impl<E: Engine> Play<E> {
             Command::Admit(lease, rows) => Answer::Admitted(now(store.admit(&lease, rows))),
             Command::CarryOut(request) => Answer::CarriedOut(now(store.carry_out(&request))),
             Command::Retire(request) => Answer::Retired(now(store.retire(&request))),
+            Command::Count(id) => Answer::Counted(now(store.counts(&id))),
             Command::Fetch(request) => Answer::Fetched(match how {
                 How::Refused | How::Lost => failed(ErrorKind::Unavailable),
                 How::Well | How::Mixed(_) => {
