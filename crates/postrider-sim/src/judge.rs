@@ -188,6 +188,22 @@ fn judge_requests(shared: &Shared) {
     }
 }
 
+/// INV-6: what waits is as much as may, by what each relay knows of the others, and what windows held.
+pub fn look_at_what_waits(shared: &Shared) {
+    let scenario = &shared.scenario;
+    let Some(bound) = shared.waiting_max() else { return };
+    let windows = u64::from(scenario.partitions) * u64::from(scenario.window_rows);
+    let most = u64::from(scenario.relays) * bound + windows;
+    for place in shared.all_places() {
+        let Ok(id) = DestinationId::new(place.name()) else { continue };
+        let counts = now(shared.store.counts(&id)).and_then(Result::ok).unwrap_or_default();
+        if counts.total() > most {
+            let what = format!("{counts:?} wait at {id}, and {most} may");
+            shared.broke(Invariant::Bounded, what);
+        }
+    }
+}
+
 /// What the store's own ledger of grants says: a write under an old token, two owners, a token twice.
 pub fn look_for_misdeeds(shared: &Shared) {
     for misdeed in shared.store.misdeeds() {

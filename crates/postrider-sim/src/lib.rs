@@ -12,6 +12,7 @@ pub mod customers;
 pub mod dice;
 pub mod exec;
 pub mod fixture;
+mod full;
 pub mod incident;
 pub mod judge;
 pub mod line;

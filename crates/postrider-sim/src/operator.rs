@@ -170,6 +170,21 @@ impl Operator {
     }
 }
 
+/// Lets the dead letters of each destination go, unless that was asked for already.
+pub fn let_go(shared: &Arc<Shared>, asked: &Asked) {
+    if open_request(shared, asked).is_some() {
+        return;
+    }
+    let dice = shared.dice("janitor");
+    let operator = Operator { shared: Arc::clone(shared), dice, asked: Arc::clone(asked) };
+    for place in shared.all_places() {
+        let Ok(id) = DestinationId::new(place.name()) else { continue };
+        let waiting = shared.store.waiting(&id).into_iter();
+        let dead = waiting.filter(|row| row.state == WaitingState::Dead);
+        operator.ask_for(&id, dead.map(|row| row.row.seq).collect(), Verb::Discard);
+    }
+}
+
 /// Writes a request down, if the server takes it.
 pub fn submit(shared: &Shared, asked: &Asked, verb: Verb) -> Option<RequestId> {
     let note = Note::new("operator", "a simulation").ok()?;

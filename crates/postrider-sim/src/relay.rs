@@ -70,6 +70,7 @@ pub fn settings(shared: &Shared, seed: u64) -> Settings {
     let in_step = shared.scenario.seed % 2 == 1;
     let mut settings = Settings { seed, in_step, ..Settings::default() };
     settings.window.rows_max = scenario.window_rows;
+    settings.waiting_max = shared.waiting_max().unwrap_or(settings.waiting_max);
     settings.window.page_rows_max = (scenario.window_rows / 4).max(2);
     // The slowest poll is what an idle world costs most.
     settings.poll_max = Duration::from_millis([500, 2_000, 2_000, 5_000][(seed % 4) as usize]);

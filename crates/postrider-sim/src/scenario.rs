@@ -43,6 +43,9 @@ pub struct Scenario {
     /// How far apart the store wants saves of cursors, in milliseconds; 0 where it does not mind.
     #[serde(default)]
     pub saves_apart_ms: u64,
+    /// So many events of a destination may wait; 0 for the usual bound, which no world meets.
+    #[serde(default)]
+    pub waiting_max: u32,
     /// Whether retention deletes what is old.
     pub retention: bool,
     /// How long there are faults, in milliseconds of the world's time.
@@ -150,6 +153,7 @@ impl Scenario {
                 0
             },
             saves_apart_ms: saves_apart_ms(seed),
+            waiting_max: 0,
             retention: dice.chance(3_000),
             span_ms,
             rates,
@@ -168,7 +172,21 @@ impl Scenario {
             scenario.incidents = Incident::crashes(&mut dice, &scenario);
             scenario.rates.linger = scenario.rates.linger.max(1_000);
         }
+        if dice.chance(800) {
+            scenario.fill(&mut dice);
+        }
         scenario
+    }
+
+    /// A world in which much waits, few events may, and nobody lets any of them go before the faults are over.
+    fn fill(&mut self, dice: &mut Dice) {
+        self.waiting_max = u32::try_from(dice.between(3, 12)).unwrap_or(3);
+        (self.window_rows, self.operator, self.outbox_max) = (8, 0, 0);
+        (self.partitions, self.relays) = (self.partitions.min(2), self.relays.min(2));
+        (self.keys, self.transactions) = (self.keys.min(4), self.transactions.max(16));
+        self.rates.poison = self.rates.poison.max(2_000);
+        // Somebody who watches the dead letters would send them again.
+        self.rates.settle_lost = 0;
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Shared {
     /// The first promise that was seen broken.
     failure: Mutex<Option<Failure>>,
     broken: AtomicBool,
+    /// An operator has raised the bound of what waits.
+    raised: AtomicBool,
 }
 
 /// What the actors remember for the checkers.
@@ -93,7 +95,19 @@ impl Shared {
             notes: Mutex::default(),
             failure: Mutex::default(),
             broken: AtomicBool::new(false),
+            raised: AtomicBool::new(false),
         }
+    }
+
+    /// So many events of a destination may wait, where that is less than usual.
+    pub fn waiting_max(&self) -> Option<u64> {
+        let small = self.scenario.waiting_max > 0 && !self.raised.load(Ordering::Relaxed);
+        small.then(|| u64::from(self.scenario.waiting_max))
+    }
+
+    /// From now on as many may wait as usual.
+    pub fn raise_waiting_max(&self) {
+        self.raised.store(true, Ordering::Relaxed);
     }
 
     /// A stream of chance of an actor's own.

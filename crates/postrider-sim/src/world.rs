@@ -95,7 +95,7 @@ pub(crate) struct World {
     pub(crate) apps: BTreeMap<u8, AppProcess>,
     pub(crate) customers: Option<Customers>,
     /// What an operator asked for.
-    asked: Asked,
+    pub(crate) asked: Asked,
     /// Incidents that have struck.
     pub(crate) struck: BTreeSet<usize>,
     /// Destinations that there ever were.
@@ -231,6 +231,7 @@ impl World {
             customers.pass_on();
         }
         judge::look_for_misdeeds(&self.shared);
+        judge::look_at_what_waits(&self.shared);
         !self.shared.is_broken()
     }
 
@@ -300,6 +301,9 @@ impl World {
             if look % OPERATE_LOOKS == 0 {
                 // What was under way may disable an endpoint after the operator enabled it.
                 self.operate();
+            }
+            if self.shared.waiting_max().is_some() {
+                self.make_room(look);
             }
             now = now + LOOK_EVERY;
             if !self.run_until(now) {

@@ -20,6 +20,7 @@ fn calm(store: Kind) -> Scenario {
         operator: 0,
         outbox_max: 0,
         saves_apart_ms: 0,
+        waiting_max: 0,
         retention: false,
         span_ms: 20_000,
         rates: Rates::default(),
