@@ -6,16 +6,17 @@ use std::time::{Duration, Instant};
 use tokio::process::Child;
 
 use crate::server::Server;
-use crate::stage::{LEASE, PATIENCE, Stage, signal};
+use crate::stage::{LEASE, Stage, TAKEOVER_MAX, signal};
 
 /// A relay is killed at each named moment, among them between fetch and publish and between publish and settle, and
-/// the next one goes on.
+/// the next one goes on, within the time of the fault matrix. What came twice is no more than what no save had passed.
 pub(crate) async fn at_every_point<S: Server>() {
     let Some(server) = S::start().await else { return };
     let (mut stage, url) = (Stage::open(), server.url());
     let points =
         ["after_fetch", "before_publish", "after_publish", "before_settle", "after_settle"];
     let points = points.iter().flat_map(|point| [format!("{point}:1"), format!("{point}:3")]);
+    let (mut unsaved, mut longest) = (0, Duration::ZERO);
     for point in points.chain(["after_acquire:1".to_owned()]) {
         let mut relay = stage.relay(&url, &[&point]);
         let begun = Instant::now();
@@ -26,28 +27,37 @@ pub(crate) async fn at_every_point<S: Server>() {
             if let Some(ended) = relay.try_wait().unwrap() {
                 break ended;
             }
-            assert!(begun.elapsed() < PATIENCE, "{point} is not reached: {}", stage.log());
+            assert!(begun.elapsed() < TAKEOVER_MAX, "{point} is not reached: {}", stage.log());
         };
+        longest = longest.max(begun.elapsed());
+        unsaved += stage.unsaved();
         assert_eq!(ended.signal(), Some(9), "{point}: {ended}");
     }
     stage.finish(&url).await;
     let arrived = server.arrived().await;
     let committed = stage.judge(&arrived);
-    eprintln!("11 kills, {committed} committed, {} arrived", arrived.len());
+    let twice = (arrived.len() - committed) as u64;
+    eprintln!(
+        "11 kills, {committed} committed, {} arrived, {unsaved} unsaved at the kills; the longest way to one {longest:?}",
+        arrived.len()
+    );
     assert!(committed > 100);
+    assert!(twice <= unsaved, "{twice} came twice, and only {unsaved} were not saved");
 }
 
 /// The server is killed, and relays are stopped for longer than their lease, again and again; all go on by
-/// themselves.
+/// themselves. What came twice is no more than what was on its way at the faults.
 pub(crate) async fn servers_and_relays<S: Server>() {
     let Some(mut server) = S::start().await else { return };
     let (mut stage, url) = (Stage::open(), server.url());
     let relays = [stage.relay(&url, &[]), stage.relay(&url, &[])];
+    let (mut unsaved, mut recoveries) = (0, Vec::new());
     for round in 0..4 {
         let before = server.count().await;
         stage.write(3_000);
         // In the middle, unless they are very fast.
         server.holds(before + 200).await;
+        unsaved += stage.unsaved();
         match round {
             0 | 2 => server.crash().await,
             _ => {
@@ -58,15 +68,24 @@ pub(crate) async fn servers_and_relays<S: Server>() {
                 signal(stopped, "-CONT");
             }
         }
+        let goes_on = Instant::now();
         stage.write(200);
         server.holds(before + 3_200).await;
+        recoveries.push(goes_on.elapsed());
     }
     drop(relays);
     stage.finish(&url).await;
     let arrived = server.arrived().await;
     let committed = stage.judge(&arrived);
-    eprintln!("2 crashes, 2 stops, {committed} committed, {} arrived", arrived.len());
+    let twice = (arrived.len() - committed) as u64;
+    eprintln!(
+        "2 crashes, 2 stops, {committed} committed, {} arrived, {unsaved} unsaved at the faults, the rest \
+         {recoveries:?} after them",
+        arrived.len()
+    );
     assert_eq!(committed, 12_800);
+    // Once by who took over, and once by who was woken and sent what it had in hand.
+    assert!(twice <= 2 * unsaved, "{twice} came twice, and only {unsaved} were not saved");
 }
 
 /// A relay is stopped in mid-batch, another one takes over and delivers everything; woken, the first one sends at

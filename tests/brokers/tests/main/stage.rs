@@ -16,6 +16,10 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// How long a broker of this process waits for an answer.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(4);
 
+/// The longest until events flow again after a relay died: as long as the fault matrix says for a lease of 15 s. Of a
+/// broker's server no such time is asserted: how long it takes to let clients in again after its start is its own.
+pub(crate) const TAKEOVER_MAX: Duration = Duration::from_secs(20);
+
 /// A loaded machine takes long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -97,6 +101,16 @@ impl Stage {
             // waits: until they are due, which another process knows
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// Events that no save of a relay has passed, or that wait: more than these a relay that dies now leaves nobody to
+    /// send again.
+    pub(crate) fn unsaved(&self) -> u64 {
+        let count = "select (select count(*) from outbox)
+            - (select coalesce(sum(count), 0) from outbox_settled where destination = 'a')
+            + (select count(*) from outbox_waiting where destination = 'a')";
+        let count: i64 = self.connect().query_row(count, (), |row| row.get(0)).unwrap();
+        count.try_into().expect("the log counts each event once")
     }
 
     /// Commits so many events in one transaction, each key's next ones; and takes as many back in another.

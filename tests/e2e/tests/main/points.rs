@@ -102,7 +102,8 @@ async fn killed_before_release_nothing_is_doubled() {
     assert_eq!(kill_at(Point::BeforeRelease, &["--once", "yes"]).await.duplicates, 0);
 }
 
-/// F1: on the same host a restart need not wait for the lease of the dead: the lock file proves it.
+/// F1: on the same host a restart need not wait for the lease of the dead: the lock file proves it, and all is delivered
+/// within the 5 s of the fault matrix.
 #[tokio::test]
 async fn a_restart_on_the_same_host_does_not_wait_for_the_lease() {
     let stage = Stage::new();
@@ -119,7 +120,9 @@ async fn a_restart_on_the_same_host_does_not_wait_for_the_lease() {
     let now = "select cast((julianday('now') - 2440587.5) * 86400000 as integer)";
     assert!(number(&stage.shop(), now) < expires_at, "the lease of the dead still runs");
     assert_eq!(drained.code, Some(0), "{:#?}", drained.heard);
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    let took = begun.elapsed();
+    eprintln!("after {took:?}");
+    assert!(took < Duration::from_secs(5), "it took {took:?}");
     assert_eq!(number(&stage.shop(), "select token from outbox_lease"), token + 1);
     assert_holds(&witness.judge(&stage).await.1, &OF_A_RELAY);
 }

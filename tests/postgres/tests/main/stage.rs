@@ -21,6 +21,12 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// A loaded machine takes long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
+/// The longest until events flow again after a relay died: as long as the fault matrix says for a lease of 15 s.
+pub(crate) const TAKEOVER_MAX: Duration = Duration::from_secs(20);
+
+/// The longest until everything flows again that was written before the server restarted, from when it answers.
+pub(crate) const RESTART_MAX: Duration = Duration::from_secs(10);
+
 /// Keys, each written by one writer alone, so that its events are in order.
 const KEYS: u32 = 20;
 
@@ -226,6 +232,32 @@ impl Stage {
             // waits: another process settles
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// Waits until one relay owns every partition, and says how long that took.
+    pub(crate) async fn taken_over(&self) -> Duration {
+        let began = Instant::now();
+        let owners = "select count(distinct owner) + count(*) filter (where expires_at <= now())
+            from {outbox_lease}";
+        while self.number(owners).await != 1 {
+            assert!(began.elapsed() < PATIENCE, "nobody takes over");
+            // waits: another process takes the leases
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        began.elapsed()
+    }
+
+    /// Events that no save of a relay has passed, or that wait: more than these a relay that dies now leaves nobody to
+    /// send again.
+    pub(crate) async fn unsaved(&self) -> u64 {
+        let count = self
+            .number(
+                "select (select count(*) from {outbox})
+                    - (select coalesce(sum(count), 0)::bigint from {outbox_settled} where destination = 'a')
+                    + (select count(*) from {outbox_waiting} where destination = 'a')",
+            )
+            .await;
+        count.try_into().expect("the log counts each event once")
     }
 
     /// Nothing lost, nothing that was not committed, each key in order. Returns committed and arrived.
