@@ -176,8 +176,7 @@ async fn what_is_cut_off_in_the_middle_is_done_again() {
 async fn an_older_program_refuses_the_next_version() {
     let Some(place) = Place::new().await else { return };
     place.init(TWO).await.expect("the next version");
-    let mut options = crate::Options::default();
-    options.names = place.setup.names.clone();
+    let options = crate::Options { names: place.setup.names.clone(), ..crate::Options::default() };
     let store = crate::PostgresStore::with(&place.url, options).unwrap();
     let opened = postrider_core::OutboxSource::open(&store).await.map(|_| ());
     let older = [opened, place.init(MIGRATIONS).await, place.revert(MIGRATIONS, 0).await];
