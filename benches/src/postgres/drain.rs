@@ -96,7 +96,6 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
             Ok(drain()?.drained.per_s)
         }),
         Contender::new("held_for_an_hour", || after_an_hour(saves_of_an_hour())),
-        Contender::new("held_without_sparing", || after_an_hour(HOUR.as_secs())),
         Contender::new("textbook", || looped(TEXTBOOK_ROWS_MAX, Settling::RowByRow)),
         Contender::new("batched_update", || looped(LOOP_ROWS_MAX, Settling::Batched)),
         Contender::new("delete_returning", || looped(LOOP_ROWS_MAX, Settling::Deleting)),
