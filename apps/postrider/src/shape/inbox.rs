@@ -232,7 +232,7 @@ impl Erased {
     }
 }
 
-fn sheet(rows: &[(&str, u64)]) -> String {
+pub(super) fn sheet(rows: &[(&str, u64)]) -> String {
     rows.iter().map(|(name, number)| format!("  {name:<10}{:>12}\n", count(*number))).collect()
 }
 

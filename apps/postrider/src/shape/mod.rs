@@ -19,7 +19,7 @@ pub(crate) use inbox::{
     Adopted, Audited, CancelledEvent, Counted, Differs, Enqueued, Erased, InboxChange, InboxRow,
     Moved, Removal, Repaired,
 };
-pub(crate) use migration::Migration;
+pub(crate) use migration::{Migration, Reversal};
 pub(crate) use overview::{
     Backlog, Blocker, Destination, Found, Partition, Relay, Status, Verdict, bad_unless_zero,
 };

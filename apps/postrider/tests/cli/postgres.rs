@@ -5,6 +5,7 @@ mod configured;
 mod killed;
 mod own;
 mod reconcile;
+mod reverted;
 mod roles;
 
 use std::collections::{BTreeMap, BTreeSet};
