@@ -56,6 +56,8 @@ pub(crate) struct Gauge {
     failed: bool,
     /// Requests of operators were carried out since: how many rows they took or brought, nobody has said.
     touched: bool,
+    /// A partition was loaded since: whoever owned it before may have let more wait.
+    inherited: bool,
     /// Nothing new is read.
     full: bool,
     /// The store said so, and it is not only reckoned.
@@ -67,7 +69,9 @@ pub(crate) struct Gauge {
 /// Events of a flow that came to wait, and that left, since the gauge was told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Passage {
-    /// Waited when it was loaded, and hold their keys.
+    /// It was loaded.
+    fresh: bool,
+    /// Waited then, and hold their keys.
     found: u64,
     pub(crate) entered: u64,
     pub(crate) left: u64,
@@ -76,7 +80,12 @@ pub(crate) struct Passage {
 impl Passage {
     /// What a flow finds when it is loaded: of each key so many.
     pub(crate) fn found(counts: impl Iterator<Item = u32>) -> Passage {
-        Passage { found: counts.map(u64::from).sum(), ..Passage::default() }
+        Passage { fresh: true, found: counts.map(u64::from).sum(), ..Passage::default() }
+    }
+
+    /// Whether there is nothing to tell.
+    fn is_empty(self) -> bool {
+        !self.fresh && self.entered == 0 && self.left == 0
     }
 }
 
@@ -84,6 +93,8 @@ impl Gauge {
     /// Takes over what a flow has to tell.
     fn add(&mut self, flow: &mut Flow) {
         let passage = std::mem::take(&mut flow.passage);
+        self.inherited |= passage.fresh && self.counted.is_some();
+        self.inherited |= passage.found > 0 && self.asked.is_some();
         self.found += passage.found;
         self.entered += passage.entered;
         self.entered_since_asked += passage.entered;
@@ -138,7 +149,8 @@ impl Gauge {
         let grown = share.is_part() && self.entered > step.max(share.of(most / 64));
         let doubted = self.full && !self.confirmed;
         match () {
-            () if doubted || grown || (self.touched && self.near) => Some(soonest),
+            () if doubted || grown || self.inherited => Some(soonest),
+            () if self.touched && self.near => Some(soonest),
             () if self.near => Some(soonest.max(self.answered + NEAR_EVERY)),
             () if share.is_part() || self.touched => Some(soonest.max(self.answered + FAR_EVERY)),
             () => None,
@@ -147,7 +159,8 @@ impl Gauge {
 
     /// A question goes out, while so many are on their way into `waiting`: the store may not count them yet.
     fn ask(&mut self, entering: u64, now: Tick) {
-        (self.asked, self.entered_since_asked, self.touched) = (Some(now), entering, false);
+        (self.asked, self.entered_since_asked) = (Some(now), entering);
+        (self.touched, self.inherited) = (false, false);
     }
 
     /// The answer, `None` if there is none: what was known before holds on.
@@ -206,6 +219,9 @@ impl Machine {
         for owned in self.owned.values_mut() {
             for (destination, state) in &mut owned.flows {
                 let FlowState::Ready(flow) = state else { continue };
+                if flow.passage.is_empty() && flow.ahead.is_empty() {
+                    continue;
+                }
                 match self.gauges.get_mut(destination) {
                     Some(gauge) => gauge.add(flow),
                     None => self.gauges.entry(destination.clone()).or_default().add(flow),

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "part of a test")]
 
+use postrider_core::source::Loaded;
+use postrider_core::{Cursor, KeyHash, PartitionId};
+
 use super::*;
 
 const ALONE: Share = Share { owned: 4, partitions: 4 };
@@ -107,4 +110,31 @@ fn a_relay_that_shares_a_destination_asks_before_all_could_have_filled_it() {
     assert_eq!(gauge.ask_at(quarter, 1_000, PAUSE), Some(at(1) + FAR_EVERY));
     gauge.entered = 126;
     assert_eq!(gauge.ask_at(quarter, 1_000, PAUSE), Some(at(1) + PAUSE));
+}
+
+/// INV-6: what a relay takes over with a partition it has not seen enter, and asks for.
+#[test]
+fn what_is_found_in_a_partition_that_is_taken_over_is_counted() {
+    let taken = |gauge: &mut Gauge, found: u32| {
+        let loaded = Loaded {
+            cursor: Cursor::number(0),
+            waiting_keys: vec![(KeyHash(1), found)],
+            waiting_ahead: Vec::new(),
+            replay_through: 0,
+        };
+        let id = DestinationId::new("a").unwrap();
+        gauge.add(&mut Flow::new(PartitionId(0), id, loaded, at(1)));
+    };
+    let mut gauge = told(0, 1_000);
+    assert_eq!(gauge.ask_at(ALONE, 1_000, PAUSE), None);
+    // Dead letters that hold no key are not found so.
+    taken(&mut gauge, 0);
+    assert_eq!(gauge.ask_at(ALONE, 1_000, PAUSE), Some(at(1) + PAUSE));
+    gauge.ask(0, at(2));
+    gauge.answer(Some(7), 1_000, at(2));
+    assert_eq!(gauge.ask_at(ALONE, 1_000, PAUSE), None);
+    // Before the store has said anything, what is found is known, and the answer has all of it.
+    let mut first = Gauge::default();
+    taken(&mut first, 7);
+    assert_eq!(first.waiting(), 7);
 }

@@ -244,3 +244,25 @@ fn what_holds_no_key_counts() {
     assert!(waiting(&world, Destination::UNROUTED) <= before + u64::from(WINDOW));
     assert!(is_full(&world, Destination::UNROUTED));
 }
+
+/// INV-6: what another relay let wait before it died is counted by the one that takes its partitions over.
+#[test]
+fn what_a_dead_relay_let_wait_counts() {
+    let mut world = crowded(8, &["all"]);
+    world.start(Target::Forever);
+    world.start(Target::Forever);
+    world.run_until(Duration::from_secs(60), |world| {
+        world.healths().iter().all(|health| health.partitions == 4)
+    });
+    commit_poison(&world, "all", 0..30);
+    world.run_for(Duration::from_secs(10));
+    world.kill(0);
+    world.run_until(Duration::from_secs(60), |world| world.healths()[0].partitions == 8);
+    world.run_for(Duration::from_secs(10));
+    let before = waiting(&world, "all");
+    assert_eq!(before, 30);
+    commit_poison(&world, "all", 100..1_000);
+    world.run_for(Duration::from_secs(20));
+    check_bound(&world, "all", 8);
+    assert!(is_full(&world, "all"));
+}
