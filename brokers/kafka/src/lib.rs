@@ -46,6 +46,7 @@ mod settings;
 mod subscription;
 mod topics;
 mod trouble;
+mod turn;
 mod window;
 mod writes;
 

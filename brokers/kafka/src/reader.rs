@@ -2,8 +2,8 @@
 //!
 //! Invariant: an offset is committed only when everything before it is settled, and until the group has it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,16 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use crate::decode::decode;
 use crate::holdings::{Holdings, Place};
 use crate::trouble::{self, Trouble};
+use crate::turn::Turn;
 use crate::window::Record;
 
 /// The longest that the thread waits for a record before it looks after the rest.
 const TURN: Duration = Duration::from_millis(50);
 /// Between two commits: what a crash of this process brings again, besides what was not settled.
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
+/// How long a commit is waited for before partitions are given up beside it: one that is answered takes milliseconds, and
+/// the thread that reads hears of nothing meanwhile.
+const COMMIT_MAX: Duration = Duration::from_secs(3);
 /// How long commits may fail before somebody is told: a rebalance, or another coordinator, takes less.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
 /// How soon the group is joined anew when its coordinator has moved.
@@ -46,15 +50,9 @@ pub(crate) struct Member {
     pub(crate) ended: Arc<AtomicBool>,
     /// One commit at a time, and none while partitions are given up: the library keeps one back while there is no
     /// coordinator, and would send it after those of the next owner.
-    pub(crate) turn: Mutex<()>,
+    pub(crate) turn: Turn,
     /// A commit was refused, since its topic is gone.
     pub(crate) refused: AtomicBool,
-}
-
-impl Member {
-    fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl ClientContext for Member {
@@ -76,13 +74,19 @@ impl ConsumerContext for Member {
         let wait = !lost && !self.ended.load(Ordering::Acquire);
         let patience = if wait { self.patience } else { Duration::ZERO };
         let settled = self.holdings.finish(&places, patience);
-        let turn = self.turn();
-        if !lost && !settled.is_empty() {
-            // What is not committed comes again at its new owner.
-            let _ = consumer.commit(&offsets(&settled), CommitMode::Sync);
+        let give_up = || self.holdings.give_up(&places);
+        if lost || settled.is_empty() {
+            return self.turn.alone(COMMIT_MAX, give_up);
         }
-        self.holdings.give_up(&places);
-        drop(turn);
+        // What is not committed comes again at its new owner.
+        if !self.ended.load(Ordering::Acquire) && self.turn.after_a_round(COMMIT_MAX, give_up) {
+            return;
+        }
+        // The thread that commits has ended, or cannot be heard of: then the partitions are given up already.
+        if self.ended.load(Ordering::Acquire) {
+            let _ = consumer.commit(&offsets(&settled), CommitMode::Sync);
+            give_up();
+        }
     }
 
     fn post_rebalance(&self, consumer: &BaseConsumer<Member>, rebalance: &Rebalance<'_>) {
@@ -201,11 +205,10 @@ impl Reader {
             self.topics.iter().filter(|topic| self.is_missing(topic)).cloned().collect();
         absence.asked = Instant::now();
         let again = absence.gone.iter().any(|topic| !gone.contains(topic));
-        let turn = member.turn();
         // One that was refused and is there again: nobody says which.
         let unknown = refused && gone.is_empty();
-        member.holdings.let_go(if unknown { &self.topics } else { &gone });
-        drop(turn);
+        let lost = if unknown { &self.topics } else { &gone };
+        member.turn.alone(COMMIT_MAX, || member.holdings.let_go(lost));
         if gone.iter().any(|topic| !absence.gone.contains(topic)) {
             let said = format!("there is no topic `{}`", gone.join("`, `"));
             self.tell(ErrorKind::Unroutable, &said, "create the topic, or correct its name");
@@ -234,9 +237,9 @@ impl Reader {
     fn commit_what_is_settled(&self) {
         let mut failing: Option<Instant> = None;
         while !self.is_ended() {
-            // waits: for more that is settled, to be committed with one request
-            thread::sleep(COMMIT_EVERY);
-            let Err(error) = self.commit() else {
+            // For more that is settled, to be committed with one request.
+            self.member().turn.rest(COMMIT_EVERY);
+            let Err(error) = self.member().turn.round(|| self.commit()) else {
                 failing = None;
                 continue;
             };
@@ -252,14 +255,12 @@ impl Reader {
     }
 
     fn commit(&self) -> KafkaResult<()> {
-        let member = self.member();
-        let turn = member.turn();
-        let settled = member.holdings.uncommitted();
+        let holdings = &self.member().holdings;
+        let settled = holdings.uncommitted();
         if !settled.is_empty() {
             self.consumer.commit(&offsets(&settled), CommitMode::Sync)?;
-            member.holdings.committed(&settled);
+            holdings.committed(&settled);
         }
-        drop(turn);
         Ok(())
     }
 

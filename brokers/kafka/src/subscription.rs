@@ -29,6 +29,7 @@ use crate::holdings::{Holdings, Place};
 use crate::reader::{Member, Reader};
 use crate::settings::{KafkaSettings, wrong};
 use crate::trouble::Trouble;
+use crate::turn::Turn;
 use crate::window::Record;
 
 /// What is consumed, and how.
@@ -142,7 +143,7 @@ impl KafkaSubscription {
             trouble: Arc::clone(&trouble),
             patience: settings.visibility,
             ended,
-            turn: std::sync::Mutex::default(),
+            turn: Turn::default(),
             refused: AtomicBool::new(false),
         };
         let joining = spawn_blocking(move || join(&kafka, &settings, member));

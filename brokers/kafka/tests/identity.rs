@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use postrider_core::{Broker, ErrorKind, Outcome};
-use postrider_kafka::{KafkaBroker, Mechanism, Sasl};
+use postrider_core::{Broker, ErrorKind, Outcome, Subscription};
+use postrider_kafka::{KafkaBroker, KafkaSubscription, Mechanism, Sasl, SubscriptionSettings};
+use postrider_testkit::carry::until_acked;
+use tokio::task::block_in_place;
+use tokio::time::{Instant, timeout};
 
 use crate::publishing::{event, outgoing};
 use crate::server::Server;
@@ -68,4 +71,70 @@ async fn credentials_are_shown_and_refused() {
     let refused = says(&server, None).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
     assert!(refused.to_string().contains("`mechanism`"), "{refused}");
+}
+
+/// Long enough for a session and for the clients' pauses, on a machine with other work.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// F36: a sidecar whose server went away before it answered a commit, and does not know it any more when it is back, says so.
+/// The library tries that commit again for as long as it is not let in; whoever waits for its end hears of nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_password_is_told_although_a_commit_was_under_way() {
+    let login = "org.apache.kafka.common.security.plain.PlainLoginModule required";
+    let properties = format!(
+        "listener.security.protocol.map=CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+         sasl.mechanism.inter.broker.protocol=PLAIN\n\
+         listener.name.client.sasl.enabled.mechanisms=PLAIN\n\
+         listener.name.client.plain.sasl.jaas.config={login} username=\"broker\" \
+         password=\"hush\" user_broker=\"hush\" user_joe=\"sesame\";\n"
+    );
+    let Some(mut server) = Server::with(&properties, &[]).await else { return };
+    server.let_in(&[
+        ("security.protocol", "sasl_plaintext"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.username", "broker"),
+        ("sasl.password", "hush"),
+    ]);
+    let topic = server.topic("orders", 1, &[]).await;
+    let mut kafka = server.settings();
+    kafka.sasl = sasl(Mechanism::Plain, "sesame");
+    let broker = KafkaBroker::new(kafka.clone()).unwrap();
+    for key in ["1", "2"] {
+        until_acked(&broker, &topic, &event(key, 1, 10)).await;
+    }
+    let mut settings = SubscriptionSettings::new(&topic, "billing");
+    settings.session = Duration::from_secs(2);
+    let subscription = KafkaSubscription::open(kafka, settings).await.unwrap();
+    let mut deliveries = Vec::new();
+    while deliveries.len() < 2 {
+        let more = timeout(PATIENCE, subscription.receive(2)).await.expect("they come");
+        deliveries.extend(more.unwrap());
+    }
+    assert!(server.signal("-STOP"));
+    subscription.ack(&deliveries[0]).await.unwrap();
+    // waits: for the commit to be sent, which nobody tells; where it was not, the test shows less
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    server.kill();
+    let begun = Instant::now();
+    // The other delivery is ours until the session has ended.
+    while subscription.extend(&deliveries[1], PATIENCE).await.is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "the thread that reads waits for the commit");
+        // waits: the session ends by the library's clock, which tells nobody
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let file = server.folder().join("server.properties");
+    let rotated = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, rotated.replace("\"sesame\"", "\"another\"")).unwrap();
+    block_in_place(|| server.run().unwrap());
+    let told = async {
+        loop {
+            match subscription.receive(1).await {
+                Err(error) if error.kind() == ErrorKind::Unauthorized => return error,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+                Ok(came) => panic!("nobody is let in: {came:?}"),
+            }
+        }
+    };
+    let told = timeout(PATIENCE, told).await.expect("it is told");
+    assert!(told.to_string().contains("`user` and `password`"), "{told}");
 }
