@@ -141,7 +141,7 @@ fn check_header(name: &str, value: &str) -> Result<()> {
 }
 
 /// So many events of a destination may wait unless a relay is told otherwise: enough that nobody meets it who looks
-/// at alarms, and few enough that a store counts them in a fraction of a second.
+/// at alarms, and few enough that a store counts them in a tenth of a second, or in one.
 pub const WAITING_MAX: u64 = 1_000_000;
 
 /// How much a relay reads ahead of what is settled: what a crash may redeliver, and what memory

@@ -55,8 +55,8 @@ pub struct Settings {
     pub due_rows_max: u32,
     /// So many events of a destination may wait, over all partitions, dead letters included. At the bound nothing new of
     /// it is read until an eighth of them has gone; what its windows hold by then still finds a place. Default
-    /// 1,000,000: some gigabytes of a database, which is counted in a fraction of a second, and so many that a person
-    /// was told long ago, at half of them.
+    /// 1,000,000: some gigabytes of a database, and still counted in a tenth of a second (by PostgreSQL in a second, where
+    /// vacuum has not come by); and so many that a person was told long ago, at half of them.
     pub waiting_max: u64,
     /// How often the store is asked to carry out what operators want. Default 2 s: a person waits so
     /// long, and an idle relay asks one small question every other second. A store that wakes the relay is
