@@ -144,6 +144,7 @@ fn a_relay_that_starts_finds_the_destination_full() {
     world.start(Target::Forever);
     world.run_for(Duration::from_secs(60));
     let before = waiting(&world, "all");
+    check_bound(&world, "all", 1);
     for _ in 0..10 {
         world.kill(0);
         world.start(Target::Forever);
