@@ -279,7 +279,12 @@ impl Reader {
     /// What is somebody's to mend is told; what passes is the library's to mend.
     fn judge(&self, error: &KafkaError) {
         let Some(code) = error.rdkafka_error_code() else { return };
-        let said = self.member().trouble.said().unwrap_or_else(|| code.to_string());
+        let trouble = &self.member().trouble;
+        let said = trouble.said().unwrap_or_else(|| code.to_string());
+        let refused = || {
+            let named = trouble::advice(ErrorKind::Unauthorized, &said);
+            (ErrorKind::Unauthorized, named.unwrap_or("correct the credentials"))
+        };
         let (kind, advice) = match code {
             RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic => {
                 (ErrorKind::Unroutable, "create the topic, or correct its name")
@@ -290,10 +295,9 @@ impl Reader {
             }
             RDKafkaErrorCode::Authentication
             | RDKafkaErrorCode::SaslAuthenticationFailed
-            | RDKafkaErrorCode::SSL => {
-                let named = trouble::advice(ErrorKind::Unauthorized, &said);
-                (ErrorKind::Unauthorized, named.unwrap_or("correct the credentials"))
-            }
+            | RDKafkaErrorCode::SSL => refused(),
+            // They do not come back by themselves.
+            RDKafkaErrorCode::AllBrokersDown if trouble.is_refusal() => refused(),
             RDKafkaErrorCode::AllBrokersDown => {
                 (ErrorKind::Unavailable, "it goes on when one of them is back")
             }

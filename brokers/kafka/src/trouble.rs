@@ -48,6 +48,11 @@ impl Trouble {
         self.lock().as_ref().map(|(_, said)| said.clone())
     }
 
+    /// Whether the servers, or we, refused who the other is.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.lock().as_ref().is_some_and(|(kind, _)| *kind == ErrorKind::Unauthorized)
+    }
+
     /// The error of a call that sent nothing.
     pub(crate) fn unreachable(&self, servers: &str) -> Error {
         let known = self.lock().clone();
@@ -99,8 +104,10 @@ mod tests {
         note(RDKafkaErrorCode::BrokerTransportFailure, "connection refused");
         note(RDKafkaErrorCode::AllBrokersDown, "1/1 brokers are down");
         assert_eq!(trouble.said().unwrap(), "connection refused");
+        assert!(!trouble.is_refusal());
         note(RDKafkaErrorCode::Authentication, "invalid credentials");
         note(RDKafkaErrorCode::BrokerTransportFailure, "disconnected");
+        assert!(trouble.is_refusal());
         let error = trouble.unreachable("a:9092");
         assert_eq!(error.kind(), ErrorKind::Unauthorized);
         assert!(error.to_string().contains("invalid credentials"), "{error}");

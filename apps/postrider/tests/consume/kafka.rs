@@ -278,7 +278,8 @@ async fn credentials_follow_a_reload() {
     })
     .await
     .unwrap();
-    sidecar.hear("broker:").await;
+    // Told with what to do about it, though all servers are away as well.
+    sidecar.hear("correct the credentials").await;
     kafka.place("2").await;
     std::fs::write(kafka.stage.path("password"), "newer").unwrap();
     assert_eq!(endpoint.calls().len(), 1, "the other one waits");
