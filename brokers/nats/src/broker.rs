@@ -167,6 +167,11 @@ async fn answer(
     Answer::Decided(tokio::select! {
         biased;
         answered = acknowledgement.into_future() => match answered {
+            // A leader knows the id from before the cluster agreed, and older servers say so with an acknowledgement
+            // that has no place in the stream, whose first is 1. If another one leads by then, nothing was stored.
+            Ok(known) if known.sequence == 0 => {
+                unknown(ErrorKind::Unavailable, "the stream knows the event's id, and has no place for it yet")
+            }
             Ok(known) if known.duplicate => return Answer::Known(known),
             Ok(_) => Outcome::Acked,
             Err(error) => judge(subject, &error),

@@ -6,6 +6,7 @@
 mod examining;
 mod leaving;
 mod partitioned;
+mod promised;
 mod proxied;
 mod publishing;
 mod secure;
