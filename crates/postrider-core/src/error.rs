@@ -94,6 +94,25 @@ impl ErrorKind {
             | ErrorKind::Internal => RetryClass::Permanent,
         }
     }
+
+    /// Its name as spans and metrics say it, in `error.type`.
+    ///
+    /// ```
+    /// use postrider_core::ErrorKind;
+    ///
+    /// assert_eq!(ErrorKind::Timeout.snake_case(), "timeout");
+    /// assert_eq!(ErrorKind::SchemaTooNew.snake_case(), "schema_too_new");
+    /// ```
+    pub fn snake_case(self) -> String {
+        let mut text = String::new();
+        for letter in format!("{self:?}").chars() {
+            if letter.is_ascii_uppercase() && !text.is_empty() {
+                text.push('_');
+            }
+            text.push(letter.to_ascii_lowercase());
+        }
+        text
+    }
 }
 
 /// An error of Postrider: opaque, cheap to move, with its kind, operation, context, and source.

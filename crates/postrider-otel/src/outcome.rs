@@ -38,7 +38,7 @@ impl Open {
             true => detail.chars().take(DETAIL_CHARS_MAX).collect::<String>().into(),
             false => Cow::Borrowed(""),
         };
-        self.close(outcome, Some((snake(kind).into(), description)));
+        self.close(outcome, Some((kind.snake_case().into(), description)));
     }
 
     pub(crate) fn fault(self, outcome: &'static str, fault: &Fault) {
@@ -72,28 +72,5 @@ impl Drop for Open {
         }
         let why = if std::thread::panicking() { "panic" } else { "dropped" };
         self.say("unknown", Some((why.into(), Cow::Borrowed(""))));
-    }
-}
-
-/// `TooLarge` as `too_large`.
-fn snake(kind: ErrorKind) -> String {
-    let mut text = String::new();
-    for letter in format!("{kind:?}").chars() {
-        if letter.is_ascii_uppercase() && !text.is_empty() {
-            text.push('_');
-        }
-        text.push(letter.to_ascii_lowercase());
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_are_written_as_attributes_are() {
-        assert_eq!(snake(ErrorKind::Timeout), "timeout");
-        assert_eq!(snake(ErrorKind::SchemaTooNew), "schema_too_new");
     }
 }

@@ -13,8 +13,8 @@ use postrider_core::inbox::{Receiver, Verdict};
 use postrider_core::operate::Finding;
 use postrider_core::subscription::SubscriptionCapabilities;
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Delivery, Destination, ErrorKind, Event, Fault,
-    HandlerName, Outcome, Outgoing, Result, Route, Subscription,
+    BoxFuture, Broker, BrokerCapabilities, Delivery, Destination, Event, Fault, HandlerName,
+    Outcome, Outgoing, Result, Route, Subscription,
 };
 
 use super::catalog;
@@ -120,7 +120,7 @@ impl Send<'_> {
                     }
                 }
             }
-            Err(error) => _ = ends.insert(snake(error.kind()), self.batch.len() as u64),
+            Err(error) => _ = ends.insert(error.kind().snake_case(), self.batch.len() as u64),
         }
         for (error, count) in ends {
             self.count(&error, count);
@@ -153,7 +153,7 @@ fn end_of(outcome: &Outcome) -> Option<String> {
         Outcome::Retry { fault, .. }
         | Outcome::Rejected(fault)
         | Outcome::Unroutable(fault)
-        | Outcome::Gone(fault) => Some(snake(fault.kind)),
+        | Outcome::Gone(fault) => Some(fault.kind.snake_case()),
     }
 }
 
@@ -173,7 +173,7 @@ impl MeteredSubscription {
     ) -> Result<()> {
         let began = Instant::now();
         let heard = answer.await;
-        let error = heard.as_ref().err().map(|error| snake(error.kind())).unwrap_or_default();
+        let error = heard.as_ref().err().map(|error| error.kind().snake_case()).unwrap_or_default();
         let (system, group) = origin(delivery);
         let topic = self.names.label(&delivery.topic);
         let labels = [operation, "settle", system, group, topic, &error];
@@ -250,8 +250,10 @@ impl Receiver for MeteredReceiver {
                 // Waiting for the endpoint, or for whoever has the claim, is no work.
                 Ok(Verdict::Busy { .. }) => return answer,
                 Ok(Verdict::Done | Verdict::Duplicate) => String::new(),
-                Ok(Verdict::Retry { fault, .. } | Verdict::Reject(fault)) => snake(fault.kind),
-                Err(error) => snake(error.kind()),
+                Ok(Verdict::Retry { fault, .. } | Verdict::Reject(fault)) => {
+                    fault.kind.snake_case()
+                }
+                Err(error) => error.kind().snake_case(),
             };
             let (system, group) = origin(delivery);
             let topic = self.names.label(&delivery.topic);
@@ -267,18 +269,6 @@ fn origin(delivery: &Delivery) -> (&'static str, &str) {
     let origin = delivery.origin.as_ref();
     let system = origin.map_or("postrider", |origin| origin.system);
     (system, origin.and_then(|origin| origin.group.as_deref()).unwrap_or_default())
-}
-
-/// `TooLarge` as `too_large`, as spans say it.
-fn snake(kind: ErrorKind) -> String {
-    let mut text = String::new();
-    for letter in format!("{kind:?}").chars() {
-        if letter.is_ascii_uppercase() && !text.is_empty() {
-            text.push('_');
-        }
-        text.push(letter.to_ascii_lowercase());
-    }
-    text
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use postrider_core::subscription::{Origin, Receipt};
-use postrider_core::{DestinationId, Error, EventId, Route};
+use postrider_core::{DestinationId, Error, ErrorKind, EventId, Route};
 
 use super::*;
 
