@@ -191,7 +191,7 @@ async fn processes_outlive_steps_of_their_wall_clock() {
     let mut workers =
         ["billing", "mail"].map(|kind| start("consumer", &["--kind", kind, "--lease-ms", "2000"]));
     for process in relays.iter_mut().chain(&mut workers) {
-        process.hear_word("ready").await;
+        process.ready().await;
     }
     for (round, offset) in (1..).zip(["+10m", "+0", "-10m", "+0", "-60m", "+10m"]) {
         witness.hear(&stage.produce(30, &["--seed", &round.to_string()]).await);

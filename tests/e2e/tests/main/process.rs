@@ -2,6 +2,7 @@
 //!
 //! Invariant: the child is gone when this is dropped.
 
+use std::collections::VecDeque;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
     words: mpsc::UnboundedReceiver<String>,
+    /// What it said before it was ready, and nobody has listened to yet.
+    early: VecDeque<String>,
     /// Everything it said so far.
     pub(crate) heard: Vec<String>,
 }
@@ -51,11 +54,21 @@ impl Process {
                 }
             }
         });
-        Process { name, stdin: child.stdin.take(), child, words, heard: Vec::new() }
+        Process {
+            name,
+            stdin: child.stdin.take(),
+            child,
+            words,
+            early: VecDeque::new(),
+            heard: Vec::new(),
+        }
     }
 
     /// The next thing it says within the time; `None` if it says nothing more, or not in time.
     pub(crate) async fn listen(&mut self, within: Duration) -> Option<String> {
+        if let Some(line) = self.early.pop_front() {
+            return Some(line);
+        }
         let line = tokio::time::timeout(within, self.words.recv()).await.ok().flatten()?;
         self.heard.push(line.clone());
         Some(line)
@@ -76,6 +89,14 @@ impl Process {
     /// Waits until it says a word.
     pub(crate) async fn hear_word(&mut self, word: &str) -> String {
         self.hear(word, |line| line.split(' ').next() == Some(word)).await
+    }
+
+    /// Waits until it is ready. A relay runs when it says so, and may have reached the point at which it is held: what it said
+    /// before is heard next.
+    pub(crate) async fn ready(&mut self) {
+        let first = self.heard.len();
+        self.hear_word("ready").await;
+        self.early.extend(self.heard[first..self.heard.len() - 1].iter().cloned());
     }
 
     /// Waits until it stands still where it was told to.

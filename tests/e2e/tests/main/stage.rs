@@ -65,7 +65,7 @@ impl Stage {
     /// Starts a child in a role, and waits until it is ready.
     pub(crate) async fn play(&self, role: &str, args: &[&str]) -> Process {
         let mut process = self.start(role, args);
-        process.hear_word("ready").await;
+        process.ready().await;
         process
     }
 

@@ -72,7 +72,7 @@ impl Town {
     /// Starts a relay, and waits until it runs. Its requests have time, unless a test says otherwise.
     pub(crate) async fn relay(&self, more: &[&str]) -> Process {
         let mut relay = self.relay_with(more);
-        relay.hear_word("ready").await;
+        relay.ready().await;
         relay
     }
 
