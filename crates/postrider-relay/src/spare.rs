@@ -13,9 +13,8 @@ use crate::room::Budget;
 use crate::settings::Settings;
 
 /// The longest time between two saves of a cursor that a store may ask for: what a crash delivers again at a low rate,
-/// and by how much a saved cursor may lag behind what was delivered. Thirty times fewer saves than by default are a
-/// hundredth of a processor at most where each second's took a third of one, and half a minute is well below what
-/// alerts on the age of events wait for.
+/// and by how much a saved cursor may lag behind what was delivered. Thirty times fewer saves than by default, and well below
+/// the five minutes that alerts on the age of events wait for.
 pub const SAVES_APART_MAX: Duration = Duration::from_secs(30);
 
 /// When a flow saves by itself.
