@@ -17,7 +17,7 @@ const TOPIC_BYTES: u64 = 20_000;
 const FRAME_BYTES: u64 = 588;
 
 /// An event whose payload nothing makes smaller, and whose headers weigh something: many short ones, or a long one that
-/// is not ASCII. Always of the same moment: a time is written without the zeros at its end, so one now may weigh less.
+/// is not ASCII. Always of the same moments: a time is written without the zeros at its end, so one now may weigh less.
 fn order(bytes: usize, headers: &[(String, String)]) -> Event {
     let mut state = 1u64;
     let mut random = || {
@@ -32,7 +32,9 @@ fn order(bytes: usize, headers: &[(String, String)]) -> Event {
     for (name, value) in headers {
         new = new.header(name, value);
     }
-    new.event().clone()
+    let mut event = new.event().clone();
+    event.created_at = event.occurred_at;
+    event
 }
 
 /// Whether the pre-flight lets the event pass to a destination with this limit.

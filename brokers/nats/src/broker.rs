@@ -124,6 +124,11 @@ async fn settle_copy(
     if copy::is_there(up, &outgoing.topic, known, deadline).await {
         return Outcome::Acked;
     }
+    if Instant::now() >= deadline {
+        let detail =
+            "the stream knows the event's id, and no time was left to see which message it has";
+        return Outcome::Retry { fault: Fault::new(ErrorKind::Timeout, detail), after: None };
+    }
     let (bytes_max, mut documents) = (up.client.max_payload(), Documents::default());
     let mut write = |id| encode(outgoing, id, bytes_max, &mut documents);
     // The longer id may be too much; without one it was not.

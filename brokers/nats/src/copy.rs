@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use async_nats::jetstream::publish::PublishAck;
 use postrider_core::Outgoing;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use crate::connection::Up;
 
-/// How long the stream may take to show what it has. A server that does not let us look says nothing at all.
+/// How long the stream may take to show what it has. Without a leader it says nothing at all.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// The id under which the stream knows a message. None for what is sent again on purpose: the stream would
@@ -27,15 +27,26 @@ pub(crate) fn identity_within(outgoing: &Outgoing) -> String {
 }
 
 /// Whether the message that the stream has under this id is on this subject. What cannot be found out in time counts
-/// as not: rather twice than never.
-pub(crate) async fn is_there(up: &Up, subject: &str, known: &PublishAck, until: Instant) -> bool {
+/// as not: rather twice than never. Looking takes half of what is left of the publish's time at most, since a message that
+/// is not there has to be sent, and answered, in the other half.
+pub(crate) async fn is_there(
+    up: &mut Up,
+    subject: &str,
+    known: &PublishAck,
+    until: Instant,
+) -> bool {
+    let begun = Instant::now();
+    let wait = (until.saturating_duration_since(begun) / 2).min(LOOK_MAX);
+    let question = format!("$JS.API.STREAM.MSG.GET.{}", known.stream);
+    let (jetstream, sequence) = (up.jetstream.clone(), known.sequence);
     let look = async {
-        let stream = up.jetstream.get_stream_no_info(&known.stream).await.ok()?;
-        stream.get_raw_message(known.sequence).await.ok()
+        let stream = jetstream.get_stream_no_info(&known.stream).await.ok()?;
+        stream.get_raw_message(sequence).await.ok()
     };
-    let until = until.min(Instant::now() + LOOK_MAX);
-    match timeout_at(until, look).await {
-        Ok(Some(found)) => *found.subject == *subject,
-        Ok(None) | Err(_) => false,
+    tokio::select! {
+        found = look => found.is_some_and(|found| *found.subject == *subject),
+        _ = up.hindered(&question, begun) => false,
+        // waits: half of a publish's deadline
+        () = sleep(wait) => false,
     }
 }

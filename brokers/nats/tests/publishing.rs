@@ -2,20 +2,25 @@
 
 use std::time::Duration;
 
+use async_nats::jetstream;
 use async_nats::jetstream::stream::{self, DiscardPolicy};
 use postrider_core::{Broker, ErrorKind, EventId, Fault, Marks, Outcome, Outgoing};
-use postrider_nats::NatsBroker;
+use postrider_nats::{Credentials, NatsBroker};
 pub(crate) use postrider_testkit::carry::{event, outgoing};
+use tokio::time::Instant;
 
 use crate::server::Server;
 
-/// The ids in a stream, in its order.
+/// The events in a stream, in its order, those too that were sent a second time under an id of their own: what the
+/// stream has under the first one could not be looked at in time.
 pub(crate) async fn stored(stream: &stream::Stream) -> Vec<EventId> {
     let state = stream.get_info().await.unwrap().state;
     let mut ids = Vec::new();
     for sequence in state.first_sequence..=state.last_sequence {
         let message = stream.get_raw_message(sequence).await.unwrap();
-        ids.push(message.headers.get("Nats-Msg-Id").unwrap().as_str().parse().unwrap());
+        let id = message.headers.get("Nats-Msg-Id").unwrap().as_str();
+        let (of_event, _) = id.split_once('/').unwrap_or((id, ""));
+        ids.push(of_event.parse().unwrap());
     }
     ids
 }
@@ -128,6 +133,37 @@ async fn each_subject_of_a_stream_has_the_event() {
         stream.purge().await.unwrap();
     }
     assert_eq!(stream.get_info().await.unwrap().state.last_sequence, 4);
+}
+
+/// INV-1: a user that may not look at what the stream has is not asked to wait for it: the event is sent once more under an
+/// id of its own, and is acknowledged within the shortest deadline too.
+#[tokio::test]
+async fn a_copy_that_cannot_be_looked_at_is_sent_once_more() {
+    let config = r#"authorization { users = [ { user: all, password: all },
+        { user: few, password: few, permissions: { publish: { deny: "$JS.API.STREAM.MSG.GET.>" } } } ] }"#;
+    let Some(server) = Server::with(config) else { return };
+    let options = async_nats::ConnectOptions::new().user_and_password("all".into(), "all".into());
+    let jetstream = jetstream::new(options.connect(server.address()).await.unwrap());
+    let config = stream::Config {
+        name: "orders".to_owned(),
+        subjects: vec!["orders".to_owned()],
+        ..stream::Config::default()
+    };
+    let stream = jetstream.create_stream(config).await.unwrap();
+    let sent = event("1", 1, 10);
+    for deadline in [Duration::from_secs(30), Duration::from_secs(1)] {
+        let mut settings = server.settings();
+        settings.credentials = Credentials::User { name: "few".into(), password: "few".into() };
+        settings.deadline = deadline;
+        let broker = NatsBroker::new(settings).unwrap();
+        let begun = Instant::now();
+        for _ in 0..2 {
+            let outcomes = broker.publish(&[outgoing("orders", &sent)]).await.unwrap();
+            assert_eq!(outcomes, [Outcome::Acked], "{deadline:?}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(15), "not at the deadline");
+        assert_eq!(stored(&stream).await, [sent.id; 2], "{deadline:?}");
+    }
 }
 
 /// R061: a whole batch that another subject has already, side by side: each event has its own answer.
