@@ -20,49 +20,66 @@ use crate::summary::Summary;
 /// processors idle; a third makes nothing faster, and DynamoDB's emulator too slow for its clients.
 const LANES: usize = 2;
 /// Those that take longest begin first: none of them is what all wait for at the end.
-const LONGEST: [&str; 16] = [
+const LONGEST: [&str; 18] = [
     "postrider-postgres main",
     "postrider-dynamodb main",
     "postrider-kafka main",
     "postrider-e2e-brokers main",
     "postrider-cli cli",
     "postrider-e2e-aws main",
-    "postrider-postgres main, on the current major",
+    "postrider-postgres main, on the current version",
     "postrider-cli consume",
     "postrider-e2e-postgres main",
+    "postrider-e2e-postgres main, on the current version",
     "postrider-e2e main",
     "postrider-sqlite main",
     "postrider-lambda main",
-    "postrider-nats main",
     "postrider-aws main",
+    "postrider-nats main, on the current version",
+    "postrider-nats main",
     "postrider-postgres snapshot",
     "postrider-relay engine",
 ];
 
-/// A program that runs once more, against PostgreSQL's current major instead of the system's.
+/// A program that runs once more, against the current version of a server instead of the system's.
 struct Again {
     program: &'static str,
-    /// What it runs on both majors by itself, and layouts of one thing of which the other stands for all.
+    /// The tests that it runs then, by parts of their names; all where there is none.
+    only: &'static [&'static str],
+    /// What it leaves out: what runs on both versions by itself, and layouts of one thing of which the other stands for all.
     without: &'static [&'static str],
+    /// What the tests take for the server, and where the current one stands.
+    variables: &'static [(&'static str, &'static str)],
 }
 
-const AGAIN: Again = Again {
-    program: "postrider-postgres main",
-    without: &[
-        "contract::many",
-        "contract::few",
-        "contract::current",
-        "contract::model",
-        "own::contract::status",
-        "own::contract::debezium",
-        "inbox::suite",
-        "inbox::pooled",
-        "pooled::",
-    ],
-};
-/// What the tests take for PostgreSQL, and where its current major stands.
-const CURRENT: [(&str, &str); 2] =
-    [("POSTRIDER_PG_URL", "POSTRIDER_PG18_URL"), ("POSTRIDER_PG_BIN", "POSTRIDER_PG18_BIN")];
+const POSTGRES: &[(&str, &str)] =
+    &[("POSTRIDER_PG_URL", "POSTRIDER_PG18_URL"), ("POSTRIDER_PG_BIN", "POSTRIDER_PG18_BIN")];
+
+const AGAIN: [Again; 3] = [
+    Again {
+        program: "postrider-postgres main",
+        only: &[],
+        without: &[
+            "contract::many",
+            "contract::few",
+            "contract::current",
+            "contract::model",
+            "own::contract::status",
+            "own::contract::debezium",
+            "inbox::suite",
+            "inbox::pooled",
+            "pooled::",
+        ],
+        variables: POSTGRES,
+    },
+    Again { program: "postrider-e2e-postgres main", only: &[], without: &[], variables: POSTGRES },
+    Again {
+        program: "postrider-nats main",
+        only: &["suite::", "publishing::", "promised::", "stalling::", "trouble::"],
+        without: &[],
+        variables: &[("POSTRIDER_NATS_BIN", "POSTRIDER_NATS_CURRENT_BIN")],
+    },
+];
 
 /// One test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +90,8 @@ struct Program {
     executable: PathBuf,
     /// The folder of its package: cargo runs tests there.
     folder: PathBuf,
-    /// Tests that it leaves out, by parts of their names.
+    /// Tests that it runs, and those of them that it leaves out, by parts of their names.
+    only: &'static [&'static str],
     without: &'static [&'static str],
     /// More variables than the others have.
     variables: Vec<(String, String)>,
@@ -99,29 +117,37 @@ impl Program {
             version: version.to_owned(),
             executable: PathBuf::from(message["executable"].as_str()?),
             folder: manifest.parent()?.to_path_buf(),
+            only: &[],
             without: &[],
             variables: Vec::new(),
         })
     }
 
-    /// The same once more on the current major, where there is one.
-    fn again(&self, variables: &[(String, String)]) -> Option<Program> {
+    /// The same once more on the current version, if it is one that does.
+    ///
+    /// # Errors
+    /// What is missing for that.
+    fn again(&self, variables: &[(String, String)]) -> Result<Option<Program>, String> {
         let value = |name: &str| {
             let found = variables.iter().find(|(known, _)| known == name);
             found.map(|(_, value)| value.clone()).or_else(|| std::env::var(name).ok())
         };
-        let moved =
-            CURRENT.map(|(name, current)| value(current).map(|value| (name.to_owned(), value)));
-        let variables = moved.into_iter().collect::<Option<_>>()?;
-        (self.name() == AGAIN.program).then(|| Program {
-            without: AGAIN.without,
-            variables,
-            ..self.clone()
-        })
+        let Some(again) = AGAIN.iter().find(|again| again.program == self.name()) else {
+            return Ok(None);
+        };
+        let moved = again.variables.iter().map(|(name, current)| {
+            let value = value(current).ok_or_else(|| {
+                format!("skipped: {} on the current version: {current} is not set", self.name())
+            })?;
+            Ok(((*name).to_owned(), value))
+        });
+        let variables = moved.collect::<Result<_, String>>()?;
+        let (only, without) = (again.only, again.without);
+        Ok(Some(Program { only, without, variables, ..self.clone() }))
     }
 
     fn name(&self) -> String {
-        let again = if self.variables.is_empty() { "" } else { ", on the current major" };
+        let again = if self.variables.is_empty() { "" } else { ", on the current version" };
         format!("{} {}{again}", self.package, self.target)
     }
 
@@ -130,6 +156,7 @@ impl Program {
         let mut command = Command::new(&self.executable);
         command
             .arg("--show-output")
+            .args(self.only)
             .args(self.without.iter().flat_map(|name| ["--skip", name]))
             .current_dir(&self.folder)
             .env("CARGO", std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -158,8 +185,12 @@ pub(crate) fn run(
     summary: &mut Summary,
 ) -> Verdict {
     let mut programs = built(build)?;
-    let again: Vec<Program> = programs.iter().filter_map(|one| one.again(variables)).collect();
-    programs.extend(again);
+    for number in 0..programs.len() {
+        match programs[number].again(variables) {
+            Ok(again) => programs.extend(again),
+            Err(reason) => summary.skipped.extend([reason]),
+        }
+    }
     run_all(sorted(programs), variables, summary)
 }
 
@@ -254,8 +285,9 @@ mod tests {
         std::fs::set_permissions(&executable, mode).expect("its mode");
         let (package, target) = (name.to_owned(), "main".to_owned());
         let version = "0.1.0".to_owned();
-        let (folder, without, variables) = (folder.to_path_buf(), &[][..], Vec::new());
-        Program { package, target, version, executable, folder, without, variables }
+        let (folder, variables) = (folder.to_path_buf(), Vec::new());
+        let (only, without) = (&[][..], &[][..]);
+        Program { package, target, version, executable, folder, only, without, variables }
     }
 
     fn folder(name: &str) -> PathBuf {
@@ -277,20 +309,26 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_tests_run_on_the_current_major_too() {
+    fn what_rests_on_a_version_runs_on_the_current_one_too() {
         let program = Program::of(LINE).expect("a test program");
-        let [url, programs] = ["url", "programs"].map(str::to_owned);
-        let known = |name: &str, value: &String| (name.to_owned(), value.clone());
-        let here = [known(CURRENT[0].1, &url), known(CURRENT[1].1, &programs)];
-        let again = program.again(&here).expect("it runs again");
-        assert_eq!(again.name(), "postrider-postgres main, on the current major");
-        let [of_url, of_programs] = &again.variables[..] else { panic!("two variables") };
-        assert_eq!((&of_url.1, &of_programs.1), (&url, &programs));
-        assert_eq!(of_url.0, "POSTRIDER_PG_URL");
+        let here = POSTGRES.iter().map(|(_, current)| ((*current).to_owned(), "it".to_owned()));
+        let here: Vec<_> = here.collect();
+        let again = program.again(&here).expect("all is known").expect("it runs again");
+        assert_eq!(again.name(), "postrider-postgres main, on the current version");
+        let wanted = POSTGRES.iter().map(|(name, _)| ((*name).to_owned(), "it".to_owned()));
+        assert_eq!(again.variables, wanted.collect::<Vec<_>>());
         let skips = format!("{:?}", again.command());
         assert!(skips.contains(r#""--skip" "pooled::""#), "{skips}");
-        let other = LINE.replace("postrider-postgres", "postrider-nats");
-        assert_eq!(Program::of(&other).expect("a program").again(&here), None);
+        let other = LINE.replace("postrider-postgres", "postrider-dynamodb");
+        assert_eq!(Program::of(&other).expect("a program").again(&here), Ok(None));
+        // What cannot run is said.
+        let reason = program.again(&here[..1]).expect_err("a variable is missing");
+        assert!(reason.starts_with("skipped: ") && reason.contains(POSTGRES[1].1), "{reason}");
+        let nats = Program::of(&LINE.replace("postrider-postgres", "postrider-nats"));
+        let known = [(AGAIN[2].variables[0].1.to_owned(), "it".to_owned())];
+        let again = nats.expect("a program").again(&known).expect("all is known");
+        let command = format!("{:?}", again.expect("it runs again").command());
+        assert!(command.contains(r#""suite::" "publishing::""#), "{command}");
     }
 
     #[test]

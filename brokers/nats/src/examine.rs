@@ -85,10 +85,14 @@ async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
     let horizon = sending.iter().map(|route| route.retry.span()).max().unwrap_or_default();
     let server = up.client.server_info();
     found.extend(of_server(server.max_payload));
+    let mut replicas = 0;
     for name in streams.iter().take(STREAMS_MAX) {
         let stream = up.jetstream.get_stream(name).await.map_err(|error| silent(&error))?;
-        found.extend(of_stream(stream.cached_info(), horizon, unforced(&server.version)));
+        let info = stream.cached_info();
+        replicas = replicas.max(info.config.num_replicas);
+        found.extend(of_stream(info, horizon, unforced(&server.version)));
     }
+    found.extend(of_version(&server.version, replicas));
     found.extend(of_account(&answer(up, "INFO", &serde_json::Value::Null).await?));
     Ok(found)
 }
@@ -191,6 +195,26 @@ fn of_server(max_payload: usize) -> Option<Finding> {
     (max_payload < MESSAGE_BYTES).then(|| small("server", max_payload, advice))
 }
 
+/// What is known of a server's version, where a stream has so many replicas.
+fn of_version(version: &str, replicas: usize) -> Option<Finding> {
+    (replicas > 1 && is_before_2_10(version)).then(|| {
+        let message = format!(
+            "it is NATS {version}: beside leaders that stood still, clusters of this age lost messages that they had \
+             acknowledged"
+        );
+        let advice = "bring all servers of the cluster up to date, one by one";
+        findings::coded("server", message, advice, Code::ServerOutdated)
+    })
+}
+
+fn is_before_2_10(version: &str) -> bool {
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) => (major, minor) < (2, 10),
+        _ => false,
+    }
+}
+
 fn small(subject: &str, taken: usize, advice: &str) -> Finding {
     let message = format!(
         "it takes messages of {taken} bytes, and an event's may have {MESSAGE_BYTES}: a larger one becomes a dead \
@@ -221,10 +245,10 @@ fn of_copies(config: &Config, subject: &str, unforced: &str, found: &mut Vec<Fin
 
 /// For how long a server of this version leaves its files unforced. What it was told, it does not tell us.
 fn unforced(version: &str) -> &'static str {
-    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
-    match (numbers.next(), numbers.next()) {
-        (Some(2), Some(..=9)) => "a minute, which servers before 2.10 cannot change",
-        _ => "two minutes unless the server's sync_interval says otherwise",
+    if is_before_2_10(version) {
+        "a minute, which servers before 2.10 cannot change"
+    } else {
+        "two minutes unless the server's sync_interval says otherwise"
     }
 }
 
@@ -299,13 +323,18 @@ fn seconds(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    /// R125: and what is known of them.
     #[test]
-    fn old_servers_force_their_files_by_a_clock_of_their_own() {
+    fn old_servers_are_known_by_their_version() {
         for old in ["2.9.10", "2.8.4", "2.9"] {
             assert!(unforced(old).contains("cannot change"), "{old}");
+            let finding = of_version(old, 3).unwrap();
+            assert_eq!(finding.code, Some(Code::ServerOutdated));
+            assert_eq!(of_version(old, 1), None, "nobody is elected");
         }
         for new in ["2.10.0", "2.15.2", "3.0.0", "", "dev"] {
             assert!(unforced(new).contains("sync_interval"), "{new}");
+            assert_eq!(of_version(new, 3), None, "{new}");
         }
     }
 }

@@ -104,7 +104,11 @@ pub fn assert_in_order(stored: &[EventId], sent: &[Vec<Arc<Event>>]) {
                 first.push(*id);
             }
         }
-        assert_eq!(first, key.iter().map(|event| event.id).collect::<Vec<_>>());
+        let wanted: Vec<EventId> = key.iter().map(|event| event.id).collect();
+        let missing: Vec<_> = wanted.iter().filter(|id| !first.contains(id)).collect();
+        assert!(missing.is_empty(), "assertion: {missing:?} of {} are missing", wanted.len());
+        let moved = first.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
+        assert_eq!(moved, None, "assertion: in another order from there on");
     }
 }
 

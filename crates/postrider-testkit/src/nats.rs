@@ -24,14 +24,15 @@ pub struct NatsServer {
 
 derefs!(NatsServer);
 
-/// Where the server's program is.
+/// Where the server's program is: in the folder that `POSTRIDER_NATS_BIN` names, or on the path.
 ///
 /// # Errors
 ///
 /// The reason why there is none, with the command that mends it.
 pub fn program() -> Result<PathBuf, String> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    format!("{path}:/usr/local/sbin:/usr/sbin")
+    let [chosen, path] =
+        ["POSTRIDER_NATS_BIN", "PATH"].map(|name| std::env::var(name).unwrap_or_default());
+    format!("{chosen}:{path}:/usr/local/sbin:/usr/sbin")
         .split(':')
         .map(|folder| Path::new(folder).join("nats-server"))
         .find(|path| path.is_file())

@@ -1,5 +1,7 @@
-//! NATS with JetStream, on files.
+//! NATS with JetStream, on files: the version of the system's packages. The program of the current one stands beside it, for
+//! the tests that start servers of their own.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -43,6 +45,24 @@ impl Service for Nats {
         daemon::ready(place, Duration::from_secs(20), || serves(port))?;
         Ok(url(port))
     }
+
+    fn facts(&self, place: &Place) -> Vec<(&'static str, String)> {
+        match current(place) {
+            Ok(folder) => vec![("CURRENT_BIN", folder.display().to_string())],
+            Err(reason) => {
+                place.say(format!("no current nats-server: {reason}"));
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// The folder with the current version's program.
+fn current(place: &Place) -> Result<PathBuf, String> {
+    let folder = package::unreleased(place, "nats-server")?.join("usr/sbin");
+    // It was made for a newer system than this may be.
+    package::complete(Command::new(folder.join("nats-server")).arg("--version"))?;
+    Ok(folder)
 }
 
 fn serves(port: u16) -> bool {

@@ -13,6 +13,9 @@ use crate::provision;
 
 /// Seconds for one fetch: a client without a network may try for much longer.
 const PATIENCE: &str = "300";
+/// The branch where the distribution has what its next release will have, and its keys.
+const BRANCH: &str = "sid";
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Installs packages of the system. One run at a time: the package database has one writer.
 pub(crate) fn system(place: &Place, packages: &[&str]) -> Result<(), String> {
@@ -55,6 +58,53 @@ pub(crate) fn maven(place: &Place, name: &str, artifacts: &[&str]) -> Result<Pat
             ["dependency:copy-dependencies", "-DoutputDirectory=.", "-DincludeScope=runtime"];
         complete(client("mvn", draft).args(["-q", "-B"]).args(copy))
     })
+}
+
+/// Unpacks a package of the system's distribution as its unreleased branch has it: aside, nothing is installed. The index is
+/// fetched into a folder of its own, and signed by the keys that the system trusts.
+pub(crate) fn unreleased(place: &Place, package: &str) -> Result<PathBuf, String> {
+    fetched(place, &format!("{package}-unreleased"), |draft| {
+        place.say(format!("fetching {package} of the distribution's unreleased branch"));
+        for folder in ["state/lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(draft.join(folder)).map_err(|error| error.to_string())?;
+        }
+        let keys =
+            Path::new(KEYS).exists().then_some(KEYS).map(|keys| format!("[signed-by={keys}] "));
+        let line = format!("deb {}{} {BRANCH} main\n", keys.unwrap_or_default(), archive()?);
+        fs::write(draft.join("list"), line).map_err(|error| error.to_string())?;
+        let folder = draft.display();
+        let apt = |arguments: [&str; 2]| {
+            let mut apt = client("apt-get", draft);
+            for option in [
+                format!("Dir::State={folder}/state"),
+                format!("Dir::Cache={folder}/cache"),
+                format!("Dir::Etc::sourcelist={folder}/list"),
+                "Dir::Etc::sourceparts=-".to_owned(),
+                "Acquire::Languages=none".to_owned(),
+                "APT::Sandbox::User=root".to_owned(),
+            ] {
+                apt.arg("-o").arg(option);
+            }
+            complete(apt.args(arguments.into_iter().filter(|argument| !argument.is_empty())))
+        };
+        apt(["update", ""])?;
+        apt(["download", package])?;
+        let unpack = "dpkg-deb -x ./*.deb content && rm -r ./*.deb state cache list";
+        complete(client("sh", draft).args(["-c", unpack]))
+    })
+    .map(|folder| folder.join("content"))
+}
+
+/// Where the system has its packages from, as its own settings say.
+fn archive() -> Result<String, String> {
+    let listed = Command::new("apt-get")
+        .args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("`apt-get` did not start: {error}"))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let found = listed.lines().find(|line| line.trim_end_matches('/').ends_with("/debian"));
+    found.map(str::to_owned).ok_or_else(|| "the system's packages are not Debian's".to_owned())
 }
 
 /// What stands in the cache under this name; made by `make` in an empty folder where it is missing.

@@ -197,6 +197,10 @@ codes! {
     BrokerUnfit = 1512,
         "Events that it refuses wait in the outbox, or are kept as dead letters. Change the \
          broker as the finding says.",
+    /// A broker's version is known to lose what it acknowledged.
+    ServerOutdated = 1513,
+        "Nothing is lost yet. Beside a fault of one of its servers a broker of this version may lose events \
+         that it acknowledged, and the relay does not send them again by itself: bring it up to date.",
     /// A claim in the inbox and its delivery at the broker do not end together.
     ClaimsApart = 1601,
         "Nothing is lost, and nothing is acted on twice. What a crashed sidecar had in work comes back too \
