@@ -18,6 +18,7 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, Headers, OwnedHeaders};
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
@@ -110,6 +111,8 @@ pub struct KafkaSubscription {
     kafka: Arc<KafkaSettings>,
     holdings: Arc<Holdings>,
     ended: Arc<AtomicBool>,
+    /// Ends with the thread that reads.
+    reading: watch::Receiver<()>,
     buried: Client,
 }
 
@@ -130,12 +133,14 @@ impl KafkaSubscription {
         let holdings =
             Arc::new(Holdings::new(&settings.group, settings.visibility, settings.unsettled_max));
         let ended = Arc::new(AtomicBool::new(false));
+        let (reads, reading) = watch::channel(());
         let subscription = KafkaSubscription {
             buried: Client::new(&kafka, false, &trouble),
             settings: settings.clone(),
             kafka: Arc::clone(&kafka),
             holdings: Arc::clone(&holdings),
             ended: Arc::clone(&ended),
+            reading,
         };
         let until = Instant::now() + kafka.deadline;
         let member = Member {
@@ -146,7 +151,7 @@ impl KafkaSubscription {
             turn: Turn::default(),
             refused: AtomicBool::new(false),
         };
-        let joining = spawn_blocking(move || join(&kafka, &settings, member));
+        let joining = spawn_blocking(move || join(&kafka, &settings, member, reads));
         joining.await.map_err(|error| {
             Error::new(ErrorKind::Internal, "subscribe").message(error.to_string())
         })??;
@@ -227,7 +232,12 @@ fn with_headers_of(record: &Record, mut headers: OwnedHeaders) -> OwnedHeaders {
 }
 
 /// Makes the consumer, finds the topics, and begins to read on a thread of its own.
-fn join(kafka: &KafkaSettings, settings: &SubscriptionSettings, member: Member) -> Result<()> {
+fn join(
+    kafka: &KafkaSettings,
+    settings: &SubscriptionSettings,
+    member: Member,
+    reads: watch::Sender<()>,
+) -> Result<()> {
     let trouble = Arc::clone(&member.trouble);
     let refused = |error: KafkaError| wrong(format!("the group cannot be joined: {error}"));
     let consumer: BaseConsumer<Member> =
@@ -259,7 +269,10 @@ fn join(kafka: &KafkaSettings, settings: &SubscriptionSettings, member: Member) 
     consumer.subscribe(&topics).map_err(refused)?;
     let (topics, group) = (settings.topics.clone(), settings.group.clone());
     let reader = Reader { consumer, topics, group };
-    let begun = thread::Builder::new().name("kafka reader".to_owned()).spawn(|| reader.read());
+    let begun = thread::Builder::new().name("kafka reader".to_owned()).spawn(move || {
+        reader.read();
+        drop(reads);
+    });
     begun
         .map(drop)
         .map_err(|error| Error::new(ErrorKind::Unavailable, "subscribe").message(error.to_string()))
@@ -299,6 +312,24 @@ impl Subscription for KafkaSubscription {
 
     fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move { self.holdings.extend(delivery.receipt, by) })
+    }
+
+    /// Leaves the group: what is settled is committed, and others need not wait for the end of the session. A server that does
+    /// not answer in time is left without a word.
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            self.ended.store(true, Ordering::Release);
+            let mut reading = self.reading.clone();
+            let gone = async { while reading.changed().await.is_ok() {} };
+            timeout_at(Instant::now() + self.kafka.deadline, gone).await.map_err(|_| {
+                Error::new(ErrorKind::Timeout, "close")
+                    .message(
+                        "Kafka did not answer, so the group gives these partitions to others when the session has \
+                         ended; what was settled last may come again",
+                    )
+                    .context("group", &self.settings.group)
+            })
+        })
     }
 }
 

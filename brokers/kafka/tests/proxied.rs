@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Broker, EventId, Subscription};
+use postrider_core::{Broker, ErrorKind, EventId, Subscription};
 use postrider_kafka::{KafkaBroker, KafkaSettings, KafkaSubscription, SubscriptionSettings};
 use postrider_testkit::carry::{event, until_acked};
 use postrider_testkit::kafka::{KafkaServer, Stored};
@@ -129,4 +129,24 @@ async fn a_consumer_outlives_a_half_open_connection() {
             return;
         }
     }
+}
+
+/// F6: closing waits for nobody without an end, and what was settled comes again where it could not be committed.
+#[tokio::test]
+async fn a_consumer_that_hears_nothing_is_closed_in_time() {
+    let Some(kafka) = Kafka::start().await else { return };
+    let mut connection = kafka.settings();
+    connection.deadline = DEADLINE * 10;
+    let settings = SubscriptionSettings::new(TOPIC, "billing");
+    let subscription = KafkaSubscription::open(connection, settings).await.unwrap();
+    let broker = KafkaBroker::new(KafkaSettings::new(&kafka.server.address())).unwrap();
+    until_acked(&broker, TOPIC, &event("1", 1, 10)).await;
+    let deliveries = subscription.receive(1).await.unwrap();
+    kafka.proxy.set(Traffic::Cut);
+    subscription.ack(&deliveries[0]).await.unwrap();
+    let begun = Instant::now();
+    let error = subscription.close().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(begun.elapsed() < DEADLINE * 20, "{:?}", begun.elapsed());
+    kafka.proxy.set(Traffic::Open);
 }

@@ -10,6 +10,7 @@ use postrider_kafka::{KafkaBroker, KafkaSubscription, SubscriptionSettings};
 use postrider_testkit::carry::until_acked;
 use rdkafka::admin::AdminOptions;
 use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 use tokio::task::{block_in_place, spawn_blocking};
@@ -72,6 +73,42 @@ async fn commits_pass_nothing_that_is_not_settled() {
     let next = event("9", 9, 10);
     assert_eq!(publish(&broker, &topic, &[Arc::clone(&next)]).await, [Outcome::Acked]);
     assert_eq!(ids(&receive(&third, 1).await), [next.id], "and nothing of before");
+}
+
+/// The members of a group, as its coordinator counts them.
+async fn members(server: &Server, group: &str) -> usize {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", server.address());
+    let group = group.to_owned();
+    let count = move || {
+        let consumer: BaseConsumer = config.create().unwrap();
+        let found = consumer.fetch_group_list(Some(&group), PATIENCE).unwrap();
+        found.groups().iter().map(|group| group.members().len()).sum()
+    };
+    spawn_blocking(count).await.unwrap()
+}
+
+/// A consumer that is closed has left its group when that is said, and what it settled is committed: the process may end, and
+/// others need not wait for the end of its session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_closed_has_left_the_group() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("closed", 1, &[]).await, unique("closed"));
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent = [event("1", 1, 10), event("2", 1, 10)];
+    assert_eq!(publish(&broker, &topic, &sent).await, vec![Outcome::Acked; 2]);
+    let mut settings = SubscriptionSettings::new(&topic, &group);
+    settings.session = Duration::from_secs(45);
+    let subscription = KafkaSubscription::open(server.settings(), settings.clone()).await.unwrap();
+    let deliveries = receive(&subscription, 2).await;
+    assert_eq!(members(&server, &group).await, 1);
+    subscription.ack(&deliveries[0]).await.unwrap();
+    subscription.close().await.unwrap();
+    assert_eq!(members(&server, &group).await, 0);
+    // It is not dropped: as a process that is gone would not.
+    let next = KafkaSubscription::open(server.settings(), settings).await.unwrap();
+    assert_eq!(ids(&receive(&next, 1).await), [sent[1].id], "what was settled is committed");
+    drop(subscription);
 }
 
 /// A topic that is deleted under its consumer, and made anew: it goes on with all that comes there.
