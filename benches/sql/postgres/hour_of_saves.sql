@@ -14,7 +14,7 @@ begin
         commit;
     end loop;
     for i in 1..$renewals loop
-        update {outbox_lease} l set renewed_at = l.renewed_at;
+        update {outbox_renewal} n set renewed_at = n.renewed_at;
         commit;
     end loop;
 end

@@ -1,1 +1,1 @@
-vacuum {outbox_lease};
+vacuum {outbox_renewal};

@@ -82,7 +82,7 @@ catalog! {
     XMIN_AGE = Gauge "postrider_oldest_xmin_age_transactions" []
         "How many transactions began since the oldest one that rows are still kept for, replication slots included, where the store's database says so (PostgreSQL)";
     DEAD_ROWS = Gauge "postrider_dead_rows" ["table"]
-        "Rows of a table of the store that are dead and not cleaned away, by the statistics of the database (PostgreSQL): of outbox with all that it is divided into, outbox_waiting, outbox_cursor, and outbox_lease";
+        "Rows of a table of the store that are dead and not cleaned away, by the statistics of the database (PostgreSQL): of outbox with all that it is divided into, outbox_waiting, outbox_cursor, and outbox_renewal";
     RELAYS = Gauge "postrider_relays" []
         "Relays that renewed within their lease";
     PARTITIONS = Gauge "postrider_partitions_owned" []

@@ -22,5 +22,5 @@ select coalesce(max(h.open), 0)::float8, coalesce(max(h.age), 0),
         select t.id from {outbox_tables} t union select {text:outbox}::regclass) t),
     pg_stat_get_dead_tuples({text:outbox_waiting}::regclass),
     pg_stat_get_dead_tuples({text:outbox_cursor}::regclass),
-    pg_stat_get_dead_tuples({text:outbox_lease}::regclass)
+    pg_stat_get_dead_tuples({text:outbox_renewal}::regclass)
 from held h;

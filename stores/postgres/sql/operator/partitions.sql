@@ -1,1 +1,3 @@
-select partition, owner, host, expires_at, takeovers, paused from {outbox_lease} order by partition;
+select l.partition, l.owner, l.host, n.expires_at, l.takeovers, l.paused
+from {outbox_lease} l join {outbox_renewal} n on n.partition = l.partition
+order by l.partition;

@@ -20,7 +20,7 @@ pub(super) async fn read(store: &PostgresStore) -> Result<Bloat> {
     tx.end("bloat").await;
     let row = row?;
     let open = Duration::try_from_secs_f64(row.get(0)).unwrap_or_default();
-    let tables = ["outbox", "outbox_waiting", "outbox_cursor", "outbox_lease"];
+    let tables = ["outbox", "outbox_waiting", "outbox_cursor", "outbox_renewal"];
     let dead_rows = tables.into_iter().zip(2..).map(|(table, at)| (table, count(&row, at)));
     Ok(Bloat { transaction_open: open, xmin_age: count(&row, 1), dead_rows: dead_rows.collect() })
 }

@@ -30,7 +30,7 @@ async fn take(store: &PostgresStore, owner: &RelayId) -> Vec<Lease> {
 
 /// All leases end now.
 async fn end(fresh: &Fresh) {
-    fresh.run("update {outbox_lease} set expires_at = clock_timestamp()").await;
+    fresh.run("update {outbox_renewal} set expires_at = clock_timestamp()").await;
 }
 
 /// R115: only the database's clock decides. The row's own time is what counts, not how long anybody waited.
@@ -144,8 +144,10 @@ async fn an_owner_that_stopped_blocks_nobody() {
     );
     stopped.batch_execute(&fresh.sql(&lock)).await.unwrap();
     // What the row says is read without waiting for its lock; whoever ends it would wait.
-    let ended =
-        fresh.sql("update {outbox_lease} set expires_at = clock_timestamp() where owner is null");
+    let ended = fresh.sql(
+        "update {outbox_renewal} set expires_at = clock_timestamp()
+        where partition in (select partition from {outbox_lease} where owner is null)",
+    );
     fresh.connect().await.batch_execute(&ended).await.unwrap();
     let other = RelayId::mint();
     let mut asks = request(&other);

@@ -315,7 +315,7 @@ async fn a_settlement_that_arrives_late_undoes_nothing() {
     let gone = r#"{"destination": "a", "cursor": null, "buckets": [], "waiting": [], "disabled": [],
         "changes": [{"kind": "gone", "seq": 1}]}"#;
     let waiting = "select count(*) from {outbox_waiting}";
-    let settled = "select settled from {outbox_lease}";
+    let settled = "select settled from {outbox_renewal}";
     let requeue = fresh.sql(
         "select {outbox_requeue}(0::smallint, 'a', 1, w.key_hash, now())
          from (select 1::bigint as key_hash) w",
@@ -340,7 +340,7 @@ async fn a_settlement_that_arrives_late_undoes_nothing() {
     let fenced = settle_late(&fresh, &stale, gone, "9000000000000000000").await.unwrap_err();
     assert_eq!(fenced.code().map(|code| code.code().to_owned()).as_deref(), Some("PRF01"));
     fresh
-        .run("update {outbox_lease} set settled = 9000000000000000000, expires_at = 'epoch'")
+        .run("update {outbox_renewal} set settled = 9000000000000000000, expires_at = 'epoch'")
         .await;
     let next = acquire(&store, LONG).await.expect("it has expired").lease;
     fresh.connect().await.batch_execute(&requeue).await.unwrap();

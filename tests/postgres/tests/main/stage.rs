@@ -238,7 +238,7 @@ impl Stage {
     pub(crate) async fn taken_over(&self) -> Duration {
         let began = Instant::now();
         let owners = "select count(distinct owner) + count(*) filter (where expires_at <= now())
-            from {outbox_lease}";
+            from {outbox_lease} join {outbox_renewal} using (partition)";
         while self.number(owners).await != 1 {
             assert!(began.elapsed() < PATIENCE, "nobody takes over");
             // waits: another process takes the leases

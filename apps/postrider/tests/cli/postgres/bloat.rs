@@ -19,7 +19,7 @@ fn a_relay_tells_how_long_dead_rows_are_kept() {
         "postrider_dead_rows{table=\"outbox\"} ",
         "postrider_dead_rows{table=\"outbox_waiting\"} ",
         "postrider_dead_rows{table=\"outbox_cursor\"} ",
-        "postrider_dead_rows{table=\"outbox_lease\"} ",
+        "postrider_dead_rows{table=\"outbox_renewal\"} ",
     ] {
         assert!(metrics.contains(name), "{name} is not in\n{metrics}");
     }

@@ -57,22 +57,29 @@ create table {outbox_lease} (
     partition smallint primary key,
     owner text,
     token bigint not null default 0,
-    expires_at timestamptz not null default 'epoch',
     free_since timestamptz not null default 'epoch',
     host text,
     boot text,
     lock_path text,
     takeovers integer not null default 0,
+    -- Where each cursor stood when it was taken, as a digest, and through how many deaths in a row.
+    cursors jsonb not null default '{}',
+    -- An operator said that nobody is to own it.
+    paused boolean not null default false
+) with (fillfactor = 50);
+
+-- What changes under a lease all the time, apart from it: each save looks its lease up, and beside a snapshot that somebody
+-- holds an hour of renewals leaves 1,200 versions that nothing may clean away. Written by nobody who has not
+-- locked the lease's row, at least against whoever would take it over.
+create table {outbox_renewal} (
+    partition smallint primary key,
+    expires_at timestamptz not null default 'epoch',
     -- When it was taken or prolonged last, and in which life of the server: an owner that fell silent
     -- together with the server is not thought to have died of an event.
     renewed_at timestamptz not null default 'epoch',
     life uuid,
-    -- Where each cursor stood when it was taken, as a digest, and through how many deaths in a row.
-    cursors jsonb not null default '{}',
     -- The last settlement under it that changed what waits.
-    settled bigint not null default 0,
-    -- An operator said that nobody is to own it.
-    paused boolean not null default false
+    settled bigint not null default 0
 ) with (fillfactor = 50);
 
 -- Which relays are alive, and whether their definitions are the store's.

@@ -34,14 +34,13 @@ language plpgsql as $$
 declare
     v_settled bigint;
 begin
-    update {outbox_lease} l set settled = p_number
-    where l.partition = p_partition and l.owner = p_owner and l.token = p_token
-        and l.settled < p_number;
+    perform {outbox_fence}(p_partition, p_owner, p_token);
+    update {outbox_renewal} n set settled = p_number
+    where n.partition = p_partition and n.settled < p_number;
     if found then
         return true;
     end if;
-    perform {outbox_fence}(p_partition, p_owner, p_token);
-    select l.settled into v_settled from {outbox_lease} l where l.partition = p_partition;
+    select n.settled into v_settled from {outbox_renewal} n where n.partition = p_partition;
     if v_settled > p_number then
         raise exception using errcode = 'PRC01', message =
             'a later settlement of the partition was written already; nothing was written';
@@ -74,6 +73,25 @@ begin
 end
 $$;
 
+-- The partitions that may be taken over at this moment.
+create function {outbox_takeable}(
+    p_free_for_micros bigint, p_dead_partition smallint, p_dead_owner text, p_dead_token bigint)
+returns setof smallint language sql as $$
+    select l.partition
+    from {outbox_lease} l join {outbox_renewal} n on n.partition = l.partition
+    where not l.paused
+        and (l.owner is null or n.expires_at <= clock_timestamp()
+            -- Whoever is dead is dead in all his partitions.
+            or (l.owner = p_dead_owner and exists (
+                select from {outbox_lease} d
+                where (d.partition, d.owner, d.token)
+                    = (p_dead_partition, p_dead_owner, p_dead_token))))
+        -- A clock that stepped back since then makes it free in the future: free all the same.
+        and (p_free_for_micros = 0 or greatest(interval '0', clock_timestamp()
+                - case when l.owner is null then l.free_since else n.expires_at end)
+            >= p_free_for_micros * interval '1 microsecond')
+$$;
+
 -- Grants what is free or lost, up to what is wanted, and tells who holds the rest. What another locks at
 -- this moment is left out, so that nobody waits and nobody can block anybody: its owner is writing under
 -- it, or somebody else is about to get it. `what` is census (number: relays, micros: those of them that are
@@ -103,31 +121,31 @@ begin
     v_life := (select l.token from {outbox_life} l);
     v_free := array(
         select l.partition from {outbox_lease} l
-        where not l.paused
-            and (l.owner is null or l.expires_at <= clock_timestamp()
-                -- Whoever is dead is dead in all his partitions.
-                or (l.owner = p_dead_owner and exists (
-                    select from {outbox_lease} d
-                    where (d.partition, d.owner, d.token)
-                        = (p_dead_partition, p_dead_owner, p_dead_token))))
-            -- A clock that stepped back since then makes it free in the future: free all the same.
-            and (p_free_for_micros = 0 or greatest(interval '0', clock_timestamp()
-                    - case when l.owner is null then l.free_since else l.expires_at end)
-                >= p_free_for_micros * interval '1 microsecond')
+        where l.partition in (
+            select {outbox_takeable}(p_free_for_micros, p_dead_partition, p_dead_owner, p_dead_token))
         order by l.partition
         limit greatest(p_wanted, 0)
         for update skip locked);
+    -- Once more, now that nobody can prolong them: a renewal may have come between the look and the lock, and it
+    -- does not change the row that was locked.
+    v_free := array(
+        select t.partition
+        from {outbox_takeable}(p_free_for_micros, p_dead_partition, p_dead_owner, p_dead_token)
+            t (partition)
+        where t.partition = any (v_free)
+        order by t.partition);
     v_now := clock_timestamp();
     return query
         with ended as (
             -- Who did not let go has died; unless the server was down since he was heard of last, by a
             -- crash or not: then he may have had to fall silent.
             select l.partition, case
-                    when l.owner is null or l.life is distinct from v_life
-                        or l.renewed_at < pg_postmaster_start_time() then 0
+                    when l.owner is null or n.life is distinct from v_life
+                        or n.renewed_at < pg_postmaster_start_time() then 0
                     else 1
                 end as died
-            from {outbox_lease} l where l.partition = any (v_free)
+            from {outbox_lease} l join {outbox_renewal} n on n.partition = l.partition
+            where l.partition = any (v_free)
         ), stood as (
             -- How many deaths in a row each cursor has stood still through. One that is paused sends
             -- nothing, and `unrouted` never does.
@@ -162,23 +180,24 @@ begin
             from stood s group by s.partition)
         update {outbox_lease} l
         set owner = p_owner, token = l.token + 1,
-            expires_at = v_now + p_lease_micros * interval '1 microsecond',
             host = p_host, boot = p_boot, lock_path = p_path,
             -- Whoever let go left no name.
-            renewed_at = v_now, life = v_life,
             takeovers = case when l.owner is null then 0 else greatest(s.deaths, e.died) end,
-            cursors = coalesce(s.cursors, '{}'),
-            settled = 0
+            cursors = coalesce(s.cursors, '{}')
         from ended e left join stands s using (partition)
         where l.partition = e.partition
         returning 'granted', l.partition, l.owner, l.token, 0::bigint,
             null::text, null::text, null::text, l.takeovers;
+    update {outbox_renewal} n
+    set expires_at = v_now + p_lease_micros * interval '1 microsecond', renewed_at = v_now,
+        life = v_life, settled = 0
+    where n.partition = any (v_free);
     return query
         select 'held', l.partition, l.owner, l.token,
-            (extract(epoch from l.expires_at - v_now) * 1000000)::bigint,
+            (extract(epoch from n.expires_at - v_now) * 1000000)::bigint,
             l.host, l.boot, l.lock_path, 0
-        from {outbox_lease} l
-        where l.owner is not null and l.expires_at > v_now and not l.paused
+        from {outbox_lease} l join {outbox_renewal} n on n.partition = l.partition
+        where l.owner is not null and n.expires_at > v_now and not l.paused
             and l.partition <> all (v_free)
         order by l.partition;
 end
@@ -201,11 +220,11 @@ begin
             select from unnest(p_partitions, p_tokens) given (partition, token)
             where (given.partition, given.token) = (l.partition, l.token))
         order by l.partition
-        for no key update);
-    update {outbox_lease} l
+        for share);
+    update {outbox_renewal} n
     set expires_at = clock_timestamp() + p_lease_micros * interval '1 microsecond',
         renewed_at = clock_timestamp(), life = (select token from {outbox_life})
-    where l.partition = any (v_kept);
+    where n.partition = any (v_kept);
     return query
         select null::smallint, (select m.value::bigint from {outbox_meta} m
                 where m.key = 'definitions_version'), a.relays, a.current_relays
@@ -234,8 +253,8 @@ begin
         for no key update);
     v_now := clock_timestamp();
     update {outbox_lease} l
-    set owner = null, free_since = v_now, expires_at = v_now, host = null, boot = null,
-        lock_path = null, takeovers = 0
+    set owner = null, free_since = v_now, host = null, boot = null, lock_path = null,
+        takeovers = 0
     where l.partition = any (v_kept);
     delete from {outbox_relay} r
     where r.owner = any (p_owners)

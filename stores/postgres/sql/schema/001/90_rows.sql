@@ -1,5 +1,7 @@
 insert into {outbox_lease} (partition) select generate_series(0, $partitions$ - 1);
 
+insert into {outbox_renewal} (partition) select partition from {outbox_lease};
+
 insert into {outbox_flush} default values;
 
 insert into {outbox_life} (token) values (gen_random_uuid());

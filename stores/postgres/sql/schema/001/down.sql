@@ -10,7 +10,7 @@ drop function if exists {inbox_claim}(text, uuid, text, text, bytea, bigint),
 drop table if exists {outbox_own_passed}, {outbox_own_number};
 drop table if exists {inbox_horizon}, {inbox_tombstone}, {inbox_step}, {inbox_result}, {inbox}, {outbox_audit},
     {outbox_request_row}, {outbox_request}, {outbox_settled}, {outbox_endpoint}, {outbox_waiting},
-    {outbox_flush}, {outbox_life}, {outbox_relay}, {outbox_lease}, {outbox_destination},
+    {outbox_flush}, {outbox_life}, {outbox_relay}, {outbox_renewal}, {outbox_lease}, {outbox_destination},
     {outbox_scheduled}, {outbox};
 drop function if exists {outbox_covers}({outbox_cursor}, bigint, bigint),
     {outbox_rename}(text, text, text, text, text, text);
@@ -32,6 +32,7 @@ drop function if exists {outbox_settle}(smallint, text, bigint, uuid, boolean, j
     {outbox_bump}(), {outbox_release}(smallint[], text[], bigint[]),
     {outbox_renew}(text, bigint, boolean, smallint[], bigint[]),
     {outbox_acquire}(text, bigint, integer, bigint, text, text, text, boolean, smallint, text, bigint),
+    {outbox_takeable}(bigint, smallint, text, bigint),
     {outbox_announce}(text, boolean, bigint), {outbox_fence}(smallint, text, bigint),
     {outbox_durably}();
 drop function if exists {outbox_cluster}();

@@ -39,6 +39,7 @@ impl Patient<'_> {
             "_destination",
             "_cursor",
             "_lease",
+            "_renewal",
             "_relay",
             "_life",
             "_flush",

@@ -89,9 +89,9 @@ async fn a_table_full_of_dead_rows_is_named() {
     assert_eq!(clean.level, Level::Good, "{clean:?}");
     // Somebody looks at the rows, so that they cannot be pruned on the way.
     let holder = connect(&database.url).await;
-    let look = rendered("begin isolation level repeatable read; select from {outbox_lease}");
+    let look = rendered("begin isolation level repeatable read; select from {outbox_renewal}");
     holder.batch_execute(&look).await.unwrap();
-    let update = "update {outbox_lease} set paused = paused;".repeat(60);
+    let update = "update {outbox_renewal} set life = life;".repeat(60);
     let client = connect(&database.url).await;
     for statement in rendered(&update).split_inclusive(';') {
         client.batch_execute(statement).await.unwrap();
@@ -99,7 +99,7 @@ async fn a_table_full_of_dead_rows_is_named() {
     client.batch_execute("select pg_stat_force_next_flush()").await.unwrap();
     let found = finding(&database, "dead rows", nothing()).await;
     assert_eq!((found.level, found.code), (Level::Warning, Some(Code::CleanupHeld)), "{found:?}");
-    assert!(found.message.contains("outbox_lease (60)"), "{found:?}");
+    assert!(found.message.contains("outbox_renewal (60)"), "{found:?}");
     let bearable = finding(&database, "dead rows", Thresholds::default()).await;
     assert_eq!(bearable.level, Level::Good, "{bearable:?}");
     drop(holder);
@@ -119,7 +119,7 @@ async fn bloat_is_read_from_statistics() {
     let look = rendered("begin isolation level repeatable read; select from {outbox_waiting}");
     holder.batch_execute(&look).await.unwrap();
     let client = connect(&database.url).await;
-    let update = rendered("update {outbox_lease} set paused = paused");
+    let update = rendered("update {outbox_renewal} set life = life");
     for _ in 0..60 {
         client.batch_execute(&update).await.unwrap();
     }
@@ -127,8 +127,8 @@ async fn bloat_is_read_from_statistics() {
     let held = bloat().await;
     assert!(held.transaction_open > Duration::ZERO && held.xmin_age >= 60, "{held:?}");
     let names: Vec<&str> = held.dead_rows.iter().map(|(table, _)| *table).collect();
-    assert_eq!(names, ["outbox", "outbox_waiting", "outbox_cursor", "outbox_lease"]);
-    assert_eq!(held.dead_rows[3], ("outbox_lease", 60), "{held:?}");
+    assert_eq!(names, ["outbox", "outbox_waiting", "outbox_cursor", "outbox_renewal"]);
+    assert_eq!(held.dead_rows[3], ("outbox_renewal", 60), "{held:?}");
     holder.batch_execute("rollback").await.unwrap();
     assert_eq!(bloat().await.transaction_open, Duration::ZERO);
     let gid = format!("bloat-{}", database.name);

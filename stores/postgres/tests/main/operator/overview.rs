@@ -41,7 +41,8 @@ async fn what_has_expired_is_not_alive() {
     let Some(play) = Play::begin(&[everything("a")]).await else { return };
     play.fresh
         .run(
-            "update {outbox_lease} set expires_at = 'epoch', paused = true, takeovers = 2;
+            "update {outbox_renewal} set expires_at = 'epoch';
+            update {outbox_lease} set paused = true, takeovers = 2;
             update {outbox_relay} set expires_at = 'epoch';
             insert into {outbox_endpoint} (destination, topic, disabled_at)
             values ('a', 'gone', 'epoch');

@@ -243,7 +243,7 @@ async fn a_late_owner_retires_nothing() {
         let Some(play) = Play::new(layout).await else { return };
         play.old(5_000, "30 days").await;
         play.passed(5_000).await;
-        play.fresh.run("update {outbox_lease} set expires_at = 'epoch'").await;
+        play.fresh.run("update {outbox_renewal} set expires_at = 'epoch'").await;
         acquire(&play.store, LONG).await.expect("it has expired");
         for refused in [
             play.store.retire(&play.request(100)).await.map(drop).unwrap_err(),

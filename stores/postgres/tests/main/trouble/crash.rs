@@ -9,7 +9,7 @@ use crate::support::{Fresh, LONG, acquire};
 
 /// How often the partition was taken from an owner that died, as the next owner hears of it.
 async fn taken_over(fresh: &Fresh) -> u32 {
-    fresh.run("update {outbox_lease} set expires_at = clock_timestamp()").await;
+    fresh.run("update {outbox_renewal} set expires_at = clock_timestamp()").await;
     acquire(&fresh.store(), LONG).await.expect("the lease has ended").takeovers
 }
 
