@@ -167,6 +167,60 @@ async fn an_owner_that_stopped_blocks_nobody() {
     }
 }
 
+/// A renewal that comes between a taker's look and its lock: whether it was kept, and whether the lease was granted. The taker
+/// waits at a lock of the test's own when it has looked; without its second look, for a negative control.
+async fn renewed_meanwhile(looks_twice: bool) -> Option<(bool, bool)> {
+    let fresh = Fresh::made(1).await?;
+    let (store, lease) = fresh.relay().await;
+    end(&fresh).await;
+    let key = i64::from(std::process::id()) * 2 + i64::from(looks_twice);
+    fresh
+        .run(&format!(
+            "alter function {{outbox_takeable}} rename to looks;
+            create function {{outbox_takeable}}(bigint, smallint, text, bigint)
+            returns setof smallint language plpgsql as $$
+            begin
+                return query select {schema}.looks($1, $2, $3, $4);
+                perform pg_advisory_xact_lock({key});
+            end $$",
+            schema = fresh.names.schema()
+        ))
+        .await;
+    if !looks_twice {
+        let text = "select pg_get_functiondef({text:outbox_acquire}::regproc)";
+        let text: String =
+            fresh.connect().await.query_one(&fresh.sql(text), &[]).await.unwrap().get(0);
+        let (before, rest) = text.split_once("-- Once more").expect("the second look");
+        let (_, after) = rest.split_once("v_now := ").expect("what comes behind it");
+        fresh.run(&format!("{before}\n    v_now := {after}")).await;
+    }
+    let door = fresh.connect().await;
+    door.batch_execute(&format!("select pg_advisory_lock({key})")).await.unwrap();
+    let taker = {
+        let (store, other) = (fresh.store(), RelayId::mint());
+        tokio::spawn(async move { take(&store, &other).await })
+    };
+    let waits = "select count(*) from pg_locks where locktype = 'advisory' and not granted
+        and (classid::bigint << 32 | objid::bigint) = ";
+    while fresh.number(&format!("{waits}{key}")).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    let owner = lease.owner.clone();
+    let renew = RenewRequest { owner, leases: vec![lease], lease_duration: LONG, current: true };
+    let kept = store.renew(&renew).await.expect("a renewal").kept;
+    door.batch_execute(&format!("select pg_advisory_unlock({key})")).await.unwrap();
+    Some((!kept.is_empty(), !taker.await.expect("an answer").is_empty()))
+}
+
+/// R115, INV-7: a lease that was prolonged while somebody looked at it is not taken from its owner, who counts on it. Who
+/// looks once alone (negative control) takes it.
+#[tokio::test]
+async fn what_is_prolonged_meanwhile_is_not_taken() {
+    let Some((kept, granted)) = renewed_meanwhile(true).await else { return };
+    assert!(kept && !granted, "{granted}: two owners");
+    assert_eq!(renewed_meanwhile(false).await, Some((true, true)), "the control sees no fault");
+}
+
 /// R114, INV-7: the fence holds the partition while the write is under way. Without the lock (negative
 /// control) a takeover gets between the look at the token and the write, and a stale save slips in.
 #[tokio::test]
