@@ -55,7 +55,7 @@ struct Again {
 const POSTGRES: &[(&str, &str)] =
     &[("POSTRIDER_PG_URL", "POSTRIDER_PG18_URL"), ("POSTRIDER_PG_BIN", "POSTRIDER_PG18_BIN")];
 
-const AGAIN: [Again; 3] = [
+const AGAIN: [Again; 4] = [
     Again {
         program: "postrider-postgres main",
         only: &[],
@@ -73,6 +73,12 @@ const AGAIN: [Again; 3] = [
         variables: POSTGRES,
     },
     Again { program: "postrider-e2e-postgres main", only: &[], without: &[], variables: POSTGRES },
+    Again {
+        program: "postrider-cli cli",
+        only: &["postgres::"],
+        without: &[],
+        variables: POSTGRES,
+    },
     Again {
         program: "postrider-nats main",
         only: &["suite::", "publishing::", "promised::", "stalling::", "trouble::"],
@@ -325,7 +331,7 @@ mod tests {
         let reason = program.again(&here[..1]).expect_err("a variable is missing");
         assert!(reason.starts_with("skipped: ") && reason.contains(POSTGRES[1].1), "{reason}");
         let nats = Program::of(&LINE.replace("postrider-postgres", "postrider-nats"));
-        let known = [(AGAIN[2].variables[0].1.to_owned(), "it".to_owned())];
+        let known = [(AGAIN[3].variables[0].1.to_owned(), "it".to_owned())];
         let again = nats.expect("a program").again(&known).expect("all is known");
         let command = format!("{:?}", again.expect("it runs again").command());
         assert!(command.contains(r#""suite::" "publishing::""#), "{command}");
