@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::answer::judge;
 use crate::connection::{Connection, Hindrance, Up};
-use crate::copy::{self, identity};
+use crate::copy::{self, Look, identity};
 use crate::encode::{Documents, Encoded, encode};
 use crate::settings::NatsSettings;
 
@@ -121,26 +121,37 @@ async fn settle_copy(
     known: &PublishAck,
     deadline: Instant,
 ) -> Outcome {
-    if copy::is_there(up, &outgoing.topic, known, deadline).await {
+    let (subject, id) = (&*outgoing.topic, outgoing.event.id.to_string());
+    if copy::look(up, subject, &id, known, deadline).await == Look::Here {
         return Outcome::Acked;
     }
+    let unshown = |kind, what| Outcome::Retry { fault: Fault::new(kind, what), after: None };
     if Instant::now() >= deadline {
-        let detail =
-            "the stream knows the event's id, and no time was left to see which message it has";
-        return Outcome::Retry { fault: Fault::new(ErrorKind::Timeout, detail), after: None };
+        return unshown(
+            ErrorKind::Timeout,
+            "the stream knows the event's id, and no time was left to see which message it has",
+        );
     }
     let (bytes_max, mut documents) = (up.client.max_payload(), Documents::default());
     let mut write = |id| encode(outgoing, id, bytes_max, &mut documents);
     // The longer id may be too much; without one it was not.
-    let message = write(Some(copy::identity_within(outgoing))).or_else(|_| write(None));
+    let id = copy::identity_within(outgoing);
+    let message = write(Some(id.clone())).or_else(|_| write(None));
     let begun = Instant::now();
     let sent = match message {
-        Ok(message) => send(up, &Subject::from(&*outgoing.topic), message).await,
+        Ok(message) => send(up, &Subject::from(subject), message).await,
         Err(fault) => Sent::Decided(Outcome::Rejected(fault)),
     };
-    match answer(up, &outgoing.topic, sent, begun, deadline).await {
+    match answer(up, subject, sent, begun, deadline).await {
         Answer::Decided(outcome) => outcome,
-        Answer::Known(_) => Outcome::Acked,
+        // Who may not look has to believe it.
+        Answer::Known(known) => match copy::look(up, subject, &id, &known, deadline).await {
+            Look::Here | Look::Unknown => Outcome::Acked,
+            Look::Another => unshown(
+                ErrorKind::Unavailable,
+                "the stream says that it has the event, and shows another one in its place",
+            ),
+        },
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a stream says it has already: this very message, or the copy that went to another subject of the stream.
 //!
-//! Invariant (INV-1): an event counts as published only if its own subject has it. A stream remembers ids and not
+//! Invariant (INV-1): an event counts as published only if its own subject has it, as far as the stream shows what it has. A stream remembers ids and not
 //! subjects, so the copy of one destination makes it drop that of another, and says that all is well.
 
 use std::time::Duration;
@@ -10,6 +10,7 @@ use postrider_core::Outgoing;
 use tokio::time::{Instant, sleep};
 
 use crate::connection::Up;
+use crate::encode::MESSAGE_ID;
 
 /// How long the stream may take to show what it has. Without a leader it says nothing at all.
 const LOOK_MAX: Duration = Duration::from_secs(2);
@@ -26,27 +27,44 @@ pub(crate) fn identity_within(outgoing: &Outgoing) -> String {
     format!("{}/{}", outgoing.event.id, outgoing.topic)
 }
 
-/// Whether the message that the stream has under this id is on this subject. What cannot be found out in time counts
-/// as not: rather twice than never. Looking takes half of what is left of the publish's time at most, since a message that
-/// is not there has to be sent, and answered, in the other half.
-pub(crate) async fn is_there(
+/// What a stream shows where it says that it has a message of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The message, on its subject.
+    Here,
+    /// Another one: the event on another subject, or what stands where the message stood before a server lost it.
+    Another,
+    /// Nothing, or nothing in time, or not to us.
+    Unknown,
+}
+
+/// Looks at the message that the stream says it has under this id. Looking takes half of what is left of the publish's time at
+/// most, since a message that is not there has to be sent, and answered, in the other half.
+pub(crate) async fn look(
     up: &mut Up,
     subject: &str,
+    id: &str,
     known: &PublishAck,
     until: Instant,
-) -> bool {
+) -> Look {
     let begun = Instant::now();
     let wait = (until.saturating_duration_since(begun) / 2).min(LOOK_MAX);
     let question = format!("$JS.API.STREAM.MSG.GET.{}", known.stream);
     let (jetstream, sequence) = (up.jetstream.clone(), known.sequence);
-    let look = async {
+    let shown = async {
         let stream = jetstream.get_stream_no_info(&known.stream).await.ok()?;
         stream.get_raw_message(sequence).await.ok()
     };
     tokio::select! {
-        found = look => found.is_some_and(|found| *found.subject == *subject),
-        _ = up.hindered(&question, begun) => false,
+        shown = shown => shown.map_or(Look::Unknown, |shown| {
+            let of_id = shown.headers.get(MESSAGE_ID);
+            match of_id.is_some_and(|it| it.as_str() == id) && *shown.subject == *subject {
+                true => Look::Here,
+                false => Look::Another,
+            }
+        }),
+        _ = up.hindered(&question, begun) => Look::Unknown,
         // waits: half of a publish's deadline
-        () = sleep(wait) => false,
+        () = sleep(wait) => Look::Unknown,
     }
 }
