@@ -20,7 +20,7 @@ use crate::summary::Summary;
 /// processors idle; a third makes nothing faster, and DynamoDB's emulator too slow for its clients.
 const LANES: usize = 2;
 /// Those that take longest begin first: none of them is what all wait for at the end.
-const LONGEST: [&str; 18] = [
+const LONGEST: [&str; 19] = [
     "postrider-postgres main",
     "postrider-dynamodb main",
     "postrider-kafka main",
@@ -35,10 +35,11 @@ const LONGEST: [&str; 18] = [
     "postrider-sqlite main",
     "postrider-lambda main",
     "postrider-aws main",
-    "postrider-nats main, on the current version",
     "postrider-nats main",
+    "postrider-nats main, on the current version",
     "postrider-postgres snapshot",
     "postrider-relay engine",
+    "postrider-cli cli, on the current version",
 ];
 
 /// A program that runs once more, against the current version of a server instead of the system's.
@@ -81,7 +82,7 @@ const AGAIN: [Again; 4] = [
     },
     Again {
         program: "postrider-nats main",
-        only: &["suite::", "publishing::", "promised::", "stalling::", "trouble::"],
+        only: &["suite::", "publishing::", "promised::", "stalling::", "trouble::", "examining::"],
         without: &[],
         variables: &[("POSTRIDER_NATS_BIN", "POSTRIDER_NATS_CURRENT_BIN")],
     },
@@ -133,11 +134,7 @@ impl Program {
     ///
     /// # Errors
     /// What is missing for that.
-    fn again(&self, variables: &[(String, String)]) -> Result<Option<Program>, String> {
-        let value = |name: &str| {
-            let found = variables.iter().find(|(known, _)| known == name);
-            found.map(|(_, value)| value.clone()).or_else(|| std::env::var(name).ok())
-        };
+    fn again(&self, value: &dyn Fn(&str) -> Option<String>) -> Result<Option<Program>, String> {
         let Some(again) = AGAIN.iter().find(|again| again.program == self.name()) else {
             return Ok(None);
         };
@@ -191,8 +188,12 @@ pub(crate) fn run(
     summary: &mut Summary,
 ) -> Verdict {
     let mut programs = built(build)?;
+    let value = |name: &str| {
+        let found = variables.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.clone()).or_else(|| std::env::var(name).ok())
+    };
     for number in 0..programs.len() {
-        match programs[number].again(variables) {
+        match programs[number].again(&value) {
             Ok(again) => programs.extend(again),
             Err(reason) => summary.skipped.extend([reason]),
         }
@@ -317,8 +318,7 @@ mod tests {
     #[test]
     fn what_rests_on_a_version_runs_on_the_current_one_too() {
         let program = Program::of(LINE).expect("a test program");
-        let here = POSTGRES.iter().map(|(_, current)| ((*current).to_owned(), "it".to_owned()));
-        let here: Vec<_> = here.collect();
+        let here = |_: &str| Some("it".to_owned());
         let again = program.again(&here).expect("all is known").expect("it runs again");
         assert_eq!(again.name(), "postrider-postgres main, on the current version");
         let wanted = POSTGRES.iter().map(|(name, _)| ((*name).to_owned(), "it".to_owned()));
@@ -328,11 +328,11 @@ mod tests {
         let other = LINE.replace("postrider-postgres", "postrider-dynamodb");
         assert_eq!(Program::of(&other).expect("a program").again(&here), Ok(None));
         // What cannot run is said.
-        let reason = program.again(&here[..1]).expect_err("a variable is missing");
+        let one = |name: &str| (name == POSTGRES[0].1).then(|| "it".to_owned());
+        let reason = program.again(&one).expect_err("a variable is missing");
         assert!(reason.starts_with("skipped: ") && reason.contains(POSTGRES[1].1), "{reason}");
         let nats = Program::of(&LINE.replace("postrider-postgres", "postrider-nats"));
-        let known = [(AGAIN[3].variables[0].1.to_owned(), "it".to_owned())];
-        let again = nats.expect("a program").again(&known).expect("all is known");
+        let again = nats.expect("a program").again(&here).expect("all is known");
         let command = format!("{:?}", again.expect("it runs again").command());
         assert!(command.contains(r#""suite::" "publishing::""#), "{command}");
     }

@@ -65,6 +65,12 @@ impl Server {
     }
 
     /// A client of the test's own, that reads what is really there.
+    /// Its version, where that is one before 2.10: such clusters lose what they acknowledged.
+    pub(crate) async fn outdated(&self) -> Option<String> {
+        let version = async_nats::connect(self.address()).await.unwrap().server_info().version;
+        ["2.8.", "2.9."].iter().any(|old| version.starts_with(old)).then_some(version)
+    }
+
     pub(crate) async fn jetstream(&self) -> Context {
         jetstream::new(async_nats::connect(self.address()).await.unwrap())
     }

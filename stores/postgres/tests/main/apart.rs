@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use postrider_core::source::{OutboxSource, RenewRequest};
 use postrider_core::{Lease, RelayId};
-use postrider_postgres::{PostgresStore, saves_apart};
+use postrider_postgres::{Names, PostgresStore, Setup, saves_apart};
 
+use crate::database::Database;
 use crate::support::{Fresh, LONG};
 
 /// Longer than two looks at the versions are apart.
@@ -55,10 +56,12 @@ async fn save(fresh: &Fresh, times: u64) {
 }
 
 /// A save that finds its row behind versions that a stranger's snapshot keeps is dear, and the store says so; without the
-/// snapshot, and with as many saves, it does not.
+/// snapshot, and with as many saves, it does not. In a database of its own: a snapshot of any test beside it would do the same.
 #[tokio::test]
 async fn saves_are_spread_beside_a_held_snapshot() {
-    let Some(fresh) = Fresh::made(4).await else { return };
+    let setup = Setup { partitions: Some(4), ..Setup::default() };
+    let Some(database) = Database::new(&setup).await else { return };
+    let fresh = Fresh::at(&database.url, Names::default());
     let (store, lease) = fresh.relay().await;
     assert_eq!(asked(&store, &lease).await, Duration::ZERO);
     let mut holder = fresh.connect().await;
@@ -79,4 +82,6 @@ async fn saves_are_spread_beside_a_held_snapshot() {
     fresh.run("vacuum {outbox_cursor}").await;
     save(&fresh, SAVES).await;
     wait_for(&store, &lease, |apart| apart.is_zero()).await;
+    drop(fresh);
+    database.drop().await;
 }
