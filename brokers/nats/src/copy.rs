@@ -1,7 +1,8 @@
 //! What a stream says it has already: this very message, or the copy that went to another subject of the stream.
 //!
-//! Invariant (INV-1): an event counts as published only if its own subject has it, as far as the stream shows what it has. A stream remembers ids and not
-//! subjects, so the copy of one destination makes it drop that of another, and says that all is well.
+//! Invariant (INV-1): an event counts as published only if its own subject has it, as far as the stream shows what it
+//! has. A stream remembers ids and not subjects, so the copy of one destination makes it drop that of another, and says
+//! that all is well.
 
 use std::time::Duration;
 

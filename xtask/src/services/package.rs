@@ -73,7 +73,7 @@ pub(crate) fn unreleased(place: &Place, package: &str) -> Result<PathBuf, String
         let line = format!("deb {}{} {BRANCH} main\n", keys.unwrap_or_default(), archive()?);
         fs::write(draft.join("list"), line).map_err(|error| error.to_string())?;
         let folder = draft.display();
-        let apt = |arguments: [&str; 2]| {
+        let apt = |arguments: &[&str]| {
             let mut apt = client("apt-get", draft);
             for option in [
                 format!("Dir::State={folder}/state"),
@@ -85,10 +85,10 @@ pub(crate) fn unreleased(place: &Place, package: &str) -> Result<PathBuf, String
             ] {
                 apt.arg("-o").arg(option);
             }
-            complete(apt.args(arguments.into_iter().filter(|argument| !argument.is_empty())))
+            complete(apt.args(arguments))
         };
-        apt(["update", ""])?;
-        apt(["download", package])?;
+        apt(&["update"])?;
+        apt(&["download", package])?;
         let unpack = "dpkg-deb -x ./*.deb content && rm -r ./*.deb state cache list";
         complete(client("sh", draft).args(["-c", unpack]))
     })

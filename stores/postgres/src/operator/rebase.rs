@@ -14,7 +14,6 @@ use crate::sql::{Sql, sql};
 use crate::typed::{params, signed, span, unsigned};
 
 const LEASES_LOCK: Sql = sql!("operator/leases_lock");
-const LEASES: Sql = sql!("operator/leases");
 const CURSORS: Sql = sql!("operator/cursors");
 const LOG_TRIM: Sql = sql!("operator/log_trim");
 const CURSOR_PLACE: Sql = sql!("operator/cursor_place");
@@ -24,9 +23,7 @@ const CURSOR_PLACE: Sql = sql!("operator/cursor_place");
 /// # Errors
 /// `Busy` if a relay owns one.
 pub(super) async fn keep_owners_out(tx: &Session, operation: &'static str) -> Result<()> {
-    tx.rows(operation, &LEASES_LOCK, params![]).await?;
-    // Only now: what is read before the lock may be prolonged meanwhile.
-    for row in tx.rows(operation, &LEASES, params![]).await? {
+    for row in tx.rows(operation, &LEASES_LOCK, params![]).await? {
         if row.get(1) {
             let left = span(row.get(2)).as_millis();
             return Err(Error::new(ErrorKind::Busy, operation)

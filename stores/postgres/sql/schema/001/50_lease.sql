@@ -127,7 +127,8 @@ begin
         limit greatest(p_wanted, 0)
         for update skip locked);
     -- Once more, now that nobody can prolong them: a renewal may have come between the look and the lock, and it
-    -- does not change the row that was locked.
+    -- does not change the row that was locked. Where a transaction sees one moment alone, by the database's default of
+    -- isolation, writing the renewal is refused below, and with it everything.
     v_free := array(
         select t.partition
         from {outbox_takeable}(p_free_for_micros, p_dead_partition, p_dead_owner, p_dead_token)
