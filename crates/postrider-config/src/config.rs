@@ -182,7 +182,7 @@ section! {
         /// can reach needs a `token`.
         listen: Option<SocketAddr> { example: "127.0.0.1:9464", class: Restart },
         /// What requests must bring as `Authorization: Bearer …`.
-        token: Option<SecretRef> { example: "env:POSTRIDER_METRICS_TOKEN" },
+        token: Option<SecretRef> { example: "env:METRICS_TOKEN" },
         /// How much is logged.
         log: LogLevel { default: "info", class: Live },
         /// How a log line is written.
