@@ -24,12 +24,14 @@ async fn kills_and_stalls_in_mid_batch_keep_the_order() {
     settings.deadline = Duration::from_secs(1);
     let broker = NatsBroker::new(settings).unwrap();
     let carrying = tokio::spawn(async move { carry(&broker, "orders", 20, 400).await });
+    let mut faults = 0;
     for round in 0..6 {
         let before = stored_count(&stream).await;
         // In mid-batch: as soon as some more have arrived.
         while !carrying.is_finished() && stored_count(&stream).await < before + 50 {
             tokio::task::yield_now().await;
         }
+        faults += usize::from(!carrying.is_finished());
         match round % 2 {
             0 => {
                 server.kill();
@@ -43,6 +45,7 @@ async fn kills_and_stalls_in_mid_batch_keep_the_order() {
             }
         }
     }
+    assert!(faults >= 3, "only {faults} faults fell into the run");
     let sent = carrying.await.unwrap();
     let ids = stored(&stream).await;
     assert_in_order(&ids, &sent);
