@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use async_nats::jetstream::context::PublishAckFuture;
-use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::{Client, Subject};
 use bytes::Bytes;
@@ -14,19 +12,21 @@ use postrider_core::{
     BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Fault, Format, Outcome, Outgoing,
     Result, Route,
 };
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use crate::answer::judge;
 use crate::connection::{Connection, Hindrance, Up};
 use crate::copy::{self, Look, identity};
 use crate::encode::{Documents, Encoded, encode};
+use crate::send::{Answer, Sent, answer, deaf, forbidden, refused, send};
 use crate::settings::NatsSettings;
 
 /// A broker that publishes to NATS JetStream.
 ///
 /// **Durability.** As the stream is made: see the [crate](crate).
-/// **Cancellation.** What a dropped call had sent may arrive, at most one batch; the client sends nothing
-/// later that it had not taken before, and takes nothing while it has no connection.
+/// **Cancellation.** What a dropped call had given to the client may arrive, at most one batch. So may what a call gave
+/// that ended without an answer: the client keeps up to 512 messages that its connection does not take, those of all
+/// calls together, and sends them when it has another connection, before anything newer. It takes nothing while it
+/// has none, and nothing of a call whose deadline has passed.
 pub struct NatsBroker {
     connection: Connection,
     closed: AtomicBool,
@@ -56,19 +56,6 @@ impl NatsBroker {
     }
 }
 
-/// One event of a batch, sent or not.
-enum Sent {
-    Waiting(PublishAckFuture),
-    Decided(Outcome),
-}
-
-/// What is known of one event.
-enum Answer {
-    Decided(Outcome),
-    /// The stream has a message of this id already.
-    Known(PublishAck),
-}
-
 /// Copies that are looked at side by side: after a crash a whole batch may be copies.
 const LOOKS_MAX: usize = 64;
 
@@ -82,11 +69,19 @@ async fn publish_kept(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Vec
         if *subject != *outgoing.topic {
             subject = Subject::from(&*outgoing.topic);
         }
-        sent.push(match encode(outgoing, identity(outgoing), bytes_max, &mut documents) {
-            Ok(message) => send(up, &subject, message).await,
-            Err(fault) => Sent::Decided(Outcome::Rejected(fault)),
-        });
+        match encode(outgoing, identity(outgoing), bytes_max, &mut documents) {
+            Ok(message) => match send(up, &subject, message, deadline).await {
+                Ok(one) => sent.push(one),
+                Err(unsent) => {
+                    sent.push(Sent::Decided(unsent.outcome()));
+                    break;
+                }
+            },
+            Err(fault) => sent.push(Sent::Decided(Outcome::Rejected(fault))),
+        }
     }
+    // Nothing behind one that could not be sent is tried.
+    sent.resize_with(batch.len(), || Sent::Decided(Outcome::Skipped));
     // Nothing is written any more, and an answer may take long.
     drop(documents);
     let mut outcomes = Vec::with_capacity(batch.len());
@@ -139,8 +134,11 @@ async fn settle_copy(
     let message = write(Some(id.clone())).or_else(|_| write(None));
     let begun = Instant::now();
     let sent = match message {
-        Ok(message) => send(up, &Subject::from(subject), message).await,
-        Err(fault) => Sent::Decided(Outcome::Rejected(fault)),
+        Ok(message) => match send(up, &Subject::from(subject), message, deadline).await {
+            Ok(sent) => sent,
+            Err(unsent) => return unsent.outcome(),
+        },
+        Err(fault) => return Outcome::Rejected(fault),
     };
     match answer(up, subject, sent, begun, deadline).await {
         Answer::Decided(outcome) => outcome,
@@ -155,70 +153,13 @@ async fn settle_copy(
     }
 }
 
-async fn send(up: &Up, subject: &Subject, message: Encoded) -> Sent {
-    let message = PublishMessage::build().payload(message.body).headers(message.headers);
-    match up.jetstream.send_publish(subject.clone(), message).await {
-        Ok(acknowledgement) => Sent::Waiting(acknowledgement),
-        Err(error) => Sent::Decided(judge(subject, &error)),
-    }
-}
-
-/// What the stream says of one event. An answer that is there already counts, also when the connection is
-/// gone since.
-async fn answer(
-    up: &mut Up,
-    subject: &str,
-    sent: Sent,
-    since: Instant,
-    deadline: Instant,
-) -> Answer {
-    let acknowledgement = match sent {
-        Sent::Waiting(acknowledgement) => acknowledgement,
-        Sent::Decided(outcome) => return Answer::Decided(outcome),
-    };
-    let unknown = |kind, what: &str| {
-        let detail = format!("{what}; whether the event arrived is not known");
-        Outcome::Retry { fault: Fault::new(kind, detail), after: None }
-    };
-    Answer::Decided(tokio::select! {
-        biased;
-        answered = acknowledgement.into_future() => match answered {
-            // A leader knows the id from before the cluster agreed, and older servers say so with an acknowledgement
-            // that has no place in the stream, whose first is 1. If another one leads by then, nothing was stored.
-            Ok(known) if known.sequence == 0 => {
-                unknown(ErrorKind::Unavailable, "the stream knows the event's id, and has no place for it yet")
-            }
-            Ok(known) if known.duplicate => return Answer::Known(known),
-            Ok(_) => Outcome::Acked,
-            Err(error) => judge(subject, &error),
-        },
-        hindrance = up.hindered(subject, since) => match hindrance {
-            Hindrance::Lost => unknown(ErrorKind::Unavailable, "the connection to NATS was lost"),
-            Hindrance::Refused => forbidden(format!(
-                "NATS does not let this user publish to `{subject}`: grant it, or correct the credentials or the \
-                 route's topic; nothing was stored"
-            )),
-            Hindrance::Deaf => forbidden(
-                "NATS does not let this user subscribe to `_INBOX.>`, where its answers come: grant it; whether \
-                 the event arrived is not known".to_owned(),
-            ),
-        },
-        // waits: until nobody listens any more
-        () = sleep_until(deadline) => unknown(ErrorKind::Timeout, "NATS did not answer in time"),
-    })
-}
-
-fn forbidden(detail: String) -> Outcome {
-    Outcome::Unroutable(Fault::new(ErrorKind::Unauthorized, detail))
-}
-
 /// With core NATS: the server has read everything when it answers what was asked behind it.
 async fn publish_lossy(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Result<Vec<Outcome>> {
     let lost = |what: &str| {
         Error::new(ErrorKind::Unavailable, "publish")
             .message(format!("{what}; whether the events arrived is not known"))
     };
-    let bytes_max = up.client.max_payload();
+    let (bytes_max, begun) = (up.client.max_payload(), Instant::now());
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut documents = Documents::default();
     for outgoing in batch {
@@ -226,7 +167,9 @@ async fn publish_lossy(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Re
             Ok(message) => {
                 let subject = outgoing.topic.to_string();
                 let Encoded { headers, body } = message;
-                let sent = up.client.publish_with_headers(subject, headers, body).await;
+                let sending = up.client.publish_with_headers(subject, headers, body);
+                let sent = up.line.give(sending, deadline).await;
+                let sent = sent.map_err(|unsent| lost(unsent.what()))?;
                 sent.map_err(|error| lost(&error.to_string()))?;
                 Outcome::Acked
             }
@@ -234,27 +177,50 @@ async fn publish_lossy(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Re
         });
     }
     let client = up.client.clone();
+    let inbox = client.new_inbox();
     tokio::select! {
         biased;
-        () = up.lost() => Err(lost("the connection to NATS was lost")),
-        heard = timeout_at(deadline, hear_oneself(&client)) => match heard {
-            Ok(Ok(())) => Ok(outcomes),
-            Ok(Err(said)) => Err(lost(&said)),
-            Err(_) => Err(lost("NATS did not answer in time")),
+        heard = timeout_at(deadline, hear_oneself(&client, &inbox)) => match heard {
+            Ok(Ok(())) => {}
+            Ok(Err(said)) => return Err(lost(&said)),
+            Err(_) => return Err(lost("NATS did not answer in time")),
+        },
+        hindrance = up.hindered(&inbox, begun) => match hindrance {
+            Hindrance::Lost => return Err(lost("the connection to NATS was lost")),
+            Hindrance::Refused => return Ok(vec![mute(); batch.len()]),
+            Hindrance::Deaf => return Ok(vec![deaf(); batch.len()]),
         },
     }
+    for (outgoing, outcome) in batch.iter().zip(&mut outcomes) {
+        if *outcome == Outcome::Acked && up.is_refused(&outgoing.topic, begun) {
+            *outcome = refused(&outgoing.topic);
+        }
+    }
+    Ok(outcomes)
 }
 
-/// Returns when the server has read what was sent before: it sends us our own message back, and a connection is
-/// read in its order.
-async fn hear_oneself(client: &Client) -> std::result::Result<(), String> {
-    let inbox = client.new_inbox();
+/// Of an event of which the server cannot be asked whether it has read it.
+fn mute() -> Outcome {
+    forbidden(
+        "NATS does not let this user publish to `_INBOX.>`, by which it is asked how far it has read: grant it; \
+         whether the event arrived is not known"
+            .to_owned(),
+    )
+}
+
+/// Returns when the server has read what was sent before, and what it refused of that has been noted: it sends us our
+/// own message back, and a connection is read in its order. A refusal comes before the first one, and is noted by
+/// another task than ours: the way of the second one is its time for that.
+async fn hear_oneself(client: &Client, inbox: &str) -> std::result::Result<(), String> {
+    let inbox = Subject::from(inbox);
     let mut listener = client.subscribe(inbox.clone()).await.map_err(|error| error.to_string())?;
-    client.publish(inbox, Bytes::new()).await.map_err(|error| error.to_string())?;
-    match listener.next().await {
-        Some(_) => Ok(()),
-        None => Err("the connection to NATS was closed".to_owned()),
+    for _ in 0..2 {
+        client.publish(inbox.clone(), Bytes::new()).await.map_err(|error| error.to_string())?;
+        if listener.next().await.is_none() {
+            return Err("the connection to NATS was closed".to_owned());
+        }
     }
+    Ok(())
 }
 
 impl Broker for NatsBroker {

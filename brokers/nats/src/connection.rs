@@ -3,7 +3,7 @@
 //!
 //! Invariant: whoever waits for an answer is told the moment the connection that carried the question is
 //! gone, and nothing is given to a connection that is down: what the client would queue, it would send
-//! whenever it comes back.
+//! whenever it comes back. What a connection that is up does not take is queued, and so is bounded.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ClientError, ConnectOptions, Event, ServerAddr};
-use postrider_core::{Error, Result};
+use postrider_core::{Error, ErrorKind, Result};
 use tokio::sync::{OnceCell, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::denied::Denied;
 use crate::diagnosis::{Diagnosis, is_vague, judge};
@@ -29,6 +29,11 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// more often than the deadline, which says how slow an answer may be.
 const PING_MIN: Duration = Duration::from_secs(5);
 
+/// How long a connection is kept over which this user may not hear answers. The client asks for them once a connection,
+/// so what is granted later is of no use to an old one. Not shorter, because each one costs the server a connection, for
+/// as long as nothing is granted.
+const DEAF_MAX: Duration = Duration::from_secs(5);
+
 /// How the connection stands.
 #[derive(Clone, Debug, Default)]
 struct Standing {
@@ -36,6 +41,8 @@ struct Standing {
     up: bool,
     /// Grows each time it comes up: what was asked before is not answered any more.
     epoch: u64,
+    /// When it came up, or was told last to be made anew.
+    since: Option<Instant>,
     /// What was said when it went down, or when it could not be made.
     trouble: Option<String>,
     /// What the server did not let this user do over this connection, and when it said so last.
@@ -54,8 +61,39 @@ pub(crate) struct Connection {
 pub(crate) struct Up {
     pub(crate) client: Client,
     pub(crate) jetstream: Context,
+    pub(crate) line: Line,
+}
+
+/// Whether this very connection still stands.
+#[derive(Clone)]
+pub(crate) struct Line {
     epoch: u64,
     standing: watch::Receiver<Standing>,
+}
+
+/// Why something was not given to the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    /// It is gone.
+    Lost,
+    /// It did not take it in time.
+    Late,
+}
+
+impl Unsent {
+    pub(crate) fn kind(self) -> ErrorKind {
+        match self {
+            Unsent::Lost => ErrorKind::Unavailable,
+            Unsent::Late => ErrorKind::Timeout,
+        }
+    }
+
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Unsent::Lost => "the connection to NATS was lost",
+            Unsent::Late => "the connection to NATS took nothing more in time",
+        }
+    }
 }
 
 /// Why no answer will come.
@@ -75,18 +113,44 @@ impl Standing {
     }
 }
 
-impl Up {
+impl Line {
     /// Returns when this connection is gone.
-    pub(crate) async fn lost(&mut self) {
+    async fn lost(&mut self) {
         let epoch = self.epoch;
         // The sender lives as long as the connection's owner; without one it is gone as well.
         let _ = self.standing.wait_for(|now| now.is_gone(epoch)).await;
     }
 
+    /// Gives something to the connection, while it stands and until then. What the client has no room for waits here,
+    /// where it can be taken back.
+    pub(crate) async fn give<T>(
+        &mut self,
+        giving: impl Future<Output = T>,
+        until: Instant,
+    ) -> std::result::Result<T, Unsent> {
+        if self.standing.borrow().is_gone(self.epoch) {
+            return Err(Unsent::Lost);
+        }
+        tokio::select! {
+            biased;
+            given = giving => Ok(given),
+            () = self.lost() => Err(Unsent::Lost),
+            // waits: until nobody waits for the event any more
+            () = sleep_until(until) => Err(Unsent::Late),
+        }
+    }
+}
+
+impl Up {
+    /// Returns when this connection is gone.
+    pub(crate) async fn lost(&mut self) {
+        self.line.lost().await;
+    }
+
     /// Returns when no answer will come to what was sent to a subject since then.
     pub(crate) async fn hindered(&mut self, subject: &str, since: Instant) -> Hindrance {
-        let epoch = self.epoch;
-        let found = self.standing.wait_for(|now| {
+        let epoch = self.line.epoch;
+        let found = self.line.standing.wait_for(|now| {
             now.is_gone(epoch) || now.denied.is_deaf() || now.denied.is_refused(subject, since)
         });
         match found.await {
@@ -95,6 +159,11 @@ impl Up {
             Ok(_) => Hindrance::Deaf,
             Err(_) => Hindrance::Lost,
         }
+    }
+
+    /// Whether the server has said since then that this user may not publish to a subject.
+    pub(crate) fn is_refused(&self, subject: &str, since: Instant) -> bool {
+        self.line.standing.borrow().denied.is_refused(subject, since)
     }
 }
 
@@ -118,13 +187,34 @@ impl Connection {
     /// `Unavailable` or `Unauthorized` if it is not in time; nothing was sent. `Config` if it cannot ever be.
     pub(crate) async fn up(&self, until: Instant) -> Result<Up> {
         let (client, jetstream) = self.made.get_or_try_init(|| self.make()).await?;
+        let left = self.leave_deaf(client, until).await;
         let mut standing = self.standing.subscribe();
-        let epoch = match timeout_at(until, standing.wait_for(|now| now.up)).await {
+        let usable = standing.wait_for(|now| now.up && Some(now.epoch) != left);
+        let epoch = match timeout_at(until, usable).await {
             Ok(Ok(now)) => now.epoch,
             _ => return Err(self.unreachable()),
         };
         let (client, jetstream) = (client.clone(), jetstream.clone());
-        Ok(Up { client, jetstream, epoch, standing })
+        Ok(Up { client, jetstream, line: Line { epoch, standing } })
+    }
+
+    /// Has a connection made anew over which no answer has been heard for long, and says which one that was.
+    async fn leave_deaf(&self, client: &Client, until: Instant) -> Option<u64> {
+        let mut left = None;
+        self.standing.send_if_modified(|now| {
+            let long = now.since.is_some_and(|since| since.elapsed() >= DEAF_MAX);
+            if now.up && now.denied.is_deaf() && long {
+                // Others do not say so as well.
+                now.since = Some(Instant::now());
+                left = Some(now.epoch);
+            }
+            false
+        });
+        if left.is_some() {
+            // If the client does not hear it by then, somebody says so again.
+            let _ = timeout_at(until, client.force_reconnect()).await;
+        }
+        left
     }
 
     /// Sends what is queued, and ends the connection.
@@ -152,6 +242,7 @@ impl Connection {
             .name("postrider")
             .retry_on_initial_connect()
             .connection_timeout(CONNECT_MAX)
+            .client_capacity(QUEUED_MAX)
             .ping_interval(settings.deadline.max(PING_MIN))
             .reconnect_delay_callback(|attempt| {
                 let doubled = Duration::from_millis(50 << attempt.min(6));
@@ -184,6 +275,10 @@ impl Connection {
     }
 }
 
+/// Messages that a connection has not taken yet: one batch, so that a call need not wait for the connection to write
+/// it. What is queued when the connection is lost goes out over the next one, however late.
+const QUEUED_MAX: usize = 512;
+
 /// Acknowledgements that are waited for at once, those whose call was dropped included: more than the relay
 /// can have under way.
 const IN_FLIGHT_MAX: usize = 65_536;
@@ -193,6 +288,7 @@ fn note(now: &mut Standing, event: &Event) {
         Event::Connected => {
             now.up = true;
             now.epoch += 1;
+            now.since = Some(Instant::now());
             now.trouble = None;
             now.denied = Denied::default();
         }

@@ -118,8 +118,12 @@ pub(crate) fn encode(
 
 /// Whether a header can stand in a message as it is: the server has names of its own.
 fn carries(name: &str, value: &str) -> bool {
-    let own = name.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("nats-"));
-    !own && is_plain(value)
+    !is_servers(name) && is_plain(value)
+}
+
+/// Whether a header is one by which the server is told what to do with a message.
+pub(crate) fn is_servers(name: &str) -> bool {
+    name.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("nats-"))
 }
 
 /// Whether a value comes out as it went in.

@@ -24,6 +24,7 @@
 mod answer;
 mod asking;
 mod broker;
+mod bury;
 mod connection;
 mod copy;
 mod denied;
@@ -37,6 +38,7 @@ mod look;
 mod partitions;
 mod question;
 mod receipts;
+mod send;
 mod settings;
 mod subscription;
 mod takers;

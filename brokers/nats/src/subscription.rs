@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_nats::Request;
 use async_nats::client::RequestErrorKind;
 use async_nats::jetstream::AckKind;
-use async_nats::jetstream::message::{Message, PublishMessage};
-use async_nats::{HeaderMap, Request};
+use async_nats::jetstream::message::Message;
 use futures_util::StreamExt;
 use postrider_core::subscription::{Origin, Receipt, SubscriptionCapabilities};
 use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription};
@@ -18,8 +18,9 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout_at};
 
 use crate::asking::{Asking, With};
+use crate::bury::DeadLetter;
 use crate::connection::{Connection, Up};
-use crate::encode::{MESSAGE_ID, decode};
+use crate::encode::decode;
 use crate::group::{self, Member};
 use crate::partitions::Partitions;
 use crate::receipts::Receipts;
@@ -275,35 +276,15 @@ impl NatsSubscription {
         let Some(subject) = &self.settings.dead_letters else { return Ok(()) };
         self.receipts.find(delivery.receipt)?;
         let until = Instant::now() + self.connection.settings().deadline;
-        let up = self.connection.up(until).await?;
-        let sequence = delivery.receipt.message;
-        let stream = up.jetstream.get_stream_no_info(&self.settings.stream).await;
-        let stream = stream.map_err(|error| self.lost(&error.to_string()))?;
-        let raw = stream.get_raw_message(sequence).await;
-        let raw = raw.map_err(|error| self.lost(&error.to_string()))?;
-        let mut headers: HeaderMap = raw.headers;
-        // One copy a group, however often this is tried.
-        headers.insert(
-            MESSAGE_ID,
-            format!("{}/{}/{sequence}", self.settings.stream, self.settings.group),
-        );
-        headers.insert("postrider-dead-subject", raw.subject.as_str());
-        headers.insert("postrider-dead-group", &*self.settings.group);
-        headers.insert("postrider-dead-reason", &*one_line(&fault.to_string()));
-        let message = PublishMessage::build().payload(raw.payload).headers(headers);
-        let sent = up.jetstream.send_publish(subject.clone(), message).await;
-        let acknowledged = match sent {
-            Ok(acknowledgement) => acknowledgement.await.map(drop),
-            Err(error) => Err(error),
+        let mut up = self.connection.up(until).await?;
+        let letter = DeadLetter {
+            subject,
+            stream: &self.settings.stream,
+            group: &self.settings.group,
+            sequence: delivery.receipt.message,
+            fault,
         };
-        acknowledged.map_err(|error| {
-            Error::new(ErrorKind::Unroutable, "reject")
-                .message(format!(
-                    "the dead letter was not kept: {error}; the message comes again. A stream has to take \
-                     the subject of `dead_letters`"
-                ))
-                .context("dead_letters", subject)
-        })
+        letter.bury(&mut up, until).await
     }
 
     fn lost(&self, said: &str) -> Error {
@@ -312,13 +293,6 @@ impl NatsSubscription {
             .context("stream", &self.settings.stream)
             .context("group", &self.settings.group)
     }
-}
-
-/// A reason, as a header can carry it.
-fn one_line(reason: &str) -> String {
-    const REASON_CHARS_MAX: usize = 1_000;
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    reason.chars().take(REASON_CHARS_MAX).map(plain).collect()
 }
 
 impl Subscription for NatsSubscription {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
+mod burying;
+mod denied;
 mod examining;
 mod leaving;
 mod partitioned;

@@ -9,7 +9,11 @@ use crate::publishing::{event, outgoing};
 use crate::server::Server;
 
 /// Answers each message with the next of these.
-async fn answers(server: &Server, subject: &str, texts: [&'static str; 4]) {
+pub(crate) async fn answers<const N: usize>(
+    server: &Server,
+    subject: &str,
+    texts: [&'static str; N],
+) {
     let client = async_nats::connect(server.address()).await.unwrap();
     let mut asked = client.subscribe(subject.to_owned()).await.unwrap();
     // The server reads a connection in its order: it has the first subscription when it sends this one's message.

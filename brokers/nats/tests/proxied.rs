@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::stream;
-use postrider_core::{Broker, ErrorKind, EventId, Subscription};
+use postrider_core::{Broker, ErrorKind, EventId, Outcome, Outgoing, Subscription};
 use postrider_nats::{NatsBroker, NatsSettings, NatsSubscription, SubscriptionSettings};
-use postrider_testkit::carry::{event, until_acked};
+use postrider_testkit::carry::{event, outgoing, until_acked};
 use postrider_testkit::proxy::{Proxy, Traffic};
 use postrider_testkit::wire::{self, DEADLINE, Wired};
 use tokio::time::Instant;
@@ -86,6 +86,55 @@ async fn a_way_that_is_cut_keeps_the_order() {
 async fn a_half_open_connection_is_left() {
     let Some(nats) = Nats::start().await else { return };
     wire::a_half_open_connection_is_left(&nats).await;
+}
+
+/// Batches into a connection that takes nothing: so many at once, so often, that what the system and the client keep
+/// of them is full.
+const AT_ONCE: u32 = 4;
+const ROUNDS: u32 = 5;
+/// Events of each, and bytes of an event.
+const EVENTS: u32 = 512;
+const BYTES: usize = 4_096;
+
+/// F6: with nobody behind the connection, batches that nobody takes any more end with their deadlines as well, with
+/// JetStream and without; nothing of them counts as published, and most was never sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_into_a_half_open_connection_end_with_their_deadlines() {
+    for allow_lossy in [false, true] {
+        let Some(nats) = Nats::start().await else { return };
+        let mut settings = nats.settings();
+        settings.allow_lossy = allow_lossy;
+        let broker = NatsBroker::new(settings).unwrap();
+        until_acked(&broker, "orders", &event("first", 1, 10)).await;
+        nats.proxy.cut(true);
+        let mut untried = 0;
+        for round in 0..ROUNDS {
+            let publish = async |at| {
+                let key = |n| format!("{at}-{n}");
+                let batch: Vec<Outgoing> = (0..EVENTS)
+                    .map(|n| outgoing("orders", &event(&key(n), round, BYTES)))
+                    .collect();
+                let begun = Instant::now();
+                let said = broker.publish(&batch).await;
+                (said, begun.elapsed())
+            };
+            let calls = futures_util::future::join_all((0..AT_ONCE).map(publish)).await;
+            for (said, took) in calls {
+                assert!(took < DEADLINE * 4, "{took:?} in round {round}");
+                let Ok(outcomes) = said else { continue };
+                assert_eq!(outcomes.len(), EVENTS as usize);
+                let first = outcomes.iter().position(|it| *it == Outcome::Skipped);
+                let (tried, rest) = outcomes.split_at(first.unwrap_or(outcomes.len()));
+                assert!(tried.iter().all(|it| matches!(it, Outcome::Retry { .. })), "{tried:?}");
+                assert!(rest.iter().all(|it| *it == Outcome::Skipped), "{rest:?}");
+                untried += rest.len();
+            }
+        }
+        // Without JetStream no event is named.
+        assert!(allow_lossy || untried > EVENTS as usize, "{untried} were not tried");
+        nats.proxy.cut(false);
+        until_acked(&broker, "orders", &event("first", 2, 10)).await;
+    }
 }
 
 /// F10: an acknowledgement whose confirmation is lost is an error, and what it was about may come again; nothing is

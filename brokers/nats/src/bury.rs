@@ -1,0 +1,179 @@
+//! A dead letter: a copy of a message that was refused for good, with its place and the reason.
+//!
+//! Invariant: a message is let go only when its copy is kept, or its place where the copy is too large (INV-1).
+
+use async_nats::header::HeaderName;
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::{HeaderMap, Subject};
+use bytes::Bytes;
+use postrider_core::{Error, ErrorKind, Fault, Outcome, Result};
+use tokio::time::{Instant, timeout_at};
+
+use crate::connection::{Hindrance, Up};
+use crate::encode::{Encoded, MESSAGE_ID, is_servers};
+use crate::send::{Answer, answer, send};
+
+/// Of a reason, which may quote what it is about.
+const REASON_CHARS_MAX: usize = 1_000;
+/// The header of a dead letter whose stream has no room for it.
+const LEFT_OUT: (&str, &str) =
+    ("postrider-dead-left-out", "headers and body: the stream of dead letters cannot take them");
+
+/// See the module.
+pub(crate) struct DeadLetter<'a> {
+    /// Where it goes.
+    pub(crate) subject: &'a str,
+    pub(crate) stream: &'a str,
+    pub(crate) group: &'a str,
+    pub(crate) sequence: u64,
+    pub(crate) fault: &'a Fault,
+}
+
+impl DeadLetter<'_> {
+    /// Keeps it. What the stream of dead letters has no room for is told by its place, where it can be read: else it
+    /// would come again without an end, and hold up what comes behind it.
+    ///
+    /// # Errors
+    /// `Unavailable` if the message cannot be read; `Unroutable` if its copy was not kept, and why.
+    pub(crate) async fn bury(&self, up: &mut Up, until: Instant) -> Result<()> {
+        let raw = self.read(up, until).await?;
+        let copy = Encoded {
+            headers: self.described(&raw, carried(&raw.headers)),
+            body: raw.payload.clone(),
+        };
+        let mut kept = self.keep(up, copy, until).await;
+        if matches!(&kept, Outcome::Rejected(fault) if fault.kind == ErrorKind::TooLarge) {
+            let mut headers = self.described(&raw, HeaderMap::new());
+            let (name, what) = LEFT_OUT;
+            headers.insert(name, what);
+            kept = self.keep(up, Encoded { headers, body: Bytes::new() }, until).await;
+        }
+        match kept {
+            Outcome::Acked => Ok(()),
+            Outcome::Retry { fault, .. }
+            | Outcome::Rejected(fault)
+            | Outcome::Unroutable(fault)
+            | Outcome::Gone(fault) => Err(self.failed(&fault.detail)),
+            Outcome::Skipped => Err(self.failed("it was not tried")),
+        }
+    }
+
+    /// The message as the stream has it.
+    async fn read(&self, up: &mut Up, until: Instant) -> Result<StreamMessage> {
+        let begun = Instant::now();
+        let question = format!("$JS.API.STREAM.MSG.GET.{}", self.stream);
+        let jetstream = up.jetstream.clone();
+        let shown = async {
+            let stream = jetstream.get_stream_no_info(self.stream).await;
+            let stream = stream.map_err(|error| error.to_string())?;
+            stream.get_raw_message(self.sequence).await.map_err(|error| error.to_string())
+        };
+        let said = tokio::select! {
+            biased;
+            shown = timeout_at(until, shown) => match shown {
+                Ok(Ok(raw)) => return Ok(raw),
+                Ok(Err(said)) => said,
+                Err(_) => "NATS did not answer in time".to_owned(),
+            },
+            hindrance = up.hindered(&question, begun) => match hindrance {
+                Hindrance::Lost => "the connection to NATS was lost".to_owned(),
+                Hindrance::Refused => {
+                    format!("NATS does not let this user publish to `{question}`: grant it")
+                }
+                Hindrance::Deaf => {
+                    "NATS does not let this user subscribe to `_INBOX.>`, where its answers come: grant it".to_owned()
+                }
+            },
+        };
+        Err(Error::new(ErrorKind::Unavailable, "reject")
+            .message(format!(
+                "the message cannot be read for its dead letter: {said}; it comes again"
+            ))
+            .context("stream", self.stream)
+            .context("group", self.group))
+    }
+
+    /// With the place and the reason, and an id of its own: one copy a group, however often this is tried.
+    fn described(&self, raw: &StreamMessage, mut headers: HeaderMap) -> HeaderMap {
+        let sequence = self.sequence.to_string();
+        // A stream that is made anew counts anew, and what it has at the same place is another message.
+        let time = raw.time.unix_timestamp_nanos();
+        let id = format!("{}/{}/{sequence}/{time}", self.stream, self.group);
+        for (name, value) in [
+            (MESSAGE_ID, &*id),
+            ("postrider-dead-stream", self.stream),
+            ("postrider-dead-subject", raw.subject.as_str()),
+            ("postrider-dead-sequence", &*sequence),
+            ("postrider-dead-group", self.group),
+            ("postrider-dead-reason", &*one_line(&self.fault.to_string())),
+        ] {
+            headers.insert(name, value);
+        }
+        headers
+    }
+
+    async fn keep(&self, up: &mut Up, letter: Encoded, until: Instant) -> Outcome {
+        let begun = Instant::now();
+        match send(up, &Subject::from(self.subject), letter, until).await {
+            Ok(sent) => match answer(up, self.subject, sent, begun, until).await {
+                Answer::Decided(outcome) => outcome,
+                // Nobody else's message has this id.
+                Answer::Known(_) => Outcome::Acked,
+            },
+            Err(unsent) => unsent.outcome(),
+        }
+    }
+
+    fn failed(&self, said: &str) -> Error {
+        Error::new(ErrorKind::Unroutable, "reject")
+            .message(format!(
+                "the dead letter was not kept: {said}; the message comes again. A stream has to take the subject of \
+                 `dead_letters`"
+            ))
+            .context("dead_letters", self.subject)
+    }
+}
+
+/// The headers that go with a copy. What the server reads as an order was meant for the stream that the message came
+/// from: another one would refuse the copy because of it, let it expire, or drop what it has for it.
+fn carried(headers: &HeaderMap) -> HeaderMap {
+    let mut copied = HeaderMap::new();
+    let orders = |name: &HeaderName| is_servers(name.as_ref());
+    for (name, values) in headers.iter().filter(|(name, _)| !orders(name)) {
+        for value in values {
+            copied.append(name.clone(), value.clone());
+        }
+    }
+    copied
+}
+
+/// A reason, as a header can carry it.
+fn one_line(reason: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    reason.chars().take(REASON_CHARS_MAX).map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_to_the_server_do_not_go_with_a_copy() {
+        let mut headers = HeaderMap::new();
+        for name in ["Nats-Msg-Id", "nats-ttl", "NATS-Rollup", "Nats-", "x-Nats-", "Nats", "a"] {
+            headers.insert(name, "1");
+        }
+        headers.append("a", "2");
+        let copied = carried(&headers);
+        let mut names: Vec<String> = copied.iter().map(|(name, _)| name.to_string()).collect();
+        names.sort();
+        assert_eq!(names, ["Nats", "a", "x-Nats-"]);
+        assert_eq!(copied.get_all("a").count(), 2);
+    }
+
+    #[test]
+    fn a_reason_has_one_line_and_an_end() {
+        assert_eq!(one_line("a\r\nb\0ü"), "a  b ü");
+        assert_eq!(one_line(&"ü".repeat(5_000)).chars().count(), REASON_CHARS_MAX);
+    }
+}

@@ -1,0 +1,123 @@
+//! What the server does not let a user do, without JetStream, and when it is granted after all.
+
+use std::time::Duration;
+
+use postrider_core::{Broker, ErrorKind, Fault, Outcome, Outgoing};
+use postrider_nats::{Credentials, NatsBroker};
+use tokio::time::Instant;
+
+use crate::publishing::{event, outgoing};
+use crate::server::Server;
+
+/// How long a server may take to read its configuration, and a client to find out.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn user(name: &str, permissions: &str) -> String {
+    format!(
+        "authorization {{ users = [ {{ user: {name}, password: {name}, permissions: {permissions} }} ] }}"
+    )
+}
+
+fn broker_of(server: &Server, name: &str, allow_lossy: bool) -> NatsBroker {
+    let mut settings = server.settings();
+    settings.credentials = Credentials::User { name: name.into(), password: name.into() };
+    settings.deadline = Duration::from_secs(30);
+    settings.allow_lossy = allow_lossy;
+    NatsBroker::new(settings).unwrap()
+}
+
+fn forbidden(outcome: &Outcome) -> &str {
+    let Outcome::Unroutable(Fault { kind: ErrorKind::Unauthorized, detail }) = outcome else {
+        panic!("{outcome:?}");
+    };
+    detail
+}
+
+/// R067, F36: without JetStream too, nothing counts as read that the server did not let this user publish.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_user_may_not_publish_without_jetstream_is_said() {
+    let few = user("few", r#"{ publish: { deny: "orders.secret" } }"#);
+    let Some(server) = Server::with(&few) else { return };
+    let broker = broker_of(&server, "few", true);
+    for round in 0..50 {
+        let events = ["1", "2", "3"].map(|key| event(key, round, 10));
+        let subjects = ["orders.new", "orders.secret", "orders.new"];
+        let batch: Vec<Outgoing> =
+            subjects.iter().zip(&events).map(|(subject, event)| outgoing(subject, event)).collect();
+        let outcomes = broker.publish(&batch).await.unwrap();
+        assert_eq!((&outcomes[0], &outcomes[2]), (&Outcome::Acked, &Outcome::Acked));
+        let detail = forbidden(&outcomes[1]);
+        assert!(detail.contains("publish to `orders.secret`: grant it"), "{detail}");
+    }
+}
+
+/// F36: nor where the server cannot be asked whether it has read it; and that is said at once.
+#[tokio::test]
+async fn a_user_that_cannot_ask_without_jetstream_is_told_so() {
+    for (name, permissions, words) in [
+        ("deaf", r#"{ subscribe: { deny: "_INBOX.>" } }"#, "subscribe to `_INBOX.>`"),
+        ("mute", r#"{ publish: { deny: "_INBOX.>" } }"#, "publish to `_INBOX.>`"),
+    ] {
+        let Some(server) = Server::with(&user(name, permissions)) else { return };
+        let (broker, begun) = (broker_of(&server, name, true), Instant::now());
+        let outcomes = broker.publish(&[outgoing("orders", &event("1", 1, 10))]).await.unwrap();
+        let detail = forbidden(&outcomes[0]);
+        assert!(detail.contains(words) && detail.contains("grant it"), "{detail}");
+        assert!(begun.elapsed() < Duration::from_secs(15), "not at the deadline");
+    }
+}
+
+/// F36: a user that is let hear answers after all is heard of again, with nothing but a reload of the server: by itself
+/// the client would ask for its answers again only over another connection.
+#[tokio::test]
+async fn answers_that_are_granted_later_are_heard() {
+    let deaf = user("joe", r#"{ subscribe: { deny: "_INBOX.>" } }"#);
+    for allow_lossy in [false, true] {
+        let Some(server) = Server::with(&deaf) else { return };
+        let broker = broker_of(&server, "joe", allow_lossy);
+        let sent = event("1", 1, 10);
+        let publish = async || broker.publish(&[outgoing("orders", &sent)]).await;
+        let begun = Instant::now();
+        // For longer than one connection is kept: another one is no less deaf.
+        while begun.elapsed() < Duration::from_secs(8) {
+            match publish().await {
+                Ok(outcomes) => assert!(forbidden(&outcomes[0]).contains("_INBOX.>")),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+            }
+            // waits: so that it is asked now and then, as a relay does
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        let path = server.folder().join("nats.conf");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, config.replace(&deaf, &user("joe", "{ }"))).unwrap();
+        assert!(server.signal("-HUP"));
+        if !allow_lossy {
+            let options = async_nats::ConnectOptions::new();
+            let options = options.user_and_password("joe".into(), "joe".into());
+            let begun = Instant::now();
+            // Which is how we know that it has read it.
+            loop {
+                let client = options.clone().connect(server.address()).await.unwrap();
+                let context = async_nats::jetstream::new(client);
+                let config = async_nats::jetstream::stream::Config {
+                    name: "orders".to_owned(),
+                    ..Default::default()
+                };
+                if context.create_stream(config).await.is_ok() {
+                    break;
+                }
+                assert!(begun.elapsed() < PATIENCE, "{}", server.log());
+            }
+        }
+        let begun = Instant::now();
+        loop {
+            let said = publish().await;
+            if matches!(said.as_deref(), Ok([Outcome::Acked])) {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{said:?}");
+            // waits: so that it is asked now and then, as a relay does
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
