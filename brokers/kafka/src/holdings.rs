@@ -4,7 +4,7 @@
 //! Invariant: a partition that is given up is not committed beyond what is settled, and nothing is settled in it
 //! afterwards.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use postrider_core::{Delivery, Error, ErrorKind, Result};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::subscription::SubscriptionSettings;
 use crate::window::{HandedOut, Record, Window};
 
 /// A topic and one of its partitions.
@@ -29,7 +30,9 @@ struct Held {
 
 #[derive(Default)]
 struct Inner {
-    held: HashMap<Place, Held>,
+    held: BTreeMap<Place, Held>,
+    /// The partition that handed out last: the next one begins, so that none with a long backlog keeps others waiting.
+    served: Option<Place>,
     /// Where the record of a receipt is.
     open: HashMap<u64, (Place, i64)>,
     drawn: u64,
@@ -43,6 +46,8 @@ pub(crate) struct Holdings {
     visibility: Duration,
     /// Records of one partition that may wait here.
     window_max: usize,
+    /// Bytes of all partitions that may wait here, in equal parts.
+    bytes_max: usize,
     inner: Mutex<Inner>,
     /// Something may be handed out, or somebody has to be told of trouble.
     changed: Notify,
@@ -51,11 +56,12 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    pub(crate) fn new(group: &str, visibility: Duration, window_max: usize) -> Holdings {
+    pub(crate) fn new(settings: &SubscriptionSettings) -> Holdings {
         Holdings {
-            group: Arc::from(group),
-            visibility,
-            window_max,
+            group: Arc::from(&*settings.group),
+            visibility: settings.visibility,
+            window_max: settings.unsettled_max,
+            bytes_max: settings.unsettled_bytes_max,
             inner: Mutex::default(),
             changed: Notify::new(),
             settled: Condvar::new(),
@@ -128,14 +134,24 @@ impl Holdings {
         inner.open.retain(|_, (place, _)| !places.contains(place));
     }
 
-    /// A record was read.
-    pub(crate) fn push(&self, place: &Place, record: Record) {
-        if let Some(held) = self.lock().held.get_mut(place)
-            && held.window.push(record)
-        {
-            held.committed = None;
+    /// A record was read. Whether its partition has read enough with it.
+    pub(crate) fn push(&self, place: &Place, record: Record) -> bool {
+        let mut inner = self.lock();
+        let limits = self.limits(&inner);
+        let mut is_full = false;
+        if let Some(held) = inner.held.get_mut(place) {
+            if held.window.push(record) {
+                held.committed = None;
+            }
+            is_full = !held.paused && limits.are_reached(&held.window);
         }
+        drop(inner);
         self.changed.notify_waiters();
+        is_full
+    }
+
+    fn limits(&self, inner: &Inner) -> Limits {
+        Limits { records: self.window_max, bytes: (self.bytes_max / inner.held.len().max(1)).max(1) }
     }
 
     /// What is settled and not known to be committed.
@@ -160,12 +176,13 @@ impl Holdings {
     /// Partitions that have read enough for now, and those that have room again.
     pub(crate) fn flow(&self) -> (Vec<Place>, Vec<Place>) {
         let (mut full, mut free) = (Vec::new(), Vec::new());
-        for (place, held) in &mut self.lock().held {
-            let records = held.window.len();
-            if !held.paused && records >= self.window_max {
+        let mut inner = self.lock();
+        let limits = self.limits(&inner);
+        for (place, held) in &mut inner.held {
+            if !held.paused && limits.are_reached(&held.window) {
                 held.paused = true;
                 full.push(place.clone());
-            } else if held.paused && records <= self.window_max / 2 {
+            } else if held.paused && limits.leave_room(&held.window) {
                 held.paused = false;
                 free.push(place.clone());
             }
@@ -293,18 +310,44 @@ impl Holdings {
     }
 }
 
+/// What may wait of one partition. One record always may.
+struct Limits {
+    records: usize,
+    bytes: usize,
+}
+
+impl Limits {
+    fn are_reached(&self, window: &Window) -> bool {
+        window.len() >= self.records || window.bytes() >= self.bytes
+    }
+
+    /// Half of it, so that the server is not asked for each record.
+    fn leave_room(&self, window: &Window) -> bool {
+        window.len() <= self.records / 2 && window.bytes() <= self.bytes / 2
+    }
+}
+
 impl Inner {
+    /// From the partition behind the one that handed out last, all around.
     fn hand_out(&mut self, group: &Arc<str>, visibility: Duration, max: usize) -> Vec<Delivery> {
         let now = Instant::now();
-        let Inner { held, open, drawn, .. } = self;
+        let Inner { held, open, drawn, served, .. } = self;
         let mut deliveries = Vec::new();
-        for (place, held) in held.iter_mut().filter(|(_, held)| !held.leaving) {
+        let mut around: Vec<(&Place, &mut Held)> =
+            held.iter_mut().filter(|(_, held)| !held.leaving).collect();
+        let behind = |last: &Place| around.partition_point(|(place, _)| *place <= last);
+        let first = served.as_ref().map_or(0, behind);
+        around.rotate_left(first);
+        for (place, held) in around {
             let mut out = Vec::new();
             let token = || {
                 *drawn += 1;
                 *drawn
             };
             held.window.hand_out(now, visibility, max - deliveries.len(), token, &mut out);
+            if !out.is_empty() {
+                *served = Some(place.clone());
+            }
             for (token, HandedOut { record, count }) in out {
                 let message = name_of(place, record.offset);
                 open.insert(message, (place.clone(), record.offset));

@@ -30,7 +30,9 @@
 //! ```
 
 mod answer;
+mod begin;
 mod broker;
+mod bury;
 mod client;
 mod decode;
 mod encode;

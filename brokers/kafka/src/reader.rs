@@ -167,7 +167,9 @@ impl Reader {
                         topic = Arc::from(message.topic());
                     }
                     let place = (Arc::clone(&topic), message.partition());
-                    member.holdings.push(&place, record(&message));
+                    if member.holdings.push(&place, record(&message)) {
+                        self.flow(member);
+                    }
                 }
                 Some(Err(error)) => {
                     member.refused.fetch_or(is_gone(&error), Ordering::AcqRel);

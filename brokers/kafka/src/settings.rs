@@ -278,6 +278,8 @@ impl KafkaSettings {
         config
             .set("enable.idempotence", "true")
             .set("acks", "all")
+            // By default a producer that looks for a topic makes one, where the servers let it; and nobody reads that.
+            .set("allow.auto.create.topics", "false")
             .set("partitioner", "murmur2_random")
             .set("linger.ms", self.linger.as_millis().to_string())
             .set("compression.type", self.compression.word())
@@ -303,7 +305,8 @@ impl KafkaSettings {
             .set("group.id", &*subscription.group)
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
-            .set("auto.offset.reset", if subscription.from_now { "latest" } else { "earliest" })
+            // Also where the group begins with what comes from now on: then that is written down before.
+            .set("auto.offset.reset", "earliest")
             .set("partition.assignment.strategy", "cooperative-sticky")
             .set("session.timeout.ms", millis(session))
             .set("heartbeat.interval.ms", millis((session / 10).min(HEARTBEAT_MAX)))

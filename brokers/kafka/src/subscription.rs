@@ -3,7 +3,6 @@
 //! Invariant: a delivery is settled only by whoever holds its partition, and what nobody settles comes again
 //! (INV-1).
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,26 +11,24 @@ use std::time::Duration;
 
 use postrider_core::subscription::SubscriptionCapabilities;
 use postrider_core::{
-    BoxFuture, Delivery, Error, ErrorKind, Fault, Format, Outgoing, Result, Subscription, plain,
+    BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription,
 };
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{Header, Headers, OwnedHeaders};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::missing;
+use crate::begin;
+use crate::bury::DeadLetter;
 use crate::client::{Client, metadata};
-use crate::encode::{Encoded, PREFIX, encode};
-use crate::flight::Flight;
-use crate::holdings::{Holdings, Place};
+use crate::holdings::Holdings;
 use crate::reader::{Member, Reader};
 use crate::settings::{KafkaSettings, wrong};
 use crate::trouble::Trouble;
 use crate::turn::Turn;
-use crate::window::Record;
 
 /// What is consumed, and how.
 #[derive(Clone, Debug)]
@@ -50,7 +47,11 @@ pub struct SubscriptionSettings {
     /// Records of one partition that may be unsettled here. Default 1,000: one that is not settled holds up no
     /// more than these.
     pub unsettled_max: usize,
-    /// Where a new group begins. Default: with the oldest record.
+    /// Bytes that may be unsettled here, of all partitions; each has an equal part, and one record always. Default
+    /// 16 MiB: as much as the library reads ahead, and with it a quarter of what a small process is given.
+    pub unsettled_bytes_max: usize,
+    /// Whether a new group begins with what comes from now on. Default: with the oldest record. Its beginning is written
+    /// down before it is joined, and what came since is not passed over, whoever dies.
     pub from_now: bool,
     /// The topic that takes what was refused for good, with the reason as headers. Without one a refused record
     /// is passed over, and stands in its topic as long as that keeps it. It has to be there.
@@ -66,6 +67,7 @@ impl SubscriptionSettings {
             visibility: Duration::from_secs(30),
             session: Duration::from_secs(10),
             unsettled_max: 1_000,
+            unsettled_bytes_max: 16 * 1024 * 1024,
             from_now: false,
             dead_letters: None,
         }
@@ -90,9 +92,12 @@ impl SubscriptionSettings {
         if self.session < Duration::from_secs(1) {
             return Err(wrong("`session` is at least 1 s"));
         }
-        match self.unsettled_max {
-            1..=100_000 => Ok(()),
-            _ => Err(wrong("`unsettled_max` is 1 to 100,000")),
+        if !(1..=100_000).contains(&self.unsettled_max) {
+            return Err(wrong("`unsettled_max` is 1 to 100,000"));
+        }
+        match self.unsettled_bytes_max {
+            0..65_536 => Err(wrong("`unsettled_bytes_max` is at least 64 KiB")),
+            _ => Ok(()),
         }
     }
 }
@@ -121,7 +126,8 @@ impl KafkaSubscription {
     ///
     /// # Errors
     /// `Unroutable` if there is no such topic, `Config` for settings, `Unavailable` or `Unauthorized` if Kafka
-    /// cannot be used in time.
+    /// cannot be used in time. With [`from_now`](SubscriptionSettings::from_now) `Conflict` if the group is at work and
+    /// has no place in one of the topics.
     pub async fn open(
         kafka: KafkaSettings,
         settings: SubscriptionSettings,
@@ -130,12 +136,12 @@ impl KafkaSubscription {
         settings.check()?;
         let kafka = Arc::new(kafka);
         let trouble = Arc::new(Trouble::default());
-        let holdings =
-            Arc::new(Holdings::new(&settings.group, settings.visibility, settings.unsettled_max));
+        let holdings = Arc::new(Holdings::new(&settings));
         let ended = Arc::new(AtomicBool::new(false));
         let (reads, reading) = watch::channel(());
         let subscription = KafkaSubscription {
-            buried: Client::new(&kafka, false, &trouble),
+            // Each by itself: an answer is about one of them.
+            buried: Client::new(&kafka, true, &trouble),
             settings: settings.clone(),
             kafka: Arc::clone(&kafka),
             holdings: Arc::clone(&holdings),
@@ -159,76 +165,6 @@ impl KafkaSubscription {
         timeout_at(until, holdings.joined()).await.unwrap_or(Ok(()))?;
         Ok(subscription)
     }
-
-    /// Keeps a copy where dead letters go.
-    async fn bury(&self, place: &Place, record: &Record, fault: &Fault) -> Result<()> {
-        let Some(topic) = &self.settings.dead_letters else { return Ok(()) };
-        let until = Instant::now() + self.kafka.deadline;
-        let failed = |said: String| {
-            Error::new(ErrorKind::Unroutable, "reject")
-                .message(format!("the dead letter was not kept: {said}; the event comes again"))
-                .context("dead_letters", topic)
-        };
-        let producer = timeout_at(until, self.buried.producer()).await;
-        let producer = producer.map_err(|_| failed("Kafka did not answer".to_owned()))??;
-        let outgoing = record.event.as_ref().ok().map(|event| Outgoing {
-            event: Arc::clone(event),
-            topic: Arc::clone(&place.0),
-            format: Format::Binary,
-            layout: None,
-            marks: record.marks,
-            attempt: 1,
-        });
-        let mut document = Vec::new();
-        let mut copy = match &outgoing {
-            Some(outgoing) => encode(outgoing, &self.kafka.record_key, &mut document)
-                .map_err(|fault| failed(fault.to_string()))?,
-            // What is no event is kept as it came.
-            None => Encoded {
-                key: None,
-                headers: OwnedHeaders::new(),
-                value: record.value.as_deref(),
-                bytes: 0,
-            },
-        };
-        let texts = [
-            ("postrider-dead-topic", place.0.to_string()),
-            ("postrider-dead-partition", place.1.to_string()),
-            ("postrider-dead-offset", record.offset.to_string()),
-            ("postrider-dead-group", self.settings.group.clone()),
-            ("postrider-dead-reason", fault.to_string()),
-        ];
-        copy.headers = with_headers_of(record, copy.headers);
-        for (key, value) in &texts {
-            copy.headers = copy.headers.insert(Header { key, value: Some(value.as_str()) });
-        }
-        let flight = Flight::new(1);
-        copy.key = record.key.as_deref().map(<[u8]>::to_vec);
-        producer.send(topic, copy, flight.board(0));
-        let _ = timeout_at(until, flight.landed()).await;
-        match flight.answers().pop().flatten() {
-            Some(Ok(())) => Ok(()),
-            Some(Err(RDKafkaErrorCode::UnknownTopic)) => Err(failed(missing(topic).detail)),
-            Some(Err(code)) => Err(failed(code.to_string())),
-            None => Err(failed("Kafka did not answer".to_owned())),
-        }
-    }
-}
-
-/// The headers of a dead letter, and those of its record that they do not say already. Of an event, what we wrote is
-/// in them; of what is none, everything stays.
-fn with_headers_of(record: &Record, mut headers: OwnedHeaders) -> OwnedHeaders {
-    let Some(of_record) = &record.headers else { return headers };
-    let written: HashSet<String> = headers.iter().map(|header| header.key.to_owned()).collect();
-    let said = |name: &str| {
-        written.contains(name)
-            || (record.event.is_ok()
-                && [PREFIX, plain::PREFIX].iter().any(|it| name.starts_with(it)))
-    };
-    for header in of_record.iter().filter(|header| !said(header.key)) {
-        headers = headers.insert(header);
-    }
-    headers
 }
 
 /// Makes the consumer, finds the topics, and begins to read on a thread of its own.
@@ -264,6 +200,9 @@ fn join(
             "there is no topic for the dead letters: create `{dead}`, or choose another one for `dead_letters`"
         );
         return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
+    }
+    if settings.from_now {
+        begin::at_the_ends(&consumer, settings, kafka)?;
     }
     let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
     consumer.subscribe(&topics).map_err(refused)?;
@@ -305,7 +244,12 @@ impl Subscription for KafkaSubscription {
     fn reject<'a>(&'a self, delivery: &'a Delivery, fault: &'a Fault) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             let (place, record) = self.holdings.find(delivery.receipt)?;
-            self.bury(&place, &record, fault).await?;
+            if let Some(topic) = &self.settings.dead_letters {
+                let group = &self.settings.group;
+                DeadLetter { topic, group, place: &place, record: &record, fault }
+                    .bury(&self.buried, &self.kafka)
+                    .await?;
+            }
             self.holdings.settle(delivery.receipt)
         })
     }

@@ -29,6 +29,17 @@ impl Record {
     fn key_hash(&self) -> KeyHash {
         self.event.as_ref().map_or(KeyHash(0), |event| event.key_hash())
     }
+
+    /// What it keeps of the memory, near enough: its bytes, and what each record has besides.
+    fn bytes(&self) -> usize {
+        const BESIDES: usize = 512;
+        let event = self.event.as_ref().map_or(0, |event| event.payload.len());
+        let headers = self.headers.iter().flat_map(|headers| headers.iter());
+        let headers: usize =
+            headers.map(|it| it.key.len() + it.value.map_or(0, <[u8]>::len)).sum();
+        let length = |bytes: &Option<Box<[u8]>>| bytes.as_ref().map_or(0, |bytes| bytes.len());
+        BESIDES + event + headers + length(&self.key) + length(&self.value)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +59,7 @@ enum State {
 
 struct Entry {
     record: Record,
+    bytes: usize,
     state: State,
     /// How often it was tried before.
     tries: u32,
@@ -60,6 +72,8 @@ pub(crate) struct Window {
     settled: Option<i64>,
     /// The last offset that was read.
     last: Option<i64>,
+    /// What the records keep of the memory.
+    bytes: usize,
 }
 
 /// What is handed out.
@@ -71,7 +85,7 @@ pub(crate) struct HandedOut {
 
 impl Window {
     pub(crate) fn new() -> Window {
-        Window { entries: VecDeque::new(), settled: None, last: None }
+        Window { entries: VecDeque::new(), settled: None, last: None, bytes: 0 }
     }
 
     /// A record was read. One that was read before means that the partition was made anew, was cut off there (a
@@ -81,17 +95,25 @@ impl Window {
         let again = self.last.is_some_and(|last| record.offset <= last);
         if again {
             let before = self.entries.partition_point(|it| it.record.offset < record.offset);
-            self.entries.truncate(before);
+            let left = self.entries.drain(before..);
+            self.bytes -= left.map(|entry| entry.bytes).sum::<usize>();
             self.settled = self.settled.filter(|settled| *settled <= record.offset);
         }
         self.last = Some(record.offset);
-        self.entries.push_back(Entry { record, state: State::Ready, tries: 0 });
+        let bytes = record.bytes();
+        self.bytes += bytes;
+        self.entries.push_back(Entry { record, bytes, state: State::Ready, tries: 0 });
         again
     }
 
     /// How many records wait for their settlement.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// What those keep of the memory, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The offset behind everything that is settled, if anything was.
@@ -159,6 +181,7 @@ impl Window {
         while self.entries.front().is_some_and(|entry| entry.state == State::Settled) {
             let entry = self.entries.pop_front().expect("invariant: it was just looked at");
             self.settled = Some(entry.record.offset + 1);
+            self.bytes -= entry.bytes;
         }
         true
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
+mod beginning;
 mod encryption;
 mod examining;
 mod full;

@@ -106,7 +106,7 @@ async fn a_record_too_large_is_refused_and_its_neighbours_go_on() {
     assert_eq!(server.count(&topic).await, 18);
 }
 
-/// R057, F21: a compacted topic refuses what has no key, for good and in its own words, and takes what has one.
+/// R057, F21: a compacted topic refuses what has no key for good, which is said in words, and takes what has one.
 #[tokio::test]
 async fn a_compacted_topic_refuses_records_without_a_key() {
     let Some(server) = Server::shared().await else { return };

@@ -34,7 +34,7 @@ async fn bury(server: &Server, topic: &str, group: &str) -> Result<KafkaSubscrip
     KafkaSubscription::open(server.settings(), settings).await
 }
 
-async fn receive(subscription: &KafkaSubscription, count: usize) -> Vec<Delivery> {
+pub(crate) async fn receive(subscription: &KafkaSubscription, count: usize) -> Vec<Delivery> {
     let mut deliveries = Vec::new();
     while deliveries.len() < count {
         let more = timeout(PATIENCE, subscription.receive(count - deliveries.len())).await;
@@ -43,7 +43,7 @@ async fn receive(subscription: &KafkaSubscription, count: usize) -> Vec<Delivery
     deliveries
 }
 
-fn ids(deliveries: &[Delivery]) -> Vec<EventId> {
+pub(crate) fn ids(deliveries: &[Delivery]) -> Vec<EventId> {
     deliveries.iter().map(|delivery| delivery.event.as_ref().unwrap().id).collect()
 }
 
@@ -292,6 +292,29 @@ async fn a_dead_letter_keeps_foreign_headers() {
     assert_eq!(stored.header("X-Shard"), Some("7"));
     assert!(stored.header("postrider-dead-reason").is_some());
     assert_eq!(stored.header("postrider-id"), None, "what is ours stands there in one way");
+}
+
+/// A dead letter that its topic has no room for keeps its place and the reason, and lets go what it holds up.
+#[tokio::test]
+async fn a_dead_letter_that_is_too_large_keeps_its_place() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("orders", 1, &[]).await, unique("large"));
+    server.create(&format!("{topic}.dead"), 1, &[("max.message.bytes", "4000")]).await;
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let (large, next) = (event("1", 1, 9_000), event("1", 2, 10));
+    assert_eq!(publish(&broker, &topic, &[large]).await, [Outcome::Acked]);
+    assert_eq!(publish(&broker, &topic, &[Arc::clone(&next)]).await, [Outcome::Acked]);
+    let subscription = bury(&server, &topic, &group).await.unwrap();
+    let delivery = receive(&subscription, 1).await.remove(0);
+    let fault = Fault::new(ErrorKind::Rejected, "no".repeat(3_000));
+    subscription.reject(&delivery, &fault).await.unwrap();
+    let stored = server.stored(&format!("{topic}.dead")).await.remove(0);
+    assert_eq!(stored.header("postrider-dead-topic"), Some(&*topic));
+    assert_eq!(stored.header("postrider-dead-offset"), Some("0"));
+    assert!(stored.header("postrider-dead-left-out").is_some());
+    assert_eq!(stored.key.as_deref(), Some(&b"1"[..]));
+    assert_eq!(stored.value.as_deref(), Some(&b""[..]), "and no tombstone");
+    assert_eq!(ids(&receive(&subscription, 1).await), [next.id], "its key goes on");
 }
 
 /// A topic that is not there is named before anything is waited for.
