@@ -383,3 +383,6 @@ fn fenced() -> Error {
         "its visibility ended, or its partition went to another consumer; it comes again, and nothing was settled",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::{Event, Fault, KeyHash, Marks};
-use rdkafka::message::OwnedHeaders;
+use rdkafka::message::{Headers, OwnedHeaders};
 use tokio::time::Instant;
 
 /// One record, read and decoded.
