@@ -1,12 +1,19 @@
 //! Endpoints: one topic, subject, queue, or URL of a destination, with its breaker and its queue.
+//!
+//! Keeps INV-5: an endpoint that takes nothing for long counts as down, whether it failed often or asked for that.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
-use postrider_core::Tick;
+use postrider_core::{Jitter, Tick, reach};
 
 use crate::outlet::LaneRef;
+use crate::settings::Settings;
 use crate::turn::Turn;
+
+/// The longest pause a server may ask for: ten minutes, as a route's longest delay is by default.
+const WISH_MAX: Duration = Duration::from_secs(600);
 
 /// One topic, subject, queue or URL.
 #[derive(Debug)]
@@ -19,6 +26,8 @@ pub(crate) struct Endpoint {
     pub(crate) in_flight: u32,
     /// Failures since the last acknowledgement.
     pub(crate) failures: u32,
+    /// It asked for so long a pause that it counts as down, however seldom it has failed.
+    pub(crate) away: bool,
     /// Since when it fails.
     pub(crate) failing_since: Tick,
     /// Something was put back untried since the last probe.
@@ -41,6 +50,7 @@ impl Endpoint {
             in_turn: false,
             in_flight: 0,
             failures: 0,
+            away: false,
             failing_since: Tick::default(),
             crowded: false,
             turn: Turn::Any,
@@ -58,5 +68,40 @@ impl Endpoint {
     /// Failures since the last acknowledgement.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
+    }
+
+    /// Whether it counts as down: it failed often in a row, or asked to be left alone for long.
+    pub(crate) fn is_down(&self, settings: &Settings) -> bool {
+        self.failures >= settings.down_after || self.away
+    }
+
+    /// It failed once more: it pauses, longer each time, or as long as it asks for. Says how long.
+    pub(crate) fn fail(
+        &mut self,
+        now: Tick,
+        after: Option<Duration>,
+        settings: &Settings,
+        jitter: &mut Jitter,
+    ) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        let doublings = (self.failures - 1).min(20);
+        let step = settings.pause_min.saturating_mul(1 << doublings).min(settings.pause_max);
+        // The server's wish is granted within reason.
+        let wish = after.unwrap_or_default().min(WISH_MAX);
+        // A second or two is how busy servers spread what they get: to copy all that comes meanwhile would cost more
+        // than to wait. Longer than that others wait for nobody, not even for an answer.
+        self.away |= wish > settings.publish_deadline;
+        reach!(EndpointDown, if self.failures == settings.down_after);
+        reach!(EndpointAskedForPause, if after.is_some());
+        let pause = step.mul_f64(1.0 - 0.5 * jitter.unit()).max(wish);
+        self.paused_until = self.paused_until.max(now + pause);
+        pause
+    }
+
+    /// Its failures are forgotten. Says how many there were.
+    pub(crate) fn recover(&mut self) -> u32 {
+        (self.paused_until, self.away) = (Tick::default(), false);
+        self.turn = Turn::Any;
+        std::mem::take(&mut self.failures)
     }
 }

@@ -18,9 +18,6 @@ use crate::settings::Settings;
 use crate::sweep::ENDPOINTS_KEPT;
 use crate::turn::Turn;
 
-/// The longest pause a server may ask for: ten minutes, as a route's longest delay is by default.
-const WISH_MAX: Duration = Duration::from_secs(600);
-
 /// A lane, by its name.
 pub(crate) type LaneRef = (PartitionId, KeyHash);
 
@@ -224,16 +221,14 @@ impl Outlet {
         let rows_max = self.capabilities.batch_rows_max.max(1);
         let endpoint = &mut self.endpoints[index as usize];
         endpoint.last_ack = Some(now);
-        self.failing -= u32::from(endpoint.failures > 0);
-        let failures = std::mem::take(&mut endpoint.failures);
-        endpoint.paused_until = Tick::default();
         endpoint.batch_rows = endpoint.batch_rows.saturating_mul(2).clamp(1, rows_max);
-        endpoint.turn = Turn::Any;
+        let failures = endpoint.recover();
+        self.failing -= u32::from(failures > 0);
         reach!(EndpointRecovered, if failures > 0);
         (failures > 0).then(|| (failures, now.since(endpoint.failing_since)))
     }
 
-    /// The endpoint failed, through no fault of an event: it pauses, longer each time.
+    /// The endpoint failed, through no fault of an event: it pauses. Says how long.
     pub(crate) fn failed(
         &mut self,
         index: u32,
@@ -248,16 +243,7 @@ impl Outlet {
             reach!(EndpointSuspected);
             self.failing += 1;
         }
-        endpoint.failures = endpoint.failures.saturating_add(1);
-        reach!(EndpointDown, if endpoint.failures == settings.down_after);
-        reach!(EndpointAskedForPause, if after.is_some());
-        let doublings = (endpoint.failures - 1).min(20);
-        let step = settings.pause_min.saturating_mul(1 << doublings).min(settings.pause_max);
-        // The server's wish is granted within reason.
-        let wish = after.unwrap_or_default().min(WISH_MAX);
-        let pause = step.mul_f64(1.0 - 0.5 * jitter.unit()).max(wish);
-        endpoint.paused_until = endpoint.paused_until.max(now + pause);
-        pause
+        endpoint.fail(now, after, settings, jitter)
     }
 
     /// A batch failed without naming an event: the next has half as many.
@@ -275,11 +261,8 @@ impl Outlet {
     pub(crate) fn set_disabled(&mut self, topic: &str, disabled: bool) {
         let Some(index) = self.by_topic.get(topic).copied() else { return };
         let endpoint = &mut self.endpoints[index as usize];
-        self.failing -= u32::from(endpoint.failures > 0);
-        endpoint.failures = 0;
-        endpoint.paused_until = Tick::default();
+        self.failing -= u32::from(endpoint.recover() > 0);
         endpoint.disabled = disabled;
-        endpoint.turn = Turn::Any;
         reach!(EndpointDisabled, if disabled);
         reach!(EndpointEnabled, if !disabled);
         let ready = std::mem::take(&mut endpoint.ready);
@@ -300,7 +283,7 @@ impl Outlet {
     /// stay, and the cursor stands.
     pub(crate) fn is_down_alone(&self, index: u32, settings: &Settings) -> bool {
         let endpoint = self.endpoint(index);
-        endpoint.failures >= settings.down_after
+        endpoint.is_down(settings)
             && self.last_ack.is_some_and(|ack| endpoint.last_ack.is_none_or(|own| own < ack))
             && self.has_witness()
     }
@@ -327,7 +310,7 @@ impl Outlet {
 
     /// Whether an endpoint counts as down.
     pub(crate) fn is_down(&self, index: u32, settings: &Settings) -> bool {
-        self.endpoint(index).failures >= settings.down_after
+        self.endpoint(index).is_down(settings)
     }
 
     /// Whether something stands ready to be the next probe of an endpoint, or is it.
@@ -378,10 +361,9 @@ impl Outlet {
 
     /// Endpoints that count as down, or pause for long because they asked for it.
     pub(crate) fn down(&self, settings: &Settings, now: Tick) -> impl Iterator<Item = &Endpoint> {
-        let (down_after, long) = (settings.down_after, now + settings.pause_min * 8);
+        let (settings, long) = (*settings, now + settings.pause_min * 8);
         self.endpoints.iter().filter(move |endpoint| {
-            endpoint.failures >= down_after
-                || (endpoint.failures > 0 && endpoint.paused_until > long)
+            endpoint.is_down(&settings) || (endpoint.failures > 0 && endpoint.paused_until > long)
         })
     }
 

@@ -1,9 +1,14 @@
 //! Isolation: what is slow, dead, or new delays only itself.
 
+#![allow(clippy::unwrap_used, reason = "part of a test")]
+
 use std::time::Duration;
 
+use postrider_core::operate::Verb;
 use postrider_core::source::DefinitionChange;
-use postrider_core::{Destination, Match, NewEvent, OutboxSource, Route, Start};
+use postrider_core::{
+    Destination, ErrorKind, Fault, Match, NewEvent, OutboxSource, Outcome, Route, Start,
+};
 use postrider_relay::Target;
 use postrider_testkit::fault::{BrokerAction, Gate};
 
@@ -56,6 +61,71 @@ pub(crate) fn a_dead_endpoint_does_not_hold_the_cursor() {
     assert_eq!(now(world.store.counts(&id("all"))).unwrap().dead, 0);
     world.place("all").broker.set_down("t3", false);
     world.run_until(Duration::from_secs(600), |world| world.delivered("all") == 4_000);
+    world.check("all");
+}
+
+/// The nth event of a key, to one of four endpoints.
+fn of(key: u64, endpoint: u64, n: u64) -> NewEvent {
+    NewEvent::new("order", format!("{key}"), format!("t{endpoint}")).json(&n).unwrap()
+}
+
+/// What an endpoint answers that wants to be left alone for ten minutes.
+const BUSY: BrokerAction = BrokerAction::RetryNamed { after: Some(Duration::from_secs(600)) };
+
+/// INV-5, INV-8, F18: an endpoint that asks once for a long pause holds neither the cursor nor the others, and gets what
+/// came meanwhile in order.
+#[test]
+fn an_endpoint_that_asks_for_a_long_pause_does_not_hold_the_others() {
+    let mut world = World::simple();
+    world.settings.window.rows_max = 400;
+    world.settings.window.page_rows_max = 100;
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(1));
+    world.place("all").broker.script.then([BUSY]);
+    world.commit(vec![of(3, 3, 0)]);
+    world.run_for(Duration::from_secs(1));
+    let mut latest = Duration::ZERO;
+    for round in 1..=60u64 {
+        world.commit((0..40).map(|key| of(key, key % 4, round)).collect());
+        let others = round as usize * 30;
+        let most = Duration::from_secs(5);
+        let spent = world.run_until(most, |world| world.delivered("all") >= others);
+        latest = latest.max(spent);
+        world.run_for(Duration::from_secs(5) - spent);
+    }
+    assert!(latest <= Duration::from_millis(600), "{latest:?}: a poll, and nothing else");
+    let settled = world.store.settled(&id("all")).len();
+    assert!(settled > 2_300, "the cursor moved on: {settled}");
+    assert_eq!(world.place("all").memory.received("t3").len(), 0, "it is left alone");
+    world.run_until(Duration::from_secs(600), |world| world.delivered("all") == 2_401);
+    assert_eq!(now(world.store.counts(&id("all"))).unwrap().total(), 0);
+    world.check("all");
+}
+
+/// INV-5, F18: nor do its events that wait already hold those of the others that wait.
+#[test]
+fn what_waits_for_an_endpoint_that_asked_for_a_long_pause_does_not_hold_what_waits_for_others() {
+    let mut world = World::simple();
+    world.settings.due_rows_max = 8;
+    world.start(Target::Forever);
+    world.commit((0..4).map(|key| of(key, key, 0)).collect());
+    world.run_for(Duration::from_secs(2));
+    let paused: Vec<_> = (0..40).map(|n| of(100 + n, 3, 0)).collect();
+    world.place("all").broker.refuse(paused.iter().map(|event| event.event().id));
+    let poison = of(50, 0, 0);
+    let fault = Fault::new(ErrorKind::Unavailable, "500");
+    let fails = Outcome::Retry { fault, after: Some(Duration::from_secs(5)) };
+    world.place("all").broker.answer([poison.event().id], &fails);
+    world.commit(paused);
+    world.commit((0..10).map(|n| of(60, 0, n)).chain([poison]).collect());
+    world.run_until(Duration::from_secs(2), |world| world.store.waiting(&id("all")).len() == 41);
+    let waiting = world.store.waiting(&id("all"));
+    world.place("all").broker.relent();
+    world.place("all").broker.script.then([BUSY]);
+    let dead = waiting.iter().filter(|row| row.state.as_str() == "dead");
+    world.ask(Verb::Redrive(dead.map(|row| world.row("all", row.row.seq)).collect()));
+    world.run_until(Duration::from_secs(30), |world| world.delivered("all") == 4 + 10 + 1);
+    world.run_until(Duration::from_secs(900), |world| world.delivered("all") == 4 + 10 + 1 + 40);
     world.check("all");
 }
 
