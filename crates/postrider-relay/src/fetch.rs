@@ -130,7 +130,7 @@ impl Machine {
         match owned.trouble.note(Work::Load, Some(&destination), result) {
             Some(loaded) => {
                 let mut flow = Flow::new(partition, destination, loaded, now);
-                (flow.careful, flow.unrouted) = (careful, unrouted);
+                (flow.careful, flow.wary, flow.unrouted) = (careful, careful, unrouted);
                 reach!(FlowLoaded);
                 reach!(FlowCareful, if careful > 0);
                 *state = FlowState::Ready(Box::new(flow));

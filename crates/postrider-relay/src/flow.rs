@@ -45,6 +45,8 @@ pub(crate) struct Flow {
     pub(crate) stale: BTreeSet<KeyHash>,
     /// So many rows yet are sent one at a time: the relay died here more than once.
     pub(crate) careful: u32,
+    /// And so many that come out of `waiting`.
+    pub(crate) wary: u32,
     /// The suspect whose turn it is.
     pub(crate) trial: Option<Trial>,
     /// When each waiting event was last tried by this process.
@@ -130,6 +132,7 @@ impl Flow {
             skipping: Skipping::default(),
             stale: BTreeSet::new(),
             careful: 0,
+            wary: 0,
             trial: None,
             tried: BTreeMap::new(),
             stranded: BTreeSet::new(),

@@ -18,7 +18,7 @@ use crate::outlet::Outlet;
 use crate::settings::Settings;
 
 /// What became of a row that was due.
-enum Retaken {
+pub(crate) enum Retaken {
     /// It stands in its lane.
     InLane,
     /// Its turn is over: it goes back, is dead, or is on trial. What follows of its key comes later.
@@ -93,23 +93,22 @@ impl Flow {
             let change = wait_for_endpoint(row.row, row.attempts, outlet, endpoint);
             return self.end_turn(&row, change, now);
         }
+        let route = u16::try_from(route).unwrap_or(u16::MAX);
+        let suspect = self.suspects(&row, outlet.route(route));
         let probed = outlet.is_down(endpoint, settings) && (follows || outlet.has_probe(endpoint));
-        let invited = probed && !follows && !row.suspect && outlet.invites(endpoint);
+        let invited = probed && !follows && !suspect && outlet.invites(endpoint);
+        if follows && (probed || suspect) {
+            return Retaken::Left;
+        }
         if probed && !invited {
             // One probe is enough. In a lane it would keep its place from those that can be sent.
-            reach!(WaitingPutBack, if !follows);
-            return match follows {
-                true => Retaken::Left,
-                false => self.put_back(&row, outlet.put_back_for(endpoint, now), now),
-            };
+            reach!(WaitingPutBack);
+            self.was_wary(&row);
+            return self.put_back(&row, outlet.put_back_for(endpoint, now), now);
         }
-        if row.suspect {
-            return match !follows && self.begin_trial(row, outlet, settings, now) {
-                true => Retaken::Over,
-                false => Retaken::Left,
-            };
+        if suspect {
+            return self.try_suspect(row, endpoint, route, outlet, settings, now);
         }
-        let route = u16::try_from(route).unwrap_or(u16::MAX);
         reach!(WaitingTakenWithHead, if follows);
         self.stand(row, endpoint, route, invited, outlet)
     }
@@ -149,7 +148,7 @@ impl Flow {
     }
 
     /// Puts a due event off untried.
-    fn put_back(&mut self, row: &WaitingRow, delay: Duration, now: Tick) -> Retaken {
+    pub(crate) fn put_back(&mut self, row: &WaitingRow, delay: Duration, now: Tick) -> Retaken {
         let change = WaitingChange::Postpone { row: row.row, delay };
         self.end_turn(row, change, now)
     }
@@ -166,7 +165,12 @@ impl Flow {
         self.end_turn(row, change, now)
     }
 
-    fn end_turn(&mut self, row: &WaitingRow, change: WaitingChange, now: Tick) -> Retaken {
+    pub(crate) fn end_turn(
+        &mut self,
+        row: &WaitingRow,
+        change: WaitingChange,
+        now: Tick,
+    ) -> Retaken {
         *self.engaged.entry(row.key_hash).or_default() += 1;
         self.change(row.key_hash, !row.late, change, now);
         Retaken::Over

@@ -4,10 +4,14 @@
 //! suspects what it reads there: each event goes to `waiting` first. A suspect is taken from there
 //! alone; its attempt is written, and only when the store has answered is it sent. If the process dies
 //! again, the attempt is remembered, and enough of them make a dead letter: poison that kills is
-//! poison too (INV-1, INV-5).
+//! poison too (INV-1, INV-5). So is what waits already: the killer may have been redriven, or let out from
+//! behind another event, and stand behind no cursor.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_core::waiting::{Placement, Reason, WaitingChange, WaitingRow};
-use postrider_core::{PartitionId, Tick, reach};
+use postrider_core::{PartitionId, Route, Tick, reach};
 
 use crate::attempt::{attempted, holds_key};
 use crate::flow::Flow;
@@ -15,6 +19,7 @@ use crate::lane::{Entry, Origin};
 use crate::machine::Machine;
 use crate::outlet::Outlet;
 use crate::owned::FlowState;
+use crate::retake::Retaken;
 use crate::settings::Settings;
 
 // Careful for an eighth of a window: so much may be settled and not saved when a process dies. If the
@@ -61,55 +66,84 @@ impl Flow {
     pub(crate) fn suspicion(&mut self) -> Option<Placement> {
         self.careful = self.careful.checked_sub(1)?;
         let attempted = attempted(0, Reason::Suspect, DETAIL);
-        Some(Placement::Retry { delay: std::time::Duration::ZERO, attempted })
+        Some(Placement::Retry { delay: Duration::ZERO, attempted })
     }
 
-    /// Begins the trial of a suspect: its attempt is saved with the next settlement, or it is dead
-    /// because it has had enough of them. One at a time; says whether it began.
-    pub(crate) fn begin_trial(
+    /// Whether a row out of `waiting` is to be tried alone: it is known as a suspect, or the relay died here more than
+    /// once and what waits may be to blame as well as what is read. Not one that failed as often as may be, and is tried
+    /// on for ever: a process lived to count each time.
+    pub(crate) fn suspects(&self, row: &WaitingRow, route: &Route) -> bool {
+        row.suspect || (self.wary > 0 && row.attempts < route.retry.attempts_max)
+    }
+
+    /// A row was treated as a suspect. One that was none before is one of those that the flow is wary of: however many
+    /// wait, it is not so for ever. Each is saved as tried or put off, so a killer that stands behind them has come
+    /// closer when it kills.
+    pub(crate) fn was_wary(&mut self, row: &WaitingRow) {
+        if !row.suspect {
+            self.wary = self.wary.saturating_sub(1);
+        }
+    }
+
+    /// A suspect whose turn has come: it has had enough of its trials and is dead, or its trial begins, or it is put
+    /// off while its endpoint pauses: left as it is, it would come in the place of others. One at a time.
+    pub(crate) fn try_suspect(
         &mut self,
         row: WaitingRow,
+        endpoint: u32,
+        route: u16,
         outlet: &mut Outlet,
         settings: &Settings,
         now: Tick,
-    ) -> bool {
-        let Some(route) = outlet.route_of(&row.event) else { return false };
-        let endpoint = outlet.endpoint_of(route, &row.event);
-        let index = u16::try_from(route).unwrap_or(u16::MAX);
-        let policy = outlet.route(index).dead_key;
-        let held = !row.late;
-        if row.attempts >= outlet.route(index).retry.attempts_max {
+    ) -> Retaken {
+        if row.attempts >= outlet.route(route).retry.attempts_max {
             reach!(TrialGaveUp);
-            *self.engaged.entry(row.key_hash).or_default() += 1;
             let attempted = attempted(row.attempts, Reason::GaveUp, DETAIL);
-            let holds_key = holds_key(policy) && held;
-            let subject = self.subject(row.row, Some(std::sync::Arc::clone(&row.event)));
+            let holds_key = holds_key(outlet.route(route).dead_key) && !row.late;
+            let subject = self.subject(row.row, Some(Arc::clone(&row.event)));
             self.note_dead(subject, &attempted, holds_key);
             let change = WaitingChange::Dead { row: row.row, attempted, holds_key };
-            self.change(row.key_hash, held, change, now);
-            return true;
+            return self.end_turn(&row, change, now);
         }
-        if self.trial.is_some() || outlet.pause_left(endpoint, now) > std::time::Duration::ZERO {
-            return false;
+        if outlet.pause_left(endpoint, now) > Duration::ZERO {
+            reach!(WaitingPutBack);
+            self.was_wary(&row);
+            return self.put_back(&row, outlet.put_back_for(endpoint, now), now);
         }
+        if self.trial.is_some() {
+            return Retaken::Left;
+        }
+        self.was_wary(&row);
+        self.begin_trial(row, endpoint, route, settings, now);
+        Retaken::Over
+    }
+
+    /// Begins the trial of a suspect: its attempt is saved with the next settlement.
+    fn begin_trial(
+        &mut self,
+        row: WaitingRow,
+        endpoint: u32,
+        route: u16,
+        settings: &Settings,
+        now: Tick,
+    ) {
         let tried = self.tried.get(&row.row.seq).copied();
         reach!(TrialBegun);
         // Two changes follow: the attempt, and its outcome.
         *self.engaged.entry(row.key_hash).or_default() += 2;
         let attempted = attempted(row.attempts + 1, Reason::Suspect, DETAIL);
         let change = WaitingChange::Retry { row: row.row, delay: settings.lease, attempted };
-        self.change(row.key_hash, held, change, now);
+        self.change(row.key_hash, !row.late, change, now);
         let entry = Entry {
             bytes: row.event.size_bytes(),
             event: row.event,
             row: row.row,
             origin: Origin::Waiting { attempts: row.attempts, late: row.late, suspect: true },
             endpoint,
-            route: index,
+            route,
             tried,
         };
         self.trial = Some(Trial { seq: row.row.seq, entry: Some(entry), is_saved: false });
-        true
     }
 }
 
@@ -128,7 +162,7 @@ impl Machine {
                 let Origin::Waiting { attempts, late, .. } = entry.origin else { continue };
                 reach!(TrialTakenBack);
                 let attempted = attempted(attempts, Reason::Suspect, DETAIL);
-                let delay = std::time::Duration::ZERO;
+                let delay = Duration::ZERO;
                 let change = WaitingChange::Retry { row: entry.row, delay, attempted };
                 flow.change(entry.event.key_hash(), !late, change, now);
             }
