@@ -18,6 +18,7 @@ use crate::lane::Origin;
 use crate::machine::Machine;
 use crate::notice::Notice;
 use crate::outlet::Outlet;
+use crate::owned::Owned;
 
 /// An endpoint that is disabled.
 #[derive(Clone, Debug)]
@@ -37,6 +38,16 @@ enum Known {
     /// Since before the question with this ticket: an answer that does not name it any more, to that
     /// or a later question, means that it was enabled.
     Since(u64),
+}
+
+/// What definitions say that was not known.
+struct Learnt {
+    /// These are disabled, and were not.
+    gone: Vec<Box<str>>,
+    /// These were, and are not.
+    back: Vec<Box<str>>,
+    /// The store was to be told of one, and knows it already.
+    known_now: bool,
 }
 
 impl Outlet {
@@ -69,13 +80,8 @@ impl Outlet {
         was
     }
 
-    /// Takes over which endpoints are disabled, from the answer to the question with a ticket. Says
-    /// which are so now and were not, and which were and are not.
-    fn learn_disabled(
-        &mut self,
-        topics: &BTreeSet<&str>,
-        asked: u64,
-    ) -> (Vec<Box<str>>, Vec<Box<str>>) {
+    /// Takes over which endpoints are disabled, from the answer to the question with a ticket.
+    fn learn_disabled(&mut self, topics: &BTreeSet<&str>, asked: u64) -> Learnt {
         let back = |topic: &str, known: Known| match known {
             Known::No | Known::Told(..) => false,
             Known::Since(ticket) => ticket <= asked && !topics.contains(topic),
@@ -84,17 +90,17 @@ impl Outlet {
         let back: Vec<Box<str>> =
             known.filter(|(t, d)| back(t, d.known)).map(|(topic, _)| topic.clone()).collect();
         back.iter().for_each(|topic| _ = self.enable(topic));
-        let mut gone = Vec::new();
+        let (mut gone, mut known_now) = (Vec::new(), false);
         for topic in topics {
             let known = Known::Since(0);
             if self.disable(topic, Disabling { detail: Arc::from(""), known }) {
                 gone.push(Box::from(*topic));
             } else if let Some(disabling) = self.disabled.get_mut(*topic) {
                 disabling.known = known;
-                self.untold.remove(*topic);
+                known_now |= self.untold.remove(*topic);
             }
         }
-        (gone, back)
+        Learnt { gone, back, known_now }
     }
 }
 
@@ -201,12 +207,11 @@ impl Machine {
         let mut named = disabled_of(&self.definitions);
         for (destination, outlet) in &mut self.outlets {
             let topics = named.remove(destination).unwrap_or_default();
-            let (gone, back) = outlet.learn_disabled(&topics, asked);
+            let Learnt { gone, back, known_now } = outlet.learn_disabled(&topics, asked);
             reach!(DisabledHeard, if !gone.is_empty());
             reach!(EnabledHeard, if !back.is_empty());
-            let owned = self.owned.values_mut().filter(|_| !back.is_empty());
-            for flow in owned.filter_map(|owned| owned.flow(destination)) {
-                flow.stranded.clear();
+            if known_now || !back.is_empty() {
+                forget_stranded(&mut self.owned, destination);
             }
             self.notices.extend(gone.into_iter().map(|topic| Notice::EndpointDisabled {
                 destination: destination.clone(),
@@ -288,11 +293,19 @@ impl Machine {
             }
         }
         if news {
+            forget_stranded(&mut self.owned, destination);
             // It may have been enabled before this answer came, and what was read meanwhile may say
             // so already: no later version would tell of it.
             self.define_again();
         }
     }
+}
+
+/// What was left to a disabled endpoint before the store knew of it was due again at once. Now, when it comes back, it is
+/// left to it once more.
+fn forget_stranded(owned: &mut BTreeMap<PartitionId, Owned>, destination: &DestinationId) {
+    let flows = owned.values_mut().filter_map(|owned| owned.flow(destination));
+    flows.for_each(|flow| flow.stranded.clear());
 }
 
 fn disabled_of(definitions: &Definitions) -> BTreeMap<DestinationId, BTreeSet<&str>> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use postrider_core::operate::Verb;
 use postrider_core::{BrokerCapabilities, NewEvent, OutboxSource};
 use postrider_relay::{Blocker, State, Target};
-use postrider_testkit::fault::{BrokerAction, Gate};
+use postrider_testkit::fault::{BrokerAction, Gate, Operation, SourceAction};
 
 use crate::world::{World, event, everything, id, now, number};
 
@@ -172,6 +172,42 @@ fn what_waited_for_a_dead_endpoint_waits_for_a_gone_one() {
     world.place("all").broker.set_gone("e", false);
     enable(&world, "e");
     world.run_until(Duration::from_secs(5), |world| world.delivered("all") == 60);
+    world.check("all");
+}
+
+/// INV-8: the store hears that an endpoint is gone after it was asked to let events of another partition wait for that.
+/// These wait all the same, and do not come back for ever.
+#[test]
+fn what_was_left_to_a_gone_endpoint_before_the_store_knew_of_it_waits_for_it() {
+    let mut world = World::new(2, vec![everything("all")]);
+    let events: Vec<_> = (0..20).map(|key| of("e", key, 0)).collect();
+    world.place("all").broker.refuse(events.iter().map(|event| event.event().id));
+    world.commit(events);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(20));
+    let dead = world.store.waiting(&id("all"));
+    assert_eq!(dead.len(), 20);
+    world.place("all").broker.relent();
+    // The first partition is the one that tells, and saves something else at that moment.
+    let first = |n: u64| NewEvent::new("order", format!("k{n}"), "live").json(&0u64).unwrap();
+    let in_first = |event: &NewEvent| event.event().key_hash().0.is_multiple_of(2);
+    let gate = Gate::new();
+    world.source.script(Operation::Settle).then([SourceAction::Hold(gate.clone())]);
+    world.commit((0..).map(first).find(in_first).into_iter().collect());
+    world.run_for(Duration::from_millis(2_500));
+    world.place("all").broker.set_gone("e", true);
+    world.ask(Verb::Redrive(dead.iter().map(|row| world.row("all", row.row.seq)).collect()));
+    world.run_for(Duration::from_secs(10));
+    assert!(disabled_rows(&world) < 20, "the store does not know it yet");
+    gate.open();
+    world.run_for(Duration::from_secs(60));
+    assert_eq!((disabled_rows(&world), total(&world)), (20, 20));
+    let settlements = world.healths()[0].settlements;
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(world.healths()[0].settlements, settlements, "nothing comes back");
+    world.place("all").broker.set_gone("e", false);
+    enable(&world, "e");
+    world.run_until(Duration::from_secs(5), |world| world.delivered("all") == 21);
     world.check("all");
 }
 
