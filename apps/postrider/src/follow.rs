@@ -13,6 +13,7 @@ use crate::failure::{Exit, Failure};
 use crate::global::{Global, Store};
 use crate::shape;
 use crate::signals::Signals;
+use crate::status::start_relay;
 use crate::terminal::{Progress, count, note};
 
 /// The first look comes soon: a relay that is alive takes up a request within a poll.
@@ -66,8 +67,10 @@ async fn follow(
     requests: &mut [RequestState],
 ) -> Result<Exit, Failure> {
     let finished = |requests: &[RequestState]| requests.iter().all(|request| request.finished);
-    if !finished(requests) && !alive(store).await? {
-        return Ok(nobody(requests, wait));
+    if !finished(requests)
+        && let Some(start) = missed(store).await?
+    {
+        return Ok(nobody(requests, wait, &start));
     }
     if wait.is_zero() {
         note(&written_down(requests));
@@ -99,9 +102,11 @@ async fn follow(
             }
         }
         // A relay that was stopped a moment ago counts as alive until its time is over.
-        if pause == LOOK_LATER && !alive(store).await? {
+        if pause == LOOK_LATER
+            && let Some(start) = missed(store).await?
+        {
             watch.progress.clear();
-            return Ok(nobody(requests, wait));
+            return Ok(nobody(requests, wait, &start));
         }
         pause = (pause * 3 / 2).min(LOOK_LATER);
         look(store, requests).await?;
@@ -123,20 +128,22 @@ async fn look(store: &Store, requests: &mut [RequestState]) -> Result<(), Failur
     Ok(())
 }
 
-/// Whether a relay is there, as far as a store that may be busy tells.
-async fn alive(store: &Store) -> Result<bool, Failure> {
+/// How to start a relay, if none is there, as far as a store that may be busy tells.
+async fn missed(store: &Store) -> Result<Option<String>, Failure> {
     match store.operator.overview().await {
-        Ok(overview) => Ok(!overview.relays.is_empty()),
-        Err(error) if error.retry_class() == RetryClass::Transient => Ok(true),
+        Ok(overview) if overview.relays.is_empty() => {
+            Ok(Some(start_relay(&overview, store.config.as_deref())))
+        }
+        Ok(_) => Ok(None),
+        Err(error) if error.retry_class() == RetryClass::Transient => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Says that there is no relay, and how to start one.
-fn nobody(requests: &[RequestState], wait: Duration) -> Exit {
+fn nobody(requests: &[RequestState], wait: Duration, start: &str) -> Exit {
     note(&format!(
-        "{}, and no relay is alive to carry it out [{}]. It will be, once one runs:\n  \
-         postrider relay --store URL --to URL, or --config FILE",
+        "{}, and no relay is alive to carry it out [{}]. It will be, once one runs:\n  {start}",
         written_down(requests),
         Code::NoRelay
     ));

@@ -41,6 +41,8 @@ pub(crate) struct Store {
     pub(crate) watermark: Option<u64>,
     /// So many events of a destination may wait, by the configuration of the relays.
     pub(crate) waiting_max: u64,
+    /// The configuration that was named, by which relays are started as well.
+    pub(crate) config: Option<PathBuf>,
 }
 
 impl Global {
@@ -53,7 +55,7 @@ impl Global {
         let store::Opened { operator, source, .. } = self.used(&configured)?.open().await?;
         let config = &configured.config;
         let (watermark, waiting_max) = (config.backpressure.rows, config.relay.waiting_max);
-        Ok(Store { operator, source, watermark, waiting_max })
+        Ok(Store { operator, source, watermark, waiting_max, config: self.config.clone() })
     }
 
     /// Where the store is, without opening it.

@@ -49,7 +49,11 @@ fn check(
         ),
         (None, Some(apply)) => refuse(
             format!("the store has no destination `{name}`"),
-            format!("Nothing was started. To add it: `{apply}`."),
+            format!(
+                "Nothing was started. To add it: `{apply}`. It begins at `now` unless `start` says \
+                 otherwise: if what is committed already must reach it, write start = \"beginning\" \
+                 in [destinations.{name}] first."
+            ),
         ),
         (Some(row), None) => refuse(
             format!("the store defines destination `{name}` otherwise"),

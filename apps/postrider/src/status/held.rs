@@ -2,6 +2,7 @@
 //!
 //! Invariant (INV-8): where a backlog does not move, something stands here that names who holds it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use postrider_core::operate::{DestinationView, Overview};
@@ -43,9 +44,10 @@ pub(crate) fn held_up_by(
     overview: &Overview,
     destinations: &[Seen<'_>],
     limits: Limits,
+    config: Option<&Path>,
 ) -> Vec<Blocker> {
     let mut found = Vec::new();
-    relays(overview, &mut found);
+    relays(overview, config, &mut found);
     partitions(overview, &mut found);
     for seen in destinations {
         paused(seen, &mut found);
@@ -83,14 +85,34 @@ fn work(overview: &Overview) -> u64 {
             .sum::<u64>()
 }
 
-fn relays(overview: &Overview, found: &mut Vec<Blocker>) {
+/// How a relay is started on this store.
+///
+/// `--to` is named only where no destination is: it would write one of its own into a store that a
+/// configuration is for, and everything would go there.
+pub(crate) fn start_relay(overview: &Overview, config: Option<&Path>) -> String {
+    let known = overview.destinations.iter().any(|view| view.id.as_str() != Destination::UNROUTED);
+    match config {
+        Some(path) => format!(
+            "start it: systemctl start postrider, or postrider relay --config {}",
+            path.display()
+        ),
+        None if known => {
+            "start it as it was before: systemctl start postrider, or postrider relay \
+                          --config FILE"
+                .to_owned()
+        }
+        None => "start one: postrider relay --config FILE, or --store URL --to URL".to_owned(),
+    }
+}
+
+fn relays(overview: &Overview, config: Option<&Path>, found: &mut Vec<Blocker>) {
     if overview.relays.is_empty() {
         found.push(Blocker {
             kind: "no_relay",
             // Without anything to do, none is missed.
             critical: work(overview) > 0,
             message: "no relay is alive".to_owned(),
-            advice: "start one: postrider relay --store URL --to URL".to_owned(),
+            advice: start_relay(overview, config),
         });
         return;
     }

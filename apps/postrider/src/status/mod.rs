@@ -20,6 +20,7 @@ use crate::global::{Global, Store};
 use crate::output::{self, Format};
 use crate::shape::{Backlog, Destination, Partition, Relay, Status, Verdict};
 use crate::signals::Signals;
+pub(crate) use crate::status::held::start_relay;
 use crate::status::held::{DeadKeys, Limits, Seen};
 
 /// Events of a backlog that are counted by route: a reading of a few milliseconds.
@@ -157,7 +158,7 @@ async fn reading(
         let moved = then.map(|then| then.settled.count != view.settled.count);
         seen.push(Seen { view, moved: if lately { Some(true) } else { moved }, dead_keys });
     }
-    let mut blockers = held::held_up_by(&overview, &seen, limits);
+    let mut blockers = held::held_up_by(&overview, &seen, limits, store.config.as_deref());
     let crowds = crowds(&*store.operator, &overview, store.waiting_max).await?;
     blockers.extend(crowds.iter().map(Crowd::blocker));
     blockers.sort_by_key(|blocker| !blocker.critical);

@@ -95,6 +95,36 @@ fn a_changed_definition_is_applied_before_a_relay_starts() {
     assert!(audit.contains("a new name"), "{audit}");
 }
 
+/// A destination is added by a command, and where it would begin is said before.
+#[test]
+fn an_added_destination_begins_where_the_refusal_said() {
+    let shop = Shop::new();
+    let one = TWO.split("[destinations.rest]").next().unwrap();
+    let more = "[destinations.more]\nkind = \"file\"\nurl = \"file://more.ndjson\"\n";
+    shop.configure(one);
+    shop.place(1..3);
+    let relay = ["relay", "--config", "postrider.toml", "--once"];
+    assert_eq!(code(&shop.run(&relay)), 0);
+    shop.configure(&format!("{one}{more}"));
+    let refused = shop.run(&relay);
+    assert_eq!(code(&refused), 78);
+    let text = said(&refused);
+    assert!(text.contains("apply --config postrider.toml"), "{text}");
+    assert!(text.contains("write start = \"beginning\" in [destinations.more] first"), "{text}");
+    let apply = ["destinations", "apply", "--config", "postrider.toml", "--yes"];
+    assert_eq!(code(&shop.run(&apply)), 0);
+    shop.place(3..4);
+    assert_eq!(code(&shop.run(&relay)), 0);
+    assert_eq!(shop.lines_of("orders.ndjson"), ["1", "2", "3"]);
+    assert_eq!(shop.lines_of("more.ndjson"), ["3"]);
+    // One that a configuration names is started by it, never by an address alone.
+    shop.place(4..5);
+    let status = out(&shop.run(&["status", "--config", "postrider.toml", "--rate", "0"]));
+    let words = status.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("postrider relay --config postrider.toml"), "{status}");
+    assert!(!words.contains("--to"), "{status}");
+}
+
 /// R107, F31: secrets stand in the environment or in files, and nowhere else.
 #[test]
 fn a_secret_in_the_file_is_refused_and_not_repeated() {

@@ -67,7 +67,7 @@ fn causes(overview: &Overview, moved: Option<bool>) -> Vec<Blocker> {
         .iter()
         .map(|view| Seen { view, moved, dead_keys: DeadKeys { keys: 1, at_least: false } })
         .collect();
-    held_up_by(overview, &seen, LIMITS)
+    held_up_by(overview, &seen, LIMITS, None)
 }
 
 fn kinds(blockers: &[Blocker]) -> Vec<(&str, bool)> {
@@ -159,4 +159,21 @@ fn an_endpoint_that_is_down_for_long_is_critical_though_its_events_wait_aside() 
     overview.destinations[0].errors[0].reason = "endpoint_down".into();
     overview.destinations[0].waiting_since = Some(NOW);
     assert_eq!(kinds(&causes(&overview, None)), [("endpoint_down", false)]);
+}
+
+/// `--to` writes a destination of its own: it is offered only where a store has none.
+#[test]
+fn a_relay_is_started_by_what_names_its_destinations() {
+    let mut overview = overview();
+    overview.relays.clear();
+    let path = Path::new("/etc/postrider.toml");
+    assert!(start_relay(&overview, Some(path)).ends_with("relay --config /etc/postrider.toml"));
+    assert!(start_relay(&overview, None).contains("as it was before"));
+    assert!(!start_relay(&overview, None).contains("--to"));
+    // Every store has `unrouted`.
+    overview.destinations[0].id = DestinationId::new(Destination::UNROUTED).unwrap();
+    assert!(start_relay(&overview, None).contains("--to URL"));
+    assert!(!start_relay(&overview, Some(path)).contains("--to"));
+    overview.destinations.clear();
+    assert!(start_relay(&overview, None).contains("--to URL"));
 }

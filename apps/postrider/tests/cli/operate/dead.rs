@@ -79,7 +79,7 @@ fn without_a_relay_it_is_written_down() {
     assert_eq!(code(&run), 5, "{}", err(&run));
     assert!(said(&run).contains("no relay is alive"), "{}", err(&run));
     assert!(said(&run).contains("PR-1204"), "{}", err(&run));
-    assert!(said(&run).contains("postrider relay --store"), "{}", err(&run));
+    assert!(said(&run).contains("postrider relay --config FILE"), "{}", err(&run));
     assert!(out(&run).contains("open"), "{}", out(&run));
     let status = shop.operate(&["status", "--rate", "0"]);
     assert!(out(&status).contains("1 open request\n"), "{}", out(&status));
