@@ -47,6 +47,8 @@ Destinations:
   kafka://HOST:PORT[/TOPIC], nats://HOST:PORT[/SUBJECT]
                  a topic or subject for all events, or a template, like
                  shop.{aggregate_type}; without one it is {event_type}
+  sqs://REGION[/QUEUE], sns://REGION[/TOPIC-ARN], eventbridge://REGION[/BUS]
+                 the same on AWS
 
 Examples:
   postrider relay --config postrider.toml
