@@ -22,7 +22,9 @@ use crate::{
 /// committed meanwhile.
 /// **Fencing.** Every method that writes under a lease is one atomic write that takes effect only if
 /// the lease row has the owner and token given, and fails with [`Fenced`](crate::ErrorKind::Fenced)
-/// otherwise. Reading needs no fence: what a stale owner reads, it may not publish or settle.
+/// otherwise. Reading needs no fence: what a stale owner reads, it may not publish or settle. Two reads
+/// are the exception, because a lease may end before its owner's clock says so: `due`, and `fetch` where
+/// rows say themselves that they are pending, are answered under the token, and fail with `Fenced` too.
 /// **Clock.** All durations are measured by the store, on its clock.
 /// **Durability.** When `settle` returns, what it wrote survives a crash of the store, or the store
 /// says in its documentation which crash loses it; losing it means delivering again, never losing.
