@@ -47,8 +47,8 @@ pub struct AcquireRequest {
     pub presence: Option<Presence>,
     /// Whether its definitions are those of the store.
     pub current: bool,
-    /// A holder that is proved dead: its lease counts as expired, if owner and token still match. A
-    /// store may take it for all leases of that owner, who is one process.
+    /// A holder that is proved dead. If owner and token still match, all leases of that owner, who is one process, count
+    /// as expired, and he is not counted among the relays any more.
     pub dead: Option<Lease>,
 }
 

@@ -25,7 +25,10 @@ pub(crate) struct Tenancy {
     pub(crate) held: Vec<HeldLease>,
     /// When `held` was said.
     pub(crate) held_at: Tick,
+    /// A holder that is proved dead, until somebody asks with it.
     dead: Option<Lease>,
+    /// The proof that goes with what is being asked: there is none a second time.
+    asked_with: Option<Lease>,
     /// Leases that we had not heard of are being let go, to be taken anew.
     reclaiming: bool,
     /// Leases that the store may still have as ours: when to let them go again, until when, which.
@@ -57,6 +60,8 @@ impl Machine {
     fn share(&self) -> u16 {
         let census = self.tenancy.census;
         let rivals = if self.tenancy.current { census.current } else { census.relays };
+        // What was counted counts one that is proved dead since, and the store will not.
+        let rivals = rivals.saturating_sub(u32::from(self.tenancy.dead.is_some()));
         let rivals = u16::try_from(rivals.max(1)).unwrap_or(u16::MAX);
         self.ownable().div_ceil(rivals)
     }
@@ -244,6 +249,7 @@ impl Machine {
         }
         self.tenancy.asking = true;
         self.tenancy.acquire_at = self.now + self.settings.heartbeat;
+        self.tenancy.asked_with = self.tenancy.dead.take();
         let stale = !self.tenancy.current;
         let request = AcquireRequest {
             owner: self.owner.clone(),
@@ -253,7 +259,7 @@ impl Machine {
             free_for: if stale { self.settings.lease } else { std::time::Duration::ZERO },
             presence: self.presence.clone(),
             current: self.tenancy.current,
-            dead: self.tenancy.dead.take(),
+            dead: self.tenancy.asked_with.clone(),
         };
         reach!(LeaseAsked);
         self.command(Asked::Acquire { sent: self.now }, Command::Acquire(request));
@@ -263,8 +269,10 @@ impl Machine {
         // What is counted from here may end later than the store thinks.
         let sent = if planted!(LeaseCountedFromAnswer) { self.now } else { sent };
         self.tenancy.asking = false;
+        let asked_with = self.tenancy.asked_with.take();
         let Some(acquired) = self.stats.trouble.note(Work::Acquire, None, result) else {
             reach!(LeaseNotAnswered);
+            self.tenancy.dead = self.tenancy.dead.take().or(asked_with);
             return;
         };
         // A partition that was lost is asked for again, and what is renewed is another lease.

@@ -57,9 +57,15 @@ pub(crate) async fn acquire(
         passing: passing.is_some(),
     };
     announce(connection, "acquire", &beat).await?;
-    let snapshot = store.look("acquire").await?;
+    let mut snapshot = store.look("acquire").await?;
     let proved = request.dead.as_ref().filter(|dead| snapshot.stands(dead));
     let dead = proved.map(|dead| &dead.owner).filter(|owner| **owner != request.owner);
+    if let Some(dead) = dead
+        && let Some(heart) = snapshot.relays.remove(dead)
+    {
+        // He gets no share any more.
+        forget_heart(connection, "acquire", dead, heart.beat).await?;
+    }
     let mut acquired = Acquired { census: snapshot.census(), ..Acquired::default() };
     let start = start(partitions, request, passing.is_some());
     let (mut stopped, mut failed) = (false, None);

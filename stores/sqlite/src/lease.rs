@@ -77,7 +77,8 @@ enum Availability {
 fn availability(standing: &Standing, request: &AcquireRequest, now: i64) -> Availability {
     match standing.owner.as_deref() {
         None => Availability::Free(standing.free_since),
-        Some(_) if request.dead.as_ref().is_some_and(|dead| standing.is(dead)) => {
+        // Whoever is dead is dead in all his partitions.
+        Some(owner) if request.dead.as_ref().is_some_and(|dead| dead.owner.as_str() == owner) => {
             Availability::Lost(standing.expires_at.min(now))
         }
         Some(_) if standing.expires_at <= now => Availability::Lost(standing.expires_at),
@@ -89,11 +90,23 @@ fn availability(standing: &Standing, request: &AcquireRequest, now: i64) -> Avai
 /// granted to nobody, and whoever still holds it is about to let it go.
 pub(crate) fn acquire(connection: &Connection, request: &AcquireRequest) -> Result<Acquired> {
     let now = now(connection)?;
+    let standings = standings(connection)?;
+    let mut request = request.clone();
+    // What is proved of another lease than the one that stands proves nothing.
+    request.dead = request.dead.filter(|dead| standings.iter().any(|standing| standing.is(dead)));
+    let request = &request;
+    if let Some(dead) = &request.dead {
+        // He gets no share any more.
+        connection
+            .prepare_cached(sql::LEASE_FORGET_DEAD)
+            .and_then(|mut statement| statement.execute([dead.owner.as_str()]))
+            .during("acquire")?;
+    }
     let census =
         announce(connection, &request.owner, request.current, now, request.lease_duration)?;
     let mut answer = Acquired { census, ..Acquired::default() };
     let mut wanted = usize::from(request.wanted);
-    for standing in standings(connection)?.into_iter().filter(|standing| !standing.paused) {
+    for standing in standings.into_iter().filter(|standing| !standing.paused) {
         let free_since = match availability(&standing, request, now) {
             Availability::Free(since) | Availability::Lost(since) => since,
             Availability::Held => {

@@ -44,6 +44,7 @@ statements! {
     LEASE_ANNOUNCE = "lease/announce.sql",
     LEASE_CENSUS = "lease/census.sql",
     LEASE_FENCE = "lease/fence.sql",
+    LEASE_FORGET_DEAD = "lease/forget_dead.sql",
     LEASE_FORGET_RELAYS = "lease/forget_relays.sql",
     LEASE_GRANT = "lease/grant.sql",
     LEASE_PAUSED = "lease/paused.sql",

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use postrider_core::inbox::{Accepted, Receiver, Verdict};
 use postrider_core::{
-    BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, RetryClass,
+    BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -118,7 +118,7 @@ fn receive(
     match accept(&tx, event, handler) {
         Ok(Accepted::FirstTime) => {}
         Ok(Accepted::Duplicate) => return Ok(Verdict::Duplicate),
-        Err(error) if error.retry_class() == RetryClass::Permanent => {
+        Err(error) if error.kind().blames_event() => {
             return Ok(Verdict::Reject(Fault::new(error.kind(), error.to_string())));
         }
         Err(error) => return Err(error),

@@ -87,22 +87,29 @@ impl Stage {
         self.relay_with(url, words, &[])
     }
 
+    /// One that holds its partitions for so long.
+    pub(crate) fn relay_for(&self, url: &str, lease: Duration) -> Child {
+        self.command(url, lease).spawn().expect("a relay starts")
+    }
+
     /// One with these variables.
     pub(crate) fn relay_with(&self, url: &str, words: &[&str], set: &[(&str, &str)]) -> Child {
-        let lease = LEASE.as_millis().to_string();
+        let mut command = self.command(url, LEASE);
+        command.args(words).envs(set.iter().copied()).spawn().expect("a relay starts")
+    }
+
+    fn command(&self, url: &str, lease: Duration) -> Command {
         let path = self.folder.path().join("log");
         let log = std::fs::File::options().append(true).create(true).open(path).expect("a log");
-        Command::new(env!("CARGO_BIN_EXE_postgres-relay"))
-            .args([url, &self.record().display().to_string(), &lease])
-            .args(words)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_postgres-relay"));
+        command
+            .args([url, &self.record().display().to_string(), &lease.as_millis().to_string()])
             // What proves that a killed one is dead stands there.
             .env("TMPDIR", self.folder.path())
-            .envs(set.iter().copied())
             .stdin(Stdio::null())
             .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .expect("a relay starts")
+            .kill_on_drop(true);
+        command
     }
 
     /// Commits so many events in one transaction, each key's next ones. Whether the server said so; if it did

@@ -186,7 +186,8 @@ fn takeovers_of(acquired: &Acquired) -> u32 {
     counts.max().expect("something was granted")
 }
 
-/// A holder that is proved dead is not waited for; a proof about an older token proves nothing.
+/// F1: a holder that is proved dead is waited for in none of its partitions, and gets no share; a proof about an older
+/// token proves nothing.
 pub async fn a_proof_of_death_ends_a_lease_early<H: StoreHarness>() {
     let harness = H::start().await;
     let relay = Relay::start(&harness).await;
@@ -198,11 +199,13 @@ pub async fn a_proof_of_death_ends_a_lease_early<H: StoreHarness>() {
     let source = harness.source();
     let refused = source.acquire(&asks).await.expect("acquire");
     assert_eq!(refused.granted, [], "the proof is about another lease");
+    assert_eq!(refused.census.relays, 2);
     asks.dead = Some(dead.clone());
     let acquired = source.acquire(&asks).await.expect("acquire");
     let granted = acquired.granted.iter().find(|granted| granted.lease.partition == dead.partition);
     assert!(granted.expect("it is free").lease.token > dead.token);
-    // Whatever else is granted was the same dead owner's.
+    assert_eq!(acquired.granted.len(), relay.leases.len());
+    assert_eq!(acquired.census.relays, 1, "the dead are not counted");
     for granted in &acquired.granted {
         assert!(relay.leases.iter().any(|lease| lease.partition == granted.lease.partition));
         assert_eq!(granted.takeovers, 1, "it did not let go");

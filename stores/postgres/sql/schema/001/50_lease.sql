@@ -110,6 +110,15 @@ declare
     v_free smallint[];
 begin
     perform {outbox_durably}();
+    -- Who is proved dead gets no share any more: else half of what he had would wait for his row to run out.
+    delete from {outbox_relay} r
+    where r.owner in (
+        select dead.owner from {outbox_relay} dead
+        where dead.owner = p_dead_owner and dead.owner <> p_owner and exists (
+            select from {outbox_lease} d
+            where (d.partition, d.owner, d.token)
+                = (p_dead_partition, p_dead_owner, p_dead_token))
+        for update skip locked);
     return query
         select 'census', null::smallint, null::text, a.relays, a.current_relays,
             null::text, null::text, null::text, null::integer

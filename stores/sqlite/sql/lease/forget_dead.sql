@@ -1,0 +1,1 @@
+delete from outbox_relay where owner = ?1;
