@@ -95,6 +95,19 @@ impl ErrorKind {
         }
     }
 
+    /// Whether an error of an inbox is about the event that it was given, and will be the same whenever that comes. All
+    /// others are the store's, and no event is put aside for them.
+    ///
+    /// ```
+    /// use postrider_core::ErrorKind;
+    ///
+    /// assert!(ErrorKind::TooLarge.blames_event());
+    /// assert!(!ErrorKind::Internal.blames_event());
+    /// ```
+    pub fn blames_event(self) -> bool {
+        matches!(self, ErrorKind::Invalid | ErrorKind::TooLarge | ErrorKind::Conflict)
+    }
+
     /// Its name as spans and metrics say it, in `error.type`.
     ///
     /// ```

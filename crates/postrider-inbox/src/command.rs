@@ -143,7 +143,7 @@ pub(crate) enum Blame {
 pub(crate) fn blame(kind: ErrorKind) -> Blame {
     match kind {
         ErrorKind::Fenced => Blame::Turn,
-        ErrorKind::Invalid | ErrorKind::TooLarge | ErrorKind::Conflict => Blame::Event,
+        kind if kind.blames_event() => Blame::Event,
         _ => Blame::Store,
     }
 }

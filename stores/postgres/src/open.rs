@@ -51,7 +51,6 @@ fn same_partitions(found: &Row) -> Result<()> {
         Err(Error::new(ErrorKind::Corrupt, "open store").code(code).message(message))
     };
     let (hash, function): (bool, bool) = (found.get("same_hash"), found.get("same_function"));
-    let cache: i64 = found.get("sequence_cache");
     if !hash {
         return stop(
             Code::PartitionsMoved,
@@ -65,13 +64,21 @@ fn same_partitions(found: &Row) -> Result<()> {
              tables; nothing was read",
         );
     }
-    if cache != 1 {
-        return stop(
-            Code::SequenceCached,
-            "the outbox's sequence hands numbers out in advance; nothing was read",
-        );
+    one_by_one("open store", found.get("sequence_cache"))
+}
+
+/// The sequence gives one number at a time. Asked for with each tick as well: a session keeps what it was given in
+/// advance for transactions that have not begun, and a floor that was read since would pass those over.
+///
+/// # Errors
+/// `Corrupt` if it gives more.
+pub(crate) fn one_by_one(operation: &'static str, cache: i64) -> Result<()> {
+    if cache == 1 {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::new(ErrorKind::Corrupt, operation)
+        .code(Code::SequenceCached)
+        .message("the outbox's sequence hands numbers out in advance; nothing was read"))
 }
 
 /// No cursor lies beyond what the server has given: for a relay, before it asks for a partition. Operators

@@ -9,6 +9,7 @@ use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTick, Verdict};
 use postrider_core::{Error, ErrorKind, Lease, Result, Tick};
 use uuid::Uuid;
 
+use crate::open;
 use crate::remembered::Remembered;
 use crate::session::Session;
 use crate::sessions::Line;
@@ -50,6 +51,7 @@ impl PostgresStore {
             return Ok(());
         };
         let taken = session.row("tick", &TAKE, params![]).await?;
+        open::one_by_one("tick", taken.get("cached"))?;
         self.note(floor, incarnation, taken.get(0), taken.get(1));
         Ok(())
     }
@@ -71,6 +73,7 @@ impl PostgresStore {
         let seen = taken.get::<_, Option<Uuid>>(3);
         self.same_life(&session, read_in, seen.map(life)).await?;
         if let (Some(incarnation), Some(xid)) = (read_in, taken.get::<_, Option<i64>>(2)) {
+            open::one_by_one("flush", taken.get("cached"))?;
             self.note(floor, incarnation, xid, seen);
         }
         Ok(())

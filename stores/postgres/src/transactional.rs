@@ -251,7 +251,7 @@ impl Work {
         match self.accept(tx, prepared, event).await {
             Ok(Accepted::FirstTime) => {}
             Ok(Accepted::Duplicate) => return Ok(Verdict::Duplicate),
-            Err(error) if error.retry_class() == RetryClass::Permanent => {
+            Err(error) if error.kind().blames_event() => {
                 return Ok(Verdict::Reject(Fault::new(error.kind(), error.to_string())));
             }
             Err(error) => return Err(error),

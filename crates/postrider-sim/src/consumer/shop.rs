@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postrider_core::inbox::Verdict;
 use postrider_core::{
-    Delivery, Error, ErrorKind, EventId, HandlerName, InboxKey, Invariant, KeyHash,
+    Delivery, Error, EventId, HandlerName, InboxKey, Invariant, KeyHash,
 };
 use postrider_inbox::command::Answer;
 
@@ -155,7 +155,7 @@ impl Shop {
         self.tell(handler.as_str(), || format!("ends {} with {answer:?}", short(event.id)));
         match answer {
             Answer::Verdict(Verdict::Retry { .. }) | Answer::Panicked(_) => self.note_failed(key),
-            Answer::Failed(error) if blames_event(error) => self.note_failed(key),
+            Answer::Failed(error) if error.kind().blames_event() => self.note_failed(key),
             Answer::Verdict(Verdict::Reject(_)) => _ = self.state().refused.insert(key),
             Answer::Verdict(Verdict::Done | Verdict::Duplicate) => {
                 self.state().answered_done.insert(key);
@@ -232,8 +232,3 @@ impl Shop {
 
 /// The steps of every leased handler, in their order.
 pub(super) const STEPS: [&str; 2] = ["charge", "mail"];
-
-/// Whether an error of the inbox is the event's own fault.
-fn blames_event(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Invalid | ErrorKind::TooLarge | ErrorKind::Conflict)
-}

@@ -1,6 +1,7 @@
 -- A request, its rows each in its partition, what it corrects of the settled log, and its row of the
 -- audit table: one write. The partition is that of the waiting event, else of the event; what is
--- nowhere is left to the destination's first partition to skip.
+-- nowhere is left to the destination's first partition to skip. Where events are asked for, retention stands until the
+-- request is there: it would look for requests, and then take what this one is about.
 with asked as (
     select a.destination, a.seq from unnest($2::text[], $3::bigint[]) as a (destination, seq)
 ),
@@ -23,6 +24,7 @@ request as (
     insert into {outbox_request} (verb, destination, who, why, total)
     select $1, case when cardinality($4::text[]) = 1 then ($4::text[])[1] end, $5, $6, count(*)
     from asked
+    where $1 <> 'requeue' or (select {outbox_history_start}()) is not null
     having (select count(*) from {outbox_destination} d where d.id = any ($4::text[]))
         = cardinality($4::text[])
     returning id

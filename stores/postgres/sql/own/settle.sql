@@ -3,6 +3,7 @@
 -- $6, $7 rows that are done, by number and id: a number may be another row's by now
 -- $8, $9, $10 rows that are passed without being done: destination, number, whether it waits
 -- $11 rows that neither destination's routes match: the first to be asked is asked again
+-- $12 its number, where one that comes late must not undo what came after it
 with patience as materialized (
     -- Whoever holds one of the rows is not waited for while the lease is locked.
     select set_config('lock_timeout', '1s', true)
@@ -25,7 +26,8 @@ with patience as materialized (
         order by nr), '[]') as parts
     from jsonb_array_elements($5::text::jsonb) with ordinality as all_parts (part, nr)
 ), settled as materialized (
-    select {outbox_settle}($1::smallint, $2::text, $3::bigint, null::uuid, $4::boolean, parts.parts)
+    select {outbox_settle}($1::smallint, $2::text, $3::bigint, null::uuid, $4::boolean, parts.parts,
+        $12::bigint)
     from fenced, parts
 ), done as materialized (
     select d.seq, d.id

@@ -7,5 +7,6 @@ with needed as materialized (
 select set_config('synchronous_commit', 'local', true),
     case when flush then pg_logical_emit_message(true, 'postrider', '')::text end,
     case when flush then pg_current_xact_id()::text::bigint end as xid,
-    (select token from {outbox_life}) as token
+    (select token from {outbox_life}) as token,
+    (select seqcache from pg_sequence where seqrelid = {text:outbox_seq}::regclass) as cached
 from needed;

@@ -15,6 +15,7 @@ use crate::sql::{Sql, sql};
 use crate::typed::{params, unsigned};
 
 const BEGIN: Sql = sql!("own/compare_begin");
+const COMPARED: Sql = sql!("own/compared");
 const COMPARE: Sql = sql!("own/compare");
 
 /// So many numbers of each difference are listed: enough to look at.
@@ -57,6 +58,21 @@ pub(super) fn check(mapping: &Mapping, columns: &[Column]) -> Result<()> {
 /// Notes where the comparison begins, once.
 pub(super) async fn begin(session: &Session) -> Result<()> {
     session.execute("begin comparison", &BEGIN, params![]).await.map(drop)
+}
+
+/// Refuses to publish beside tables that served a comparison.
+///
+/// # Errors
+/// `Config` if they did.
+pub(super) async fn refuse_compared(session: &Session) -> Result<()> {
+    match session.row("open own table", &COMPARED, params![]).await?.get(0) {
+        false => Ok(()),
+        true => Err(config(
+            "compare",
+            "a comparison was made with these tables, so what it sent counts as published and would never be; nothing              was read. Make others for the real destination, in a schema of their own (`postrider init` with \
+             `?schema=NAME` behind the address), and drop these",
+        )),
+    }
 }
 
 impl OwnTable {

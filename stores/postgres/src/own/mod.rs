@@ -207,6 +207,10 @@ impl OwnTable {
                 .context("partitions", facts.partitions));
         }
         self.columns().await.map_err(|error| error.context("store", self.inner.store.name()))?;
+        if !self.inner.compares {
+            let session = self.inner.store.sessions().line(Line::Read, "open own table").await?;
+            compare::refuse_compared(&session).await?;
+        }
         Ok(facts)
     }
 

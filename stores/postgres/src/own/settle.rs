@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use postrider_core::waiting::{Passed, RowRef, Settlement, SettlementPart, WaitingChange};
-use postrider_core::{Destination, Result};
+use postrider_core::{Destination, Result, Timestamp};
 use serde_json::Value;
 
 use super::OwnTable;
@@ -86,7 +86,11 @@ pub(super) async fn settle(table: &OwnTable, settlement: &Settlement) -> Result<
     let (passed, waits): (Vec<i64>, Vec<bool>) =
         marks.passed.iter().map(|(_, seq, waits)| (signed(*seq), *waits)).unzip();
     let anew: Vec<i64> = marks.anew.iter().copied().map(signed).collect();
-    let session = table.inner.store.sessions().line(Line::Write, "settle").await?;
+    // What waits may be changed by an operator since: one that comes late must not undo that.
+    let store = &table.inner.store;
+    let number = || signed(store.remembered().next_settlement(Timestamp::now()));
+    let number: Option<i64> = durable.then(number);
+    let session = store.sessions().line(Line::Write, "settle").await?;
     session
         .execute(
             "settle",
@@ -102,7 +106,8 @@ pub(super) async fn settle(table: &OwnTable, settlement: &Settlement) -> Result<
                 names,
                 passed,
                 waits,
-                anew
+                anew,
+                number
             ],
         )
         .await

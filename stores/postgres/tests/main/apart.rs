@@ -67,6 +67,23 @@ async fn save(fresh: &Fresh, times: u64) {
     fresh.run("select pg_stat_force_next_flush()").await;
 }
 
+/// Saves as often, with nobody's snapshot beside: autovacuum has one while it analyzes any table of this database, and then
+/// it is done once more.
+async fn save_alone(fresh: &Fresh) {
+    let end = Instant::now() + LOOKS_MAX;
+    let dead = "select pg_stat_get_dead_tuples({text:outbox_cursor}::regclass)";
+    loop {
+        // Saves prune what is left; what they cannot, as they leave the place in the index, a vacuum takes.
+        fresh.run("vacuum {outbox_cursor}").await;
+        save(fresh, SAVES).await;
+        let left = fresh.number(dead).await;
+        if left < i64::try_from(SAVES).expect("few") / 4 {
+            return;
+        }
+        assert!(Instant::now() < end, "{left} versions are left, and nobody holds them");
+    }
+}
+
 /// A save that finds its row behind versions that a stranger's snapshot keeps is dear, and the store says so; without the
 /// snapshot, and with as many saves, it does not. In a database of its own: a snapshot of any test beside it would do the same.
 #[tokio::test]
@@ -95,9 +112,7 @@ async fn saves_are_spread_beside_a_held_snapshot() {
     let expected = saves_apart(SAVES - 20)..=saves_apart(SAVES + 20);
     assert!(expected.contains(&apart), "{SAVES} versions of each row, and it asks for {apart:?}");
     held.rollback().await.unwrap();
-    // Saves prune what is left; what they cannot, as they leave the place in the index, a vacuum takes.
-    fresh.run("vacuum {outbox_cursor}").await;
-    save(&fresh, SAVES).await;
+    save_alone(&fresh).await;
     wait_for(&store, &lease, |apart| apart.is_zero()).await;
     drop(fresh);
     database.drop().await;

@@ -1,8 +1,10 @@
 //! Reading what was committed: pages, their ends, and what commits out of order.
 
+use std::time::{Duration, Instant};
+
 use postrider_core::snapshot::SnapshotCursor;
 use postrider_core::source::{FetchRequest, OutboxSource, Page};
-use postrider_core::{Cursor, ErrorKind, Lease, PartitionId, RelayId};
+use postrider_core::{Code, Cursor, ErrorKind, Lease, PartitionId, RelayId};
 use postrider_postgres::PostgresStore;
 
 use crate::support::{Fresh, id};
@@ -43,6 +45,32 @@ pub(crate) async fn all(store: &PostgresStore, cursor: &mut Cursor, rows_max: u3
             return found;
         }
     }
+}
+
+/// INV-1, F29: a sequence that somebody lets give numbers in advance, under a relay that runs, stops it before a floor
+/// passes one that a session keeps.
+#[tokio::test]
+async fn a_sequence_that_is_cached_under_way_stops_the_reading() {
+    let Some(fresh) = Fresh::made(1).await else { return };
+    let (store, _) = fresh.relay().await;
+    let mut cursor = beginning();
+    fresh.run(INSERT).await;
+    assert_eq!(all(&store, &mut cursor, 10).await, [1]);
+    fresh.run("alter sequence {outbox_seq} cache 20").await;
+    for _ in 0..2 {
+        // Each keeps the rest of the twenty that it was given.
+        fresh.connect().await.batch_execute(&fresh.sql(INSERT)).await.unwrap();
+    }
+    let begun = Instant::now();
+    let error = loop {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it reads on");
+        match store.fetch(&after(&cursor, 10, 1 << 20)).await {
+            Ok(page) => cursor = page.end,
+            Err(error) => break error,
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(error.operator_code(), Some(Code::SequenceCached), "{error}");
 }
 
 /// R118: what commits later with a lower number is found, and nothing is found twice.

@@ -222,6 +222,18 @@ pub(crate) fn destination(name: &str) -> Destination {
     Destination::new(id(name), "local", vec![Route::all(topic)])
 }
 
+/// Waits until somebody waits for another transaction of this schema's.
+pub(crate) async fn until_one_waits(fresh: &Fresh) {
+    let waiting = format!(
+        "select count(*) from pg_stat_activity
+        where wait_event_type = 'Lock' and query like '%{}%' and pid <> pg_backend_pid()",
+        fresh.names.schema()
+    );
+    while fresh.number(&waiting).await == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
 pub(crate) async fn acquire(store: &PostgresStore, lease_duration: Duration) -> Option<Granted> {
     let request = AcquireRequest {
         owner: RelayId::mint(),

@@ -49,6 +49,8 @@ impl Patient<'_> {
             "_request",
             "_request_row",
             "_audit",
+            "_own_passed",
+            "_own_number",
         ];
         let inbox = ["", "_result", "_step", "_tombstone", "_horizon"];
         let of = |base: &str, rest: &[&str]| -> Vec<String> {

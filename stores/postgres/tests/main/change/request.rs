@@ -4,7 +4,7 @@ use postrider_core::operate::{Note, Operator, RowKey, Submission, Verb};
 use postrider_core::{Code, ErrorKind, Start};
 
 use crate::operator::{Act, Play, everything, joined, later, note, of_type, page};
-use crate::support::id;
+use crate::support::{id, until_one_waits};
 
 fn rows(destination: &str, numbers: &[u64]) -> Vec<RowKey> {
     numbers.iter().map(|seq| RowKey { destination: id(destination), seq: *seq }).collect()
@@ -24,6 +24,26 @@ async fn dead_letters() -> Option<Play> {
     play.settle("a", &[Act::Dead, Act::Dead, Act::Ack, Act::Ack]).await;
     play.settle("b", &[Act::Dead]).await;
     Some(play)
+}
+
+/// INV-1: retention looks for requests, and then takes what none is about. So one that asks for events is written before it
+/// looks, or after it is through; others need not wait for it.
+#[tokio::test]
+async fn a_requeue_and_retention_do_not_pass_each_other() {
+    let Some(play) = dead_letters().await else { return };
+    let mut retention = play.fresh.connect().await;
+    let looking = retention.transaction().await.unwrap();
+    let look = "select m.value from {outbox_meta} m where m.key = 'history_start' for update";
+    looking.query(&play.fresh.sql(look), &[]).await.unwrap();
+    let asking = submit(&play, Verb::Requeue(rows("a", &[3])));
+    tokio::pin!(asking);
+    tokio::select! {
+        asked = &mut asking => panic!("it did not wait: {asked:?}"),
+        () = until_one_waits(&play.fresh) => {}
+    }
+    submit(&play, Verb::Redrive(rows("a", &[1]))).await.unwrap();
+    looking.rollback().await.unwrap();
+    asking.await.unwrap();
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use postrider_postgres::Inbox;
 use tokio_postgres::{Client, IsolationLevel, Transaction};
 
 use super::{handler, incoming, with_effects};
-use crate::support::{Fresh, LONG};
+use crate::support::{Fresh, LONG, until_one_waits};
 
 const LEVELS: [IsolationLevel; 3] =
     [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead, IsolationLevel::Serializable];
@@ -23,18 +23,6 @@ async fn begin(client: &mut Client, level: IsolationLevel) -> Transaction<'_> {
 
 async fn accept(fresh: &Fresh, tx: &Transaction<'_>) -> Result<Accepted> {
     Inbox::named(&fresh.names).accept(tx, &incoming(1), &handler("billing")).await
-}
-
-/// Waits until somebody waits for another transaction of this schema's.
-async fn until_one_waits(fresh: &Fresh) {
-    let waiting = format!(
-        "select count(*) from pg_stat_activity
-        where wait_event_type = 'Lock' and query like '%{}%' and pid <> pg_backend_pid()",
-        fresh.names.schema()
-    );
-    while fresh.number(&waiting).await == 0 {
-        tokio::task::yield_now().await;
-    }
 }
 
 /// R004, R078: the second of two waits for the first. A commit makes it a duplicate, or at the levels that

@@ -246,6 +246,27 @@ async fn a_fault_of_the_database_does_not_count_against_the_event() {
     assert_eq!(calls.load(Ordering::Relaxed), 3);
 }
 
+/// Whatever a server says that is about no event, no event is put aside for: it comes again, uncounted, and is done when
+/// the server has been mended.
+#[tokio::test]
+async fn what_is_odd_in_the_store_kills_no_event() {
+    let Some(fresh) = with_effects().await else { return };
+    let receiver = acting(&fresh, "billing");
+    let event = incoming(1);
+    let bodies = ["raise exception using errcode = 'XX000', message = 'odd'", "return 'unheard of'"];
+    for body in bodies {
+        fresh
+            .run(&format!(
+                "create or replace function {{inbox_accept}}(
+                    of_source text, of_event uuid, of_handler text, of_type text, hash bytea)
+                returns text language plpgsql as $$ begin {body}; end $$"
+            ))
+            .await;
+        let error = receiver.receive(&event, &delivery(&event)).await.unwrap_err();
+        assert!(!error.kind().blames_event(), "{error}");
+    }
+}
+
 /// R086: the key comes from the event; one without a source is rejected, not guessed. And one with another
 /// payload is, without the handler.
 #[tokio::test]

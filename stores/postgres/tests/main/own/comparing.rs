@@ -45,6 +45,18 @@ async fn a_comparison_tells_the_loops_marks_from_ours() {
     assert_eq!((found.both, found.only_postrider, found.only_loop), (5, 0, 0), "{found:?}");
 }
 
+/// What a comparison sent to nobody counts as passed in its tables: they serve no destination that somebody listens to.
+#[tokio::test]
+async fn tables_that_served_a_comparison_serve_nothing_else() {
+    let Some(own) = Own::new(Layout::PublishedAt).await else { return };
+    comparing(&own).open().await.expect("open");
+    own.commit(&[event("1", 1)]).await.expect("commit");
+    Relay::of(comparing(&own)).await.publish().await;
+    let refused = own.source().open().await.expect_err("the event would never be published");
+    assert_eq!(refused.kind(), ErrorKind::Config, "{refused}");
+    assert!(refused.to_string().contains("schema of their own"), "{refused}");
+}
+
 /// A table that keeps nothing of what was published has nothing to compare with.
 #[tokio::test]
 async fn what_cannot_be_compared_is_refused() {

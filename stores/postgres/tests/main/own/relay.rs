@@ -155,6 +155,34 @@ async fn what_waits_is_not_marked_until_it_is_delivered() {
     }
 }
 
+/// INV-7: settlements that change what waits are numbered, as the store's own are, so that one which was on its way for
+/// long is refused behind a later one, and undoes nothing that an operator did meanwhile.
+#[tokio::test]
+async fn what_changes_what_waits_is_numbered() {
+    let Some(own) = Own::new(Layout::Status).await else { return };
+    own.commit(&[event("1", 1)]).await.expect("commit");
+    let relay = Relay::of(own.source()).await;
+    let row = relay.read().await.remove(0);
+    let settled = "select max(settled) from {outbox_renewal}";
+    let mut part = SettlementPart::new(id("a"));
+    part.passed = vec![(row.row, Passed::Waiting)];
+    part.waiting.push(dead(&row));
+    relay.settle(part).await.expect("settle");
+    let first = own.fresh.number(settled).await;
+    let mut delivered = SettlementPart::new(id("a"));
+    delivered.changes.push(WaitingChange::Delivered(row.row));
+    relay.settle(delivered).await.expect("settle");
+    assert!(own.fresh.number(settled).await > first && first > 0);
+    let late = own.fresh.sql(&format!(
+        "select {{outbox_settle}}({}::smallint, '{}', {}, null, true, '[]', {first})",
+        relay.lease.partition.0,
+        relay.lease.owner.as_str(),
+        relay.lease.token
+    ));
+    let refused = own.fresh.connect().await.batch_execute(&late).await.unwrap_err();
+    assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("PRC01"));
+}
+
 /// An event that no route of the destination matches is the built-in one's, and nobody marks it.
 #[tokio::test]
 async fn what_no_route_matches_is_handed_to_the_built_in_destination() {
