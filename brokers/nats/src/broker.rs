@@ -3,21 +3,21 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_nats::Subject;
 use async_nats::jetstream::publish::PublishAck;
-use async_nats::{Client, Subject};
-use bytes::Bytes;
 use futures_util::StreamExt as _;
 use postrider_core::operate::Finding;
 use postrider_core::{
     BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Fault, Format, Outcome, Outgoing,
     Result, Route,
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::connection::{Connection, Hindrance, Up};
+use crate::connection::{Connection, Up};
 use crate::copy::{self, Look, identity};
-use crate::encode::{Documents, Encoded, encode};
-use crate::send::{Answer, Sent, answer, deaf, forbidden, refused, send};
+use crate::encode::{Documents, encode};
+use crate::lossy;
+use crate::send::{Answer, Sent, answer, send};
 use crate::settings::NatsSettings;
 
 /// A broker that publishes to NATS JetStream.
@@ -50,7 +50,7 @@ impl NatsBroker {
         let deadline = Instant::now() + settings.deadline;
         let mut up = self.connection.up(deadline).await?;
         match settings.allow_lossy {
-            true => publish_lossy(&mut up, batch, deadline).await,
+            true => lossy::publish(&self.connection, &mut up, batch, deadline).await,
             false => Ok(publish_kept(&mut up, batch, deadline).await),
         }
     }
@@ -151,76 +151,6 @@ async fn settle_copy(
             ),
         },
     }
-}
-
-/// With core NATS: the server has read everything when it answers what was asked behind it.
-async fn publish_lossy(up: &mut Up, batch: &[Outgoing], deadline: Instant) -> Result<Vec<Outcome>> {
-    let lost = |what: &str| {
-        Error::new(ErrorKind::Unavailable, "publish")
-            .message(format!("{what}; whether the events arrived is not known"))
-    };
-    let (bytes_max, begun) = (up.client.max_payload(), Instant::now());
-    let mut outcomes = Vec::with_capacity(batch.len());
-    let mut documents = Documents::default();
-    for outgoing in batch {
-        outcomes.push(match encode(outgoing, identity(outgoing), bytes_max, &mut documents) {
-            Ok(message) => {
-                let subject = outgoing.topic.to_string();
-                let Encoded { headers, body } = message;
-                let sending = up.client.publish_with_headers(subject, headers, body);
-                let sent = up.line.give(sending, deadline).await;
-                let sent = sent.map_err(|unsent| lost(unsent.what()))?;
-                sent.map_err(|error| lost(&error.to_string()))?;
-                Outcome::Acked
-            }
-            Err(fault) => Outcome::Rejected(fault),
-        });
-    }
-    let client = up.client.clone();
-    let inbox = client.new_inbox();
-    tokio::select! {
-        biased;
-        heard = timeout_at(deadline, hear_oneself(&client, &inbox)) => match heard {
-            Ok(Ok(())) => {}
-            Ok(Err(said)) => return Err(lost(&said)),
-            Err(_) => return Err(lost("NATS did not answer in time")),
-        },
-        hindrance = up.hindered(&inbox, begun) => match hindrance {
-            Hindrance::Lost => return Err(lost("the connection to NATS was lost")),
-            Hindrance::Refused => return Ok(vec![mute(); batch.len()]),
-            Hindrance::Deaf => return Ok(vec![deaf(); batch.len()]),
-        },
-    }
-    for (outgoing, outcome) in batch.iter().zip(&mut outcomes) {
-        if *outcome == Outcome::Acked && up.is_refused(&outgoing.topic, begun) {
-            *outcome = refused(&outgoing.topic);
-        }
-    }
-    Ok(outcomes)
-}
-
-/// Of an event of which the server cannot be asked whether it has read it.
-fn mute() -> Outcome {
-    forbidden(
-        "NATS does not let this user publish to `_INBOX.>`, by which it is asked how far it has read: grant it; \
-         whether the event arrived is not known"
-            .to_owned(),
-    )
-}
-
-/// Returns when the server has read what was sent before, and what it refused of that has been noted: it sends us our
-/// own message back, and a connection is read in its order. A refusal comes before the first one, and is noted by
-/// another task than ours: the way of the second one is its time for that.
-async fn hear_oneself(client: &Client, inbox: &str) -> std::result::Result<(), String> {
-    let inbox = Subject::from(inbox);
-    let mut listener = client.subscribe(inbox.clone()).await.map_err(|error| error.to_string())?;
-    for _ in 0..2 {
-        client.publish(inbox.clone(), Bytes::new()).await.map_err(|error| error.to_string())?;
-        if listener.next().await.is_none() {
-            return Err("the connection to NATS was closed".to_owned());
-        }
-    }
-    Ok(())
 }
 
 impl Broker for NatsBroker {

@@ -5,6 +5,7 @@
 //! gone, and nothing is given to a connection that is down: what the client would queue, it would send
 //! whenever it comes back. What a connection that is up does not take is queued, and so is bounded.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,6 +162,17 @@ impl Up {
         }
     }
 
+    /// Returns when it is known of each subject whether the server refused it since then, or passes it as before; or
+    /// when it has had its time to be.
+    pub(crate) async fn heed(&mut self, subjects: &BTreeSet<&str>, since: Instant, until: Instant) {
+        let known = self.line.standing.wait_for(|now| {
+            let known = |it: &&str| now.denied.is_passed(it) || now.denied.is_refused(it, since);
+            subjects.iter().all(known)
+        });
+        // Silence says that it is passed.
+        let _ = timeout_at(until, known).await;
+    }
+
     /// Whether the server has said since then that this user may not publish to a subject.
     pub(crate) fn is_refused(&self, subject: &str, since: Instant) -> bool {
         self.line.standing.borrow().denied.is_refused(subject, since)
@@ -215,6 +227,15 @@ impl Connection {
             let _ = timeout_at(until, client.force_reconnect()).await;
         }
         left
+    }
+
+    /// Notes that the server lets this user publish to these subjects.
+    pub(crate) fn pass<'a>(&self, subjects: impl Iterator<Item = &'a &'a str>) {
+        self.standing.send_if_modified(|now| {
+            subjects.for_each(|subject| now.denied.pass(subject));
+            // Nobody waits for that.
+            false
+        });
     }
 
     /// Sends what is queued, and ends the connection.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: bounded, whatever subjects the events make.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
@@ -20,6 +20,8 @@ const INBOX: &str = "_INBOX.";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Denied {
     publishing: BTreeMap<String, Instant>,
+    /// What was published to without a word of the server's.
+    passed: BTreeSet<String>,
     deaf: bool,
 }
 
@@ -31,6 +33,7 @@ impl Denied {
                 self.publishing.clear();
             }
             self.publishing.insert(subject.to_owned(), now);
+            self.passed.remove(subject);
             return true;
         }
         let listening = subject_behind(LISTENING, said);
@@ -41,6 +44,21 @@ impl Denied {
     /// Whether this was said of a subject since then.
     pub(crate) fn is_refused(&self, subject: &str, since: Instant) -> bool {
         self.publishing.get(subject).is_some_and(|at| *at >= since)
+    }
+
+    /// Notes that the server let a message to a subject pass.
+    pub(crate) fn pass(&mut self, subject: &str) {
+        if !self.is_passed(subject) {
+            if self.passed.len() >= SUBJECTS_MAX {
+                self.passed.clear();
+            }
+            self.passed.insert(subject.to_owned());
+        }
+    }
+
+    /// Whether it did, and has not refused one since.
+    pub(crate) fn is_passed(&self, subject: &str) -> bool {
+        self.passed.contains(subject)
     }
 
     /// Whether answers cannot be heard.
@@ -79,7 +97,12 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let (mut denied, now) = (Denied::default(), Instant::now());
         for number in 0..3 * SUBJECTS_MAX {
+            denied.pass(&format!("s.{number}"));
+            assert!(
+                denied.passed.len() <= SUBJECTS_MAX && denied.is_passed(&format!("s.{number}"))
+            );
             denied.note(&format!("Permissions Violation for Publish to \"s.{number}\""), now);
+            assert!(!denied.is_passed(&format!("s.{number}")), "it is refused since");
             assert!(denied.publishing.len() <= SUBJECTS_MAX);
             assert!(denied.is_refused(&format!("s.{number}"), now));
         }

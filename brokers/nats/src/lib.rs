@@ -35,6 +35,7 @@ mod examine;
 mod golden;
 mod group;
 mod look;
+mod lossy;
 mod partitions;
 mod question;
 mod receipts;

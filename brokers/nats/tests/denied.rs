@@ -33,10 +33,11 @@ fn forbidden(outcome: &Outcome) -> &str {
     detail
 }
 
-/// R067, F36: without JetStream too, nothing counts as read that the server did not let this user publish.
+/// R067, F36: without JetStream too, nothing counts as read that the server did not let this user publish; also where
+/// that is of more subjects than can be heard of at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_user_may_not_publish_without_jetstream_is_said() {
-    let few = user("few", r#"{ publish: { deny: "orders.secret" } }"#);
+    let few = user("few", r#"{ publish: { deny: ["orders.secret", "secret.>"] } }"#);
     let Some(server) = Server::with(&few) else { return };
     let broker = broker_of(&server, "few", true);
     for round in 0..50 {
@@ -48,6 +49,14 @@ async fn what_a_user_may_not_publish_without_jetstream_is_said() {
         assert_eq!((&outcomes[0], &outcomes[2]), (&Outcome::Acked, &Outcome::Acked));
         let detail = forbidden(&outcomes[1]);
         assert!(detail.contains("publish to `orders.secret`: grant it"), "{detail}");
+    }
+    for count in [10, 400, 10, 400] {
+        let to = |n: u32| outgoing(&format!("secret.{n}"), &event(&n.to_string(), 1, 10));
+        let batch: Vec<Outgoing> = (0..count).map(to).collect();
+        match broker.publish(&batch).await {
+            Ok(outcomes) => assert!(outcomes.iter().all(|it| !forbidden(it).is_empty())),
+            Err(error) => assert!(count > 16 && error.to_string().contains("not known"), "{error}"),
+        }
     }
 }
 
