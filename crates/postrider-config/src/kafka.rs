@@ -134,9 +134,9 @@ connection! {
         dead_letters: Option<String> {
             example: "dead.billing", class: Restart, rules: &[Rule::Topic(TopicRule::Name)],
         },
-        /// A group without committed offsets begins with what comes from now on, and not with the oldest
-        /// record. The same counts when somebody deletes the group or its offsets: what came meanwhile is then
-        /// passed over.
+        /// A group that has no place in a topic begins with what comes from now on, and not with the oldest record: the
+        /// topic's ends are written down as its places when the first instance starts. A group whose places somebody
+        /// deletes, or that the cluster forgot, is such a group again at the next start.
         from_now: bool { default: "false", class: Restart },
         /// How long an instance may be silent before its partitions go to others.
         session: Duration { default: "10s", min: "1s", max: "30m", class: Restart },
