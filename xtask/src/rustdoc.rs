@@ -51,7 +51,7 @@ pub(crate) fn write(root: &Path) -> Verdict {
         let flags: String = LINTS.iter().flat_map(|flag| [flag, "__CLIPPY_HACKERY__"]).collect();
         command.env("RUSTC_WORKSPACE_WRAPPER", driver).env("CLIPPY_ARGS", flags);
     }
-    step::complete(&mut command)
+    step::complete_or_say(&mut command)
 }
 
 /// The programs that are documented. One that is called like its package's library would have the same page.

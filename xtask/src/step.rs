@@ -4,7 +4,7 @@
 //! `cargo run` adds for this package: build scripts of others would take them for a change.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a step came to: `Err` says in one line what failed.
@@ -85,6 +85,30 @@ pub(crate) fn complete(command: &mut Command) -> Verdict {
     if status.success() { Ok(()) } else { Err(format!("`{}` ended with {status}", shown(command))) }
 }
 
+/// The same, with the first lines of what it calls an error, which else stand far above the summary, or nowhere.
+pub(crate) fn complete_or_say(command: &mut Command) -> Verdict {
+    let said = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(Child::wait_with_output)
+        .map_err(|error| format!("{:?} did not start: {error}", command.get_program()))?;
+    let text = String::from_utf8_lossy(&said.stderr);
+    eprint!("{text}");
+    if said.status.success() {
+        return Ok(());
+    }
+    Err(format!("`{}` ended with {}{}", shown(command), said.status, errors_of(&text)))
+}
+
+/// The first lines from the first error on, or the last ones where nothing is called so.
+fn errors_of(text: &str) -> String {
+    const LINES_MAX: usize = 8;
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines.len().saturating_sub(LINES_MAX);
+    let first = lines.iter().position(|line| line.starts_with("error")).unwrap_or(last);
+    lines[first..].iter().take(LINES_MAX).map(|line| format!("\n    {line}")).collect()
+}
+
 /// Runs the command with our own output, and ends as it does. One that a signal ended has no code of its own.
 pub(crate) fn pass_through(command: &mut Command) -> ExitCode {
     match command.status() {
@@ -117,6 +141,19 @@ mod tests {
         let reason = complete(&mut Command::new("false")).expect_err("false fails");
         assert!(reason.starts_with("`false` ended with"), "{reason}");
         complete(&mut Command::new("true")).expect("true succeeds");
+    }
+
+    #[test]
+    fn a_failing_command_says_why() {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "echo warning: w >&2; echo error: no room >&2; echo ' --> here' >&2; false",
+        ]);
+        let reason = complete_or_say(&mut command).expect_err("it fails");
+        assert!(reason.ends_with("\n    error: no room\n     --> here"), "{reason}");
+        let many: String = (0..20).map(|n| format!("line {n}\n")).collect();
+        assert!(errors_of(&many).starts_with("\n    line 12\n"), "{}", errors_of(&many));
     }
 
     #[test]

@@ -151,7 +151,10 @@ impl Holdings {
     }
 
     fn limits(&self, inner: &Inner) -> Limits {
-        Limits { records: self.window_max, bytes: (self.bytes_max / inner.held.len().max(1)).max(1) }
+        Limits {
+            records: self.window_max,
+            bytes: (self.bytes_max / inner.held.len().max(1)).max(1),
+        }
     }
 
     /// What is settled and not known to be committed.

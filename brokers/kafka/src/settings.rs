@@ -269,8 +269,7 @@ impl KafkaSettings {
         config
     }
 
-    /// An idempotent producer. One that is `alone` sends each record by itself, so that an answer is about
-    /// that record and no other.
+    /// An idempotent producer. One that is `alone` sends each record by itself: an answer is about no other.
     pub(crate) fn producer(&self, alone: bool) -> ClientConfig {
         let mut config = self.connection();
         // Calls that the relay has given up count as well: see the contract of brokers.
@@ -278,7 +277,7 @@ impl KafkaSettings {
         config
             .set("enable.idempotence", "true")
             .set("acks", "all")
-            // By default a producer that looks for a topic makes one, where the servers let it; and nobody reads that.
+            // By default who looks for a topic makes one, where the servers let him.
             .set("allow.auto.create.topics", "false")
             .set("partitioner", "murmur2_random")
             .set("linger.ms", self.linger.as_millis().to_string())
@@ -298,19 +297,18 @@ impl KafkaSettings {
     pub(crate) fn consumer(&self, subscription: &SubscriptionSettings) -> ClientConfig {
         let millis = |span: Duration| span.as_millis().to_string();
         let mut config = self.connection();
-        // A rebalance waits for handlers, and asks for no records meanwhile.
-        let silence = subscription.visibility.saturating_add(POLL_MAX);
         let session = subscription.session;
+        // A rebalance waits for handlers, and asks for no records meanwhile.
+        let silence = subscription.visibility.saturating_add(POLL_MAX).max(session);
         config
             .set("group.id", &*subscription.group)
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
-            // Also where the group begins with what comes from now on: then that is written down before.
             .set("auto.offset.reset", "earliest")
             .set("partition.assignment.strategy", "cooperative-sticky")
             .set("session.timeout.ms", millis(session))
             .set("heartbeat.interval.ms", millis((session / 10).min(HEARTBEAT_MAX)))
-            .set("max.poll.interval.ms", millis(silence.max(session)))
+            .set("max.poll.interval.ms", millis(silence))
             // What an aborted transaction wrote never happened.
             .set("isolation.level", "read_committed")
             .set("fetch.wait.max.ms", "100")
@@ -323,7 +321,6 @@ impl KafkaSettings {
 const POLL_MAX: Duration = Duration::from_secs(300);
 /// The library's default. How soon a member hears of a rebalance.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
-
 /// How long a server may take to answer when a connection is made. More than a congested network needs.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 

@@ -10,9 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use postrider_core::subscription::SubscriptionCapabilities;
-use postrider_core::{
-    BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription,
-};
+use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};

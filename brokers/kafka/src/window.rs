@@ -35,8 +35,7 @@ impl Record {
         const BESIDES: usize = 512;
         let event = self.event.as_ref().map_or(0, |event| event.payload.len());
         let headers = self.headers.iter().flat_map(|headers| headers.iter());
-        let headers: usize =
-            headers.map(|it| it.key.len() + it.value.map_or(0, <[u8]>::len)).sum();
+        let headers: usize = headers.map(|it| it.key.len() + it.value.map_or(0, <[u8]>::len)).sum();
         let length = |bytes: &Option<Box<[u8]>>| bytes.as_ref().map_or(0, |bytes| bytes.len());
         BESIDES + event + headers + length(&self.key) + length(&self.value)
     }

@@ -58,12 +58,10 @@ pub(crate) async fn acquire(
     };
     announce(connection, "acquire", &beat).await?;
     let mut snapshot = store.look("acquire").await?;
-    let proved = request.dead.as_ref().filter(|dead| snapshot.stands(dead));
-    let dead = proved.map(|dead| &dead.owner).filter(|owner| **owner != request.owner);
-    if let Some(dead) = dead
-        && let Some(heart) = snapshot.relays.remove(dead)
-    {
-        // He gets no share any more.
+    let proved = request.dead.as_ref().filter(|dead| snapshot.stands(dead)).map(|dead| &dead.owner);
+    let dead = proved.filter(|owner| **owner != request.owner);
+    // He gets no share any more.
+    if let Some((dead, heart)) = dead.and_then(|it| Some((it, snapshot.relays.remove(it)?))) {
         forget_heart(connection, "acquire", dead, heart.beat).await?;
     }
     let mut acquired = Acquired { census: snapshot.census(), ..Acquired::default() };

@@ -9,9 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use postrider_core::inbox::{Accepted, Receiver, Verdict};
-use postrider_core::{
-    BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result,
-};
+use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::error::{During, of_sqlite};

@@ -1,3 +1,5 @@
+//! Turns and limits of what a consumer holds.
+
 use postrider_core::{Event, EventId, Marks, Payload};
 
 use super::*;

@@ -7,9 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postrider_core::inbox::Verdict;
-use postrider_core::{
-    Delivery, Error, EventId, HandlerName, InboxKey, Invariant, KeyHash,
-};
+use postrider_core::{Delivery, EventId, HandlerName, InboxKey, Invariant, KeyHash};
 use postrider_inbox::command::Answer;
 
 use super::Worker;

@@ -69,8 +69,9 @@ pub(super) async fn refuse_compared(session: &Session) -> Result<()> {
         false => Ok(()),
         true => Err(config(
             "compare",
-            "a comparison was made with these tables, so what it sent counts as published and would never be; nothing              was read. Make others for the real destination, in a schema of their own (`postrider init` with \
-             `?schema=NAME` behind the address), and drop these",
+            "a comparison was made with these tables, so what it sent counts as published and would never be; \
+             nothing was read. Make others for the real destination, in a schema of their own (`postrider init` \
+             with `?schema=NAME` behind the address), and drop these",
         )),
     }
 }

@@ -25,7 +25,10 @@ async fn a_restart_on_the_same_host_takes_everything_at_once() {
         stage.all_arrive().await;
         let took = began.elapsed();
         eprintln!("after {took:?}");
-        assert!(took < Duration::from_secs(5), "it took {took:?}, and the dead one's lease runs on");
+        assert!(
+            took < Duration::from_secs(5),
+            "it took {took:?}, and the dead one's lease runs on"
+        );
     }
     stage.judge().await;
 }

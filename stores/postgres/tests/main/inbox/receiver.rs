@@ -253,7 +253,8 @@ async fn what_is_odd_in_the_store_kills_no_event() {
     let Some(fresh) = with_effects().await else { return };
     let receiver = acting(&fresh, "billing");
     let event = incoming(1);
-    let bodies = ["raise exception using errcode = 'XX000', message = 'odd'", "return 'unheard of'"];
+    let bodies =
+        ["raise exception using errcode = 'XX000', message = 'odd'", "return 'unheard of'"];
     for body in bodies {
         fresh
             .run(&format!(
