@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use postrider_testkit::proxy::Proxy;
 
-use crate::stage::{LEASE, PATIENCE, RESTART_MAX, Stage, TAKEOVER_MAX, asked, signal};
+use crate::stage::{LEASE, RESTART_MAX, Stage, TAKEOVER_MAX, asked, signal};
 
 /// F1: on the same host a relay that is started again takes all that the killed one had, and waits for no lease: the dead
 /// gets no share. Everything that was committed meanwhile is delivered within the 5 s of the fault matrix.
