@@ -18,6 +18,7 @@ use crate::store::PostgresStore;
 use crate::typed::params;
 
 const RECOVERY: Sql = sql!("meta/recovery");
+const COLUMNS: Sql = sql!("meta/columns");
 const CHECK: Sql = sql!("meta/check");
 const COUNTERS: Sql = sql!("meta/counters");
 const WRITABLE: Sql = sql!("meta/writable");
@@ -31,6 +32,7 @@ pub(crate) async fn open(store: &PostgresStore) -> Result<StoreFacts> {
 
 async fn check(name: &str, session: &Session) -> Result<StoreFacts> {
     schema::check(session).await?;
+    same_columns(session).await?;
     let setup = schema::setup(session).await?;
     let partitions = setup.partitions.unwrap_or(Setup::PARTITIONS);
     let standby: bool = session.row("open store", &RECOVERY, params![]).await?.get(0);
@@ -43,6 +45,18 @@ async fn check(name: &str, session: &Session) -> Result<StoreFacts> {
     same_partitions(&found)?;
     session.execute("open store", &WRITABLE, params![]).await?;
     Ok(StoreFacts { name: name.to_owned(), partitions, schema: schema::VERSION })
+}
+
+/// All columns are there, by their names.
+async fn same_columns(session: &Session) -> Result<()> {
+    let Some(lost) = session.optional("open store", &COLUMNS, params![]).await? else {
+        return Ok(());
+    };
+    let (table, column): (String, String) = (lost.get(0), lost.get(1));
+    Err(Error::new(ErrorKind::SchemaMissing, "open store").message(format!(
+        "the table {table} has no column `{column}` any more: somebody dropped or renamed it; nothing was read. Give it \
+         back its name, or restore the table"
+    )))
 }
 
 /// Events of one key go where they always went, in the order of their numbers.

@@ -186,6 +186,51 @@ async fn what_is_reverted_leaves_nothing() {
     }
 }
 
+/// F29: a column that somebody renamed or dropped is named before anything is read, whatever table it was in.
+#[tokio::test]
+async fn a_column_that_is_gone_is_named_at_the_start() {
+    let Some(fresh) = Fresh::made(4).await else { return };
+    for (change, back, table, column) in [
+        (
+            "alter table {outbox} rename column encoding to e",
+            "alter table {outbox} rename column e to encoding",
+            "{outbox}",
+            "encoding",
+        ),
+        (
+            "alter table {inbox} drop column attempts",
+            "alter table {inbox} add column attempts integer not null default 1",
+            "{inbox}",
+            "attempts",
+        ),
+    ] {
+        fresh.store().open().await.expect("it opens before");
+        fresh.run(change).await;
+        let error = refused(&fresh.store()).await;
+        assert_eq!(error.kind(), ErrorKind::SchemaMissing, "{error}");
+        let said = format!("the table {} has no column `{column}`", fresh.sql(table));
+        assert!(error.to_string().contains(&said), "{error} says not: {said}");
+        fresh.run(back).await;
+    }
+    fresh.store().open().await.expect("it opens again");
+    // What is looked for is what the migration makes, and all of it.
+    let looked_for = include_str!("../../sql/meta/columns.sql");
+    let made = fresh.sql(
+        "select count(*), count(*) filter (where position(' ' || a.attname || ' ' in $1) = 0)
+        from pg_attribute a join pg_class c on c.oid = a.attrelid
+        where c.relnamespace = '{schema}'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+            and a.attnum > 0 and not a.attisdropped",
+    );
+    let words = looked_for.replace(['\'', '\n'], " ");
+    let row = fresh.connect().await.query_one(&made, &[&words]).await.unwrap();
+    let (made, unknown): (i64, i64) = (row.get(0), row.get(1));
+    let listed = looked_for.matches("{text:").count();
+    assert!(
+        listed > 20 && made > 150 && unknown == 0,
+        "{unknown} of {made} columns are not looked for"
+    );
+}
+
 /// F29: what the promises rest on is looked at when the store is opened, and each has its code.
 #[tokio::test]
 async fn what_was_changed_under_the_store_stops_it() {

@@ -168,3 +168,33 @@ async fn a_strangers_transaction_may_be_long() {
         assert!(attempt < TRIES_MAX, "it grows late");
     }
 }
+
+/// F17, R118: a producer's transaction stays open with an event that is not committed. Whatever others commit behind it
+/// arrives meanwhile, also by relays that follow one that was killed and know of the hole by its saved cursor alone; the
+/// event itself arrives when it is committed, once, and no earlier.
+#[tokio::test]
+async fn a_producer_may_hold_its_event_for_long() {
+    let Some(mut stage) = Stage::open(&["fsync = off"]).await else { return };
+    let mut relay = stage.relay(&stage.cluster.url(), &[]);
+    stage.write(100).await;
+    stage.all_arrive().await;
+    let hold = "begin; insert into {outbox}
+        (aggregate_type, aggregate_id, event_type, event_version, payload)
+        values ('account', 'held', 'account.moved', 1000000, '1')";
+    let holder = stage.session(hold).await;
+    for _ in 0..3 {
+        stage.write(500).await;
+        // All that anybody else can see: of every key, and with higher numbers.
+        stage.all_arrive().await;
+        stage.all_settled().await;
+        relay.kill().await.unwrap();
+        relay = stage.relay(&stage.cluster.url(), &[]);
+    }
+    holder.batch_execute("commit").await.expect("it was open all the time");
+    stage.all_arrive().await;
+    let (committed, arrived) = stage.judge().await;
+    eprintln!("{committed} committed, {arrived} arrived");
+    // What was saved was saved beside the hole: no relay sends it again.
+    assert_eq!((committed, arrived), (1_601, 1_601));
+    drop(relay);
+}
