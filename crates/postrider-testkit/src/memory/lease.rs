@@ -95,14 +95,12 @@ impl MemoryStore {
 
 impl State {
     pub(super) fn acquire(&mut self, request: &AcquireRequest, now: Duration) -> Acquired {
-        self.announce(&request.owner, now + request.lease_duration, request.current);
         if let Some(dead) = &request.dead
-            && let Some(row) = self.leases.get_mut(usize::from(dead.partition.0))
-            && row.matches(dead)
+            && self.leases.get(usize::from(dead.partition.0)).is_some_and(|row| row.matches(dead))
         {
-            row.ends = row.ends.min(now);
-            self.ledger.ended(dead);
+            self.bury(&dead.owner, now);
         }
+        self.announce(&request.owner, now + request.lease_duration, request.current);
         let mut granted = Vec::new();
         let mut held = Vec::new();
         for partition in self.partitions() {
@@ -158,6 +156,18 @@ impl State {
                 row.ends = row.ends.min(now);
                 row.presence = None;
                 row.takeovers = 0;
+            }
+        }
+    }
+
+    /// Whoever is dead is dead in all his partitions, and is not counted any more.
+    fn bury(&mut self, dead: &RelayId, now: Duration) {
+        self.relays.remove(dead);
+        for partition in self.partitions() {
+            let row = &mut self.leases[usize::from(partition)];
+            if let Some(lease) = row.lease(partition).filter(|lease| lease.owner == *dead) {
+                row.ends = row.ends.min(now);
+                self.ledger.ended(&lease);
             }
         }
     }

@@ -44,12 +44,11 @@ impl Row {
     /// Whether it must be given, and whether it may be.
     fn availability(
         &self,
-        partition: u16,
+        dead: Option<&RelayId>,
         request: &AcquireRequest,
         now: Duration,
     ) -> (bool, bool) {
-        let dead = request.dead.as_ref().filter(|dead| dead.partition.0 == partition);
-        let dead = dead.is_some_and(|dead| self.is_of(dead));
+        let dead = dead.is_some() && self.owner.as_ref() == dead;
         if self.runs(now) && !dead {
             return (false, false);
         }
@@ -94,9 +93,13 @@ impl Table {
         met: &Met,
     ) -> Result<(), Broken> {
         let now = self.now;
-        let rows = (0u16..).zip(&self.rows);
-        let available: Vec<_> =
-            rows.map(|(partition, row)| row.availability(partition, request, now)).collect();
+        // Whoever is dead is dead in all his partitions.
+        let stands = |dead: &&Lease| {
+            self.rows.get(usize::from(dead.partition.0)).is_some_and(|row| row.is_of(dead))
+        };
+        let dead = request.dead.as_ref().filter(stands).map(|dead| &dead.owner);
+        let rows = self.rows.iter();
+        let available: Vec<_> = rows.map(|row| row.availability(dead, request, now)).collect();
         let granted: Vec<u16> = answer.granted.iter().map(|one| one.lease.partition.0).collect();
         holds(Rule::OneHolder, granted.is_sorted_by(|a, b| a < b), || {
             format!("each partition is granted once, in order: {granted:?}")
