@@ -6,6 +6,9 @@
 //!
 //! Invariant: what comes after a group began is handed out, whoever of its members dies (INV-1).
 
+use std::sync::mpsc;
+use std::thread;
+
 use postrider_core::{Error, ErrorKind, Result};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
@@ -15,26 +18,30 @@ use crate::client::metadata;
 use crate::reader::Member;
 use crate::settings::KafkaSettings;
 use crate::subscription::SubscriptionSettings;
+use crate::trouble::Trouble;
 
-/// Writes down the end of each topic in which the group has no place. The servers take that only for a group without
-/// members; where it has some, they began it.
+/// Writes down the end of each topic in which the group has no place, and gives the consumer back. The servers take that
+/// only for a group without members; where it has some, they began it.
 ///
 /// # Errors
 /// The servers did not answer in time, or do not let this user read the group. `Conflict` if the group is at work and
 /// has no place in one of the topics.
 pub(crate) fn at_the_ends(
-    consumer: &BaseConsumer<Member>,
+    mut consumer: BaseConsumer<Member>,
     settings: &SubscriptionSettings,
     kafka: &KafkaSettings,
-) -> Result<()> {
+    trouble: &Trouble,
+) -> Result<BaseConsumer<Member>> {
+    let asked = |error: KafkaError| unanswered(trouble, &error, settings, kafka);
     for topic in &settings.topics {
-        let asked = |error: KafkaError| unanswered(consumer, &error, settings, kafka);
-        let all = partitions(consumer, topic, kafka)?;
-        if has_place(consumer, all.clone(), kafka).map_err(asked)? {
+        let all = partitions(&consumer, topic, kafka)?;
+        if has_place(&consumer, all.clone(), kafka).map_err(asked)? {
             continue;
         }
-        let ends = ends(consumer, &all, kafka).map_err(asked)?;
-        let Err(error) = consumer.commit(&ends, CommitMode::Sync) else { continue };
+        let ends = ends(&consumer, &all, kafka).map_err(asked)?;
+        let (returned, written) = write_down(consumer, ends, settings, kafka)?;
+        consumer = returned;
+        let Err(error) = written else { continue };
         let has_members = matches!(
             error.rdkafka_error_code(),
             Some(
@@ -44,9 +51,9 @@ pub(crate) fn at_the_ends(
             )
         );
         if !has_members {
-            return Err(unanswered(consumer, &error, settings, kafka));
+            return Err(asked(error));
         }
-        if !has_place(consumer, all, kafka).map_err(asked)? {
+        if !has_place(&consumer, all, kafka).map_err(asked)? {
             return Err(Error::new(ErrorKind::Conflict, "subscribe")
                 .message(format!(
                     "the group is at work and has no place in `{topic}`, so where it begins there cannot be written \
@@ -56,7 +63,44 @@ pub(crate) fn at_the_ends(
                 .context("group", &settings.group));
         }
     }
-    Ok(())
+    Ok(consumer)
+}
+
+/// Writes these down as the group's places, and gives the consumer back with what the servers say.
+///
+/// The library tries this again for as long as the group's coordinator keeps no places, and its call has no deadline. So
+/// it is made on a thread of its own, which has the consumer until it returns. Where that is after the deadline, what it
+/// wrote down is an end from before those that are written down next, so nothing behind a beginning is passed over.
+///
+/// # Errors
+/// The servers did not answer in time.
+fn write_down(
+    consumer: BaseConsumer<Member>,
+    ends: TopicPartitionList,
+    settings: &SubscriptionSettings,
+    kafka: &KafkaSettings,
+) -> Result<(BaseConsumer<Member>, KafkaResult<()>)> {
+    let failed = |said: String| {
+        Error::new(ErrorKind::Unavailable, "subscribe")
+            .message(said)
+            .context("group", &settings.group)
+            .context("servers", kafka.shown())
+    };
+    let (returns, returned) = mpsc::channel();
+    let write = move || {
+        let written = consumer.commit(&ends, CommitMode::Sync);
+        // Who waits no longer leaves the consumer to this thread.
+        drop(returns.send((consumer, written)));
+    };
+    let writing = thread::Builder::new().name("kafka begin".to_owned()).spawn(write);
+    writing.map_err(|error| failed(error.to_string()))?;
+    returned.recv_timeout(kafka.deadline).map_err(|_| {
+        failed(format!(
+            "Kafka did not write down within {:?} where the group begins, and whether it will is not known; nothing \
+             was passed over. See whether the topic `__consumer_offsets` has the replicas it needs, and start again",
+            kafka.deadline
+        ))
+    })
 }
 
 /// All partitions of a topic.
@@ -99,7 +143,7 @@ fn ends(
 
 /// What was asked about the group has no answer that helps.
 fn unanswered(
-    consumer: &BaseConsumer<Member>,
+    trouble: &Trouble,
     error: &KafkaError,
     settings: &SubscriptionSettings,
     kafka: &KafkaSettings,
@@ -112,6 +156,6 @@ fn unanswered(
                 "Kafka: {error}; nothing was passed over; grant this user READ on the topic and on the group"
             ))
             .context("group", &settings.group),
-        _ => consumer.context().trouble.unreachable(&kafka.shown()),
+        _ => trouble.unreachable(&kafka.shown()),
     }
 }

@@ -174,7 +174,7 @@ fn join(
 ) -> Result<()> {
     let trouble = Arc::clone(&member.trouble);
     let refused = |error: KafkaError| wrong(format!("the group cannot be joined: {error}"));
-    let consumer: BaseConsumer<Member> =
+    let mut consumer: BaseConsumer<Member> =
         BaseConsumer::from_config_and_context(&kafka.consumer(settings), member)
             .map_err(refused)?;
     let found = |topic: &str| {
@@ -200,7 +200,7 @@ fn join(
         return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
     }
     if settings.from_now {
-        begin::at_the_ends(&consumer, settings, kafka)?;
+        consumer = begin::at_the_ends(consumer, settings, kafka, &trouble)?;
     }
     let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
     consumer.subscribe(&topics).map_err(refused)?;

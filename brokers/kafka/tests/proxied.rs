@@ -1,6 +1,8 @@
 //! A network between us and the server that loses answers, delays them, and leaves connections half open.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use postrider_core::{Broker, ErrorKind, EventId, Subscription};
@@ -10,10 +12,13 @@ use postrider_testkit::kafka::{KafkaServer, Stored};
 use postrider_testkit::own_server::free_ports;
 use postrider_testkit::proxy::{Proxy, Traffic};
 use postrider_testkit::wire::{self, DEADLINE, Wired};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::server::unavailable;
+use crate::subscribing::{ids, receive};
 
 const TOPIC: &str = "orders";
 
@@ -149,4 +154,74 @@ async fn a_consumer_that_hears_nothing_is_closed_in_time() {
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert!(begun.elapsed() < DEADLINE * 20, "{:?}", begun.elapsed());
     kafka.proxy.set(Traffic::Open);
+}
+
+/// How a request begins that commits offsets.
+const COMMIT: [u8; 2] = [0, 8];
+
+/// Carries a connection request by request, but for so many that commit.
+async fn without_commits(
+    mut near: TcpStream,
+    port: u16,
+    swallows: Arc<AtomicU32>,
+) -> io::Result<()> {
+    let mut far = TcpStream::connect(("127.0.0.1", port)).await?;
+    let ((mut near_in, mut near_out), (mut far_in, mut far_out)) = (near.split(), far.split());
+    let requests = async {
+        loop {
+            let bytes = near_in.read_u32().await?;
+            let mut request = vec![0; bytes as usize];
+            near_in.read_exact(&mut request).await?;
+            let fewer = |left: u32| left.checked_sub(1);
+            let (set, order) = (&swallows, Ordering::SeqCst);
+            if request.starts_with(&COMMIT) && set.fetch_update(order, order, fewer).is_ok() {
+                continue;
+            }
+            far_out.write_u32(bytes).await?;
+            far_out.write_all(&request).await?;
+        }
+    };
+    tokio::select! {
+        ended = requests => ended,
+        ended = copy(&mut far_in, &mut near_out) => ended.map(drop),
+    }
+}
+
+/// F6, R080: servers that answer everything and never that a group's beginning is written down are left with the deadline;
+/// the group begins as soon as they do, with nothing of before and with all that came since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_beginning_that_is_never_written_down_is_not_waited_for() {
+    if let Some(reason) = unavailable() {
+        println!("skipped: a server of Kafka: {reason}");
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, advertised) = (free_ports(1).unwrap()[0], listener.local_addr().unwrap().port());
+    let swallows = Arc::new(AtomicU32::new(1));
+    tokio::spawn({
+        let swallows = Arc::clone(&swallows);
+        async move {
+            while let Ok((near, _)) = listener.accept().await {
+                tokio::spawn(without_commits(near, port, Arc::clone(&swallows)));
+            }
+        }
+    });
+    let server = spawn_blocking(move || KafkaServer::behind(port, advertised)).await;
+    let server = server.unwrap().unwrap();
+    server.create(TOPIC, 1, &[]).await;
+    let broker = KafkaBroker::new(KafkaSettings::new(&server.address())).unwrap();
+    until_acked(&broker, TOPIC, &event("1", 1, 10)).await;
+    let mut connection = KafkaSettings::new(&format!("127.0.0.1:{advertised}"));
+    connection.deadline = DEADLINE * 5;
+    let mut settings = SubscriptionSettings::new(TOPIC, "billing");
+    settings.from_now = true;
+    let open = || KafkaSubscription::open(connection.clone(), settings.clone());
+    let refused = timeout(DEADLINE * 40, open()).await.expect("its deadline ends it").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert!(refused.to_string().contains("where the group begins"), "{refused}");
+    assert_eq!(swallows.load(Ordering::SeqCst), 0, "it came to that");
+    let opened = open().await.unwrap();
+    let since = event("2", 1, 10);
+    until_acked(&broker, TOPIC, &since).await;
+    assert_eq!(ids(&receive(&opened, 1).await), [since.id]);
 }
