@@ -293,10 +293,15 @@ fn purge(connection: &Connection, older_than: Duration, rows_max: u32) -> Result
     let kept = horizon(connection)?.unwrap_or(HORIZON_UNKNOWN).max(older_than);
     let before = now(connection)?.saturating_sub(millis(kept));
     let purged = || -> rusqlite::Result<u64> {
-        let keys: Vec<(String, String, String)> = connection
-            .prepare_cached(sql::INBOX_PURGE_FIND)?
-            .query_map(params![before, rows_max], |row| row.try_into())?
-            .collect::<rusqlite::Result<_>>()?;
+        let mut keys: Vec<(String, String, String)> = Vec::new();
+        for find in [sql::INBOX_PURGE_FIND, sql::INBOX_PURGE_FIND_CLAIMS] {
+            let found = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+            let rest = rows_max.saturating_sub(found);
+            let mut find = connection.prepare_cached(find)?;
+            for row in find.query_map(params![before, rest], |row| row.try_into())? {
+                keys.push(row?);
+            }
+        }
         let mut rows = connection.prepare_cached(sql::INBOX_PURGE)?;
         let mut steps = connection.prepare_cached(sql::INBOX_PURGE_STEPS)?;
         for (source, event, handler) in &keys {

@@ -37,6 +37,7 @@ statements! {
     INBOX_HORIZON = "inbox/horizon.sql",
     INBOX_PURGE = "inbox/purge.sql",
     INBOX_PURGE_FIND = "inbox/purge_find.sql",
+    INBOX_PURGE_FIND_CLAIMS = "inbox/purge_find_claims.sql",
     INBOX_PURGE_STEPS = "inbox/purge_steps.sql",
     INBOX_READ = "inbox/read.sql",
     INBOX_RELEASE = "inbox/release.sql",

@@ -33,6 +33,12 @@ pub trait InboxHarness: Send + Sync + Sized + 'static {
         Duration::from_millis(300)
     }
 
+    /// Whether a purge takes claims as well that ended so long ago, by their leases or because they were let go, and
+    /// that nobody took again. Default no: they stay with their steps.
+    fn purges_claims(&self) -> bool {
+        false
+    }
+
     /// The way to act inside a transaction; `None` if this store has only claims.
     fn transactional(&self) -> Option<Arc<dyn TransactionalProbe>> {
         None

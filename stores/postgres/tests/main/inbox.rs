@@ -89,6 +89,10 @@ impl<const SERVER: u8> InboxHarness for Real<SERVER> {
         Arc::new(self.0.store())
     }
 
+    fn purges_claims(&self) -> bool {
+        true
+    }
+
     fn transactional(&self) -> Option<Arc<dyn TransactionalProbe>> {
         Some(Arc::new(Probe(Arc::clone(&self.0))))
     }
@@ -119,6 +123,10 @@ impl<const SERVER: u8> InboxHarness for Shifted<SERVER> {
         Duration::from_secs(3_600)
     }
 
+    fn purges_claims(&self) -> bool {
+        true
+    }
+
     fn transactional(&self) -> Option<Arc<dyn TransactionalProbe>> {
         Some(Arc::new(Probe(Arc::clone(&self.0))))
     }
@@ -128,7 +136,9 @@ impl Fresh {
     /// Makes everything in the inbox older.
     async fn age(&self, span: Duration) {
         let shift = format!(
-            "update {{inbox}} set expires_at = expires_at - interval '{0} s',
+            "update {{inbox}} set
+                -- What was let go stands before 1970, mirrored.
+                expires_at = expires_at + case when expires_at < 'epoch' then 1 else -1 end * interval '{0} s',
                 received_at = received_at - interval '{0} s',
                 processed_at = processed_at - interval '{0} s';
             update {{inbox_result}} set completed_at = completed_at - interval '{0} s';

@@ -116,6 +116,10 @@ impl InboxHarness for Inbox {
         Arc::new(self.0.store())
     }
 
+    fn purges_claims(&self) -> bool {
+        true
+    }
+
     fn transactional(&self) -> Option<Arc<dyn TransactionalProbe>> {
         Some(Arc::new(Probe(Arc::clone(&self.0))))
     }

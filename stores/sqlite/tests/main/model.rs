@@ -43,8 +43,8 @@ impl Shifted {
         for statement in [
             "update outbox_lease set expires_at = expires_at - ?1, free_since = free_since - ?1",
             "update outbox_relay set expires_at = expires_at - ?1",
-            // 0 is no moment: the claim was let go.
-            "update inbox set expires_at = expires_at - ?1 where expires_at > 0",
+            // What was let go stands below zero, mirrored.
+            "update inbox set expires_at = expires_at + ?1 * case when expires_at < 0 then 1 else -1 end",
             "update inbox set received_at = received_at - ?1, processed_at = processed_at - ?1",
         ] {
             tx.execute(statement, [millis]).expect(statement);
@@ -105,6 +105,10 @@ impl InboxHarness for Shifted {
 
     fn unit(&self) -> Duration {
         Duration::from_secs(3_600)
+    }
+
+    fn purges_claims(&self) -> bool {
+        true
     }
 
     fn transactional(&self) -> Option<Arc<dyn TransactionalProbe>> {

@@ -60,6 +60,7 @@ macro_rules! inbox_suite {
                 // retention
                 a_purge_deletes_what_is_done_and_old,
                 a_purge_keeps_what_is_young_or_claimed,
+                a_purge_takes_claims_that_nobody_took_again,
                 a_purge_is_bounded,
                 a_purge_leaves_what_may_come_again,
                 a_purge_goes_by_the_longest_horizon,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use postrider_core::{Claim, InboxStore};
 
 use super::{LONG, claim, claimed, event, handler};
-use crate::suite::InboxHarness;
+use crate::suite::{InboxHarness, skip};
 
 /// Says that nothing comes again, so that a purge goes by what it is asked alone.
 async fn nothing_comes_again(inbox: &dyn InboxStore) {
@@ -33,21 +33,58 @@ pub async fn a_purge_deletes_what_is_done_and_old<H: InboxHarness>() {
     claimed(&*inbox, &event(1), LONG).await;
 }
 
-/// R087: what is young must stay, or a redelivery would act again; and a claim stays, however old.
+/// R087: what is young must stay, or a redelivery would act again; and so must a claim that runs, or ended a short time
+/// ago, however old its row is.
 pub async fn a_purge_keeps_what_is_young_or_claimed<H: InboxHarness>() {
     let harness = H::start().await;
     let (inbox, unit) = (harness.inbox(), harness.unit());
     nothing_comes_again(&*inbox).await;
     claimed(&*inbox, &event(1), LONG).await;
-    claimed(&*inbox, &event(2), unit).await;
+    claimed(&*inbox, &event(2), unit * 3).await;
+    let let_go = claimed(&*inbox, &event(4), LONG).await;
     harness.pass(unit * 4).await;
+    inbox.release(&let_go).await.expect("release");
     let young = claimed(&*inbox, &event(3), LONG).await;
     inbox.complete(&young, b"").await.expect("complete");
-    assert_eq!(inbox.purge(unit * 2, 100).await.expect("purge"), 0);
+    assert_eq!(inbox.purge(unit * 4, 100).await.expect("purge"), 0);
     let held = claim(&*inbox, &event(1), LONG).await;
     assert!(matches!(held, Claim::Leased { .. }), "{held:?}");
     let done = claim(&*inbox, &event(3), LONG).await;
     assert!(matches!(done, Claim::Processed { .. }), "{done:?}");
+}
+
+/// R087: a claim that was let go, or whose lease ran out, and that nobody took again, is past its retention like what was
+/// done, and goes with its steps, under the same limit and the same horizon.
+pub async fn a_purge_takes_claims_that_nobody_took_again<H: InboxHarness>() {
+    let harness = H::start().await;
+    if !harness.purges_claims() {
+        return skip(
+            "a_purge_takes_claims_that_nobody_took_again",
+            "claims stay here, however old",
+        );
+    }
+    let (inbox, unit) = (harness.inbox(), harness.unit());
+    for n in 1..=3 {
+        let lease = claimed(&*inbox, &event(n), if n == 1 { unit } else { LONG }).await;
+        inbox.complete_step(&lease, "charge", b"ch_1").await.expect("a step");
+        if n == 2 {
+            inbox.release(&lease).await.expect("release");
+        }
+    }
+    harness.pass(unit * 4).await;
+    assert_eq!(inbox.purge(unit * 2, 100).await.expect("purge"), 0, "they may come again");
+    nothing_comes_again(&*inbox).await;
+    let mut portions = Vec::new();
+    for _ in 0..3 {
+        portions.push(inbox.purge(unit * 2, 1).await.expect("purge"));
+    }
+    assert_eq!(portions, [1, 1, 0]);
+    let held = claim(&*inbox, &event(3), LONG).await;
+    assert!(matches!(held, Claim::Leased { .. }), "{held:?}");
+    for n in 1..=2 {
+        let lease = claimed(&*inbox, &event(n), LONG).await;
+        assert_eq!(inbox.step(&lease, "charge").await.expect("step"), None);
+    }
 }
 
 /// INV-6: a purge is told how much it may do at once.

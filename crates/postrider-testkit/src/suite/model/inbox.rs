@@ -39,6 +39,8 @@ pub(super) struct Rows {
     pub(super) now: Duration,
     /// How far an answer about the rest of a lease may be off.
     slack: Duration,
+    /// Whether a purge takes claims that ended, as it takes what was done.
+    purges_claims: bool,
 }
 
 impl Row {
@@ -49,8 +51,8 @@ impl Row {
 }
 
 impl Rows {
-    pub(super) fn new(slack: Duration) -> Rows {
-        Rows { rows: BTreeMap::new(), effects: 0, now: Duration::ZERO, slack }
+    pub(super) fn new(slack: Duration, purges_claims: bool) -> Rows {
+        Rows { rows: BTreeMap::new(), effects: 0, now: Duration::ZERO, slack, purges_claims }
     }
 
     /// Compares the answer to a claim, and takes it over.
@@ -246,7 +248,9 @@ impl Rows {
             .iter()
             .filter(|(_, row)| match row.state {
                 State::Processed { at, .. } => now.saturating_sub(at) >= older_than,
-                State::Claimed { .. } => false,
+                State::Claimed { ends, .. } => {
+                    self.purges_claims && ends <= now && now.saturating_sub(ends) >= older_than
+                }
             })
             .map(|(key, _)| key.clone())
             .collect();

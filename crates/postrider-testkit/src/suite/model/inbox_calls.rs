@@ -178,7 +178,7 @@ impl<'a> Play<'a> {
         Play {
             unit,
             mixed,
-            rows: Rows::new(unit / 8),
+            rows: Rows::new(unit / 8, harness.purges_claims()),
             workers: (0..WORKERS).map(|_| harness.inbox()).collect(),
             probe: harness.transactional(),
             claims: Vec::new(),

@@ -103,14 +103,15 @@ begin
 end
 $body$;
 
--- The token grows, so that whoever let go is refused.
+-- The token grows, so that whoever let go is refused. When that was stands as long before 1970 as it is after it, which
+-- no lease ever ends at: retention goes by it.
 create function {inbox_release}(
     of_source text, of_event uuid, of_handler text, of_token bigint) returns boolean
 language plpgsql set lock_timeout = '200ms'
 as $body$
 begin
     perform {outbox_durably}();
-    update {inbox} i set expires_at = 'epoch', token = i.token + 1
+    update {inbox} i set expires_at = 'epoch'::timestamptz - (clock_timestamp() - 'epoch'::timestamptz), token = i.token + 1
     where i.source = of_source and i.event_id = of_event and i.handler = of_handler
         and i.token = of_token and i.status = 'claimed';
     return found;
