@@ -107,7 +107,8 @@ pub(crate) async fn apply_noted(
         changed |= put(store, &tx, &known, definition, *start).await?;
     }
     // Last, because from here on whoever settles waits.
-    // In the order in which settlements lock their cursors.
+    // In the order in which settlements lock their cursors. Should this process stand still meanwhile, the server ends
+    // its session after 5 s (`session/setup.sql`).
     let mut leaving: Vec<&DestinationId> = change.remove.iter().collect();
     leaving.sort_unstable();
     for id in leaving {

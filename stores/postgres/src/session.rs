@@ -17,6 +17,7 @@ use tokio_postgres::{Client, Row, RowStream, Statement};
 use crate::error::of_postgres;
 use crate::pooler::{Ownership, Way};
 use crate::sql::{Sql, Texts};
+use crate::state::{STOOD_STILL, of_state};
 use crate::typed::Param;
 
 /// A session.
@@ -33,6 +34,8 @@ pub(crate) struct Session {
     deadline: Duration,
     /// Nothing more is to be sent: an answer was given up, or a transaction was.
     broken: AtomicBool,
+    /// Whether the server ended it because a transaction stood still.
+    stood_still: Arc<AtomicBool>,
 }
 
 impl Session {
@@ -44,7 +47,13 @@ impl Session {
     ) -> Session {
         let (prepared, broken) = (Mutex::default(), AtomicBool::new(false));
         let prepares = way.ownership() == Ownership::Own;
-        Session { client, texts, prepared, prepares, way, deadline, broken }
+        let stood_still = Arc::default();
+        Session { client, texts, prepared, prepares, way, deadline, broken, stood_still }
+    }
+
+    /// The same session, whose wire says there why the server ended it.
+    pub(crate) fn told(self, stood_still: Arc<AtomicBool>) -> Session {
+        Session { stood_still, ..self }
     }
 
     /// The same session for statements that may take longer.
@@ -192,6 +201,9 @@ impl Session {
             Ok(Err(error)) if self.prepares && is_of_another_session(&error) => {
                 self.give_up();
                 Err(handed_over(&self.way, operation, error))
+            }
+            Ok(Err(error)) if error.is_closed() && self.stood_still.load(Ordering::Relaxed) => {
+                Err(of_state(operation, STOOD_STILL, "").source(error))
             }
             Ok(Err(error)) => {
                 // A plan of before a migration: the next use prepares it anew.

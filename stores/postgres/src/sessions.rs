@@ -5,12 +5,14 @@
 //! options say, however many partitions it owns.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use postrider_core::{Error, ErrorKind, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use crate::connect::Address;
 use crate::pooler::{Pooler, Way};
@@ -137,7 +139,8 @@ impl Sessions {
 
     /// A session of one's own, outside any transaction: for what cannot run in one.
     pub(crate) async fn connect(&self, operation: &'static str) -> Result<Session> {
-        let session = self.wrap(self.examined(operation).await?);
+        let (client, stood_still) = self.looked_at(operation).await?;
+        let session = self.wrap(client).told(stood_still);
         if session.prepares() {
             session.batch(operation, &self.texts.text(&SETUP)).await?;
         }
@@ -146,22 +149,37 @@ impl Sessions {
 
     /// A client as it was connected, once it is known whose the sessions are.
     pub(crate) async fn examined(&self, operation: &'static str) -> Result<Client> {
-        let client = self.client(operation).await?;
+        Ok(self.looked_at(operation).await?.0)
+    }
+
+    async fn looked_at(&self, operation: &'static str) -> Result<(Client, Arc<AtomicBool>)> {
+        let (client, stood_still) = self.client(operation).await?;
         if let Some(examination) = self.way.wants_examination().await
             // Where there is no second session, what is not known is not relied on.
-            && let Ok(other) = self.client(operation).await
+            && let Ok((other, _)) = self.client(operation).await
         {
             let both = (&client, &other);
             examination.examine(&self.texts, both, self.address.name()).await?;
         }
-        Ok(client)
+        Ok((client, stood_still))
     }
 
-    async fn client(&self, operation: &'static str) -> Result<Client> {
-        let (client, wire) = self.address.connect(operation).await?;
-        // Ends by itself when the client is dropped or the connection is lost.
-        tokio::spawn(async move { _ = wire.await });
-        Ok(client)
+    /// A client, and whether its server ended it because a transaction stood still.
+    async fn client(&self, operation: &'static str) -> Result<(Client, Arc<AtomicBool>)> {
+        let (client, mut wire) = self.address.connect(operation).await?;
+        let stood_still = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stood_still);
+        // Ends by itself when the client is dropped or the connection is lost. Nobody has asked anything when the server
+        // says that a transaction stood still, so it is noted here, before the client hears that it is closed.
+        tokio::spawn(async move {
+            let ended = (&mut wire).await;
+            let still = |error: tokio_postgres::Error| {
+                error.code() == Some(&SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT)
+            };
+            told.store(ended.is_err_and(still), Ordering::Relaxed);
+            drop(wire);
+        });
+        Ok((client, stood_still))
     }
 
     /// A client as a session.

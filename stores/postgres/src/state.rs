@@ -14,6 +14,9 @@ const NOT_FOUND: &str = "PRN01";
 /// Raised by a function that refuses its arguments.
 const INVALID: &str = "PRI01";
 
+/// The server ended a session that stood still in a transaction.
+pub(crate) const STOOD_STILL: &str = "57P05";
+
 /// The error of ours for what the server said: its five-character state, and its text.
 #[doc(hidden)]
 pub fn of_state(operation: &'static str, state: &str, text: &str) -> Error {
@@ -35,9 +38,14 @@ fn classify(state: &str, text: &str) -> Class {
         NOT_FOUND => (ErrorKind::NotFound, text.to_owned(), None),
         INVALID => (ErrorKind::Invalid, text.to_owned(), None),
         // 57P01 to 57P03: stopped by an operator, by a crash of another process, or starting up.
-        "57P01" | "57P02" | "57P03" | "57P05" => {
+        "57P01" | "57P02" | "57P03" => {
             plain(ErrorKind::Unavailable, "the database is stopping or starting")
         }
+        STOOD_STILL => plain(
+            ErrorKind::Unavailable,
+            "this program stood still in a transaction, which keeps others waiting: the server ended it after 5 s, and \
+             nothing of the transaction was done. Try again",
+        ),
         "57014" => plain(ErrorKind::Timeout, "the database cancelled the statement"),
         "53100" => plain(ErrorKind::DiskFull, "the database's disk is full; nothing was written"),
         "53300" => plain(ErrorKind::Unavailable, "the database has no connection left for us"),
@@ -99,6 +107,7 @@ mod tests {
             ("PRF01", ErrorKind::Fenced),
             ("PRC01", ErrorKind::Conflict),
             ("57P03", ErrorKind::Unavailable),
+            ("57P05", ErrorKind::Unavailable),
             ("08006", ErrorKind::Unavailable),
             ("53100", ErrorKind::DiskFull),
             ("53300", ErrorKind::Unavailable),

@@ -1,4 +1,6 @@
--- A client that stops between two statements of a transaction must not hold its locks for long.
+-- A client that stops between two statements of a transaction must not hold its locks for long: settlements may wait for
+-- them. 5 s: no busy machine keeps a program from its next statement for as long, and a relay that is kept back by 5 s
+-- does not lose its leases.
 set idle_in_transaction_session_timeout = '5s';
 -- Longer than the program waits for anything: what it gave up must not go on for ever.
 set statement_timeout = '120s';

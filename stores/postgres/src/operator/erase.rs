@@ -90,7 +90,8 @@ pub(super) async fn erase(store: &PostgresStore, key: &str, note: &Note) -> Resu
     Ok(erasure)
 }
 
-/// One transaction. Its second statement sees what was settled before the first had its locks.
+/// One transaction. Its second statement sees what was settled before the first had its locks. Should this process stand
+/// still between them, the server ends its session after 5 s (`session/setup.sql`), and the batch is undone.
 async fn erase_batch(
     store: &PostgresStore,
     key: &str,

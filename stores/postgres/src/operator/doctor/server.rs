@@ -14,6 +14,7 @@ use crate::typed::params;
 
 const SERVER: Sql = sql!("doctor/server");
 const HOLDERS: Sql = sql!("doctor/holders");
+const HIDDEN: Sql = sql!("doctor/hidden");
 const LAZY: Sql = sql!("doctor/lazy");
 const NAMED: Sql = sql!("doctor/named");
 
@@ -210,7 +211,25 @@ async fn read(patient: &Patient<'_>) -> Result<Vec<Holder>> {
 
 pub(super) async fn holders(patient: &Patient<'_>) -> Result<Finding> {
     let bearable = patient.store.inner.options.thresholds.transaction_open;
-    Ok(oldest(&read(patient).await?, bearable))
+    let found = oldest(&read(patient).await?, bearable);
+    if found.code.is_some() {
+        return Ok(found);
+    }
+    let hidden = count(&patient.session.row("doctor", &HIDDEN, params![]).await?, 0);
+    Ok(if hidden == 0 { found } else { unseen(hidden) })
+}
+
+/// Sessions that this user may not look into, and so not into their transactions either.
+fn unseen(hidden: u64) -> Finding {
+    coded(
+        "old transactions",
+        format!(
+            "{hidden} sessions of others cannot be looked into, so that a transaction which is open for long may be among \
+             them; the metric of the oldest transaction does not see them either"
+        ),
+        "grant pg_read_all_stats to the users of the relay and of `doctor`",
+        Code::Unexamined,
+    )
 }
 
 fn oldest(holders: &[Holder], bearable: Duration) -> Finding {

@@ -2,6 +2,7 @@
 
 use postrider_core::operate::{Finding, Level, Operator};
 use postrider_core::{Code, DestinationState, ErrorKind, NewEvent, OutboxSource, Timestamp};
+use postrider_postgres::PostgresStore;
 
 use crate::operator::{Act, Play, everything, note, of_type};
 use crate::support::{Fresh, id};
@@ -275,7 +276,7 @@ async fn a_missing_grant_is_critical() {
     let url = play.fresh.url.replace("postgres@", &format!("{role}@"));
     let mut options = play.fresh.options();
     options.names = play.fresh.names.clone();
-    let store = postrider_postgres::PostgresStore::with(&url, options).unwrap();
+    let store = PostgresStore::with(&url, options).unwrap();
     let findings = store.doctor(Timestamp::now()).await.unwrap();
     let found = findings.iter().find(|finding| finding.subject == "grants").unwrap();
     assert_eq!((found.level, found.code), (Level::Critical, Some(Code::Unauthorized)));
@@ -289,5 +290,25 @@ async fn a_missing_grant_is_critical() {
     let findings = store.doctor(Timestamp::now()).await.unwrap();
     let found = findings.iter().find(|finding| finding.subject == "grants").unwrap();
     assert_eq!(found.level, Level::Good, "{found:?}");
+    sees_others_with_a_grant_alone(&play, &store, &role).await;
     play.fresh.run(&format!("drop owned by {role}; drop role {role}")).await;
+}
+
+/// F7: a user who may not look into others' sessions is told so, with the grant that changes it, as long as no
+/// transaction is found that is open for long: on a server that tests share another one may be.
+async fn sees_others_with_a_grant_alone(play: &Play, store: &PostgresStore, role: &str) {
+    let _other = play.fresh.connect().await;
+    let told = async || {
+        let mut findings = store.doctor(Timestamp::now()).await.unwrap().into_iter();
+        findings.find(|finding| finding.subject == "old transactions").unwrap()
+    };
+    let found = told().await;
+    if found.code != Some(Code::CleanupHeld) {
+        assert_eq!((found.level, found.code), (Level::Warning, Some(Code::Unexamined)));
+        assert!(found.message.contains("sessions of others cannot be looked into"), "{found:?}");
+        assert!(found.advice.unwrap().contains("grant pg_read_all_stats"));
+    }
+    play.fresh.run(&format!("grant pg_read_all_stats to {role}")).await;
+    let found = told().await;
+    assert_ne!(found.code, Some(Code::Unexamined), "{found:?}");
 }

@@ -11,6 +11,7 @@ mod inbox;
 mod recount;
 mod repair;
 mod request;
+mod still;
 
 /// The rows of an audit, to be compared.
 fn told(audit: &[(String, String)]) -> Vec<(&str, &str)> {
