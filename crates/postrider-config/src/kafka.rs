@@ -13,6 +13,7 @@ use crate::key::Class::Restart;
 use crate::key::{BATCH_ENDS, Rule};
 use crate::secret::SecretRef;
 use crate::section::section;
+use crate::size::Size;
 
 /// The kind `kafka`.
 pub(crate) const KAFKA: BrokerShape = BrokerShape {
@@ -142,6 +143,9 @@ connection! {
         session: Duration { default: "10s", min: "1s", max: "30m", class: Restart },
         /// Records of one partition that may wait behind one that is not settled.
         unsettled: u32 { default: "1000", min: "1", max: "100000", class: Restart },
+        /// Bytes that may wait so, of all partitions; each has an equal part, and one record always. Besides
+        /// these the client reads 16 MiB ahead.
+        unsettled_bytes: Size { default: "16MiB", min: "64KiB", max: "16GiB", class: Restart },
         /// How long the servers may take to answer.
         timeout: Duration { default: "4s", min: "200ms", max: "5m", class: Restart },
     }

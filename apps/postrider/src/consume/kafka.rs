@@ -33,7 +33,20 @@ pub(super) async fn subscribe(
     topics: &[String],
     wishes: &Wishes,
 ) -> Result<Arc<dyn Subscription>, Failure> {
-    use postrider_kafka::{KafkaSettings, KafkaSubscription, SubscriptionSettings};
+    let (connection, settings) = settings(servers, topics, wishes)?;
+    let opened = postrider_kafka::KafkaSubscription::open(connection, settings).await;
+    opened
+        .map(|opened| Arc::new(opened) as Arc<dyn Subscription>)
+        .map_err(|error| Failure::from(error).within("the source"))
+}
+
+#[cfg(feature = "kafka")]
+fn settings(
+    servers: &str,
+    topics: &[String],
+    wishes: &Wishes,
+) -> Result<(postrider_kafka::KafkaSettings, postrider_kafka::SubscriptionSettings), Failure> {
+    use postrider_kafka::{KafkaSettings, SubscriptionSettings};
 
     let configured = wishes.kafka.as_ref();
     let mut connection = match configured {
@@ -48,11 +61,49 @@ pub(super) async fn subscribe(
         settings.from_now = kafka.from_now;
         settings.session = kafka.session;
         settings.unsettled_max = kafka.unsettled as usize;
+        settings.unsettled_bytes_max =
+            usize::try_from(kafka.unsettled_bytes.bytes()).unwrap_or(usize::MAX);
     }
     settings.dead_letters =
         Some(wishes.burial(configured.and_then(|kafka| kafka.dead_letters.as_deref())));
-    let opened = KafkaSubscription::open(connection, settings).await;
-    opened
-        .map(|opened| Arc::new(opened) as Arc<dyn Subscription>)
-        .map_err(|error| Failure::from(error).within("the source"))
+    Ok((connection, settings))
+}
+
+#[cfg(all(test, feature = "kafka"))]
+mod tests {
+    use std::time::Duration;
+
+    use postrider_config::{Environment, Loader, Secrets};
+    use postrider_kafka::SubscriptionSettings;
+
+    use super::*;
+
+    fn settings_of(keys: &str) -> SubscriptionSettings {
+        let text = format!(
+            "[consume.billing]\nfrom = \"kafka://a:9092/orders\"\ninbox = \"sqlite://b.db\"\n\
+             endpoint = \"http://127.0.0.1:8000\"\n[consume.billing.kafka]\n{keys}"
+        );
+        let environment = Environment::default();
+        let loaded = Loader::new(&environment).text("postrider.toml", text).load().unwrap();
+        let wishes = Wishes {
+            group: "billing".to_owned(),
+            visibility: Duration::from_secs(30),
+            deliveries_max: u32::MAX,
+            dead_letters: None,
+            nats: None,
+            kafka: loaded.config.consume.values().next().map(|consumer| consumer.kafka.clone()),
+            sqs: None,
+            secrets: Secrets::default(),
+        };
+        settings("kafka://a:9092", &["orders".to_owned()], &wishes).unwrap().1
+    }
+
+    /// INV-6: what a sidecar holds is bounded as the configuration says, and by default as the library's is.
+    #[test]
+    fn what_is_held_is_bounded_as_configured() {
+        let bounds = |it: &SubscriptionSettings| (it.unsettled_max, it.unsettled_bytes_max);
+        assert_eq!(bounds(&settings_of("")), bounds(&SubscriptionSettings::new("orders", "a")));
+        let own = settings_of("unsettled = 7\nunsettled_bytes = \"1MiB\"");
+        assert_eq!(bounds(&own), (7, 1024 * 1024));
+    }
 }
