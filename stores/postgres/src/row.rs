@@ -117,8 +117,9 @@ impl Decoder {
         event.encoding = self.optional::<&str>(row, ENCODING)?.map(Into::into);
         event.tenant = self.optional::<&str>(row, TENANT)?.map(Into::into);
         event.headers = headers(self.required::<JsonText<'_>>(row, HEADERS)?.0)?;
-        event.occurred_at = self.required::<Moment>(row, OCCURRED_AT)?.into();
+        // An own table's `occurred_at` may be what it maps as `created_at`: that name is the one to tell.
         event.created_at = self.required::<Moment>(row, CREATED_AT)?.into();
+        event.occurred_at = self.required::<Moment>(row, OCCURRED_AT)?.into();
         Ok(event)
     }
 

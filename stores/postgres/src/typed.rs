@@ -82,6 +82,15 @@ pub(crate) struct Moment(pub(crate) i64);
 /// PostgreSQL counts from the year 2000.
 const EPOCH: i64 = 946_684_800_000_000;
 
+impl Moment {
+    /// Whether it is a time, and neither an infinity nor one of the server's last years, which have no microsecond
+    /// since 1970.
+    pub(crate) fn is_finite(self) -> bool {
+        let ends = [i64::MIN, i64::MAX].map(|end| end.saturating_add(EPOCH));
+        !ends.contains(&self.0)
+    }
+}
+
 impl From<Timestamp> for Moment {
     fn from(time: Timestamp) -> Moment {
         Moment(time.as_micros())

@@ -8,7 +8,7 @@ with compared as (
 ), told as (
     select c.seq, c.by_loop, coalesce(p.seq is not null and not p.waits, false) as by_postrider,
         c.loop_at < max(c.loop_at) over (
-            partition by coalesce(c.key, c.aggregate_type || '/' || c.aggregate_id)
+            partition by coalesce(c.key, concat(c.aggregate_type, '/', c.aggregate_id))
             order by c.seq rows between unbounded preceding and 1 preceding) as reordered
     from compared c
     left join {outbox_own_passed} p

@@ -5,7 +5,9 @@
 
 use postrider_core::source::{FetchRequest, FetchedRow, Malformed, Page};
 use postrider_core::waiting::Reason;
-use postrider_core::{Destination, DestinationId, Error, ErrorKind, EventLimits, Payload, Result};
+use postrider_core::{
+    Destination, DestinationId, Error, ErrorKind, EventLimits, Payload, Result, Timestamp,
+};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -17,7 +19,7 @@ use crate::session::Session;
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
 use crate::tick::life;
-use crate::typed::{params, partition, signed};
+use crate::typed::{Moment, params, partition, signed};
 
 const FETCH: Sql = sql!("own/fetch");
 const FETCH_NUMBERED: Sql = sql!("own/fetch_numbered");
@@ -166,12 +168,18 @@ fn examine(mut decoded: Decoded) -> Decoded {
     let Ok(event) = &decoded.event else { return decoded };
     let wrong = match &event.payload {
         Payload::Json(text) if !is_json(text) => Some("payload is no JSON".to_owned()),
+        _ if !is_finite(event.created_at) => Some("created_at is out of range".to_owned()),
+        _ if !is_finite(event.occurred_at) => Some("occurred_at is out of range".to_owned()),
         _ => limits.check(event).err().map(|error| error.to_string()),
     };
     if let Some(detail) = wrong {
         decoded.event = Err(Malformed { reason: Reason::Malformed, detail });
     }
     decoded
+}
+
+fn is_finite(time: Timestamp) -> bool {
+    Moment::from(time).is_finite()
 }
 
 fn is_json(text: &[u8]) -> bool {

@@ -218,7 +218,21 @@ impl Table<'_> {
         Some(if column.of == "timestamp" { format!("({own} at time zone 'UTC')") } else { own })
     }
 
-    /// The columns of an event, in the order in which they are read. `read_at`: when the row was read
+    /// The version; -1, which no event has, of one that no integer can be: a cast would refuse the whole page.
+    fn version(&self) -> String {
+        let Some(column) = self.find("event_version") else { return "1::integer".to_owned() };
+        let own = format!("o.{}", quoted(&column.name));
+        match &*column.of {
+            "int8" => format!(
+                "case when {own} between 0 and 2147483647 then {own}::integer \
+                 when {own} is not null then -1 end"
+            ),
+            _ => format!("{own}::integer"),
+        }
+    }
+
+    /// The columns of an event, in the order in which they are read. No value of a type that is accepted raises
+    /// an error here: it would be that of all rows. `read_at`: when the row was read
     /// first, where it does not say when it was written.
     fn event(&self, seq: &str, read_at: &str) -> String {
         let bytes = self.find("payload").is_some_and(|column| column.of == "bytea");
@@ -241,7 +255,6 @@ impl Table<'_> {
         let created = self.time("created_at").or_else(|| self.time("occurred_at"));
         let created = created.unwrap_or_else(|| read_at.to_owned());
         let occurred = self.time("occurred_at").unwrap_or_else(|| created.clone());
-        let version = own("event_version").map(|own| format!("{own}::integer"));
         [
             (format!("({seq})::bigint"), "seq"),
             (id.clone(), "id"),
@@ -250,7 +263,7 @@ impl Table<'_> {
             (self.word("aggregate_id", &format!("({id})::text")), "aggregate_id"),
             (self.word("key", "null::text"), "key"),
             (self.word("event_type", &kind), "event_type"),
-            (version.unwrap_or_else(|| "1::integer".to_owned()), "event_version"),
+            (self.version(), "event_version"),
             (json.map_or_else(|| "null::text".to_owned(), |own| format!("{own}::text")), "payload"),
             (opaque.unwrap_or_else(|| "null::bytea".to_owned()), "payload_bytes"),
             (self.word("content_type", &media), "content_type"),

@@ -4,4 +4,5 @@ mod comparing;
 mod contract;
 mod mapping;
 mod relay;
+mod rows;
 mod table;

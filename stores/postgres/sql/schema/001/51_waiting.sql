@@ -34,7 +34,8 @@ $$;
 -- disabled endpoint, are parked behind one that enters and holds the key. One that is there already, in any
 -- state, is left as it is. One whose endpoint was enabled while this was on its way is due: nobody would
 -- let it out. Events are copied from the outbox, but for those that bring theirs along (`event`, an object
--- of its columns), because they stand in a table of the application's own.
+-- of its columns), because they stand in a table of the application's own. There any column may be null: what of
+-- the aggregate is missing counts as empty, as it does in the hash of the key.
 create function {outbox_enter}(
     p_partition smallint, p_destination text, p_new jsonb, p_now timestamptz)
 returns void language plpgsql
@@ -45,7 +46,7 @@ begin
             case when d.topic is not null then g.endpoint end as endpoint,
             case when g.endpoint is not null and d.topic is null then 'retrying' else g.state
                 end as state,
-            coalesce(o.key, o.aggregate_type || '/' || o.aggregate_id) as lane
+            coalesce(o.key, concat(o.aggregate_type, '/', o.aggregate_id)) as lane
         from jsonb_to_recordset(p_new) g (seq bigint, id uuid, key_hash bigint, state text,
             holds boolean, delay bigint, attempts integer, reason text, detail text, endpoint text,
             event jsonb)
