@@ -44,8 +44,17 @@ pub(crate) struct Gauge {
     /// What it has delivered since the answer came.
     left: u64,
     /// Events ahead of their cursors: they come out by what is read next alone, and must not keep that from being
-    /// read.
+    /// read. Those are among them that operators discarded, which the store does not count.
     ahead: u64,
+    /// No more of what the store counts can be ahead: the least that it has counted beside `behind` since a
+    /// partition was loaded that had any. Nothing, until it has.
+    ahead_max: u64,
+    /// Requests may have brought more of it since: the next count is taken as it is.
+    ahead_grew: bool,
+    /// Neither was since the question under way was asked.
+    steady: bool,
+    /// What this relay has let wait since, and not delivered: that was read, and is not ahead.
+    behind: u64,
     /// When the question under way was asked.
     asked: Option<Tick>,
     /// When the last answer came.
@@ -94,11 +103,17 @@ impl Gauge {
     fn add(&mut self, flow: &mut Flow) {
         let passage = std::mem::take(&mut flow.passage);
         self.inherited |= passage.fresh && self.counted.is_some();
-        self.inherited |= passage.found > 0 && self.asked.is_some();
+        let holds = passage.found > 0 || (passage.fresh && !flow.ahead.is_empty());
+        self.inherited |= holds && self.asked.is_some();
+        if passage.fresh && holds {
+            self.ahead_max = 0;
+            self.doubt_ahead();
+        }
         self.found += passage.found;
         self.entered += passage.entered;
         self.entered_since_asked += passage.entered;
         self.left += passage.left;
+        self.behind = (self.behind + passage.entered).saturating_sub(passage.left);
         self.ahead += flow.ahead.len() as u64;
     }
 
@@ -107,10 +122,20 @@ impl Gauge {
         (self.counted.unwrap_or(self.found) + self.entered).saturating_sub(self.left)
     }
 
+    /// More may wait ahead of its cursor than the store has counted yet.
+    fn doubt_ahead(&mut self) {
+        (self.ahead_grew, self.steady, self.behind) = (true, false, 0);
+    }
+
+    /// What of so many waits behind its cursor.
+    fn without_ahead(&self, waiting: u64) -> u64 {
+        waiting.saturating_sub(self.ahead.min(self.ahead_max))
+    }
+
     /// Works out whether what is new is read, and what is to be said of it.
     fn weigh(&mut self, most: u64) -> Option<Filling> {
         let waiting = self.waiting();
-        let behind = waiting.saturating_sub(self.ahead);
+        let behind = self.without_ahead(waiting);
         let (was_full, was_near) = (self.full, self.near);
         self.full = match was_full && self.confirmed {
             // An eighth has to go first, so that it does not stop and go with each event.
@@ -160,7 +185,7 @@ impl Gauge {
     /// A question goes out, while so many are on their way into `waiting`: the store may not count them yet.
     fn ask(&mut self, entering: u64, now: Tick) {
         (self.asked, self.entered_since_asked) = (Some(now), entering);
-        (self.touched, self.inherited) = (false, false);
+        (self.touched, self.inherited, self.steady) = (false, false, true);
     }
 
     /// The answer, `None` if there is none: what was known before holds on.
@@ -171,7 +196,14 @@ impl Gauge {
         self.touched |= self.failed;
         if let Some(waiting) = waiting {
             (self.counted, self.entered, self.left) = (Some(waiting), self.entered_since_asked, 0);
-            self.confirmed = self.full && waiting >= most;
+            if self.steady {
+                // What is on its way may be in the count or not.
+                let behind = self.behind.saturating_sub(self.entered_since_asked);
+                let ahead = waiting.saturating_sub(behind);
+                let grew = std::mem::take(&mut self.ahead_grew);
+                self.ahead_max = if grew { ahead } else { ahead.min(self.ahead_max) };
+            }
+            self.confirmed = self.full && self.without_ahead(waiting) >= most;
         }
     }
 }
@@ -269,7 +301,10 @@ impl Machine {
 
     /// Operators' requests were carried out: some of what waited is gone, or due, or new.
     pub(crate) fn gauges_touched(&mut self) {
-        self.gauges.values_mut().for_each(|gauge| gauge.touched = true);
+        for gauge in self.gauges.values_mut() {
+            gauge.touched = true;
+            gauge.doubt_ahead();
+        }
     }
 
     /// When the store is to be asked next how many wait.

@@ -90,9 +90,32 @@ fn a_count_that_fails_is_asked_again() {
 fn what_is_ahead_of_its_cursor_does_not_keep_it_from_being_read() {
     let mut gauge = told(100, 100);
     gauge.ahead = 1;
+    gauge.doubt_ahead();
+    gauge.weigh(100);
+    assert!(gauge.full, "not before the store has counted it");
+    gauge.ask(0, at(2));
+    gauge.answer(Some(100), 100, at(2));
     gauge.weigh(100);
     assert!(!gauge.full);
     gauge.ahead = 0;
+    gauge.weigh(100);
+    assert!(gauge.full);
+}
+
+/// INV-6: what was discarded is not counted, so no more is taken off than was counted and did not come since.
+#[test]
+fn no_more_is_ahead_than_the_store_counts() {
+    let mut gauge = Gauge { ahead: 1_000, ..Gauge::default() };
+    gauge.doubt_ahead();
+    gauge.ask(0, at(1));
+    (gauge.entered, gauge.behind) = (30, 30);
+    gauge.answer(Some(70), 100, at(1));
+    gauge.weigh(100);
+    assert_eq!((gauge.full, gauge.ahead_max), (false, 40));
+    gauge.entered = 69;
+    gauge.weigh(100);
+    assert!(!gauge.full, "70 and 69, of which 40 may be ahead");
+    gauge.entered = 70;
     gauge.weigh(100);
     assert!(gauge.full);
 }

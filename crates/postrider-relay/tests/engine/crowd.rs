@@ -267,3 +267,26 @@ fn what_a_dead_relay_let_wait_counts() {
     check_bound(&world, "all", 8);
     assert!(is_full(&world, "all"));
 }
+
+/// INV-6: what was discarded counts nowhere, also where a cursor that was set back has it ahead.
+#[test]
+fn what_was_discarded_ahead_of_a_cursor_makes_no_room() {
+    let mut world = crowded(1, &["all"]);
+    let history: Vec<_> = (0..150).map(|key| event(key, 1)).collect();
+    let ids: Vec<_> = history.iter().map(|new| new.event().id).collect();
+    world.commit(history);
+    world.start(Target::Forever);
+    world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 150);
+    commit_poison(&world, "all", 1_000..1_150);
+    world.run_for(Duration::from_secs(60));
+    while waiting(&world, "all") > 0 {
+        world.ask(Verb::Discard(dead(&world, "all")));
+        world.run_for(Duration::from_secs(60));
+    }
+    assert_eq!(world.store.waiting(&id("all")).len(), 150, "all of them were discarded");
+    world.place("all").broker.refuse(ids);
+    world.ask(Verb::Rewind { destination: id("all"), to: Start::Beginning });
+    world.run_for(Duration::from_secs(60));
+    check_bound(&world, "all", 1);
+    assert!(is_full(&world, "all"), "{:?}", world.healths());
+}
