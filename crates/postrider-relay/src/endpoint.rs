@@ -28,6 +28,8 @@ pub(crate) struct Endpoint {
     pub(crate) failures: u32,
     /// It asked for so long a pause that it counts as down, however seldom it has failed.
     pub(crate) away: bool,
+    /// How long it asked to be left alone since the last acknowledgement, all pauses together.
+    asked: Duration,
     /// Since when it fails.
     pub(crate) failing_since: Tick,
     /// Something was put back untried since the last probe.
@@ -51,6 +53,7 @@ impl Endpoint {
             in_flight: 0,
             failures: 0,
             away: false,
+            asked: Duration::ZERO,
             failing_since: Tick::default(),
             crowded: false,
             turn: Turn::Any,
@@ -89,8 +92,10 @@ impl Endpoint {
         // The server's wish is granted within reason.
         let wish = after.unwrap_or_default().min(WISH_MAX);
         // A second or two is how busy servers spread what they get: to copy all that comes meanwhile would cost more
-        // than to wait. Longer than that others wait for nobody, not even for an answer.
-        self.away |= wish > settings.publish_deadline;
+        // than to wait. Longer than that others wait for nobody, not even for an answer; and it is as long for them
+        // when it comes in pieces.
+        self.asked = self.asked.saturating_add(wish);
+        self.away |= self.asked > settings.publish_deadline;
         reach!(EndpointDown, if self.failures == settings.down_after);
         reach!(EndpointAskedForPause, if after.is_some());
         let pause = step.mul_f64(1.0 - 0.5 * jitter.unit()).max(wish);
@@ -100,7 +105,7 @@ impl Endpoint {
 
     /// Its failures are forgotten. Says how many there were.
     pub(crate) fn recover(&mut self) -> u32 {
-        (self.paused_until, self.away) = (Tick::default(), false);
+        (self.paused_until, self.away, self.asked) = (Tick::default(), false, Duration::ZERO);
         self.turn = Turn::Any;
         std::mem::take(&mut self.failures)
     }
