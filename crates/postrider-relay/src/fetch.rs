@@ -361,6 +361,11 @@ impl Machine {
                 flow.poll_at = again;
             }
         }
+        let gone = error.kind() == ErrorKind::NotFound;
         owned.trouble.add(Work::Fetch, destinations.first(), error);
+        if gone {
+            // One of them was removed, or has another name now: nothing that is sent under the old one is saved.
+            self.define_again();
+        }
     }
 }

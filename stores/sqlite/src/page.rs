@@ -11,7 +11,7 @@ use crate::error::During;
 use crate::file::StoreFile;
 use crate::row::Decoder;
 use crate::store::{signed, unsigned};
-use crate::{schema, sql};
+use crate::{schema, settle, sql};
 
 /// The highest number that was ever given.
 pub(crate) fn sequence(connection: &Connection) -> Result<u64> {
@@ -33,6 +33,15 @@ pub(crate) fn fetch(
     request: &FetchRequest,
     file: &StoreFile,
 ) -> Result<Page> {
+    for destination in &request.destinations {
+        let stands = settle::position(connection, destination, request.lease.partition);
+        if stands.during("fetch")?.is_none() {
+            // What is sent under a name that it had is not saved: a relay that has not heard reads no further.
+            return Err(Error::new(ErrorKind::NotFound, "fetch")
+                .message("the destination is not in the store: it was removed or renamed")
+                .context("destination", destination));
+        }
+    }
     let after = request.after.position();
     let sequence = sequence(connection)?;
     if sequence < after {

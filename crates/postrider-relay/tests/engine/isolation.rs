@@ -217,3 +217,46 @@ fn a_paused_destination_keeps_its_events_in_the_outbox() {
     world.run_for(Duration::from_secs(10));
     assert_eq!(world.delivered("all"), 10);
 }
+
+/// INV-5, F18: pauses that an endpoint asks for again and again are one long one for those who wait behind its events.
+#[test]
+fn an_endpoint_that_asks_for_short_pauses_again_and_again_does_not_hold_the_others() {
+    let mut world = World::simple();
+    world.settings.window.rows_max = 100;
+    world.settings.window.page_rows_max = 100;
+    world.start(Target::Forever);
+    world.commit(vec![of(0, 0, 0)]);
+    world.run_until(Duration::from_secs(2), |world| world.delivered("all") == 1);
+    let again = BrokerAction::RetryNamed { after: Some(Duration::from_secs(4)) };
+    world.place("all").broker.script.then(vec![again; 2]);
+    world.commit((0..100).map(|n| of(100 + n, 3, 0)).collect());
+    world.commit(vec![of(1, 0, 0)]);
+    let others = |world: &World| world.place("all").memory.received("t0").len() == 2;
+    let spent = world.run_until(Duration::from_secs(30), others);
+    assert!(spent < Duration::from_secs(6), "{spent:?}: two pauses of four seconds, or more");
+    world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 102);
+    world.check("all");
+}
+
+/// INV-6: a relay that has the old name of a renamed destination reads no further, and asks for the new definitions at
+/// once: what it sends is not saved, and comes again under the new name.
+#[test]
+fn what_is_sent_under_an_old_name_is_a_window_at_most() {
+    let mut world = World::new(1, vec![everything("all"), everything("other")]);
+    (world.settings.window.rows_max, world.settings.window.page_rows_max) = (200, 50);
+    world.commit((0..5_000).map(|n| event(n % 100, n)).collect());
+    world.start(Target::Forever);
+    while world.delivered("all") < 500 {
+        if !world.round() {
+            world.pass(Duration::from_millis(100));
+        }
+    }
+    let before = world.delivered("all");
+    world.store.rename(&id("all"), &id("new")).unwrap();
+    world.settle_down();
+    let after = world.delivered("all") - before;
+    assert!(after <= 200, "{after} events were sent under the old name, and are not saved");
+    world.run_until(Duration::from_secs(60), |world| world.delivered("other") == 5_000);
+    assert_eq!(world.duplicates("other"), 0);
+    world.check("other");
+}

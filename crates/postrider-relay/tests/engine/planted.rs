@@ -29,7 +29,10 @@ const PLANTED: &[(Mutant, Seen)] = &[
     (Mutant::BreakerDrops, Seen::InSome(wild::run)),
     (Mutant::WindowForgetsOnRebalance, Seen::InSome(random::run)),
     (Mutant::WaitingAheadTriedEarly, Seen::InSome(random::run)),
-    (Mutant::EnteringForgotten, Seen::InSome(random::run)),
+    (
+        Mutant::EnteringForgotten,
+        Seen::By(raced::what_waits_behind_a_hot_lane_does_not_pass_it_on_its_way_out),
+    ),
     (Mutant::LateAckForNext, Seen::By(failure::a_late_acknowledgement_settles_nothing_else)),
     (
         Mutant::LeaseCountedFromAnswer,

@@ -177,3 +177,30 @@ pub(crate) fn a_settlement_that_was_crossed_by_a_redrive_is_not_sent_again() {
     assert!(world.store.waiting(&id("all")).is_empty());
     world.check("all");
 }
+
+/// INV-3: a key whose events wait behind its lane, because it is hot, is at the head of the store's answer while the lane
+/// itself is on its way into `waiting`: nothing is taken out before that is written.
+#[test]
+pub(crate) fn what_waits_behind_a_hot_lane_does_not_pass_it_on_its_way_out() {
+    let mut world = World::simple();
+    (world.settings.window.rows_max, world.settings.window.page_rows_max) = (16, 16);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(1));
+    let events: Vec<_> = (0..8).map(|n| of("hook", 1, n)).collect();
+    let gate = Gate::new();
+    world.place("all").broker.script.then([BrokerAction::Hold(gate.clone())]);
+    world.place("all").broker.refuse([events[0].event().id]);
+    world.commit(events);
+    // A quarter of the window stands in the lane.
+    world.run_until(Duration::from_secs(2), |world| world.store.waiting(&id("all")).len() == 4);
+    world.source.script(Operation::Settle).always(Some(SourceAction::busy()));
+    gate.open();
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(world.delivered("all"), 0, "the first of the key is on its way into `waiting`");
+    world.source.script(Operation::Settle).always(None);
+    world.place("all").broker.relent();
+    world.run_until(Duration::from_secs(60), |world| world.store.waiting(&id("all")).len() == 8);
+    world.ask(Verb::Redrive(vec![world.row("all", world.store.waiting(&id("all"))[0].row.seq)]));
+    world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 8);
+    world.check("all");
+}

@@ -120,6 +120,7 @@ async fn a_replaced_file_stops_the_store_until_it_is_opened() {
     let (fresh, other) = (Fresh::new(), Fresh::new());
     let (store, lease) = fresh.relay().await;
     assert_eq!(fetch(&store, &lease, 0).await.rows.len(), 0);
+    drop(other.relay().await);
     other.commit(&[event(1)]);
     other.connect().execute_batch("pragma wal_checkpoint(truncate)").unwrap();
     for suffix in ["-wal", "-shm"] {

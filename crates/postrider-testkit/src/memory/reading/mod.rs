@@ -102,6 +102,7 @@ impl MemoryStore {
             Kind::ChangeLog => {
                 let fetch = |state: &mut State| {
                     lock(&self.local).check_history(request, state)?;
+                    state.check_known(request)?;
                     change_log::fetch(state, request, format)
                 };
                 self.statement("fetch", Needs::Nothing, fetch).await
@@ -109,6 +110,7 @@ impl MemoryStore {
             Kind::Number => {
                 let fetch = |state: &mut State| {
                     lock(&self.local).check_history(request, state)?;
+                    state.check_known(request)?;
                     number::fetch(state, request, format)
                 };
                 self.statement("fetch", Needs::Nothing, fetch).await
@@ -119,6 +121,7 @@ impl MemoryStore {
                     state.fence("fetch", &request.lease)?;
                     let mut local = lock(&self.local);
                     local.check_history(request, state)?;
+                    state.check_known(request)?;
                     local.handed.fetch(state, request, format, now)
                 };
                 self.statement("fetch", Needs::Nothing, fetch).await
@@ -135,6 +138,16 @@ impl Kind {
 }
 
 impl State {
+    /// A destination that was removed, or has another name now, reads nothing: what is sent under the old name is
+    /// not saved.
+    fn check_known(&self, request: &FetchRequest) -> Result<()> {
+        let gone = |id: &&DestinationId| !self.destinations.contains_key(*id);
+        match request.destinations.iter().find(gone) {
+            Some(id) => Err(not_found(id)),
+            None => Ok(()),
+        }
+    }
+
     /// Where a reading of a partition begins.
     pub(super) fn start(&self, partition: u16, start: Start) -> Cursor {
         match self.kind {

@@ -71,6 +71,7 @@ pub(super) async fn fetch(store: &MemoryStore, request: &FetchRequest) -> Result
         let seen = state.incarnation();
         match seen {
             Some(life) if judge(known, seen) == Verdict::Keep => {
+                state.check_known(request)?;
                 let mut local = lock(&store.local);
                 let read = Reading { state, memory: &mut local.snapshot, life, request };
                 read.page(&after, until.as_ref(), store.format_max).map(Ok)

@@ -5,7 +5,7 @@ use postrider_core::source::DefinitionChange;
 use postrider_core::{DestinationState, ErrorKind, OutboxSource, PartitionId, Start};
 
 use super::{Act, Play, everything, later, note, of_type, only, page};
-use crate::support::{Fresh, event, id, number};
+use crate::support::{Fresh, event, id, number, page_after};
 
 fn told(audit: &[(String, String)]) -> Vec<(&str, &str)> {
     audit.iter().map(|(what, subject)| (what.as_str(), subject.as_str())).collect()
@@ -59,6 +59,9 @@ async fn a_destination_is_renamed_with_all_that_is_its_own() {
     }
     let definitions = play.store.destinations().await.unwrap();
     assert!(definitions.rows.iter().any(|row| row.definition.id == id("b")));
+    // Who has the old name still reads nothing: what it sends is not saved.
+    let refused = play.store.fetch(&page_after(&play.lease, 2)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound, "{refused}");
     assert_eq!(told(&play.audited().await), [("destinations rename", "a to b")]);
     assert_eq!(play.store.recount(&id("b")).await.unwrap().differences, []);
 }
