@@ -78,12 +78,13 @@ impl StoreFile {
     }
 
     /// Checks that the file at the path is the one that was open first, and remembers it if none
-    /// was.
+    /// was. Returns the generation for which that is so: one that was read apart could be of the file that was
+    /// there before.
     ///
     /// # Errors
     /// `NotFound` if there never was one; `Unavailable` with [`Code::StoreVanished`] if it went
     /// away.
-    pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
+    pub(crate) fn check(&self, operation: &'static str) -> Result<u64> {
         let mut known = self.lock();
         let found = fs::metadata(&self.path).map(|meta| identity(&meta));
         match (&known.identity, found) {
@@ -109,7 +110,7 @@ impl StoreFile {
                     .message(what));
             }
         }
-        Ok(())
+        Ok(self.generation())
     }
 
     /// Makes what was read durable before anybody is told of it.
@@ -188,6 +189,22 @@ fn identity(_: &fs::Metadata) -> Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Which file was looked at is told with the look: no `open` comes between them.
+    #[test]
+    fn a_look_at_the_file_says_for_which_generation_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("shop.db"), folder.path().join("other.db"));
+        fs::write(&path, "").unwrap();
+        let file = StoreFile::new(&path).unwrap();
+        let first = file.check("look").unwrap();
+        assert_eq!(file.check("look").unwrap(), first);
+        fs::write(&other, "").unwrap();
+        fs::rename(&other, &path).unwrap();
+        assert!(file.check("look").is_err() || cfg!(not(unix)), "another file");
+        file.adopt();
+        assert!(file.check("look").unwrap() > first);
+    }
 
     /// A flush of the file that was there before says nothing of the one that is there now.
     #[test]

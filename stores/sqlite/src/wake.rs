@@ -204,11 +204,11 @@ impl Look {
     }
 
     fn read(&mut self) -> Result<Growth, Unreadable> {
-        if self.generation != self.file.generation() {
-            self.generation = self.file.generation();
+        let generation = self.file.check("wake").map_err(|_| Unreadable)?;
+        if self.generation != generation {
+            self.generation = generation;
             self.connection = None;
         }
-        self.file.check("wake").map_err(|_| Unreadable)?;
         if self.connection.is_none() {
             let opened = connection::open_existing(self.file.path(), "wake");
             self.connection = Some(opened.map_err(|_| Unreadable)?);

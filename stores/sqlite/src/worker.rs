@@ -89,17 +89,17 @@ impl Desk {
 
     /// The connection, to the file that is still at the path.
     fn ready(&mut self, operation: &'static str) -> Result<&mut Connection> {
-        let generation = self.file.generation();
-        if generation != self.generation {
+        if self.file.check(operation)? != self.generation {
             self.connection = None;
-            self.generation = generation;
         }
-        self.file.check(operation)?;
-        if self.connection.is_none() {
+        // More than once only if the store is opened anew meanwhile.
+        while self.connection.is_none() {
+            self.generation = self.file.check(operation)?;
             let opened = connection::open_existing(self.file.path(), operation)?;
             // Once more: what was opened must be what was looked at.
-            self.file.check(operation)?;
-            self.connection = Some(opened);
+            if self.file.check(operation)? == self.generation {
+                self.connection = Some(opened);
+            }
         }
         Ok(self.connection.as_mut().expect("invariant: the connection was opened above"))
     }
