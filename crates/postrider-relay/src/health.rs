@@ -184,6 +184,12 @@ pub enum Blocker {
         /// Which destination.
         destination: DestinationId,
     },
+    /// The store has none of this relay's destinations, this one among them: it lost them, or an operator removed
+    /// them.
+    Absent {
+        /// Which destination.
+        destination: DestinationId,
+    },
 }
 
 impl fmt::Display for Blocker {
@@ -220,6 +226,11 @@ impl fmt::Display for Blocker {
                 f,
                 "destination {destination}: this relay's definition is not the store's [{}]",
                 Code::DefinitionOutdated
+            ),
+            Blocker::Absent { destination } => write!(
+                f,
+                "destination {destination} is not in the store: was it removed, or is this a standby from before it \
+                 was made? A relay that starts registers its destinations where there are none"
             ),
         }
     }
@@ -288,7 +299,8 @@ impl Machine {
         const WHILE: Duration = Duration::from_secs(5);
         let held = blockers.iter().any(|b| matches!(b, Blocker::Lease { .. }));
         if self.owned.is_empty() {
-            let troubled = blockers.iter().any(|b| matches!(b, Blocker::Store { .. }));
+            let trouble = |b: &Blocker| matches!(b, Blocker::Store { .. } | Blocker::Absent { .. });
+            let troubled = blockers.iter().any(trouble);
             let held = held || (self.ownable() == 0 && !self.definitions.rows.is_empty());
             return match (troubled, held) {
                 (true, _) => State::Blocked,
@@ -340,6 +352,8 @@ impl Machine {
                 self.local.get(&definition.id).is_none_or(|(own, _)| **own != **definition)
             })
             .map(|definition| Blocker::Definition { destination: definition.id.clone() });
+        let absent = self.absent().map(|id| Blocker::Absent { destination: id.clone() });
+        let definitions = definitions.chain(absent);
         let disabled = self.outlets.iter().flat_map(|(destination, outlet)| {
             let topics = outlet.disabled.keys().take(DISABLED_MAX);
             topics.map(|topic| Blocker::Disabled {

@@ -53,6 +53,8 @@ pub struct Machine {
     pub(crate) local: BTreeMap<DestinationId, (Arc<Destination>, BrokerCapabilities)>,
     pub(crate) definitions: Definitions,
     pub(crate) defining: Defining,
+    /// The definitions were read once at least.
+    pub(crate) has_defined: bool,
     /// The version that was heard of while the definitions were being read.
     pub(crate) heard: Option<u64>,
     pub(crate) carrying: Carrying,
@@ -161,6 +163,7 @@ impl Machine {
             local,
             definitions: Definitions::default(),
             defining: Defining::Wanted(Tick::default()),
+            has_defined: false,
             heard: None,
             carrying: Carrying::default(),
             routes: Routes::default(),
@@ -344,8 +347,13 @@ impl Machine {
             Some(definitions) => {
                 // What was heard of meanwhile is newer than this answer: it is asked for again.
                 let stale = self.heard.is_some_and(|heard| heard > definitions.version);
+                self.has_defined = true;
                 self.defining = match stale {
                     true => Defining::Wanted(self.now),
+                    // Without any there is no lease to ask for, and nothing else would tell of them.
+                    false if definitions.rows.is_empty() => {
+                        Defining::Wanted(self.now + self.settings.heartbeat)
+                    }
                     false => Defining::Known,
                 };
                 reach!(DefinitionsRead);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use postrider_core::{Destination, DestinationState, reach};
+use postrider_core::{Destination, DestinationId, DestinationState, reach};
 
 use crate::machine::Machine;
 use crate::outlet::Outlet;
@@ -40,6 +40,13 @@ impl Machine {
         reach!(DefinitionsOfAnother, if !current);
         self.tenancy.current = current;
         self.wanted = wanted;
+    }
+
+    /// This relay's own destinations, if the store has none of them.
+    pub(crate) fn absent(&self) -> impl Iterator<Item = &DestinationId> {
+        let mut rows = self.definitions.rows.iter();
+        let lost = !rows.any(|row| self.local.contains_key(&row.definition.id));
+        self.local.keys().filter(move |_| self.has_defined && lost)
     }
 
     /// Opens outlets that are wanted, and closes those that are not as soon as nothing of them is

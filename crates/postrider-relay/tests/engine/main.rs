@@ -1,5 +1,6 @@
 //! The machine in a small world of virtual time: order, isolation, failures, leases, drains.
 
+mod absent;
 mod attack;
 mod bounds;
 mod careful;
