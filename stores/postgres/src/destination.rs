@@ -143,11 +143,16 @@ async fn sweep_all(store: &PostgresStore, removed: &[DestinationId]) -> Result<(
     Ok(())
 }
 
+/// Whether anything is left of a destination that is not there.
+pub(crate) async fn is_left(store: &PostgresStore, id: &DestinationId) -> Result<bool> {
+    let line = store.sessions().line(Line::Read, "remove destination").await?;
+    Ok(line.row("remove destination", &LEFT, params![id.as_str()]).await?.get(0))
+}
+
 /// Deletes what is left of a destination that is not there, in writes of a bounded size.
-async fn sweep(store: &PostgresStore, id: &DestinationId) -> Result<()> {
+pub(crate) async fn sweep(store: &PostgresStore, id: &DestinationId) -> Result<()> {
     const OPERATION: &str = "remove destination";
-    let line = store.sessions().line(Line::Read, OPERATION).await?;
-    if !line.row(OPERATION, &LEFT, params![id.as_str()]).await?.get::<_, bool>(0) {
+    if !is_left(store, id).await? {
         return Ok(());
     }
     let session = store.sessions().connect(OPERATION).await?;

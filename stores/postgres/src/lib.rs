@@ -128,6 +128,8 @@ pub use migrate::{MigrationState, Migrations, init, init_within, migrations, rem
 #[cfg(feature = "store")]
 pub use nudge::Nudger;
 #[cfg(feature = "store")]
+pub use operator::SequenceRepair;
+#[cfg(feature = "store")]
 pub use own::{Comparison, Mapping, OwnTable, Settled};
 #[cfg(feature = "store")]
 pub use pooler::Pooler;

@@ -28,6 +28,17 @@ pub(super) async fn apply(
     crate::destination::apply_noted(store, change, Some(&note::checked(note)?)).await
 }
 
+impl PostgresStore {
+    /// Whether a removal of this destination was cut off, so that rows of it are left. Another removal of the same id
+    /// deletes them.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Unauthorized`, `Timeout`.
+    pub async fn has_leftovers(&self, id: &DestinationId) -> Result<bool> {
+        crate::destination::is_left(self, id).await
+    }
+}
+
 /// Gives a destination another id, with everything that is its own.
 pub(super) async fn rename(
     store: &PostgresStore,
@@ -51,16 +62,23 @@ pub(super) async fn rename(
             .message("there is a destination of that name already; nothing was changed")
             .context("destination", to));
     }
+    // What a removal that was cut off has left would be this one's.
+    crate::destination::sweep(store, to).await?;
     let mut renamed = Destination::from_definition(&text)?;
     renamed.id = to.clone();
     let renamed = renamed.to_definition()?;
     let values = params![from.as_str(), to.as_str(), text, renamed, note.who, note.why];
-    if session.row("rename", &RENAME, values).await?.get(0) {
-        return Ok(());
+    match session.row("rename", &RENAME, values).await?.get(0) {
+        "renamed" => Ok(()),
+        "left" => Err(Error::new(ErrorKind::Busy, "rename")
+            .message(
+                "what is left of a destination of that name is being deleted; nothing was renamed. Try again",
+            )
+            .context("destination", to)),
+        _ => Err(Error::new(ErrorKind::Conflict, "rename")
+            .message("the destination was changed meanwhile; nothing was renamed. Try again")
+            .context("destination", from)),
     }
-    Err(Error::new(ErrorKind::Conflict, "rename")
-        .message("the destination was changed meanwhile; nothing was renamed. Try again")
-        .context("destination", from))
 }
 
 async fn definition(session: &Session, id: &DestinationId) -> Result<Option<String>> {

@@ -31,6 +31,8 @@ const EVENTS: Sql = sql!("operator/erase_events");
 const SCHEDULED: Sql = sql!("operator/erase_scheduled");
 const WAIT: Sql = sql!("operator/erase_wait");
 const LEFT: Sql = sql!("operator/erase_left");
+const LEFTOVERS: Sql = sql!("operator/erase_leftovers");
+const LEFTOVERS_LOOK: Sql = sql!("operator/erase_leftovers_look");
 
 /// Numbers of the outbox that one statement looks through: far less than its deadline allows.
 const STRETCH: u64 = 1_000_000;
@@ -53,6 +55,8 @@ pub(super) async fn erasable(store: &PostgresStore, key: &str) -> Result<Erasure
     let session = store.sessions().connect("erasable").await?;
     let found = find(&session, "erasable", key).await?;
     let mut erasure = Erasure { scheduled: found.scheduled.len() as u64, ..Erasure::default() };
+    let leftovers = session.row("erasable", &LEFTOVERS_LOOK, params![key]).await?;
+    erasure.waiting += unsigned(leftovers.get(0));
     for batch in found.seqs.chunks(BATCH) {
         add(&mut erasure, &session.row("erasable", &LOOK, params![key, batch.to_vec()]).await?);
     }
@@ -75,6 +79,7 @@ pub(super) async fn erase(store: &PostgresStore, key: &str, note: &Note) -> Resu
         erase_batch(store, key, values, &mut erasure).await?;
         begins = None;
     }
+    leftovers(&session, key, &mut erasure).await?;
     for batch in found.scheduled.chunks(BATCH) {
         erasure.scheduled += session.execute("erase", &SCHEDULED, params![batch.to_vec()]).await?;
     }
@@ -102,6 +107,18 @@ async fn erase_batch(
     tx.execute("erase", &LOCK, params![key]).await?;
     add(erasure, &tx.row("erase", &EVENTS, values).await?);
     tx.commit("erase").await
+}
+
+/// Deletes what a removal that was cut off has left of the key.
+async fn leftovers(session: &Session, key: &str, erasure: &mut Erasure) -> Result<()> {
+    let batch = i64::try_from(BATCH).unwrap_or(i64::MAX);
+    loop {
+        let row = session.row("erase", &LEFTOVERS, params![key, batch]).await?;
+        if row.get::<_, i64>(0) == 0 {
+            return Ok(());
+        }
+        erasure.waiting += unsigned(row.get(1));
+    }
 }
 
 fn add(erasure: &mut Erasure, row: &Row) {

@@ -3,7 +3,8 @@
 use postrider_core::Result;
 use postrider_core::operate::Note;
 
-use super::{note, rebase, sequence};
+use super::{note, producers, rebase, sequence};
+use crate::sessions::Line;
 use crate::sql::{Sql, sql};
 use crate::typed::{params, signed, unsigned};
 use crate::{PostgresStore, identity};
@@ -20,16 +21,13 @@ const STRETCH: u64 = 200_000;
 /// only then is the place remembered. What is interrupted is finished by doing it again.
 pub(super) async fn adopt(store: &PostgresStore, note: &Note) -> Result<()> {
     let note = note::checked(note)?;
-    let tx = store.sessions().begin("adopt").await?;
-    let place = identity::read(&tx).await?;
-    let is_same = place.is_same();
-    if !is_same {
-        rebase::keep_owners_out(&tx, "adopt").await?;
+    let place = identity::read(&*store.sessions().line(Line::Read, "adopt").await?).await?;
+    if !place.is_same() {
+        // Producers too: they may have begun here before anybody adopts it.
+        let tx = producers::keep_out(store, "adopt").await?;
         sequence::State::read(&tx).await?.raise(&tx, true).await?;
         rebase::all(&tx, "adopt").await?;
-    }
-    tx.commit("adopt").await?;
-    if !is_same {
+        tx.commit("adopt").await?;
         renumber_transactions(store).await?;
     }
     let tx = store.sessions().begin("adopt").await?;

@@ -22,6 +22,7 @@ pub(crate) mod note;
 mod overview;
 mod partition;
 mod partitions;
+mod producers;
 mod rebase;
 mod recount;
 mod repartition;
@@ -42,6 +43,8 @@ use postrider_core::source::DefinitionChange;
 use postrider_core::{
     BoxFuture, DestinationId, DestinationState, EventId, NewEvent, PartitionId, Result, Timestamp,
 };
+
+pub use sequence::SequenceRepair;
 
 use crate::PostgresStore;
 
@@ -154,7 +157,10 @@ impl Operator for PostgresStore {
     }
 
     fn repair_sequence<'a>(&'a self, note: &'a Note) -> BoxFuture<'a, Result<(u64, u64)>> {
-        Box::pin(sequence::repair(self, note))
+        Box::pin(async move {
+            let done = sequence::repair(self, note).await?;
+            Ok((done.before, done.after))
+        })
     }
 
     fn adopt<'a>(&'a self, note: &'a Note) -> BoxFuture<'a, Result<()>> {

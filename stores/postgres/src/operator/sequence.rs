@@ -1,14 +1,14 @@
 //! Raising the store's sequence above everything that was passed already.
 //!
-//! Invariant: it is only ever raised, and only while nobody owns a partition: an owner knows how far
-//! it has read. Events that were given numbers which a cursor had passed get new ones, also where the
+//! Invariant: it is only ever raised, and only while nobody owns a partition and no producer has a transaction open: an
+//! owner knows how far it has read, and what a producer has drawn lies below what it is raised to. Events that were given numbers which a cursor had passed get new ones, also where the
 //! sequence has been carried past all of them since, and every cursor
 //! begins anew at its floor: duplicates are possible, loss is not (INV-1).
 
 use postrider_core::Result;
 use postrider_core::operate::Note;
 
-use super::{note, rebase};
+use super::{note, producers, rebase};
 use crate::PostgresStore;
 use crate::session::Session;
 use crate::sql::{Sql, sql};
@@ -37,16 +37,40 @@ pub(super) async fn next(
     Ok(row.get::<_, Option<i64>>(0).map(unsigned))
 }
 
-/// Repairs the sequence; returns what it was and what it is.
-pub(super) async fn repair(store: &PostgresStore, note: &Note) -> Result<(u64, u64)> {
+/// What a repair did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceRepair {
+    /// Where the sequence stood.
+    pub before: u64,
+    /// Where it stands.
+    pub after: u64,
+    /// Events that got new numbers.
+    pub renumbered: u64,
+    /// Cursors that began anew: all, or none.
+    pub cursors: u64,
+}
+
+impl PostgresStore {
+    /// Repairs the sequence as [`Operator::repair_sequence`](postrider_core::Operator::repair_sequence) does, and says
+    /// all that it did.
+    ///
+    /// # Errors
+    /// `Busy` if a relay owns a partition, or a transaction that has written to the outbox stays open.
+    pub async fn repair_numbers(&self, note: &Note) -> Result<SequenceRepair> {
+        repair(self, note).await
+    }
+}
+
+/// Repairs the sequence. Producers wait meanwhile.
+pub(super) async fn repair(store: &PostgresStore, note: &Note) -> Result<SequenceRepair> {
     let note = note::checked(note)?;
-    let tx = store.sessions().begin(OPERATION).await?;
-    rebase::keep_owners_out(&tx, OPERATION).await?;
+    let tx = producers::keep_out(store, OPERATION).await?;
     let state = State::read(&tx).await?;
     let renumbered = state.raise(&tx, false).await?;
     let after = state.after();
+    let mut cursors = 0;
     if after > state.given || state.counter < state.counter_known || renumbered > 0 {
-        rebase::all(&tx, OPERATION).await?;
+        cursors = rebase::all(&tx, OPERATION).await? as u64;
         let subject = match renumbered {
             0 => format!("from {} to {after}", state.given),
             many => format!("from {} to {after}; {many} events got new numbers", state.given),
@@ -54,7 +78,7 @@ pub(super) async fn repair(store: &PostgresStore, note: &Note) -> Result<(u64, u
         note::write(&tx, &note, OPERATION, &subject).await?;
     }
     tx.commit(OPERATION).await?;
-    Ok((state.given, after))
+    Ok(SequenceRepair { before: state.given, after, renumbered, cursors })
 }
 
 /// Where the server's numbers are, and what the store knows of them.
@@ -102,5 +126,10 @@ impl State {
 
 /// Whether some cursor would pass events unread though the sequence lies above all of them.
 async fn gone_back(tx: &Session) -> Result<bool> {
-    Ok(tx.row(OPERATION, &GONE_BACK, params![]).await?.get::<_, i64>(0) > 0)
+    Ok(passed_unread(tx, OPERATION).await? > 0)
+}
+
+/// How many events some cursor would pass unread.
+pub(super) async fn passed_unread(session: &Session, operation: &'static str) -> Result<u64> {
+    Ok(unsigned(session.row(operation, &GONE_BACK, params![]).await?.get(0)))
 }

@@ -4,21 +4,27 @@ create function {outbox_covers}(c {outbox_cursor}, xid bigint, seq bigint) retur
 language sql stable parallel safe
 return {outbox_passed}(c, xid, seq) and not {outbox_predates}(c, xid, seq);
 
--- Gives a destination another id, with everything that is its own, and says whether the definition was the
--- one that the caller had read. Every lease is locked, in the order of the partitions: no settlement is under
+-- Gives a destination another id, with everything that is its own. `changed` if the definition is not the one that
+-- the caller had read; `left` if a removed destination of the new id has rows, which would become this one's: what
+-- was removed would be delivered. Nobody adds to those while the lock of the definitions is held. Every lease is locked, in the order of the partitions: no settlement is under
 -- way meanwhile, and none waits for longer than this call.
 create function {outbox_rename}(
-    old_id text, new_id text, old_definition text, new_definition text, who text, why text) returns boolean
+    old_id text, new_id text, old_definition text, new_definition text, who text, why text) returns text
 language plpgsql set lock_timeout = '10s'
 as $body$
 begin
     perform pg_advisory_xact_lock(
         hashtextextended('postrider definitions ' || {text:outbox_destination}, 0));
+    if exists (select from {outbox_waiting} w where w.destination = new_id)
+        or exists (select from {outbox_settled} s where s.destination = new_id)
+    then
+        return 'left';
+    end if;
     perform from {outbox_lease} l order by l.partition for update;
     update {outbox_destination} d set id = new_id, definition = new_definition
     where d.id = old_id and d.definition = old_definition;
     if not found then
-        return false;
+        return 'changed';
     end if;
     update {outbox_cursor} c set destination = new_id where c.destination = old_id;
     update {outbox_waiting} w set destination = new_id where w.destination = old_id;
@@ -29,6 +35,6 @@ begin
     update {outbox_meta} m set value = (m.value::bigint + 1)::text where m.key = 'definitions_version';
     insert into {outbox_audit} (who, why, what, subject)
     values (who, why, 'destinations rename', old_id || ' to ' || new_id);
-    return true;
+    return 'renamed';
 end
 $body$;

@@ -96,6 +96,7 @@ pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec
         ("history", tables::history(patient).await),
         ("dedup horizon", tables::horizon(patient).await),
         ("stuck claims", tables::stuck(patient).await),
+        ("leftovers", tables::leftovers(patient).await),
     ] {
         findings.push(finding.unwrap_or_else(|error| unexamined(subject, &error)));
     }

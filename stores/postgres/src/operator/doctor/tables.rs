@@ -25,6 +25,11 @@ const TABLES: Sql = sql!("doctor/tables");
 const AUTOVACUUM: Sql = sql!("doctor/autovacuum");
 const HORIZON: Sql = sql!("doctor/horizon");
 const STUCK: Sql = sql!("doctor/stuck");
+const LEFTOVERS: Sql = sql!("doctor/leftovers");
+const STATEMENT_TIMEOUT: Sql = sql!("operator/statement_timeout");
+
+/// How long events are looked for that a cursor would pass unread, in milliseconds: a look at a screen.
+const CARRIED_PAST_MAX: &str = "5000";
 
 /// Events from which on a store without retention is said to grow: about a gigabyte.
 const KEPT_MAX: u64 = 1_000_000;
@@ -108,10 +113,26 @@ pub(super) async fn numbers(patient: &Patient<'_>) -> Result<Finding> {
     }
     let state = sequence::State::read(&patient.session).await?;
     let advice = format!("stop the relays, then: postrider repair sequence {}", patient.option());
-    Ok(match state.behind() {
+    let behind = match state.behind() {
+        None => carried_past(patient).await?,
+        behind => behind,
+    };
+    Ok(match behind {
         None => good("numbers", "new events get numbers that no destination has passed"),
         Some(behind) => critical("numbers", behind, advice, Code::Rewound),
     })
+}
+
+/// What a sequence has given that was set back, and has been carried past all cursors since: relays find the same when
+/// they begin, and stop. Only ranges of the outbox that may have such events are read, and not for long.
+async fn carried_past(patient: &Patient<'_>) -> Result<Option<String>> {
+    let tx = patient.store.sessions().begin_reading("doctor").await?;
+    tx.row("doctor", &STATEMENT_TIMEOUT, params![CARRIED_PAST_MAX]).await?;
+    let unread = sequence::passed_unread(&tx, "doctor").await?;
+    tx.end("doctor").await;
+    Ok((unread > 0).then(|| {
+        format!("the sequence was set back: {unread} events have numbers that a destination has passed, unread")
+    }))
 }
 
 /// Relays go by the bytes of a cursor, operators by its columns.
@@ -253,6 +274,32 @@ fn growth(kept: u64, start: u64) -> Finding {
         "set a retention for the relay, so that the disk does not fill",
         Code::StoreGrows,
     )
+}
+
+/// Rows of destinations that are not there: a removal was cut off, or is under way.
+pub(super) async fn leftovers(patient: &Patient<'_>) -> Result<Finding> {
+    let rows = patient.session.rows("doctor", &LEFTOVERS, params![]).await?;
+    let Some(first) = rows.first() else {
+        return Ok(good("leftovers", "nothing is left of a destination that was removed"));
+    };
+    let many = |waiting: u64| match waiting {
+        10_000.. => "10000 or more".to_owned(),
+        fewer => fewer.to_string(),
+    };
+    let left: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} ({} that waited)", shown(row, 0), many(count(row, 1))))
+        .collect();
+    Ok(coded(
+        "leftovers",
+        format!("a removal was cut off, or is under way; left are rows of {}", listed(&left)),
+        format!(
+            "they are delivered to nobody; finish it: postrider destinations remove {} {}",
+            shown(first, 0),
+            patient.option()
+        ),
+        Code::StoreGrows,
+    ))
 }
 
 pub(super) async fn horizon(patient: &Patient<'_>) -> Result<Finding> {

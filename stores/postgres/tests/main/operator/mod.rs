@@ -2,6 +2,8 @@
 
 mod events;
 mod find;
+mod left;
+mod numbers;
 mod overview;
 mod plans;
 mod scheduled;
