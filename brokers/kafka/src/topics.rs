@@ -36,6 +36,8 @@ pub(crate) struct Facts {
     seen: Instant,
     /// How many partitions it has.
     partitions: usize,
+    /// Whether that was compared with how many it had before.
+    compared: AtomicBool,
     /// What one request may hold for a partition; unknown where we may not ask.
     pub(crate) bytes_max: Option<u64>,
     /// It refused what the client sent as one, so each record goes by itself.
@@ -100,27 +102,33 @@ impl Topics {
     ) -> Result<Standing> {
         let entry = self.entry(topic);
         let unreachable = || self.trouble.unreachable(&self.settings.shown());
-        let mut found = timeout_at(until, entry.lock()).await.map_err(|_| unreachable())?;
-        if let Some(facts) =
-            found.as_ref().filter(|facts| facts.seen.elapsed() < self.settings.refresh)
-        {
-            return Ok(Standing::There(Arc::clone(facts)));
+        let mut found = timeout_at(until, entry.lock_owned()).await.map_err(|_| unreachable())?;
+        let fresh = |facts: &&Arc<Facts>| facts.seen.elapsed() < self.settings.refresh;
+        if let Some(facts) = found.as_ref().filter(fresh).map(Arc::clone) {
+            self.compare(topic, &facts);
+            return Ok(Standing::There(facts));
         }
         let question = Question {
             producer: Arc::clone(producer),
             settings: Arc::clone(&self.settings),
             trouble: Arc::clone(&self.trouble),
             topic: Arc::clone(topic),
-            patience: until.saturating_duration_since(Instant::now()),
         };
-        let asking = spawn_blocking(move || question.ask());
+        // What is answered too late for this call is there for the next one: else a cluster whose answers take longer than
+        // one call has for them would never get an event.
+        let asking = spawn_blocking(move || {
+            let standing = question.ask()?;
+            if let Standing::There(facts) = &standing {
+                *found = Some(Arc::clone(facts));
+            }
+            Ok::<_, Error>(standing)
+        });
         let answered = timeout_at(until, asking).await.map_err(|_| unreachable())?;
         let standing = answered.map_err(|error| {
             Error::new(ErrorKind::Internal, "find topic").message(error.to_string())
         })??;
         if let Standing::There(facts) = &standing {
-            self.compare(topic, facts.partitions);
-            *found = Some(Arc::clone(facts));
+            self.compare(topic, facts);
         }
         Ok(standing)
     }
@@ -132,7 +140,11 @@ impl Topics {
 
     /// Tells of partitions that were added. Nothing has to be drained: of a key one event is under way, so its next
     /// one is sent when the one before it is in the old partition.
-    fn compare(&self, topic: &Arc<str>, now: usize) {
+    fn compare(&self, topic: &Arc<str>, facts: &Facts) {
+        if facts.compared.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let now = facts.partitions;
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         if counted.len() >= TOPICS_MAX && !counted.contains_key(topic) {
             counted.clear();
@@ -164,7 +176,6 @@ struct Question {
     settings: Arc<KafkaSettings>,
     trouble: Arc<Trouble>,
     topic: Arc<str>,
-    patience: Duration,
 }
 
 impl Question {
@@ -175,7 +186,7 @@ impl Question {
         let metadata = self
             .producer
             .client()
-            .fetch_metadata(Some(&self.topic), self.patience)
+            .fetch_metadata(Some(&self.topic), self.settings.deadline)
             .map_err(|_| unreachable())?;
         let Some(found) = metadata.topics().first() else {
             return Ok(Standing::Closed(missing(&self.topic)));
@@ -192,6 +203,7 @@ impl Question {
         Ok(Standing::There(Arc::new(Facts {
             seen,
             partitions,
+            compared: AtomicBool::new(false),
             bytes_max,
             alone: AtomicBool::new(false),
         })))
@@ -215,7 +227,7 @@ impl Question {
         else {
             return (None, None);
         };
-        let patience = SETTINGS_MAX.min(self.patience / 2);
+        let patience = SETTINGS_MAX.min(self.settings.preparation() / 2);
         let options = AdminOptions::new().request_timeout(Some(patience));
         let topic = [ResourceSpecifier::Topic(&self.topic)];
         let described = Handle::current().block_on(admin.describe_configs(&topic, &options));

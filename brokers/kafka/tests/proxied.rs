@@ -86,6 +86,14 @@ async fn a_late_answer_counts_within_the_deadline() {
     wire::a_late_answer_counts_within_the_deadline(&kafka).await;
 }
 
+/// F8: answers that all take longer than a call has for finding its topic: what it asks in vain is there for the next one.
+#[tokio::test]
+async fn a_topic_is_found_although_each_answer_is_late() {
+    let Some(kafka) = Kafka::start().await else { return };
+    kafka.proxy.set(Traffic::AnswersLate(DEADLINE / 2));
+    until_acked(&*kafka.broker(), TOPIC, &event("1", 1, 10)).await;
+}
+
 /// F5, F9, INV-3: the way is cut and opened again and again in mid-batch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_way_that_is_cut_keeps_the_order() {
