@@ -63,20 +63,30 @@ $$;
 
 -- About how many events the slowest destination that is not paused has yet to pass: of the numbers between its
 -- cursor and a partition's newest row, that partition has its share. Where there is no destination nobody has
--- read anything. Producers may call it, and need not read the tables.
+-- read anything. What the sequence leapt over counts nowhere. Producers may call it, and need not read the tables.
 create function {outbox_backlog}() returns bigint
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    with leaps as materialized (
+        select substring(m.key from '^leap_(\d+)$')::bigint as last, m.value::bigint - 1 as until
+        from {outbox_meta} m where m.key ~ '^leap_\d+$'
+    )
     select case
-        when not exists (select from {outbox_destination}) then {outbox_given}()
+        when not exists (select from {outbox_destination}) then
+            {outbox_given}() - (select coalesce(sum(l.until - l.last), 0)::bigint from leaps l)
         else coalesce((
             select max(of_destination.behind) from (
-                select sum(greatest(head.seq - greatest(c.ground, c.floor, c.position), 0))
+                select sum(greatest(head.seq - passed.seq - leapt.numbers, 0))
                     / (select count(*) from {outbox_lease}) as behind
                 from {outbox_destination} d
                 join {outbox_cursor} c on c.destination = d.id
+                cross join lateral (select greatest(c.ground, c.floor, c.position) as seq) as passed
                 cross join lateral (
                     select coalesce(max(o.seq), 0) as seq from {outbox} o
                     where o.partition = c.partition) as head
+                cross join lateral (
+                    select coalesce(sum(greatest(
+                        least(head.seq, l.until) - greatest(passed.seq, l.last), 0)), 0) as numbers
+                    from leaps l) as leapt
                 where d.state = 'active'
                 group by d.id
             ) as of_destination), 0)::bigint

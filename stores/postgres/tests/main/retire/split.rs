@@ -176,6 +176,29 @@ async fn the_recount_leaps_too() {
     assert_eq!(found, 13_010);
 }
 
+/// R104: a producer's watermark counts no number that the sequence leapt over, whether or not somebody reads.
+#[tokio::test]
+async fn the_backlog_leaps_too() {
+    let Some(play) = Play::new(Layout::Partitioned).await else { return };
+    play.old(13_000, "1 day").await;
+    for taken in ["bounded", "proven", "split", "leapt"] {
+        assert_eq!(step_at_last(&play).await, taken);
+    }
+    let backlog = async || play.fresh.number("select {outbox_backlog}()").await;
+    assert_eq!(backlog().await, 13_000, "nobody has written behind the leap");
+    play.old(10, "1 day").await;
+    assert_eq!(backlog().await, 13_010);
+    // Before the leap, in what it left out, and behind it.
+    for (passed, left) in [("min(seq) + 12989", 20), ("max(seq) - 1000", 10), ("max(seq) - 3", 3)] {
+        let floor =
+            format!("update {{outbox_cursor}} set floor = (select {passed} from {{outbox}})");
+        play.fresh.run(&floor).await;
+        assert_eq!(backlog().await, left, "{passed}");
+    }
+    play.fresh.run("delete from {outbox_destination}").await;
+    assert_eq!(backlog().await, 13_010, "nobody has read anything");
+}
+
 /// Where older numbers stand in the default table as well, retention has to take them first; and a mark that
 /// was left behind does no harm.
 #[tokio::test]
