@@ -53,7 +53,12 @@ pub(crate) struct Member {
     pub(crate) turn: Turn,
     /// A commit was refused, since its topic is gone.
     pub(crate) refused: AtomicBool,
+    /// The error that was told last is of reading: told by the thread that polls, before it has the error.
+    pub(crate) of_reading: AtomicBool,
 }
+
+/// How the library begins to say that records were not given. It asks for them again by itself.
+const OF_READING: &str = "Fetch from broker";
 
 impl ClientContext for Member {
     fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {
@@ -62,6 +67,7 @@ impl ClientContext for Member {
 
     fn error(&self, error: KafkaError, reason: &str) {
         self.trouble.note(&error, reason);
+        self.of_reading.store(reason.starts_with(OF_READING), Ordering::Release);
     }
 }
 
@@ -174,7 +180,8 @@ impl Reader {
                 Some(Err(error)) => {
                     member.refused.fetch_or(is_gone(&error), Ordering::AcqRel);
                     self.judge(&error);
-                    anew = anew.or_else(|| Some(Instant::now() + until_anew(&error)?));
+                    let of_reading = member.of_reading.load(Ordering::Acquire);
+                    anew = anew.or_else(|| Some(Instant::now() + until_anew(&error, of_reading)?));
                 }
             }
             if looked.elapsed() >= COMMIT_EVERY {
@@ -331,9 +338,11 @@ fn is_gone(error: &KafkaError) -> bool {
     )
 }
 
-/// When to join anew after this, if at all: it may have left a partition that is ours and is not read.
-fn until_anew(error: &KafkaError) -> Option<Duration> {
+/// When to join anew after this, if at all: it may have left a partition that is ours and is not read. Where reading alone
+/// is refused, it is read again as soon as that is granted.
+fn until_anew(error: &KafkaError, of_reading: bool) -> Option<Duration> {
     match error.rdkafka_error_code()? {
+        RDKafkaErrorCode::TopicAuthorizationFailed if of_reading => None,
         RDKafkaErrorCode::NotCoordinator | RDKafkaErrorCode::CoordinatorNotAvailable => Some(ANEW),
         RDKafkaErrorCode::TopicAuthorizationFailed => Some(ANEW_GRANTED),
         _ => None,
@@ -353,5 +362,20 @@ fn record(message: &BorrowedMessage<'_>) -> Record {
         marks,
         key: message.key().map(boxed),
         headers: message.headers().map(BorrowedHeaders::detach),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Others of a group are disturbed by who joins anew, so nobody does whom that would not help.
+    #[test]
+    fn a_group_is_joined_anew_where_that_helps() {
+        let denied = KafkaError::MessageConsumption(RDKafkaErrorCode::TopicAuthorizationFailed);
+        assert_eq!(until_anew(&denied, false), Some(ANEW_GRANTED));
+        assert_eq!(until_anew(&denied, true), None);
+        let moved = KafkaError::MessageConsumption(RDKafkaErrorCode::NotCoordinator);
+        assert_eq!(until_anew(&moved, false), Some(ANEW));
     }
 }

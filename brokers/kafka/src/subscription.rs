@@ -154,6 +154,7 @@ impl KafkaSubscription {
             ended,
             turn: Turn::default(),
             refused: AtomicBool::new(false),
+            of_reading: AtomicBool::new(false),
         };
         let joining = spawn_blocking(move || join(&kafka, &settings, member, reads));
         joining.await.map_err(|error| {

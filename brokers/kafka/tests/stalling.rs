@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider_core::{Delivery, Outcome, Subscription};
+use postrider_core::{Delivery, ErrorKind, Outcome, Subscription};
 use postrider_kafka::{KafkaBroker, KafkaSettings, KafkaSubscription, SubscriptionSettings};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -127,6 +127,25 @@ async fn a_partition_whose_beginning_was_not_told_is_read() {
     let imitation = Imitation::with(1_000, refuse).await;
     imitation.send(0, 3).await;
     imitation.settle(3).await;
+}
+
+/// F36: reading that is refused is told, in the words by which it is known to need no joining, and goes on as soon as it is
+/// granted; what was in work meanwhile stays in work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reading_that_is_refused_goes_on_when_it_is_granted() {
+    let imitation = Imitation::start(1_000).await;
+    imitation.send(0, 1).await;
+    let held = imitation.receive(1).await;
+    let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    imitation.cluster.request_errors(RDKafkaApiKey::Fetch, &[error; 3]);
+    imitation.send(1, 1).await;
+    let told = timeout(PATIENCE, imitation.subscription.receive(1)).await.expect("it is told");
+    let told = told.unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Unauthorized, "{told}");
+    assert!(told.to_string().contains("Kafka: Fetch from broker"), "{told}");
+    imitation.settle(1).await;
+    imitation.subscription.ack(&held[0]).await.unwrap();
+    block_in_place(|| imitation.committed(2));
 }
 
 /// F14: a partition that had read enough, was lost, and is ours again is read again.
