@@ -1,16 +1,17 @@
 -- How long the oldest transaction is open, in seconds; how many transactions began since the oldest xmin; and the dead
 -- rows of the outbox, whatever it is divided into, and of the tables that change most. Statistics alone, and no
--- table. Without pg_read_all_stats a user sees of others' sessions only that a transaction is running, by the
+-- table. Of other databases those transactions count that have a number, as in a snapshot. Without pg_read_all_stats a user sees of others' sessions only that a transaction is running, by the
 -- snapshot.
 with held as (
     select extract(epoch from clock_timestamp() - a.xact_start) as open,
-        greatest(age(a.backend_xid), age(a.backend_xmin))::bigint as age
+        case when a.datname = current_database() then greatest(age(a.backend_xid), age(a.backend_xmin))
+            else age(a.backend_xid) end::bigint as age
     from pg_stat_activity a
-    where a.datname = current_database() and a.pid <> pg_backend_pid()
+    where (a.datname = current_database() or a.backend_xid is not null) and a.pid <> pg_backend_pid()
         and a.backend_type = 'client backend'
     union all
     select extract(epoch from clock_timestamp() - p.prepared), age(p.transaction)::bigint
-    from pg_prepared_xacts p where p.database = current_database()
+    from pg_prepared_xacts p
     union all
     select null, greatest(age(s.xmin), age(s.catalog_xmin))::bigint from pg_replication_slots s
     union all

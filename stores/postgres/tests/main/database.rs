@@ -15,13 +15,17 @@ pub(crate) struct Database {
 impl Database {
     /// Makes one; `None` where there is no server, which was said.
     pub(crate) async fn new(setup: &Setup) -> Option<Database> {
-        let server = url()?;
+        Some(Database::at(url()?, setup).await)
+    }
+
+    /// The same on another server.
+    pub(crate) async fn at(server: String, setup: &Setup) -> Database {
         let name = format!("t{}", &Uuid::now_v7().simple().to_string()[4..]);
         let client = connect(&server).await;
         client.batch_execute(&format!("create database {name}")).await.expect("a database");
         let url = format!("{}/{name}", server.rsplit_once('/').expect("a path").0);
         init(&url, setup).await.expect("the tables");
-        Some(Database { server, name, url })
+        Database { server, name, url }
     }
 
     pub(crate) async fn run(&self, statements: &str) {

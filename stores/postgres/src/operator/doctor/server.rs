@@ -194,6 +194,8 @@ struct Holder {
     owner: String,
     open: Option<Duration>,
     bytes: u64,
+    /// The database, if it is another.
+    elsewhere: Option<String>,
 }
 
 async fn read(patient: &Patient<'_>) -> Result<Vec<Holder>> {
@@ -205,6 +207,7 @@ async fn read(patient: &Patient<'_>) -> Result<Vec<Holder>> {
         owner: shown(row, 3),
         open: number(row, 4).map(|seconds| Duration::from_secs(seconds.max(0).cast_unsigned())),
         bytes: count(row, 6),
+        elsewhere: row.get(7),
     };
     Ok(rows.iter().map(holder).collect())
 }
@@ -240,24 +243,37 @@ fn oldest(holders: &[Holder], bearable: Duration) -> Finding {
     if open < bearable {
         return good("old transactions", format!("the oldest is open for {open:?}"));
     }
-    let Holder { what, name, state, owner, .. } = holder;
-    let state = if state.is_empty() { String::new() } else { format!(", {state}") };
-    let message =
-        format!("{what} ({name}, user {owner}{state}) has a transaction open for {open:?}");
-    let advice = match what.strip_prefix("session ") {
-        Some(pid) => format!(
-            "events flow, and nothing is cleaned away or retired meanwhile; to end it: \
-             select pg_terminate_backend({pid})"
-        ),
-        None => format!(
-            "its events are not seen until it ends: commit prepared or rollback prepared '{name}'"
-        ),
-    };
+    let Holder { what, name, state, owner, elsewhere, .. } = holder;
+    let mut about = format!("{name}, user {owner}");
+    if !state.is_empty() {
+        about.push_str(&format!(", {state}"));
+    }
+    if let Some(database) = elsewhere {
+        about.push_str(&format!(", database {database}"));
+    }
+    let message = format!("{what} ({about}) has a transaction open for {open:?}");
+    let advice = advice(what.strip_prefix("session "), name, elsewhere.as_deref());
     match open {
         open if open > bearable * OPEN_CRITICAL => {
             critical("old transactions", message, advice, Code::CleanupHeld)
         }
         _ => coded("old transactions", message, advice, Code::CleanupHeld),
+    }
+}
+
+/// What such a transaction keeps up, and what ends it.
+fn advice(pid: Option<&str>, name: &str, elsewhere: Option<&str>) -> String {
+    let held = match (pid, elsewhere) {
+        (_, Some(_)) => "events flow, and nothing is retired meanwhile",
+        (Some(_), None) => "events flow, and nothing is cleaned away or retired meanwhile",
+        (None, None) => "its events are not seen until it ends",
+    };
+    match (pid, elsewhere) {
+        (Some(pid), _) => format!("{held}; to end it: select pg_terminate_backend({pid})"),
+        (None, None) => format!("{held}: commit prepared or rollback prepared '{name}'"),
+        (None, Some(database)) => format!(
+            "{held}; connected with {database}: commit prepared or rollback prepared '{name}'"
+        ),
     }
 }
 
@@ -309,8 +325,8 @@ mod tests {
 
     fn holder(what: &str, seconds: Option<u64>, bytes: u64) -> Holder {
         let (name, owner) = ("reports".to_owned(), "anna".to_owned());
-        let open = seconds.map(Duration::from_secs);
-        Holder { what: what.to_owned(), name, state: "idle".to_owned(), owner, open, bytes }
+        let (open, state) = (seconds.map(Duration::from_secs), "idle".to_owned());
+        Holder { what: what.to_owned(), name, state, owner, open, bytes, elsewhere: None }
     }
 
     /// F7: whoever holds up what is named, with what ends it.

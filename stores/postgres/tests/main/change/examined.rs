@@ -1,5 +1,4 @@
-//! What the doctor asks a database about others: who holds its rows, what is dead there, and whose commits may be
-//! taken back. Each test has a database of its own, since the answers are about all of it.
+//! What the doctor asks a database about others: what is dead there, and whose commits may be taken back. Each test has a database of its own, since the answers are about all of it.
 
 use std::time::Duration;
 
@@ -15,70 +14,28 @@ async fn small() -> Option<Database> {
     Database::new(&Setup { partitions: Some(1), ..Setup::default() }).await
 }
 
-fn store(database: &Database, thresholds: Thresholds) -> PostgresStore {
+pub(super) fn store(database: &Database, thresholds: Thresholds) -> PostgresStore {
     let mut options = Options::default();
     options.thresholds = thresholds;
     PostgresStore::with(&database.url, options).expect("a store")
 }
 
 /// What the doctor says of a subject, where so much is bearable.
-async fn finding(database: &Database, subject: &str, thresholds: Thresholds) -> Finding {
+pub(super) async fn finding(database: &Database, subject: &str, thresholds: Thresholds) -> Finding {
     let found = store(database, thresholds).doctor(Timestamp::now()).await;
     let mut findings = found.expect("an examination").into_iter();
     findings.find(|finding| finding.subject == subject).expect("the finding")
 }
 
-fn rendered(statements: &str) -> String {
+pub(super) fn rendered(statements: &str) -> String {
     Names::default().render(statements)
 }
 
 /// Nothing is bearable, so that a test need not wait until something is old, or much.
-fn nothing() -> Thresholds {
+pub(super) fn nothing() -> Thresholds {
     let mut thresholds = Thresholds::default();
     (thresholds.transaction_open, thresholds.dead_rows) = (Duration::ZERO, 0);
     thresholds
-}
-
-fn advice(finding: &Finding) -> &str {
-    finding.advice.as_deref().unwrap_or_default()
-}
-
-/// R124, F16: a transaction that is left open is named with the process that has it, and what ends it.
-#[tokio::test]
-async fn the_process_of_an_open_transaction_is_named() {
-    let Some(database) = small().await else { return };
-    let quiet = finding(&database, "old transactions", nothing()).await;
-    assert_eq!(quiet.level, Level::Good, "{quiet:?}");
-    let holder = connect(&format!("{}?application_name=reports", database.url)).await;
-    let pid: i32 = holder.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
-    holder.batch_execute("begin isolation level repeatable read; select 1").await.unwrap();
-    let found = finding(&database, "old transactions", nothing()).await;
-    assert!(found.level > Level::Good && found.code == Some(Code::CleanupHeld), "{found:?}");
-    let named = format!("session {pid} (reports, user postgres, idle in transaction)");
-    assert!(found.message.starts_with(&named), "{found:?}");
-    assert!(advice(&found).contains(&format!("pg_terminate_backend({pid})")), "{found:?}");
-    let bearable = finding(&database, "old transactions", Thresholds::default()).await;
-    assert_eq!(bearable.level, Level::Good, "{bearable:?}");
-    drop(holder);
-    database.drop().await;
-}
-
-/// R124, F7: a prepared transaction, which no session has, is named by its identifier.
-#[tokio::test]
-async fn a_prepared_transaction_is_named_by_its_identifier() {
-    let Some(database) = small().await else { return };
-    let gid = format!("forgotten-{}", database.name);
-    let write = "begin; update {outbox_meta} set value = value where key = 'database';";
-    database.run(&rendered(&format!("{write} prepare transaction '{gid}'"))).await;
-    let found = finding(&database, "old transactions", nothing()).await;
-    assert!(found.level > Level::Good && found.code == Some(Code::CleanupHeld), "{found:?}");
-    let named = format!("prepared transaction ({gid}, user postgres)");
-    assert!(found.message.starts_with(&named), "{found:?}");
-    assert!(advice(&found).contains(&format!("rollback prepared '{gid}'")), "{found:?}");
-    database.run(&rendered(&format!("rollback prepared '{gid}'"))).await;
-    let found = finding(&database, "old transactions", nothing()).await;
-    assert_eq!(found.level, Level::Good, "{found:?}");
-    database.drop().await;
 }
 
 /// R124: dead rows are counted of the store's own tables, and the table that has them is named.
@@ -103,38 +60,6 @@ async fn a_table_full_of_dead_rows_is_named() {
     let bearable = finding(&database, "dead rows", Thresholds::default()).await;
     assert_eq!(bearable.level, Level::Good, "{bearable:?}");
     drop(holder);
-    database.drop().await;
-}
-
-/// R124, F16: for metrics the age of the oldest transaction and xmin and the dead rows are read, without a count: of a
-/// session, and of a prepared transaction that no session has.
-#[tokio::test]
-async fn bloat_is_read_from_statistics() {
-    let Some(database) = small().await else { return };
-    let store = store(&database, Thresholds::default());
-    let bloat = async || store.bloat().await.expect("statistics").expect("PostgreSQL has them");
-    let quiet = bloat().await;
-    assert_eq!(quiet.transaction_open, Duration::ZERO, "{quiet:?}");
-    let holder = connect(&database.url).await;
-    let look = rendered("begin isolation level repeatable read; select from {outbox_waiting}");
-    holder.batch_execute(&look).await.unwrap();
-    let client = connect(&database.url).await;
-    let update = rendered("update {outbox_renewal} set life = life");
-    for _ in 0..60 {
-        client.batch_execute(&update).await.unwrap();
-    }
-    client.batch_execute("select pg_stat_force_next_flush()").await.unwrap();
-    let held = bloat().await;
-    assert!(held.transaction_open > Duration::ZERO && held.xmin_age >= 60, "{held:?}");
-    let names: Vec<&str> = held.dead_rows.iter().map(|(table, _)| *table).collect();
-    assert_eq!(names, ["outbox", "outbox_waiting", "outbox_cursor", "outbox_renewal"]);
-    assert_eq!(held.dead_rows[3], ("outbox_renewal", 60), "{held:?}");
-    holder.batch_execute("rollback").await.unwrap();
-    assert_eq!(bloat().await.transaction_open, Duration::ZERO);
-    let gid = format!("bloat-{}", database.name);
-    database.run(&rendered(&format!("begin; {update}; prepare transaction '{gid}'"))).await;
-    assert!(bloat().await.transaction_open > Duration::ZERO, "a prepared one");
-    database.run(&rendered(&format!("rollback prepared '{gid}'"))).await;
     database.drop().await;
 }
 

@@ -7,6 +7,7 @@ mod erase;
 mod examined;
 mod floors;
 mod forget;
+mod held;
 mod inbox;
 mod recount;
 mod repair;
