@@ -16,6 +16,8 @@ use postrider_core::{
 };
 use tokio_postgres::Row;
 
+use crate::cursor::Columns;
+use crate::operator::rebase;
 use crate::row::Decoder;
 use crate::schema;
 use crate::session::Session;
@@ -29,9 +31,6 @@ const EVENTS: Sql = sql!("request/events");
 const CARRY_OUT: Sql = sql!("request/carry_out");
 const CURSOR: Sql = sql!("request/cursor");
 const REWIND: Sql = sql!("request/rewind");
-
-/// How many numbers of the sequence one row of the settled log counts.
-const BUCKET: u64 = 4_096;
 
 /// How often a rewind is tried where a settlement moves the cursor meanwhile.
 const REWINDS_MAX: usize = 5;
@@ -263,8 +262,11 @@ impl Carrying<'_> {
                 signed(asked.target),
                 back.from,
                 back.at,
-                back.to,
-                signed(back.floor)
+                back.to.base,
+                back.to.floor,
+                back.to.pending_xids,
+                back.to.pending_floors,
+                back.to.ground
             ];
             let outcome = self.session.row("carry out", &REWIND, of).await?;
             match outcome.get::<_, &str>(0) {
@@ -287,40 +289,16 @@ impl Carrying<'_> {
 struct Back {
     from: Vec<u8>,
     at: i64,
-    to: Vec<u8>,
-    floor: u64,
+    to: Columns,
 }
 
 impl Back {
-    /// The cursor before a number: at the beginning of a bucket of the settled log, because the log above
-    /// it is written again, and not above what may still be on its way.
+    /// The cursor before a number.
     fn of(row: &Row, target: u64) -> Result<Back> {
         let (base, position): (&[u8], i64) = (row.get(0), row.get(1));
         let history_start = unsigned(row.get(2));
         let stands = SnapshotCursor::decode(&Cursor::new(Arc::from(base), unsigned(position)))?;
-        let floor = floor_of(target, stands.ground(), history_start);
-        let to = SnapshotCursor::above(floor).encode()?;
-        Ok(Back { from: base.to_vec(), at: position, to: to.base().to_vec(), floor })
-    }
-}
-
-fn floor_of(target: u64, ground: u64, history_start: u64) -> u64 {
-    let first = target.min(ground.saturating_add(1)) / BUCKET * BUCKET;
-    let first =
-        if history_start <= ground.saturating_add(1) { first.max(history_start) } else { first };
-    first.saturating_sub(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_goes_back_to_a_bucket_and_not_above_the_ground() {
-        assert_eq!(floor_of(9_000, 10_000, 0), 8_191);
-        assert_eq!(floor_of(9_000, 8_000, 0), 4_095);
-        assert_eq!(floor_of(9_000, 10_000, 8_500), 8_499);
-        assert_eq!(floor_of(9_000, 0, 8_500), 0, "what may be on its way counts more");
-        assert_eq!(floor_of(0, 10_000, 0), 0);
+        let to = Columns::of(&rebase::back(&stands, target, history_start).encode()?)?;
+        Ok(Back { from: base.to_vec(), at: position, to })
     }
 }

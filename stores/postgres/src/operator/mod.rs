@@ -23,7 +23,7 @@ mod overview;
 mod partition;
 mod partitions;
 mod producers;
-mod rebase;
+pub(crate) mod rebase;
 mod recount;
 mod repartition;
 mod request;

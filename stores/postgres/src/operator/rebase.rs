@@ -2,7 +2,8 @@
 //!
 //! Invariants: nothing is passed that was not passed before, so nothing is lost, and what lies above a
 //! cursor's floor comes again; the log begins anew with the cursor, so that it counts nothing twice, and at a
-//! bucket's first number unless what is below is recounted; and nobody owns a partition meanwhile: an owner knows how far it has read.
+//! bucket's first number unless what is below is recounted; and nobody owns a partition meanwhile, or it is the owner who sets
+//! it back: an owner knows how far it has read.
 
 use postrider_core::snapshot::{Snapshot, SnapshotCursor};
 use postrider_core::{Cursor, Error, ErrorKind, Result};
@@ -130,6 +131,39 @@ pub(super) fn rebased(cursor: &SnapshotCursor, kept_from: u64) -> SnapshotCursor
     at(cursor, bucket_end(from).max(gone.unwrap_or_default()))
 }
 
+/// A cursor that is set back to before `target`: at the beginning of a bucket of the settled log, because the log above it is
+/// written again.
+///
+/// An open transaction costs nothing, of whatever database it is. **Nothing is missed** (INV-1): let the new floor `f` lie at
+/// or below the floor `F` that the cursor stands at. What lies above `f` comes, whoever wrote it. Of what lies at or
+/// below `f`, let a row not be passed where the cursor stands. Its transaction is not one that was finished there; nor one of
+/// those that are not known there, for they write above `F`, and so above `f`. So it is pending there, and the row
+/// lies above that floor of its own, which is therefore below `f`: the transaction stays pending, at that floor or below, and
+/// the row comes. ∎
+///
+/// **Nothing is booked twice.** At or below `f` only rows of such transactions come. Where the target that is just drained
+/// saw one of them as finished, some are booked, in buckets that stay: then it goes back to where nothing is pending,
+/// and all of them come again.
+pub(crate) fn back(stands: &SnapshotCursor, target: u64, history_start: u64) -> SnapshotCursor {
+    let floor = floor_of(target, stands.floor(), history_start);
+    let is_booked = stands.target().is_some_and(|seen| {
+        let reached = |at: u64| at < floor && at < stands.position();
+        stands.pending().iter().any(|pending| reached(pending.floor) && seen.sees(pending.xid))
+    });
+    match is_booked {
+        true => at(stands, floor_of(target, stands.ground(), history_start)),
+        false => at(stands, floor),
+    }
+}
+
+/// The number before a bucket, at or below which `from` and the target are, or before the kept history.
+fn floor_of(target: u64, from: u64, history_start: u64) -> u64 {
+    let first = target.min(from.saturating_add(1)) / BUCKET * BUCKET;
+    let first =
+        if history_start <= from.saturating_add(1) { first.max(history_start) } else { first };
+    first.saturating_sub(1)
+}
+
 /// A cursor that begins anew at a number that it has passed.
 fn at(cursor: &SnapshotCursor, floor: u64) -> SnapshotCursor {
     let running = cursor.pending().iter().filter(|pending| pending.floor < floor);
@@ -171,6 +205,34 @@ mod tests {
         assert_eq!(behind.floor(), 0, "what another partition retired was not passed here");
     }
 
+    #[test]
+    fn a_cursor_goes_back_to_a_bucket_and_not_above_where_it_stands() {
+        assert_eq!(floor_of(9_000, 10_000, 0), 8_191);
+        assert_eq!(floor_of(9_000, 8_000, 0), 4_095);
+        assert_eq!(floor_of(9_000, 10_000, 8_500), 8_499);
+        assert_eq!(floor_of(9_000, 0, 8_500), 0, "what may be on its way counts more");
+        assert_eq!(floor_of(0, 10_000, 0), 0);
+    }
+
+    #[test]
+    fn an_open_transaction_costs_a_rewind_nothing() {
+        let base: Snapshot = "10:20:10".parse().unwrap();
+        let stands = SnapshotCursor::at(&base, 30_010, 5);
+        let set_back = back(&stands, 30_001, 0);
+        assert_eq!((set_back.floor(), set_back.ground()), (28_671, 5));
+        assert!(!set_back.has_passed(Drawn { xid: 10, seq: 6 }), "it is still looked for");
+        assert!(set_back.has_passed(Drawn { xid: 11, seq: 6 }));
+        let draining = stands.toward("10:30:10".parse().unwrap(), Some(31_000)).unwrap();
+        assert_eq!(
+            back(&draining.at_position(30_500), 30_001, 0),
+            set_back,
+            "it was open all the while"
+        );
+        let seen = stands.toward("30:30:".parse().unwrap(), Some(31_000)).unwrap();
+        let again = back(&seen.at_position(30_500), 30_001, 0);
+        assert_eq!((again.floor(), again.ground()), (0, 0), "what it wrote is booked");
+    }
+
     fn some_cursor() -> impl Strategy<Value = SnapshotCursor> {
         let running = || proptest::collection::vec(1u64..40, 0..6);
         (running(), 0u64..30_000, 0u64..30_000, proptest::option::of((running(), 0u64..30_000)))
@@ -203,6 +265,31 @@ mod tests {
                 if after.has_passed(row) {
                     prop_assert!(cursor.has_passed(row), "{cursor:?} {after:?}");
                 }
+            }
+        }
+
+        /// INV-1: the same of a cursor that is set back; and nothing that its log keeps, below the bucket that it begins at,
+        /// is booked again.
+        #[test]
+        fn a_cursor_that_is_set_back_misses_nothing(
+            cursor in some_cursor(),
+            xid in 1u64..60,
+            seq in 1u64..32_000,
+            target in 1u64..32_000,
+            kept_from in 1u64..32_000,
+        ) {
+            let row = Drawn { xid, seq };
+            let after = back(&cursor, target, kept_from);
+            prop_assert_eq!(after.xmax(), 0);
+            prop_assert!(after.floor() <= cursor.floor());
+            if after.has_passed(row) {
+                prop_assert!(cursor.has_passed(row), "{cursor:?} {after:?}");
+            }
+            // What a pending transaction wrote below its own floor is another matter: it has written nothing there.
+            let own = cursor.pending().iter().find(|pending| pending.xid == xid);
+            let wrote = own.is_none_or(|pending| seq > pending.floor);
+            if wrote && cursor.has_passed(row) && seq <= after.floor() {
+                prop_assert!(after.has_passed(row), "{cursor:?} {after:?}");
             }
         }
     }

@@ -277,13 +277,15 @@ language sql as $$
     where q.id = t.request;
 $$;
 
--- Sets a cursor back to a number, forgets the log above it, marks what is sent again as a replay, and lets
+-- Sets a cursor back to a number, below which only some transactions are looked for that are open, forgets the log
+-- above it, marks what is sent again as a replay, and lets
 -- the lease go in the same write, so that its owner loads everything anew. Skipped where the history that
 -- was asked for is gone, or nothing behind the target was passed. `moved` if the cursor stands elsewhere
 -- than the caller believes, `lost` if the lease is.
 create function {outbox_rewind}(
     p_partition smallint, p_owner text, p_token bigint, p_request bigint, p_destination text,
-    p_target bigint, p_from bytea, p_at bigint, p_to bytea, p_floor bigint)
+    p_target bigint, p_from bytea, p_at bigint, p_to bytea, p_floor bigint,
+    p_pending_xids bigint[], p_pending_floors bigint[], p_ground bigint)
 returns text
 language plpgsql set lock_timeout = '1s' as $$
 declare
@@ -319,9 +321,9 @@ begin
                 and {outbox_passed}(v_cursor, o.xid, o.seq))
     then
         update {outbox_cursor} c
-        set base = p_to, position = 0, base_xmax = 0, floor = p_floor, pending_xids = '{}',
-            pending_floors = '{}', target_xmin = null, target_xmax = null, target_xip = '{}',
-            target_floor = 0, ground = p_floor, origin_through = least(c.origin_through, p_floor),
+        set base = p_to, position = 0, base_xmax = 0, floor = p_floor, pending_xids = p_pending_xids,
+            pending_floors = p_pending_floors, target_xmin = null, target_xmax = null, target_xip = '{}',
+            target_floor = 0, ground = p_ground, origin_through = least(c.origin_through, p_floor),
             saved_at = clock_timestamp(),
             replay_through = greatest(c.replay_through, (
                 select o.seq from {outbox} o

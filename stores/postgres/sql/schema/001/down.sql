@@ -36,7 +36,8 @@ drop function if exists {outbox_settle}(smallint, text, bigint, uuid, boolean, j
     {outbox_announce}(text, boolean, bigint), {outbox_fence}(smallint, text, bigint),
     {outbox_durably}();
 drop function if exists {outbox_cluster}();
-drop function if exists {outbox_rewind}(smallint, text, bigint, bigint, text, bigint, bytea, bigint, bytea, bigint),
+drop function if exists {outbox_rewind}(smallint, text, bigint, bigint, text, bigint, bytea, bigint, bytea, bigint, bigint[],
+    bigint[], bigint),
     {outbox_carry_out}(smallint, text, bigint, jsonb, integer), {outbox_tally}(text, jsonb, jsonb),
     {outbox_let_out}(smallint, text, text, integer, timestamptz),
     {outbox_requeue}(smallint, text, bigint, bigint, timestamptz),

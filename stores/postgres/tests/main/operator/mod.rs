@@ -6,6 +6,7 @@ mod left;
 mod numbers;
 mod overview;
 mod plans;
+mod rewound;
 mod scheduled;
 mod waiting;
 mod wide;
