@@ -229,8 +229,9 @@ impl fmt::Display for Blocker {
             ),
             Blocker::Absent { destination } => write!(
                 f,
-                "destination {destination} is not in the store: was it removed, or is this a standby from before it \
-                 was made? A relay that starts registers its destinations where there are none"
+                "destination {destination} is not in the store: it was removed, or another store has taken over that \
+                 never had it [{}]",
+                Code::DefinitionOutdated
             ),
         }
     }

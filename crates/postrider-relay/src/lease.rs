@@ -49,6 +49,14 @@ impl Tenancy {
         self.dead = Some(lease);
         self.acquire_at = Tick::default();
     }
+
+    /// Whether this relay can serve all that the store has. One that no longer can was counted itself among those
+    /// that can: alone, it would give its partitions away to nobody, and take them back a lease's time later.
+    pub(crate) fn set_current(&mut self, current: bool) {
+        let counted = self.current && !current;
+        self.census.current = self.census.current.saturating_sub(u32::from(counted));
+        self.current = current;
+    }
 }
 
 impl Machine {

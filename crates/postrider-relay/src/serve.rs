@@ -38,7 +38,7 @@ impl Machine {
             wanted.insert(definition.id.clone(), (definition, can));
         }
         reach!(DefinitionsOfAnother, if !current);
-        self.tenancy.current = current;
+        self.tenancy.set_current(current);
         self.wanted = wanted;
     }
 
