@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use postrider_core::{Broker, ErrorKind, Fault, Outcome, Outgoing};
 use postrider_nats::{Credentials, NatsBroker};
 use tokio::time::Instant;
@@ -76,8 +77,18 @@ async fn a_user_that_cannot_ask_without_jetstream_is_told_so() {
     }
 }
 
+/// The number of the server's next connection: it counts them.
+async fn next_connection(server: &Server) -> u64 {
+    let options = async_nats::ConnectOptions::new().user_and_password("joe".into(), "joe".into());
+    options.connect(server.address()).await.unwrap().server_info().client_id
+}
+
+/// How long a connection is kept over which no answer is heard.
+const KEPT: Duration = Duration::from_secs(5);
+
 /// F36: a user that is let hear answers after all is heard of again, with nothing but a reload of the server: by itself
-/// the client would ask for its answers again only over another connection.
+/// the client would ask for its answers again only over another connection. Until then it costs the server no more than
+/// one connection each 5 s, however many batches ask at once.
 #[tokio::test]
 async fn answers_that_are_granted_later_are_heard() {
     let deaf = user("joe", r#"{ subscribe: { deny: "_INBOX.>" } }"#);
@@ -86,16 +97,23 @@ async fn answers_that_are_granted_later_are_heard() {
         let broker = broker_of(&server, "joe", allow_lossy);
         let sent = event("1", 1, 10);
         let publish = async || broker.publish(&[outgoing("orders", &sent)]).await;
-        let begun = Instant::now();
+        let (begun, before) = (Instant::now(), next_connection(&server).await);
         // For longer than one connection is kept: another one is no less deaf.
-        while begun.elapsed() < Duration::from_secs(8) {
-            match publish().await {
-                Ok(outcomes) => assert!(forbidden(&outcomes[0]).contains("_INBOX.>")),
-                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+        while begun.elapsed() < KEPT + KEPT / 2 {
+            for said in join_all((0..4).map(|_| publish())).await {
+                match said {
+                    Ok(outcomes) => assert!(forbidden(&outcomes[0]).contains("_INBOX.>")),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+                }
             }
             // waits: so that it is asked now and then, as a relay does
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
+        let (spans, made) = (
+            begun.elapsed().as_secs() / KEPT.as_secs(),
+            next_connection(&server).await - before - 1,
+        );
+        assert!((2..=1 + spans).contains(&made), "{made} connections in {:?}", begun.elapsed());
         let path = server.folder().join("nats.conf");
         let config = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, config.replace(&deaf, &user("joe", "{ }"))).unwrap();

@@ -6,12 +6,14 @@ use std::time::Duration;
 use postrider_core::{Broker, EventId};
 use postrider_kafka::{KafkaBroker, KafkaSettings};
 use postrider_testkit::kafka::{KafkaServer, Stored};
+use postrider_testkit::own_server::free_ports;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use tokio::task::block_in_place;
 
 use crate::killing;
+use crate::late::{self, Line};
 use crate::server::Server;
 use crate::stage::{DEADLINE, KEYS, PATIENCE};
 
@@ -23,19 +25,25 @@ pub(crate) struct Kafka {
     consumer: BaseConsumer,
 }
 
-impl Server for Kafka {
-    const NAME: &'static str = "kafka";
-
-    async fn start() -> Option<Kafka> {
+impl Kafka {
+    async fn of(start: impl FnOnce() -> Result<KafkaServer, String>) -> Option<Kafka> {
         if let Err(reason) = postrider_testkit::kafka::artifacts() {
             println!("skipped: a server of Kafka: {reason}");
             assert!(std::env::var_os("CI").is_none(), "{reason}");
             return None;
         }
-        let server = block_in_place(|| KafkaServer::start("", &[])).unwrap();
+        let server = block_in_place(start).unwrap();
         server.create("orders", PARTITIONS, &[]).await;
         let consumer = server.client().set("group.id", "test").create().unwrap();
         Some(Kafka { server, consumer })
+    }
+}
+
+impl Server for Kafka {
+    const NAME: &'static str = "kafka";
+
+    async fn start() -> Option<Kafka> {
+        Kafka::of(|| KafkaServer::start("", &[])).await
     }
 
     fn url(&self) -> String {
@@ -117,4 +125,21 @@ async fn a_server_and_its_relays_may_be_killed_and_stopped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_woken_relay_sends_no_more_than_it_had_under_way() {
     killing::woken::<Kafka>(u64::from(KEYS)).await;
+}
+
+/// F8, INV-1, INV-3: answers that are late by less than a publish may take, and by twice the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_may_be_late() {
+    let port = free_ports(1).unwrap()[0];
+    let line = Line::to(port).await;
+    let behind = || KafkaServer::behind(port, line.port);
+    let Some(kafka) = Kafka::of(behind).await else { return };
+    let broker = |port, deadline| -> Arc<dyn Broker> {
+        let mut settings = KafkaSettings::new(&format!("127.0.0.1:{port}"));
+        settings.deadline = deadline;
+        // Five requests are under way at once, and the sixth waits for an answer: a batch is to be fewer.
+        settings.linger = Duration::from_millis(5);
+        Arc::new(KafkaBroker::new(settings).unwrap())
+    };
+    late::answers(&kafka, &line, broker).await;
 }

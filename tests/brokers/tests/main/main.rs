@@ -9,6 +9,7 @@ mod fault;
 mod formats;
 mod kafka;
 mod killing;
+mod late;
 mod nats;
 mod outbox;
 mod refusing;

@@ -10,6 +10,7 @@ use postrider_nats::{NatsBroker, NatsSettings};
 use postrider_testkit::nats::NatsServer;
 
 use crate::killing;
+use crate::late::{self, Line};
 use crate::server::Server;
 use crate::stage::{DEADLINE, KEYS};
 
@@ -134,4 +135,17 @@ async fn a_server_and_its_relays_may_be_killed_and_stopped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_woken_relay_sends_no_more_than_it_had_under_way() {
     killing::woken::<Nats>(u64::from(KEYS)).await;
+}
+
+/// F8, INV-1, INV-3: answers that are late by less than a publish may take, and by twice the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_may_be_late() {
+    let Some(nats) = Nats::start().await else { return };
+    let line = Line::to(nats.server.port()).await;
+    let broker = |port, deadline| -> Arc<dyn Broker> {
+        let mut settings = NatsSettings::new(format!("nats://127.0.0.1:{port}"));
+        settings.deadline = deadline;
+        Arc::new(NatsBroker::new(settings).unwrap())
+    };
+    late::answers(&nats, &line, broker).await;
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use postrider_core::EventId;
 use postrider_history::{Commit, History, Record, check};
+use postrider_sqlite::SqliteStore;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -45,6 +46,18 @@ impl Stage {
 
     fn connect(&self) -> Connection {
         postrider_sqlite::connect(self.file()).unwrap()
+    }
+
+    /// Its store, for a relay of this process.
+    pub(crate) fn store(&self) -> SqliteStore {
+        SqliteStore::new(self.file()).unwrap()
+    }
+
+    /// How often a relay became the owner of a partition.
+    pub(crate) fn acquisitions(&self) -> u64 {
+        let count = "select coalesce(sum(token), 0) from outbox_lease";
+        let count: i64 = self.connect().query_row(count, (), |row| row.get(0)).unwrap();
+        count.try_into().unwrap()
     }
 
     /// A relay process, killed when the value is dropped.
