@@ -14,6 +14,7 @@ use crate::typed::params;
 
 const COLUMNS: Sql = sql!("own/columns");
 const TABLES: Sql = sql!("own/tables");
+const UNSAYABLE: Sql = sql!("own/unsayable");
 
 /// A column as the database has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,7 @@ pub(crate) async fn check(session: &Session, mapping: &Mapping) -> Result<Vec<Co
     for (key, name) in mapping.columns() {
         fits(mapping, key, find(mapping, &columns, key, name)?)?;
     }
+    sayable(session, mapping).await?;
     if mapping.created_at.is_none()
         && mapping.occurred_at.is_none()
         && columns.iter().any(|column| orders_by(mapping, column))
@@ -71,6 +73,21 @@ pub(crate) async fn check(session: &Session, mapping: &Mapping) -> Result<Vec<Co
         ));
     }
     Ok(columns)
+}
+
+/// A status that its column cannot say would be found out at the mark, when the event has been sent: it would be sent
+/// again and again.
+async fn sayable(session: &Session, mapping: &Mapping) -> Result<()> {
+    let Settled::Status { column, pending, published } = &mapping.settled else { return Ok(()) };
+    let (schema, table) = mapping.place();
+    let values = vec![pending.clone(), published.clone()];
+    let values = params![schema, table, column.as_str(), values];
+    let found = session.rows("open own table", &UNSAYABLE, values).await?;
+    let Some(value) = found.first().map(|row| row.get::<_, String>(0)) else { return Ok(()) };
+    Err(config("status", "the column cannot say this: it is no label of its type, or too long")
+        .context("table", mapping.table.escape_debug())
+        .context("column", column.escape_debug())
+        .context("value", value.escape_debug()))
 }
 
 /// Whether this column numbers the rows.

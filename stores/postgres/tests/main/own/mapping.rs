@@ -48,6 +48,45 @@ async fn an_order_that_would_hide_rows_is_refused() {
     assert!(error.to_string().contains("unique and never null"), "{error}");
 }
 
+/// F31: what a status cannot say is refused at the start. At the mark it would be found out when the events were sent, and
+/// at each start after that.
+#[tokio::test]
+async fn a_status_that_its_column_cannot_say_is_refused() {
+    let Some(own) = Own::new(Layout::Status).await else { return };
+    let types = "create type {schema}.state as enum ('pending', 'sent');
+        create domain {schema}.word as varchar(8);
+        create domain {schema}.known as {schema}.state";
+    own.fresh.run(types).await;
+    for (of, pending, published, fits) in [
+        ("varchar(8)", "pending", "published", false),
+        ("varchar(8)", "pending", "sent", true),
+        ("char(9)", "pending", "published", true),
+        ("{schema}.word", "pending", "published", false),
+        ("{schema}.state", "pending", "published", false),
+        ("{schema}.state", "Pending", "sent", false),
+        ("{schema}.state", "pending", "sent", true),
+        ("{schema}.known", "pending", "published", false),
+        ("varchar", "pending", "published", true),
+    ] {
+        let alter = format!(
+            "alter table {{schema}}.\"own events\" alter status drop default;
+            alter table {{schema}}.\"own events\" alter status type {of} using status::text::{of}"
+        );
+        own.fresh.run(&alter).await;
+        let mut mapping = own.mapping();
+        let (column, value) =
+            ("status".to_owned(), if pending == "pending" { published } else { pending });
+        let (pending, published) = (pending.to_owned(), published.to_owned());
+        mapping.settled = Settled::Status { column, pending, published };
+        let opened = own.with(mapping).open().await;
+        assert_eq!(opened.is_ok(), fits, "{of} {value}: {opened:?}");
+        if let Err(error) = opened {
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            assert!(error.to_string().contains(&format!("value={value}")), "{error}");
+        }
+    }
+}
+
 /// A table and columns whose names would end a statement are names; what is none is refused.
 #[tokio::test]
 async fn a_name_is_never_more_than_a_name() {
