@@ -1,5 +1,6 @@
 //! The operator's side: readings, requests, and changes, each with what it leaves in the tables.
 
+mod erased;
 mod events;
 mod find;
 mod left;
