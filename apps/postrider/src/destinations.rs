@@ -12,10 +12,14 @@ use crate::follow::{self, WaitArgs};
 use crate::global::{Global, Store};
 use crate::reason::{MayGiveReason, MustGiveReason};
 use crate::shape;
+use crate::store::Place;
 use crate::terminal::{count, note};
 
 /// Events that are counted before a rewind; beyond them it says "at least".
 const COUNTED_MAX: u64 = 1_000_000;
+
+/// Stores count what is delivered by so many numbers, and a cursor goes back to where a count begins.
+const ROUNDED: &str = ". Up to 4,096 numbers before them, of all partitions, come again as well";
 
 /// Destinations: see them, pause, rewind, rename, remove them
 #[derive(Args, Debug)]
@@ -264,16 +268,19 @@ async fn rewind(args: &RewindArgs) -> Result<Exit, Failure> {
     let (number, least) = since(&store, &args.name, to).await?;
     let least = if least { "at least " } else { "" };
     let counted = format!("{least}{} events", count(number));
-    let from = match to {
-        Start::At(time) => time.to_string(),
-        _ => "the beginning".to_owned(),
+    let (from, rounded) = match to {
+        Start::At(time) => (time.to_string(), ROUNDED),
+        _ => ("the beginning".to_owned(), ""),
     };
     if args.dry_run {
-        note(&format!("{counted} would be sent again to {}, from {from} on", args.name));
+        note(&format!("{counted} would be sent again to {}, from {from} on{rounded}", args.name));
         args.global.out().one(&shape::Counted { count: number }, || format!("{number}\n"))?;
         return Ok(Exit::Success);
     }
-    note(&format!("{counted} are sent again to {}, from {from} on, marked as a replay", args.name));
+    note(&format!(
+        "{counted} are sent again to {}, from {from} on, marked as a replay{rounded}",
+        args.name
+    ));
     let question = format!("rewind {}?", args.name);
     if let Answer::Stop(exit) = confirm::yes(args.yes, &question).await? {
         return Ok(exit);
@@ -332,7 +339,10 @@ async fn remove(args: &RemoveArgs) -> Result<Exit, Failure> {
         return Err(Failure::plain("`unrouted` is built in")
             .advice("Nothing was changed. It keeps what no route takes."));
     }
-    let view = find(&store, &args.name).await?;
+    let view = match find(&store, &args.name).await {
+        Err(_) if has_leftovers(args).await? => return finish_removal(args, &store, &by).await,
+        found => found?,
+    };
     let removal = shape::Removal::from(&view);
     if args.dry_run {
         note(&format!("would go with {}:", args.name));
@@ -349,6 +359,32 @@ async fn remove(args: &RemoveArgs) -> Result<Exit, Failure> {
     store.operator.apply(&change, &by).await?;
     note(&format!("{} is removed", args.name));
     args.global.out().one(&removal, String::new)?;
+    Ok(Exit::Success)
+}
+
+/// Whether a removal of it was cut off. The other stores remove a destination with its rows at once.
+async fn has_leftovers(args: &RemoveArgs) -> Result<bool, Failure> {
+    match args.global.place()? {
+        Place::Postgres(database) => Ok(database.store()?.has_leftovers(&args.name).await?),
+        _ => Ok(false),
+    }
+}
+
+/// Deletes what a removal that was cut off has left. It was decided then that it goes: nobody is asked again.
+async fn finish_removal(
+    args: &RemoveArgs,
+    store: &Store,
+    by: &postrider_core::operate::Note,
+) -> Result<Exit, Failure> {
+    let removed = format!("{} was removed already, and its removal was cut off", args.name);
+    if args.dry_run {
+        note(&format!("{removed}: what is left of it would go"));
+        return Ok(Exit::Success);
+    }
+    let remove = vec![args.name.clone()];
+    let change = DefinitionChange { remove, ..DefinitionChange::default() };
+    store.operator.apply(&change, by).await?;
+    note(&format!("{removed}: what was left of it is gone"));
     Ok(Exit::Success)
 }
 

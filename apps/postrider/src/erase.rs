@@ -68,5 +68,13 @@ pub(crate) async fn run(args: EraseArgs) -> Result<Exit, Failure> {
     let done = Erased::of(&args.key, store.operator.erase(&args.key, &by).await?, true);
     note(&format!("{} payloads are gone; backups of the store still have them", count(done.total)));
     args.global.out().one(&done, || done.sheet())?;
+    if done.total < reach.total {
+        // Some may have been cancelled or let go in between.
+        let left = store.operator.erasable(&args.key).await?.total();
+        if left > 0 {
+            return Err(Failure::plain(format!("{} payloads of the key are left", count(left)))
+                .advice("They moved while the others were erased. Erase the key again."));
+        }
+    }
     Ok(Exit::Success)
 }

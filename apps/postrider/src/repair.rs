@@ -97,14 +97,51 @@ async fn sequence(args: SequenceArgs) -> Result<Exit, Failure> {
     if let Answer::Stop(exit) = confirm::yes(args.yes, question).await? {
         return Ok(exit);
     }
-    let (before, after) = store.operator.repair_sequence(&by).await?;
-    note(&match before == after {
-        true => format!(
-            "the sequence stands at {}, above every cursor: nothing was changed",
-            count(after)
-        ),
-        false => format!("the sequence was {}, and is {}", count(before), count(after)),
-    });
-    args.global.out().one(&Repaired { before, after }, || format!("{after}\n"))?;
+    let done = match args.global.place()? {
+        Place::Postgres(database) => Repaired::from(database.store()?.repair_numbers(&by).await?),
+        _ => {
+            let (before, after) = store.operator.repair_sequence(&by).await?;
+            Repaired { before, after, renumbered: 0, cursors: 0 }
+        }
+    };
+    note(&told(&done));
+    args.global.out().one(&done, || format!("{}\n", done.after))?;
     Ok(Exit::Success)
+}
+
+/// What was done, in a sentence.
+fn told(done: &Repaired) -> String {
+    let sequence = match done.before == done.after {
+        true => format!("the sequence stands at {}, above every cursor", count(done.after)),
+        false => format!("the sequence was {}, and is {}", count(done.before), count(done.after)),
+    };
+    let mut more = String::new();
+    if done.renumbered > 0 {
+        more = format!("; {} events got new numbers", count(done.renumbered));
+    }
+    if done.cursors > 0 {
+        more = format!("{more}; {} cursors begin anew where they stood", count(done.cursors));
+    }
+    match (done.before == done.after, &*more) {
+        (true, "") => format!("{sequence}: nothing was changed"),
+        _ => format!("{sequence}{more}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_was_changed_is_said_of_nothing_else() {
+        let done = |after, renumbered, cursors| Repaired { before: 7, after, renumbered, cursors };
+        assert!(told(&done(7, 0, 0)).ends_with("nothing was changed"));
+        let renumbered = told(&done(7, 3, 8));
+        assert!(
+            renumbered.ends_with(
+                "cursor; 3 events got new numbers; 8 cursors begin anew where they stood"
+            )
+        );
+        assert_eq!(told(&done(1_009, 0, 0)), "the sequence was 7, and is 1,009");
+    }
 }

@@ -302,6 +302,17 @@ pub(crate) struct Repaired {
     pub(crate) before: u64,
     /// The sequence as it is.
     pub(crate) after: u64,
+    /// Events that had numbers which were passed already, and got new ones.
+    pub(crate) renumbered: u64,
+    /// Cursors that begin anew where they stood.
+    pub(crate) cursors: u64,
+}
+
+impl From<postrider_postgres::SequenceRepair> for Repaired {
+    fn from(done: postrider_postgres::SequenceRepair) -> Repaired {
+        let postrider_postgres::SequenceRepair { before, after, renumbered, cursors } = done;
+        Repaired { before, after, renumbered, cursors }
+    }
 }
 
 /// The answer of `repair partitions`.

@@ -3,6 +3,7 @@
 mod bloat;
 mod configured;
 mod killed;
+mod mended;
 mod own;
 mod reconcile;
 mod reverted;
