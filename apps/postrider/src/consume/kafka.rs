@@ -69,7 +69,8 @@ fn settings(
     Ok((connection, settings))
 }
 
-#[cfg(all(test, feature = "kafka"))]
+#[cfg(test)]
+#[cfg(feature = "kafka")]
 mod tests {
     use std::time::Duration;
 
