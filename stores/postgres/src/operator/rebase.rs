@@ -5,7 +5,7 @@
 //! bucket's first number unless what is below is recounted; and nobody owns a partition meanwhile, or it is the owner who sets
 //! it back: an owner knows how far it has read.
 
-use postrider_core::snapshot::{Snapshot, SnapshotCursor};
+use postrider_core::snapshot::{Pending, Snapshot, SnapshotCursor};
 use postrider_core::{Cursor, Error, ErrorKind, Result};
 
 use super::recount::{self, BUCKET};
@@ -142,18 +142,16 @@ pub(super) fn rebased(cursor: &SnapshotCursor, kept_from: u64) -> SnapshotCursor
 /// the row comes. ∎
 ///
 /// **Nothing is booked twice.** At or below `f` only rows of such transactions come. Where the target that is just drained
-/// saw one of them as finished, some are booked, in buckets that stay: then it goes back to where nothing is pending,
-/// and all of them come again.
+/// saw one of them as finished, some of its rows may be booked, in buckets that would stay: then it goes back to the floor of
+/// that one, and all of them come again.
 pub(crate) fn back(stands: &SnapshotCursor, target: u64, history_start: u64) -> SnapshotCursor {
-    let floor = floor_of(target, stands.floor(), history_start);
-    let is_booked = stands.target().is_some_and(|seen| {
-        let reached = |at: u64| at < floor && at < stands.position();
-        stands.pending().iter().any(|pending| reached(pending.floor) && seen.sees(pending.xid))
-    });
-    match is_booked {
-        true => at(stands, floor_of(target, stands.ground(), history_start)),
-        false => at(stands, floor),
-    }
+    let is_booked = |pending: &&Pending| {
+        let seen = stands.target().is_some_and(|target| target.sees(pending.xid));
+        seen && pending.floor < stands.position()
+    };
+    let booked = stands.pending().iter().filter(is_booked).map(|pending| pending.floor);
+    let from = booked.fold(stands.floor(), u64::min);
+    at(stands, floor_of(target, from, history_start))
 }
 
 /// The number before a bucket, at or below which `from` and the target are, or before the kept history.
@@ -231,6 +229,14 @@ mod tests {
         let seen = stands.toward("30:30:".parse().unwrap(), Some(31_000)).unwrap();
         let again = back(&seen.at_position(30_500), 30_001, 0);
         assert_eq!((again.floor(), again.ground()), (0, 0), "what it wrote is booked");
+        // One that ended costs as much as lies above its own floor; what is open still costs nothing.
+        let both = SnapshotCursor::at(&"10:20:10".parse().unwrap(), 20_000, 5)
+            .toward("10:40:10,35".parse().unwrap(), Some(30_010))
+            .unwrap()
+            .drained();
+        let one = both.toward("10:50:10".parse().unwrap(), None).unwrap().at_position(30_500);
+        let again = back(&one, 30_001, 0);
+        assert_eq!((again.floor(), again.ground()), (16_383, 5), "35 has the floor 20,000");
     }
 
     fn some_cursor() -> impl Strategy<Value = SnapshotCursor> {
