@@ -44,14 +44,13 @@ pub struct KafkaSettings {
     /// Encryption, and whom to believe. Default: none. Needs the feature `tls`.
     pub tls: Option<Tls>,
     /// From the beginning of a publish to its last acknowledgement, waiting for a connection included.
-    /// Default 4 s: less than the relay's own publish deadline (5 s), so that each event is named in the
-    /// answer.
+    /// Default 4 s: less than the relay's own publish deadline (5 s), so that each event is named in the answer.
     pub deadline: Duration,
     /// Batches under way at once. Default 8: enough to fill the round trip to three replicas.
     pub batches_in_flight: u32,
     /// How long a record waits for others to be sent with. Default not at all: a batch of the relay is given to the
-    /// client at once, so a millisecond is only waited for, and p50 from commit to consumer is longer by one and a half. With answers
-    /// that take half the deadline, 5 ms: five requests are under way at once, and a batch's sixth waits for an answer.
+    /// client at once, so a millisecond is only waited for. With answers that take half the deadline, 5 ms: five requests
+    /// are under way at once, and a batch's sixth waits for an answer.
     pub linger: Duration,
     /// How records are compressed. Default: not at all.
     pub compression: Compression,

@@ -78,7 +78,7 @@ catalog! {
     STRAY = Gauge "postrider_default_table_bytes" []
         "Bytes of the table for events that no other was made for, where the store has one: over 64 MiB it is being split off";
     TRANSACTION_OPEN = Gauge "postrider_oldest_transaction_seconds" []
-        "How long the oldest transaction of the database is open, a prepared one included, where the store's database says so (PostgreSQL): dead rows are kept as long. Of other users' sessions it is known with pg_read_all_stats alone";
+        "How long the oldest transaction of the database is open, or of another one of the server if it has a number, a prepared one included, where the store's database says so (PostgreSQL): dead rows are kept as long. Of other users' sessions it is known with pg_read_all_stats alone";
     XMIN_AGE = Gauge "postrider_oldest_xmin_age_transactions" []
         "How many transactions began since the oldest one that rows are still kept for, replication slots included, where the store's database says so (PostgreSQL)";
     DEAD_ROWS = Gauge "postrider_dead_rows" ["table"]

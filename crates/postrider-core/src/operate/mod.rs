@@ -169,7 +169,8 @@ pub trait Operator: Send + Sync {
     fn recount<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Recounted>>;
 
     /// Raises the store's sequence above everything that cursors have passed, so that new events are
-    /// not taken for old ones; returns (before, after). Refused while a relay owns a partition.
+    /// not taken for old ones; returns (before, after). Refused while a relay owns a partition, and where the store
+    /// lets several write at once, while a transaction that wrote to the outbox does not end.
     fn repair_sequence<'a>(&'a self, note: &'a Note) -> BoxFuture<'a, Result<(u64, u64)>>;
 
     /// Says that this copy of the store is the one to publish from.

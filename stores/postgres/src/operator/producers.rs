@@ -35,6 +35,7 @@ pub(super) async fn keep_out<'a>(
 ) -> Result<Tx<'a>> {
     for (nth, wait) in WAITS.iter().enumerate() {
         if nth > 0 {
+            // waits: producers go on, and who is open may end; a lock that is given back tells nobody
             tokio::time::sleep(PAUSE).await;
         }
         let tx = store.sessions().begin(operation).await?;

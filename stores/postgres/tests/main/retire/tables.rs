@@ -8,6 +8,7 @@ use postrider_core::source::{FetchRequest, OutboxSource, RenewRequest, RetireReq
 use postrider_core::waiting::{Passed, Settlement, SettlementPart};
 use postrider_postgres::{Layout, Names};
 use postrider_testkit::cluster::Cluster;
+use tokio_postgres::Client;
 
 use super::{Play, gone};
 use crate::relay::stands;
@@ -42,6 +43,26 @@ impl Drop for Prepared {
     }
 }
 
+/// Commits one row after another until it is told to stop: how many they were, and the longest in milliseconds.
+async fn produce(
+    client: Client,
+    insert: String,
+    stop: Arc<AtomicBool>,
+    longest: Arc<AtomicU64>,
+) -> u64 {
+    let mut committed = 0u64;
+    while !stop.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        client.batch_execute(&insert).await.expect("a producer goes on");
+        let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        longest.fetch_max(took, Ordering::Relaxed);
+        committed += 1;
+        // waits: a producer that takes the whole server says less of how long one waits
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    committed
+}
+
 /// R101: with a producer's transaction and a prepared one open, whole tables go, no other producer waits a
 /// second, and the empty tables leave when the transactions have ended. `POSTRIDER_TEST_OPEN=300` holds both open for
 /// five minutes, while retention looks again and again.
@@ -59,23 +80,9 @@ async fn whole_tables_go_and_no_producer_waits() {
     let (held, began) = (open_for(), Instant::now());
     play.passed(13_000).await;
     let (stop, longest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let producer = {
-        let (client, insert) = (play.fresh.connect().await, insert.clone());
-        let (stop, longest) = (Arc::clone(&stop), Arc::clone(&longest));
-        tokio::spawn(async move {
-            let mut committed = 0u64;
-            while !stop.load(Ordering::Relaxed) {
-                let began = Instant::now();
-                client.batch_execute(&insert).await.expect("a producer goes on");
-                let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                longest.fetch_max(took, Ordering::Relaxed);
-                committed += 1;
-                // waits: a producer that takes the whole server says less of how long one waits
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            committed
-        })
-    };
+    let client = play.fresh.connect().await;
+    let producer =
+        tokio::spawn(produce(client, insert.clone(), Arc::clone(&stop), Arc::clone(&longest)));
     assert_eq!(&*play.tables().await, "0* 4096* 8192* 12288* 16384 20480 rest");
     let mut rows = 0;
     loop {
