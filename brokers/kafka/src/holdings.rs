@@ -38,6 +38,10 @@ struct Inner {
     drawn: u64,
     joined: bool,
     trouble: Option<Error>,
+    /// No server could be reached, and nobody was told yet that it can be again.
+    down: bool,
+    /// That is to be told.
+    back: bool,
 }
 
 /// See the module.
@@ -195,8 +199,27 @@ impl Holdings {
 
     /// Somebody has to be told.
     pub(crate) fn complain(&self, error: Error) {
-        self.lock().trouble = Some(error);
+        let mut inner = self.lock();
+        inner.back = false;
+        inner.trouble = Some(error);
+        drop(inner);
         self.changed.notify_waiters();
+    }
+
+    /// No server can be reached.
+    pub(crate) fn is_down(&self) {
+        self.lock().down = true;
+    }
+
+    /// The servers answer. Where none could be reached, who receives is told so by an answer without a delivery: in a
+    /// topic in which nothing happens there is no other.
+    pub(crate) fn is_up(&self) {
+        let mut inner = self.lock();
+        if std::mem::take(&mut inner.down) {
+            inner.back = true;
+            drop(inner);
+            self.changed.notify_waiters();
+        }
     }
 
     /// Returns when the group has let us in.
@@ -236,7 +259,7 @@ impl Holdings {
                     return Err(error);
                 }
                 let out = inner.hand_out(&self.group, self.visibility, max.max(1));
-                if !out.is_empty() {
+                if !out.is_empty() || std::mem::take(&mut inner.back) {
                     return Ok(out);
                 }
                 inner.held.values().filter_map(|held| held.window.next_due()).min()

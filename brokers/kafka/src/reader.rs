@@ -210,8 +210,15 @@ impl Reader {
         if !refused && absence.asked.elapsed() < every {
             return false;
         }
+        let looks: Vec<Look> = self.topics.iter().map(|topic| self.look(topic)).collect();
+        let of = |look: Look| {
+            move |(seen, topic): (&Look, &String)| (*seen == look).then(|| topic.clone())
+        };
         let gone: Vec<String> =
-            self.topics.iter().filter(|topic| self.is_missing(topic)).cloned().collect();
+            looks.iter().zip(&self.topics).filter_map(of(Look::Missing)).collect();
+        if !looks.contains(&Look::Silence) {
+            member.holdings.is_up();
+        }
         absence.asked = Instant::now();
         let again = absence.gone.iter().any(|topic| !gone.contains(topic));
         // One that was refused and is there again: nobody says which.
@@ -226,10 +233,15 @@ impl Reader {
         again || unknown
     }
 
-    fn is_missing(&self, topic: &str) -> bool {
-        let found = self.consumer.fetch_metadata(Some(topic), GONE_EVERY);
-        let error = found.ok().and_then(|found| found.topics().first()?.error());
-        error.map(RDKafkaErrorCode::from) == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
+    fn look(&self, topic: &str) -> Look {
+        let Ok(found) = self.consumer.fetch_metadata(Some(topic), GONE_EVERY) else {
+            return Look::Silence;
+        };
+        let error = found.topics().first().and_then(|topic| topic.error());
+        match error.map(RDKafkaErrorCode::from) {
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition) => Look::Missing,
+            _ => Look::Answered,
+        }
     }
 
     /// The library begins no partition whose committed offset it could not ask for, and tells nobody which.
@@ -308,6 +320,7 @@ impl Reader {
             // They do not come back by themselves.
             RDKafkaErrorCode::AllBrokersDown if trouble.is_refusal() => refused(),
             RDKafkaErrorCode::AllBrokersDown => {
+                self.member().holdings.is_down();
                 (ErrorKind::Unavailable, "it goes on when one of them is back")
             }
             RDKafkaErrorCode::Fatal => (ErrorKind::Unavailable, "start the consumer anew"),
@@ -322,6 +335,16 @@ impl Reader {
             .context("group", &self.group);
         self.member().holdings.complain(error);
     }
+}
+
+/// What is said when a topic is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// There is none.
+    Missing,
+    /// That it is there, or something else.
+    Answered,
+    Silence,
 }
 
 /// The topics that are gone, and when it was asked for last.

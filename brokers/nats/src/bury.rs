@@ -3,14 +3,14 @@
 //! Invariant: a message is let go only when its copy is kept, or its place where the copy is too large (INV-1).
 
 use async_nats::header::HeaderName;
-use async_nats::jetstream::message::StreamMessage;
 use async_nats::{HeaderMap, Subject};
 use bytes::Bytes;
 use postrider_core::{Error, ErrorKind, Fault, Outcome, Result};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::connection::{Hindrance, Up};
+use crate::connection::Up;
 use crate::encode::{Encoded, MESSAGE_ID, is_servers};
+use crate::receipts::Original;
 use crate::send::{Answer, answer, send};
 
 /// Of a reason, which may quote what it is about.
@@ -21,6 +21,8 @@ const LEFT_OUT: (&str, &str) =
 
 /// See the module.
 pub(crate) struct DeadLetter<'a> {
+    /// As it came, and not as its stream has it: that may have let it go, and who receives need not be allowed to read it.
+    pub(crate) original: &'a Original,
     /// Where it goes.
     pub(crate) subject: &'a str,
     pub(crate) stream: &'a str,
@@ -34,16 +36,13 @@ impl DeadLetter<'_> {
     /// would come again without an end, and hold up what comes behind it.
     ///
     /// # Errors
-    /// `Unavailable` if the message cannot be read; `Unroutable` if its copy was not kept, and why.
+    /// `Unroutable` if its copy was not kept, and why.
     pub(crate) async fn bury(&self, up: &mut Up, until: Instant) -> Result<()> {
-        let raw = self.read(up, until).await?;
-        let copy = Encoded {
-            headers: self.described(&raw, carried(&raw.headers)),
-            body: raw.payload.clone(),
-        };
+        let headers = self.original.headers.as_ref().map(carried).unwrap_or_default();
+        let copy = Encoded { headers: self.described(headers), body: self.original.body.clone() };
         let mut kept = self.keep(up, copy, until).await;
         if matches!(&kept, Outcome::Rejected(fault) if fault.kind == ErrorKind::TooLarge) {
-            let mut headers = self.described(&raw, HeaderMap::new());
+            let mut headers = self.described(HeaderMap::new());
             let (name, what) = LEFT_OUT;
             headers.insert(name, what);
             kept = self.keep(up, Encoded { headers, body: Bytes::new() }, until).await;
@@ -58,51 +57,16 @@ impl DeadLetter<'_> {
         }
     }
 
-    /// The message as the stream has it.
-    async fn read(&self, up: &mut Up, until: Instant) -> Result<StreamMessage> {
-        let begun = Instant::now();
-        let question = format!("$JS.API.STREAM.MSG.GET.{}", self.stream);
-        let jetstream = up.jetstream.clone();
-        let shown = async {
-            let stream = jetstream.get_stream_no_info(self.stream).await;
-            let stream = stream.map_err(|error| error.to_string())?;
-            stream.get_raw_message(self.sequence).await.map_err(|error| error.to_string())
-        };
-        let said = tokio::select! {
-            biased;
-            shown = timeout_at(until, shown) => match shown {
-                Ok(Ok(raw)) => return Ok(raw),
-                Ok(Err(said)) => said,
-                Err(_) => "NATS did not answer in time".to_owned(),
-            },
-            hindrance = up.hindered(&question, begun) => match hindrance {
-                Hindrance::Lost => "the connection to NATS was lost".to_owned(),
-                Hindrance::Refused => {
-                    format!("NATS does not let this user publish to `{question}`: grant it")
-                }
-                Hindrance::Deaf => {
-                    "NATS does not let this user subscribe to `_INBOX.>`, where its answers come: grant it".to_owned()
-                }
-            },
-        };
-        Err(Error::new(ErrorKind::Unavailable, "reject")
-            .message(format!(
-                "the message cannot be read for its dead letter: {said}; it comes again"
-            ))
-            .context("stream", self.stream)
-            .context("group", self.group))
-    }
-
     /// With the place and the reason, and an id of its own: one copy a group, however often this is tried.
-    fn described(&self, raw: &StreamMessage, mut headers: HeaderMap) -> HeaderMap {
+    fn described(&self, mut headers: HeaderMap) -> HeaderMap {
         let sequence = self.sequence.to_string();
         // A stream that is made anew counts anew, and what it has at the same place is another message.
-        let time = raw.time.unix_timestamp_nanos();
+        let time = self.original.at;
         let id = format!("{}/{}/{sequence}/{time}", self.stream, self.group);
         for (name, value) in [
             (MESSAGE_ID, &*id),
             ("postrider-dead-stream", self.stream),
-            ("postrider-dead-subject", raw.subject.as_str()),
+            ("postrider-dead-subject", self.original.subject.as_str()),
             ("postrider-dead-sequence", &*sequence),
             ("postrider-dead-group", self.group),
             ("postrider-dead-reason", &*one_line(&self.fault.to_string())),

@@ -4,9 +4,10 @@
 //! came again: by then it may be somebody else's, and the server cannot tell.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_nats::Subject;
+use async_nats::{HeaderMap, Subject};
+use bytes::Bytes;
 use postrider_core::subscription::Receipt;
 use postrider_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
@@ -32,6 +33,16 @@ struct Open {
     token: u64,
     until: Instant,
     reply: Subject,
+    original: Arc<Original>,
+}
+
+/// A message as it came: what a dead letter is made of, also when its stream has let it go meanwhile.
+pub(crate) struct Original {
+    pub(crate) subject: Subject,
+    pub(crate) headers: Option<HeaderMap>,
+    pub(crate) body: Bytes,
+    /// When the server took it, in nanoseconds since 1970.
+    pub(crate) at: i128,
 }
 
 impl Receipts {
@@ -41,13 +52,14 @@ impl Receipts {
         receipt: Receipt,
         until: Instant,
         reply: Subject,
+        original: Original,
         delivered: u32,
     ) -> u32 {
         let mut inner = self.lock();
         let now = Instant::now();
         // What expired is forgotten: its receipt is refused either way.
         inner.open.retain(|_, open| open.until > now);
-        let open = Open { token: receipt.token, until, reply };
+        let open = Open { token: receipt.token, until, reply, original: Arc::new(original) };
         inner.open.insert(receipt.message, open);
         let uncounted = inner.uncounted.get(&receipt.message).copied().unwrap_or_default();
         delivered.saturating_sub(uncounted).max(1)
@@ -58,10 +70,20 @@ impl Receipts {
     /// # Errors
     /// `Fenced` if it is not any more.
     pub(crate) fn find(&self, receipt: Receipt) -> Result<Subject> {
+        self.open_of(receipt, |open| open.reply.clone())
+    }
+
+    /// The message, while the delivery is ours.
+    ///
+    /// # Errors
+    /// `Fenced` if it is not any more.
+    pub(crate) fn original(&self, receipt: Receipt) -> Result<Arc<Original>> {
+        self.open_of(receipt, |open| Arc::clone(&open.original))
+    }
+
+    fn open_of<T>(&self, receipt: Receipt, of: impl FnOnce(&Open) -> T) -> Result<T> {
         match self.lock().open.get(&receipt.message) {
-            Some(open) if open.token == receipt.token && open.until > Instant::now() => {
-                Ok(open.reply.clone())
-            }
+            Some(open) if open.token == receipt.token && open.until > Instant::now() => Ok(of(open)),
             _ => Err(Error::new(ErrorKind::Fenced, "settle delivery").message(
                 "its visibility ended, so it may be another consumer's now; it comes again, and nothing \
                  was settled",

@@ -23,7 +23,7 @@ use crate::connection::{Connection, Up};
 use crate::encode::decode;
 use crate::group::{self, Member};
 use crate::partitions::Partitions;
-use crate::receipts::Receipts;
+use crate::receipts::{Original, Receipts};
 use crate::settings::NatsSettings;
 
 /// Deliveries fetched at once, whatever is asked for: more would only wait here while their time runs.
@@ -130,7 +130,8 @@ impl NatsSubscription {
     }
 
     /// Receives; after a failure with a consumer that is there, or made anew where somebody deleted it: then all of
-    /// the stream comes again.
+    /// the stream comes again. That the server has answered is an answer of its own: a stream in which nothing happens
+    /// would leave who asked with the failure.
     async fn receive_some(&self, max: usize) -> Result<Vec<Delivery>> {
         if self.suspect.load(Ordering::Acquire) {
             let until = Instant::now() + self.connection.settings().deadline;
@@ -140,6 +141,7 @@ impl NatsSubscription {
             let joined = joined.await;
             joined.map_err(|_| self.lost("it did not answer in time"))??;
             self.suspect.store(false, Ordering::Release);
+            return Ok(Vec::new());
         }
         let received = self.receive_asked(max).await;
         if received.is_err() {
@@ -230,9 +232,17 @@ impl NatsSubscription {
         let info = message.info().map_err(|error| self.lost(&error.to_string()))?;
         let receipt = Receipt { message: info.stream_sequence, token: info.consumer_sequence };
         let delivered = u32::try_from(info.delivered).unwrap_or(u32::MAX);
+        let taken = info.published.unix_timestamp_nanos();
         let message = message.message;
         let reply = message.reply.ok_or_else(|| self.lost("it has nowhere to be settled"))?;
-        let count = self.receipts.open(receipt, at + self.settings.visibility, reply, delivered);
+        let original = Original {
+            subject: message.subject.clone(),
+            headers: message.headers.clone(),
+            body: message.payload.clone(),
+            at: taken,
+        };
+        let until = at + self.settings.visibility;
+        let count = self.receipts.open(receipt, until, reply, original, delivered);
         let topic: Arc<str> = Arc::from(message.subject.as_str());
         let (event, marks) = match decode(&topic, message.headers.as_ref(), message.payload) {
             Ok((event, marks)) => (Ok(event), marks),
@@ -274,10 +284,11 @@ impl NatsSubscription {
     /// Keeps a copy where dead letters go, and only then lets the message go.
     async fn bury(&self, delivery: &Delivery, fault: &Fault) -> Result<()> {
         let Some(subject) = &self.settings.dead_letters else { return Ok(()) };
-        self.receipts.find(delivery.receipt)?;
+        let original = self.receipts.original(delivery.receipt)?;
         let until = Instant::now() + self.connection.settings().deadline;
         let mut up = self.connection.up(until).await?;
         let letter = DeadLetter {
+            original: &original,
             subject,
             stream: &self.settings.stream,
             group: &self.settings.group,

@@ -108,6 +108,24 @@ impl ErrorKind {
         matches!(self, ErrorKind::Invalid | ErrorKind::TooLarge | ErrorKind::Conflict)
     }
 
+    /// Whether a handler that fails with this in its inbox's own database failed in what that database cannot do now: it is
+    /// nobody's fault, and counts against no event. [`Backpressure`](ErrorKind::Backpressure) is none of them: the database
+    /// is well, and the event alone is to wait.
+    ///
+    /// ```
+    /// use postrider_core::ErrorKind;
+    ///
+    /// assert!(ErrorKind::DiskFull.excuses_event());
+    /// assert!(!ErrorKind::Conflict.excuses_event());
+    /// ```
+    pub fn excuses_event(self) -> bool {
+        match self {
+            ErrorKind::Backpressure => false,
+            ErrorKind::DiskFull | ErrorKind::ReadOnly => true,
+            kind => kind.retry_class() == RetryClass::Transient,
+        }
+    }
+
     /// Its name as spans and metrics say it, in `error.type`.
     ///
     /// ```

@@ -19,7 +19,8 @@ pub trait Subscription: Send + Sync {
     /// What this subscription can do. Constant for its lifetime.
     fn capabilities(&self) -> SubscriptionCapabilities;
 
-    /// Waits for at least one delivery, and returns up to `max`.
+    /// Waits for at least one delivery, and returns up to `max`. After an error it may return none, as soon as the broker
+    /// answers again: who asked knows by it that the broker is well, also where nothing comes for long.
     fn receive(&self, max: usize) -> BoxFuture<'_, Result<Vec<Delivery>>>;
 
     /// Done: never deliver it again.

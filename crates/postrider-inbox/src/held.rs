@@ -29,6 +29,8 @@ pub(crate) enum Stage {
     /// Settled; the broker has not answered yet. It comes again after that time, if it was given
     /// back.
     Settling { back_after: Option<Duration> },
+    /// Refused, and the same: its key waits, since it comes again where no dead letter could be made of it.
+    Burying,
 }
 
 /// Why a handler was told to stop.
@@ -90,6 +92,11 @@ impl Held {
         matches!(self.stage, Stage::InWork { .. } | Stage::Stopping { .. })
     }
 
+    /// Whether it was settled, and only the broker's answer is waited for.
+    pub(crate) fn is_settled(&self) -> bool {
+        matches!(self.stage, Stage::Settling { .. } | Stage::Burying)
+    }
+
     /// When something is to be done about it, if nothing happens before.
     pub(crate) fn due(&self) -> Option<Tick> {
         let extend = self.visibility.due();
@@ -97,7 +104,7 @@ impl Held {
             Stage::Waiting => Some(extend),
             Stage::InWork { limit } => Some(extend.min(limit)),
             Stage::Stopping { kill_at, .. } => Some(extend.min(kill_at)),
-            Stage::Settling { .. } => None,
+            Stage::Settling { .. } | Stage::Burying => None,
         }
     }
 }

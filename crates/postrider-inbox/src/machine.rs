@@ -246,17 +246,18 @@ impl Machine {
     }
 
     fn settled(&mut self, now: Tick, no: DeliveryNo, result: &Result<()>) {
-        let Some(Stage::Settling { back_after }) = self.held.get(&no).map(|held| held.stage) else {
+        if !self.held.get(&no).is_some_and(Held::is_settled) {
             return;
-        };
+        }
         if let Some(held) = self.held.remove(&no) {
             self.held_bytes -= held.bytes;
-            if let Some(delay) = back_after {
-                // A nack may get lost: the message then comes after its visibility, and may wait to
-                // be received for as long again.
-                let grace = self.visibility.saturating_mul(2).min(AWAY_GRACE_MAX);
-                let message = held.delivery.receipt.message;
-                self.away.answered(held.key, message, no, now + delay + grace);
+            match held.stage {
+                Stage::Settling { back_after: Some(delay) } => {
+                    let message = held.delivery.receipt.message;
+                    self.away.answered(held.key, message, no, now + delay + self.grace());
+                }
+                Stage::Burying => self.buried(now, no, &held, result.is_ok()),
+                _ => {}
             }
         }
         if let Err(error) = result {
@@ -266,6 +267,12 @@ impl Machine {
             }
             self.stats.settle_failed += 1;
         }
+    }
+
+    /// A nack may get lost: the message then comes after its visibility, and may wait to be received for as long
+    /// again.
+    fn grace(&self) -> Duration {
+        self.visibility.saturating_mul(2).min(AWAY_GRACE_MAX)
     }
 
     fn extended(&mut self, now: Tick, no: DeliveryNo, result: &Result<()>) {

@@ -3,10 +3,13 @@
 //! Invariant: handlers, settlements, and extensions are tasks of their own, so none of them makes
 //! another one wait; all of them end with the shell.
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use postrider_core::inbox::{Receiver, Verdict};
 use postrider_core::{BoxFuture, Clock, Delivery, Error, ErrorKind, Result, Subscription, Tick};
 use tokio::sync::watch;
@@ -181,7 +184,10 @@ impl Shell {
         match command {
             Command::Receive { max } => {
                 let subscription = Arc::clone(&self.subscription);
-                self.receiving = Some(Box::pin(async move { subscription.receive(max).await }));
+                self.receiving =
+                    Some(Box::pin(
+                        async move { caught("receive", subscription.receive(max)).await },
+                    ));
             }
             Command::StopReceiving => self.receiving = None,
             Command::Dispatch { no, delivery } => self.dispatch(no, delivery),
@@ -223,24 +229,22 @@ impl Shell {
                     let call = subscription.ack(&delivery);
                     Input::Settled(no, in_time("ack", limit, call).await)
                 }
-                Command::Nack {
-                    no,
-                    delivery,
-                    delay,
-                    counted,
-                } => {
+                Command::Nack { no, delivery, delay, counted } => {
                     let call = subscription.nack(&delivery, delay, counted);
                     Input::Settled(no, in_time("nack", limit, call).await)
                 }
-                Command::Reject {
-                    no,
-                    delivery,
-                    fault,
-                } => {
-                    let topic = &delivery.topic;
-                    tracing::warn!(%topic, message = delivery.receipt.message, %fault, "dead letter");
+                Command::Reject { no, delivery, fault } => {
                     let call = subscription.reject(&delivery, &fault);
-                    Input::Settled(no, in_time("reject", limit, call).await)
+                    let settled = in_time("reject", limit, call).await;
+                    let (topic, message) = (&delivery.topic, delivery.receipt.message);
+                    match &settled {
+                        Ok(()) => tracing::warn!(%topic, message, %fault, "dead letter"),
+                        Err(error) => tracing::error!(
+                            %topic, message, %fault, %error,
+                            "no dead letter could be made of it: it comes again, and its key waits"
+                        ),
+                    }
+                    Input::Settled(no, settled)
                 }
                 Command::Extend { no, delivery, by } => {
                     let call = subscription.extend(&delivery, by);
@@ -273,10 +277,19 @@ async fn in_time(
     limit: Duration,
     call: BoxFuture<'_, Result<()>>,
 ) -> Result<()> {
-    match tokio::time::timeout(limit, call).await {
+    match tokio::time::timeout(limit, caught(operation, call)).await {
         Ok(result) => result,
         Err(_) => Err(Error::new(ErrorKind::Timeout, operation)
             .message(format!("the broker did not answer within {limit:?}"))),
+    }
+}
+
+/// An adapter's answer; its panic is an error.
+async fn caught<T>(operation: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
+    match AssertUnwindSafe(call).catch_unwind().await {
+        Ok(result) => result,
+        Err(panic) => Err(Error::new(ErrorKind::Unavailable, operation)
+            .message(format!("the adapter panicked: {}", text_of(&*panic)))),
     }
 }
 
@@ -285,6 +298,10 @@ fn panic_text(error: JoinError) -> String {
     let Ok(panic) = error.try_into_panic() else {
         return "dropped".to_owned();
     };
+    text_of(&*panic)
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

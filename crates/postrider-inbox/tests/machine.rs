@@ -159,9 +159,36 @@ fn events_without_a_source_and_what_is_no_event_are_refused() {
 fn a_message_that_kills_the_process_again_and_again_is_refused_unasked() {
     let mut poison = delivery(1, "a");
     poison.count = ConsumerOptions::default().deliveries_max + 1;
-    let (_, commands) = received(vec![poison, delivery(2, "a")]);
+    let (mut machine, commands) = received(vec![poison, delivery(2, "a")]);
     assert!(matches!(&commands[0], Command::Reject { no: DeliveryNo(0), .. }), "{commands:?}");
+    assert!(started(&commands).is_empty(), "it may come again: {commands:?}");
+    let commands = machine.step(after(1), Input::Settled(DeliveryNo(0), Ok(())));
     assert_eq!(started(&commands), [1], "its key flows");
+}
+
+/// INV-2: what the broker could make no dead letter of comes again, and what is behind it in its key has not passed it.
+#[test]
+fn a_refusal_that_the_broker_does_not_take_keeps_its_place() {
+    let (mut machine, _) = received(vec![delivery(1, "a"), delivery(2, "a"), delivery(3, "b")]);
+    let reject = || Verdict::Reject(Fault::new(ErrorKind::Invalid, "no such order"));
+    let commands = verdict(&mut machine, after(1), 0, reject());
+    assert!(matches!(&commands[0], Command::Reject { no: DeliveryNo(0), .. }), "{commands:?}");
+    assert!(started(&commands).is_empty(), "nobody knows yet: {commands:?}");
+    let refused = Err(Error::new(ErrorKind::Unroutable, "reject"));
+    let commands = machine.step(after(2), Input::Settled(DeliveryNo(0), refused));
+    assert!(started(&commands).is_empty(), "{commands:?}");
+    assert!(
+        matches!(&commands[0], Command::Nack { no: DeliveryNo(1), counted: false, .. }),
+        "it goes as well: {commands:?}"
+    );
+    machine.step(after(2), Input::Settled(DeliveryNo(1), Ok(())));
+    let both = vec![delivery(2, "a"), delivery(1, "a")];
+    let commands = machine.step(after(40), Input::Received(both));
+    assert_eq!(started(&commands), [4], "the first");
+    verdict(&mut machine, after(41), 4, reject());
+    machine.step(after(42), Input::Settled(DeliveryNo(4), Ok(())));
+    let commands = machine.step(after(50), Input::Received(vec![delivery(2, "a")]));
+    assert_eq!(started(&commands), [5], "the key flows after the dead letter");
 }
 
 /// A broker that does not count deliveries leaves the counting to the process.
@@ -259,6 +286,8 @@ fn a_failing_broker_is_asked_again_later_and_later() {
     assert!(pauses[0] <= Duration::from_secs(1) && pauses[11] >= Duration::from_secs(15));
     assert!(pauses.iter().all(|pause| *pause <= Duration::from_secs(30)), "{pauses:?}");
     assert!(matches!(machine.health(), Health::BrokerDown { .. }));
+    machine.step(now, Input::Received(Vec::new()));
+    assert!(matches!(machine.health(), Health::Ready), "it answers, and has nothing");
 }
 
 /// A message is remembered from when the broker took it back: if that took long, it comes late, and

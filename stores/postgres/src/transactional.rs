@@ -31,6 +31,10 @@ use crate::store::Options;
 
 const COMMIT: Sql = sql!("inbox/commit");
 
+/// How long an event waits whose handler found an outbox over its [watermark](crate::Outbox::watermark), and is not
+/// counted: a relay takes away some ten thousand in that time, and a handler that finds nothing gone costs little.
+const OVER_WATERMARK: Duration = Duration::from_secs(5);
+
 /// Why a handler failed: anything, so that `?` takes errors of `tokio-postgres`, of Postrider, and of the
 /// application.
 pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
@@ -49,6 +53,7 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 /// | says `Retry`, `Reject`, or `Busy` | roll back | the same |
 /// | fails, or panics | roll back | `Retry`, which counts |
 /// | fails because the database was busy, away, full, or read-only | roll back | an error, which does not count |
+/// | fails because the outbox is over its watermark | roll back | `Busy`, which does not count |
 /// | is not called, as it was done before | nothing | `Duplicate` |
 ///
 /// So many transactions are in work at once as [`Options::transactions_max`] says; each has a session of
@@ -333,8 +338,7 @@ fn failed(error: HandlerError) -> Result<Verdict> {
             let told = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
             let error = of_postgres("receive", *error);
             return match error.kind() {
-                ErrorKind::DiskFull | ErrorKind::ReadOnly => Err(error),
-                _ if error.retry_class() == RetryClass::Transient => Err(error),
+                kind if kind.excuses_event() => Err(error),
                 kind if error.retry_class() == RetryClass::Permanent => Ok(retry(kind, told)),
                 _ => Ok(retry(ErrorKind::Internal, told)),
             };
@@ -342,8 +346,12 @@ fn failed(error: HandlerError) -> Result<Verdict> {
         Err(error) => error,
     };
     match error.downcast::<Error>() {
-        Ok(error) if error.kind() == ErrorKind::Busy => Err(*error),
-        Ok(error) => Ok(retry(error.kind(), format!("{error:?}"))),
+        Ok(error) => match error.kind() {
+            // An outbox that is over its watermark takes the event later.
+            ErrorKind::Backpressure => Ok(Verdict::Busy { retry_in: OVER_WATERMARK }),
+            kind if kind.excuses_event() => Err(*error),
+            kind => Ok(retry(kind, format!("{error:?}"))),
+        },
         Err(other) => Ok(retry(ErrorKind::Internal, other.to_string())),
     }
 }

@@ -7,6 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_core::inbox::{Accepted, Receiver, Verdict};
 use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result};
@@ -16,6 +17,10 @@ use crate::error::{During, of_sqlite};
 use crate::file::StoreFile;
 use crate::inbox::accept;
 use crate::worker::{Worker, panic_text};
+
+/// How long an event waits whose handler found an outbox over its [watermark](crate::Outbox::watermark), and is not
+/// counted: a relay takes away some thousand in that time, and a handler that finds nothing gone costs little.
+const OVER_WATERMARK: Duration = Duration::from_secs(5);
 
 /// Why a handler failed: anything, so that `?` takes errors of `rusqlite`, of Postrider, and of the
 /// application.
@@ -32,7 +37,8 @@ type Handle =
 /// | says `Done` | commit | `Done` |
 /// | says `Retry`, `Reject`, or `Busy` | roll back | the same |
 /// | fails, or panics | roll back | `Retry`, which counts |
-/// | fails because the database was locked | roll back | an error, which does not count |
+/// | fails because the database was locked, full, or read-only | roll back | an error, which does not count |
+/// | fails because the outbox is over its watermark | roll back | `Busy`, which does not count |
 /// | is not called, as it was done before | nothing | `Duplicate` |
 ///
 /// The transaction has the write lock from its start (`BEGIN IMMEDIATE`), so that the closure never
@@ -131,7 +137,7 @@ fn receive(
     }
 }
 
-/// A lock that was not free is nobody's fault; everything else counts against the event.
+/// What the database cannot do now is nobody's fault; everything else counts against the event.
 fn failed(error: HandlerError) -> Result<Verdict> {
     let error = match error.downcast::<rusqlite::Error>() {
         Ok(error) => of_sqlite("receive", *error),
@@ -140,10 +146,12 @@ fn failed(error: HandlerError) -> Result<Verdict> {
             Err(other) => return Ok(retry(ErrorKind::Internal, other.to_string())),
         },
     };
-    if error.kind() == ErrorKind::Busy {
-        return Err(error);
+    match error.kind() {
+        // An outbox that is over its watermark takes the event later.
+        ErrorKind::Backpressure => Ok(Verdict::Busy { retry_in: OVER_WATERMARK }),
+        kind if kind.excuses_event() => Err(error),
+        kind => Ok(retry(kind, format!("{error:?}"))),
     }
-    Ok(retry(error.kind(), format!("{error:?}")))
 }
 
 fn retry(kind: ErrorKind, detail: String) -> Verdict {

@@ -1,5 +1,6 @@
 //! Turns and limits of what a consumer holds.
 
+use futures_util::FutureExt as _;
 use postrider_core::{Event, EventId, Marks, Payload};
 
 use super::*;
@@ -102,4 +103,21 @@ fn what_is_settled_frees_its_bytes() {
         assert!(window.settle(out.record.offset, *token, Instant::now()));
     }
     assert_eq!((window.len(), window.bytes()), (0, 0));
+}
+
+/// Where no server could be reached, who receives is told when they answer again, also where nothing comes; and not where
+/// they were never away.
+#[tokio::test]
+async fn servers_that_are_back_are_told_without_a_record() {
+    let holdings = holdings(1, |_| {});
+    let told = || holdings.receive(1).now_or_never().map(|told| told.map(|none| none.len()));
+    holdings.is_up();
+    assert!(told().is_none(), "nothing is to be told");
+    holdings.is_down();
+    holdings.complain(Error::new(ErrorKind::Unavailable, "consume"));
+    assert!(matches!(told(), Some(Err(_))));
+    assert!(told().is_none(), "they are away");
+    holdings.is_up();
+    assert!(matches!(told(), Some(Ok(0))));
+    assert!(told().is_none(), "it is told once");
 }

@@ -138,17 +138,49 @@ impl Machine {
         behind
     }
 
-    /// Ends a delivery for good.
+    /// Ends a delivery for good. What is refused keeps its place until the broker has taken it: see
+    /// [`buried`](Self::buried).
     pub(super) fn finish(&mut self, no: DeliveryNo, settlement: Settlement) {
         let Some(held) = self.held.get(&no) else {
             return;
         };
         let (key, message) = (held.key, held.delivery.receipt.message);
         if let Some(lane) = self.lanes.get_mut(&key) {
-            lane.finish(no);
+            match settlement {
+                Settlement::Reject(_) => lane.start(no),
+                Settlement::Ack | Settlement::Nack { .. } => lane.finish(no),
+            }
         }
         self.away.remove(key, message);
         self.emit(no, settlement);
+        self.refresh(key);
+    }
+
+    /// The broker has answered a refusal. Where it did not take it, the message comes again when its visibility ends,
+    /// and what is behind it must not overtake it.
+    pub(super) fn buried(&mut self, now: Tick, no: DeliveryNo, held: &Held, is_dead: bool) {
+        let (key, message) = (held.key, held.delivery.receipt.message);
+        if is_dead {
+            if let Some(lane) = self.lanes.get_mut(&key) {
+                lane.finish(no);
+            }
+            return self.refresh(key);
+        }
+        let delay = self.visibility;
+        let remembered = self.away.len() < self.options.away_max;
+        if remembered {
+            self.away.insert(key, message, no);
+            self.away.answered(key, message, no, now + delay + self.grace());
+        } else {
+            self.stats.order_forgotten += 1;
+        }
+        let leave = Leave { until: now + delay, failed: false, remembered };
+        let lane = self.lanes.get_mut(&key);
+        let behind = lane.map_or_else(Vec::new, |lane| lane.leave(no, leave));
+        for no in behind {
+            self.stats.returned += 1;
+            self.vacate(now, no, delay, false);
+        }
         self.refresh(key);
     }
 
@@ -156,11 +188,12 @@ impl Machine {
         let Some(held) = self.held.get_mut(&no) else {
             return;
         };
-        debug_assert!(!matches!(held.stage, Stage::Settling { .. }), "settled once");
+        debug_assert!(!held.is_settled(), "settled once");
         self.in_work -= usize::from(held.in_work());
         held.stage = match settlement {
             Settlement::Nack { delay, .. } => Stage::Settling { back_after: Some(delay) },
-            Settlement::Ack | Settlement::Reject(_) => Stage::Settling { back_after: None },
+            Settlement::Ack => Stage::Settling { back_after: None },
+            Settlement::Reject(_) => Stage::Burying,
         };
         let delivery = Arc::clone(&held.delivery);
         self.commands.push(match settlement {

@@ -43,7 +43,7 @@ impl Machine {
                     dead.push((no, why));
                     continue;
                 }
-                Stage::Settling { .. } => continue,
+                Stage::Settling { .. } | Stage::Burying => continue,
                 _ => {}
             }
             if now >= held.visibility.due() && held.visibility.ask(now, self.visibility) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use postrider_core::inbox::{Accepted, Receiver, Verdict};
 use postrider_core::subscription::Receipt;
 use postrider_core::{
-    Claim, ClaimRequest, Code, Delivery, ErrorKind, Event, EventId, Fault, HandlerName, InboxStore,
-    NewEvent, Payload,
+    Claim, ClaimRequest, Code, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName,
+    InboxStore, NewEvent, Payload,
 };
 use postrider_sqlite::{HandlerError, Outbox, Transactional, accept};
 
@@ -134,6 +134,42 @@ async fn a_locked_database_does_not_count_against_the_event() {
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
     connection.execute_batch("rollback").unwrap();
     assert_eq!(deliver(&receiver, &event).await, Verdict::Done);
+}
+
+/// F15: the same words out of Postrider's own calls count as little: who enqueues on a full disk, or over a watermark, has
+/// an event that comes again until that has passed.
+#[tokio::test]
+async fn what_an_outbox_cannot_take_now_does_not_count_against_the_event() {
+    let fresh = with_effects();
+    let calls = Arc::new(AtomicU32::new(0));
+    let receiver = Transactional::new(fresh.path(), handler("billing"), move |tx, event| {
+        act(tx, event)?;
+        match calls.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(Error::new(ErrorKind::DiskFull, "enqueue").into()),
+            1 => Err(Error::new(ErrorKind::Unavailable, "enqueue").into()),
+            2 => {
+                // One event waits, and that is more than none.
+                Outbox::new()
+                    .watermark(0)
+                    .enqueue(tx, &NewEvent::new("invoice", "8", "invoice.sent"))?;
+                Ok(Verdict::Done)
+            }
+            3 => Err(Error::new(ErrorKind::Invalid, "enqueue").into()),
+            _ => Ok(Verdict::Done),
+        }
+    })
+    .unwrap();
+    let event = incoming(1);
+    for kind in [ErrorKind::DiskFull, ErrorKind::Unavailable] {
+        let error = receiver.receive(&event, &delivery(&event)).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+    let over = deliver(&receiver, &event).await;
+    assert!(matches!(over, Verdict::Busy { .. }), "{over:?}");
+    let wrong = deliver(&receiver, &event).await;
+    assert!(matches!(wrong, Verdict::Retry { .. }), "the control: {wrong:?}");
+    assert_eq!(deliver(&receiver, &event).await, Verdict::Done);
+    assert_eq!(number(&fresh.connect(), "select count(*) from outbox"), 1);
 }
 
 /// R086: the key comes from the event; one without a source is rejected, not guessed.

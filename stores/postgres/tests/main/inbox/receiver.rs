@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use postrider_core::inbox::{Receiver, Verdict};
 use postrider_core::subscription::Receipt;
-use postrider_core::{BoxFuture, Delivery, ErrorKind, Event, EventId, Fault, NewEvent, Payload};
+use postrider_core::{
+    BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, NewEvent, Payload,
+};
 use postrider_postgres::{HandlerError, Inbox, Names, Options, Outbox, Transactional};
 use tokio_postgres::Transaction;
 
@@ -244,6 +246,37 @@ async fn a_fault_of_the_database_does_not_count_against_the_event() {
     tx.rollback().await.unwrap();
     assert_eq!(deliver(&receiver, &event).await, Verdict::Done);
     assert_eq!(calls.load(Ordering::Relaxed), 3);
+}
+
+/// F15: the same words out of Postrider's own calls count as little: who enqueues on a full disk, or over a watermark, has
+/// an event that comes again until that has passed.
+#[tokio::test]
+async fn what_an_outbox_cannot_take_now_does_not_count_against_the_event() {
+    let Some(fresh) = with_effects().await else { return };
+    let calls = Arc::new(AtomicU32::new(0));
+    let receiver = receiver(&fresh, "billing", move |_, _| {
+        let failure = match calls.fetch_add(1, Ordering::Relaxed) {
+            0 => Some(ErrorKind::DiskFull),
+            1 => Some(ErrorKind::Unavailable),
+            2 => Some(ErrorKind::Backpressure),
+            3 => Some(ErrorKind::Invalid),
+            _ => None,
+        };
+        Box::pin(async move {
+            let failure = failure.map(|kind| Error::new(kind, "enqueue"));
+            failure.map_or(Ok(Verdict::Done), |error| Err(error.into()))
+        })
+    });
+    let event = incoming(1);
+    for kind in [ErrorKind::DiskFull, ErrorKind::Unavailable] {
+        let error = receiver.receive(&event, &delivery(&event)).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+    let over = deliver(&receiver, &event).await;
+    assert!(matches!(over, Verdict::Busy { .. }), "{over:?}");
+    let wrong = deliver(&receiver, &event).await;
+    assert!(matches!(wrong, Verdict::Retry { .. }), "the control: {wrong:?}");
+    assert_eq!(deliver(&receiver, &event).await, Verdict::Done);
 }
 
 /// Whatever a server says that is about no event, no event is put aside for: it comes again, uncounted, and is done when
