@@ -4,6 +4,8 @@
 //! Invariant: a partition that is given up is not committed beyond what is settled, and nothing is settled in it
 //! afterwards.
 
+mod limits;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +15,7 @@ use postrider_core::{Delivery, Error, ErrorKind, Result};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::limits::Limits;
 use crate::subscription::SubscriptionSettings;
 use crate::window::{HandedOut, Record, Window};
 
@@ -333,23 +336,6 @@ impl Holdings {
         self.settled.notify_all();
         self.changed.notify_waiters();
         Ok(())
-    }
-}
-
-/// What may wait of one partition. One record always may.
-struct Limits {
-    records: usize,
-    bytes: usize,
-}
-
-impl Limits {
-    fn are_reached(&self, window: &Window) -> bool {
-        window.len() >= self.records || window.bytes() >= self.bytes
-    }
-
-    /// Half of it, so that the server is not asked for each record.
-    fn leave_room(&self, window: &Window) -> bool {
-        window.len() <= self.records / 2 && window.bytes() <= self.bytes / 2
     }
 }
 

@@ -29,6 +29,7 @@
 //! # Ok(()) }
 //! ```
 
+mod absence;
 mod answer;
 mod begin;
 mod broker;

@@ -15,6 +15,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
+use crate::absence::{Absence, Look};
 use crate::decode::decode;
 use crate::holdings::{Holdings, Place};
 use crate::trouble::{self, Trouble};
@@ -335,22 +336,6 @@ impl Reader {
             .context("group", &self.group);
         self.member().holdings.complain(error);
     }
-}
-
-/// What is said when a topic is asked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
-    /// There is none.
-    Missing,
-    /// That it is there, or something else.
-    Answered,
-    Silence,
-}
-
-/// The topics that are gone, and when it was asked for last.
-struct Absence {
-    gone: Vec<String>,
-    asked: Instant,
 }
 
 /// Whether a topic is not there.
