@@ -26,6 +26,8 @@ const JOINED_AT_ONCE: usize = 16;
 pub(crate) struct Member {
     pub(crate) partition: Option<u16>,
     pub(crate) consumer: PullConsumer,
+    /// There was one, and it was made anew.
+    pub(crate) was_gone: bool,
 }
 
 /// What a member is to be.
@@ -71,7 +73,24 @@ fn is_subject(text: &str) -> bool {
     text.split('.').all(|word| !word.is_empty() && !word.contains(odd))
 }
 
-/// The group's consumers: one, or one for each partition.
+/// What is told once of consumers that were made anew: what comes again is the inbox's, as far back as that keeps what was
+/// done.
+pub(crate) fn made_anew(settings: &SubscriptionSettings) -> Error {
+    let again = if settings.from_now {
+        "what came since the group began comes again"
+    } else {
+        "all that the stream has comes again"
+    };
+    Error::new(ErrorKind::NotFound, "consume")
+        .message(format!(
+            "somebody deleted the group's consumer, or its server lost it, and it was made anew: {again}, and what the inbox \
+             no longer keeps is done again; stop this consumer now if that is too far back"
+        ))
+        .context("stream", &settings.stream)
+        .context("group", &settings.group)
+}
+
+/// The group's consumers: one, or one for each partition. `known` are those that there were, where they may be gone.
 ///
 /// # Errors
 /// As [`open`](crate::NatsSubscription::open).
@@ -79,6 +98,7 @@ pub(crate) async fn join(
     up: &Up,
     settings: &SubscriptionSettings,
     partitions: Option<&Partitions>,
+    known: &[Member],
 ) -> Result<Vec<Member>> {
     let stream = up.jetstream.get_stream(&settings.stream).await.map_err(|error| {
         Error::new(ErrorKind::Unroutable, "subscribe")
@@ -89,17 +109,20 @@ pub(crate) async fn join(
     let all = all.as_deref().or(settings.subject.as_deref()).unwrap_or(">");
     bury_somewhere(up, settings, all).await?;
     let wanted = members(settings, partitions);
-    let from = begin(&stream, settings, &wanted).await?;
-    let found = wanted.into_iter().map(|wanted| find(&stream, settings, wanted, from));
+    let from = begin(&stream, settings, &wanted, known).await?;
+    let again = !known.is_empty();
+    let found = wanted.into_iter().map(|wanted| find(&stream, settings, wanted, from, again));
     stream::iter(found).buffered(JOINED_AT_ONCE).try_collect().await
 }
 
 /// Where a consumer begins that has to be made. A partition that a group did not have so far begins when the group
-/// did: what has come into it since then is the group's.
+/// did: what has come into it since then is the group's. So is what came since then where all of its consumers are gone, and
+/// somebody still knows of them.
 async fn begin(
     stream: &Stream,
     settings: &SubscriptionSettings,
     members: &[Wanted],
+    known: &[Member],
 ) -> Result<DeliverPolicy> {
     if !settings.from_now {
         return Ok(DeliverPolicy::All);
@@ -107,7 +130,8 @@ async fn begin(
     let names: Vec<String> = members.iter().map(|wanted| wanted.name.clone()).collect();
     let asked = names.into_iter().map(|name| look_for(stream, settings, name));
     let found: Vec<_> = stream::iter(asked).buffered(JOINED_AT_ONCE).try_collect().await?;
-    let first = found.into_iter().flatten().map(|info| info.created).min();
+    let known = known.iter().map(|member| member.consumer.cached_info().created);
+    let first = found.into_iter().flatten().map(|info| info.created).chain(known).min();
     Ok(first.map_or(DeliverPolicy::New, |start_time| DeliverPolicy::ByStartTime { start_time }))
 }
 
@@ -150,20 +174,23 @@ fn members(settings: &SubscriptionSettings, partitions: Option<&Partitions>) -> 
     (0..partitions.count()).map(member).collect()
 }
 
-/// Finds or makes one.
+/// Finds or makes one. That it is not there is looked for where there was one: when it was made tells nothing, since a
+/// server that is started again takes another moment for it.
 async fn find(
     stream: &Stream,
     settings: &SubscriptionSettings,
     wanted: Wanted,
     from: DeliverPolicy,
+    again: bool,
 ) -> Result<Member> {
+    let was_gone = again && look_for(stream, settings, wanted.name.clone()).await?.is_none();
     let config = config(settings, &wanted, from);
     let consumer = stream.get_or_create_consumer(&wanted.name, config).await;
     let consumer: PullConsumer = consumer.map_err(|error| {
         unfit(settings, &wanted, &format!("cannot be used: {error}"), "choose another group")
     })?;
     examine(settings, &wanted, &consumer)?;
-    Ok(Member { partition: wanted.partition, consumer })
+    Ok(Member { partition: wanted.partition, consumer, was_gone })
 }
 
 fn config(settings: &SubscriptionSettings, wanted: &Wanted, from: DeliverPolicy) -> pull::Config {

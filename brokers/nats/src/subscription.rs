@@ -111,7 +111,7 @@ impl NatsSubscription {
         let connection = Connection::new(nats)?;
         let until = Instant::now() + connection.settings().deadline;
         let up = connection.up(until).await?;
-        let members = group::join(&up, &settings, partitions.as_ref()).await?;
+        let members = group::join(&up, &settings, partitions.as_ref(), &[]).await?;
         // The server's word counts: whoever made a consumer may have chosen another time.
         let waits = members.iter().map(|member| member.consumer.cached_info().config.ack_wait);
         settings.visibility = waits.min().unwrap_or(settings.visibility);
@@ -136,10 +136,14 @@ impl NatsSubscription {
         if self.suspect.load(Ordering::Acquire) {
             let until = Instant::now() + self.connection.settings().deadline;
             let up = self.connection.up(until).await?;
-            let joined =
-                timeout_at(until, group::join(&up, &self.settings, self.partitions.as_ref()));
-            let joined = joined.await;
-            joined.map_err(|_| self.lost("it did not answer in time"))??;
+            let partitions = self.partitions.as_ref();
+            let joined = group::join(&up, &self.settings, partitions, &self.members);
+            let joined = timeout_at(until, joined).await;
+            let joined = joined.map_err(|_| self.lost("it did not answer in time"))??;
+            // It stays suspect: that all is well is the next answer.
+            if joined.iter().any(|member| member.was_gone) {
+                return Err(group::made_anew(&self.settings));
+            }
             self.suspect.store(false, Ordering::Release);
             return Ok(Vec::new());
         }
@@ -366,11 +370,15 @@ impl Subscription for NatsSubscription {
         })
     }
 
-    fn close(&self) -> BoxFuture<'_, Result<()>> {
+    fn rest(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
             self.asking.lock().await.withdraw().await;
             Ok(())
         })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        self.rest()
     }
 }
 

@@ -300,6 +300,34 @@ async fn a_partitions_consumer_is_what_it_must_be() {
     }
 }
 
+/// INV-1: a group that began with what came from then on, and whose consumer somebody deletes, says so once, and goes on
+/// where it began: what it had not settled is not passed over.
+#[tokio::test]
+async fn a_consumer_that_is_deleted_is_made_anew_where_its_group_began() {
+    let Some(server) = Server::start() else { return };
+    let stream = server.stream("SHOP", "shop.>").await;
+    let mut settings = SubscriptionSettings::new("SHOP", "billing");
+    settings.from_now = true;
+    let subscription = NatsSubscription::open(server.settings(), settings).await.unwrap();
+    publish(&server).await;
+    stream.delete_consumer("billing").await.unwrap();
+    let (mut ids, mut told, begun) = (BTreeSet::new(), Vec::new(), Instant::now());
+    while ids.len() < (EACH * KEYS) as usize {
+        assert!(begun.elapsed() < PATIENCE, "{}: {told:?}", ids.len());
+        match timeout(PATIENCE, subscription.receive(8)).await.unwrap() {
+            Ok(deliveries) => {
+                for delivery in deliveries {
+                    ids.insert(delivery.event.as_ref().unwrap().id);
+                    subscription.ack(&delivery).await.unwrap();
+                }
+            }
+            Err(error) => told.push(error.to_string()),
+        }
+    }
+    let anew = told.iter().filter(|told| told.contains("was made anew"));
+    assert_eq!(anew.count(), 1, "{told:?}");
+}
+
 /// INV-1: a group that began with what came from then on, and has fewer partitions than its route, is given the others:
 /// they begin when the group did, and not when they are made.
 #[tokio::test]

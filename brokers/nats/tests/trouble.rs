@@ -9,6 +9,7 @@ use postrider_nats::{
     Credentials, NatsBroker, NatsSettings, NatsSubscription, SubscriptionSettings,
 };
 use postrider_testkit::carry::{assert_in_order, carry, until_acked};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::publishing::{event, outgoing, stored};
@@ -163,21 +164,28 @@ async fn a_consumer_goes_on_in_a_stream_that_is_made_anew() {
 }
 
 /// F10: a consumer that waits while the server is killed goes on as soon as it is back, not when its question
-/// would have run out.
+/// would have run out. And that it is back is told before anything comes: a quiet stream would have no other sign.
 #[tokio::test]
 async fn a_waiting_consumer_outlives_its_server() {
     let Some(mut server) = Server::start() else { return };
     server.stream("orders", "orders").await;
     let settings = SubscriptionSettings::new("orders", "billing");
-    let subscription = NatsSubscription::open(server.settings(), settings).await.unwrap();
-    let subscription = Arc::new(subscription);
+    let mut ours = server.settings();
+    ours.deadline = Duration::from_secs(1);
+    let subscription = Arc::new(NatsSubscription::open(ours, settings).await.unwrap());
+    let (well, away) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let receiving = tokio::spawn({
         let subscription = Arc::clone(&subscription);
+        let (well, away) = (Arc::clone(&well), Arc::clone(&away));
         async move {
             loop {
                 match subscription.receive(10).await {
+                    Ok(none) if none.is_empty() => well.notify_one(),
                     Ok(deliveries) => return deliveries,
-                    Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                        away.notify_one();
+                    }
                 }
             }
         }
@@ -185,7 +193,11 @@ async fn a_waiting_consumer_outlives_its_server() {
     // waits: so that the consumer waits by then; earlier is right as well
     tokio::time::sleep(Duration::from_millis(300)).await;
     server.kill();
+    let told = tokio::time::timeout(Duration::from_secs(20), away.notified()).await;
+    told.expect("that it is away is told");
     server.run().unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(20), well.notified()).await;
+    told.expect("that it is back is told without a message");
     let broker = NatsBroker::new(server.settings()).unwrap();
     let sent = event("1", 1, 10);
     assert_eq!(broker.publish(&[outgoing("orders", &sent)]).await.unwrap(), [Outcome::Acked]);

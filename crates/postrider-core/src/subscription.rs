@@ -41,6 +41,13 @@ pub trait Subscription: Send + Sync {
     /// Still at work: prolongs the visibility timeout from now.
     fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>>;
 
+    /// Nothing more is asked for, since another connection receives from now on: what came to a question that was left open is
+    /// given back, uncounted. What is in work stays ours, and is settled and extended as before. The default does nothing,
+    /// for subscriptions that leave no question open.
+    fn rest(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Nothing more is received: what came meanwhile and nobody took is given back, uncounted, so that it does not
     /// wait for the end of its visibility. Does nothing where nothing is taken before somebody receives, which is
     /// the default. Without it nothing is lost.

@@ -76,7 +76,12 @@ impl Switch {
         let before = std::mem::replace(&mut self.lock().present, subscription);
         self.exchanged.notify_waiters();
         let switch = Arc::clone(self);
-        tokio::spawn(async move { switch.keep_while_in_work(&before).await });
+        tokio::spawn(async move {
+            // A question of its that is open would take the next message, and keep it from those who act. It goes with the
+            // connection at the latest, so nothing is lost where this fails.
+            _ = before.rest().await;
+            switch.keep_while_in_work(&before).await;
+        });
     }
 
     async fn keep_while_in_work(&self, connection: &Arc<dyn Subscription>) {
@@ -216,6 +221,8 @@ impl Subscription for Switch {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
     use postrider_core::{Event, EventId};
 
@@ -224,6 +231,7 @@ mod tests {
     struct Door {
         open: Notify,
         acked: Mutex<Vec<Receipt>>,
+        rests: AtomicBool,
     }
 
     /// The receipt of everything that comes through a door.
@@ -258,6 +266,11 @@ mod tests {
         fn extend<'a>(&'a self, _: &'a Delivery, _: Duration) -> BoxFuture<'a, Result<()>> {
             Box::pin(async { Ok(()) })
         }
+
+        fn rest(&self) -> BoxFuture<'_, Result<()>> {
+            self.rests.store(true, Ordering::Relaxed);
+            Box::pin(async { Ok(()) })
+        }
     }
 
     /// F36: what is in work is settled where it came from, though both connections have given it the same receipt;
@@ -279,6 +292,10 @@ mod tests {
         let second = waiting.await.unwrap();
         assert_eq!(first.receipt.message, second.receipt.message, "the engine knows it again");
         assert_ne!(first.receipt.token, second.receipt.token);
+        while !old.rests.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
+        assert!(!new.rests.load(Ordering::Relaxed));
         switch.extend(&first, Duration::from_secs(30)).await.unwrap();
         switch.ack(&second).await.unwrap();
         assert_eq!(*new.acked.lock().unwrap(), [RECEIPT]);
