@@ -129,8 +129,8 @@ pub trait InboxStore: Send + Sync {
         horizon: Duration,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Deletes processed rows older than the retention, at most so many, and says how many. Claimed
-    /// rows stay, however old. Whatever it is asked, no row goes before the longest
+    /// Deletes processed rows older than the retention, at most so many, and says how many. A claim whose lease runs stays;
+    /// one that ended so long ago, and that nobody took again, goes too in PostgreSQL and SQLite, with its steps. Whatever it is asked, no row goes before the longest
     /// [recorded](Self::record_horizon) time has passed, and without a record none before
     /// [`HORIZON_UNKNOWN`]: what comes again after its row is gone is acted on again.
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>>;
