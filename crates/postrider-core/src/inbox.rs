@@ -98,9 +98,9 @@ pub trait InboxStore: Send + Sync {
     fn complete<'a>(&'a self, lease: &'a ClaimLease, result: &'a [u8])
     -> BoxFuture<'a, Result<()>>;
 
-    /// Lets the claim go, so that the next try need not wait for the lease to expire. Stored steps
-    /// stay.
-    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>>;
+    /// Lets the claim go, so that the next try need not wait for the lease to expire, and says what became of the
+    /// try. Stored steps stay.
+    fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>>;
 
     /// The stored result of a step, if it was done.
     fn step<'a>(
@@ -191,6 +191,37 @@ pub struct ClaimLease {
     pub key: InboxKey,
     /// Grows at every claim of the row.
     pub token: u64,
+    /// Claims of the row that count as tries, this one included: all but those that were [let go](InboxStore::release)
+    /// otherwise. One whose worker died counts. Every process sees the same number, whatever the broker counts.
+    pub tries: u32,
+}
+
+/// What became of a try whose claim is let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// It failed, and counts.
+    Failed,
+    /// It was none: whatever kept the event is not the event's fault.
+    NotCounted,
+    /// It was refused, and becomes a dead letter: should that be sent again, its tries begin anew.
+    Refused,
+}
+
+impl Tried {
+    /// By how many the tries of the row become fewer, at most.
+    ///
+    /// ```
+    /// use postrider_core::inbox::Tried;
+    /// assert_eq!(3_u32.saturating_sub(Tried::NotCounted.taken_back()), 2);
+    /// assert_eq!(3_u32.saturating_sub(Tried::Refused.taken_back()), 0);
+    /// ```
+    pub fn taken_back(self) -> u32 {
+        match self {
+            Tried::Failed => 0,
+            Tried::NotCounted => 1,
+            Tried::Refused => i32::MAX.unsigned_abs(),
+        }
+    }
 }
 
 /// What [`accept`](self)ing an event inside a transaction says.
@@ -208,6 +239,13 @@ pub enum Accepted {
 pub trait Receiver: Send + Sync {
     /// The handler's name, the last part of the deduplication key.
     fn handler(&self) -> &HandlerName;
+
+    /// Whether it counts tries in its inbox and refuses by itself what is begun again and again without an end, because it
+    /// may stop the process. Otherwise the engine does, by what the broker counts, which may be more: brokers
+    /// count each delivery, also one that was merely given back.
+    fn counts_tries(&self) -> bool {
+        false
+    }
 
     /// Acts on an event once, or says why not.
     ///
@@ -228,7 +266,7 @@ pub enum Verdict {
     Done,
     /// It had been done before.
     Duplicate,
-    /// Somebody else is at it: leave it on the queue, uncounted.
+    /// Somebody else is at it, or what it needs is away: leave it on the queue, uncounted.
     Busy {
         /// When to look again.
         retry_in: Duration,
@@ -239,6 +277,8 @@ pub enum Verdict {
         after: Option<Duration>,
         /// What failed.
         fault: Fault,
+        /// The tries that counted, this one included, where the inbox knows: the broker may have counted more.
+        tries: Option<u32>,
     },
     /// It will never succeed: to the dead letters.
     Reject(Fault),

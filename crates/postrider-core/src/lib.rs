@@ -63,7 +63,7 @@ pub use error::{Error, ErrorKind, Result, RetryClass};
 pub use event::{Event, Headers, NewEvent};
 pub use glob::Glob;
 pub use id::{DestinationId, EventId, HandlerName, PartitionId, RelayId};
-pub use inbox::{Claim, ClaimLease, ClaimRequest, InboxKey, InboxStore};
+pub use inbox::{Claim, ClaimLease, ClaimRequest, InboxKey, InboxStore, Tried};
 pub use invariant::Invariant;
 pub use key::KeyHash;
 pub use lease::{Acquired, HeldLease, Lease, Presence, Renewed};

@@ -102,7 +102,8 @@ impl ConsumerBuilder {
             ));
         }
         let seed = self.seed.unwrap_or_else(|| self.clock.tick().0);
-        let machine = Machine::new(self.options, capabilities, seed);
+        let machine = Machine::new(self.options, capabilities, seed)
+            .of_receiver_that_counts(receiver.counts_tries());
         let (orders, obeyed) = watch::channel(Order::Run);
         let (reported, reports) = watch::channel(Report::default());
         let shell = Shell::new(

@@ -28,7 +28,7 @@ pub use context::Context;
 pub use postrider_core::inbox::RESULT_BYTES_MAX;
 
 use crate::clock::BootClock;
-use crate::options::config;
+use crate::options::{DELIVERIES_MAX, config};
 
 /// How long a claim lasts without a heartbeat, by default. It bounds how long a message of a crashed
 /// worker waits, and how long a worker may be cut off from the store before it must stop: 30 s is
@@ -64,6 +64,12 @@ pub enum Outcome {
         after: Option<Duration>,
         /// Why. Never a secret.
         reason: String,
+    },
+    /// Not done, and not for a reason that is the event's: what the effect needs is away. Try again after the delay,
+    /// uncounted, however often.
+    Later {
+        /// When; at least the engine's shortest delay.
+        after: Duration,
     },
     /// It will never succeed: to the dead letters. The reason is never a secret.
     Reject(String),
@@ -111,6 +117,8 @@ pub enum Performed {
     Before(Bytes),
     /// Somebody else is at it, for so long at most.
     Busy(Duration),
+    /// The handler wants it again after so long, uncounted.
+    Later(Duration),
     /// The id came before with another payload; the handler was not called.
     Mismatch,
     /// It failed; try again.
@@ -119,6 +127,8 @@ pub enum Performed {
         after: Option<Duration>,
         /// What failed.
         fault: Fault,
+        /// The tries of the event that counted, this one included, whichever process made them.
+        tries: u32,
     },
     /// It will never succeed.
     Rejected(Fault),
@@ -133,6 +143,7 @@ pub struct Leased {
     lease: Duration,
     heartbeat: Heartbeat,
     clock: Arc<dyn Clock>,
+    deliveries_max: u32,
 }
 
 /// A [`Leased`] that is not complete yet.
@@ -155,6 +166,7 @@ impl Leased {
             lease: LEASE_DEFAULT,
             heartbeat: Heartbeat::default(),
             clock: Arc::new(BootClock),
+            deliveries_max: DELIVERIES_MAX,
         })
     }
 
@@ -164,6 +176,11 @@ impl Leased {
     /// What kept the store from answering. The effect may have happened; the next try resumes from
     /// the stored steps.
     pub async fn perform(&self, event: &Event) -> Result<Performed> {
+        self.try_once(event, 0).await
+    }
+
+    /// The same for what a broker has delivered so often, or fewer times: it counts what was given back, too.
+    async fn try_once(&self, event: &Event, delivered: u32) -> Result<Performed> {
         let request = ClaimRequest::new(event, &self.name, self.lease)?;
         let sent = heartbeat::time(&*self.clock);
         let call = self.store.claim(&request);
@@ -172,6 +189,11 @@ impl Leased {
                 reach!(ClaimGranted);
                 if lease.token > 1 {
                     reach!(ClaimTakenOver);
+                }
+                // Of a message that was sent again the inbox still has the tries of the one before.
+                let tries = lease.tries.min(delivered);
+                if tries > self.deliveries_max {
+                    return Ok(self.refuse(lease, sent, tries).await);
                 }
                 self.act(event, lease, sent).await
             }
@@ -183,7 +205,7 @@ impl Leased {
                 reach!(ClaimProcessed);
                 if planted!(DuplicateRunsHandler) {
                     // The bug: what was done is done again.
-                    let lease = ClaimLease { key: request.key, token: 0 };
+                    let lease = ClaimLease { key: request.key, token: 0, tries: 1 };
                     return self.act(event, lease, sent).await;
                 }
                 Ok(Performed::Before(self.told(&request, result)))
@@ -221,18 +243,26 @@ impl Receiver for Leased {
         &self.name
     }
 
+    fn counts_tries(&self) -> bool {
+        true
+    }
+
     fn receive<'a>(
         &'a self,
         event: &'a Arc<Event>,
-        _delivery: &'a Delivery,
+        delivery: &'a Delivery,
     ) -> BoxFuture<'a, Result<Verdict>> {
         Box::pin(async move {
-            Ok(match self.perform(event).await? {
+            Ok(match self.try_once(event, delivery.count).await? {
                 Performed::Now(_) => Verdict::Done,
                 Performed::Before(_) => Verdict::Duplicate,
-                Performed::Busy(retry_in) => Verdict::Busy { retry_in },
+                Performed::Busy(retry_in) | Performed::Later(retry_in) => {
+                    Verdict::Busy { retry_in }
+                }
                 Performed::Mismatch => Verdict::Reject(mismatch(event)),
-                Performed::Retry { after, fault } => Verdict::Retry { after, fault },
+                Performed::Retry { after, fault, tries } => {
+                    Verdict::Retry { after, fault, tries: Some(tries) }
+                }
                 Performed::Rejected(fault) => Verdict::Reject(fault),
             })
         })
@@ -268,6 +298,13 @@ impl LeasedBuilder {
     /// Sets where the heartbeat runs; in a task of its own by default.
     pub fn heartbeat(mut self, heartbeat: Heartbeat) -> LeasedBuilder {
         self.0.heartbeat = heartbeat;
+        self
+    }
+
+    /// Sets after how many tries without an end a delivery is refused without asking the handler; [`DELIVERIES_MAX`] by
+    /// default.
+    pub fn deliveries_max(mut self, deliveries_max: u32) -> LeasedBuilder {
+        self.0.deliveries_max = deliveries_max;
         self
     }
 

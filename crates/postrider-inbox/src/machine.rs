@@ -24,7 +24,7 @@ use crate::command::{Command, DeliveryNo, Input};
 use crate::held::{Held, Stage, Visibility};
 use crate::lane::{Arrival, Lane};
 use crate::options::ConsumerOptions;
-use crate::settle::{Settlement, pause};
+use crate::settle::{Settlement, pause, too_often};
 use crate::stats::{Health, Stats};
 
 /// How long a returned message is expected at most, beyond its delay: where the visibility timeout
@@ -38,6 +38,8 @@ const VISIBILITY_MIN: Duration = Duration::from_millis(3);
 pub struct Machine {
     options: ConsumerOptions,
     visibility: Duration,
+    /// Whether tries are counted by the receiver, and not by the broker.
+    receiver_counts: bool,
     jitter: Jitter,
     held: BTreeMap<DeliveryNo, Held>,
     held_bytes: u64,
@@ -70,6 +72,7 @@ impl Machine {
         Machine {
             options,
             visibility: capabilities.visibility.max(VISIBILITY_MIN),
+            receiver_counts: false,
             jitter: Jitter::seeded(seed),
             held: BTreeMap::new(),
             held_bytes: 0,
@@ -89,6 +92,13 @@ impl Machine {
             stats: Stats::default(),
             commands: Vec::new(),
         }
+    }
+
+    /// Believes a receiver that [counts tries](postrider_core::inbox::Receiver::counts_tries).
+    #[must_use]
+    pub fn of_receiver_that_counts(mut self, counts: bool) -> Machine {
+        self.receiver_counts = counts;
+        self
     }
 
     /// Takes in what happened and says what to do, in order. The last command is
@@ -212,13 +222,9 @@ impl Machine {
             let detail = "the event has no source, so it cannot be told from another service's";
             return Some(Fault::new(ErrorKind::Invalid, detail));
         }
-        if delivery.count > self.options.deliveries_max {
+        if delivery.count > self.options.deliveries_max && !self.receiver_counts {
             reach!(DeliveredTooOften);
-            let detail = format!(
-                "delivered {} times without a verdict: it may stop the consumer's process",
-                delivery.count - 1
-            );
-            return Some(Fault::new(ErrorKind::Internal, detail));
+            return Some(too_often(delivery.count - 1));
         }
         None
     }

@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use postrider_core::{Error, ErrorKind, Result, RetryPolicy};
 
+/// Deliveries of one message, after which it is refused without asking the handler, by default: twice the attempts of
+/// the default policy. What kills the process never gets a verdict, and only a count that outlives it knows.
+pub const DELIVERIES_MAX: u32 = 20;
+
 /// What one consumer may hold, how long it waits, and when it gives up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConsumerOptions {
@@ -30,9 +34,8 @@ pub struct ConsumerOptions {
     pub away_max: usize,
     /// When a failed delivery is tried again, and when it becomes a dead letter.
     pub retry: RetryPolicy,
-    /// Deliveries of one message, after which it is refused without asking the handler. Default 20,
-    /// twice the attempts of the default policy: what kills the process never gets a verdict, and
-    /// only the broker's count knows of it.
+    /// Deliveries of one message, after which it is refused without asking the handler, where the receiver does not
+    /// [count tries](postrider_core::inbox::Receiver::counts_tries) itself. [`DELIVERIES_MAX`] by default.
     pub deliveries_max: u32,
     /// How long one handler may work. Default 10 min, longer than any chain of calls that somebody
     /// waits for; then it is told to stop, and the try counts.
@@ -66,7 +69,7 @@ impl Default for ConsumerOptions {
             lane_max: 16,
             away_max: 10_000,
             retry: RetryPolicy::default(),
-            deliveries_max: 20,
+            deliveries_max: DELIVERIES_MAX,
             handler_time_max: Duration::from_secs(600),
             cancel_grace: Duration::from_secs(5),
             settle_timeout: Duration::from_secs(5),

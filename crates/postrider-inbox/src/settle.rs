@@ -41,11 +41,16 @@ pub(crate) fn settle(
         Answer::Panicked(text) => Verdict::Retry {
             after: None,
             fault: Fault::new(ErrorKind::Internal, format!("the handler panicked: {text}")),
+            tries: None,
         },
         Answer::Failed(error) => match blame(error.kind()) {
             // The bug: an outage of the store is taken for a failure of each event.
             whose if whose == Blame::Event || planted!(StoreFailureCountsAgainstMessage) => {
-                Verdict::Retry { after: None, fault: Fault::new(error.kind(), error.to_string()) }
+                Verdict::Retry {
+                    after: None,
+                    fault: Fault::new(error.kind(), error.to_string()),
+                    tries: None,
+                }
             }
             whose => {
                 let delay = pause(1, options, jitter);
@@ -62,7 +67,7 @@ pub(crate) fn settle(
         Verdict::Duplicate => (Settlement::Ack, Reason::Duplicate),
         Verdict::Busy { retry_in } => (uncounted(retry_in, options), Reason::Busy),
         Verdict::Reject(fault) => (Settlement::Reject(fault), Reason::Rejected),
-        Verdict::Retry { after, fault } => again(after, fault, attempts, options, jitter),
+        Verdict::Retry { after, fault, .. } => again(after, fault, attempts, options, jitter),
     }
 }
 
@@ -87,6 +92,14 @@ fn again(
     }
 }
 
+/// Why a message is not begun any more that was delivered so often.
+pub(crate) fn too_often(deliveries: u32) -> Fault {
+    let detail = format!(
+        "delivered {deliveries} times without a verdict: it may stop the consumer's process"
+    );
+    Fault::new(ErrorKind::Internal, detail)
+}
+
 fn uncounted(delay: Duration, options: &ConsumerOptions) -> Settlement {
     Settlement::Nack { delay: delay.max(options.return_delay_min), counted: false }
 }
@@ -108,7 +121,7 @@ mod tests {
 
     fn retry(kind: ErrorKind) -> Verdict {
         let fault = Fault::new(kind, "no answer from the bank");
-        Verdict::Retry { after: None, fault }
+        Verdict::Retry { after: None, fault, tries: None }
     }
 
     #[test]

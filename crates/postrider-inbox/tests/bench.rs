@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use postrider_core::{
     BoxFuture, Broker, Claim, ClaimLease, ClaimRequest, Error, ErrorKind, Event, EventId, Format,
-    HandlerName, InboxStore, Outgoing, Payload, Result,
+    HandlerName, InboxStore, Outgoing, Payload, Result, Tried,
 };
 use postrider_inbox::{Consumer, ConsumerBuilder, Leased, LeasedHandler};
 use postrider_testkit::memory::{MemoryBroker, MemoryClock, MemoryStore};
@@ -211,8 +211,8 @@ impl InboxStore for Faulty {
         Box::pin(self.answer("complete", self.inner.complete(lease, result)))
     }
 
-    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.answer("release", self.inner.release(lease)))
+    fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.answer("release", self.inner.release(lease, tried)))
     }
 
     fn step<'a>(

@@ -112,7 +112,11 @@ fn verdict(machine: &mut Machine, now: Tick, no: u64, verdict: Verdict) -> Vec<C
 }
 
 fn retry() -> Verdict {
-    Verdict::Retry { after: None, fault: Fault::new(ErrorKind::Unavailable, "no answer") }
+    Verdict::Retry {
+        after: None,
+        fault: Fault::new(ErrorKind::Unavailable, "no answer"),
+        tries: None,
+    }
 }
 
 /// R079: somebody else's turn leaves the message on the queue for the rest of the lease, and those
@@ -164,6 +168,36 @@ fn a_message_that_kills_the_process_again_and_again_is_refused_unasked() {
     assert!(started(&commands).is_empty(), "it may come again: {commands:?}");
     let commands = machine.step(after(1), Input::Settled(DeliveryNo(0), Ok(())));
     assert_eq!(started(&commands), [1], "its key flows");
+}
+
+/// R079: where the inbox counts tries, neither what the broker counts besides nor what the inbox has of a dead letter that was
+/// sent again is held against a message.
+#[test]
+fn a_receivers_count_of_tries_is_believed_where_the_brokers_is_higher() {
+    let attempts_max = ConsumerOptions::default().retry.attempts_max;
+    let failed = |tries| match retry() {
+        Verdict::Retry { after, fault, .. } => Verdict::Retry { after, fault, tries: Some(tries) },
+        other => other,
+    };
+    let sees = |count, tries, counts| {
+        let capabilities = SubscriptionCapabilities::least(VISIBILITY);
+        let mut machine = Machine::new(ConsumerOptions::default(), capabilities, 7)
+            .of_receiver_that_counts(counts);
+        machine.step(Tick(0), Input::Woke);
+        let mut came = delivery(1, "a");
+        came.count = count;
+        machine.step(Tick(0), Input::Received(vec![came]));
+        let commands = verdict(&mut machine, after(1), 0, failed(tries));
+        commands.into_iter().find_map(|command| match command {
+            Command::Nack { counted, .. } => Some(if counted { "again" } else { "uncounted" }),
+            Command::Reject { .. } => Some("dead"),
+            _ => None,
+        })
+    };
+    assert_eq!(sees(1_000, 1, true), Some("again"), "an outage");
+    assert_eq!(sees(1, 1_000, true), Some("again"), "a dead letter that was sent again");
+    assert_eq!(sees(attempts_max, attempts_max, true), Some("dead"));
+    assert_eq!(sees(1_000, 1, false), None, "the control: it was refused when it came");
 }
 
 /// INV-2: what the broker could make no dead letter of comes again, and what is behind it in its key has not passed it.

@@ -334,7 +334,7 @@ impl<E: Engine> World<E> {
             0..=7 => Verdict::Done,
             8 => Verdict::Duplicate,
             9 => Verdict::Busy { retry_in: Duration::from_millis(self.below(3_000) as u64) },
-            10 | 11 => Verdict::Retry { after: None, fault: fault() },
+            10 | 11 => Verdict::Retry { after: None, fault: fault(), tries: None },
             12 => Verdict::Reject(fault()),
             13 => return Answer::Failed(Error::new(ErrorKind::Unavailable, "claim")),
             14 => return Answer::Failed(Error::new(ErrorKind::Fenced, "complete")),

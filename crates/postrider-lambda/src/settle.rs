@@ -56,7 +56,7 @@ pub(crate) fn settle(
         Answer::Verdict(Verdict::Busy { retry_in }) => {
             return Next::Again { delay: retry_in, counted: false };
         }
-        Answer::Verdict(Verdict::Retry { after, fault }) => (after, fault),
+        Answer::Verdict(Verdict::Retry { after, fault, .. }) => (after, fault),
         Answer::Panicked(text) => {
             (None, Fault::new(ErrorKind::Internal, format!("the handler panicked: {text}")))
         }
@@ -123,7 +123,7 @@ mod tests {
 
     fn retry() -> Answer {
         let fault = Fault::new(ErrorKind::Unavailable, "no answer from the bank");
-        Answer::Verdict(Verdict::Retry { after: None, fault })
+        Answer::Verdict(Verdict::Retry { after: None, fault, tries: None })
     }
 
     fn delay(next: &Next) -> Duration {

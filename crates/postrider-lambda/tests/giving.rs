@@ -57,7 +57,7 @@ impl Receiver for Told {
                 Some(Does::Away) => Err(Error::new(ErrorKind::Unavailable, "claim")),
                 Some(Does::Fails) => {
                     let fault = Fault::new(ErrorKind::Unavailable, "not yet");
-                    Ok(Verdict::Retry { after: None, fault })
+                    Ok(Verdict::Retry { after: None, fault, tries: None })
                 }
                 Some(Does::Panics) => panic_any("index out of bounds"),
             }

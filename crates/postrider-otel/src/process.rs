@@ -79,6 +79,10 @@ impl Receiver for TracedReceiver {
         self.receiver.handler()
     }
 
+    fn counts_tries(&self) -> bool {
+        self.receiver.counts_tries()
+    }
+
     fn receive<'a>(
         &'a self,
         event: &'a Arc<Event>,

@@ -58,7 +58,7 @@ async fn every_verdict_is_on_its_span() {
         (|| Ok(Verdict::Done), "done", false),
         (|| Ok(Verdict::Duplicate), "duplicate", false),
         (|| Ok(Verdict::Busy { retry_in: Duration::ZERO }), "busy", false),
-        (|| Ok(Verdict::Retry { after: None, fault: fault() }), "retry", true),
+        (|| Ok(Verdict::Retry { after: None, fault: fault(), tries: None }), "retry", true),
         (|| Ok(Verdict::Reject(fault())), "rejected", true),
         (|| Err(Error::new(ErrorKind::Unavailable, "claim")), "failed", true),
     ];

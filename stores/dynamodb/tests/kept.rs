@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use postrider_core::operate::{Forgotten, InboxName, Marked, Note};
 use postrider_core::{
-    Claim, ClaimLease, ClaimRequest, Event, HandlerName, InboxStore, NewEvent, Operator,
+    Claim, ClaimLease, ClaimRequest, Event, HandlerName, InboxStore, NewEvent, Operator, Tried,
 };
 use postrider_dynamodb::{Connection, DynamoStore, Options};
 
@@ -87,7 +87,7 @@ async fn what_is_forgotten_is_done_again_behind_its_steps() {
     let second = said.granted().await;
     assert!(second.token > first.token);
     assert_eq!(said.step(&second, "charge").await.as_deref(), Some(&b"receipt"[..]));
-    said.store.release(&second).await.unwrap();
+    said.store.release(&second, Tried::Failed).await.unwrap();
     let marked = said.store.mark_processed(&said.name(), &note()).await.unwrap();
     assert_eq!(marked, Marked::Marked);
     said.forget().await;

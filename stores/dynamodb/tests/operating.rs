@@ -13,7 +13,7 @@ use postrider_core::waiting::{
 };
 use postrider_core::{
     Claim, ClaimRequest, Destination, DestinationId, ErrorKind, HandlerName, InboxStore, Lease,
-    NewEvent, Operator, OutboxSource, PartitionId, RelayId, Route,
+    NewEvent, Operator, OutboxSource, PartitionId, RelayId, Route, Tried,
 };
 use postrider_dynamodb::{DynamoStore, Options};
 
@@ -372,7 +372,7 @@ async fn what_was_done_is_forgotten_or_marked_by_hand() {
     assert_eq!(store.complete(&lease, b"late").await.unwrap_err().kind(), ErrorKind::Fenced);
     let Claim::Claimed(second) = store.claim(&asked).await.unwrap() else { panic!("acts again") };
     assert!(second.token > lease.token);
-    InboxStore::release(store, &second).await.unwrap();
+    InboxStore::release(store, &second, Tried::Failed).await.unwrap();
     assert_eq!(store.mark_processed(&name, &note()).await.unwrap(), Marked::Marked);
     assert!(matches!(store.claim(&asked).await.unwrap(), Claim::Processed { .. }));
     let rows = store.inbox(&InboxFilter::default(), &PageRequest::default()).await.unwrap().rows;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use postrider_core::inbox::HORIZON_UNKNOWN;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Error, ErrorKind, HandlerName, InboxStore, Result,
+    Tried,
 };
 
 use crate::session::Session;
@@ -65,7 +66,8 @@ async fn claim(store: &PostgresStore, request: &ClaimRequest) -> Result<Claim> {
     let number = |column| row.get::<_, Option<i64>>(column).unwrap_or_default();
     match row.get::<_, Option<&str>>(0) {
         Some("claimed") => {
-            Ok(Claim::Claimed(ClaimLease { key: key.clone(), token: unsigned(number(1)) }))
+            let tries = row.get::<_, Option<i32>>(4).unwrap_or(1).unsigned_abs();
+            Ok(Claim::Claimed(ClaimLease { key: key.clone(), token: unsigned(number(1)), tries }))
         }
         Some("leased") => Ok(Claim::Leased { remaining: span(number(2)) }),
         Some("processed") => {
@@ -164,8 +166,11 @@ impl InboxStore for PostgresStore {
         })
     }
 
-    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { write(self, "release", &RELEASE, lease, of_lease!(lease)).await })
+    fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let taken_back = i32::try_from(tried.taken_back()).unwrap_or(i32::MAX);
+            write(self, "release", &RELEASE, lease, of_lease!(lease, taken_back)).await
+        })
     }
 
     fn step<'a>(

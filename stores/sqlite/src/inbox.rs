@@ -10,7 +10,7 @@ use bytes::Bytes;
 use postrider_core::inbox::{Accepted, HORIZON_UNKNOWN};
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Code, Error, ErrorKind, Event, HandlerName,
-    InboxKey, InboxStore, Result,
+    InboxKey, InboxStore, Result, Tried,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -137,7 +137,7 @@ fn read(connection: &Connection, key: &InboxKey) -> Result<Option<Known>> {
 fn claim(connection: &Connection, request: &ClaimRequest) -> Result<Claim> {
     let now = now(connection)?;
     let key = &request.key;
-    let token: Option<i64> = connection
+    let claimed: Option<(i64, u32)> = connection
         .prepare_cached(sql::INBOX_CLAIM)
         .and_then(|mut statement| {
             let row = params![
@@ -149,11 +149,11 @@ fn claim(connection: &Connection, request: &ClaimRequest) -> Result<Claim> {
                 now,
                 now.saturating_add(millis(request.duration)),
             ];
-            statement.query_row(row, |row| row.get(0)).optional()
+            statement.query_row(row, |row| Ok((row.get(0)?, row.get(1)?))).optional()
         })
         .during("claim")?;
-    if let Some(token) = token {
-        return Ok(Claim::Claimed(ClaimLease { key: key.clone(), token: unsigned(token) }));
+    if let Some((token, tries)) = claimed {
+        return Ok(Claim::Claimed(ClaimLease { key: key.clone(), token: unsigned(token), tries }));
     }
     let known = read(connection, key)?.ok_or_else(|| {
         Error::new(ErrorKind::Internal, "claim").message("a row is there and is not")
@@ -214,10 +214,10 @@ fn complete(connection: &Connection, lease: &ClaimLease, result: &[u8]) -> Resul
     before.ok_or_else(|| fenced("complete", lease))
 }
 
-fn release(connection: &Connection, lease: &ClaimLease) -> Result<()> {
+fn release(connection: &Connection, lease: &ClaimLease, tried: Tried) -> Result<()> {
     let released = connection
         .prepare_cached(sql::INBOX_RELEASE)
-        .and_then(|mut statement| statement.execute(of_lease!(lease)))
+        .and_then(|mut statement| statement.execute(of_lease!(lease, tried.taken_back())))
         .during("release")?;
     if released == 1 { Ok(()) } else { Err(fenced("release", lease)) }
 }
@@ -337,9 +337,9 @@ impl InboxStore for SqliteStore {
         Box::pin(self.write("complete", move |tx| complete(tx, &lease, &result)))
     }
 
-    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
+    fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
         let lease = lease.clone();
-        Box::pin(self.write("release", move |tx| release(tx, &lease)))
+        Box::pin(self.write("release", move |tx| release(tx, &lease, tried)))
     }
 
     fn step<'a>(

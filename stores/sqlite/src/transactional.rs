@@ -155,5 +155,5 @@ fn failed(error: HandlerError) -> Result<Verdict> {
 }
 
 fn retry(kind: ErrorKind, detail: String) -> Verdict {
-    Verdict::Retry { after: None, fault: Fault::new(kind, detail) }
+    Verdict::Retry { after: None, fault: Fault::new(kind, detail), tries: None }
 }

@@ -206,6 +206,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         store: Arc::clone(&inbox),
         lease: plan.lease,
         attempts_max: plan.attempts,
+        deliveries_max: options.deliveries_max,
         stopping,
         tally: Arc::clone(&tally),
     };

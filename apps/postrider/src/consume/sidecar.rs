@@ -9,16 +9,15 @@ use std::time::Duration;
 
 use postrider_core::inbox::{Receiver, Verdict};
 use postrider_core::{
-    BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, InboxStore, Result,
+    BoxFuture, Delivery, ErrorKind, Event, Fault, HandlerName, InboxStore, Result,
 };
 use postrider_inbox::{Context, Leased, LeasedHandler, Outcome};
 use tokio::sync::watch;
 
 use super::endpoint::{Answer, Endpoint};
-use super::gate::{Gate, Permit};
+use super::gate::{Gate, Permit, Ruling};
 use super::judge::{Judgement, Reply};
 use super::request::{AsItIs, Call, Writer};
-use super::tries::Taken;
 
 /// How long an event waits here for an endpoint that is away, before it goes back to the broker for
 /// whoever has a better one. Default 60 s: endpoints restart faster, and other sidecars of the group
@@ -37,6 +36,8 @@ pub(crate) struct Sidecar {
     pub(crate) lease: Duration,
     /// Counted attempts, of which the last one's failure is a dead letter.
     pub(crate) attempts_max: u32,
+    /// Tries that may have no end, because the sidecar dies of them.
+    pub(crate) deliveries_max: u32,
     /// True from when it stops: what waits at the gate goes back at once.
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) tally: Arc<Tally>,
@@ -54,8 +55,8 @@ pub(crate) struct Tally {
 /// How a call ended.
 #[derive(Debug)]
 enum Ended {
-    /// With this answer, or the lack of one.
-    Answered(Answer, Taken),
+    /// With this answer, or the lack of one, and what that means.
+    Answered(Answer, Ruling),
     /// It was aborted: the claim was lost, or the sidecar stops.
     Aborted,
 }
@@ -64,6 +65,8 @@ enum Ended {
 struct Caller {
     endpoint: Arc<Endpoint>,
     gate: Arc<Gate>,
+    /// Taken when it is answered.
+    permit: Mutex<Option<Permit>>,
     call: Call,
     ended: Arc<Mutex<Option<Ended>>>,
 }
@@ -75,24 +78,33 @@ impl Caller {
 }
 
 impl LeasedHandler for Caller {
-    fn act(&self, _: Arc<Event>, context: Context) -> BoxFuture<'_, Result<Outcome>> {
+    fn act(&self, event: Arc<Event>, context: Context) -> BoxFuture<'_, Result<Outcome>> {
         Box::pin(async move {
             let sent = self.gate.sent();
             let answer = tokio::select! {
                 biased;
                 () = context.cancelled() => {
+                    // Nobody knows what the endpoint made of it; that is no failure of the event's.
                     self.end(Ended::Aborted);
-                    return Err(Error::new(ErrorKind::Fenced, "call endpoint")
-                        .message("the call was aborted: the claim was lost, or the sidecar stops"));
+                    return Ok(Outcome::Later { after: Duration::ZERO });
                 }
                 answer = self.endpoint.call(&self.call.headers, self.call.body.clone()) => answer,
             };
-            let outcome = match answer.reply {
-                Reply::Status { status: 200..=299, .. } => Outcome::Ack(answer.body.clone()),
-                // Lets the claim go; whose failure it is, is judged afterwards.
-                _ => Outcome::retry(&answer.said),
+            // What it means for the event depends on what else the endpoint took.
+            let permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let ruling = match permit {
+                Some(permit) => permit.learn(event.id, sent, answer.reply, &answer.said),
+                None => return Ok(Outcome::retry("invariant: one call for each permit")),
             };
-            self.end(Ended::Answered(answer, sent));
+            let outcome = match ruling.judgement {
+                Judgement::Done => Outcome::Ack(answer.body.clone()),
+                Judgement::Counts { after } => {
+                    Outcome::RetryAfter { after, reason: answer.said.clone() }
+                }
+                Judgement::Waits { .. } => Outcome::Later { after: ruling.pause },
+                Judgement::Refused => Outcome::Reject(answer.said.clone()),
+            };
+            self.end(Ended::Answered(answer, ruling));
             Ok(outcome)
         })
     }
@@ -101,6 +113,10 @@ impl LeasedHandler for Caller {
 impl Receiver for Sidecar {
     fn handler(&self) -> &HandlerName {
         &self.writer.handler
+    }
+
+    fn counts_tries(&self) -> bool {
+        true
     }
 
     fn receive<'a>(
@@ -134,11 +150,14 @@ impl Sidecar {
         let caller = Caller {
             endpoint: Arc::clone(&self.endpoint),
             gate: Arc::clone(&self.gate),
+            permit: Mutex::new(Some(permit)),
             call,
             ended: Arc::clone(&ended),
         };
         let name = self.writer.handler.clone();
-        let mut leased = Leased::builder(name, Arc::clone(&self.store), caller).lease(self.lease);
+        let mut leased = Leased::builder(name, Arc::clone(&self.store), caller)
+            .lease(self.lease)
+            .deliveries_max(self.deliveries_max);
         if event.encoding.is_some() {
             leased = leased.codec(Arc::new(AsItIs(Arc::clone(event))));
         }
@@ -150,8 +169,8 @@ impl Sidecar {
                 verdict?;
                 Ok(self.released(event, delivery))
             }
-            Some(Ended::Answered(answer, sent)) => {
-                self.conclude(event, delivery, verdict, (answer, sent), permit)
+            Some(Ended::Answered(answer, ruling)) => {
+                self.conclude(event, delivery, verdict, (&answer, ruling))
             }
         }
     }
@@ -165,46 +184,44 @@ impl Sidecar {
         }
     }
 
-    /// An answer came; what it means for the event depends on what else the endpoint took.
+    /// An answer came, and the inbox has heard of it.
     fn conclude(
         &self,
         event: &Arc<Event>,
         delivery: &Delivery,
         verdict: Result<Verdict>,
-        (answer, sent): (Answer, Taken),
-        permit: Permit,
+        (answer, ruling): (&Answer, Ruling),
     ) -> Result<Verdict> {
-        let ruling = permit.learn(event.id, sent, answer.reply, &answer.said);
-        self.log(event, delivery, &answer, &ruling.judgement);
+        let attempt = match &verdict {
+            Ok(Verdict::Retry { tries: Some(tries), .. }) => delivery.count.min(*tries),
+            _ => delivery.count,
+        };
+        self.log(event, attempt, answer, &ruling.judgement);
         // The inbox did not answer: whatever the endpoint did is asked for again, by the same key.
-        let verdict = verdict?;
-        Ok(match ruling.judgement {
-            Judgement::Done => match verdict {
-                Verdict::Retry { fault, .. } if fault.kind == ErrorKind::Fenced => {
-                    self.released(event, delivery)
-                }
-                verdict => verdict,
-            },
-            Judgement::Counts { after } => {
-                let fault = Fault::new(kind(answer.reply), answer.said);
-                Verdict::Retry { after, fault }
+        Ok(match (ruling.judgement, verdict?) {
+            (Judgement::Done, Verdict::Retry { fault, .. }) if fault.kind == ErrorKind::Fenced => {
+                self.released(event, delivery)
             }
-            Judgement::Waits { .. } => {
+            (Judgement::Counts { .. }, Verdict::Retry { after, fault, tries }) => {
+                let fault = Fault::new(kind(answer.reply), fault.detail);
+                Verdict::Retry { after, fault, tries }
+            }
+            (Judgement::Waits { .. }, verdict) => {
                 self.tally.uncounted.fetch_add(1, Ordering::Relaxed);
-                Verdict::Busy { retry_in: ruling.pause }
+                verdict
             }
-            Judgement::Refused => Verdict::Reject(Fault::new(ErrorKind::Rejected, answer.said)),
+            (_, verdict) => verdict,
         })
     }
 
     /// One line for the log.
-    fn log(&self, event: &Event, delivery: &Delivery, answer: &Answer, judgement: &Judgement) {
+    fn log(&self, event: &Event, attempt: u32, answer: &Answer, judgement: &Judgement) {
         let status = match answer.reply {
             Reply::Status { status, .. } => Some(status),
             _ => None,
         };
         let (id, key, handler) = (event.id, event.key(), &self.writer.handler);
-        let (attempt, said) = (delivery.count, answer.said.as_str());
+        let said = answer.said.as_str();
         let dead = match judgement {
             Judgement::Done => {
                 tracing::debug!(event = %id, %key, %handler, attempt, status, "handled");

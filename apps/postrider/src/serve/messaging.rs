@@ -238,6 +238,10 @@ impl Receiver for MeteredReceiver {
         self.receiver.handler()
     }
 
+    fn counts_tries(&self) -> bool {
+        self.receiver.counts_tries()
+    }
+
     fn receive<'a>(
         &'a self,
         event: &'a Arc<Event>,

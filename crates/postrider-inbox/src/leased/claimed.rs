@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::inbox::{LeftOut, RESULT_BYTES_MAX};
+use postrider_core::inbox::{LeftOut, RESULT_BYTES_MAX, Tried};
 use postrider_core::{ClaimLease, Error, ErrorKind, Event, Fault, Result, RetryClass, Tick, reach};
 use tokio::runtime::Handle;
 
 use crate::leased::context::Context;
 use crate::leased::heartbeat::{Standing, beat, in_time};
 use crate::leased::{Heartbeat, Leased, Outcome, Performed};
+use crate::settle::too_often;
 use crate::signal::current;
 
 /// How long letting go may take; what is not let go expires by itself.
@@ -28,9 +29,8 @@ impl Leased {
         lease: ClaimLease,
         sent: Tick,
     ) -> Result<Performed> {
-        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
-        let standing = Arc::new(Standing::new(lease, store, clock, self.lease, sent));
-        let hold = Hold { standing: Arc::clone(&standing), lets_go: true };
+        let hold = self.hold(lease, sent);
+        let standing = Arc::clone(&hold.standing);
         match self.heartbeat {
             Heartbeat::Beside => {
                 tokio::spawn(beat(standing));
@@ -44,14 +44,28 @@ impl Leased {
         }
     }
 
+    fn hold(&self, lease: ClaimLease, sent: Tick) -> Hold {
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        let standing = Standing::new(lease, store, clock, self.lease, sent);
+        Hold { standing: Arc::new(standing), lets_go: true }
+    }
+
+    /// Lets a claim go whose event was begun too often.
+    pub(super) async fn refuse(&self, lease: ClaimLease, sent: Tick, tries: u32) -> Performed {
+        reach!(DeliveredTooOften);
+        self.hold(lease, sent).let_go(Tried::Refused).await;
+        Performed::Rejected(too_often(tries - 1))
+    }
+
     /// Runs the handler, and ends the claim by its answer.
     async fn work(&self, event: &Event, mut hold: Hold) -> Result<Performed> {
         let standing = Arc::clone(&hold.standing);
         let event = match self.decoded(event) {
             Ok(event) => event,
             Err(error) => {
-                hold.let_go().await;
-                return Ok(undecodable(&error));
+                let performed = undecodable(&error, standing.lease.tries);
+                hold.let_go(tried(&performed)).await;
+                return Ok(performed);
             }
         };
         let context = Context { standing: Arc::clone(&standing), stop: current() };
@@ -62,22 +76,15 @@ impl Leased {
         };
         match ended {
             Ok(Outcome::Ack(result)) => complete(&mut hold, result).await,
-            Ok(Outcome::RetryAfter { after, reason }) => {
-                hold.let_go().await;
-                if standing.lost.is_given() && standing.store_failed() {
-                    return Err(lease_lost().source(reason));
-                }
-                let fault = Fault::new(ErrorKind::Unavailable, reason);
-                Ok(Performed::Retry { after, fault })
-            }
-            Ok(Outcome::Reject(reason)) => {
-                hold.let_go().await;
-                let fault = Fault::new(ErrorKind::Rejected, reason);
-                Ok(Performed::Rejected(fault))
+            Ok(other) => {
+                let said = said(&standing, other);
+                hold.let_go(said.as_ref().map_or(Tried::NotCounted, tried)).await;
+                said
             }
             Err(error) => {
-                hold.let_go().await;
-                failed(&standing, error)
+                let failed = failed(&standing, error);
+                hold.let_go(failed.as_ref().map_or(Tried::NotCounted, tried)).await;
+                failed
             }
         }
     }
@@ -113,22 +120,47 @@ async fn complete(hold: &mut Hold, result: Bytes) -> Result<Performed> {
     }
 }
 
-/// A handler's error: where the store failed, it is passed on uncounted; everything else counts.
-fn failed(standing: &Standing, error: Error) -> Result<Performed> {
-    if standing.store_failed() { Err(error) } else { Ok(retry(&error)) }
+/// What a handler wants that did not do it. Where the store failed under it, the event is not to blame.
+fn said(standing: &Standing, outcome: Outcome) -> Result<Performed> {
+    let cut_off = standing.lost.is_given() && standing.store_failed();
+    Ok(match outcome {
+        Outcome::Ack(result) => Performed::Now(result),
+        Outcome::Reject(reason) => Performed::Rejected(Fault::new(ErrorKind::Rejected, reason)),
+        Outcome::RetryAfter { reason, .. } if cut_off => return Err(lease_lost().source(reason)),
+        Outcome::Later { .. } if cut_off => return Err(lease_lost()),
+        Outcome::Later { after } => Performed::Later(after),
+        Outcome::RetryAfter { after, reason } => {
+            let fault = Fault::new(ErrorKind::Unavailable, reason);
+            Performed::Retry { after, fault, tries: standing.lease.tries }
+        }
+    })
 }
 
-fn retry(error: &Error) -> Performed {
-    Performed::Retry { after: None, fault: Fault::new(error.kind(), error.to_string()) }
+/// What the row of the inbox keeps of a try that was not completed.
+fn tried(performed: &Performed) -> Tried {
+    match performed {
+        Performed::Rejected(_) => Tried::Refused,
+        Performed::Later(_) => Tried::NotCounted,
+        _ => Tried::Failed,
+    }
+}
+
+/// A handler's error: where the store failed, it is passed on uncounted; everything else counts.
+fn failed(standing: &Standing, error: Error) -> Result<Performed> {
+    if standing.store_failed() { Err(error) } else { Ok(retry(&error, standing.lease.tries)) }
+}
+
+fn retry(error: &Error, tries: u32) -> Performed {
+    Performed::Retry { after: None, fault: Fault::new(error.kind(), error.to_string()), tries }
 }
 
 /// A payload that cannot be decoded for ever is dead; a codec that is missing may come with the next
 /// deployment.
-fn undecodable(error: &Error) -> Performed {
+fn undecodable(error: &Error, tries: u32) -> Performed {
     if error.retry_class() == RetryClass::Permanent {
         return Performed::Rejected(Fault::new(error.kind(), error.to_string()));
     }
-    retry(error)
+    retry(error, tries)
 }
 
 /// Returns when a handler that lost its lease did not stop within a third of it.
@@ -158,15 +190,15 @@ struct Hold {
 
 impl Hold {
     /// Lets the claim go, so that the next try need not wait for it to expire.
-    async fn let_go(&mut self) {
+    async fn let_go(&mut self, tried: Tried) {
         self.standing.ended.give();
         self.lets_go = false;
-        release(&self.standing).await;
+        release(&self.standing, tried).await;
     }
 }
 
-async fn release(standing: &Standing) {
-    let call = standing.store.release(&standing.lease);
+async fn release(standing: &Standing, tried: Tried) {
+    let call = standing.store.release(&standing.lease, tried);
     match in_time(&*standing.clock, "release", RELEASE_TIMEOUT, call).await {
         Ok(()) => {
             reach!(ClaimReleased);
@@ -176,7 +208,7 @@ async fn release(standing: &Standing) {
 }
 
 impl Drop for Hold {
-    /// The handler panicked, or was dropped by the engine. Where there is no runtime to let the claim
+    /// The handler panicked, or was dropped by the engine: a try. Where there is no runtime to let the claim
     /// go on, it expires.
     fn drop(&mut self) {
         self.standing.ended.give();
@@ -185,7 +217,7 @@ impl Drop for Hold {
         }
         if let Ok(runtime) = Handle::try_current() {
             let standing = Arc::clone(&self.standing);
-            runtime.spawn(async move { release(&standing).await });
+            runtime.spawn(async move { release(&standing, Tried::Failed).await });
         }
     }
 }

@@ -41,8 +41,16 @@ impl Machine {
             return;
         };
         let (key, count) = (held.key, held.delivery.count);
-        let failures = self.lanes.get(&key).map_or(0, |lane| lane.failures(no));
-        let attempts = count.max(failures.saturating_add(1));
+        let failures = self.lanes.get(&key).map_or(0, |lane| lane.failures(no)).saturating_add(1);
+        let attempts = match &answer {
+            // Each of them may be too many: the inbox still has those of a dead letter that was sent again, and the
+            // broker counts what was given back.
+            Answer::Verdict(Verdict::Retry { tries: Some(tries), .. }) => {
+                count.max(failures).min(*tries)
+            }
+            _ if self.receiver_counts => failures,
+            _ => count.max(failures),
+        };
         let (settlement, reason) = settle(answer, attempts, &self.options, &mut self.jitter);
         let count = match reason {
             Reason::Done => &mut self.stats.done,
@@ -85,7 +93,7 @@ impl Machine {
                 let limit = self.options.handler_time_max;
                 let detail = format!("the handler worked longer than {limit:?}");
                 let fault = Fault::new(ErrorKind::Timeout, detail);
-                let verdict = Verdict::Retry { after: None, fault };
+                let verdict = Verdict::Retry { after: None, fault, tries: None };
                 // Says nothing about the store, so the breaker does not hear of it.
                 self.end_work(now, no, Answer::Verdict(verdict));
             }

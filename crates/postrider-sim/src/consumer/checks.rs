@@ -54,7 +54,7 @@ fn key(id: u128) -> InboxKey {
 }
 
 fn lease(token: u64) -> ClaimLease {
-    ClaimLease { key: key(1), token }
+    ClaimLease { key: key(1), token, tries: 1 }
 }
 
 impl Bench {
@@ -295,7 +295,7 @@ fn a_dead_letter_needs_a_handler_that_failed() {
     for id in [1, 2] {
         let receipt = Receipt { message: 1, token: 1 };
         let delivery = Delivery::new(Ok(event(id)), Arc::from(TOPIC), receipt);
-        let verdict = Verdict::Retry { after: None, fault: fault.clone() };
+        let verdict = Verdict::Retry { after: None, fault: fault.clone(), tries: None };
         failed.shop.answered(&handler(), &delivery, &Answer::Verdict(verdict));
     }
     assert_eq!(failed.judge(), None);

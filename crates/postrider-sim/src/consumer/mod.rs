@@ -157,7 +157,8 @@ impl Consumer {
             kernel: Arc::clone(&kernel),
             worker,
             clock,
-            machine: Machine::new(options, subscription.capabilities(), seed),
+            machine: Machine::new(options, subscription.capabilities(), seed)
+                .of_receiver_that_counts(receiver.counts_tries()),
             subscription,
             receiver,
             options,

@@ -40,6 +40,7 @@ impl Outside {
         Leased::builder(name, store, Outside(Arc::new(tools)))
             .lease(LEASE)
             .heartbeat(Heartbeat::Within)
+            .deliveries_max(super::options().deliveries_max)
             .clock(clock)
             .build()
     }

@@ -86,7 +86,7 @@ impl Transactional {
 }
 
 fn retry(why: &str) -> Verdict {
-    Verdict::Retry { after: None, fault: Fault::new(ErrorKind::Unavailable, why) }
+    Verdict::Retry { after: None, fault: Fault::new(ErrorKind::Unavailable, why), tries: None }
 }
 
 impl Receiver for Transactional {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::{BoxFuture, Claim, ClaimLease, ClaimRequest, HandlerName, InboxStore, Result};
+use postrider_core::{
+    BoxFuture, Claim, ClaimLease, ClaimRequest, HandlerName, InboxStore, Result, Tried,
+};
 
 use super::Worker;
 use super::shop::Shop;
@@ -57,9 +59,9 @@ impl InboxStore for Watched {
         })
     }
 
-    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
+    fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
         self.shop.releasing(lease);
-        self.store.release(lease)
+        self.store.release(lease, tried)
     }
 
     fn step<'a>(

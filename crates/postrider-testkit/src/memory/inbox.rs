@@ -7,7 +7,7 @@ use bytes::Bytes;
 use postrider_core::inbox::HORIZON_UNKNOWN;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Code, Error, ErrorKind, HandlerName, InboxKey,
-    InboxStore, Result,
+    InboxStore, Result, Tried,
 };
 
 use super::MemoryStore;
@@ -21,6 +21,7 @@ pub(super) struct InboxRow {
     #[allow(dead_code, reason = "shown by Debug when a test fails")]
     event_type: Box<str>,
     token: u64,
+    tries: u32,
     status: Status,
     steps: BTreeMap<String, Bytes>,
 }
@@ -51,6 +52,7 @@ impl InboxRow {
             payload_hash,
             event_type,
             token: 1,
+            tries: 1,
             status: Status::Processed { result, at },
             steps: BTreeMap::new(),
         }
@@ -118,14 +120,16 @@ impl State {
             payload_hash: request.payload_hash,
             event_type: request.event_type.clone(),
             token: 0,
+            tries: 0,
             status: Status::Claimed { ends: now },
             steps: BTreeMap::new(),
         });
         let ends = now + request.duration;
         row.token += 1;
+        row.tries += 1;
         row.payload_hash = request.payload_hash;
         row.status = Status::Claimed { ends };
-        let lease = ClaimLease { key: request.key.clone(), token: row.token };
+        let lease = ClaimLease { key: request.key.clone(), token: row.token, tries: row.tries };
         self.ledger.claimed(&lease, ends, now);
         Claim::Claimed(lease)
     }
@@ -171,6 +175,7 @@ impl State {
         }
         row.status = Status::Forgotten;
         row.token += 1;
+        row.tries = 0;
         self.forgotten.push(key.clone());
         Ok(row.token)
     }
@@ -239,13 +244,14 @@ impl InboxStore for MemoryStore {
         }))
     }
 
-    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.statement("release claim", Needs::Writing, |state| {
+    fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.statement("release claim", Needs::Writing, move |state| {
             let ends = self.elapsed();
             let row = state.claimed("release", lease)?;
             row.status = Status::Claimed { ends };
             // Whoever let go must not complete later.
             row.token += 1;
+            row.tries = row.tries.saturating_sub(tried.taken_back());
             state.ledger.wrote_claim("release", lease, None);
             Ok(())
         }))

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use postrider_core::inbox::Accepted;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Clock, Event, HandlerName, InboxKey, InboxStore,
-    Result,
+    Result, Tried,
 };
 use postrider_testkit::fault::TestSignal;
 use postrider_testkit::memory::MemoryClock;
@@ -64,7 +64,7 @@ impl InboxStore for Naive {
                     let ends = now + request.duration;
                     let row = Row { ends, result: None };
                     self.rows.lock().unwrap().insert(request.key.clone(), row);
-                    Claim::Claimed(ClaimLease { key: request.key.clone(), token: 1 })
+                    Claim::Claimed(ClaimLease { key: request.key.clone(), token: 1, tries: 1 })
                 }
             })
         })
@@ -89,7 +89,7 @@ impl InboxStore for Naive {
         })
     }
 
-    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
+    fn release<'a>(&'a self, lease: &'a ClaimLease, _: Tried) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             self.rows.lock().unwrap().remove(&lease.key);
             Ok(())
@@ -201,6 +201,12 @@ fn an_inbox_without_a_token_is_caught() {
     fails(inbox::a_released_claim_is_free_at_once::<Naive>());
     fails(inbox::a_late_worker_stores_no_step::<Naive>());
     fails(inbox::a_step_whose_result_was_left_out_is_found_again::<Naive>());
+}
+
+/// R079: what has died ten times looks as if it were new.
+#[test]
+fn an_inbox_that_counts_no_tries_is_caught() {
+    fails(inbox::tries_are_all_that_was_not_given_back::<Naive>());
 }
 
 /// R074: the marker is committed first, and the work is never done.

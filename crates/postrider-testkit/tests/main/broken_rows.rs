@@ -7,6 +7,7 @@ use bytes::Bytes;
 use postrider_core::inbox::Accepted;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, ErrorKind, Event, HandlerName, InboxStore, Result,
+    Tried,
 };
 use postrider_testkit::suite::model::{Effort, Mixed, Rule, inbox_rows_follow_their_model};
 use postrider_testkit::suite::{InboxHarness, Then, TransactionalProbe};
@@ -68,9 +69,11 @@ impl<const FLAW: u8> InboxStore for Flawed<FLAW> {
         Box::pin(async move {
             let key = request.key.clone();
             Ok(match (FLAW, self.0.claim(request).await?) {
-                (TOKEN_STANDS, Claim::Claimed(_)) => Claim::Claimed(ClaimLease { key, token: 1 }),
+                (TOKEN_STANDS, Claim::Claimed(lease)) => {
+                    Claim::Claimed(ClaimLease { token: 1, ..lease })
+                }
                 (GIVES_AWAY, Claim::Leased { .. }) => {
-                    Claim::Claimed(ClaimLease { key, token: u64::MAX })
+                    Claim::Claimed(ClaimLease { key, token: u64::MAX, tries: 1 })
                 }
                 (NEVER_ENDS, Claim::Claimed(lease)) if lease.token > 1 => {
                     Claim::Leased { remaining: Duration::ZERO }
@@ -113,9 +116,9 @@ impl<const FLAW: u8> InboxStore for Flawed<FLAW> {
         })
     }
 
-    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
+    fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            if FLAW == KEEPS_WHAT_IS_LET_GO { Ok(()) } else { self.0.release(lease).await }
+            if FLAW == KEEPS_WHAT_IS_LET_GO { Ok(()) } else { self.0.release(lease, tried).await }
         })
     }
 

@@ -15,6 +15,8 @@ pub(crate) enum Refused {
     Ours {
         /// The token that it has.
         token: u64,
+        /// The tries that count, this one included.
+        tries: u32,
     },
     /// The id is known with another payload.
     Mismatch,
@@ -37,7 +39,7 @@ pub(crate) fn to_claim(row: Row, request: &ClaimRequest, beat: &str) -> Refused 
     match () {
         () if !row.is_of(&request.payload_hash) => Refused::Mismatch,
         () if row.processed => Refused::Processed { result: row.result },
-        () if row.beat == beat => Refused::Ours { token: row.token },
+        () if row.beat == beat => Refused::Ours { token: row.token, tries: row.tries },
         () => Refused::Leased { beat: row.beat, duration: row.duration },
     }
 }
@@ -148,7 +150,7 @@ mod tests {
     fn a_repeated_claim_finds_itself() {
         let request = request();
         let found = to_claim(row(CLAIMED, request.payload_hash, "ours"), &request, "ours");
-        assert_eq!(found, Refused::Ours { token: 3 });
+        assert_eq!(found, Refused::Ours { token: 3, tries: 1 });
     }
 
     #[test]

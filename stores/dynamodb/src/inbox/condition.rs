@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
-use postrider_core::{ClaimLease, ClaimRequest};
+use postrider_core::{ClaimLease, ClaimRequest, Tried};
 
 use crate::control::PK;
 use crate::inbox::parts::Pointer;
@@ -196,10 +196,20 @@ impl Kept<'_> {
     }
 
     /// Lets it go.
-    pub(crate) fn release(&self, update: Update) -> Update {
-        self.hold(update)
-            .update_expression("SET #released = :yes")
-            .expression_attribute_values(":yes", AttributeValue::Bool(true))
+    pub(crate) fn release(&self, update: Update, tried: Tried) -> Update {
+        let update =
+            self.hold(update).expression_attribute_values(":yes", AttributeValue::Bool(true));
+        let tries = match tried {
+            Tried::Failed => return update.update_expression("SET #released = :yes"),
+            // A claim has added one.
+            Tried::NotCounted => update
+                .update_expression("SET #released = :yes, #attempts = #attempts - :less")
+                .expression_attribute_values(":less", n(1)),
+            Tried::Refused => update
+                .update_expression("SET #released = :yes, #attempts = :none")
+                .expression_attribute_values(":none", n(0)),
+        };
+        names(tries, &[("#attempts", ATTEMPTS)])
     }
 }
 

@@ -26,7 +26,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditi
 use bytes::Bytes;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Clock, Error, ErrorKind, HandlerName, InboxKey,
-    InboxStore, Result, Tick, Timestamp,
+    InboxStore, Result, Tick, Timestamp, Tried,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
@@ -39,7 +39,7 @@ use crate::error::failed;
 use crate::inbox::answer::{Refused, fenced, too_large};
 use crate::inbox::condition::{Claiming, Kept, step_names};
 use crate::inbox::purge::Horizons;
-use crate::inbox::row::{Row, TOKEN};
+use crate::inbox::row::{ATTEMPTS, Row, TOKEN};
 use crate::inbox::watch::Watch;
 use crate::item::{Item, b, number};
 use crate::transaction::ITEM_BYTES_MAX;
@@ -150,12 +150,13 @@ impl Inbox {
         match self.send("claim", update).await? {
             Ok(written) => {
                 let token = number(&written, TOKEN).ok_or_else(|| absent("claim", "token"))?;
-                Ok(self.claimed(request, &beat, token))
+                let tries = number(&written, ATTEMPTS).unwrap_or(1);
+                Ok(self.claimed(request, &beat, (token, tries)))
             }
             Err(old) => {
                 let row = Row::of(&old, "claim")?;
                 Ok(match answer::to_claim(row, request, &beat) {
-                    Refused::Ours { token } => self.claimed(request, &beat, token),
+                    Refused::Ours { token, tries } => self.claimed(request, &beat, (token, tries)),
                     Refused::Mismatch => Claim::Mismatch,
                     Refused::Processed { result } => {
                         self.watch.forget(&request.key);
@@ -172,9 +173,9 @@ impl Inbox {
     }
 
     /// Watches a lease of our own like anybody's: a successor in this process need not wait longer.
-    fn claimed(&self, request: &ClaimRequest, beat: &str, token: u64) -> Claim {
+    fn claimed(&self, request: &ClaimRequest, beat: &str, (token, tries): (u64, u32)) -> Claim {
         self.watch.saw(&request.key, beat, request.duration, self.clock.tick());
-        Claim::Claimed(ClaimLease { key: request.key.clone(), token })
+        Claim::Claimed(ClaimLease { key: request.key.clone(), token, tries })
     }
 
     async fn prolong(&self, lease: &ClaimLease, duration: Duration) -> Result<()> {
@@ -219,9 +220,9 @@ impl Inbox {
         }
     }
 
-    async fn let_go(&self, lease: &ClaimLease) -> Result<()> {
+    async fn let_go(&self, lease: &ClaimLease, tried: Tried) -> Result<()> {
         let kept = Kept { lease, now_ms: self.now_ms() };
-        let update = kept.release(self.update(&lease.key).await);
+        let update = kept.release(self.update(&lease.key).await, tried);
         match self.send("release", update).await? {
             Ok(_) => {}
             Err(old) if Row::of(&old, "release").is_ok_and(|row| row.was_released(lease)) => {}
@@ -318,8 +319,8 @@ impl InboxStore for Inbox {
         Box::pin(self.finish(lease, result))
     }
 
-    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.let_go(lease))
+    fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.let_go(lease, tried))
     }
 
     fn step<'a>(

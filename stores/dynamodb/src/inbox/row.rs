@@ -25,7 +25,7 @@ pub(crate) const STATUS: &str = "status";
 pub(crate) const HASH: &str = "payload_hash";
 /// Grows at each claim.
 pub(crate) const TOKEN: &str = "token";
-/// Claims so far.
+/// Claims so far that count as tries.
 pub(crate) const ATTEMPTS: &str = "attempts";
 /// When it was first seen; milliseconds since 1970 by a worker's clock, as all times but the next.
 pub(crate) const RECEIVED_AT: &str = "received_at";
@@ -103,6 +103,7 @@ pub(crate) struct Row {
     pub(crate) processed: bool,
     hash: Vec<u8>,
     pub(crate) token: u64,
+    pub(crate) tries: u32,
     pub(crate) released: bool,
     pub(crate) beat: String,
     pub(crate) duration: Duration,
@@ -141,6 +142,7 @@ impl Row {
             hash: bytes(HASH).ok_or_else(|| corrupt(HASH))?,
             // A row that a person made has none.
             token: number(item, TOKEN).unwrap_or_default(),
+            tries: number(item, ATTEMPTS).unwrap_or(1),
             released: truth(item, RELEASED),
             beat,
             duration: Duration::from_millis(duration),

@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::{BoxFuture, Claim, ClaimLease, ClaimRequest, HandlerName, InboxStore, Result};
+use postrider_core::{
+    BoxFuture, Claim, ClaimLease, ClaimRequest, HandlerName, InboxStore, Result, Tried,
+};
 
 use crate::store::DynamoStore;
 
@@ -30,8 +32,8 @@ impl InboxStore for DynamoStore {
         Box::pin(async move { self.own_inbox()?.complete(lease, result).await })
     }
 
-    fn release<'a>(&'a self, lease: &'a ClaimLease) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.own_inbox()?.release(lease).await })
+    fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.own_inbox()?.release(lease, tried).await })
     }
 
     fn step<'a>(

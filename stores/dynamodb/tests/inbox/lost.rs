@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Claim, InboxStore as _};
+use postrider_core::{Claim, InboxStore as _, Tried};
 use postrider_dynamodb::{Connection, Inbox, InboxOptions, Settings};
 use postrider_testkit::proxy::{Proxy, Traffic};
 
@@ -79,7 +79,10 @@ async fn what_was_written_unheard_is_not_refused() {
     let found = inbox.step(&lease, "charge").await.unwrap();
     assert_eq!(found.as_deref(), Some(&b"receipt"[..]));
     let free = async || rows(&lossy.fresh).await[0].contains_key("released");
-    lossy.unheard(inbox.release(&lease), free).await.expect("let go, and said twice");
+    lossy
+        .unheard(inbox.release(&lease, Tried::Failed), free)
+        .await
+        .expect("let go, and said twice");
     let lease = claimed(&inbox, &event(1), LONG).await;
     let done = async || lossy.status().await.as_deref() == Some("processed");
     lossy.unheard(inbox.complete(&lease, b"done"), done).await.expect("done, and said twice");

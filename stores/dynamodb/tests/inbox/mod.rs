@@ -15,7 +15,7 @@ use postrider_core::inbox::Accepted;
 use postrider_core::operate::{Forgotten, InboxName, Note};
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Error, ErrorKind, Event, EventId, HandlerName,
-    InboxStore, Operator as _, Payload, Result,
+    InboxStore, Operator as _, Payload, Result, Tried,
 };
 use postrider_dynamodb::{DynamoStore, Inbox, InboxOptions};
 use postrider_testkit::inbox_suite;
@@ -212,7 +212,7 @@ async fn a_marker_waits_for_a_lease() {
     let lease = claimed(&inbox, &event(1), LONG).await;
     let refused = probe.transact(&event(1), &billing()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Busy, "{refused}");
-    inbox.release(&lease).await.unwrap();
+    inbox.release(&lease, Tried::Failed).await.unwrap();
     assert_eq!(probe.transact(&event(1), &billing()).await.unwrap(), Accepted::FirstTime);
     let late = inbox.complete(&lease, b"late").await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Fenced);
@@ -229,7 +229,7 @@ async fn a_step_whose_result_has_no_room_is_not_made_again() {
         let refused = inbox.complete_step(&first, step, &vec![7; bytes]).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
     }
-    inbox.release(&first).await.unwrap();
+    inbox.release(&first, Tried::Failed).await.unwrap();
     let second = claimed(&inbox, &event(1), LONG).await;
     assert_eq!(inbox.step(&second, "charge").await.unwrap().as_deref(), Some(&b"receipt"[..]));
     for step in ["print", "send"] {
@@ -258,7 +258,7 @@ async fn a_step_is_recorded_in_a_row_that_is_full() {
         }
     }
     let full = full.expect("the row has no room for all of them");
-    inbox.release(&first).await.unwrap();
+    inbox.release(&first, Tried::Failed).await.unwrap();
     let second = claimed(&inbox, &event(1), LONG).await;
     assert_eq!(inbox.step(&second, "charge").await.unwrap().as_deref(), Some(&b"receipt"[..]));
     for step in [&*full, "print"] {
@@ -278,7 +278,7 @@ async fn a_successor_finds_the_same_key_and_the_result() {
     });
     let first = claimed(&inboxes[0], &event(1), LONG).await;
     inboxes[0].complete_step(&first, "charge", b"receipt").await.unwrap();
-    inboxes[0].release(&first).await.unwrap();
+    inboxes[0].release(&first, Tried::Failed).await.unwrap();
     let second = claimed(&inboxes[1], &event(1), LONG).await;
     assert_eq!(first.key.step_key("charge"), second.key.step_key("charge"));
     let found = inboxes[1].step(&second, "charge").await.unwrap();
@@ -294,7 +294,7 @@ async fn a_marker_over_a_claim_keeps_its_steps_and_its_token() {
     let probe = Probe { inbox: inbox.clone(), connection: fresh.connection.clone() };
     let first = claimed(&inbox, &event(1), LONG).await;
     inbox.complete_step(&first, "charge", b"receipt").await.unwrap();
-    inbox.release(&first).await.unwrap();
+    inbox.release(&first, Tried::Failed).await.unwrap();
     assert_eq!(probe.transact(&event(1), &billing()).await.unwrap(), Accepted::FirstTime);
     let name =
         InboxName { event_id: event(1).id, handler: billing(), source: Some("/shop".to_owned()) };

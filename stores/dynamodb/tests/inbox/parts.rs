@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use postrider_core::inbox::{LeftOut, RESULT_BYTES_MAX};
 use postrider_core::operate::{Forgotten, InboxFilter, InboxName, Note, PageRequest};
-use postrider_core::{Claim, ErrorKind, Event, InboxStore as _, NewEvent, Operator as _};
+use postrider_core::{Claim, ErrorKind, Event, InboxStore as _, NewEvent, Operator as _, Tried};
 use postrider_dynamodb::{Connection, DynamoStore, Inbox, InboxOptions, Item, Options, Settings};
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ async fn parts_of_a_worker_that_lost_its_claim_are_never_read() {
     let Some(fresh) = Fresh::new(1).await else { return };
     let inbox = inbox(&fresh);
     let first = claimed(&inbox, &event(1), LONG).await;
-    inbox.release(&first).await.unwrap();
+    inbox.release(&first, Tried::Failed).await.unwrap();
     let second = claimed(&inbox, &event(1), LONG).await;
     let (theirs, ours) = (result(700 * 1024, 1), result(700 * 1024, 2));
     let late = inbox.complete(&first, &theirs).await.unwrap_err();
@@ -232,7 +232,7 @@ async fn a_purge_takes_parts_along() {
     let inbox = inbox(&fresh);
     let client = fresh.connection.tables().await;
     let first = claimed(&inbox, &event(1), LONG).await;
-    inbox.release(&first).await.unwrap();
+    inbox.release(&first, Tried::Failed).await.unwrap();
     let second = claimed(&inbox, &event(1), LONG).await;
     inbox.complete(&first, &result(700 * 1024, 1)).await.unwrap_err();
     inbox.complete(&second, &result(700 * 1024, 2)).await.unwrap();
@@ -264,7 +264,7 @@ async fn done(fresh: &Fresh) -> (DynamoStore, Event) {
     let event = store.event(said.event().id).await.unwrap().event;
     let inbox = inbox(fresh);
     let first = claimed(&inbox, &event, LONG).await;
-    inbox.release(&first).await.unwrap();
+    inbox.release(&first, Tried::Failed).await.unwrap();
     let second = claimed(&inbox, &event, LONG).await;
     inbox.complete(&first, &result(700 * 1024, 1)).await.unwrap_err();
     inbox.complete(&second, &result(700 * 1024, 2)).await.unwrap();

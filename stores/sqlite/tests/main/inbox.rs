@@ -101,7 +101,7 @@ async fn a_handler_that_fails_leaves_nothing() {
         match counted.fetch_add(1, Ordering::Relaxed) {
             0 => Err("the printer is on fire".into()),
             1 => panic!("out of paper"),
-            2 => Ok(Verdict::Retry { after: None, fault: fault() }),
+            2 => Ok(Verdict::Retry { after: None, fault: fault(), tries: None }),
             3 => Ok(Verdict::Reject(fault())),
             4 => Ok(tx.execute("insert into nowhere values (1)", ()).map(|_| Verdict::Done)?),
             _ => Ok(Verdict::Done),

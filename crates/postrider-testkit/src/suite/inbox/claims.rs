@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use postrider_core::inbox::{LeftOut, RESULT_BYTES_MAX};
-use postrider_core::{Claim, ErrorKind};
+use postrider_core::{Claim, ErrorKind, Tried};
 
 use super::{LONG, claim, claimed, event, request};
 use crate::suite::InboxHarness;
@@ -108,7 +108,7 @@ pub async fn a_late_worker_is_refused<H: InboxHarness>() {
         assert_eq!(refused.expect_err("a stale token").kind(), ErrorKind::Fenced);
     }
     // Letting go of what is lost may be refused or do nothing, but frees nothing.
-    let _ = inbox.release(&old).await;
+    let _ = inbox.release(&old, Tried::Failed).await;
     let other = claim(&*inbox, &event(1), LONG).await;
     assert!(matches!(other, Claim::Leased { .. }), "{other:?}");
     inbox.complete(&new, b"new").await.expect("the new worker");
@@ -123,12 +123,33 @@ pub async fn a_released_claim_is_free_at_once<H: InboxHarness>() {
     let harness = H::start().await;
     let inbox = harness.inbox();
     let first = claimed(&*inbox, &event(1), LONG).await;
-    inbox.release(&first).await.expect("release");
+    inbox.release(&first, Tried::Failed).await.expect("release");
     let second = claimed(&*inbox, &event(1), LONG).await;
     assert!(second.token > first.token);
     let refused = inbox.complete(&first, b"").await.expect_err("it let go");
     assert_eq!(refused.kind(), ErrorKind::Fenced);
     inbox.complete(&second, b"").await.expect("complete");
+}
+
+/// R079: what was given back uncounted is no try, whoever has it next; a claim that just ended is one, since its worker
+/// may have died of it.
+pub async fn tries_are_all_that_was_not_given_back<H: InboxHarness>() {
+    let harness = H::start().await;
+    let (inbox, unit) = (harness.inbox(), harness.unit());
+    let again = async || claimed(&*harness.inbox(), &event(1), LONG).await;
+    let first = again().await;
+    assert_eq!(first.tries, 1);
+    inbox.release(&first, Tried::NotCounted).await.expect("release");
+    let second = again().await;
+    assert_eq!(second.tries, 1, "the first was none");
+    inbox.release(&second, Tried::Failed).await.expect("release");
+    let third = claimed(&*inbox, &event(1), unit).await;
+    assert_eq!(third.tries, 2);
+    harness.pass(unit * 2).await;
+    let fourth = again().await;
+    assert_eq!(fourth.tries, 3, "nobody knows what became of the third");
+    inbox.release(&fourth, Tried::Refused).await.expect("release");
+    assert_eq!(again().await.tries, 1, "a dead letter that is sent again begins anew");
 }
 
 /// R085: whoever asks again gets the stored bytes, whatever they are.
@@ -183,7 +204,7 @@ pub async fn completing_twice_is_completing_once<H: InboxHarness>() {
     let lease = claimed(&*inbox, &event(1), LONG).await;
     inbox.complete(&lease, b"first").await.expect("complete");
     let _ = inbox.complete(&lease, b"first").await;
-    let _ = inbox.release(&lease).await;
+    let _ = inbox.release(&lease, Tried::Failed).await;
     match claim(&*inbox, &event(1), LONG).await {
         Claim::Processed { result } => assert_eq!(&*result, b"first"),
         other => panic!("it was done: {other:?}"),

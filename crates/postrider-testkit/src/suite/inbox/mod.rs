@@ -44,6 +44,7 @@ macro_rules! inbox_suite {
                 a_heartbeat_keeps_a_claim,
                 a_late_worker_is_refused,
                 a_released_claim_is_free_at_once,
+                tries_are_all_that_was_not_given_back,
                 the_stored_result_is_returned,
                 the_largest_result_is_returned,
                 a_result_that_was_left_out_is_told_from_an_empty_one,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider_core::{Claim, InboxStore};
+use postrider_core::{Claim, InboxStore, Tried};
 
 use super::{LONG, claim, claimed, event, handler};
 use crate::suite::{InboxHarness, skip};
@@ -43,7 +43,7 @@ pub async fn a_purge_keeps_what_is_young_or_claimed<H: InboxHarness>() {
     claimed(&*inbox, &event(2), unit * 3).await;
     let let_go = claimed(&*inbox, &event(4), LONG).await;
     harness.pass(unit * 4).await;
-    inbox.release(&let_go).await.expect("release");
+    inbox.release(&let_go, Tried::Failed).await.expect("release");
     let young = claimed(&*inbox, &event(3), LONG).await;
     inbox.complete(&young, b"").await.expect("complete");
     assert_eq!(inbox.purge(unit * 4, 100).await.expect("purge"), 0);
@@ -68,7 +68,7 @@ pub async fn a_purge_takes_claims_that_nobody_took_again<H: InboxHarness>() {
         let lease = claimed(&*inbox, &event(n), if n == 1 { unit } else { LONG }).await;
         inbox.complete_step(&lease, "charge", b"ch_1").await.expect("a step");
         if n == 2 {
-            inbox.release(&lease).await.expect("release");
+            inbox.release(&lease, Tried::Failed).await.expect("release");
         }
     }
     harness.pass(unit * 4).await;

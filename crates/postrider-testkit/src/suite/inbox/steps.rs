@@ -1,7 +1,7 @@
 //! Steps: an external effect's result is stored, so that whoever takes over resumes (R088).
 
 use postrider_core::inbox::{LeftOut, RESULT_BYTES_MAX};
-use postrider_core::{Claim, ErrorKind};
+use postrider_core::{Claim, ErrorKind, Tried};
 
 use super::{LONG, claimed, event, request};
 use crate::suite::InboxHarness;
@@ -32,7 +32,7 @@ pub async fn a_step_whose_result_was_left_out_is_found_again<H: InboxHarness>() 
     let left_out = LeftOut::instead_of(&large).expect("it is above the limit");
     let first = claimed(&*inbox, &event(1), LONG).await;
     inbox.complete_step(&first, "print", &left_out.to_bytes()).await.expect("store");
-    inbox.release(&first).await.expect("release");
+    inbox.release(&first, Tried::Failed).await.expect("release");
     let second = claimed(&*inbox, &event(1), LONG).await;
     let stored = inbox.step(&second, "print").await.expect("step").expect("it was made");
     assert_eq!(LeftOut::read(&stored), Some(left_out));
@@ -49,7 +49,7 @@ pub async fn steps_survive_a_takeover<H: InboxHarness>() {
     let stored = inbox.step(&second, "charge").await.expect("step");
     assert_eq!(stored.as_deref(), Some(&b"ch_1"[..]));
     assert_eq!(first.key.step_key("charge"), second.key.step_key("charge"));
-    inbox.release(&second).await.expect("release");
+    inbox.release(&second, Tried::Failed).await.expect("release");
     let third = claimed(&*inbox, &event(1), LONG).await;
     let stored = inbox.step(&third, "charge").await.expect("step");
     assert_eq!(stored.as_deref(), Some(&b"ch_1"[..]));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use postrider_core::{
     Claim, ClaimLease, ClaimRequest, Event, EventId, HandlerName, InboxKey, InboxStore, Payload,
+    Tried,
 };
 use proptest::prelude::*;
 
@@ -239,7 +240,7 @@ impl<'a> Play<'a> {
                 rows.completed(lease, &result, &answer, met)
             }
             Call::Release { .. } => {
-                let answer = inbox.release(lease).await;
+                let answer = inbox.release(lease, Tried::Failed).await;
                 rows.released(lease, &answer, met)
             }
             Call::Step { step, .. } => {

@@ -8,7 +8,7 @@ create domain {inbox_payload_hash} as bytea
 
 -- Which (source, event id, handler) was done, or is being done. A narrow ledger, never partitioned, kept for
 -- the dedup horizon; results and steps may expire sooner. token grows at every claim, also after a row was
--- forgotten. expires_at: when the claim ends; before 1970: it was let go, as long after 1970.
+-- forgotten. attempts: claims that count as tries. expires_at: when the claim ends; before 1970: it was let go, as long after 1970.
 create table {inbox} (
     source text not null,
     event_id uuid not null,

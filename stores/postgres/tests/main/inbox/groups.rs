@@ -156,7 +156,7 @@ impl Poison {
     async fn spoil(self, tx: &Transaction<'_>) -> Result<Verdict, HandlerError> {
         let fault = Fault::new(ErrorKind::Rejected, "no such customer");
         match self {
-            Poison::Retry => Ok(Verdict::Retry { after: None, fault }),
+            Poison::Retry => Ok(Verdict::Retry { after: None, fault, tries: None }),
             Poison::Reject => Ok(Verdict::Reject(fault)),
             Poison::Busy => Ok(Verdict::Busy { retry_in: std::time::Duration::ZERO }),
             Poison::Error => Err("the printer is on fire".into()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::inbox::Accepted;
-use postrider_core::{Claim, Code, ErrorKind, Event, InboxStore, Payload};
+use postrider_core::{Claim, Code, ErrorKind, Event, InboxStore, Payload, Tried};
 use postrider_postgres::Inbox;
 
 use super::{accept_once, claim, claimed, handler, incoming};
@@ -85,7 +85,7 @@ async fn of_those_that_take_over_one_acts_and_finds_the_step() {
             store.complete(&last, b"late").await,
             store.complete_step(&last, "mail", b"late").await,
             store.heartbeat(&last, LONG).await,
-            store.release(&last).await,
+            store.release(&last, Tried::Failed).await,
             store.step(&last, "charge").await.map(drop),
         ] {
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::Fenced);

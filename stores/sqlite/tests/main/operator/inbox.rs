@@ -7,7 +7,8 @@ use postrider_core::operate::{
     Forgotten, InboxFilter, InboxName, InboxState, InboxView, Marked, Operator, PageRequest,
 };
 use postrider_core::{
-    Claim, ClaimLease, ClaimRequest, Code, ErrorKind, Event, EventId, Glob, HandlerName, InboxStore,
+    Claim, ClaimLease, ClaimRequest, Code, ErrorKind, Event, EventId, Glob, HandlerName,
+    InboxStore, Tried,
 };
 use postrider_sqlite::{SqliteStore, accept};
 use proptest::prelude::*;
@@ -69,7 +70,7 @@ async fn one_of_each() -> (Fresh, SqliteStore) {
     let _ = take(&fresh, &incoming(2, "/shop"), "mail").expect("accept");
     store.forget(&name(2, None), &note()).await.expect("forget");
     let expired = claimed(&store, &incoming(3, "/shop"), LONG).await;
-    store.release(&expired).await.expect("release");
+    store.release(&expired, Tried::Failed).await.expect("release");
     claimed(&store, &incoming(4, "/bank"), LONG).await;
     (fresh, store)
 }

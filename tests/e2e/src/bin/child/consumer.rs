@@ -66,6 +66,10 @@ impl Receiver for Telling {
         self.inner.handler()
     }
 
+    fn counts_tries(&self) -> bool {
+        self.inner.counts_tries()
+    }
+
     fn receive<'a>(
         &'a self,
         event: &'a Arc<Event>,
