@@ -103,6 +103,23 @@ async fn what_fails_while_others_are_taken_counts_and_waits_its_turn() {
     assert!(missing.pause > Duration::ZERO, "uncounted, but not at once");
 }
 
+/// INV-1, INV-5: what is not found counts only for the event that alone is not found.
+#[tokio::test(start_paused = true)]
+async fn a_missing_page_counts_while_others_are_taken_and_never_while_none_is() {
+    let gate = Gate::new(1);
+    for round in 0..50 {
+        let permit = gate.pass().await;
+        let ruling = permit.learn(id(round % 5), gate.sent(), MISSING, "404");
+        assert!(matches!(ruling.judgement, Judgement::Waits { sign: Sign::Bad, .. }), "{ruling:?}");
+    }
+    for round in 0..5 {
+        gate.pass().await.learn(id(100 + round), gate.sent(), GOOD, "");
+        let ruling = call(&gate, 1, MISSING).await.unwrap();
+        assert_eq!(ruling.judgement, Judgement::Counts { after: None });
+        assert!(!is_shut(&gate) && gate.trouble().is_none());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wish_is_obeyed_up_to_the_longest() {
     let gate = Gate::new(1);

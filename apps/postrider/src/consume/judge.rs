@@ -70,8 +70,11 @@ pub(crate) fn judge(reply: Reply, took_another: bool) -> Judgement {
         Reply::Status { status, after } => match status {
             200..=299 => Judgement::Done,
             408 | 409 | 425 | 429 | 500..=599 => failed(after),
-            // Who we are, where we call, how we speak: never about one event.
-            401 | 403 | 404 | 405 | 407 | 410 | 421 | 426 => Judgement::Waits { after, sign },
+            // A wrong address, if it says so to all. Where others are taken, it means what this event is
+            // about, or a firewall that dislikes this one: held for ever, it would hold what is behind.
+            403 | 404 | 410 => failed(after),
+            // Who we are and how we speak: never about one event.
+            401 | 405 | 407 | 421 | 426 => Judgement::Waits { after, sign },
             400..=499 => Judgement::Refused,
             // A redirect would carry the event to an address that nobody configured.
             _ => Judgement::Waits { after, sign },
@@ -98,10 +101,11 @@ mod tests {
     /// Each class of status, while the endpoint takes others and while it takes none.
     #[test]
     fn a_status_means_what_the_guide_says() {
-        let table: [(&[u16], Judgement, Judgement); 5] = [
+        let table: [(&[u16], Judgement, Judgement); 6] = [
             (&[200, 201, 202, 204, 299], DONE, DONE),
             (&[408, 409, 425, 429, 500, 502, 503, 504, 599], COUNTS, waits(Sign::Bad)),
-            (&[401, 403, 404, 405, 407, 410, 421, 426], waits(Sign::None), waits(Sign::Bad)),
+            (&[403, 404, 410], COUNTS, waits(Sign::Bad)),
+            (&[401, 405, 407, 421, 426], waits(Sign::None), waits(Sign::Bad)),
             (&[400, 402, 406, 411, 413, 415, 418, 422, 431, 451, 499], REFUSED, REFUSED),
             (
                 &[100, 101, 300, 301, 302, 304, 307, 308, 600, 999],
@@ -131,7 +135,9 @@ mod tests {
     /// Whatever a server answers, an endpoint that took nothing since kills nothing by failing.
     #[test]
     fn an_outage_counts_against_no_event() {
-        for code in (100..=999).filter(|code| !(400..=499).contains(code)) {
+        let unlike_a_refusal =
+            |code: &u16| [403, 404, 410].contains(code) || !(400..=499).contains(code);
+        for code in (100..=999).filter(unlike_a_refusal) {
             let judged = status(code, false);
             assert!(!matches!(judged, Judgement::Counts { .. } | REFUSED), "{code}: {judged:?}");
         }

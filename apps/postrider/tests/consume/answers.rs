@@ -91,7 +91,8 @@ async fn a_refusal_is_a_dead_letter_with_the_endpoints_words() {
 /// alone, becomes a dead letter after --attempts, and then its key goes on.
 #[tokio::test]
 async fn a_poison_event_counts_and_dies_and_its_key_goes_on() {
-    let plans = [Plan::status(500), Plan::status(409), Plan::Cut, Plan::Hang];
+    let statuses = [500, 409, 404].map(Plan::status);
+    let plans = statuses.into_iter().chain([Plan::Cut, Plan::Hang]);
     futures_util::future::join_all(plans.map(poisoned_by)).await;
 }
 
