@@ -1,5 +1,6 @@
 //! The consumer's side of a store: the record of which (source, event id, handler) was done.
 
+mod again;
 mod left_out;
 
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use bytes::Bytes;
 
 use crate::{BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName, Result};
 
+pub use again::{DELIVERIES_MAX, counted, too_often, tries};
 pub use left_out::{LeftOut, RESULT_BYTES_MAX};
 
 /// How long a purge leaves every row while no consumer has said for how long its messages may come again.

@@ -20,7 +20,7 @@ use postrider_core::inbox::Receiver;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Clock, Code, Delivery, ErrorKind, Event, Fault,
     HandlerName, InboxStore, PayloadCodec, Result, codec,
-    inbox::{LeftOut, Verdict},
+    inbox::{DELIVERIES_MAX, LeftOut, Verdict, too_often},
     planted, reach,
 };
 
@@ -28,7 +28,7 @@ pub use context::Context;
 pub use postrider_core::inbox::RESULT_BYTES_MAX;
 
 use crate::clock::BootClock;
-use crate::options::{DELIVERIES_MAX, config};
+use crate::options::config;
 
 /// How long a claim lasts without a heartbeat, by default. It bounds how long a message of a crashed
 /// worker waits, and how long a worker may be cut off from the store before it must stop: 30 s is
@@ -192,8 +192,9 @@ impl Leased {
                 }
                 // Of a message that was sent again the inbox still has the tries of the one before.
                 let tries = lease.tries.min(delivered);
-                if tries > self.deliveries_max {
-                    return Ok(self.refuse(lease, sent, tries).await);
+                if let Some(fault) = too_often(tries, self.deliveries_max) {
+                    reach!(DeliveredTooOften);
+                    return Ok(self.refuse(lease, sent, fault).await);
                 }
                 self.act(event, lease, sent).await
             }

@@ -34,5 +34,5 @@ pub use clock::BootClock;
 pub use consumer::{Consumer, ConsumerBuilder, ConsumerHandle};
 pub use leased::{Context, Heartbeat, Leased, LeasedBuilder, LeasedHandler, Outcome, Performed};
 pub use machine::Machine;
-pub use options::{ConsumerOptions, DELIVERIES_MAX};
+pub use options::ConsumerOptions;
 pub use stats::{Health, Stats};

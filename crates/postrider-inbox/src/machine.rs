@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider_core::inbox::too_often;
 use postrider_core::subscription::SubscriptionCapabilities;
 use postrider_core::{Delivery, Error, ErrorKind, Fault, Jitter, KeyHash, Result, Tick, reach};
 
@@ -24,7 +25,7 @@ use crate::command::{Command, DeliveryNo, Input};
 use crate::held::{Held, Stage, Visibility};
 use crate::lane::{Arrival, Lane};
 use crate::options::ConsumerOptions;
-use crate::settle::{Settlement, pause, too_often};
+use crate::settle::{Settlement, pause};
 use crate::stats::{Health, Stats};
 
 /// How long a returned message is expected at most, beyond its delay: where the visibility timeout
@@ -222,11 +223,12 @@ impl Machine {
             let detail = "the event has no source, so it cannot be told from another service's";
             return Some(Fault::new(ErrorKind::Invalid, detail));
         }
-        if delivery.count > self.options.deliveries_max && !self.receiver_counts {
-            reach!(DeliveredTooOften);
-            return Some(too_often(delivery.count - 1));
+        if self.receiver_counts {
+            return None;
         }
-        None
+        let fault = too_often(delivery.count, self.options.deliveries_max)?;
+        reach!(DeliveredTooOften);
+        Some(fault)
     }
 
     /// How long to wait behind a message that is away: until it is due, and once it is overdue

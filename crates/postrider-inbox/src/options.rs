@@ -4,11 +4,8 @@
 
 use std::time::Duration;
 
+use postrider_core::inbox::DELIVERIES_MAX;
 use postrider_core::{Error, ErrorKind, Result, RetryPolicy};
-
-/// Deliveries of one message, after which it is refused without asking the handler, by default: twice the attempts of
-/// the default policy. What kills the process never gets a verdict, and only a count that outlives it knows.
-pub const DELIVERIES_MAX: u32 = 20;
 
 /// What one consumer may hold, how long it waits, and when it gives up.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -92,14 +92,6 @@ fn again(
     }
 }
 
-/// Why a message is not begun any more that was delivered so often.
-pub(crate) fn too_often(deliveries: u32) -> Fault {
-    let detail = format!(
-        "delivered {deliveries} times without a verdict: it may stop the consumer's process"
-    );
-    Fault::new(ErrorKind::Internal, detail)
-}
-
 fn uncounted(delay: Duration, options: &ConsumerOptions) -> Settlement {
     Settlement::Nack { delay: delay.max(options.return_delay_min), counted: false }
 }

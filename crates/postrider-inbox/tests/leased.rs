@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::inbox::{Receiver, Verdict};
+use postrider_core::inbox::{DELIVERIES_MAX, Receiver, Verdict};
 use postrider_core::subscription::Receipt;
 use postrider_core::{
     Claim, ClaimRequest, Clock, Delivery, ErrorKind, Event, Payload, PayloadCodec, Result,
 };
-use postrider_inbox::{Context, DELIVERIES_MAX, Leased, LeasedHandler, Outcome, Performed};
+use postrider_inbox::{Context, Leased, LeasedHandler, Outcome, Performed};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 

@@ -13,7 +13,7 @@ use postrider_core::{
 };
 
 use crate::session::Session;
-use crate::sessions::Line;
+use crate::sessions::{Line, Sessions};
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
 use crate::typed::{Param, micros, params, signed, span, unsigned, uuid};
@@ -51,8 +51,8 @@ fn fenced(operation: &'static str, lease: &ClaimLease) -> Error {
         .context("token", lease.token)
 }
 
-async fn claim(store: &PostgresStore, request: &ClaimRequest) -> Result<Claim> {
-    let session = store.sessions().line(Line::Inbox, "claim").await?;
+pub(crate) async fn claim(sessions: &Sessions, request: &ClaimRequest) -> Result<Claim> {
+    let session = sessions.line(Line::Inbox, "claim").await?;
     let key = &request.key;
     let values = params![
         &*key.source,
@@ -82,15 +82,20 @@ async fn claim(store: &PostgresStore, request: &ClaimRequest) -> Result<Claim> {
 
 /// A write under a claim, which says whether the claim stands.
 async fn write(
-    store: &PostgresStore,
+    sessions: &Sessions,
     operation: &'static str,
     statement: &Sql,
     lease: &ClaimLease,
     values: &[Param<'_>],
 ) -> Result<()> {
-    let session = store.sessions().line(Line::Inbox, operation).await?;
+    let session = sessions.line(Line::Inbox, operation).await?;
     let stands: bool = session.row(operation, statement, values).await?.get(0);
     if stands { Ok(()) } else { Err(fenced(operation, lease)) }
+}
+
+pub(crate) async fn release(sessions: &Sessions, lease: &ClaimLease, tried: Tried) -> Result<()> {
+    let taken_back = i32::try_from(tried.taken_back()).unwrap_or(i32::MAX);
+    write(sessions, "release", &RELEASE, lease, of_lease!(lease, taken_back)).await
 }
 
 async fn step(store: &PostgresStore, lease: &ClaimLease, name: &str) -> Result<Option<Bytes>> {
@@ -142,7 +147,7 @@ impl PostgresStore {
 
 impl InboxStore for PostgresStore {
     fn claim<'a>(&'a self, request: &'a ClaimRequest) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(claim(self, request))
+        Box::pin(claim(self.sessions(), request))
     }
 
     fn heartbeat<'a>(
@@ -152,7 +157,7 @@ impl InboxStore for PostgresStore {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let values = of_lease!(lease, micros(duration));
-            write(self, "heartbeat", &HEARTBEAT, lease, values).await
+            write(self.sessions(), "heartbeat", &HEARTBEAT, lease, values).await
         })
     }
 
@@ -162,15 +167,12 @@ impl InboxStore for PostgresStore {
         result: &'a [u8],
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            write(self, "complete", &COMPLETE, lease, of_lease!(lease, result)).await
+            write(self.sessions(), "complete", &COMPLETE, lease, of_lease!(lease, result)).await
         })
     }
 
     fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            let taken_back = i32::try_from(tried.taken_back()).unwrap_or(i32::MAX);
-            write(self, "release", &RELEASE, lease, of_lease!(lease, taken_back)).await
-        })
+        Box::pin(release(self.sessions(), lease, tried))
     }
 
     fn step<'a>(
@@ -189,7 +191,7 @@ impl InboxStore for PostgresStore {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let values = of_lease!(lease, step, result);
-            write(self, "complete step", &COMPLETE_STEP, lease, values).await
+            write(self.sessions(), "complete step", &COMPLETE_STEP, lease, values).await
         })
     }
 

@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use postrider_core::inbox::{Accepted, Receiver, Verdict};
+use postrider_core::inbox::{
+    Accepted, DELIVERIES_MAX, Receiver, Verdict, counted, too_often, tries,
+};
 use postrider_core::{
-    BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, RetryClass,
+    BoxFuture, Claim, ClaimRequest, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result,
+    RetryClass,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::error::SqlState;
@@ -23,6 +26,7 @@ use crate::connect::Address;
 use crate::connection::Connection;
 use crate::error::{During, of_postgres};
 use crate::group::{GROUP_MAX, Groups};
+use crate::inbox;
 use crate::marker::Inbox;
 use crate::session::{handed_over, is_of_another_session};
 use crate::sessions::Sessions;
@@ -102,6 +106,7 @@ pub struct Transactional {
     pub(crate) work: Arc<Work>,
     /// Where several may share a transaction.
     groups: Option<Groups>,
+    deliveries_max: u32,
 }
 
 /// What it takes to act on a delivery.
@@ -175,7 +180,15 @@ impl Transactional {
             idle: Mutex::default(),
         });
         let groups = (options.group_max > 1).then(|| Groups::new(&work, options.group_max));
-        Ok(Transactional { work, groups })
+        Ok(Transactional { work, groups, deliveries_max: DELIVERIES_MAX })
+    }
+
+    /// Sets after how many tries without an end a delivery is refused without calling the closure; [`DELIVERIES_MAX`] by
+    /// default. They are counted in the inbox from the second delivery on, which costs those two more round trips.
+    #[must_use]
+    pub fn deliveries_max(mut self, deliveries_max: u32) -> Transactional {
+        self.deliveries_max = deliveries_max;
+        self
     }
 }
 
@@ -247,6 +260,38 @@ impl Work {
         Inbox::accepted(row.get("answer"), event, &self.handler)
     }
 
+    /// Acts on an event that was delivered before, and counts that in the inbox.
+    async fn receive_again(
+        &self,
+        event: &Event,
+        count: u32,
+        deliveries_max: u32,
+    ) -> Result<Verdict> {
+        let permit = self.permit().await?;
+        let request = ClaimRequest::new(event, &self.handler, Duration::ZERO)?;
+        let lease = match inbox::claim(&self.sessions, &request).await {
+            Ok(Claim::Claimed(lease)) => lease,
+            // Said once more under the marker's own rules; and who may write no claims can act all the same.
+            Ok(_) => return self.receive(permit, event).await,
+            Err(error) if error.kind() == ErrorKind::Unauthorized => {
+                return self.receive(permit, event).await;
+            }
+            Err(error) => return Err(error),
+        };
+        let tries = tries(&lease, count);
+        let answer = match too_often(tries, deliveries_max) {
+            Some(fault) => Ok(Verdict::Reject(fault)),
+            None => self.receive(permit, event).await,
+        };
+        let (answer, tried) = counted(answer, tries);
+        if let Some(tried) = tried
+            && let Err(error) = inbox::release(&self.sessions, &lease, tried).await
+        {
+            tracing::debug!(%error, event = %event.id, "this delivery stays counted as a try");
+        }
+        answer
+    }
+
     async fn act(
         &self,
         tx: &Transaction<'_>,
@@ -307,6 +352,10 @@ impl Receiver for Transactional {
         &self.work.handler
     }
 
+    fn counts_tries(&self) -> bool {
+        true
+    }
+
     fn receive<'a>(
         &'a self,
         event: &'a Arc<Event>,
@@ -318,7 +367,10 @@ impl Receiver for Transactional {
                 Some(groups) if delivery.count <= 1 && !event.source.is_empty() => {
                     groups.receive(event).await
                 }
-                _ => self.work.receive(self.work.permit().await?, event).await,
+                _ if delivery.count <= 1 => {
+                    self.work.receive(self.work.permit().await?, event).await
+                }
+                _ => self.work.receive_again(event, delivery.count, self.deliveries_max).await,
             }
         })
     }

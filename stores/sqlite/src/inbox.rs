@@ -134,7 +134,7 @@ fn read(connection: &Connection, key: &InboxKey) -> Result<Option<Known>> {
 
 /// One conditional write; if it wrote nothing, the row that stands in its way says why, read in the
 /// same transaction.
-fn claim(connection: &Connection, request: &ClaimRequest) -> Result<Claim> {
+pub(crate) fn claim(connection: &Connection, request: &ClaimRequest) -> Result<Claim> {
     let now = now(connection)?;
     let key = &request.key;
     let claimed: Option<(i64, u32)> = connection
@@ -214,7 +214,7 @@ fn complete(connection: &Connection, lease: &ClaimLease, result: &[u8]) -> Resul
     before.ok_or_else(|| fenced("complete", lease))
 }
 
-fn release(connection: &Connection, lease: &ClaimLease, tried: Tried) -> Result<()> {
+pub(crate) fn release(connection: &Connection, lease: &ClaimLease, tried: Tried) -> Result<()> {
     let released = connection
         .prepare_cached(sql::INBOX_RELEASE)
         .and_then(|mut statement| statement.execute(of_lease!(lease, tried.taken_back())))

@@ -9,13 +9,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::inbox::{Accepted, Receiver, Verdict};
-use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result};
+use postrider_core::inbox::{
+    Accepted, DELIVERIES_MAX, Receiver, Verdict, counted, too_often, tries,
+};
+use postrider_core::{
+    BoxFuture, Claim, ClaimRequest, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result,
+};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::error::{During, of_sqlite};
 use crate::file::StoreFile;
-use crate::inbox::accept;
+use crate::inbox::{accept, claim, release};
 use crate::worker::{Worker, panic_text};
 
 /// How long an event waits whose handler found an outbox over its [watermark](crate::Outbox::watermark), and is not
@@ -60,6 +64,7 @@ pub struct Transactional {
     handler: HandlerName,
     handle: Arc<Handle>,
     worker: Worker,
+    deliveries_max: u32,
 }
 
 impl Transactional {
@@ -81,7 +86,16 @@ impl Transactional {
             handler,
             handle: Arc::new(handle),
             worker: Worker::start("handler", file)?,
+            deliveries_max: DELIVERIES_MAX,
         })
+    }
+
+    /// Sets after how many tries without an end a delivery is refused without calling the closure; [`DELIVERIES_MAX`] by
+    /// default. They are counted in the inbox from the second delivery on, which costs those two more transactions.
+    #[must_use]
+    pub fn deliveries_max(mut self, deliveries_max: u32) -> Transactional {
+        self.deliveries_max = deliveries_max;
+        self
     }
 }
 
@@ -96,18 +110,62 @@ impl Receiver for Transactional {
         &self.handler
     }
 
+    fn counts_tries(&self) -> bool {
+        true
+    }
+
     fn receive<'a>(
         &'a self,
         event: &'a Arc<Event>,
-        _: &'a Delivery,
+        delivery: &'a Delivery,
     ) -> BoxFuture<'a, Result<Verdict>> {
         let (event, handler) = (Arc::clone(event), self.handler.clone());
         let handle = Arc::clone(&self.handle);
-        Box::pin(
-            self.worker
-                .call("receive", move |connection| receive(connection, &event, &handler, &*handle)),
-        )
+        let (count, max) = (delivery.count, self.deliveries_max);
+        Box::pin(self.worker.call("receive", move |connection| match count {
+            ..=1 => receive(connection, &event, &handler, &*handle),
+            _ => receive_again(connection, &event, (&handler, &*handle), count, max),
+        }))
     }
+}
+
+/// Acts on an event that was delivered before, and counts that in the inbox.
+fn receive_again(
+    connection: &mut Connection,
+    event: &Event,
+    (handler, handle): (&HandlerName, &Handle),
+    count: u32,
+    deliveries_max: u32,
+) -> Result<Verdict> {
+    let request = ClaimRequest::new(event, handler, Duration::ZERO)?;
+    let Claim::Claimed(lease) = apart(connection, "claim", |tx| claim(tx, &request))? else {
+        // Said once more under the marker's own rules.
+        return receive(connection, event, handler, handle);
+    };
+    let tries = tries(&lease, count);
+    let answer = match too_often(tries, deliveries_max) {
+        Some(fault) => Ok(Verdict::Reject(fault)),
+        None => receive(connection, event, handler, handle),
+    };
+    let (answer, tried) = counted(answer, tries);
+    if let Some(tried) = tried {
+        // Where that fails, this delivery stays counted as a try.
+        let _ = apart(connection, "release", |tx| release(tx, &lease, tried));
+    }
+    answer
+}
+
+/// A transaction of its own.
+fn apart<T>(
+    connection: &mut Connection,
+    operation: &'static str,
+    act: impl FnOnce(&Transaction<'_>) -> Result<T>,
+) -> Result<T> {
+    let tx =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).during(operation)?;
+    let answer = act(&tx)?;
+    tx.commit().during(operation)?;
+    Ok(answer)
 }
 
 fn receive(

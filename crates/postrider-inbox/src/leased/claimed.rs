@@ -15,7 +15,6 @@ use tokio::runtime::Handle;
 use crate::leased::context::Context;
 use crate::leased::heartbeat::{Standing, beat, in_time};
 use crate::leased::{Heartbeat, Leased, Outcome, Performed};
-use crate::settle::too_often;
 use crate::signal::current;
 
 /// How long letting go may take; what is not let go expires by itself.
@@ -51,10 +50,9 @@ impl Leased {
     }
 
     /// Lets a claim go whose event was begun too often.
-    pub(super) async fn refuse(&self, lease: ClaimLease, sent: Tick, tries: u32) -> Performed {
-        reach!(DeliveredTooOften);
+    pub(super) async fn refuse(&self, lease: ClaimLease, sent: Tick, fault: Fault) -> Performed {
         self.hold(lease, sent).let_go(Tried::Refused).await;
-        Performed::Rejected(too_often(tries - 1))
+        Performed::Rejected(fault)
     }
 
     /// Runs the handler, and ends the claim by its answer.

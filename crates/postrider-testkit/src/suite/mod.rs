@@ -16,6 +16,7 @@ mod inbox_harness;
 mod relay;
 mod store_harness;
 
+pub mod again;
 pub mod broker;
 pub mod inbox;
 pub mod model;

@@ -11,6 +11,7 @@ use postrider_core::{
     InboxStore, NewEvent, Payload,
 };
 use postrider_sqlite::{HandlerError, Outbox, Transactional, accept};
+use postrider_testkit::suite::again::{Says, what_comes_again_is_counted};
 
 use crate::support::{Fresh, number};
 
@@ -119,6 +120,21 @@ async fn a_handler_that_fails_leaves_nothing() {
         assert_eq!(number(&connection, left), 0, "after {says}");
     }
     assert_eq!(deliver(&receiver, &event).await, Verdict::Done);
+}
+
+/// R079: what was given back is no try, also where a failed one leaves no marker; what the process dies of is.
+#[tokio::test]
+async fn what_comes_again_is_counted_in_the_inbox() {
+    let fresh = with_effects();
+    let says = Says::default();
+    let said = says.clone();
+    let receiver = Transactional::new(fresh.path(), handler("billing"), move |tx, event| {
+        act(tx, event)?;
+        Ok(said.now())
+    });
+    let store = fresh.store();
+    what_comes_again_is_counted(&store, &receiver.unwrap(), &says, &incoming(1)).await;
+    assert_eq!(number(&fresh.connect(), "select count(*) from effects"), 1);
 }
 
 /// A lock that another writer holds is nobody's fault and is not counted.

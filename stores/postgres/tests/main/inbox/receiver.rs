@@ -11,6 +11,7 @@ use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, NewEvent, Payload,
 };
 use postrider_postgres::{HandlerError, Inbox, Names, Options, Outbox, Transactional};
+use postrider_testkit::suite::again::{Says, what_comes_again_is_counted};
 use tokio_postgres::Transaction;
 
 use super::{handler, incoming, with_effects};
@@ -146,6 +147,23 @@ async fn a_handler_that_fails_leaves_nothing() {
         assert_eq!(fresh.number(LEFT).await, 0, "after {says}");
     }
     assert_eq!(deliver(&receiver, &event).await, Verdict::Done);
+}
+
+/// R079: what was given back is no try, also where a failed one leaves no marker; what the process dies of is.
+#[tokio::test]
+async fn what_comes_again_is_counted_in_the_inbox() {
+    let Some(fresh) = with_effects().await else { return };
+    let (says, names) = (Says::default(), fresh.names.clone());
+    let said = says.clone();
+    let receiver = receiver(&fresh, "billing", move |tx, event| {
+        let (said, names) = (said.clone(), names.clone());
+        Box::pin(async move {
+            act(&names, tx, event).await?;
+            Ok(said.now())
+        })
+    });
+    what_comes_again_is_counted(&fresh.store(), &receiver, &says, &incoming(1)).await;
+    assert_eq!(fresh.number("select count(*) from {schema}.effects").await, 1);
 }
 
 /// R074: a handler that ended its transaction by itself did not act together with its marker: it is not done, whatever
