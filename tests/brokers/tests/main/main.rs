@@ -11,6 +11,7 @@ mod kafka;
 mod killing;
 mod late;
 mod nats;
+mod outage;
 mod outbox;
 mod refusing;
 mod server;
