@@ -1,17 +1,24 @@
 //! From a record to an event, in whichever format the record is: CloudEvents' Kafka binding in both modes, and the
 //! payload with headers beside it, as we write it or as Debezium's outbox event router does.
 //!
-//! Invariant: what was encoded here is read back equal, and what is no event has a reason.
+//! Invariants: what was encoded here is read back equal, and what is no event has a reason; of events that say
+//! nothing else to be ordered by, those of one record key have one ordering key.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use postrider_core::cloudevents::{self, binary};
 use postrider_core::plain::{self, Around};
-use postrider_core::{ErrorKind, Event, Fault, Marks, Timestamp};
+use postrider_core::{ErrorKind, Event, Fault, KeyHash, Marks, Timestamp};
 use rdkafka::message::{Headers, Message};
 
 use crate::encode::{CONTENT_TYPE, PREFIX};
+
+/// The longest key that becomes an event's: it goes into headers, of which servers take 8 KiB and more, and may be
+/// three times as long there.
+const KEY_BYTES_MAX: usize = 1_024;
 
 pub(crate) fn decode(message: &impl Message) -> Result<(Arc<Event>, Marks), Fault> {
     let wrong = |detail: String| Fault::new(ErrorKind::Invalid, detail);
@@ -34,13 +41,14 @@ pub(crate) fn decode(message: &impl Message) -> Result<(Arc<Event>, Marks), Faul
     let read = if plain::is_ours(names(message)) {
         read_plain(message, body)
     } else if is_binary {
-        binary::parse(attributes, content_type, Bytes::copy_from_slice(body))
+        let body = Bytes::copy_from_slice(body);
+        binary::parse_keyed(attributes, content_type, body, ordering_key(message).as_deref())
     } else if !content_type.is_some_and(cloudevents::is_structured)
         && names(message).any(|name| name == plain::ROUTER_ID)
     {
         read_plain(message, body)
     } else {
-        cloudevents::parse(body)
+        cloudevents::parse_keyed(body, ordering_key(message).as_deref())
     };
     let (event, marks) = read.map_err(|error| wrong(format!("{error:?}")))?;
     Ok((Arc::new(event), marks))
@@ -48,6 +56,32 @@ pub(crate) fn decode(message: &impl Message) -> Result<(Arc<Event>, Marks), Faul
 
 fn names<M: Message>(message: &M) -> impl Iterator<Item = &str> {
     message.headers().into_iter().flat_map(Headers::iter).map(|header| header.key)
+}
+
+/// The record's key as text: its bytes in hexadecimal digits where they are none.
+fn key_text(message: &impl Message) -> Option<Cow<'_, str>> {
+    let key = message.key().filter(|key| !key.is_empty())?;
+    if let Ok(text) = std::str::from_utf8(key) {
+        return Some(Cow::Borrowed(text));
+    }
+    let digits = key.iter().fold("0x".to_owned(), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    });
+    Some(bounded(Cow::Owned(digits)))
+}
+
+/// The record's key as an event's that has none.
+fn ordering_key(message: &impl Message) -> Option<Cow<'_, str>> {
+    key_text(message).map(bounded)
+}
+
+/// Of one that is too long, its hash: those who share it wait for each other, and no order is broken.
+fn bounded(key: Cow<'_, str>) -> Cow<'_, str> {
+    if key.len() <= KEY_BYTES_MAX {
+        return key;
+    }
+    Cow::Owned(format!("fnv1a:{:016x}", KeyHash::of(&key).0))
 }
 
 /// A record whose value is the payload. Of headers that are no text, as those of some serialisers, only their
@@ -59,9 +93,10 @@ fn read_plain(
     let texts = message.headers().into_iter().flat_map(Headers::iter).filter_map(|header| {
         Some((header.key, std::str::from_utf8(header.value.unwrap_or_default()).ok()?))
     });
+    let key = key_text(message);
     let around = Around {
         topic: message.topic(),
-        key: message.key().and_then(|key| std::str::from_utf8(key).ok()),
+        key: key.as_deref(),
         time: message.timestamp().to_millis().map(|ms| Timestamp::from_micros(ms * 1_000)),
     };
     plain::parse(texts, Bytes::copy_from_slice(body), &around)
@@ -71,13 +106,17 @@ fn read_plain(
 mod tests {
     use super::*;
     use crate::encode::encode;
-    use postrider_core::{Format, NewEvent, Outgoing, RecordKey};
+    use postrider_core::{EventId, Format, NewEvent, Outgoing, RecordKey};
     use rdkafka::message::{Header, OwnedHeaders, OwnedMessage, Timestamp};
 
     fn message(value: Option<Vec<u8>>, headers: OwnedHeaders) -> OwnedMessage {
+        keyed(None, value, headers)
+    }
+
+    fn keyed(key: Option<&[u8]>, value: Option<Vec<u8>>, headers: OwnedHeaders) -> OwnedMessage {
         OwnedMessage::new(
             value,
-            None,
+            key.map(<[u8]>::to_vec),
             "orders".into(),
             Timestamp::NotAvailable,
             0,
@@ -102,7 +141,8 @@ mod tests {
                 let mut document = Vec::new();
                 let record = encode(&sent, &RecordKey::aggregate_id(), &mut document).unwrap();
                 let value = record.value.map(<[u8]>::to_vec);
-                let read = decode(&message(value, record.headers)).unwrap();
+                let key = record.key.as_deref();
+                let read = decode(&keyed(key, value, record.headers)).unwrap();
                 assert_eq!(read, (sent.event, marks));
             }
         }
@@ -126,5 +166,52 @@ mod tests {
             let fault = decode(&message(value, headers)).unwrap_err();
             assert_eq!(fault.kind, ErrorKind::Invalid);
         }
+    }
+
+    /// What others write about order 42, in each way that says no key of its own but the record's.
+    fn without_a_key(id: u128, key: &[u8]) -> [OwnedMessage; 3] {
+        let id = EventId::from_u128(id).to_string();
+        let headers = |pairs: &[(&str, &str)]| {
+            pairs.iter().fold(OwnedHeaders::new(), |all, (key, value)| {
+                all.insert(Header { key, value: Some(*value) })
+            })
+        };
+        let binary = [("ce_specversion", "1.0"), ("ce_id", &id), ("ce_source", "/s")];
+        let binary = headers(&[&binary[..], &[("ce_type", "order.placed")]].concat());
+        let document = format!(
+            r#"{{"specversion":"1.0","id":"{id}","source":"/s","type":"order.placed","data":1}}"#
+        );
+        [
+            keyed(Some(key), Some(b"1".to_vec()), headers(&[("id", &id)])),
+            keyed(Some(key), Some(b"1".to_vec()), binary),
+            keyed(Some(key), Some(document.into_bytes()), OwnedHeaders::new()),
+        ]
+    }
+
+    /// R070: records of one key are events of one key, whatever its bytes, and those of others are of others.
+    #[test]
+    fn a_records_key_orders_what_has_none() {
+        let (short, long) = ([0u8, 0, 0, 200], [200u8; 600]);
+        let (text, text_long) = (&b"42"[..], "4".repeat(2_000));
+        let of = |id, key: &[u8], nth: usize| decode(&without_a_key(id, key)[nth]).unwrap().0;
+        let keys = [text, &short, &long, text_long.as_bytes(), b"43", &[0, 0, 0, 201], &[201; 600]];
+        for nth in 0..3 {
+            for key in keys {
+                let (one, other) = (of(1, key, nth), of(2, key, nth));
+                assert_eq!(one.key_hash(), other.key_hash(), "{nth}: {key:?}");
+                let apart = keys.iter().filter(|other| **other != key);
+                apart.for_each(|other| assert_ne!(one.key(), of(1, other, nth).key(), "{nth}"));
+            }
+            // Without a key they are as many as there are.
+            assert_ne!(of(1, b"", nth).key(), of(2, b"", nth).key());
+        }
+        assert_eq!(of(1, text, 0).key(), "orders/42");
+        assert_eq!(of(1, &short, 0).key(), "orders/0x000000c8");
+        for nth in [1, 2] {
+            assert_eq!(of(1, text, nth).key(), "42");
+            assert_eq!(of(1, &short, nth).key(), "0x000000c8");
+            assert!(of(1, text_long.as_bytes(), nth).key().len() < 100, "it goes into a header");
+        }
+        assert_eq!(&*of(1, text_long.as_bytes(), 0).aggregate_id, text_long, "the id is the id");
     }
 }

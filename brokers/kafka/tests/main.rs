@@ -9,6 +9,7 @@ mod examining;
 mod full;
 mod holding;
 mod identity;
+mod keys;
 mod mocked;
 mod proxied;
 mod publishing;

@@ -94,6 +94,19 @@ pub fn parse<'a>(
     content_type: Option<&str>,
     body: Bytes,
 ) -> Result<(Event, Marks)> {
+    parse_keyed(attributes, content_type, body, None)
+}
+
+/// As [`parse`], of a message that has a key besides, which counts as in [`super::parse_keyed`].
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_keyed<'a>(
+    attributes: impl IntoIterator<Item = (&'a str, &'a str)>,
+    content_type: Option<&str>,
+    body: Bytes,
+    message_key: Option<&str>,
+) -> Result<(Event, Marks)> {
     let mut texts = BTreeMap::new();
     let mut size = body.len();
     for (name, value) in attributes {
@@ -110,7 +123,7 @@ pub fn parse<'a>(
     if let Some(content_type) = content_type {
         texts.insert("datacontenttype".to_owned(), content_type.to_owned());
     }
-    let (mut event, marks) = envelope::assemble(Texts(texts))?;
+    let (mut event, marks) = envelope::assemble(Texts(texts), message_key)?;
     event.payload = payload(kind.as_deref(), &event.content_type, body)?;
     Ok((event, marks))
 }

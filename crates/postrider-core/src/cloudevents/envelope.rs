@@ -97,8 +97,12 @@ pub(super) trait Attributes {
 
 /// Builds the event, without its payload, and its marks. What Postrider did not write is read too:
 /// without `aggregatetype` the part of the type before its first dot is taken, without `aggregateid`
-/// the subject, then the id.
-pub(super) fn assemble(mut attributes: impl Attributes) -> Result<(Event, Marks)> {
+/// the subject, then the id. One that says nothing it could be ordered by, neither of these nor a
+/// `partitionkey`, is ordered by the key of its message.
+pub(super) fn assemble(
+    mut attributes: impl Attributes,
+    message_key: Option<&str>,
+) -> Result<(Event, Marks)> {
     let version = need(&mut attributes, "specversion")?;
     if version != "1.0" {
         return Err(invalid(format!("specversion `{}`", version.escape_debug())));
@@ -109,11 +113,12 @@ pub(super) fn assemble(mut attributes: impl Attributes) -> Result<(Event, Marks)
     let aggregate_type = attributes.text("aggregatetype")?.unwrap_or_else(|| {
         event_type.split_once('.').map_or(&*event_type, |(first, _)| first).to_owned()
     });
-    let aggregate_id =
-        attributes.text("aggregateid")?.or(subject).unwrap_or_else(|| id.to_string());
+    let about = attributes.text("aggregateid")?.or(subject);
+    let message_key = message_key.filter(|key| about.is_none() && !key.is_empty());
+    let aggregate_id = about.unwrap_or_else(|| id.to_string());
     let mut event = Event::new(id, &aggregate_type, &aggregate_id, &event_type);
     let default_key = event.key();
-    let key = attributes.text("partitionkey")?;
+    let key = attributes.text("partitionkey")?.or_else(|| message_key.map(ToOwned::to_owned));
     event.key = key.filter(|key| *key != default_key).map(Into::into);
     event.source = Arc::from(need(&mut attributes, "source")?);
     event.event_version = attributes.number("eventversion")?.unwrap_or(1);

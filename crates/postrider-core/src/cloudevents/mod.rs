@@ -15,7 +15,7 @@ pub mod binary;
 mod envelope;
 mod structured;
 
-pub use structured::{append_json, parse, to_json};
+pub use structured::{append_json, parse, parse_keyed, to_json};
 
 use crate::{Error, ErrorKind};
 

@@ -159,6 +159,15 @@ impl Attributes for Members<'_> {
 /// [`ErrorKind::TooLarge`] over [`DOCUMENT_BYTES_MAX`]; [`ErrorKind::Invalid`] if it is no CloudEvent
 /// of version 1.0.
 pub fn parse(text: &[u8]) -> Result<(Event, Marks)> {
+    parse_keyed(text, None)
+}
+
+/// As [`parse`], of a message that has a key beside the document: that orders an event which says
+/// nothing else that could, neither `partitionkey` nor `aggregateid` nor `subject`.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_keyed(text: &[u8], message_key: Option<&str>) -> Result<(Event, Marks)> {
     if text.len() > DOCUMENT_BYTES_MAX {
         return Err(Error::new(ErrorKind::TooLarge, "read cloudevent")
             .message(format!("{} bytes, at most {DOCUMENT_BYTES_MAX}", text.len())));
@@ -167,7 +176,7 @@ pub fn parse(text: &[u8]) -> Result<(Event, Marks)> {
         serde_json::from_slice(text).map_err(|e| invalid(format!("not a CloudEvent: {e}")))?;
     let mut members = Members(members);
     let payload = take_payload(&mut members)?;
-    let (mut event, marks) = envelope::assemble(members)?;
+    let (mut event, marks) = envelope::assemble(members, message_key)?;
     event.payload = payload;
     Ok((event, marks))
 }
@@ -244,6 +253,27 @@ mod tests {
         }
         append_json(&sample(), Marks::default(), &mut text).unwrap();
         assert_eq!(text, [&before[..], &before[..]].concat());
+    }
+
+    /// Somebody else's event that says nothing to be ordered by has its message's key, and others keep theirs.
+    #[test]
+    fn a_messages_key_orders_what_says_none() {
+        let id = EventId::from_u128(9);
+        let key_of = |more: &str, key| {
+            let text = format!(
+                r#"{{"specversion":"1.0","id":"{id}","source":"s","type":"order.placed"{more}}}"#
+            );
+            parse_keyed(text.as_bytes(), key).unwrap().0.key()
+        };
+        assert_eq!(key_of("", Some("42")), "42");
+        for keyless in [None, Some("")] {
+            assert_eq!(key_of("", keyless), format!("order/{id}"));
+        }
+        assert_eq!(key_of(r#","subject":"7""#, Some("42")), "order/7");
+        assert_eq!(key_of(r#","aggregateid":"7""#, Some("42")), "order/7");
+        assert_eq!(key_of(r#","partitionkey":"7""#, Some("42")), "7");
+        // Also one that is about itself.
+        assert_eq!(key_of(&format!(r#","subject":"{id}""#), Some("42")), format!("order/{id}"));
     }
 
     #[test]
