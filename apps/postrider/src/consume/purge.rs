@@ -22,12 +22,17 @@ const ROWS_MAX: u32 = 1_000;
 /// The pause between two transactions, in which others write.
 const BREATH: Duration = Duration::from_millis(20);
 
-/// For how long a message may come again.
+/// Below this a configuration is refused, and a flag is warned of. Tries have an end, but what waits uncounted
+/// for an endpoint that is away has none, nor has the time for which the sidecar itself may be down.
+const SAFE: Duration = Duration::from_secs(14 * 86_400);
+
+/// For how long a message may be tried.
 pub(crate) fn horizon(retry: &RetryPolicy, lease: Duration) -> Duration {
     retry.delay_max.saturating_mul(retry.attempts_max).saturating_add(lease)
 }
 
-/// Refuses a retention in which a message may come again after its row is gone.
+/// Refuses a retention in which a message may come again after its row is gone, however well all goes, and
+/// warns of one in which that takes an outage.
 pub(crate) fn check_retention(
     retention: Duration,
     retry: &RetryPolicy,
@@ -35,6 +40,13 @@ pub(crate) fn check_retention(
 ) -> Result<(), Failure> {
     let horizon = horizon(retry, lease);
     if retention > horizon {
+        if retention < SAFE {
+            tracing::warn!(
+                "--retention is {} s: where this sidecar or its endpoint is away for longer, what was done before \
+                 may be done again; 14d or more is safe",
+                retention.as_secs()
+            );
+        }
         return Ok(());
     }
     Err(Failure::config(format!(
