@@ -63,9 +63,10 @@ use crate::{age, duration, store, terminal};
 
 /// Hand events to an HTTP endpoint, each until it is done
 ///
-/// A 2xx answer says done. 5xx, 408, 409, 425, and 429 are tried again. Any
-/// other 4xx goes to the broker's dead letters, but 401, 403, 404, 405, 410 and
-/// redirects are the endpoint's: events wait, and no attempt counts.
+/// A 2xx answer says done. 5xx, 403, 404, 408, 409, 410, 425, and 429 are tried
+/// again, and count while the endpoint takes other events. Any other 4xx goes to
+/// the broker's dead letters, but 401, 405, 407, 421, 426 and redirects are the
+/// endpoint's: events wait, and no attempt counts.
 ///
 /// Runs until SIGTERM or SIGINT, then takes nothing new, lets calls finish for
 /// --drain, and gives back the rest. A second signal aborts the calls. SIGHUP

@@ -23,7 +23,7 @@ impl Says {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn from_now_on(&self, verdict: Verdict) {
+    fn say(&self, verdict: Verdict) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = verdict;
     }
 }
@@ -55,12 +55,12 @@ pub async fn what_comes_again_is_counted(
 ) {
     assert!(receiver.counts_tries());
     let waits = Verdict::Busy { retry_in: Duration::from_secs(1) };
-    says.from_now_on(waits.clone());
+    says.say(waits.clone());
     for count in 1..=50 {
         assert_eq!(delivered(receiver, event, count).await, waits);
     }
     let fault = Fault::new(ErrorKind::Unavailable, "no answer");
-    says.from_now_on(Verdict::Retry { after: None, fault, tries: None });
+    says.say(Verdict::Retry { after: None, fault, tries: None });
     assert_eq!(
         tries(delivered(receiver, event, 51).await),
         2,
@@ -81,7 +81,7 @@ pub async fn what_comes_again_is_counted(
         }
         other => panic!("{other:?}"),
     }
-    says.from_now_on(Verdict::Done);
+    says.say(Verdict::Done);
     assert_eq!(delivered(receiver, event, 2).await, Verdict::Done, "sent again");
     assert_eq!(delivered(receiver, event, 3).await, Verdict::Duplicate);
 }
