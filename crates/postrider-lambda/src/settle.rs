@@ -48,6 +48,7 @@ pub(crate) fn settle(
     options: &WorkerOptions,
     jitter: &mut Jitter,
 ) -> Next {
+    let mut came = came;
     let (after, fault) = match answer {
         Answer::Verdict(Verdict::Done) => return Next::Done,
         Answer::Verdict(Verdict::Duplicate) => return Next::Duplicate,
@@ -56,7 +57,12 @@ pub(crate) fn settle(
         Answer::Verdict(Verdict::Busy { retry_in }) => {
             return Next::Again { delay: retry_in, counted: false };
         }
-        Answer::Verdict(Verdict::Retry { after, fault, .. }) => (after, fault),
+        Answer::Verdict(Verdict::Retry { after, fault, tries }) => {
+            // Other environments tried it as well, and the inbox knows; and it knows of an earlier life of the event, of
+            // which the queue has counted nothing.
+            came.tries = came.tries.max(tries.unwrap_or_default().min(came.receives));
+            (after, fault)
+        }
         Answer::Panicked(text) => {
             (None, Fault::new(ErrorKind::Internal, format!("the handler panicked: {text}")))
         }
@@ -166,6 +172,23 @@ mod tests {
         }
         let options = WorkerOptions::default();
         assert!(too_often(90, &options).is_none() && too_often(91, &options).is_some());
+    }
+
+    /// Tries of other environments are the inbox's to count, and those of an earlier life of the event are none.
+    #[test]
+    fn what_the_inbox_counts_is_a_try_wherever_it_was_made() {
+        let counted = |inbox| match retry() {
+            Answer::Verdict(Verdict::Retry { after, fault, .. }) => {
+                Answer::Verdict(Verdict::Retry { after, fault, tries: Some(inbox) })
+            }
+            other => other,
+        };
+        assert!(matches!(decide(counted(10), 1, 12), Next::Bury(_)), "by others");
+        assert!(matches!(decide(counted(9), 1, 12), Next::Again { counted: true, .. }));
+        assert!(
+            matches!(decide(counted(10), 1, 1), Next::Again { counted: true, .. }),
+            "sent again"
+        );
     }
 
     /// F19: a panic counts, and says what it said.
