@@ -28,11 +28,11 @@ async fn stands_still<T>(
     let lock = play.fresh.sql("begin; select from {outbox_cursor} for update");
     holder.batch_execute(&lock).await.expect("the cursors are locked");
     let mut work = pin!(work);
-    let waits = "select count(*) from pg_stat_activity a
-        where pg_backend_pid() <> a.pid and a.wait_event_type = 'Lock' and a.query like '%outbox_cursor%'
-            and a.query like '%{schema}%'";
+    let asks = "select count(*) from pg_stat_activity a where pg_backend_pid() <> a.pid
+        and a.query like '%outbox_cursor%' and a.query like '%{schema}%'";
+    let waits = format!("{asks} and a.wait_event_type = 'Lock'");
     let began = Instant::now();
-    while play.fresh.number(waits).await == 0 {
+    while play.fresh.number(&waits).await == 0 {
         assert!(began.elapsed() < PATIENCE, "it asks for no lock");
         // waits: the work goes on until it stands behind the lock
         let a_little = tokio::time::sleep(Duration::from_millis(10));
@@ -43,6 +43,11 @@ async fn stands_still<T>(
     }
     let began = Instant::now();
     holder.batch_execute("rollback").await.expect("the cursors are free");
+    // A row whose lock was given back goes to whoever asks next, not to who waited longest.
+    let has = format!("{asks} and a.state = 'idle in transaction'");
+    while play.fresh.number(&has).await == 0 {
+        assert!(began.elapsed() < PATIENCE, "it got no lock");
+    }
     let save = play.fresh.sql(&format!(
         "set lock_timeout = '100ms';
         select from {{outbox_cursor}} where destination = '{destination}' for no key update"
