@@ -56,6 +56,8 @@ pub struct Machine {
     receive_failures: u32,
     receive_after: Tick,
     receive_fault: String,
+    /// The message of which the broker took no dead letter, and what it said, until that is over.
+    unburied: Option<(u64, String)>,
     /// When the handlers are told to stop, if it is draining.
     draining: Option<Tick>,
     next_no: u64,
@@ -88,6 +90,7 @@ impl Machine {
             receive_failures: 0,
             receive_after: Tick(0),
             receive_fault: String::new(),
+            unburied: None,
             draining: None,
             next_no: 0,
             stats: Stats::default(),
@@ -161,6 +164,8 @@ impl Machine {
         } else if self.receive_failures > 0 {
             let detail = self.receive_fault.clone();
             Health::BrokerDown { detail }
+        } else if let Some((_, detail)) = &self.unburied {
+            Health::BrokerDown { detail: detail.clone() }
         } else {
             Health::Ready
         }
@@ -264,7 +269,7 @@ impl Machine {
                     let message = held.delivery.receipt.message;
                     self.away.answered(held.key, message, no, now + delay + self.grace());
                 }
-                Stage::Burying => self.buried(now, no, &held, result.is_ok()),
+                Stage::Burying => self.buried(now, no, &held, result.as_ref().err()),
                 _ => {}
             }
         }

@@ -54,7 +54,7 @@ pub enum Health {
         /// What it said last.
         detail: String,
     },
-    /// The broker does not answer.
+    /// The broker does not answer, or takes no dead letter of an event that was refused, and whose key waits.
     BrokerDown {
         /// What it said last.
         detail: String,

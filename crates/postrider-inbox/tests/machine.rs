@@ -215,12 +215,18 @@ fn a_refusal_that_the_broker_does_not_take_keeps_its_place() {
         matches!(&commands[0], Command::Nack { no: DeliveryNo(1), counted: false, .. }),
         "it goes as well: {commands:?}"
     );
+    let said = |machine: &Machine| match machine.health() {
+        Health::BrokerDown { detail } => detail,
+        health => format!("{health:?}"),
+    };
+    assert!(said(&machine).contains("no dead letter could be made"), "{}", said(&machine));
     machine.step(after(2), Input::Settled(DeliveryNo(1), Ok(())));
     let both = vec![delivery(2, "a"), delivery(1, "a")];
     let commands = machine.step(after(40), Input::Received(both));
     assert_eq!(started(&commands), [4], "the first");
     verdict(&mut machine, after(41), 4, reject());
     machine.step(after(42), Input::Settled(DeliveryNo(4), Ok(())));
+    assert_eq!(said(&machine), "Ready", "and no longer");
     let commands = machine.step(after(50), Input::Received(vec![delivery(2, "a")]));
     assert_eq!(started(&commands), [5], "the key flows after the dead letter");
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{ErrorKind, Fault, KeyHash, Tick, inbox::Verdict, reach};
+use postrider_core::{Error, ErrorKind, Fault, KeyHash, Tick, inbox::Verdict, reach};
 
 use super::Machine;
 use crate::command::{Answer, Blame, Command, DeliveryNo, blame};
@@ -160,23 +160,37 @@ impl Machine {
             }
         }
         self.away.remove(key, message);
+        if settlement == Settlement::Ack {
+            self.no_longer_unburied(message);
+        }
         self.emit(no, settlement);
         self.refresh(key);
     }
 
     /// The broker has answered a refusal. Where it did not take it, the message comes again when its visibility ends,
     /// and what is behind it must not overtake it.
-    pub(super) fn buried(&mut self, now: Tick, no: DeliveryNo, held: &Held, is_dead: bool) {
+    pub(super) fn buried(
+        &mut self,
+        now: Tick,
+        no: DeliveryNo,
+        held: &Held,
+        refused: Option<&Error>,
+    ) {
         let (key, message) = (held.key, held.delivery.receipt.message);
-        if is_dead {
+        let Some(error) = refused else {
+            self.no_longer_unburied(message);
             if let Some(lane) = self.lanes.get_mut(&key) {
                 lane.finish(no);
             }
             return self.refresh(key);
-        }
+        };
         let delay = self.visibility;
         let remembered = self.away.len() < self.options.away_max;
         if remembered {
+            if error.kind() != ErrorKind::Fenced {
+                let told = "no dead letter could be made of a refused event, and its key waits";
+                self.unburied = Some((message, format!("{told}: {error}")));
+            }
             self.away.insert(key, message, no);
             self.away.answered(key, message, no, now + delay + self.grace());
         } else {
@@ -190,6 +204,11 @@ impl Machine {
             self.vacate(now, no, delay, false);
         }
         self.refresh(key);
+    }
+
+    /// A message is settled, or is somebody else's now.
+    pub(super) fn no_longer_unburied(&mut self, message: u64) {
+        self.unburied.take_if(|(unburied, _)| *unburied == message);
     }
 
     pub(super) fn emit(&mut self, no: DeliveryNo, settlement: Settlement) {

@@ -15,6 +15,7 @@ impl Machine {
     pub(super) fn forget_expired(&mut self, now: Tick) {
         while let Some((key, message)) = self.away.take_expired(now) {
             reach!(AwayForgotten);
+            self.no_longer_unburied(message);
             if let Some(lane) = self.lanes.get_mut(&key) {
                 lane.forget(message);
             }
