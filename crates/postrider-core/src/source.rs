@@ -88,6 +88,11 @@ pub trait OutboxSource: Send + Sync {
     /// up to the limits; at least one event if there is any.
     ///
     /// # Errors
+    /// `NotFound` if one of the destinations is not in the store: it was removed, or has another name now, and
+    /// what is sent under the old one is not saved. The engine asks for the definitions at once then; otherwise
+    /// it hears of the change by its next heartbeat. Whether it is there belongs to the answer of the page, and
+    /// costs no read of its own: a source that has to read it elsewhere answers the page, and says that it
+    /// [`reads_when_gone`](SourceCapabilities::reads_when_gone).
     /// `Rewound` if the store's numbers lie behind the cursor. `Conflict` if what the cursor was read
     /// from is void: another reading has begun since, or the server lost its memory. The engine gives
     /// the partition up then, and loads it anew under another token.
@@ -172,6 +177,9 @@ pub struct SourceCapabilities {
     /// split by number and an index over all ids would cost every producer, ids are unique as minted,
     /// and a consumer's inbox knows the second for a duplicate.
     pub unique_ids: bool,
+    /// `fetch` answers for a destination that is not there any more, because to know it would take another read
+    /// for each page. What is sent of it until the next heartbeat is not saved.
+    pub reads_when_gone: bool,
 }
 
 impl SourceCapabilities {
@@ -185,6 +193,7 @@ impl SourceCapabilities {
             wakes: false,
             refuses_malformed: false,
             unique_ids: false,
+            reads_when_gone: false,
         }
     }
 }

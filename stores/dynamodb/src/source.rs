@@ -19,6 +19,8 @@ impl OutboxSource for DynamoStore {
         can.many_partitions = true;
         can.refuses_malformed = true;
         can.wakes = self.options().stream;
+        // A page is of the events' index and table, and the definitions are an item of another one.
+        can.reads_when_gone = true;
         can
     }
 

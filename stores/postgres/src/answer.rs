@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use postrider_core::snapshot::{Drawn, Incarnation, Snapshot};
-use postrider_core::{Error, ErrorKind, Result};
+use postrider_core::{DestinationId, Error, ErrorKind, Result};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -115,9 +115,16 @@ pub(crate) struct Server {
     pub(crate) written: String,
     /// Everything that the snapshot sees is on the disk.
     pub(crate) is_flushed: bool,
+    /// Destinations that were asked for and are not there, by that snapshot.
+    gone: String,
 }
 
 impl Server {
+    /// The first of these destinations that is not there.
+    pub(crate) fn gone_of<'a>(&self, asked: &'a [DestinationId]) -> Option<&'a DestinationId> {
+        asked.iter().find(|id| self.gone.split(',').any(|gone| gone == id.as_str()))
+    }
+
     fn read(row: &Row) -> Result<Server> {
         let (given, by_row): (i64, i64) = (row.get(2), row.get(EVENT));
         let text = |column: usize| row.get::<_, Option<&str>>(EVENT + column).unwrap_or_default();
@@ -129,6 +136,7 @@ impl Server {
             now: text(2).parse()?,
             written: text(3).to_owned(),
             is_flushed: position(text(3)) <= position(text(4)),
+            gone: text(5).to_owned(),
         })
     }
 }

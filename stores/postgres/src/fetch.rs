@@ -1,7 +1,7 @@
 //! Reading what was committed: the difference of two snapshots.
 //!
 //! A fetch is one statement for all partitions that ask at the same moment. It reads the token of the
-//! server's life, the sequence, a snapshot, and for each partition a page of what that snapshot sees and
+//! server's life, the sequence, a snapshot, which of the destinations are gone, and for each partition a page of what that snapshot sees and
 //! the cursor's base did not. Invariants: what is handed out is durable (INV-2); what an answer of another
 //! life of the server says is refused (INV-1). The arithmetic is [`postrider_core::snapshot`]'s.
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use postrider_core::snapshot::{SequenceTick, SnapshotCursor, Verdict};
 use postrider_core::source::{FetchRequest, FetchedRow, Page};
-use postrider_core::{Cursor, Error, ErrorKind, Result};
+use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Result};
 
 use crate::answer::{Answer, Found, Server};
 use crate::gather::Reply;
@@ -113,6 +113,8 @@ async fn ask(
         } else if tick.is_none_or(|tick| Some(tick.incarnation) != server.life) {
             // The statement went by a tick of another life: with one of this it is asked again.
             pages.push(None);
+        } else if let Some(gone) = server.gone_of(&asked.request.destinations) {
+            pages.push(Some(Err(not_there(gone))));
         } else if rows.first().is_some_and(|first| first.decoded.is_none()) {
             pages.push(None);
         } else {
@@ -225,6 +227,13 @@ impl Asked<'_> {
     fn is_full(&self, rows: usize, found: usize) -> bool {
         found >= self.rows_max || rows < found
     }
+}
+
+/// What is sent under a name that a destination had is not saved: a relay that has not heard reads no further.
+pub(crate) fn not_there(destination: &DestinationId) -> Error {
+    Error::new(ErrorKind::NotFound, "fetch")
+        .message("the destination is not in the store: it was removed or renamed")
+        .context("destination", destination)
 }
 
 fn check_rewound(after: u64, stands: u64) -> Result<()> {

@@ -3,8 +3,10 @@
 //! Invariant: the statement goes by nothing but what the cursors say, so that the arithmetic of
 //! [`postrider_core::snapshot`] decides what belongs to a page.
 
-use postrider_core::Result;
+use std::collections::BTreeSet;
+
 use postrider_core::snapshot::{Pending, SequenceTick, SnapshotCursor};
+use postrider_core::{DestinationId, Result};
 use tokio_postgres::Row;
 
 use crate::fetch::Asked;
@@ -36,7 +38,7 @@ fn array(numbers: impl Iterator<Item = u64>) -> String {
 
 /// The columns of a group's questions.
 #[derive(Default)]
-struct Columns {
+struct Columns<'a> {
     partition: Vec<i16>,
     base_xmax: Vec<i64>,
     floor: Vec<i64>,
@@ -49,14 +51,16 @@ struct Columns {
     target_floor: Vec<Option<i64>>,
     rows_max: Vec<i32>,
     payload_max: Vec<i32>,
+    /// Each once, however many of the pages are its.
+    destinations: BTreeSet<&'a str>,
     /// Where the first of the pages begins, or before.
     after: Option<u64>,
     /// Whether a transaction that was pending long ago may have ended.
     is_late: bool,
 }
 
-impl Columns {
-    fn push(&mut self, asked: &Asked<'_>, room: Room) {
+impl<'a> Columns<'a> {
+    fn push(&mut self, asked: &Asked<'a>, room: Room) {
         let (request, link) = (asked.request, asked.link.as_ref().unwrap_or(&asked.after));
         let target = link.target();
         self.is_late |= is_late(link);
@@ -74,6 +78,7 @@ impl Columns {
         self.target_floor.push(target.map(|_| signed(link.floor_ahead())));
         self.rows_max.push(i32::try_from(asked.rows_max).unwrap_or(i32::MAX));
         self.payload_max.push(room.cut_above());
+        self.destinations.extend(request.destinations.iter().map(DestinationId::as_str));
     }
 }
 
@@ -94,6 +99,7 @@ pub(crate) async fn ask<'a>(
     asked.for_each(|asked| columns.push(asked, room));
     let (tick_floor, tick_xid) = tick.map_or((0, i64::MAX), |t| (signed(t.floor), signed(t.xid)));
     let (is_late, after) = (columns.is_late, signed(columns.after.unwrap_or_default()));
+    let destinations: Vec<&str> = columns.destinations.into_iter().collect();
     let values = params![
         columns.partition,
         columns.base_xmax,
@@ -110,6 +116,7 @@ pub(crate) async fn ask<'a>(
         tick_floor,
         tick_xid,
         after,
+        destinations,
     ];
     if !is_late {
         return session.each("fetch", &PAGE, values, take).await;

@@ -27,6 +27,7 @@ const NEVER_WAKES: u8 = 6;
 const PAGES_WITHOUT_LIMIT: u8 = 7;
 const RENEWS_WHAT_IS_LOST: u8 = 8;
 const COUNTS_POSTPONEMENTS: u8 = 9;
+const READS_WHEN_GONE: u8 = 10;
 
 /// The memory store with a flaw.
 struct Broken<const FLAW: u8>(OnePartition);
@@ -99,6 +100,12 @@ impl<const FLAW: u8> BrokenSource<FLAW> {
         page.more = false;
         Ok(page)
     }
+
+    /// Reads on for a destination that is gone, as if it were the one that always is there.
+    async fn fetch_when_gone(&self, request: &FetchRequest) -> Result<Page> {
+        let there = DestinationId::new(Destination::UNROUTED)?;
+        self.0.fetch(&FetchRequest { destinations: vec![there], ..request.clone() }).await
+    }
 }
 
 impl<const FLAW: u8> OutboxSource for BrokenSource<FLAW> {
@@ -164,6 +171,7 @@ impl<const FLAW: u8> OutboxSource for BrokenSource<FLAW> {
         Box::pin(async move {
             match FLAW {
                 CURSOR_ON_NUMBERS => self.fetch_by_number(request).await,
+                READS_WHEN_GONE => self.fetch_when_gone(request).await,
                 PAGES_WITHOUT_LIMIT => {
                     let all =
                         FetchRequest { rows_max: u32::MAX, bytes_max: u64::MAX, ..request.clone() };
@@ -282,6 +290,12 @@ fn a_store_that_blames_the_event_for_an_outage_is_caught() {
 #[test]
 fn a_store_that_commits_what_was_rolled_back_is_caught() {
     fails(store::a_rolled_back_transaction_leaves_nothing::<Broken<ROLLBACK_COMMITS>>());
+}
+
+#[test]
+fn a_store_that_reads_on_for_a_removed_destination_is_caught() {
+    type Flawed = Broken<READS_WHEN_GONE>;
+    fails(source::a_page_for_a_removed_destination_is_refused::<Flawed>());
 }
 
 #[test]

@@ -7,10 +7,12 @@
 -- $13 tick_floor  $14 tick_xid: the last tick that was acknowledged
 -- $15 after: no page begins before this number. It adds nothing to what each page says of itself, but it is known
 -- before the statement runs, so that tables with lower numbers alone are not even opened.
+-- $16 destinations: whose pages these are
 --
 -- The first row says what the server is at: n 0, what the sequence has given in xid, where it stands by its own
 -- row in seq, the token of its life in id, and as texts the snapshot, the end of what was written and of what
 -- was flushed of the log. Its own row may be ahead of what was given: it compares, and never is a floor.
+-- In key it names, parted by commas, the destinations that are not there: they were removed or renamed.
 -- The others are events, by n. A row whose payload and headers together are larger than payload_max has `cut`,
 -- neither of them, and their size in event_version.
 with server as materialized (
@@ -56,7 +58,9 @@ select 0 as n, false as cut, {outbox_given}() as xid,
     (select token from {outbox_life}) as id, server.snapshot::text as source,
     pg_current_wal_insert_lsn()::text as aggregate_type,
     pg_current_wal_flush_lsn()::text as aggregate_id,
-    null::text as key, null::text as event_type,
+    (select string_agg(name, ',') from unnest($16::text[]) as name
+        where not exists (select from {outbox_destination} d where d.id = name)) as key,
+    null::text as event_type,
     null::integer as event_version, null::text as payload, null::bytea as payload_bytes,
     null::text as content_type, null::text as encoding, null::jsonb as headers, null::text as tenant,
     null::smallint as format, null::timestamptz as occurred_at, null::timestamptz as created_at,

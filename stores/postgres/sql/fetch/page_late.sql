@@ -6,11 +6,13 @@
 -- $11 rows_max  $12 payload_max: of each page
 -- $13 tick_floor  $14 tick_xid: the last tick that was acknowledged
 -- $15 after: no page begins before this number
--- $16 behind_max: a transaction whose floor lies further behind the others' is looked for by its number
+-- $16 destinations: whose pages these are
+-- $17 behind_max: a transaction whose floor lies further behind the others' is looked for by its number
 --
 -- The first row says what the server is at: n 0, what the sequence has given in xid, where it stands by its own
 -- row in seq, the token of its life in id, and as texts the snapshot, the end of what was written and of what
 -- was flushed of the log. Its own row may be ahead of what was given: it compares, and never is a floor.
+-- In key it names, parted by commas, the destinations that are not there: they were removed or renamed.
 -- The others are events, by n. A row whose payload and headers together are larger than payload_max has `cut`,
 -- neither of them, and their size in event_version.
 with server as materialized (
@@ -48,9 +50,9 @@ ended as materialized (
     from asked cross join lateral (
         select least(asked.floor, min(pending.floor)) as far_lo,
             least(asked.floor, min(pending.floor)
-                filter (where pending.floor >= asked.floor - $16::bigint)) as near_lo,
+                filter (where pending.floor >= asked.floor - $17::bigint)) as near_lo,
             array_agg(pending.xid)
-                filter (where pending.floor < asked.floor - $16::bigint) as far_xids
+                filter (where pending.floor < asked.floor - $17::bigint) as far_xids
         from unnest(asked.pending_xids, asked.pending_floors) as pending (xid, floor)
         where base_xmax = 0 or pending.xid < xmin
             or (pending.xid < xmax and pending.xid <> all (xip))) as lows
@@ -100,7 +102,9 @@ select 0 as n, false as cut, {outbox_given}() as xid,
     (select token from {outbox_life}) as id, server.snapshot::text as source,
     pg_current_wal_insert_lsn()::text as aggregate_type,
     pg_current_wal_flush_lsn()::text as aggregate_id,
-    null::text as key, null::text as event_type,
+    (select string_agg(name, ',') from unnest($16::text[]) as name
+        where not exists (select from {outbox_destination} d where d.id = name)) as key,
+    null::text as event_type,
     null::integer as event_version, null::text as payload, null::bytea as payload_bytes,
     null::text as content_type, null::text as encoding, null::jsonb as headers, null::text as tenant,
     null::smallint as format, null::timestamptz as occurred_at, null::timestamptz as created_at,

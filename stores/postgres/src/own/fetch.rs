@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::OwnTable;
 use super::reading::Standing;
 use crate::answer::position;
+use crate::fetch::not_there;
 use crate::row::{Decoded, Decoder};
 use crate::session::Session;
 use crate::sessions::Line;
@@ -29,11 +30,12 @@ const UNROUTED: Sql = sql!("own/unrouted");
 /// How much more than the page is asked for, by the size of the rows before: some are larger.
 const SPARE: u64 = 2;
 
-/// The columns of the first row that say which life of the server this is, and how far its log is written
-/// and flushed.
+/// The columns of the first row that say which life of the server this is, how far its log is written and
+/// flushed, and whether the destination is there.
 const LIFE: usize = 1;
 const WRITTEN: usize = 2;
 const FLUSHED: usize = 3;
+const KNOWN: usize = 4;
 
 /// The page behind a place of a reading.
 pub(super) async fn fetch(table: &OwnTable, request: &FetchRequest) -> Result<Page> {
@@ -51,6 +53,9 @@ pub(super) async fn fetch(table: &OwnTable, request: &FetchRequest) -> Result<Pa
             .context("partition", request.lease.partition)
             .context("token", request.lease.token));
     };
+    if server.get::<_, Option<&str>>(KNOWN).is_none() {
+        return Err(not_there(destination));
+    }
     let store = &table.inner.store;
     if !rows.is_empty() {
         let read_in = server.get::<_, Option<Uuid>>(LIFE).map(life);
@@ -83,7 +88,8 @@ async fn select(
     if !standing.again.is_empty() {
         let again = standing.again.iter().take(rows_max as usize);
         let again: Vec<i64> = again.map(|(_, seq)| signed(*seq)).collect();
-        return session.rows("fetch", &AGAIN, params![place, owner, token, again]).await;
+        let values = params![place, owner, token, destination.as_str(), again];
+        return session.rows("fetch", &AGAIN, values).await;
     }
     if destination.as_str() == Destination::UNROUTED {
         let name = destination.as_str();

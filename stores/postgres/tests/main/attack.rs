@@ -43,7 +43,7 @@ async fn in_line(fresh: &Fresh, table: &str, sessions: i64) {
 /// whoever reads first, also where another reading's tick is still under way.
 #[tokio::test]
 async fn an_old_number_is_found_beside_another_readings_tick() {
-    let Some(fresh) = Fresh::made(1).await else { return };
+    let Some(fresh) = Fresh::read_for_a(1).await else { return };
     let old = INSERT.replace("(aggregate_type", "(xid, aggregate_type");
     fresh.run(&old.replace("values (", "values (1099511627776, ")).await;
     let beginning = SnapshotCursor::beginning().encode().unwrap();
@@ -166,7 +166,7 @@ async fn a_copy_made_during_an_erasure_is_erased() {
 /// INV-8: a payload that was forced past the table's rules is read like any other, and not asked for for ever.
 #[tokio::test]
 async fn a_payload_past_the_rules_stops_nobody() {
-    let Some(fresh) = Fresh::made(1).await else { return };
+    let Some(fresh) = Fresh::read_for_a(1).await else { return };
     fresh.run("alter table {outbox} disable trigger all").await;
     let forced = INSERT.replace("(aggregate_type", "(partition, aggregate_type");
     let large = format!("values (0, 'order', '1', 't', '\"{}\"')", "x".repeat(3 << 20));

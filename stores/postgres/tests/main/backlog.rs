@@ -95,7 +95,7 @@ fn insert(rows: u32, payload: u32) -> String {
 /// meanwhile comes when it commits, what was rolled back never.
 #[tokio::test]
 async fn a_backlog_before_many_partitions_is_read_whole() {
-    let Some(fresh) = Fresh::made(PARTITIONS).await else { return };
+    let Some(fresh) = Fresh::read_for_a(PARTITIONS).await else { return };
     let (store, mut open, mut gone) = (fresh.store(), fresh.connect().await, fresh.connect().await);
     let (open, gone) = (open.transaction().await.unwrap(), gone.transaction().await.unwrap());
     for _ in 0..20 {
@@ -150,7 +150,7 @@ async fn given(fresh: &Fresh) -> i64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_while_others_write() {
     const LOOKS: usize = 12;
-    let Some(fresh) = Fresh::made(PARTITIONS).await else { return };
+    let Some(fresh) = Fresh::read_for_a(PARTITIONS).await else { return };
     let store = fresh.store();
     let ended = Arc::new(AtomicBool::new(false));
     let mut writers = tokio::task::JoinSet::new();
@@ -193,7 +193,7 @@ async fn nothing_is_lost_while_others_write() {
 /// INV-6: where rows become larger than expected, and back, none is passed over; nor for one who begins late.
 #[tokio::test]
 async fn rows_that_become_larger_are_read_whole() {
-    let Some(fresh) = Fresh::made(PARTITIONS).await else { return };
+    let Some(fresh) = Fresh::read_for_a(PARTITIONS).await else { return };
     let store = fresh.store();
     // Across the end of a table as well.
     fresh.run("select setval({text:outbox_seq}, 1048576 - 4000)").await;
@@ -211,7 +211,7 @@ async fn rows_that_become_larger_are_read_whole() {
 /// One partition with nearly all events does not keep the others' pages, nor its own, from their limits.
 #[tokio::test]
 async fn a_partition_may_have_most_of_a_backlog() {
-    let Some(fresh) = Fresh::made(PARTITIONS).await else { return };
+    let Some(fresh) = Fresh::read_for_a(PARTITIONS).await else { return };
     let store = fresh.store();
     for _ in 0..10 {
         fresh.run(&insert(500, 10)).await;

@@ -8,7 +8,7 @@ use postrider_core::{
 use postrider_postgres::{Inbox, Outbox};
 
 use crate::fetch::{after, beginning};
-use crate::support::{Fresh, connect};
+use crate::support::{Fresh, connect, destination};
 
 fn outbox(fresh: &Fresh) -> Outbox {
     Outbox::named(fresh.names.clone())
@@ -337,7 +337,9 @@ async fn each_call_is_one_round_trip() {
 
 /// The payloads that a relay reads, as text.
 async fn published(fresh: &Fresh) -> Vec<String> {
-    let page = fresh.store().fetch(&after(&beginning(), 100, 1 << 20)).await.expect("a page");
+    let store = fresh.store();
+    store.register(&[destination("a")]).await.expect("register");
+    let page = store.fetch(&after(&beginning(), 100, 1 << 20)).await.expect("a page");
     let payload = |row: &FetchedRow| {
         let event = row.event.as_ref().expect("an event");
         String::from_utf8(event.payload.as_bytes().to_vec()).expect("text")

@@ -51,7 +51,7 @@ pub(crate) async fn all(store: &PostgresStore, cursor: &mut Cursor, rows_max: u3
 /// passes one that a session keeps.
 #[tokio::test]
 async fn a_sequence_that_is_cached_under_way_stops_the_reading() {
-    let Some(fresh) = Fresh::made(1).await else { return };
+    let Some(fresh) = Fresh::read_for_a(1).await else { return };
     let (store, _) = fresh.relay().await;
     let mut cursor = beginning();
     fresh.run(INSERT).await;
@@ -76,7 +76,7 @@ async fn a_sequence_that_is_cached_under_way_stops_the_reading() {
 /// R118: what commits later with a lower number is found, and nothing is found twice.
 #[tokio::test]
 async fn what_commits_out_of_order_is_found_once() {
-    let Some(fresh) = Fresh::made(1).await else { return };
+    let Some(fresh) = Fresh::read_for_a(1).await else { return };
     let (store, mut late, other) = (fresh.store(), fresh.connect().await, fresh.connect().await);
     let insert = fresh.sql(INSERT);
     let tx = late.transaction().await.unwrap();
@@ -97,7 +97,7 @@ async fn what_commits_out_of_order_is_found_once() {
 /// R034, INV-6: pages end by rows and by bytes, with one row at least, and together they are everything.
 #[tokio::test]
 async fn pages_end_by_rows_and_by_bytes() {
-    let Some(fresh) = Fresh::made(1).await else { return };
+    let Some(fresh) = Fresh::read_for_a(1).await else { return };
     let store = fresh.store();
     let many = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload) \
                 select 'order', n::text, 'order.placed', to_json(repeat('x', 1000))::text \
@@ -116,7 +116,7 @@ async fn pages_end_by_rows_and_by_bytes() {
 /// INV-6: what many partitions ask for together is bounded, and each gets something.
 #[tokio::test]
 async fn partitions_that_ask_together_share_the_room() {
-    let Some(fresh) = Fresh::made(8).await else { return };
+    let Some(fresh) = Fresh::read_for_a(8).await else { return };
     let store = fresh.store();
     let many = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload) \
                 select 'order', n::text, 'order.placed', to_json(repeat('x', 1000000))::text \
@@ -147,7 +147,7 @@ async fn partitions_that_ask_together_share_the_room() {
 /// of a few hundred, whole, and in order.
 #[tokio::test]
 async fn headers_count_like_payloads() {
-    let Some(fresh) = Fresh::made(1).await else { return };
+    let Some(fresh) = Fresh::read_for_a(1).await else { return };
     let store = fresh.store();
     let many = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload, headers) \
                 select 'order', n::text, 'order.placed', '1', \
@@ -178,7 +178,7 @@ async fn headers_count_like_payloads() {
 /// INV-1: a cursor beyond the sequence is not read from.
 #[tokio::test]
 async fn a_sequence_behind_the_cursor_is_refused() {
-    let Some(fresh) = Fresh::made(1).await else { return };
+    let Some(fresh) = Fresh::read_for_a(1).await else { return };
     let store = fresh.store();
     fresh.run(INSERT).await;
     let mut cursor = beginning();

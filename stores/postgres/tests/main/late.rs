@@ -15,7 +15,7 @@ const PARTITIONS: u16 = 4;
 
 /// What a page is asked by.
 const TYPES: &str = "smallint[], bigint[], bigint[], text[], text[], bigint[], bigint[], bigint[], text[], \
-                     bigint[], integer[], integer[], bigint, bigint, bigint";
+                     bigint[], integer[], integer[], bigint, bigint, bigint, text[]";
 
 /// So many events of as many keys.
 fn insert(fresh: &Fresh, count: u32) -> String {
@@ -60,6 +60,7 @@ async fn cost(
         "0".to_owned(),
         i64::MAX.to_string(),
         "0".to_owned(),
+        "'{a}'".to_owned(),
         behind_max.to_string(),
     ];
     let statement = fresh.sql(include_str!("../../sql/fetch/page_late.sql"));
@@ -136,7 +137,7 @@ async fn an_old_one_commits(fresh: &Fresh, events: u32) -> Cursor {
 /// nothing by its number, reads all of it again.
 #[tokio::test]
 async fn the_end_of_an_old_transaction_costs_what_it_wrote() {
-    let Some(fresh) = Fresh::made(PARTITIONS).await else { return };
+    let Some(fresh) = Fresh::read_for_a(PARTITIONS).await else { return };
     let cursor = an_old_one_commits(&fresh, 40).await;
     let decoded = SnapshotCursor::decode(&cursor).unwrap();
     assert!(decoded.pending().iter().any(|pending| pending.floor < 100), "{decoded:?}");
@@ -208,6 +209,7 @@ async fn tables_behind_every_cursor_are_not_opened() {
     let setup = Setup { table_rows: Some(4_096), ..fresh.setup(PARTITIONS) };
     init(&fresh.url, &setup).await.expect("init");
     let (store, client) = (fresh.store(), fresh.connect().await);
+    store.register(&[destination("a")]).await.expect("register");
     for _ in 0..6 {
         client.batch_execute(&insert(&fresh, 4_000)).await.unwrap();
         client.batch_execute(&fresh.sql("select {outbox_ahead}()")).await.unwrap();
@@ -241,7 +243,7 @@ async fn tables_behind_every_cursor_are_not_opened() {
             let none = "array[null::bigint]";
             let explain = format!(
                 "explain execute page(array[0::smallint], array[1], array[20000], {empty}, {empty}, array[0], \
-                 {none}, {none}, array[null::text], {none}, array[10], array[256], 0, 1, {after}{behind_max})"
+                 {none}, {none}, array[null::text], {none}, array[10], array[256], 0, 1, {after}, '{{a}}'{behind_max})"
             );
             let rows = client.query(&explain, &[]).await.expect("a plan");
             let scans =
@@ -302,7 +304,7 @@ impl Reader {
 async fn nothing_of_old_transactions_is_lost_or_read_twice() {
     let mut late = 0;
     for seed in 1..=4 {
-        let Some(fresh) = Fresh::made(1).await else { return };
+        let Some(fresh) = Fresh::read_for_a(1).await else { return };
         let (mut dice, mut open) = (Dice(0x9e37_79b9_7f4a_7c15 ^ seed), vec![None; 4]);
         let other = fresh.connect().await;
         let mut clients = Vec::new();

@@ -73,6 +73,13 @@ impl Fresh {
         Some(fresh)
     }
 
+    /// The same with the destination `a`: for who reads, and needs no lease for it.
+    pub(crate) async fn read_for_a(partitions: u16) -> Option<Fresh> {
+        let fresh = Fresh::made(partitions).await?;
+        fresh.store().register(&[destination("a")]).await.expect("register");
+        Some(fresh)
+    }
+
     /// The default names on a server of the test's own.
     pub(crate) async fn on(cluster: &Cluster, partitions: u16) -> Fresh {
         let fresh = Fresh::at(&cluster.url(), Names::default());

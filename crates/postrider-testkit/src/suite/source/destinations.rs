@@ -1,10 +1,12 @@
 //! Destinations: rows with a version, each with cursors of its own.
 
-use postrider_core::source::DefinitionChange;
+use postrider_core::source::{DefinitionChange, FetchRequest};
 use postrider_core::waiting::{Counts, Passed, Placement, SettlementPart};
 use postrider_core::{Destination, DestinationState, ErrorKind, Start};
 
-use crate::suite::relay::{LONG, Relay, a, destination, event, failed, id, ids, pass, waits};
+use crate::suite::relay::{
+    LONG, Relay, a, destination, event, failed, fetch, id, ids, pass, waits,
+};
 use crate::suite::{StoreHarness, skip};
 
 const REASON: &str = "one destination";
@@ -142,6 +144,42 @@ pub async fn a_removed_destination_is_gone_with_what_waited<H: StoreHarness>() {
     relay.leases.clear();
     relay.acquire(LONG).await;
     assert_eq!(relay.drain(&a()).await, ids(&[sent]), "a new destination of the old name");
+}
+
+/// R094, INV-8: a relay that has not heard that a destination was removed reads no further for it, nor for others
+/// in the same page: what it sent would not be saved, and a new destination of that name would send it again.
+pub async fn a_page_for_a_removed_destination_is_refused<H: StoreHarness>() {
+    let harness = H::start().await;
+    if harness.source().capabilities().reads_when_gone {
+        let reason = "to know that a destination is gone takes another read";
+        return skip("a_page_for_a_removed_destination_is_refused", reason);
+    }
+    let relay = Relay::start(&harness).await;
+    if has_many(&relay) {
+        relay.source.apply(&put("b", Start::Beginning)).await.expect("apply");
+    }
+    harness.commit(vec![event("1", 1)]).await.expect("commit");
+    let mut asked = Vec::new();
+    for lease in &relay.leases {
+        let at = relay.source.load(lease, &a()).await.expect("load").cursor;
+        let alone = fetch(lease, &a(), at, 10, 1 << 20);
+        relay.source.fetch(&alone).await.expect("it is there");
+        if has_many(&relay) {
+            let both = FetchRequest { destinations: vec![id("b"), a()], ..alone.clone() };
+            relay.source.fetch(&both).await.expect("both are there");
+            asked.push(both);
+        }
+        asked.push(alone);
+    }
+    let remove = DefinitionChange { remove: vec![a()], ..DefinitionChange::default() };
+    relay.source.apply(&remove).await.expect("apply");
+    for request in &asked {
+        let refused = relay.source.fetch(request).await.expect_err("it is gone");
+        assert_eq!(refused.kind(), ErrorKind::NotFound, "{refused}");
+    }
+    if has_many(&relay) {
+        assert_eq!(relay.read(&id("b")).await.len(), 1, "another one is read on");
+    }
 }
 
 fn dead() -> Placement {

@@ -75,6 +75,7 @@ macro_rules! source_suite {
                 cursors_of_destinations_are_independent,
                 what_waits_for_one_destination_waits_for_no_other,
                 a_removed_destination_is_gone_with_what_waited,
+                a_page_for_a_removed_destination_is_refused,
                 // waiting
                 events_of_a_failed_key_wait_in_order,
                 a_retry_is_due_after_its_delay,

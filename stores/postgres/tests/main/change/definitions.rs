@@ -7,6 +7,7 @@ use postrider_core::{
 };
 
 use super::told;
+use crate::fetch::{self, beginning};
 use crate::operator::{Act, Play, everything, later, note, of_type, only, page};
 use crate::support::{Fresh, id};
 
@@ -61,6 +62,8 @@ async fn a_destination_is_renamed_with_all_that_is_its_own() {
     }
     let definitions = play.store.destinations().await.unwrap();
     assert!(definitions.rows.iter().any(|row| row.definition.id == id("b")));
+    let old_name = play.store.fetch(&fetch::after(&beginning(), 1, 1)).await.unwrap_err();
+    assert_eq!(old_name.kind(), ErrorKind::NotFound, "who has not heard of it reads no further");
     assert_eq!(told(&play.audited().await), [("destinations rename", "a to b")]);
     assert_eq!(play.store.recount(&id("b")).await.unwrap().differences, []);
 }
