@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use postrider_core::operate::{Level, Operator};
+use postrider_core::snapshot::TICK_PAUSE;
 use postrider_core::{Code, ErrorKind, EventId, NewEvent, OutboxSource, Timestamp};
 use postrider_postgres::Outbox;
 use tokio_postgres::Transaction;
@@ -22,6 +23,8 @@ async fn set_back() -> Option<Play> {
         play.commit(&orders(60)).await;
         play.settle_all("a", &[Act::Ack]).await;
         play.settle_all("unrouted", &[Act::Elsewhere]).await;
+        // waits: for the next tick to be due
+        tokio::time::sleep(TICK_PAUSE).await;
     }
     play.fresh.run("select setval({text:outbox_seq}, 1, false)").await;
     Some(play)
