@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::{BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName, Result};
 
-pub use again::{DELIVERIES_MAX, counted, too_often, tries};
+pub use again::{DELIVERIES_MAX, counted, suspicion, too_often, usual_deliveries};
 pub use left_out::{LeftOut, RESULT_BYTES_MAX};
 
 /// How long a purge leaves every row while no consumer has said for how long its messages may come again.
@@ -259,6 +259,31 @@ pub trait Receiver: Send + Sync {
         event: &'a Arc<Event>,
         delivery: &'a Delivery,
     ) -> BoxFuture<'a, Result<Verdict>>;
+
+    /// A dead letter was made of a delivery. Should that be sent again, its tries begin anew; who counts them sees to it.
+    ///
+    /// # Errors
+    /// What the inbox says. Nothing depends on it but how often what is sent again is tried.
+    fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
+        let _ = delivery;
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Has a receiver's tries of an event begin anew, if nobody is at it and it was not done.
+///
+/// # Errors
+/// What the inbox says.
+pub async fn begin_anew(
+    inbox: &dyn InboxStore,
+    event: &Event,
+    handler: &HandlerName,
+) -> Result<()> {
+    let request = ClaimRequest::new(event, handler, Duration::ZERO)?;
+    match inbox.claim(&request).await? {
+        Claim::Claimed(lease) => inbox.release(&lease, Tried::Refused).await,
+        Claim::Leased { .. } | Claim::Processed { .. } | Claim::Mismatch => Ok(()),
+    }
 }
 
 /// What became of a delivery.

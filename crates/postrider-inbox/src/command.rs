@@ -69,6 +69,8 @@ pub enum Command {
     Cancel {
         /// Which delivery.
         no: DeliveryNo,
+        /// Because it works too long, and not because the engine stops: then the try counts.
+        overtime: bool,
     },
     /// Drop the handler; nobody waits for its answer any more.
     Kill {

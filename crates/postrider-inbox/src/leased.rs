@@ -20,7 +20,7 @@ use postrider_core::inbox::Receiver;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Clock, Code, Delivery, ErrorKind, Event, Fault,
     HandlerName, InboxStore, PayloadCodec, Result, codec,
-    inbox::{DELIVERIES_MAX, LeftOut, Verdict, too_often},
+    inbox::{DELIVERIES_MAX, LeftOut, Verdict, begin_anew, too_often},
     planted, reach,
 };
 
@@ -246,6 +246,15 @@ impl Receiver for Leased {
 
     fn counts_tries(&self) -> bool {
         true
+    }
+
+    fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            match &delivery.event {
+                Ok(event) => begin_anew(&*self.store, event, &self.name).await,
+                Err(_) => Ok(()),
+            }
+        })
     }
 
     fn receive<'a>(

@@ -56,8 +56,8 @@ pub struct Machine {
     receive_failures: u32,
     receive_after: Tick,
     receive_fault: String,
-    /// The message of which the broker took no dead letter, and what it said, until that is over.
-    unburied: Option<(u64, String)>,
+    /// Messages of which the broker took no dead letter, and what it said, while they are away.
+    unburied: BTreeMap<u64, String>,
     /// When the handlers are told to stop, if it is draining.
     draining: Option<Tick>,
     next_no: u64,
@@ -90,7 +90,7 @@ impl Machine {
             receive_failures: 0,
             receive_after: Tick(0),
             receive_fault: String::new(),
-            unburied: None,
+            unburied: BTreeMap::new(),
             draining: None,
             next_no: 0,
             stats: Stats::default(),
@@ -164,7 +164,7 @@ impl Machine {
         } else if self.receive_failures > 0 {
             let detail = self.receive_fault.clone();
             Health::BrokerDown { detail }
-        } else if let Some((_, detail)) = &self.unburied {
+        } else if let Some(detail) = self.unburied.values().next() {
             Health::BrokerDown { detail: detail.clone() }
         } else {
             Health::Ready

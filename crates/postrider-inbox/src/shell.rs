@@ -191,9 +191,9 @@ impl Shell {
             }
             Command::StopReceiving => self.receiving = None,
             Command::Dispatch { no, delivery } => self.dispatch(no, delivery),
-            Command::Cancel { no } => {
+            Command::Cancel { no, overtime } => {
                 if let Some((_, _, signal)) = self.reins.get(&no) {
-                    signal.give();
+                    if overtime { signal.give_for_overtime() } else { signal.give() }
                 }
             }
             Command::Kill { no } => {
@@ -223,6 +223,7 @@ impl Shell {
     /// Settles or extends, within the time an answer may take.
     fn tell_broker(&mut self, command: Command) {
         let (subscription, limit) = (Arc::clone(&self.subscription), self.settle_timeout);
+        let receiver = Arc::clone(&self.receiver);
         self.answers.spawn(async move {
             match command {
                 Command::Ack { no, delivery } => {
@@ -243,6 +244,12 @@ impl Shell {
                             %topic, message, %fault, %error,
                             "no dead letter could be made of it: it comes again, and its key waits"
                         ),
+                    }
+                    if settled.is_ok() {
+                        let told = in_time("forget tries", limit, receiver.buried(&delivery)).await;
+                        if let Err(error) = told {
+                            tracing::debug!(%error, "sent again, it still has its tries");
+                        }
                     }
                     Input::Settled(no, settled)
                 }

@@ -2,35 +2,51 @@
 //!
 //! Invariant: whoever asks after it was given sees it, however late.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tokio::sync::watch;
 
 /// The side that gives the signal.
 #[derive(Clone, Debug)]
-pub struct Signal(watch::Sender<bool>);
+pub struct Signal {
+    given: watch::Sender<bool>,
+    /// Given because a handler works too long, and not because the engine stops.
+    overtime: Arc<AtomicBool>,
+}
 
 /// The side that waits for it.
 #[derive(Clone, Debug)]
-pub struct Listener(watch::Receiver<bool>);
+pub struct Listener {
+    given: watch::Receiver<bool>,
+    overtime: Arc<AtomicBool>,
+}
 
 impl Signal {
     /// A signal that was not given yet.
     pub fn new() -> Signal {
-        Signal(watch::Sender::new(false))
+        Signal { given: watch::Sender::new(false), overtime: Arc::default() }
     }
 
     /// Gives it. Giving it twice changes nothing.
     pub fn give(&self) {
-        self.0.send_replace(true);
+        self.given.send_replace(true);
+    }
+
+    /// Gives it to a handler that works too long: that is a failed try, as being stopped with the engine is not.
+    pub fn give_for_overtime(&self) {
+        self.overtime.store(true, Ordering::Release);
+        self.give();
     }
 
     /// Whether it was given.
     pub fn is_given(&self) -> bool {
-        *self.0.borrow()
+        *self.given.borrow()
     }
 
     /// Somebody who waits for it.
     pub fn listener(&self) -> Listener {
-        Listener(self.0.subscribe())
+        Listener { given: self.given.subscribe(), overtime: Arc::clone(&self.overtime) }
     }
 }
 
@@ -43,12 +59,17 @@ impl Default for Signal {
 impl Listener {
     /// Whether it was given.
     pub fn is_given(&self) -> bool {
-        *self.0.borrow()
+        *self.given.borrow()
+    }
+
+    /// Whether it was given because the engine stops.
+    pub(crate) fn is_for_shutdown(&self) -> bool {
+        self.is_given() && !self.overtime.load(Ordering::Acquire)
     }
 
     /// Returns when it was given; never, if the other side went away without giving it.
     pub async fn given(&mut self) {
-        if self.0.wait_for(|given| *given).await.is_err() {
+        if self.given.wait_for(|given| *given).await.is_err() {
             std::future::pending::<()>().await;
         }
     }

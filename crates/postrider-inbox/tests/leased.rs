@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_core::inbox::{DELIVERIES_MAX, Receiver, Verdict};
+use postrider_core::inbox::{Receiver, Verdict};
 use postrider_core::subscription::Receipt;
 use postrider_core::{
     Claim, ClaimRequest, Clock, Delivery, ErrorKind, Event, Payload, PayloadCodec, Result,
@@ -36,58 +36,9 @@ fn slow(provider: &Arc<Provider>, span: Duration) -> impl LeasedHandler + 'stati
 }
 
 async fn receive(worker: &Leased, event: &Arc<Event>) -> Result<Verdict> {
-    delivered(worker, event, 1).await
-}
-
-/// Receives what the broker has delivered so often.
-async fn delivered(worker: &Leased, event: &Arc<Event>, count: u32) -> Result<Verdict> {
     let receipt = Receipt { message: 1, token: 1 };
-    let mut delivery = Delivery::new(Ok(Arc::clone(event)), Arc::from("orders"), receipt);
-    delivery.count = count;
+    let delivery = Delivery::new(Ok(Arc::clone(event)), Arc::from("orders"), receipt);
     worker.receive(event, &delivery).await
-}
-
-/// How many tries the answer says there were.
-fn tries(answer: Result<Verdict>) -> u32 {
-    match answer {
-        Ok(Verdict::Retry { tries: Some(tries), .. }) => tries,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// R079: what waits for something that is away is delivered again and again, by many processes, and that never counts.
-#[tokio::test(start_paused = true)]
-async fn an_outage_is_no_try_whichever_process_met_it() {
-    let bench = Bench::new();
-    let event = event(1, "a");
-    let waits = |_: Arc<Event>, _: Context| async { Ok(Outcome::Later { after: LEASE }) };
-    for count in 1..=50 {
-        let answer = delivered(&bench.worker(waits), &event, count).await.unwrap();
-        assert_eq!(answer, Verdict::Busy { retry_in: LEASE });
-    }
-    let fails = |_: Arc<Event>, _: Context| async { Ok(Outcome::retry("no")) };
-    assert_eq!(tries(delivered(&bench.worker(fails), &event, 51).await), 1);
-    assert_eq!(tries(delivered(&bench.worker(fails), &event, 52).await), 2, "the control");
-}
-
-/// What ends the process never answers. Each of its claims counts, and at last it is refused; sent again, it begins anew.
-#[tokio::test(start_paused = true)]
-async fn what_was_begun_too_often_is_refused_unasked() {
-    let bench = Bench::new();
-    let event = event(1, "a");
-    let fails = bench.worker(|_: Arc<Event>, _: Context| async { Ok(Outcome::retry("no")) });
-    for _ in 0..DELIVERIES_MAX {
-        // As a process that is killed: nobody lets go of the claim.
-        bench.orphan_claim(&event).await;
-        // waits: for the lease to expire
-        sleep(LEASE * 2).await;
-    }
-    let known = delivered(&fails, &event, DELIVERIES_MAX).await;
-    assert!(tries(known) > DELIVERIES_MAX, "the control: not all of them are this message's");
-    let refused = delivered(&fails, &event, 2 * DELIVERIES_MAX).await.unwrap();
-    let Verdict::Reject(fault) = refused else { panic!("{refused:?}") };
-    assert!(fault.detail.contains("may stop the consumer"), "{fault}");
-    assert_eq!(tries(delivered(&fails, &event, 1).await), 1, "sent again");
 }
 
 /// R080, R085: what was done is not done again, and the stored result is answered.

@@ -200,6 +200,27 @@ fn a_receivers_count_of_tries_is_believed_where_the_brokers_is_higher() {
     assert_eq!(sees(1_000, 1, false), None, "the control: it was refused when it came");
 }
 
+/// What a receiver that counts could not count, as a panic, is counted by the process, and what breaks a rule by the broker.
+#[test]
+fn what_no_receiver_could_count_is_counted_all_the_same() {
+    let dies = |count, answer: fn() -> Answer| {
+        let capabilities = SubscriptionCapabilities::least(VISIBILITY);
+        let mut machine =
+            Machine::new(ConsumerOptions::default(), capabilities, 7).of_receiver_that_counts(true);
+        machine.step(Tick(0), Input::Woke);
+        let mut came = delivery(1, "a");
+        came.count = count;
+        machine.step(Tick(0), Input::Received(vec![came]));
+        let commands = machine.step(after(1), Input::Answered(DeliveryNo(0), answer()));
+        commands.iter().any(|command| matches!(command, Command::Reject { .. }))
+    };
+    let panicked = || Answer::Panicked("out of paper".to_owned());
+    assert!(!dies(1_000, panicked), "the row of the inbox has it, and refuses at last");
+    let wrong = || Answer::Failed(Error::new(ErrorKind::Invalid, "claim"));
+    assert!(dies(1_000, wrong), "it has no row");
+    assert!(!dies(1, wrong), "the control");
+}
+
 /// INV-2: what the broker could make no dead letter of comes again, and what is behind it in its key has not passed it.
 #[test]
 fn a_refusal_that_the_broker_does_not_take_keeps_its_place() {
@@ -299,7 +320,10 @@ fn a_store_that_is_down_is_asked_by_one_probe_at_a_time() {
 fn a_handler_that_works_too_long_is_told_then_dropped_and_the_try_counts() {
     let (mut machine, _) = received(vec![delivery(1, "a"), delivery(2, "b")]);
     let commands = machine.step(after(600), Input::Woke);
-    assert!(commands.contains(&Command::Cancel { no: DeliveryNo(0) }), "{commands:?}");
+    assert!(
+        commands.contains(&Command::Cancel { no: DeliveryNo(0), overtime: true }),
+        "{commands:?}"
+    );
     verdict(&mut machine, after(601), 1, Verdict::Done);
     let commands = machine.step(after(605), Input::Woke);
     assert!(commands.contains(&Command::Kill { no: DeliveryNo(0) }));

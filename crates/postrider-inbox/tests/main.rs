@@ -9,4 +9,5 @@ mod large;
 mod leased;
 mod machine;
 mod stopping;
+mod tries;
 mod world;

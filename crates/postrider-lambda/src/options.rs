@@ -24,7 +24,8 @@ pub struct WorkerOptions {
     /// After how many receives, tries or not, a message is a dead letter here, with a reason. Default 90, below
     /// `receives_max`: what ends its process never gets a verdict, and only the queue's count knows of it.
     pub deliveries_max: u32,
-    /// When what failed comes again, and after how many tries it is a dead letter. Tries are counted by the process.
+    /// When what failed comes again, and after how many tries it is a dead letter. Tries are counted by the process, and in the
+    /// inbox by receivers that do.
     pub retry: RetryPolicy,
     /// What is kept of an invocation's time for settling and the answer. Default 2 s.
     pub reserve: Duration,

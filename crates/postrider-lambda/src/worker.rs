@@ -174,9 +174,11 @@ impl Worker {
 
     /// Asks the handler. Dropped at the end of the time, or by a panic, its claim is let go.
     async fn ask(&self, event: &Arc<Event>, message: &Pushed, time: Time) -> Answer {
+        // What was begun too often is told by the queue's receives, which a function that runs out of time uses up as well.
+        let mut delivery = message.delivery.clone();
+        delivery.count = delivery.count.min(2);
         // Nothing of what panicked is used again: a claim's row is judged by its lease.
-        let asked =
-            AssertUnwindSafe(async { self.receiver.receive(event, &message.delivery).await });
+        let asked = AssertUnwindSafe(async { self.receiver.receive(event, &delivery).await });
         match timeout_at(time.work, asked.catch_unwind()).await {
             Ok(Ok(Ok(verdict))) => Answer::Verdict(verdict),
             Ok(Ok(Err(error))) => Answer::Failed(error),
@@ -189,6 +191,12 @@ impl Worker {
     async fn bury(&self, message: &Pushed, fault: &Fault, time: Time) -> Fate {
         let kept = timeout_at(time.hard, self.queue.reject(&message.delivery, fault)).await;
         if matches!(kept, Ok(Ok(()))) {
+            if !matches!(
+                timeout_at(time.hard, self.receiver.buried(&message.delivery)).await,
+                Ok(Ok(()))
+            ) {
+                tracing::debug!(message = %message.id, "sent again, it still has its tries");
+            }
             return Fate::Dead;
         }
         tracing::warn!(answer = ?kept, message = %message.id, "the dead letter was not kept");

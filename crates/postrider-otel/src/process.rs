@@ -83,6 +83,10 @@ impl Receiver for TracedReceiver {
         self.receiver.counts_tries()
     }
 
+    fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
+        self.receiver.buried(delivery)
+    }
+
     fn receive<'a>(
         &'a self,
         event: &'a Arc<Event>,

@@ -11,10 +11,11 @@ use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Error, ErrorKind, HandlerName, InboxStore, Result,
     Tried,
 };
+use tokio_postgres::{Client, Row};
 
 use crate::session::Session;
-use crate::sessions::{Line, Sessions};
-use crate::sql::{Sql, sql};
+use crate::sessions::Line;
+use crate::sql::{Sql, Texts, sql};
 use crate::store::PostgresStore;
 use crate::typed::{Param, micros, params, signed, span, unsigned, uuid};
 
@@ -51,18 +52,51 @@ fn fenced(operation: &'static str, lease: &ClaimLease) -> Error {
         .context("token", lease.token)
 }
 
-pub(crate) async fn claim(sessions: &Sessions, request: &ClaimRequest) -> Result<Claim> {
-    let session = sessions.line(Line::Inbox, "claim").await?;
+/// A statement's values: what is claimed, and for how long.
+macro_rules! of_request {
+    ($request:expr) => {
+        params![
+            &*$request.key.source,
+            uuid($request.key.event_id),
+            $request.key.handler.as_str(),
+            &*$request.event_type,
+            $request.payload_hash.as_slice(),
+            micros($request.duration)
+        ]
+    };
+}
+
+async fn claim(store: &PostgresStore, request: &ClaimRequest) -> Result<Claim> {
+    let session = store.sessions().line(Line::Inbox, "claim").await?;
+    answered(&session.row("claim", &CLAIM, of_request!(request)).await?, request)
+}
+
+/// The same on a connection of an application's.
+pub(crate) async fn claim_on(
+    client: &Client,
+    texts: &Texts,
+    request: &ClaimRequest,
+) -> Result<Row, tokio_postgres::Error> {
+    client.query_typed_one(&texts.text(&CLAIM), of_request!(request)).await
+}
+
+pub(crate) async fn release_on(
+    client: &Client,
+    texts: &Texts,
+    lease: &ClaimLease,
+    tried: Tried,
+) -> Result<Row, tokio_postgres::Error> {
+    let values = of_lease!(lease, taken_back(tried));
+    client.query_typed_one(&texts.text(&RELEASE), values).await
+}
+
+fn taken_back(tried: Tried) -> i32 {
+    i32::try_from(tried.taken_back()).unwrap_or(i32::MAX)
+}
+
+/// What the database said to a claim.
+pub(crate) fn answered(row: &Row, request: &ClaimRequest) -> Result<Claim> {
     let key = &request.key;
-    let values = params![
-        &*key.source,
-        uuid(key.event_id),
-        key.handler.as_str(),
-        &*request.event_type,
-        request.payload_hash.as_slice(),
-        micros(request.duration)
-    ];
-    let row = session.row("claim", &CLAIM, values).await?;
     let number = |column| row.get::<_, Option<i64>>(column).unwrap_or_default();
     match row.get::<_, Option<&str>>(0) {
         Some("claimed") => {
@@ -82,20 +116,15 @@ pub(crate) async fn claim(sessions: &Sessions, request: &ClaimRequest) -> Result
 
 /// A write under a claim, which says whether the claim stands.
 async fn write(
-    sessions: &Sessions,
+    store: &PostgresStore,
     operation: &'static str,
     statement: &Sql,
     lease: &ClaimLease,
     values: &[Param<'_>],
 ) -> Result<()> {
-    let session = sessions.line(Line::Inbox, operation).await?;
+    let session = store.sessions().line(Line::Inbox, operation).await?;
     let stands: bool = session.row(operation, statement, values).await?.get(0);
     if stands { Ok(()) } else { Err(fenced(operation, lease)) }
-}
-
-pub(crate) async fn release(sessions: &Sessions, lease: &ClaimLease, tried: Tried) -> Result<()> {
-    let taken_back = i32::try_from(tried.taken_back()).unwrap_or(i32::MAX);
-    write(sessions, "release", &RELEASE, lease, of_lease!(lease, taken_back)).await
 }
 
 async fn step(store: &PostgresStore, lease: &ClaimLease, name: &str) -> Result<Option<Bytes>> {
@@ -124,8 +153,7 @@ impl PostgresStore {
     pub async fn longest_horizon(&self) -> Result<Option<(String, Duration)>> {
         let session = self.sessions().line(Line::Inbox, "read horizon").await?;
         let rows = session.rows("read horizon", &LONGEST_HORIZON, params![]).await?;
-        let read =
-            |row: &tokio_postgres::Row| (row.get(0), Duration::from_micros(unsigned(row.get(1))));
+        let read = |row: &Row| (row.get(0), Duration::from_micros(unsigned(row.get(1))));
         Ok(rows.first().map(read))
     }
 
@@ -147,7 +175,7 @@ impl PostgresStore {
 
 impl InboxStore for PostgresStore {
     fn claim<'a>(&'a self, request: &'a ClaimRequest) -> BoxFuture<'a, Result<Claim>> {
-        Box::pin(claim(self.sessions(), request))
+        Box::pin(claim(self, request))
     }
 
     fn heartbeat<'a>(
@@ -157,7 +185,7 @@ impl InboxStore for PostgresStore {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let values = of_lease!(lease, micros(duration));
-            write(self.sessions(), "heartbeat", &HEARTBEAT, lease, values).await
+            write(self, "heartbeat", &HEARTBEAT, lease, values).await
         })
     }
 
@@ -167,12 +195,15 @@ impl InboxStore for PostgresStore {
         result: &'a [u8],
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            write(self.sessions(), "complete", &COMPLETE, lease, of_lease!(lease, result)).await
+            write(self, "complete", &COMPLETE, lease, of_lease!(lease, result)).await
         })
     }
 
     fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
-        Box::pin(release(self.sessions(), lease, tried))
+        Box::pin(async move {
+            let values = of_lease!(lease, taken_back(tried));
+            write(self, "release", &RELEASE, lease, values).await
+        })
     }
 
     fn step<'a>(
@@ -191,7 +222,7 @@ impl InboxStore for PostgresStore {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let values = of_lease!(lease, step, result);
-            write(self.sessions(), "complete step", &COMPLETE_STEP, lease, values).await
+            write(self, "complete step", &COMPLETE_STEP, lease, values).await
         })
     }
 

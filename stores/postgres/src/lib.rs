@@ -17,6 +17,8 @@ mod accept;
 #[cfg(feature = "store")]
 mod address;
 #[cfg(feature = "store")]
+mod again;
+#[cfg(feature = "store")]
 mod answer;
 #[cfg(feature = "store")]
 mod apart;

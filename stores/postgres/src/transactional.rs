@@ -10,12 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use postrider_core::inbox::{
-    Accepted, DELIVERIES_MAX, Receiver, Verdict, counted, too_often, tries,
-};
+use postrider_core::inbox::{Accepted, DELIVERIES_MAX, Receiver, Verdict, usual_deliveries};
 use postrider_core::{
-    BoxFuture, Claim, ClaimRequest, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result,
-    RetryClass,
+    BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, RetryClass,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::error::SqlState;
@@ -26,7 +23,6 @@ use crate::connect::Address;
 use crate::connection::Connection;
 use crate::error::{During, of_postgres};
 use crate::group::{GROUP_MAX, Groups};
-use crate::inbox;
 use crate::marker::Inbox;
 use crate::session::{handed_over, is_of_another_session};
 use crate::sessions::Sessions;
@@ -184,7 +180,8 @@ impl Transactional {
     }
 
     /// Sets after how many tries without an end a delivery is refused without calling the closure; [`DELIVERIES_MAX`] by
-    /// default. They are counted in the inbox from the second delivery on, which costs those two more round trips.
+    /// default. From [half](usual_deliveries) of them on, tries are counted in the inbox, which costs two more round trips each, and a
+    /// handler whose session or statement is ended has failed. Until then a process counts for itself.
     #[must_use]
     pub fn deliveries_max(mut self, deliveries_max: u32) -> Transactional {
         self.deliveries_max = deliveries_max;
@@ -260,38 +257,6 @@ impl Work {
         Inbox::accepted(row.get("answer"), event, &self.handler)
     }
 
-    /// Acts on an event that was delivered before, and counts that in the inbox.
-    async fn receive_again(
-        &self,
-        event: &Event,
-        count: u32,
-        deliveries_max: u32,
-    ) -> Result<Verdict> {
-        let permit = self.permit().await?;
-        let request = ClaimRequest::new(event, &self.handler, Duration::ZERO)?;
-        let lease = match inbox::claim(&self.sessions, &request).await {
-            Ok(Claim::Claimed(lease)) => lease,
-            // Said once more under the marker's own rules; and who may write no claims can act all the same.
-            Ok(_) => return self.receive(permit, event).await,
-            Err(error) if error.kind() == ErrorKind::Unauthorized => {
-                return self.receive(permit, event).await;
-            }
-            Err(error) => return Err(error),
-        };
-        let tries = tries(&lease, count);
-        let answer = match too_often(tries, deliveries_max) {
-            Some(fault) => Ok(Verdict::Reject(fault)),
-            None => self.receive(permit, event).await,
-        };
-        let (answer, tried) = counted(answer, tries);
-        if let Some(tried) = tried
-            && let Err(error) = inbox::release(&self.sessions, &lease, tried).await
-        {
-            tracing::debug!(%error, event = %event.id, "this delivery stays counted as a try");
-        }
-        answer
-    }
-
     async fn act(
         &self,
         tx: &Transaction<'_>,
@@ -356,6 +321,17 @@ impl Receiver for Transactional {
         true
     }
 
+    fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            match &delivery.event {
+                Ok(event) if delivery.count > usual_deliveries(self.deliveries_max) => {
+                    self.work.forget_tries(event).await
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
     fn receive<'a>(
         &'a self,
         event: &'a Arc<Event>,
@@ -367,7 +343,7 @@ impl Receiver for Transactional {
                 Some(groups) if delivery.count <= 1 && !event.source.is_empty() => {
                     groups.receive(event).await
                 }
-                _ if delivery.count <= 1 => {
+                _ if delivery.count <= usual_deliveries(self.deliveries_max) => {
                     self.work.receive(self.work.permit().await?, event).await
                 }
                 _ => self.work.receive_again(event, delivery.count, self.deliveries_max).await,

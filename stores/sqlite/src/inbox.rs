@@ -68,7 +68,7 @@ pub fn accept(tx: &Transaction<'_>, event: &Event, handler: &HandlerName) -> Res
     let taken = tx
         .prepare_cached(sql::INBOX_ACCEPT_CLAIMED)
         .and_then(|mut statement| {
-            statement.execute(params![&*key.source, id, key.handler.as_str()])
+            statement.execute(params![&*key.source, id, key.handler.as_str(), hash])
         })
         .during("accept")?;
     if taken == 1 {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::inbox::{
-    Accepted, DELIVERIES_MAX, Receiver, Verdict, counted, too_often, tries,
+    Accepted, DELIVERIES_MAX, Receiver, Verdict, counted, suspicion, too_often, usual_deliveries,
 };
 use postrider_core::{
-    BoxFuture, Claim, ClaimRequest, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result,
+    BoxFuture, Claim, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, Tried,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -91,7 +91,8 @@ impl Transactional {
     }
 
     /// Sets after how many tries without an end a delivery is refused without calling the closure; [`DELIVERIES_MAX`] by
-    /// default. They are counted in the inbox from the second delivery on, which costs those two more transactions.
+    /// default. From [half](usual_deliveries) of them on, tries are counted in the inbox, which costs two more transactions each. Until
+    /// then a process counts for itself.
     #[must_use]
     pub fn deliveries_max(mut self, deliveries_max: u32) -> Transactional {
         self.deliveries_max = deliveries_max;
@@ -114,6 +115,17 @@ impl Receiver for Transactional {
         true
     }
 
+    fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
+        let (Ok(event), handler) = (delivery.event.clone(), self.handler.clone()) else {
+            return Box::pin(std::future::ready(Ok(())));
+        };
+        let is_usual = delivery.count <= usual_deliveries(self.deliveries_max);
+        Box::pin(self.worker.call("forget tries", move |connection| match is_usual {
+            true => Ok(()),
+            false => forget_tries(connection, &event, &handler),
+        }))
+    }
+
     fn receive<'a>(
         &'a self,
         event: &'a Arc<Event>,
@@ -121,29 +133,29 @@ impl Receiver for Transactional {
     ) -> BoxFuture<'a, Result<Verdict>> {
         let (event, handler) = (Arc::clone(event), self.handler.clone());
         let handle = Arc::clone(&self.handle);
-        let (count, max) = (delivery.count, self.deliveries_max);
-        Box::pin(self.worker.call("receive", move |connection| match count {
-            ..=1 => receive(connection, &event, &handler, &*handle),
-            _ => receive_again(connection, &event, (&handler, &*handle), count, max),
+        let max = self.deliveries_max;
+        let is_usual = delivery.count <= usual_deliveries(max);
+        Box::pin(self.worker.call("receive", move |connection| match is_usual {
+            true => receive(connection, &event, &handler, &*handle),
+            false => receive_again(connection, &event, (&handler, &*handle), max),
         }))
     }
 }
 
-/// Acts on an event that was delivered before, and counts that in the inbox.
+/// Acts on an event that was delivered suspiciously often, and counts that in the inbox.
 fn receive_again(
     connection: &mut Connection,
     event: &Event,
     (handler, handle): (&HandlerName, &Handle),
-    count: u32,
     deliveries_max: u32,
 ) -> Result<Verdict> {
-    let request = ClaimRequest::new(event, handler, Duration::ZERO)?;
+    let request = suspicion(event, handler)?;
     let Claim::Claimed(lease) = apart(connection, "claim", |tx| claim(tx, &request))? else {
-        // Said once more under the marker's own rules.
+        // Somebody is at it, or it is done: said by the marker's own rules.
         return receive(connection, event, handler, handle);
     };
-    let tries = tries(&lease, count);
-    let answer = match too_often(tries, deliveries_max) {
+    let tries = lease.tries;
+    let answer = match too_often(tries, deliveries_max - usual_deliveries(deliveries_max)) {
         Some(fault) => Ok(Verdict::Reject(fault)),
         None => receive(connection, event, handler, handle),
     };
@@ -153,6 +165,15 @@ fn receive_again(
         let _ = apart(connection, "release", |tx| release(tx, &lease, tried));
     }
     answer
+}
+
+/// Has the tries of an event begin anew.
+fn forget_tries(connection: &mut Connection, event: &Event, handler: &HandlerName) -> Result<()> {
+    let request = suspicion(event, handler)?;
+    apart(connection, "forget tries", |tx| match claim(tx, &request)? {
+        Claim::Claimed(lease) => release(tx, &lease, Tried::Refused),
+        Claim::Leased { .. } | Claim::Processed { .. } | Claim::Mismatch => Ok(()),
+    })
 }
 
 /// A transaction of its own.

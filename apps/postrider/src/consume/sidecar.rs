@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use postrider_core::inbox::{Receiver, Verdict};
+use postrider_core::inbox::{Receiver, Verdict, begin_anew};
 use postrider_core::{
     BoxFuture, Delivery, ErrorKind, Event, Fault, HandlerName, InboxStore, Result,
 };
@@ -117,6 +117,15 @@ impl Receiver for Sidecar {
 
     fn counts_tries(&self) -> bool {
         true
+    }
+
+    fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            match &delivery.event {
+                Ok(event) => begin_anew(&*self.store, event, &self.writer.handler).await,
+                Err(_) => Ok(()),
+            }
+        })
     }
 
     fn receive<'a>(

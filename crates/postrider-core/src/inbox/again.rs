@@ -1,34 +1,40 @@
-//! A message that comes again to a handler whose marker lives in its own transaction: there, a try that fails leaves
-//! nothing behind that could be counted.
+//! A message that comes again and again to a handler whose marker lives in its own transaction: there, a try that fails
+//! leaves nothing behind that could be counted.
 //!
-//! So from the second delivery on, the store claims the event before it acts, for no time at all: the claim keeps nobody out, and
-//! counts. What ends the process leaves the claim; what was merely given back takes it back.
+//! So what has been delivered suspiciously often is claimed before it is acted on, for no time at all: the claim keeps nobody
+//! out, and counts. What ends the process leaves the claim; what was merely given back takes it back.
 
-use crate::inbox::{ClaimLease, Tried, Verdict};
-use crate::{ErrorKind, Fault, Result};
+use std::time::Duration;
+
+use crate::inbox::{ClaimRequest, Tried, Verdict};
+use crate::{ErrorKind, Event, Fault, HandlerName, Result};
 
 /// Tries of one message without an end, after which it is refused without asking the handler, by default: twice the
 /// attempts of the default policy. What kills the process never gets a verdict, and only a count that outlives it knows.
 pub const DELIVERIES_MAX: u32 = 20;
 
-/// How often a message was tried, this time included, of which the broker says that it was delivered `count` times: it
-/// counts what was given back, and the claim does not. Its first delivery was not claimed.
+/// How many deliveries of a message are nothing special, where so many are too many: half of them.
 ///
 /// ```
-/// use std::sync::Arc;
-/// use postrider_core::{ClaimLease, Event, EventId, HandlerName, InboxKey, inbox::tries};
-/// # let mut event = Event::new(EventId::from_u128(7), "order", "42", "order.placed");
-/// # event.source = Arc::from("/shop");
-/// # let key = InboxKey::of(&event, &HandlerName::new("billing")?)?;
-/// let lease = ClaimLease { key, token: 9, tries: 1 };
-/// assert_eq!(tries(&lease, 50), 2);
-/// # Ok::<(), postrider_core::Error>(())
+/// use postrider_core::inbox::{DELIVERIES_MAX, usual_deliveries};
+/// assert_eq!(usual_deliveries(DELIVERIES_MAX), 10);
 /// ```
-pub fn tries(lease: &ClaimLease, count: u32) -> u32 {
-    lease.tries.saturating_add(1).min(count)
+pub fn usual_deliveries(max: u32) -> u32 {
+    max / 2
 }
 
-/// Why a message is not begun any more that was tried so often before, if that is more than `max`.
+/// The claim of an event that was delivered more often than [that](usual_deliveries). It is of any payload, so that a
+/// dead letter that somebody corrects is not refused for the payload that it had.
+///
+/// # Errors
+/// `Invalid` if the event has no source.
+pub fn suspicion(event: &Event, handler: &HandlerName) -> Result<ClaimRequest> {
+    let mut request = ClaimRequest::new(event, handler, Duration::ZERO)?;
+    request.payload_hash = [0; 32];
+    Ok(request)
+}
+
+/// Why a message is not begun any more that was tried so often, this time included, if that is more than `max`.
 ///
 /// ```
 /// use postrider_core::inbox::too_often;
@@ -44,8 +50,10 @@ pub fn too_often(tries: u32, max: u32) -> Option<Fault> {
     })
 }
 
-/// Says in a verdict how often the message was tried, and what is to become of the claim; nothing where the try counts, or
-/// the row is done.
+/// Says in a verdict how often the message was tried, and what is to become of the claim; nothing where the row is done.
+///
+/// An error counts here that would not count before: the database took the claim a moment ago, so what ended the
+/// handler's session or statement is more likely the event than an outage.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,10 +64,17 @@ pub fn too_often(tries: u32, max: u32) -> Option<Fault> {
 /// ```
 pub fn counted(answer: Result<Verdict>, tries: u32) -> (Result<Verdict>, Option<Tried>) {
     let tried = match &answer {
-        Ok(Verdict::Done | Verdict::Duplicate | Verdict::Retry { .. }) => None,
+        Ok(Verdict::Done | Verdict::Duplicate) => None,
+        Ok(Verdict::Retry { .. }) => Some(Tried::Failed),
         Ok(Verdict::Reject(_)) => Some(Tried::Refused),
         Ok(Verdict::Busy { .. }) => Some(Tried::NotCounted),
-        Err(error) => (!error.kind().blames_event()).then_some(Tried::NotCounted),
+        Err(error) => match error.kind() {
+            ErrorKind::Busy
+            | ErrorKind::Backpressure
+            | ErrorKind::DiskFull
+            | ErrorKind::ReadOnly => Some(Tried::NotCounted),
+            _ => Some(Tried::Failed),
+        },
     };
     let answer = answer.map(|verdict| match verdict {
         Verdict::Retry { after, fault, .. } => Verdict::Retry { after, fault, tries: Some(tries) },

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use crate::leased::context::Context;
 use crate::leased::heartbeat::{Standing, beat, in_time};
 use crate::leased::{Heartbeat, Leased, Outcome, Performed};
-use crate::signal::current;
+use crate::signal::{Listener, current};
 
 /// How long letting go may take; what is not let go expires by itself.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,7 +28,8 @@ impl Leased {
         lease: ClaimLease,
         sent: Tick,
     ) -> Result<Performed> {
-        let hold = self.hold(lease, sent);
+        let mut hold = self.hold(lease, sent);
+        hold.stop = current();
         let standing = Arc::clone(&hold.standing);
         match self.heartbeat {
             Heartbeat::Beside => {
@@ -46,7 +47,7 @@ impl Leased {
     fn hold(&self, lease: ClaimLease, sent: Tick) -> Hold {
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let standing = Standing::new(lease, store, clock, self.lease, sent);
-        Hold { standing: Arc::new(standing), lets_go: true }
+        Hold { standing: Arc::new(standing), lets_go: true, stop: None }
     }
 
     /// Lets a claim go whose event was begun too often.
@@ -62,7 +63,7 @@ impl Leased {
             Ok(event) => event,
             Err(error) => {
                 let performed = undecodable(&error, standing.lease.tries);
-                hold.let_go(tried(&performed)).await;
+                hold.let_go(hold.tried(&performed)).await;
                 return Ok(performed);
             }
         };
@@ -76,12 +77,12 @@ impl Leased {
             Ok(Outcome::Ack(result)) => complete(&mut hold, result).await,
             Ok(other) => {
                 let said = said(&standing, other);
-                hold.let_go(said.as_ref().map_or(Tried::NotCounted, tried)).await;
+                hold.let_go(said.as_ref().map_or(Tried::NotCounted, |it| hold.tried(it))).await;
                 said
             }
             Err(error) => {
                 let failed = failed(&standing, error);
-                hold.let_go(failed.as_ref().map_or(Tried::NotCounted, tried)).await;
+                hold.let_go(failed.as_ref().map_or(Tried::NotCounted, |it| hold.tried(it))).await;
                 failed
             }
         }
@@ -134,15 +135,6 @@ fn said(standing: &Standing, outcome: Outcome) -> Result<Performed> {
     })
 }
 
-/// What the row of the inbox keeps of a try that was not completed.
-fn tried(performed: &Performed) -> Tried {
-    match performed {
-        Performed::Rejected(_) => Tried::Refused,
-        Performed::Later(_) => Tried::NotCounted,
-        _ => Tried::Failed,
-    }
-}
-
 /// A handler's error: where the store failed, it is passed on uncounted; everything else counts.
 fn failed(standing: &Standing, error: Error) -> Result<Performed> {
     if standing.store_failed() { Err(error) } else { Ok(retry(&error, standing.lease.tries)) }
@@ -184,9 +176,28 @@ fn lease_lost() -> Error {
 struct Hold {
     standing: Arc<Standing>,
     lets_go: bool,
+    /// The engine's signal, where the handler is run by a consumer.
+    stop: Option<Listener>,
 }
 
 impl Hold {
+    /// What the row of the inbox keeps of a try that was not completed. Who was told to stop because the engine stops has not
+    /// failed.
+    fn tried(&self, performed: &Performed) -> Tried {
+        match performed {
+            Performed::Rejected(_) => Tried::Refused,
+            Performed::Later(_) => Tried::NotCounted,
+            _ => self.dropped(),
+        }
+    }
+
+    fn dropped(&self) -> Tried {
+        match self.stop.as_ref().is_some_and(Listener::is_for_shutdown) {
+            true => Tried::NotCounted,
+            false => Tried::Failed,
+        }
+    }
+
     /// Lets the claim go, so that the next try need not wait for it to expire.
     async fn let_go(&mut self, tried: Tried) {
         self.standing.ended.give();
@@ -206,7 +217,7 @@ async fn release(standing: &Standing, tried: Tried) {
 }
 
 impl Drop for Hold {
-    /// The handler panicked, or was dropped by the engine: a try. Where there is no runtime to let the claim
+    /// The handler panicked, or was dropped by the engine. Where there is no runtime to let the claim
     /// go on, it expires.
     fn drop(&mut self) {
         self.standing.ended.give();
@@ -214,8 +225,8 @@ impl Drop for Hold {
             return;
         }
         if let Ok(runtime) = Handle::try_current() {
-            let standing = Arc::clone(&self.standing);
-            runtime.spawn(async move { release(&standing, Tried::Failed).await });
+            let (standing, tried) = (Arc::clone(&self.standing), self.dropped());
+            runtime.spawn(async move { release(&standing, tried).await });
         }
     }
 }

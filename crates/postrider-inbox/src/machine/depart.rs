@@ -43,12 +43,13 @@ impl Machine {
         let (key, count) = (held.key, held.delivery.count);
         let failures = self.lanes.get(&key).map_or(0, |lane| lane.failures(no)).saturating_add(1);
         let attempts = match &answer {
-            // Each of them may be too many: the inbox still has those of a dead letter that was sent again, and the
-            // broker counts what was given back.
+            // Each of them may be too many: the broker counts what was given back, and the inbox may still have those of a
+            // dead letter that was sent again.
             Answer::Verdict(Verdict::Retry { tries: Some(tries), .. }) => {
-                count.max(failures).min(*tries)
+                failures.max(count.min(*tries))
             }
-            _ if self.receiver_counts => failures,
+            // The row of the inbox counts these as well, and refuses at last what goes on in ever new processes.
+            Answer::Verdict(_) | Answer::Panicked(_) if self.receiver_counts => failures,
             _ => count.max(failures),
         };
         let (settlement, reason) = settle(answer, attempts, &self.options, &mut self.jitter);
@@ -189,7 +190,7 @@ impl Machine {
         if remembered {
             if error.kind() != ErrorKind::Fenced {
                 let told = "no dead letter could be made of a refused event, and its key waits";
-                self.unburied = Some((message, format!("{told}: {error}")));
+                self.unburied.insert(message, format!("{told}: {error}"));
             }
             self.away.insert(key, message, no);
             self.away.answered(key, message, no, now + delay + self.grace());
@@ -208,7 +209,7 @@ impl Machine {
 
     /// A message is settled, or is somebody else's now.
     pub(super) fn no_longer_unburied(&mut self, message: u64) {
-        self.unburied.take_if(|(unburied, _)| *unburied == message);
+        self.unburied.remove(&message);
     }
 
     pub(super) fn emit(&mut self, no: DeliveryNo, settlement: Settlement) {

@@ -38,7 +38,7 @@ impl Machine {
                     reach!(HandlerTold);
                     self.stats.overtime += u64::from(!over);
                     held.stage = Stage::Stopping { kill_at, why };
-                    self.commands.push(Command::Cancel { no });
+                    self.commands.push(Command::Cancel { no, overtime: !over });
                 }
                 Stage::Stopping { kill_at, why } if now >= kill_at => {
                     dead.push((no, why));

@@ -112,9 +112,9 @@ impl Engine {
                 }
             }
             Command::Dispatch { no, delivery } => self.dispatch(no, delivery),
-            Command::Cancel { no } => {
+            Command::Cancel { no, overtime } => {
                 if let Some((_, stop, _)) = self.reins.get(&no) {
-                    stop.give();
+                    if overtime { stop.give_for_overtime() } else { stop.give() }
                 }
             }
             Command::Kill { no } => {

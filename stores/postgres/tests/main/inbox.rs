@@ -1,6 +1,7 @@
 //! The inbox: the contract's suite and model, markers in the handler's transaction at every isolation
 //! level, and what concurrent workers do to one row.
 
+mod again;
 mod groups;
 mod groups_broken;
 mod groups_told;

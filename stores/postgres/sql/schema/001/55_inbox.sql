@@ -180,7 +180,7 @@ begin
         exit when answer is not null;
         update {inbox} i
         set status = 'processed', token = i.token + 1, attempts = i.attempts + 1, expires_at = null,
-            processed_at = clock_timestamp()
+            processed_at = clock_timestamp(), payload_hash = hash
         where i.source = of_source and i.event_id = of_event and i.handler = of_handler
             and i.status = 'claimed' and i.expires_at <= clock_timestamp()
             and i.payload_hash = known.payload_hash;

@@ -70,6 +70,10 @@ impl Receiver for Telling {
         self.inner.counts_tries()
     }
 
+    fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
+        self.inner.buried(delivery)
+    }
+
     fn receive<'a>(
         &'a self,
         event: &'a Arc<Event>,
