@@ -122,7 +122,9 @@ impl Group<'_> {
     fn judge_dead(&self, key: &InboxKey, fault: &Fault) {
         let reason = match fault.detail.as_str() {
             text if text.starts_with("gave up after") => self.shop.has_failed(key),
-            text if text.starts_with("delivered ") => fault.kind == ErrorKind::Internal,
+            text if text.ends_with("it may stop the consumer's process") => {
+                fault.kind == ErrorKind::Internal
+            }
             text if text.starts_with("PR-1101") => true,
             _ => self.shop.has_refused(key),
         };
