@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
 
 use crate::{BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName, Result};
 
@@ -51,7 +52,10 @@ impl InboxKey {
         })
     }
 
-    /// The idempotency key of one external step: the same at every attempt.
+    /// The idempotency key of one external step: the same at every attempt, and of no other event, handler, or step.
+    ///
+    /// An id belongs to its source, and names may have colons, so the words that a person reads are followed by eight
+    /// bytes of a digest (SHA-256) of source, handler, and step.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -61,12 +65,20 @@ impl InboxKey {
     /// let key = InboxKey::of(&event, &HandlerName::new("billing")?)?;
     /// assert_eq!(
     ///     key.step_key("charge"),
-    ///     "00000000-0000-0000-0000-000000000007:billing:charge"
+    ///     "00000000-0000-0000-0000-000000000007:billing:charge:03387c1d35539c9a"
     /// );
     /// # Ok::<(), postrider_core::Error>(())
     /// ```
     pub fn step_key(&self, step: &str) -> String {
-        format!("{}:{}:{step}", self.event_id, self.handler)
+        let mut digest = Sha256::new();
+        for part in [&*self.source, self.handler.as_str(), step] {
+            // Each with its length, so that no two lists of parts are the same bytes.
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(digest.finalize());
+        let short = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        format!("{}:{}:{step}:{short:016x}", self.event_id, self.handler)
     }
 }
 
@@ -309,4 +321,32 @@ pub enum Verdict {
     },
     /// It will never succeed: to the dead letters.
     Reject(Fault),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// R089: one id of two sources, and names that have colons, are as many keys.
+    #[test]
+    fn what_is_another_effect_has_another_key() {
+        let keys: BTreeSet<String> = [
+            ("/shop", "billing", "charge"),
+            ("/shop2", "billing", "charge"),
+            ("/shop", "billing:charge", "now"),
+            ("/shop", "billing", "charge:now"),
+            ("/shopbilling", "charge", "now"),
+            ("/shop", "billingcharge", "now"),
+        ]
+        .map(|(source, handler, step)| {
+            let mut event = Event::new(EventId::from_u128(7), "order", "42", "order.placed");
+            event.source = Arc::from(source);
+            let handler = HandlerName::new(handler).expect("a name");
+            InboxKey::of(&event, &handler).expect("a key").step_key(step)
+        })
+        .into();
+        assert_eq!(keys.len(), 6, "{keys:?}");
+    }
 }

@@ -209,7 +209,7 @@ mod tests {
         let (event, writer) = (event(), writer(Format::Structured));
         let first = writer.write(&event, &delivery(&event, 1)).unwrap().headers;
         let tenth = writer.write(&event, &delivery(&event, 10)).unwrap().headers;
-        let key = "00000000-0000-0000-0000-000000000007:billing:call";
+        let key = "00000000-0000-0000-0000-000000000007:billing:call:10a7e7121b975f59";
         for (headers, attempt) in [(first, "1"), (tenth, "10")] {
             assert_eq!(headers["idempotency-key"], key);
             assert_eq!(headers["postrider-attempt"], attempt);

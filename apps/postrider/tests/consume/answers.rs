@@ -13,9 +13,12 @@ use crate::stage::{GROUP, Stage};
 
 /// What is called again is called with the same key, and says which attempt it is.
 fn assert_same_key(endpoint: &Endpoint) {
-    for call in endpoint.calls() {
-        let key = format!("{}:{GROUP}:call", call.event.id);
-        assert_eq!(call.header("idempotency-key"), key);
+    let calls = endpoint.calls();
+    for call in &calls {
+        let key = call.header("idempotency-key");
+        assert!(key.starts_with(&format!("{}:{GROUP}:call:", call.event.id)), "{key}");
+        let first = calls.iter().find(|it| it.event.id == call.event.id).unwrap();
+        assert_eq!(key, first.header("idempotency-key"));
     }
 }
 
