@@ -47,7 +47,7 @@ struct Benchmark {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const BENCHMARKS: [Benchmark; 13] = [
+const BENCHMARKS: [Benchmark; 14] = [
     Benchmark {
         name: "enqueue",
         about: "a business transaction with the event, against the same without",
@@ -77,6 +77,11 @@ const BENCHMARKS: [Benchmark; 13] = [
         name: "idle",
         about: "what a relay costs while nothing happens, against a loop that polls and a bare process",
         run: idle::run,
+    },
+    Benchmark {
+        name: "interval",
+        about: "postgres: how long events wait in an idle outbox, and what it costs, by the poll interval",
+        run: postgres::only,
     },
     Benchmark {
         name: "start",

@@ -25,7 +25,7 @@ options:
   --rows N                events, or transactions for `enqueue`
   --rounds N              how often each contender is measured; medians are reported
   --seconds N             how long events come in `writer`
-  --idle-seconds N        how long `latency` and `idle` look at an idle relay
+  --idle-seconds N        how long `latency`, `idle`, and `interval` look at an idle relay
   --binary PATH           the `postrider` that `start` starts; without it, this program
   --json                  one JSON object on one line";
 

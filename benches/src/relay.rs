@@ -47,7 +47,7 @@ pub(crate) fn drain_store(
     broker: Arc<dyn Broker>,
     rows: u64,
 ) -> Result<Drained> {
-    drain_route(runtime, store, broker, rows, Route::all(TOPIC.parse::<Template>()?))
+    drain_route(runtime, store, broker, rows, everywhere()?)
 }
 
 /// The same along a route that takes every event.
@@ -110,7 +110,7 @@ pub(crate) fn start_route(
 }
 
 /// Waits until a relay has nothing to do.
-async fn ready(relay: RelayHandle) -> Result<RelayHandle> {
+pub(crate) async fn ready(relay: RelayHandle) -> Result<RelayHandle> {
     let mut health = relay.health();
     let ready = health.wait_for(|health| health.state == State::Empty);
     tokio::time::timeout(PATIENCE, ready).await??;
@@ -125,8 +125,7 @@ pub(crate) fn start_destinations(
 ) -> Result<RelayHandle> {
     let mut builder = Relay::builder(store);
     for (name, broker) in destinations {
-        let route = Route::all(TOPIC.parse::<Template>()?);
-        builder = builder.destination(destination(name, route)?, broker);
+        builder = builder.destination(destination(name, everywhere()?)?, broker);
     }
     Ok(runtime.block_on(builder.start())?)
 }
@@ -137,7 +136,12 @@ pub(crate) fn stop(runtime: &Runtime, relay: RelayHandle) {
     runtime.block_on(relay.stopped());
 }
 
-/// A destination that takes every event.
-fn destination(name: &str, route: Route) -> Result<Destination> {
+/// A route that takes every event.
+pub(crate) fn everywhere() -> Result<Route> {
+    Ok(Route::all(TOPIC.parse::<Template>()?))
+}
+
+/// A destination with one route.
+pub(crate) fn destination(name: &str, route: Route) -> Result<Destination> {
     Ok(Destination::new(DestinationId::new(name)?, "bench", vec![route]))
 }

@@ -5,6 +5,7 @@ mod dead;
 mod drain;
 mod enqueue;
 mod idle;
+mod interval;
 pub(crate) mod latency;
 mod live;
 mod loops;
@@ -25,6 +26,7 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<Outcome> {
         "enqueue" => enqueue::run(options),
         "dead" => dead::run(options),
         "idle" => idle::run(options),
+        "interval" => interval::run(options),
         "latency" => latency::run(options),
         "live" => live::run(options),
         "memory" => memory::run(options),
