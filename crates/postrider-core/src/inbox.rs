@@ -11,7 +11,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName, Result};
 
-pub use again::{DELIVERIES_MAX, counted, suspicion, too_often, usual_deliveries};
+pub use again::{
+    DELIVERIES_MAX, counted, is_suspect, is_usual, suspicion, too_often, usual_deliveries,
+};
 pub use left_out::{LeftOut, RESULT_BYTES_MAX};
 
 /// How long a purge leaves every row while no consumer has said for how long its messages may come again.
@@ -310,6 +312,9 @@ pub enum Verdict {
         /// When to look again.
         retry_in: Duration,
     },
+    /// It was begun suspiciously often, and may stop the process: ask again when nothing else is in work, with
+    /// [`Delivery::alone`] set to true. Not a try. Said only where that is set to false.
+    Alone,
     /// It failed, and counts; try again.
     Retry {
         /// The handler's wish.

@@ -87,6 +87,13 @@ pub struct Delivery {
     pub marks: Marks,
     /// Which delivery this is, from 1; 1 where the broker does not count.
     pub count: u32,
+    /// Another process may have begun it, and ended by it, for all that this one can know: its count begins at 1 all the same.
+    /// Who counts tries of what is delivered often counts those of such a delivery as well.
+    pub begun_before: bool,
+    /// Whether nothing else is in work beside it, and nothing is begun until it has ended, as a receiver asks for by
+    /// [`Verdict::Alone`](crate::inbox::Verdict::Alone). `None` from whoever cannot see to that: nobody is asked for it then.
+    /// The engine says so, and no broker.
+    pub alone: Option<bool>,
     /// The broker's own handle.
     pub receipt: Receipt,
     /// Where it stands in its broker, if the broker says so: for traces.
@@ -96,7 +103,16 @@ pub struct Delivery {
 impl Delivery {
     /// A first delivery.
     pub fn new(event: Result<Arc<Event>, Fault>, topic: Arc<str>, receipt: Receipt) -> Delivery {
-        Delivery { event, topic, marks: Marks::default(), count: 1, receipt, origin: None }
+        Delivery {
+            event,
+            topic,
+            marks: Marks::default(),
+            count: 1,
+            begun_before: false,
+            alone: None,
+            receipt,
+            origin: None,
+        }
     }
 
     /// The key's hash; what is no event has the hash of nothing.

@@ -123,6 +123,13 @@ impl Lane {
         }
     }
 
+    /// Has a delivery that was in work wait once more, at its place.
+    pub(crate) fn wait_again(&mut self, no: DeliveryNo) {
+        if let Some(index) = self.position(no) {
+            self.entries[index].place = Place::Waiting(no);
+        }
+    }
+
     /// How often this process saw the message fail.
     pub(crate) fn failures(&self, no: DeliveryNo) -> u32 {
         self.position(no).map_or(0, |index| self.entries[index].failures)

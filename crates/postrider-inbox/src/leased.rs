@@ -20,7 +20,7 @@ use postrider_core::inbox::Receiver;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Clock, Code, Delivery, ErrorKind, Event, Fault,
     HandlerName, InboxStore, PayloadCodec, Result, codec,
-    inbox::{DELIVERIES_MAX, LeftOut, Verdict, begin_anew, too_often},
+    inbox::{DELIVERIES_MAX, LeftOut, Verdict, begin_anew, is_suspect, too_often},
     planted, reach,
 };
 
@@ -117,6 +117,9 @@ pub enum Performed {
     Before(Bytes),
     /// Somebody else is at it, for so long at most.
     Busy(Duration),
+    /// It was begun suspiciously often: the engine has it tried [alone](Verdict::Alone). Never the answer to
+    /// [`Leased::perform`].
+    Alone,
     /// The handler wants it again after so long, uncounted.
     Later(Duration),
     /// The id came before with another payload; the handler was not called.
@@ -176,11 +179,11 @@ impl Leased {
     /// What kept the store from answering. The effect may have happened; the next try resumes from
     /// the stored steps.
     pub async fn perform(&self, event: &Event) -> Result<Performed> {
-        self.try_once(event, 0).await
+        self.try_once(event, None).await
     }
 
-    /// The same for what a broker has delivered so often, or fewer times: it counts what was given back, too.
-    async fn try_once(&self, event: &Event, delivered: u32) -> Result<Performed> {
+    /// The same for what was delivered.
+    async fn try_once(&self, event: &Event, delivery: Option<&Delivery>) -> Result<Performed> {
         let request = ClaimRequest::new(event, &self.name, self.lease)?;
         let sent = heartbeat::time(&*self.clock);
         let call = self.store.claim(&request);
@@ -190,11 +193,16 @@ impl Leased {
                 if lease.token > 1 {
                     reach!(ClaimTakenOver);
                 }
-                // Of a message that was sent again the inbox still has the tries of the one before.
-                let tries = lease.tries.min(delivered);
+                let (alone, delivered) = delivery.map_or((None, 0), |it| (it.alone, it.count));
+                // Where the last tries were made alone, each of them is the event's own. Elsewhere some may be of a neighbour
+                // that ended the process, and the broker, which counts what was given back as well, has the last word.
+                let tries = if alone.is_some() { lease.tries } else { lease.tries.min(delivered) };
                 if let Some(fault) = too_often(tries, self.deliveries_max) {
                     reach!(DeliveredTooOften);
                     return Ok(self.refuse(lease, sent, fault).await);
+                }
+                if alone == Some(false) && is_suspect(tries, self.deliveries_max) {
+                    return Ok(self.put_off(lease, sent).await);
                 }
                 self.act(event, lease, sent).await
             }
@@ -263,12 +271,13 @@ impl Receiver for Leased {
         delivery: &'a Delivery,
     ) -> BoxFuture<'a, Result<Verdict>> {
         Box::pin(async move {
-            Ok(match self.try_once(event, delivery.count).await? {
+            Ok(match self.try_once(event, Some(delivery)).await? {
                 Performed::Now(_) => Verdict::Done,
                 Performed::Before(_) => Verdict::Duplicate,
                 Performed::Busy(retry_in) | Performed::Later(retry_in) => {
                     Verdict::Busy { retry_in }
                 }
+                Performed::Alone => Verdict::Alone,
                 Performed::Mismatch => Verdict::Reject(mismatch(event)),
                 Performed::Retry { after, fault, tries } => {
                     Verdict::Retry { after, fault, tries: Some(tries) }

@@ -4,8 +4,8 @@
 //! seed's: the same inputs give the same commands. The shell in [`crate::consumer`] carries them
 //! out; a test or a simulator can do so in virtual time.
 //!
-//! Invariants: one delivery per key in work; at most `in_flight_max` in work; a delivery is settled
-//! by exactly one command; a key's messages start in the order in which they were first seen, for as
+//! Invariants: one delivery per key in work; at most `in_flight_max` in work, and nothing beside what is tried alone; a delivery
+//! is settled by exactly one command; a key's messages start in the order in which they were first seen, for as
 //! long as the broker brings them back to this process.
 
 mod depart;
@@ -46,6 +46,8 @@ pub struct Machine {
     held_bytes: u64,
     in_work: usize,
     lanes: BTreeMap<KeyHash, Lane>,
+    /// What is to be tried while nothing else is in work, and what is being so tried.
+    apart: BTreeSet<DeliveryNo>,
     /// The startable delivery of each lane that has one, oldest first.
     ready: BTreeSet<(DeliveryNo, KeyHash)>,
     ready_of: BTreeMap<KeyHash, DeliveryNo>,
@@ -81,6 +83,7 @@ impl Machine {
             held_bytes: 0,
             in_work: 0,
             lanes: BTreeMap::new(),
+            apart: BTreeSet::new(),
             ready: BTreeSet::new(),
             ready_of: BTreeMap::new(),
             away: Away::default(),
@@ -171,8 +174,9 @@ impl Machine {
         }
     }
 
-    fn take_in(&mut self, now: Tick, delivery: Delivery) {
+    fn take_in(&mut self, now: Tick, mut delivery: Delivery) {
         self.stats.received += 1;
+        delivery.alone = Some(false);
         let no = DeliveryNo(self.next_no);
         self.next_no += 1;
         let key = delivery.key_hash();

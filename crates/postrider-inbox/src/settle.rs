@@ -66,6 +66,8 @@ pub(crate) fn settle(
         Verdict::Done => (Settlement::Ack, Reason::Done),
         Verdict::Duplicate => (Settlement::Ack, Reason::Duplicate),
         Verdict::Busy { retry_in } => (uncounted(retry_in, options), Reason::Busy),
+        // Who is alone already has nothing to wait for here.
+        Verdict::Alone => (uncounted(options.return_delay, options), Reason::Busy),
         Verdict::Reject(fault) => (Settlement::Reject(fault), Reason::Rejected),
         Verdict::Retry { after, fault, .. } => again(after, fault, attempts, options, jitter),
     }

@@ -209,6 +209,13 @@ impl Shell {
 
     fn dispatch(&mut self, no: DeliveryNo, delivery: Arc<Delivery>) {
         let (receiver, signal) = (Arc::clone(&self.receiver), Signal::new());
+        if let (Some(true), Ok(event)) = (delivery.alone, &delivery.event) {
+            tracing::warn!(
+                event = %event.id, source = %event.source, topic = %delivery.topic,
+                "begun alone, and all others wait until it ends: it was begun many times and never done, so it may stop \
+                 this process; past the last such try it becomes a dead letter"
+            );
+        }
         let handler = within(signal.listener(), async move {
             match &delivery.event {
                 Ok(event) => receiver.receive(event, &delivery).await,

@@ -10,7 +10,7 @@ use postrider_inbox::command::{Answer, Command, DeliveryNo, Input};
 use postrider_inbox::{ConsumerOptions, Health, Machine};
 use proptest::prelude::*;
 
-use crate::world::{Careless, Engine, World, machine};
+use crate::world::{Boastful, Careless, Engine, World, machine};
 
 fn live<E: Engine>(world: &mut World<E>, acts: usize) -> Result<(), String> {
     world.input(Input::Woke)?;
@@ -70,6 +70,14 @@ proptest! {
         let mut world = World::new(Careless::default(), seed, 60, 2);
         let run = live(&mut world, 300).and_then(|()| world.finish());
         prop_assert!(run.is_err());
+    }
+
+    /// Negative control: and one that calls alone what has company.
+    #[test]
+    fn the_checker_catches_company(seed: u64) {
+        let mut world = World::new(Boastful(machine(seed)), seed, 60, 12);
+        let run = live(&mut world, 600).and_then(|()| world.finish());
+        prop_assert!(run.is_err_and(|said| said.contains("alone")));
     }
 }
 

@@ -9,5 +9,6 @@ mod large;
 mod leased;
 mod machine;
 mod stopping;
+mod suspects;
 mod tries;
 mod world;

@@ -51,6 +51,24 @@ impl Engine for Machine {
     }
 }
 
+/// The negative control of what is tried alone: says so of whatever it starts.
+pub(crate) struct Boastful(pub(crate) Machine);
+
+impl Engine for Boastful {
+    fn step(&mut self, now: Tick, input: Input) -> Vec<Command> {
+        let mut commands = self.0.step(now, input);
+        for command in &mut commands {
+            if let Command::Dispatch { delivery, .. } = command {
+                Arc::make_mut(delivery).alone = Some(true);
+            }
+        }
+        commands
+    }
+    fn is_stopped(&self) -> bool {
+        self.0.is_stopped()
+    }
+}
+
 /// The negative control: starts whatever comes at once.
 #[derive(Default)]
 pub(crate) struct Careless {
@@ -112,6 +130,7 @@ struct Track {
     message: usize,
     token: u64,
     in_work: bool,
+    alone: bool,
     settled: bool,
 }
 
@@ -274,7 +293,8 @@ impl<E: Engine> World<E> {
         let mut delivery = Delivery::new(message.event.clone(), Arc::from("orders"), receipt);
         delivery.count = message.count;
         delivery.marks.late = message.late;
-        let track = Track { message: index, token: message.token, in_work: false, settled: false };
+        let (message_token, in_work, alone, settled) = (message.token, false, false, false);
+        let track = Track { message: index, token: message_token, in_work, alone, settled };
         if !message.late {
             let seen = self.seen.entry(message.key).or_default();
             if !seen.contains(&index) {
@@ -330,7 +350,7 @@ impl<E: Engine> World<E> {
 
     fn bad_answer(&mut self) -> Answer {
         let fault = || Fault::new(ErrorKind::Unavailable, "no");
-        Answer::Verdict(match self.below(16) {
+        Answer::Verdict(match self.below(18) {
             0..=7 => Verdict::Done,
             8 => Verdict::Duplicate,
             9 => Verdict::Busy { retry_in: Duration::from_millis(self.below(3_000) as u64) },
@@ -338,6 +358,7 @@ impl<E: Engine> World<E> {
             12 => Verdict::Reject(fault()),
             13 => return Answer::Failed(Error::new(ErrorKind::Unavailable, "claim")),
             14 => return Answer::Failed(Error::new(ErrorKind::Fenced, "complete")),
+            15 | 16 => Verdict::Alone,
             _ => return Answer::Panicked("boom".to_owned()),
         })
     }

@@ -57,6 +57,10 @@ pub(crate) fn settle(
         Answer::Verdict(Verdict::Busy { retry_in }) => {
             return Next::Again { delay: retry_in, counted: false };
         }
+        // A function cannot see to that, and says so; here it is tried in any case.
+        Answer::Verdict(Verdict::Alone) => {
+            return Next::Again { delay: Duration::ZERO, counted: false };
+        }
         Answer::Verdict(Verdict::Retry { after, fault, tries }) => {
             // Other environments tried it as well, and the inbox knows; and it knows of an earlier life of the event, of
             // which the queue has counted nothing.

@@ -26,6 +26,7 @@ use crate::{context, semconv};
 /// | done | `done` | unset |
 /// | done before | `duplicate` | unset |
 /// | somebody else is at it | `busy` | unset |
+/// | it is to be tried alone, later | `put_off` | unset |
 /// | to be tried again | `retry` | error |
 /// | never to succeed | `rejected` | error |
 /// | the inbox did not answer | `failed` | error |
@@ -112,6 +113,7 @@ fn end(span: Open, answer: &Result<Verdict>) {
         Ok(Verdict::Done) => span.end("done"),
         Ok(Verdict::Duplicate) => span.end("duplicate"),
         Ok(Verdict::Busy { .. }) => span.end("busy"),
+        Ok(Verdict::Alone) => span.end("put_off"),
         Ok(Verdict::Retry { fault, .. }) => span.fault("retry", fault),
         Ok(Verdict::Reject(fault)) => span.fault("rejected", fault),
         Err(error) => span.fail("failed", error.kind(), &error.to_string()),

@@ -4,8 +4,8 @@
 //! Invariants: it takes no session but the handler's own; and what cannot be counted is acted on all the same, by the
 //! broker's count.
 
-use postrider_core::inbox::{Verdict, counted, suspicion, too_often, usual_deliveries};
-use postrider_core::{Claim, ClaimLease, ClaimRequest, ErrorKind, Event, Result, Tried};
+use postrider_core::inbox::{Verdict, counted, is_suspect, suspicion, too_often, usual_deliveries};
+use postrider_core::{Claim, ClaimLease, ClaimRequest, Delivery, ErrorKind, Event, Result, Tried};
 
 use crate::inbox;
 use crate::transactional::Work;
@@ -15,7 +15,7 @@ impl Work {
     pub(crate) async fn receive_again(
         &self,
         event: &Event,
-        count: u32,
+        delivery: &Delivery,
         deliveries_max: u32,
     ) -> Result<Verdict> {
         let permit = self.permit().await?;
@@ -29,16 +29,17 @@ impl Work {
             }
             // Who may write no claims has the broker's count alone.
             Err(error) if error.kind() == ErrorKind::Unauthorized => {
-                return match too_often(count, deliveries_max) {
+                return match too_often(delivery.count, deliveries_max) {
                     Some(fault) => Ok(Verdict::Reject(fault)),
-                    None => counted(self.receive(permit, event).await, count).0,
+                    None => counted(self.receive(permit, event).await, delivery.count).0,
                 };
             }
             Err(error) => return Err(error),
         };
-        let tries = lease.tries;
-        let answer = match too_often(tries, deliveries_max - usual_deliveries(deliveries_max)) {
+        let (tries, most) = (lease.tries, deliveries_max - usual_deliveries(deliveries_max));
+        let answer = match too_often(tries, most) {
             Some(fault) => Ok(Verdict::Reject(fault)),
+            None if delivery.alone == Some(false) && is_suspect(tries, most) => Ok(Verdict::Alone),
             None => self.receive(permit, event).await,
         };
         let (answer, tried) = counted(answer, tries);
@@ -54,9 +55,12 @@ impl Work {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
         let connection = self.connect().await?;
         let answer = inbox::claim_on(&connection.client, self.sessions.texts(), request);
-        let row = self.within(answer).await?;
-        self.keep(connection);
-        inbox::answered(&row, request)
+        let answer = self.within(answer).await;
+        if answer.as_ref().map_or_else(|error| error.kind() == ErrorKind::Unauthorized, |_| true) {
+            // Who may not is told so, and keeps his session: another one could be one too many for him.
+            self.keep(connection);
+        }
+        inbox::answered(&answer?, request)
     }
 
     async fn release(&self, lease: &ClaimLease, tried: Tried) -> Result<()> {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::inbox::{
-    Accepted, DELIVERIES_MAX, Receiver, Verdict, counted, suspicion, too_often, usual_deliveries,
+    Accepted, DELIVERIES_MAX, Receiver, Verdict, counted, is_suspect, is_usual, suspicion,
+    too_often, usual_deliveries,
 };
 use postrider_core::{
     BoxFuture, Claim, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, Tried,
@@ -91,8 +92,8 @@ impl Transactional {
     }
 
     /// Sets after how many tries without an end a delivery is refused without calling the closure; [`DELIVERIES_MAX`] by
-    /// default. From [half](usual_deliveries) of them on, tries are counted in the inbox, which costs two more transactions each. Until
-    /// then a process counts for itself.
+    /// default. Tries of what is not [usual](is_usual) are counted in the inbox, which costs two more transactions each. Other
+    /// deliveries each process counts for itself.
     #[must_use]
     pub fn deliveries_max(mut self, deliveries_max: u32) -> Transactional {
         self.deliveries_max = deliveries_max;
@@ -119,7 +120,7 @@ impl Receiver for Transactional {
         let (Ok(event), handler) = (delivery.event.clone(), self.handler.clone()) else {
             return Box::pin(std::future::ready(Ok(())));
         };
-        let is_usual = delivery.count <= usual_deliveries(self.deliveries_max);
+        let is_usual = is_usual(delivery, self.deliveries_max);
         Box::pin(self.worker.call("forget tries", move |connection| match is_usual {
             true => Ok(()),
             false => forget_tries(connection, &event, &handler),
@@ -134,10 +135,10 @@ impl Receiver for Transactional {
         let (event, handler) = (Arc::clone(event), self.handler.clone());
         let handle = Arc::clone(&self.handle);
         let max = self.deliveries_max;
-        let is_usual = delivery.count <= usual_deliveries(max);
+        let (is_usual, alone) = (is_usual(delivery, max), delivery.alone);
         Box::pin(self.worker.call("receive", move |connection| match is_usual {
             true => receive(connection, &event, &handler, &*handle),
-            false => receive_again(connection, &event, (&handler, &*handle), max),
+            false => receive_again(connection, &event, (&handler, &*handle), max, alone),
         }))
     }
 }
@@ -148,15 +149,17 @@ fn receive_again(
     event: &Event,
     (handler, handle): (&HandlerName, &Handle),
     deliveries_max: u32,
+    alone: Option<bool>,
 ) -> Result<Verdict> {
     let request = suspicion(event, handler)?;
     let Claim::Claimed(lease) = apart(connection, "claim", |tx| claim(tx, &request))? else {
         // Somebody is at it, or it is done: said by the marker's own rules.
         return receive(connection, event, handler, handle);
     };
-    let tries = lease.tries;
-    let answer = match too_often(tries, deliveries_max - usual_deliveries(deliveries_max)) {
+    let (tries, most) = (lease.tries, deliveries_max - usual_deliveries(deliveries_max));
+    let answer = match too_often(tries, most) {
         Some(fault) => Ok(Verdict::Reject(fault)),
+        None if alone == Some(false) && is_suspect(tries, most) => Ok(Verdict::Alone),
         None => receive(connection, event, handler, handle),
     };
     let (answer, tried) = counted(answer, tries);

@@ -255,8 +255,8 @@ impl Receiver for MeteredReceiver {
             let began = Instant::now();
             let answer = self.receiver.receive(event, delivery).await;
             let error = match &answer {
-                // Waiting for the endpoint, or for whoever has the claim, is no work.
-                Ok(Verdict::Busy { .. }) => return answer,
+                // Waiting for the endpoint, for whoever has the claim, or to be alone, is no work.
+                Ok(Verdict::Busy { .. } | Verdict::Alone) => return answer,
                 Ok(Verdict::Done | Verdict::Duplicate) => String::new(),
                 Ok(Verdict::Retry { fault, .. } | Verdict::Reject(fault)) => {
                     fault.kind.snake_case()

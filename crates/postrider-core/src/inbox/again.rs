@@ -3,11 +3,14 @@
 //!
 //! So what has been delivered suspiciously often is claimed before it is acted on, for no time at all: the claim keeps nobody
 //! out, and counts. What ends the process leaves the claim; what was merely given back takes it back.
+//!
+//! What ends the process leaves the claims of its neighbours as well. So whatever has half of the tries that it may have is tried
+//! alone, here and in leased inboxes: from then on each of its tries is its own doing, and nobody else is refused for it.
 
 use std::time::Duration;
 
 use crate::inbox::{ClaimRequest, Tried, Verdict};
-use crate::{ErrorKind, Event, Fault, HandlerName, Result};
+use crate::{Delivery, ErrorKind, Event, Fault, HandlerName, Result};
 
 /// Tries of one message without an end, after which it is refused without asking the handler, by default: twice the
 /// attempts of the default policy. What kills the process never gets a verdict, and only a count that outlives it knows.
@@ -21,6 +24,23 @@ pub const DELIVERIES_MAX: u32 = 20;
 /// ```
 pub fn usual_deliveries(max: u32) -> u32 {
     max / 2
+}
+
+/// Whether a delivery needs no counting in the inbox: it was delivered [no more often](usual_deliveries) than messages are, and no
+/// other process can have [begun](Delivery::begun_before) it unseen.
+pub fn is_usual(delivery: &Delivery, max: u32) -> bool {
+    !delivery.begun_before && delivery.count <= usual_deliveries(max)
+}
+
+/// Whether a message that was tried so often, this time included, of `max` times, is to be tried [alone](Verdict::Alone).
+///
+/// ```
+/// use postrider_core::inbox::is_suspect;
+/// assert!(!is_suspect(10, 20));
+/// assert!(is_suspect(11, 20));
+/// ```
+pub fn is_suspect(tries: u32, max: u32) -> bool {
+    tries > usual_deliveries(max)
 }
 
 /// The claim of an event that was delivered more often than [that](usual_deliveries). It is of any payload, so that a
@@ -45,7 +65,7 @@ pub fn too_often(tries: u32, max: u32) -> Option<Fault> {
     (tries > max).then(|| {
         let before = tries - 1;
         let detail =
-            format!("begun {before} times without a verdict: it may stop the consumer's process");
+            format!("begun {before} times and never done: it may stop the consumer's process");
         Fault::new(ErrorKind::Internal, detail)
     })
 }
@@ -67,7 +87,7 @@ pub fn counted(answer: Result<Verdict>, tries: u32) -> (Result<Verdict>, Option<
         Ok(Verdict::Done | Verdict::Duplicate) => None,
         Ok(Verdict::Retry { .. }) => Some(Tried::Failed),
         Ok(Verdict::Reject(_)) => Some(Tried::Refused),
-        Ok(Verdict::Busy { .. }) => Some(Tried::NotCounted),
+        Ok(Verdict::Busy { .. } | Verdict::Alone) => Some(Tried::NotCounted),
         Err(error) => match error.kind() {
             ErrorKind::Busy
             | ErrorKind::Backpressure

@@ -56,6 +56,12 @@ impl Leased {
         Performed::Rejected(fault)
     }
 
+    /// Lets a claim go whose event is to be tried alone.
+    pub(super) async fn put_off(&self, lease: ClaimLease, sent: Tick) -> Performed {
+        self.hold(lease, sent).let_go(Tried::NotCounted).await;
+        Performed::Alone
+    }
+
     /// Runs the handler, and ends the claim by its answer.
     async fn work(&self, event: &Event, mut hold: Hold) -> Result<Performed> {
         let standing = Arc::clone(&hold.standing);

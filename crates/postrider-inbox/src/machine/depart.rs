@@ -19,12 +19,34 @@ impl Machine {
     pub(super) fn conclude(&mut self, now: Tick, no: DeliveryNo, answer: Answer) {
         if self.held.get(&no).is_some_and(Held::in_work) {
             self.learn(now, no, &answer);
-            if self.gave_up_when_told(no, &answer) {
+            if matches!(answer, Answer::Verdict(Verdict::Alone)) && self.set_apart(no) {
+                if self.draining.is_some() {
+                    self.give_back(now, no, Duration::ZERO);
+                }
+            } else if self.gave_up_when_told(no, &answer) {
                 self.give_back(now, no, Duration::ZERO);
             } else {
                 self.end_work(now, no, answer);
             }
         }
+    }
+
+    /// Has a delivery wait at its place until nothing else is in work, unless it was begun so already.
+    fn set_apart(&mut self, no: DeliveryNo) -> bool {
+        let Some(held) = self.held.get_mut(&no).filter(|held| held.delivery.alone != Some(true))
+        else {
+            return false;
+        };
+        Arc::make_mut(&mut held.delivery).alone = Some(true);
+        held.stage = Stage::Waiting;
+        let key = held.key;
+        self.in_work -= 1;
+        self.apart.insert(no);
+        if let Some(lane) = self.lanes.get_mut(&key) {
+            lane.wait_again(no);
+        }
+        self.refresh(key);
+        true
     }
 
     /// Whether a handler was told to stop because the engine stops, and did: no fault of the event.
@@ -217,6 +239,7 @@ impl Machine {
             return;
         };
         debug_assert!(!held.is_settled(), "settled once");
+        self.apart.remove(&no);
         self.in_work -= usize::from(held.in_work());
         held.stage = match settlement {
             Settlement::Nack { delay, .. } => Stage::Settling { back_after: Some(delay) },

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use postrider_core::{Tick, planted, reach};
+use postrider_core::{KeyHash, Tick, planted, reach};
 
 use super::Machine;
-use crate::command::Command;
+use crate::command::{Command, DeliveryNo};
 use crate::held::{Held, Stage, Why};
 use crate::settle::Settlement;
 
@@ -60,9 +60,26 @@ impl Machine {
         }
     }
 
+    /// What may begin now. What is suspected of ending the process begins while nothing else is in work, and nothing begins
+    /// beside it: so no neighbour has a try that such a death cut off. Meanwhile all others wait, for as long as the handlers
+    /// that are at work may work.
+    fn next_to_start(&self) -> Option<(DeliveryNo, KeyHash)> {
+        let suspects = || self.apart.iter().filter_map(|no| Some((*no, self.held.get(no)?)));
+        if suspects().any(|(_, held)| held.in_work()) {
+            return None;
+        }
+        let startable = |(no, held): (DeliveryNo, &Held)| {
+            (self.ready_of.get(&held.key) == Some(&no)).then_some((no, held.key))
+        };
+        match suspects().find_map(startable) {
+            Some(suspect) => (self.in_work == 0).then_some(suspect),
+            None => self.ready.first().copied(),
+        }
+    }
+
     pub(super) fn start_ready(&mut self, now: Tick) {
         while self.in_work < self.options.in_flight_max && self.breaker.admits(now) {
-            let Some(&(no, key)) = self.ready.first() else {
+            let Some((no, key)) = self.next_to_start() else {
                 return;
             };
             let Some(held) = self.held.get_mut(&no) else {

@@ -9,10 +9,13 @@ impl<E: Engine> World<E> {
     pub(super) fn check(&mut self, command: Command) -> Result<(), String> {
         let options = options();
         match &command {
-            Command::Dispatch { no, .. } => {
+            Command::Dispatch { no, delivery } => {
                 self.check_dispatch(*no)?;
+                let alone = delivery.alone == Some(true);
+                self.check_company(alone)?;
                 self.dispatched += 1;
-                self.tracks.get_mut(no).ok_or("no such delivery")?.in_work = true;
+                let track = self.tracks.get_mut(no).ok_or("no such delivery")?;
+                (track.in_work, track.alone) = (true, alone);
             }
             Command::Receive { max } => {
                 let held = self.tracks.values().filter(|track| !track.settled).count();
@@ -56,6 +59,15 @@ impl<E: Engine> World<E> {
             self.pending.push(command);
         }
         Ok(())
+    }
+
+    /// Nothing is begun beside what is alone, nor that beside anything.
+    fn check_company(&self, alone: bool) -> Result<(), String> {
+        let mut in_work = self.tracks.values().filter(|track| track.in_work);
+        match in_work.find(|track| alone || track.alone) {
+            Some(other) => Err(format!("begun beside {other:?}, and one of them is alone")),
+            None => Ok(()),
+        }
     }
 
     fn check_dispatch(&self, no: DeliveryNo) -> Result<(), String> {

@@ -46,8 +46,19 @@ fn tries(verdict: Verdict) -> u32 {
     }
 }
 
+async fn tries_or_none(
+    receiver: &dyn Receiver,
+    event: &Arc<Event>,
+    delivery: &Delivery,
+) -> Option<u32> {
+    match receiver.receive(event, delivery).await {
+        Ok(Verdict::Retry { tries, .. }) => tries,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// A handler that says what `says` says gets a message fifty times while what it needs is away, then fails, becomes a dead
-/// letter that is sent again, and kills its process again and again, until somebody corrects it.
+/// letter that is sent again, and kills its process again and again, is put off until it is alone, and somebody corrects it.
 ///
 /// # Panics
 /// If what is counted is wrong.
@@ -67,6 +78,14 @@ pub async fn what_comes_again_is_counted(
     says.say(Verdict::Retry { after: None, fault, tries: None });
     assert_eq!(tries(delivered(receiver, event, 51).await), 1, "what was given back is no try");
     assert_eq!(tries(delivered(receiver, event, 52).await), 2, "the control");
+    let mut unseen = delivery(event, 1);
+    assert_eq!(tries_or_none(receiver, event, &unseen).await, None, "usual, and not counted");
+    unseen.begun_before = true;
+    assert_eq!(
+        tries_or_none(receiver, event, &unseen).await,
+        Some(3),
+        "somebody may have died of it"
+    );
     receiver.buried(&delivery(event, 52)).await.expect("forgotten");
     assert_eq!(tries(delivered(receiver, event, 53).await), 1, "a dead letter that is sent again");
     let most = DELIVERIES_MAX - usual_deliveries(DELIVERIES_MAX);
@@ -75,6 +94,12 @@ pub async fn what_comes_again_is_counted(
         let begun = suspicion(event, receiver.handler()).expect("a source");
         let begun = inbox.claim(&begun).await.expect("claim");
         assert!(matches!(begun, Claim::Claimed(_)), "{begun:?}");
+    }
+    let mut beside_others = delivery(event, 97);
+    beside_others.alone = Some(false);
+    for _ in 0..3 {
+        let said = receiver.receive(event, &beside_others).await.expect("a verdict");
+        assert_eq!(said, Verdict::Alone, "who may be at fault is tried alone");
     }
     assert_eq!(tries(delivered(receiver, event, 98).await), most, "the control: not one too many");
     match delivered(receiver, event, 99).await {

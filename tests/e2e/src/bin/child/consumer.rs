@@ -85,6 +85,7 @@ impl Receiver for Telling {
                 Ok(Verdict::Done) => "done",
                 Ok(Verdict::Duplicate) => "duplicate",
                 Ok(Verdict::Busy { .. }) => "busy",
+                Ok(Verdict::Alone) => "alone",
                 Ok(Verdict::Retry { fault, .. }) if fault.kind == ErrorKind::Fenced => "fenced",
                 Ok(Verdict::Retry { .. }) => "retry",
                 Ok(Verdict::Reject(_)) => "rejected",
