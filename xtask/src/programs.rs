@@ -1,8 +1,10 @@
-//! The test programs of the workspace, run two at a time.
+//! The test programs of the workspace, run two at a time, with one more beside them that does little but wait.
 //!
 //! Most of them wait for servers, for leases, and for processes, while one of them alone leaves the
 //! machine idle. Each one's output is read as it comes and shown in one piece when it has ended, so that
 //! two never mix.
+
+mod lanes;
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -13,34 +15,9 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use self::lanes::{LANES, sorted, take};
 use crate::step::{self, Verdict};
 use crate::summary::Summary;
-
-/// How many run side by side. Each has as many threads as there are processors, and two of them leave an eighth of two
-/// processors idle; a third makes nothing faster, and DynamoDB's emulator too slow for its clients.
-const LANES: usize = 2;
-/// Those that take longest begin first: none of them is what all wait for at the end.
-const LONGEST: [&str; 19] = [
-    "postrider-postgres main",
-    "postrider-dynamodb main",
-    "postrider-kafka main",
-    "postrider-e2e-brokers main",
-    "postrider-cli cli",
-    "postrider-e2e-aws main",
-    "postrider-postgres main, on the current version",
-    "postrider-cli consume",
-    "postrider-e2e-postgres main",
-    "postrider-e2e-postgres main, on the current version",
-    "postrider-e2e main",
-    "postrider-sqlite main",
-    "postrider-lambda main",
-    "postrider-aws main",
-    "postrider-nats main",
-    "postrider-nats main, on the current version",
-    "postrider-postgres snapshot",
-    "postrider-relay engine",
-    "postrider-cli cli, on the current version",
-];
 
 /// A program that runs once more, against the current version of a server instead of the system's.
 struct Again {
@@ -218,15 +195,6 @@ fn built(build: &mut Command) -> Result<Vec<Program>, String> {
     if programs.is_empty() { Err("cargo named no test program".to_owned()) } else { Ok(programs) }
 }
 
-fn sorted(mut programs: Vec<Program>) -> VecDeque<Program> {
-    let rank = |program: &Program| {
-        let name = program.name();
-        LONGEST.iter().position(|long| *long == name).unwrap_or(LONGEST.len())
-    };
-    programs.sort_by_key(|program| (rank(program), program.name()));
-    programs.into()
-}
-
 fn run_all(
     programs: VecDeque<Program>,
     variables: &[(String, String)],
@@ -234,11 +202,12 @@ fn run_all(
 ) -> Verdict {
     let queue = Mutex::new(programs);
     let results = Mutex::new((summary, Vec::new()));
-    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let next = |waits| take(&mut queue.lock().unwrap_or_else(PoisonError::into_inner), waits);
     std::thread::scope(|scope| {
-        for _ in 0..LANES {
-            scope.spawn(|| {
-                while let Some(program) = take() {
+        for lane in 0..=LANES {
+            let (next, results) = (&next, &results);
+            scope.spawn(move || {
+                while let Some(program) = next(lane == LANES) {
                     let began = Instant::now();
                     // Of one that never ends this is all that is seen.
                     println!("    {} …", program.name());
@@ -282,7 +251,7 @@ fn run_one(command: &mut Command) -> (Vec<String>, Verdict) {
 mod tests {
     use super::*;
 
-    const LINE: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/stores/postgres#postrider-postgres@0.1.0","manifest_path":"/w/stores/postgres/Cargo.toml","target":{"kind":["test"],"name":"main"},"profile":{"test":true},"executable":"/w/target/debug/deps/main-1"}"#;
+    pub(super) const LINE: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/stores/postgres#postrider-postgres@0.1.0","manifest_path":"/w/stores/postgres/Cargo.toml","target":{"kind":["test"],"name":"main"},"profile":{"test":true},"executable":"/w/target/debug/deps/main-1"}"#;
 
     fn script(name: &str, folder: &Path, text: &str) -> Program {
         use std::os::unix::fs::PermissionsExt as _;
@@ -335,14 +304,6 @@ mod tests {
         let again = nats.expect("a program").again(&here).expect("all is known");
         let command = format!("{:?}", again.expect("it runs again").command());
         assert!(command.contains(r#""suite::" "publishing::""#), "{command}");
-    }
-
-    #[test]
-    fn those_that_take_long_begin_first() {
-        let other = LINE.replace("postrider-postgres", "a-first");
-        let all = [other.as_str(), LINE].map(|line| Program::of(line).expect("a program"));
-        let names: Vec<_> = sorted(all.to_vec()).iter().map(Program::name).collect();
-        assert_eq!(names, ["postrider-postgres main", "a-first main"]);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use postrider_inbox::command::{Answer, Command, DeliveryNo, Input};
 use postrider_inbox::{ConsumerOptions, Health, Machine};
 use proptest::prelude::*;
 
-use crate::world::{Boastful, Careless, Engine, World, machine};
+use crate::world::controls::{Boastful, Careless};
+use crate::world::{Engine, World, machine};
 
 fn live<E: Engine>(world: &mut World<E>, acts: usize) -> Result<(), String> {
     world.input(Input::Woke)?;

@@ -338,15 +338,10 @@ impl Receiver for Transactional {
         delivery: &'a Delivery,
     ) -> BoxFuture<'a, Result<Verdict>> {
         Box::pin(async move {
+            // What failed before, or has no key, would only take others along.
+            let is_single = delivery.count > 1 || delivery.begun_before || event.source.is_empty();
             match &self.groups {
-                // What failed before, or has no key, would only take others along.
-                Some(groups)
-                    if delivery.count <= 1
-                        && !delivery.begun_before
-                        && !event.source.is_empty() =>
-                {
-                    groups.receive(event).await
-                }
+                Some(groups) if !is_single => groups.receive(event).await,
                 _ if is_usual(delivery, self.deliveries_max) => {
                     self.work.receive(self.work.permit().await?, event).await
                 }
