@@ -135,10 +135,11 @@ impl Receiver for Transactional {
         let (event, handler) = (Arc::clone(event), self.handler.clone());
         let handle = Arc::clone(&self.handle);
         let max = self.deliveries_max;
-        let (is_usual, alone) = (is_usual(delivery, max), delivery.alone);
+        let is_usual = is_usual(delivery, max);
+        let (alone, often) = (delivery.alone, delivery.count > usual_deliveries(max));
         Box::pin(self.worker.call("receive", move |connection| match is_usual {
             true => receive(connection, &event, &handler, &*handle),
-            false => receive_again(connection, &event, (&handler, &*handle), max, alone),
+            false => receive_again(connection, &event, (&handler, &*handle), max, (alone, often)),
         }))
     }
 }
@@ -149,7 +150,7 @@ fn receive_again(
     event: &Event,
     (handler, handle): (&HandlerName, &Handle),
     deliveries_max: u32,
-    alone: Option<bool>,
+    (alone, often): (Option<bool>, bool),
 ) -> Result<Verdict> {
     let request = suspicion(event, handler)?;
     let Claim::Claimed(lease) = apart(connection, "claim", |tx| claim(tx, &request))? else {
@@ -162,7 +163,7 @@ fn receive_again(
         None if alone == Some(false) && is_suspect(tries, most) => Ok(Verdict::Alone),
         None => receive(connection, event, handler, handle),
     };
-    let (answer, tried) = counted(answer, tries);
+    let (answer, tried) = counted(answer, tries, often);
     if let Some(tried) = tried {
         // Where that fails, this delivery stays counted as a try.
         let _ = apart(connection, "release", |tx| release(tx, &lease, tried));

@@ -72,22 +72,32 @@ pub fn too_often(tries: u32, max: u32) -> Option<Fault> {
 
 /// Says in a verdict how often the message was tried, and what is to become of the claim; nothing where the row is done.
 ///
-/// An error counts here that would not count before: the database took the claim a moment ago, so what ended the
-/// handler's session or statement is more likely the event than an outage.
+/// Of what came `often`, an error counts that would not count before: the database took the claim a moment ago, so what ended the
+/// handler's session or statement is more likely the event than an outage. Of what another process only may have begun, it
+/// does not: a database that is slow for as long as a consumer starts would be that.
 ///
 /// ```
 /// use std::time::Duration;
 /// use postrider_core::inbox::{Tried, Verdict, counted};
+/// use postrider_core::{Error, ErrorKind};
 /// let busy = Verdict::Busy { retry_in: Duration::ZERO };
-/// assert_eq!(counted(Ok(busy), 3).1, Some(Tried::NotCounted));
-/// assert_eq!(counted(Ok(Verdict::Done), 3).1, None);
+/// assert_eq!(counted(Ok(busy), 3, true).1, Some(Tried::NotCounted));
+/// assert_eq!(counted(Ok(Verdict::Done), 3, true).1, None);
+/// let slow = || Error::new(ErrorKind::Timeout, "receive");
+/// assert_eq!(counted(Err(slow()), 3, true).1, Some(Tried::Failed));
+/// assert_eq!(counted(Err(slow()), 3, false).1, Some(Tried::NotCounted));
 /// ```
-pub fn counted(answer: Result<Verdict>, tries: u32) -> (Result<Verdict>, Option<Tried>) {
+pub fn counted(
+    answer: Result<Verdict>,
+    tries: u32,
+    often: bool,
+) -> (Result<Verdict>, Option<Tried>) {
     let tried = match &answer {
         Ok(Verdict::Done | Verdict::Duplicate) => None,
         Ok(Verdict::Retry { .. }) => Some(Tried::Failed),
         Ok(Verdict::Reject(_)) => Some(Tried::Refused),
         Ok(Verdict::Busy { .. } | Verdict::Alone) => Some(Tried::NotCounted),
+        Err(_) if !often => Some(Tried::NotCounted),
         Err(error) => match error.kind() {
             ErrorKind::Busy
             | ErrorKind::Backpressure
