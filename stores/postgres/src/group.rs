@@ -50,8 +50,10 @@ pub(crate) enum Ended {
     Committed(Vec<Verdict>),
     /// Nothing of it was kept.
     Apart,
-    /// There is no database, or it is not known whether it was committed.
+    /// There is no database.
     Failed(Error),
+    /// It is not known whether it was committed.
+    Unknown(Error),
 }
 
 /// Where the deliveries of one handler gather.
@@ -147,6 +149,11 @@ impl Pace {
         }
     }
 
+    /// One of them may have a commit without an end, and each group with it would hold its neighbours' markers for so long.
+    fn part(&mut self) {
+        (self.size, self.sound) = (1, 0);
+    }
+
     fn shrink(&mut self) {
         self.size = (self.size / 2).max(1);
         self.sound = 0;
@@ -206,6 +213,7 @@ async fn run(shared: Arc<Shared>, permit: OwnedSemaphorePermit, mut group: Vec<S
     match &ended {
         Ended::Committed(_) => shared.lock().pace.grow(group.len()),
         Ended::Apart => shared.lock().pace.shrink(),
+        Ended::Unknown(_) => shared.lock().pace.part(),
         Ended::Failed(_) => {}
     }
     drop(permit);
@@ -218,7 +226,7 @@ async fn run(shared: Arc<Shared>, permit: OwnedSemaphorePermit, mut group: Vec<S
             }
         }
         Ended::Apart => tells.for_each(|tell| _ = tell.send(Told::Alone(None))),
-        Ended::Failed(error) => {
+        Ended::Failed(error) | Ended::Unknown(error) => {
             tells.for_each(|tell| _ = tell.send(Told::Is(Err(error.repeated()))));
         }
     }

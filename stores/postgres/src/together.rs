@@ -75,7 +75,8 @@ impl Work {
             Acted::Refused => Some(None),
             Acted::Done(verdicts) => match self.unseal(&tx).await {
                 Ok(committed) => Some(committed.then_some(verdicts)),
-                Err(error) => return Ended::Failed(error),
+                // Left to its end, and not cancelled: what waits for a standby would become visible without having reached it.
+                Err(error) => return Ended::Unknown(error),
             },
         };
         let Some(Some(verdicts)) = kept else {

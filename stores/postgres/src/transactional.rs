@@ -60,7 +60,8 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 /// its own. The transaction is as the database's `default_transaction_isolation` says; every level is
 /// right, and a serialization failure is `Busy`. Do nothing in it that waits for a network: it holds its
 /// event, and after 60 s without a statement the server ends it. Do not end it: a `rollback` with a `begin` behind it
-/// cannot be told from the transaction that holds the marker.
+/// cannot be told from the transaction that holds the marker, and one that is prepared (`prepare transaction`) keeps the
+/// marker locked until somebody ends it.
 ///
 /// # In groups
 /// Above a [`group_max`](Options::group_max) of 1, deliveries that wait for a session at the same moment share one

@@ -214,6 +214,40 @@ async fn a_commit_without_an_answer_is_found_again() {
     assert_eq!(fresh.number(TRANSACTIONS).await, 1);
 }
 
+/// INV-5: one whose commit takes longer than is waited for keeps its neighbours once, and goes alone from then on.
+#[tokio::test]
+async fn a_commit_without_an_end_is_not_shared_twice() {
+    let Some(fresh) = with_effects().await else { return };
+    fresh
+        .run(
+            "create function {schema}.hang() returns trigger language plpgsql as
+                $$ begin perform pg_sleep(1.5); raise exception 'at last'; end $$;
+            create constraint trigger hang after insert on {schema}.effects
+                deferrable initially deferred for each row when (new.event like '%0007')
+                execute function {schema}.hang()",
+        )
+        .await;
+    let names = fresh.names.clone();
+    let mut options = fresh.options();
+    (options.group_max, options.statement_deadline) = (16, Duration::from_secs(1));
+    let receiver =
+        Transactional::with(&fresh.url, &options, handler("billing"), move |tx, event| {
+            let names = names.clone();
+            Box::pin(async move { act(&names, tx, event).await.map(|()| Verdict::Done) })
+        })
+        .unwrap();
+    for answer in deliver(&receiver, &events(0..16)).await {
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Timeout, "the control: they share it");
+    }
+    // The markers are locked until the server is through with that commit.
+    for _ in 0..2 {
+        _ = deliver(&receiver, &events(0..16)).await;
+    }
+    let mut others = once(0..16);
+    others.remove(&7);
+    assert_eq!(effects(&fresh).await, others);
+}
+
 /// A handler of which the first call for one event never ends, and says that it has begun.
 fn hanging(fresh: &Fresh, number: u128, begun: oneshot::Sender<()>) -> Transactional {
     let (names, begun) = (fresh.names.clone(), Mutex::new(Some(begun)));
