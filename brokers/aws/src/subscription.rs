@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::types::{Message, MessageSystemAttributeName};
-use postrider_core::inbox::{DELIVERIES_MAX, usual_deliveries};
+use aws_sdk_sqs::types::Message;
 use postrider_core::subscription::{Origin, SubscriptionCapabilities};
 use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Marks, Result, Subscription};
 use tokio::sync::Mutex;
@@ -149,7 +148,6 @@ impl SqsSubscription {
             }
         };
         let until = at + self.settings.visibility;
-        let received = receives(&message);
         let (receipt, count) = self.receipts.open(message, at, until);
         let (event, marks) = match event {
             Ok((event, marks)) => (Ok(event), marks),
@@ -159,7 +157,6 @@ impl SqsSubscription {
         let mut delivery = Delivery::new(event, topic, receipt);
         delivery.marks = marks;
         delivery.count = count;
-        delivery.begun_before = is_suspicious(received, count);
         delivery.origin = Some(Origin::new(SYSTEM));
         delivery
     }
@@ -224,19 +221,6 @@ async fn find(
         }
     };
     Ok((queue, dead))
-}
-
-/// Whether others may have ended by a message that the queue gave out so often, and that was tried so often here. Its count has
-/// what was given back in it as well, so a small one says nothing.
-fn is_suspicious(received: u32, tried: u32) -> bool {
-    received > tried.max(usual_deliveries(DELIVERIES_MAX))
-}
-
-/// How often the queue gave a message out, to whomever; once where it does not say.
-fn receives(message: &Message) -> u32 {
-    let name = MessageSystemAttributeName::ApproximateReceiveCount;
-    let said = message.attributes().and_then(|all| all.get(&name));
-    said.and_then(|count| count.parse().ok()).unwrap_or(1)
 }
 
 /// The attributes of a message that are texts.
@@ -354,17 +338,5 @@ mod tests {
         assert_eq!(granted(12 * hour - Duration::from_millis(1_900), hour), Duration::from_secs(1));
         assert!(granted(12 * hour - Duration::from_millis(900), hour).is_zero());
         assert!(granted(13 * hour, hour).is_zero());
-    }
-
-    /// F19: what only this process tried, or what came a few times, has ended nobody.
-    #[test]
-    fn what_the_queue_gave_out_often_to_others_is_suspicious() {
-        let name = MessageSystemAttributeName::ApproximateReceiveCount;
-        let received =
-            |count: &str| receives(&Message::builder().attributes(name.clone(), count).build());
-        assert_eq!([received("11"), received("many")], [11, 1]);
-        assert_eq!(receives(&Message::builder().build()), 1);
-        assert!(is_suspicious(11, 1));
-        assert!(!is_suspicious(10, 1) && !is_suspicious(11, 11));
     }
 }

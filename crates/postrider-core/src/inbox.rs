@@ -11,9 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName, Result};
 
-pub use again::{
-    DELIVERIES_MAX, counted, is_suspect, is_usual, suspicion, too_often, usual_deliveries,
-};
+pub use again::{DELIVERIES_MAX, counted, is_suspect, suspicion, too_often, usual_deliveries};
 pub use left_out::{LeftOut, RESULT_BYTES_MAX};
 
 /// How long a purge leaves every row while no consumer has said for how long its messages may come again.

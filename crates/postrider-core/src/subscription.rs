@@ -87,10 +87,7 @@ pub struct Delivery {
     pub marks: Marks,
     /// Which delivery this is, from 1; 1 where the broker does not count.
     pub count: u32,
-    /// Another process may have begun it, and ended by it, for all that this one can know: its count begins at 1 all the same.
-    /// Who counts tries of what is delivered often counts those of such a delivery as well.
-    pub begun_before: bool,
-    /// Whether nothing else is in work beside it, and nothing is begun until it has ended, as a receiver asks for by
+    /// Whether this consumer has nothing else in work beside it, and begins nothing until it has ended, as a receiver asks for by
     /// [`Verdict::Alone`](crate::inbox::Verdict::Alone). `None` from whoever cannot see to that: nobody is asked for it then.
     /// The engine says so, and no broker.
     pub alone: Option<bool>,
@@ -108,7 +105,6 @@ impl Delivery {
             topic,
             marks: Marks::default(),
             count: 1,
-            begun_before: false,
             alone: None,
             receipt,
             origin: None,

@@ -194,9 +194,8 @@ impl Leased {
                     reach!(ClaimTakenOver);
                 }
                 let (alone, delivered) = delivery.map_or((None, 0), |it| (it.alone, it.count));
-                // Where the last tries were made alone, each of them is the event's own. Elsewhere some may be of a neighbour
-                // that ended the process, and the broker, which counts what was given back as well, has the last word.
-                let tries = if alone.is_some() { lease.tries } else { lease.tries.min(delivered) };
+                // Of a message that was sent again the inbox still has the tries of the one before.
+                let tries = lease.tries.min(delivered);
                 if let Some(fault) = too_often(tries, self.deliveries_max) {
                     reach!(DeliveredTooOften);
                     return Ok(self.refuse(lease, sent, fault).await);

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use postrider_core::inbox::{Receiver, Verdict};
-use postrider_core::{BoxFuture, Clock, Delivery, Error, ErrorKind, Result, Subscription, Tick};
+use postrider_core::{
+    BoxFuture, Clock, Delivery, Error, ErrorKind, Event, Result, Subscription, Tick,
+};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
@@ -209,16 +211,15 @@ impl Shell {
 
     fn dispatch(&mut self, no: DeliveryNo, delivery: Arc<Delivery>) {
         let (receiver, signal) = (Arc::clone(&self.receiver), Signal::new());
-        if let (Some(true), Ok(event)) = (delivery.alone, &delivery.event) {
-            tracing::warn!(
-                event = %event.id, source = %event.source, topic = %delivery.topic,
-                "begun alone, and all others wait until it ends: it was begun many times and never done, so it may stop \
-                 this process; past the last such try it becomes a dead letter"
-            );
-        }
         let handler = within(signal.listener(), async move {
             match &delivery.event {
-                Ok(event) => receiver.receive(event, &delivery).await,
+                Ok(event) => {
+                    let answer = receiver.receive(event, &delivery).await;
+                    if matches!(answer, Ok(Verdict::Alone)) {
+                        warn_of(event, &delivery);
+                    }
+                    answer
+                }
                 Err(fault) => Ok(Verdict::Reject(fault.clone())),
             }
         });
@@ -321,4 +322,13 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "without a text".to_owned())
+}
+
+/// Who looks for why nothing begins finds it here.
+fn warn_of(event: &Event, delivery: &Delivery) {
+    tracing::warn!(
+        event = %event.id, source = %event.source, topic = %delivery.topic,
+        "nothing else begins until what is in work has ended, and then this event, alone: it was begun many times and never \
+         done, so it may stop this process; past its last try it becomes a dead letter"
+    );
 }

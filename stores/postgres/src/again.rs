@@ -31,7 +31,7 @@ impl Work {
             Err(error) if error.kind() == ErrorKind::Unauthorized => {
                 return match too_often(delivery.count, deliveries_max) {
                     Some(fault) => Ok(Verdict::Reject(fault)),
-                    None => counted(self.receive(permit, event).await, delivery.count, true).0,
+                    None => counted(self.receive(permit, event).await, delivery.count).0,
                 };
             }
             Err(error) => return Err(error),
@@ -42,8 +42,7 @@ impl Work {
             None if delivery.alone == Some(false) && is_suspect(tries, most) => Ok(Verdict::Alone),
             None => self.receive(permit, event).await,
         };
-        let often = delivery.count > usual_deliveries(deliveries_max);
-        let (answer, tried) = counted(answer, tries, often);
+        let (answer, tried) = counted(answer, tries);
         if let Some(tried) = tried
             && let Err(error) = self.release(&lease, tried).await
         {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::inbox::{
-    Accepted, DELIVERIES_MAX, Receiver, Verdict, counted, is_suspect, is_usual, suspicion,
-    too_often, usual_deliveries,
+    Accepted, DELIVERIES_MAX, Receiver, Verdict, counted, is_suspect, suspicion, too_often,
+    usual_deliveries,
 };
 use postrider_core::{
     BoxFuture, Claim, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, Tried,
@@ -92,8 +92,8 @@ impl Transactional {
     }
 
     /// Sets after how many tries without an end a delivery is refused without calling the closure; [`DELIVERIES_MAX`] by
-    /// default. Tries of what is not [usual](is_usual) are counted in the inbox, which costs two more transactions each. Other
-    /// deliveries each process counts for itself.
+    /// default. From [half](usual_deliveries) of them on, tries are counted in the inbox, which costs two more transactions each. Until
+    /// then a process counts for itself.
     #[must_use]
     pub fn deliveries_max(mut self, deliveries_max: u32) -> Transactional {
         self.deliveries_max = deliveries_max;
@@ -120,7 +120,7 @@ impl Receiver for Transactional {
         let (Ok(event), handler) = (delivery.event.clone(), self.handler.clone()) else {
             return Box::pin(std::future::ready(Ok(())));
         };
-        let is_usual = is_usual(delivery, self.deliveries_max);
+        let is_usual = delivery.count <= usual_deliveries(self.deliveries_max);
         Box::pin(self.worker.call("forget tries", move |connection| match is_usual {
             true => Ok(()),
             false => forget_tries(connection, &event, &handler),
@@ -135,11 +135,10 @@ impl Receiver for Transactional {
         let (event, handler) = (Arc::clone(event), self.handler.clone());
         let handle = Arc::clone(&self.handle);
         let max = self.deliveries_max;
-        let is_usual = is_usual(delivery, max);
-        let (alone, often) = (delivery.alone, delivery.count > usual_deliveries(max));
+        let (is_usual, alone) = (delivery.count <= usual_deliveries(max), delivery.alone);
         Box::pin(self.worker.call("receive", move |connection| match is_usual {
             true => receive(connection, &event, &handler, &*handle),
-            false => receive_again(connection, &event, (&handler, &*handle), max, (alone, often)),
+            false => receive_again(connection, &event, (&handler, &*handle), max, alone),
         }))
     }
 }
@@ -150,7 +149,7 @@ fn receive_again(
     event: &Event,
     (handler, handle): (&HandlerName, &Handle),
     deliveries_max: u32,
-    (alone, often): (Option<bool>, bool),
+    alone: Option<bool>,
 ) -> Result<Verdict> {
     let request = suspicion(event, handler)?;
     let Claim::Claimed(lease) = apart(connection, "claim", |tx| claim(tx, &request))? else {
@@ -163,7 +162,7 @@ fn receive_again(
         None if alone == Some(false) && is_suspect(tries, most) => Ok(Verdict::Alone),
         None => receive(connection, event, handler, handle),
     };
-    let (answer, tried) = counted(answer, tries, often);
+    let (answer, tried) = counted(answer, tries);
     if let Some(tried) = tried {
         // Where that fails, this delivery stays counted as a try.
         let _ = apart(connection, "release", |tx| release(tx, &lease, tried));

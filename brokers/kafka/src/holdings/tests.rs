@@ -121,30 +121,3 @@ async fn servers_that_are_back_are_told_without_a_record() {
     assert!(matches!(told(), Some(Ok(0))));
     assert!(told().is_none(), "it is told once");
 }
-
-/// F19: what a process may have died of is behind what its group has committed. Once we have committed something, it is not.
-#[tokio::test]
-async fn what_a_predecessor_may_have_begun_is_marked_until_something_is_committed() {
-    let holdings = holdings(2, |_| {});
-    let read = |partition, offset| holdings.push(&place(partition), record(offset, 10));
-    for offset in 0..3 {
-        read(0, offset);
-        read(1, offset);
-    }
-    let next = async || holdings.receive(1).await.unwrap().remove(0);
-    let (first, other) = (next().await, next().await);
-    assert!(first.begun_before && other.begun_before && first.count == 1);
-    holdings.settle(first.receipt).unwrap();
-    assert!(next().await.begun_before, "settled is not committed");
-    holdings.committed(&holdings.uncommitted());
-    let of = |it: &Delivery| it.origin.as_ref().unwrap().partition;
-    let (a, b) = (next().await, next().await);
-    assert_ne!(of(&a), of(&b));
-    for it in [a, b] {
-        assert_eq!(it.begun_before, of(&it) != of(&first), "each partition for itself: {it:?}");
-    }
-    holdings.give_up(&[place(0), place(1)]);
-    holdings.take_over(vec![place(0)]);
-    read(0, 2);
-    assert!(next().await.begun_before, "ours once more, and somebody else's between");
-}

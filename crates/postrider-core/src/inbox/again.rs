@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use crate::inbox::{ClaimRequest, Tried, Verdict};
-use crate::{Delivery, ErrorKind, Event, Fault, HandlerName, Result};
+use crate::{ErrorKind, Event, Fault, HandlerName, Result};
 
 /// Tries of one message without an end, after which it is refused without asking the handler, by default: twice the
 /// attempts of the default policy. What kills the process never gets a verdict, and only a count that outlives it knows.
@@ -24,12 +24,6 @@ pub const DELIVERIES_MAX: u32 = 20;
 /// ```
 pub fn usual_deliveries(max: u32) -> u32 {
     max / 2
-}
-
-/// Whether a delivery needs no counting in the inbox: it was delivered [no more often](usual_deliveries) than messages are, and no
-/// other process can have [begun](Delivery::begun_before) it unseen.
-pub fn is_usual(delivery: &Delivery, max: u32) -> bool {
-    !delivery.begun_before && delivery.count <= usual_deliveries(max)
 }
 
 /// Whether a message that was tried so often, this time included, of `max` times, is to be tried [alone](Verdict::Alone).
@@ -72,32 +66,22 @@ pub fn too_often(tries: u32, max: u32) -> Option<Fault> {
 
 /// Says in a verdict how often the message was tried, and what is to become of the claim; nothing where the row is done.
 ///
-/// Of what came `often`, an error counts that would not count before: the database took the claim a moment ago, so what ended the
-/// handler's session or statement is more likely the event than an outage. Of what another process only may have begun, it
-/// does not: a database that is slow for as long as a consumer starts would be that.
+/// An error counts here that would not count before: the database took the claim a moment ago, so what ended the
+/// handler's session or statement is more likely the event than an outage.
 ///
 /// ```
 /// use std::time::Duration;
 /// use postrider_core::inbox::{Tried, Verdict, counted};
-/// use postrider_core::{Error, ErrorKind};
 /// let busy = Verdict::Busy { retry_in: Duration::ZERO };
-/// assert_eq!(counted(Ok(busy), 3, true).1, Some(Tried::NotCounted));
-/// assert_eq!(counted(Ok(Verdict::Done), 3, true).1, None);
-/// let slow = || Error::new(ErrorKind::Timeout, "receive");
-/// assert_eq!(counted(Err(slow()), 3, true).1, Some(Tried::Failed));
-/// assert_eq!(counted(Err(slow()), 3, false).1, Some(Tried::NotCounted));
+/// assert_eq!(counted(Ok(busy), 3).1, Some(Tried::NotCounted));
+/// assert_eq!(counted(Ok(Verdict::Done), 3).1, None);
 /// ```
-pub fn counted(
-    answer: Result<Verdict>,
-    tries: u32,
-    often: bool,
-) -> (Result<Verdict>, Option<Tried>) {
+pub fn counted(answer: Result<Verdict>, tries: u32) -> (Result<Verdict>, Option<Tried>) {
     let tried = match &answer {
         Ok(Verdict::Done | Verdict::Duplicate) => None,
         Ok(Verdict::Retry { .. }) => Some(Tried::Failed),
         Ok(Verdict::Reject(_)) => Some(Tried::Refused),
         Ok(Verdict::Busy { .. } | Verdict::Alone) => Some(Tried::NotCounted),
-        Err(_) if !often => Some(Tried::NotCounted),
         Err(error) => match error.kind() {
             ErrorKind::Busy
             | ErrorKind::Backpressure

@@ -46,17 +46,6 @@ fn tries(verdict: Verdict) -> u32 {
     }
 }
 
-async fn tries_or_none(
-    receiver: &dyn Receiver,
-    event: &Arc<Event>,
-    delivery: &Delivery,
-) -> Option<u32> {
-    match receiver.receive(event, delivery).await {
-        Ok(Verdict::Retry { tries, .. }) => tries,
-        other => panic!("{other:?}"),
-    }
-}
-
 /// A handler that says what `says` says gets a message fifty times while what it needs is away, then fails, becomes a dead
 /// letter that is sent again, and kills its process again and again, is put off until it is alone, and somebody corrects it.
 ///
@@ -78,14 +67,6 @@ pub async fn what_comes_again_is_counted(
     says.say(Verdict::Retry { after: None, fault, tries: None });
     assert_eq!(tries(delivered(receiver, event, 51).await), 1, "what was given back is no try");
     assert_eq!(tries(delivered(receiver, event, 52).await), 2, "the control");
-    let mut unseen = delivery(event, 1);
-    assert_eq!(tries_or_none(receiver, event, &unseen).await, None, "usual, and not counted");
-    unseen.begun_before = true;
-    assert_eq!(
-        tries_or_none(receiver, event, &unseen).await,
-        Some(3),
-        "somebody may have died of it"
-    );
     receiver.buried(&delivery(event, 52)).await.expect("forgotten");
     assert_eq!(tries(delivered(receiver, event, 53).await), 1, "a dead letter that is sent again");
     let most = DELIVERIES_MAX - usual_deliveries(DELIVERIES_MAX);
