@@ -5,7 +5,7 @@
 //! out, and counts. What ends the process leaves the claim; what was merely given back takes it back.
 //!
 //! What ends the process leaves the claims of its neighbours as well. So whatever has half of the tries that it may have is tried
-//! alone, here and in leased inboxes: from then on each of its tries is its own doing, and nobody else is refused for it.
+//! alone, here and in leased inboxes: from then on each of its tries is its own doing, as far as its consumer can know.
 
 use std::time::Duration;
 
