@@ -111,6 +111,7 @@ async fn receive(question: &Question, max: usize, wait: Duration) -> Result<Vec<
         .wait_time_seconds(seconds(wait))
         .message_attribute_names("All")
         .message_system_attribute_names(MessageSystemAttributeName::MessageGroupId)
+        .message_system_attribute_names(MessageSystemAttributeName::ApproximateReceiveCount)
         .message_system_attribute_names(MessageSystemAttributeName::SequenceNumber);
     let watched = while_awake(asked.send());
     let (answer, at) = timeout(wait + question.deadline, watched).await.map_err(|_| {

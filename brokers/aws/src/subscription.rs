@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::types::Message;
+use aws_sdk_sqs::types::{Message, MessageSystemAttributeName};
+use postrider_core::inbox::{DELIVERIES_MAX, usual_deliveries};
 use postrider_core::subscription::{Origin, SubscriptionCapabilities};
 use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Marks, Result, Subscription};
 use tokio::sync::Mutex;
@@ -148,6 +149,7 @@ impl SqsSubscription {
             }
         };
         let until = at + self.settings.visibility;
+        let begun_before = receives(&message) > usual_deliveries(DELIVERIES_MAX);
         let (receipt, count) = self.receipts.open(message, at, until);
         let (event, marks) = match event {
             Ok((event, marks)) => (Ok(event), marks),
@@ -156,7 +158,7 @@ impl SqsSubscription {
         let topic = topic.unwrap_or_else(|| Arc::clone(&self.name));
         let mut delivery = Delivery::new(event, topic, receipt);
         delivery.marks = marks;
-        delivery.count = count;
+        (delivery.count, delivery.begun_before) = (count, begun_before);
         delivery.origin = Some(Origin::new(SYSTEM));
         delivery
     }
@@ -221,6 +223,14 @@ async fn find(
         }
     };
     Ok((queue, dead))
+}
+
+/// How often the queue gave a message out, to whomever and for whatever reason, as it says itself.
+fn receives(message: &Message) -> u32 {
+    let attributes = message.attributes();
+    let said =
+        attributes.and_then(|it| it.get(&MessageSystemAttributeName::ApproximateReceiveCount));
+    said.and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
 /// The attributes of a message that are texts.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName};
 use postrider_aws::{SqsBroker, SqsSubscription, SubscriptionSettings};
+use postrider_core::inbox::{DELIVERIES_MAX, usual_deliveries};
 use postrider_core::{Broker, Delivery, ErrorKind, Event, Fault, Format, Outcome, Subscription};
 use postrider_testkit::carry::event;
 use serde_json::json;
@@ -86,6 +87,22 @@ async fn a_receipt_that_ended_is_fenced() {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Fenced);
     }
     assert_eq!(cloud.held(&queue).await.len(), 1, "nothing was settled");
+}
+
+/// F19: a message that the queue has given out more often than is usual may have been begun by a process that is gone.
+#[tokio::test]
+async fn what_came_often_may_have_been_begun_before() {
+    let Some(cloud) = Cloud::find().await else { return };
+    let (queue, subscription) = subscribed(&cloud, 60).await;
+    publish(&cloud, &queue, &[event("1", 1, 10)]).await;
+    let mut begun_before = Vec::new();
+    for _ in 0..=usual_deliveries(DELIVERIES_MAX) {
+        let came = receive(&subscription, 1).await.remove(0);
+        begun_before.push(came.begun_before);
+        subscription.nack(&came, Duration::ZERO, false).await.unwrap();
+    }
+    assert_eq!(begun_before.pop(), Some(true));
+    assert!(!begun_before.contains(&true), "{begun_before:?}");
 }
 
 /// F22, R093, R095: what is no event is a delivery with a fault; refused, it is kept as it came, with the reason, and

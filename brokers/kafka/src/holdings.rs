@@ -360,13 +360,13 @@ impl Inner {
             if !out.is_empty() {
                 *served = Some(place.clone());
             }
-            for (token, HandedOut { record, count }) in out {
+            for (token, HandedOut { record, count, begun_before }) in out {
                 let message = name_of(place, record.offset);
                 open.insert(message, (place.clone(), record.offset));
                 let receipt = Receipt { message, token };
                 let mut delivery = Delivery::new(record.event, Arc::clone(&place.0), receipt);
                 delivery.marks = record.marks;
-                delivery.count = count;
+                (delivery.count, delivery.begun_before) = (count, begun_before);
                 let mut origin = Origin::new(crate::SYSTEM);
                 origin.group = Some(Arc::clone(group));
                 (origin.partition, origin.offset) = (Some(place.1), Some(record.offset));

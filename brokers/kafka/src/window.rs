@@ -60,8 +60,9 @@ struct Entry {
     record: Record,
     bytes: usize,
     state: State,
-    /// How often it was tried before.
+    /// How often it was tried before, by this process.
     tries: u32,
+    begun_before: bool,
 }
 
 /// See the module.
@@ -73,6 +74,8 @@ pub(crate) struct Window {
     last: Option<i64>,
     /// What the records keep of the memory.
     bytes: usize,
+    /// How many records more may have been at work when a process ended that had the partition before.
+    at_the_head: usize,
 }
 
 /// What is handed out.
@@ -80,11 +83,17 @@ pub(crate) struct Window {
 pub(crate) struct HandedOut {
     pub(crate) record: Record,
     pub(crate) count: u32,
+    pub(crate) begun_before: bool,
 }
+
+/// Records behind the committed offset that a process which ended may have had at work: twice what a consumer has at work by
+/// default, since some that are done lie between. What a key that failed was waited for may lie further back, and is not
+/// found out.
+const HEAD: usize = 128;
 
 impl Window {
     pub(crate) fn new() -> Window {
-        Window { entries: VecDeque::new(), settled: None, last: None, bytes: 0 }
+        Window { entries: VecDeque::new(), settled: None, last: None, bytes: 0, at_the_head: HEAD }
     }
 
     /// A record was read. One that was read before means that the partition was made anew, was cut off there (a
@@ -101,7 +110,10 @@ impl Window {
         self.last = Some(record.offset);
         let bytes = record.bytes();
         self.bytes += bytes;
-        self.entries.push_back(Entry { record, bytes, state: State::Ready, tries: 0 });
+        let begun_before = self.at_the_head > 0;
+        self.at_the_head = self.at_the_head.saturating_sub(1);
+        let state = State::Ready;
+        self.entries.push_back(Entry { record, bytes, state, tries: 0, begun_before });
         again
     }
 
@@ -146,7 +158,8 @@ impl Window {
                 let token = token();
                 entry.state = State::Away { token, until: now + visibility };
                 let record = entry.record.clone();
-                out.push((token, HandedOut { record, count: entry.tries + 1 }));
+                let (count, begun_before) = (entry.tries + 1, entry.begun_before);
+                out.push((token, HandedOut { record, count, begun_before }));
             }
         }
     }
@@ -247,6 +260,29 @@ mod tests {
         let event = Event::new(id, "order", &key.to_string(), "changed");
         let marks = Marks::default();
         Record { offset, event: Ok(Arc::new(event)), marks, key: None, value: None, headers: None }
+    }
+
+    /// F19: what a process that ended may have had at work is known as that, also when it comes again.
+    #[test]
+    fn the_head_of_a_partition_may_have_been_begun_before() {
+        let (now, mut next) = (Instant::now(), 0);
+        let mut window = Window::new();
+        let last = i64::try_from(HEAD).unwrap() + 1;
+        for offset in 0..=last {
+            window.push(record(offset, 1 + offset.unsigned_abs()));
+        }
+        let mut begun_before = |now| {
+            let mut out = Vec::new();
+            let token = || {
+                next += 1;
+                next
+            };
+            window.hand_out(now, VISIBILITY, usize::MAX, token, &mut out);
+            assert_eq!(out.len(), HEAD + 2);
+            out.iter().filter(|(_, it)| it.begun_before).map(|(_, it)| it.record.offset).max()
+        };
+        assert_eq!(begun_before(now), Some(last - 2));
+        assert_eq!(begun_before(now + VISIBILITY), Some(last - 2));
     }
 
     fn take(window: &mut Window, now: Instant, max: usize, next: &mut u64) -> Vec<(u64, i64, u32)> {

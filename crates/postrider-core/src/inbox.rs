@@ -208,6 +208,9 @@ pub struct ClaimLease {
     /// Claims of the row that count as tries, this one included: all but those that were [let go](InboxStore::release)
     /// otherwise. One whose worker died counts. Every process sees the same number, whatever the broker counts.
     pub tries: u32,
+    /// How many of those before this one were never let go: whoever had them died, or was cut off from the store. What
+    /// fails and says so is not among them, so it is not taken for what [ends the process](is_suspect).
+    pub lost: u32,
 }
 
 /// What became of a try whose claim is let go.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::inbox::usual_deliveries;
 use crate::{BoxFuture, Event, Fault, KeyHash, Marks, Result};
 
 /// A consumer's subscription to a broker. Object-safe.
@@ -87,6 +88,9 @@ pub struct Delivery {
     pub marks: Marks,
     /// Which delivery this is, from 1; 1 where the broker does not count.
     pub count: u32,
+    /// A process that is gone may have begun it before, and `count` would not say so, because it begins anew in each process.
+    /// What ends its process is among these.
+    pub begun_before: bool,
     /// Whether this consumer has nothing else in work beside it, and begins nothing until it has ended, as a receiver asks for by
     /// [`Verdict::Alone`](crate::inbox::Verdict::Alone). `None` from whoever cannot see to that: nobody is asked for it then.
     /// The engine says so, and no broker.
@@ -105,10 +109,30 @@ impl Delivery {
             topic,
             marks: Marks::default(),
             count: 1,
+            begun_before: false,
             alone: None,
             receipt,
             origin: None,
         }
+    }
+
+    /// Whether its tries are to be counted in the inbox, where a refusal is due after so many without an end: it came more often
+    /// than [usual](crate::inbox::usual_deliveries), or was begun before.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use postrider_core::inbox::DELIVERIES_MAX;
+    /// use postrider_core::subscription::{Delivery, Receipt};
+    /// use postrider_core::{Event, EventId};
+    /// let event = Arc::new(Event::new(EventId::from_u128(7), "order", "42", "order.placed"));
+    /// let receipt = Receipt { message: 1, token: 1 };
+    /// let mut delivery = Delivery::new(Ok(event), Arc::from("orders"), receipt);
+    /// assert!(!delivery.is_suspicious(DELIVERIES_MAX));
+    /// delivery.begun_before = true;
+    /// assert!(delivery.is_suspicious(DELIVERIES_MAX));
+    /// ```
+    pub fn is_suspicious(&self, max: u32) -> bool {
+        self.begun_before || self.count > usual_deliveries(max)
     }
 
     /// The key's hash; what is no event has the hash of nothing.

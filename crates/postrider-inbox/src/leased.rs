@@ -193,14 +193,13 @@ impl Leased {
                 if lease.token > 1 {
                     reach!(ClaimTakenOver);
                 }
-                let (alone, delivered) = delivery.map_or((None, 0), |it| (it.alone, it.count));
-                // Of a message that was sent again the inbox still has the tries of the one before.
-                let tries = lease.tries.min(delivered);
-                if let Some(fault) = too_often(tries, self.deliveries_max) {
+                let Some(delivery) = delivery else { return self.act(event, lease, sent).await };
+                let nth = lease.lost.saturating_add(1);
+                if let Some(fault) = too_often(nth, self.deliveries_max) {
                     reach!(DeliveredTooOften);
                     return Ok(self.refuse(lease, sent, fault).await);
                 }
-                if alone == Some(false) && is_suspect(tries, self.deliveries_max) {
+                if delivery.alone == Some(false) && is_suspect(nth, self.deliveries_max) {
                     return Ok(self.put_off(lease, sent).await);
                 }
                 self.act(event, lease, sent).await
@@ -213,7 +212,7 @@ impl Leased {
                 reach!(ClaimProcessed);
                 if planted!(DuplicateRunsHandler) {
                     // The bug: what was done is done again.
-                    let lease = ClaimLease { key: request.key, token: 0, tries: 1 };
+                    let lease = ClaimLease { key: request.key, token: 0, tries: 1, lost: 0 };
                     return self.act(event, lease, sent).await;
                 }
                 Ok(Performed::Before(self.told(&request, result)))

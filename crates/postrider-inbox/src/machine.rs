@@ -150,6 +150,7 @@ impl Machine {
         Stats {
             in_work: self.in_work as u64,
             held: self.held.len() as u64,
+            suspects: self.apart.len() as u64,
             away: self.away.len() as u64,
             ..self.stats
         }

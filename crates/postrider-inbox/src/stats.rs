@@ -40,6 +40,9 @@ pub struct Stats {
     pub in_work: u64,
     /// Held in all, now: waiting, with a handler, or being settled.
     pub held: u64,
+    /// Of those held, how many ended their process often, as it seems, and are tried alone, now: nothing else begins until there
+    /// are none.
+    pub suspects: u64,
     /// Given back and expected again, now.
     pub away: u64,
 }

@@ -1,5 +1,5 @@
-//! A message that was delivered suspiciously often to a handler in a transaction: its tries are counted in the inbox, in
-//! transactions before and after the handler's.
+//! A message that was delivered suspiciously often to a handler in a transaction, or may have been begun by a process that is
+//! gone: its tries are counted in the inbox, in transactions before and after the handler's.
 //!
 //! Invariants: it takes no session but the handler's own; and what cannot be counted is acted on all the same, by the
 //! broker's count.
@@ -11,7 +11,7 @@ use crate::inbox;
 use crate::transactional::Work;
 
 impl Work {
-    /// Acts on an event that was delivered suspiciously often, and counts that in the inbox.
+    /// Acts on an event, and counts that in the inbox.
     pub(crate) async fn receive_again(
         &self,
         event: &Event,
@@ -36,13 +36,14 @@ impl Work {
             }
             Err(error) => return Err(error),
         };
-        let (tries, most) = (lease.tries, deliveries_max - usual_deliveries(deliveries_max));
-        let answer = match too_often(tries, most) {
+        let nth = lease.lost.saturating_add(1);
+        let most = deliveries_max - usual_deliveries(deliveries_max);
+        let answer = match too_often(nth, most) {
             Some(fault) => Ok(Verdict::Reject(fault)),
-            None if delivery.alone == Some(false) && is_suspect(tries, most) => Ok(Verdict::Alone),
+            None if delivery.alone == Some(false) && is_suspect(nth, most) => Ok(Verdict::Alone),
             None => self.receive(permit, event).await,
         };
-        let (answer, tried) = counted(answer, tries);
+        let (answer, tried) = counted(answer, lease.tries);
         if let Some(tried) = tried
             && let Err(error) = self.release(&lease, tried).await
         {

@@ -100,8 +100,13 @@ pub(crate) fn answered(row: &Row, request: &ClaimRequest) -> Result<Claim> {
     let number = |column| row.get::<_, Option<i64>>(column).unwrap_or_default();
     match row.get::<_, Option<&str>>(0) {
         Some("claimed") => {
-            let tries = row.get::<_, Option<i32>>(4).unwrap_or(1).unsigned_abs();
-            Ok(Claim::Claimed(ClaimLease { key: key.clone(), token: unsigned(number(1)), tries }))
+            let count = |column| row.get::<_, Option<i32>>(column).unwrap_or_default().max(0);
+            Ok(Claim::Claimed(ClaimLease {
+                key: key.clone(),
+                token: unsigned(number(1)),
+                tries: count(4).unsigned_abs(),
+                lost: count(5).unsigned_abs(),
+            }))
         }
         Some("leased") => Ok(Claim::Leased { remaining: span(number(2)) }),
         Some("processed") => {

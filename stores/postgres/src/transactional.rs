@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use postrider_core::inbox::{Accepted, DELIVERIES_MAX, Receiver, Verdict, usual_deliveries};
+use postrider_core::inbox::{Accepted, DELIVERIES_MAX, Receiver, Verdict};
 use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, RetryClass,
 };
@@ -181,7 +181,7 @@ impl Transactional {
     }
 
     /// Sets after how many tries without an end a delivery is refused without calling the closure; [`DELIVERIES_MAX`] by
-    /// default. From [half](usual_deliveries) of them on, tries are counted in the inbox, which costs two more round trips each, and a
+    /// default. From [half](postrider_core::inbox::usual_deliveries) of them on, and where an earlier process may have begun it, tries are counted in the inbox, which costs two more round trips each, and a
     /// handler whose session or statement is ended has failed. Until then a process counts for itself.
     #[must_use]
     pub fn deliveries_max(mut self, deliveries_max: u32) -> Transactional {
@@ -325,7 +325,7 @@ impl Receiver for Transactional {
     fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             match &delivery.event {
-                Ok(event) if delivery.count > usual_deliveries(self.deliveries_max) => {
+                Ok(event) if delivery.is_suspicious(self.deliveries_max) => {
                     self.work.forget_tries(event).await
                 }
                 _ => Ok(()),
@@ -340,10 +340,10 @@ impl Receiver for Transactional {
     ) -> BoxFuture<'a, Result<Verdict>> {
         Box::pin(async move {
             // What failed before, or has no key, would only take others along.
-            let is_single = delivery.count > 1 || event.source.is_empty();
+            let is_single = delivery.count > 1 || delivery.begun_before || event.source.is_empty();
             match &self.groups {
                 Some(groups) if !is_single => groups.receive(event).await,
-                _ if delivery.count <= usual_deliveries(self.deliveries_max) => {
+                _ if !delivery.is_suspicious(self.deliveries_max) => {
                     self.work.receive(self.work.permit().await?, event).await
                 }
                 _ => self.work.receive_again(event, delivery, self.deliveries_max).await,

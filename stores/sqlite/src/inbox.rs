@@ -137,7 +137,7 @@ fn read(connection: &Connection, key: &InboxKey) -> Result<Option<Known>> {
 pub(crate) fn claim(connection: &Connection, request: &ClaimRequest) -> Result<Claim> {
     let now = now(connection)?;
     let key = &request.key;
-    let claimed: Option<(i64, u32)> = connection
+    let claimed: Option<(i64, u32, i64)> = connection
         .prepare_cached(sql::INBOX_CLAIM)
         .and_then(|mut statement| {
             let row = params![
@@ -149,11 +149,13 @@ pub(crate) fn claim(connection: &Connection, request: &ClaimRequest) -> Result<C
                 now,
                 now.saturating_add(millis(request.duration)),
             ];
-            statement.query_row(row, |row| Ok((row.get(0)?, row.get(1)?))).optional()
+            statement.query_row(row, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
         })
         .during("claim")?;
-    if let Some((token, tries)) = claimed {
-        return Ok(Claim::Claimed(ClaimLease { key: key.clone(), token: unsigned(token), tries }));
+    if let Some((token, tries, lost)) = claimed {
+        let (key, token) = (key.clone(), unsigned(token));
+        let lost = u32::try_from(lost).unwrap_or_default();
+        return Ok(Claim::Claimed(ClaimLease { key, token, tries, lost }));
     }
     let known = read(connection, key)?.ok_or_else(|| {
         Error::new(ErrorKind::Internal, "claim").message("a row is there and is not")

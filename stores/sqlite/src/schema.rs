@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../sql/schema/001.sql"),
     include_str!("../sql/schema/002.sql"),
     include_str!("../sql/schema/003.sql"),
+    include_str!("../sql/schema/004.sql"),
 ];
 
 /// The version of the tables that this program knows.

@@ -92,7 +92,7 @@ impl Transactional {
     }
 
     /// Sets after how many tries without an end a delivery is refused without calling the closure; [`DELIVERIES_MAX`] by
-    /// default. From [half](usual_deliveries) of them on, tries are counted in the inbox, which costs two more transactions each. Until
+    /// default. From [half](usual_deliveries) of them on, and where an earlier process may have begun it, tries are counted in the inbox, which costs two more transactions each. Until
     /// then a process counts for itself.
     #[must_use]
     pub fn deliveries_max(mut self, deliveries_max: u32) -> Transactional {
@@ -120,7 +120,7 @@ impl Receiver for Transactional {
         let (Ok(event), handler) = (delivery.event.clone(), self.handler.clone()) else {
             return Box::pin(std::future::ready(Ok(())));
         };
-        let is_usual = delivery.count <= usual_deliveries(self.deliveries_max);
+        let is_usual = !delivery.is_suspicious(self.deliveries_max);
         Box::pin(self.worker.call("forget tries", move |connection| match is_usual {
             true => Ok(()),
             false => forget_tries(connection, &event, &handler),
@@ -135,7 +135,7 @@ impl Receiver for Transactional {
         let (event, handler) = (Arc::clone(event), self.handler.clone());
         let handle = Arc::clone(&self.handle);
         let max = self.deliveries_max;
-        let (is_usual, alone) = (delivery.count <= usual_deliveries(max), delivery.alone);
+        let (is_usual, alone) = (!delivery.is_suspicious(max), delivery.alone);
         Box::pin(self.worker.call("receive", move |connection| match is_usual {
             true => receive(connection, &event, &handler, &*handle),
             false => receive_again(connection, &event, (&handler, &*handle), max, alone),
@@ -143,7 +143,7 @@ impl Receiver for Transactional {
     }
 }
 
-/// Acts on an event that was delivered suspiciously often, and counts that in the inbox.
+/// Acts on an event, and counts that in the inbox.
 fn receive_again(
     connection: &mut Connection,
     event: &Event,
@@ -156,13 +156,14 @@ fn receive_again(
         // Somebody is at it, or it is done: said by the marker's own rules.
         return receive(connection, event, handler, handle);
     };
-    let (tries, most) = (lease.tries, deliveries_max - usual_deliveries(deliveries_max));
-    let answer = match too_often(tries, most) {
+    let nth = lease.lost.saturating_add(1);
+    let most = deliveries_max - usual_deliveries(deliveries_max);
+    let answer = match too_often(nth, most) {
         Some(fault) => Ok(Verdict::Reject(fault)),
-        None if alone == Some(false) && is_suspect(tries, most) => Ok(Verdict::Alone),
+        None if alone == Some(false) && is_suspect(nth, most) => Ok(Verdict::Alone),
         None => receive(connection, event, handler, handle),
     };
-    let (answer, tried) = counted(answer, tries);
+    let (answer, tried) = counted(answer, lease.tries);
     if let Some(tried) = tried {
         // Where that fails, this delivery stays counted as a try.
         let _ = apart(connection, "release", |tx| release(tx, &lease, tried));

@@ -1,8 +1,9 @@
 //! One consumer process for the tests: from a real broker to an effect in a PostgreSQL database.
 //!
-//! `broker-consumer DATABASE BROKER_URL [careless]`: an effect is a row of the table `effects`, written in the
-//! transaction of the inbox. A careless one has no inbox, and writes a row for each delivery: what the checker has
-//! to find.
+//! `broker-consumer DATABASE BROKER_URL [careless | poison ID | forgetful ID]`: an effect is a row of the table `effects`,
+//! written in the transaction of the inbox. A careless one has no inbox, and writes a row for each delivery: what the checker
+//! has to find. The event with the id ends the process of the other two, of which a forgetful one knows nothing of what earlier
+//! processes began.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -17,6 +18,31 @@ use postrider_inbox::Consumer;
 use postrider_kafka::{KafkaSettings, KafkaSubscription};
 use postrider_nats::{NatsSettings, NatsSubscription};
 use postrider_postgres::Transactional;
+
+/// Believes that no process was before it.
+struct Forgetful {
+    inner: Transactional,
+}
+
+impl Receiver for Forgetful {
+    fn handler(&self) -> &HandlerName {
+        self.inner.handler()
+    }
+
+    fn counts_tries(&self) -> bool {
+        self.inner.counts_tries()
+    }
+
+    fn receive<'a>(
+        &'a self,
+        event: &'a Arc<Event>,
+        delivery: &'a Delivery,
+    ) -> BoxFuture<'a, Result<Verdict>> {
+        let mut delivery = delivery.clone();
+        delivery.begun_before = false;
+        Box::pin(async move { self.inner.receive(event, &delivery).await })
+    }
+}
 
 /// The write of an effect.
 const EFFECT: &str = include_str!("effect.sql");
@@ -44,15 +70,24 @@ impl Receiver for Careless {
     }
 }
 
-fn ledger(database: &str) -> Result<Transactional> {
-    Transactional::new(database, HandlerName::new("ledger")?, |tx, event| {
+fn ledger(database: &str, poison: Option<String>) -> Result<Transactional> {
+    Transactional::new(database, HandlerName::new("ledger")?, move |tx, event| {
+        let poison = poison.clone();
         Box::pin(async move {
+            if poison.is_some_and(|poison| event.id.to_string() == poison) {
+                // waits: until its neighbours are at work as well
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                std::process::abort();
+            }
             let id = event.headers.get("real").cloned().unwrap_or_else(|| event.id.to_string());
             tx.execute(EFFECT, &[&id]).await?;
             Ok(Verdict::Done)
         })
     })
 }
+
+/// Few, so that what ends its process is known soon: it is tried alone at its second try without an end, the third is refused.
+const DELIVERIES_MAX: u32 = 4;
 
 /// How long a delivery is hidden without a sign of life.
 const VISIBILITY: Duration = Duration::from_secs(2);
@@ -74,12 +109,18 @@ async fn subscription(url: &str) -> Result<Arc<dyn Subscription>> {
 async fn run(args: &[String]) -> Result<ExitCode> {
     let [database, url, others @ ..] = args else {
         return Err(Error::new(ErrorKind::Config, "start")
-            .message("broker-consumer DATABASE BROKER_URL [careless]"));
+            .message("broker-consumer DATABASE BROKER_URL [careless | poison ID | forgetful ID]"));
     };
-    let ledger = ledger(database)?;
-    let receiver: Arc<dyn Receiver> = match others {
-        [] => Arc::new(ledger),
-        _ => Arc::new(Careless { inner: ledger }),
+    let words: Vec<&str> = others.iter().map(String::as_str).collect();
+    let receiver: Arc<dyn Receiver> = match *words {
+        [] => Arc::new(ledger(database, None)?),
+        ["poison", id] => {
+            Arc::new(ledger(database, Some(id.to_owned()))?.deliveries_max(DELIVERIES_MAX))
+        }
+        ["forgetful", id] => Arc::new(Forgetful {
+            inner: ledger(database, Some(id.to_owned()))?.deliveries_max(DELIVERIES_MAX),
+        }),
+        _ => Arc::new(Careless { inner: ledger(database, None)? }),
     };
     Consumer::builder(subscription(url).await?).receiver(receiver).start()?.stopped().await;
     Ok(ExitCode::FAILURE)

@@ -71,9 +71,12 @@ impl View {
             metrics.total(catalog::CALLS_FAILED, &[handler, counts], total);
         }
         let waiting = stats.held.saturating_sub(stats.in_work);
-        for (state, count) in
-            [("working", stats.in_work), ("waiting", waiting), ("returned", stats.away)]
-        {
+        for (state, count) in [
+            ("working", stats.in_work),
+            ("waiting", waiting),
+            ("suspect", stats.suspects),
+            ("returned", stats.away),
+        ] {
             metrics.set(catalog::HELD, &[handler, state], count as f64);
         }
         let lost = self.watched.tally.lost.load(Ordering::Relaxed);

@@ -247,6 +247,19 @@ fn failed(tally: &Tally, stats: &Stats) -> u64 {
     stats.retried + tally.uncounted.load(Ordering::Relaxed)
 }
 
+/// That nothing begins beside events which may stop this process.
+fn suspects(stats: &Stats) -> Option<(String, String)> {
+    let cause = "an event that may stop this process is tried alone";
+    let text = || {
+        format!(
+            "{cause} ({} of them in hand, {} at work): nothing else begins until it has ended",
+            count(stats.suspects),
+            count(stats.in_work)
+        )
+    };
+    (stats.suspects > 0).then(|| (cause.to_owned(), text()))
+}
+
 /// What holds events up: the cause, and the same with numbers.
 pub(super) fn trouble(watched: &Watched) -> Option<(String, String)> {
     match watched.consumer.health() {
@@ -260,10 +273,28 @@ pub(super) fn trouble(watched: &Watched) -> Option<(String, String)> {
         }
         Health::Ready | Health::Draining | Health::Stopped => {}
     }
-    let trouble = watched.gate.trouble()?;
+    let Some(trouble) = watched.gate.trouble() else { return suspects(&watched.consumer.stats()) };
     // What a body says may differ at every call, and is no other cause.
     let fault = trouble.fault.split(": ").next().unwrap_or_default();
     let cause = format!("endpoint {}: {fault}", watched.endpoint);
     let text = format!("{cause}, {} in a row; events wait, none counted", count(trouble.in_a_row));
     Some((cause, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing stands still in silence.
+    #[test]
+    fn who_is_tried_alone_is_named() {
+        let mut stats = Stats::default();
+        assert_eq!(suspects(&stats), None);
+        (stats.suspects, stats.in_work) = (2, 7);
+        let (cause, text) = suspects(&stats).unwrap();
+        assert!(
+            text.starts_with(&cause) && text.contains("2 of them in hand, 7 at work"),
+            "{text}"
+        );
+    }
 }

@@ -154,7 +154,7 @@ catalog! {
     CALLS_FAILED = Counter "postrider_failed_calls" ["handler", "counts"]
         "Calls that failed: event (counts against it), or endpoint (counts against nobody's event)";
     HELD = Gauge "postrider_held_events" ["handler", "state"]
-        "Events in hand: working, waiting, or returned (given back and expected again)";
+        "Events in hand: working, waiting, suspect (of those, what may stop the process and is tried alone), or returned (given back and expected again)";
     CLAIMS_LOST = Counter "postrider_lost_claims" ["handler"]
         "Claims that were lost while the endpoint worked";
     SIDECAR_FAILURES = Counter "postrider_sidecar_failures" ["handler", "of"]

@@ -1,11 +1,12 @@
 //! A message that comes again and again to a handler whose marker lives in its own transaction: there, a try that fails
 //! leaves nothing behind that could be counted.
 //!
-//! So what has been delivered suspiciously often is claimed before it is acted on, for no time at all: the claim keeps nobody
-//! out, and counts. What ends the process leaves the claim; what was merely given back takes it back.
+//! So what has been delivered suspiciously often, or may have been begun by a process that is gone, is claimed before it is acted
+//! on, for no time at all: the claim keeps nobody out, and counts. What ends the process leaves the claim as it is, and is known
+//! by that; what failed, and what was merely given back, lets it go.
 //!
-//! What ends the process leaves the claims of its neighbours as well. So whatever has half of the tries that it may have is tried
-//! alone, here and in leased inboxes: from then on each of its tries is its own doing, as far as its consumer can know.
+//! What ends the process leaves the claims of its neighbours as well. So whatever was left like that half as often as it may be is
+//! tried alone, here and in leased inboxes: from then on each of its tries is its own doing, as far as its consumer can know.
 
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ pub fn usual_deliveries(max: u32) -> u32 {
     max / 2
 }
 
-/// Whether a message that was tried so often, this time included, of `max` times, is to be tried [alone](Verdict::Alone).
+/// Whether a message that was tried so often without an end, this time included, of `max` times, is to be tried
+/// [alone](Verdict::Alone).
 ///
 /// ```
 /// use postrider_core::inbox::is_suspect;
@@ -48,7 +50,7 @@ pub fn suspicion(event: &Event, handler: &HandlerName) -> Result<ClaimRequest> {
     Ok(request)
 }
 
-/// Why a message is not begun any more that was tried so often, this time included, if that is more than `max`.
+/// Why a message is not begun any more that was tried so often without an end, this time included, if that is more than `max`.
 ///
 /// ```
 /// use postrider_core::inbox::too_often;
@@ -64,10 +66,11 @@ pub fn too_often(tries: u32, max: u32) -> Option<Fault> {
     })
 }
 
-/// Says in a verdict how often the message was tried, and what is to become of the claim; nothing where the row is done.
+/// Says in a verdict how often the message was tried, and what is to become of the claim; nothing where the row is done, or
+/// where the try is to count as one without an end.
 ///
-/// An error counts here that would not count before: the database took the claim a moment ago, so what ended the
-/// handler's session or statement is more likely the event than an outage.
+/// An error counts like that: the database took the claim a moment ago, so what ended the handler's session or statement is
+/// more likely the event than an outage.
 ///
 /// ```
 /// use std::time::Duration;
@@ -87,7 +90,7 @@ pub fn counted(answer: Result<Verdict>, tries: u32) -> (Result<Verdict>, Option<
             | ErrorKind::Backpressure
             | ErrorKind::DiskFull
             | ErrorKind::ReadOnly => Some(Tried::NotCounted),
-            _ => Some(Tried::Failed),
+            _ => None,
         },
     };
     let answer = answer.map(|verdict| match verdict {

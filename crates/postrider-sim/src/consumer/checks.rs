@@ -54,7 +54,7 @@ fn key(id: u128) -> InboxKey {
 }
 
 fn lease(token: u64) -> ClaimLease {
-    ClaimLease { key: key(1), token, tries: 1 }
+    ClaimLease { key: key(1), token, tries: 1, lost: 0 }
 }
 
 impl Bench {

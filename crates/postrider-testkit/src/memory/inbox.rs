@@ -22,6 +22,8 @@ pub(super) struct InboxRow {
     event_type: Box<str>,
     token: u64,
     tries: u32,
+    /// Of those, how many failed and said so.
+    failed: u32,
     status: Status,
     steps: BTreeMap<String, Bytes>,
 }
@@ -53,6 +55,7 @@ impl InboxRow {
             event_type,
             token: 1,
             tries: 1,
+            failed: 0,
             status: Status::Processed { result, at },
             steps: BTreeMap::new(),
         }
@@ -121,6 +124,7 @@ impl State {
             event_type: request.event_type.clone(),
             token: 0,
             tries: 0,
+            failed: 0,
             status: Status::Claimed { ends: now },
             steps: BTreeMap::new(),
         });
@@ -129,7 +133,9 @@ impl State {
         row.tries += 1;
         row.payload_hash = request.payload_hash;
         row.status = Status::Claimed { ends };
-        let lease = ClaimLease { key: request.key.clone(), token: row.token, tries: row.tries };
+        let lost = row.tries.saturating_sub(1 + row.failed);
+        let (key, token, tries) = (request.key.clone(), row.token, row.tries);
+        let lease = ClaimLease { key, token, tries, lost };
         self.ledger.claimed(&lease, ends, now);
         Claim::Claimed(lease)
     }
@@ -176,6 +182,7 @@ impl State {
         row.status = Status::Forgotten;
         row.token += 1;
         row.tries = 0;
+        row.failed = 0;
         self.forgotten.push(key.clone());
         Ok(row.token)
     }
@@ -252,6 +259,7 @@ impl InboxStore for MemoryStore {
             // Whoever let go must not complete later.
             row.token += 1;
             row.tries = row.tries.saturating_sub(tried.taken_back());
+            row.failed = (row.failed + u32::from(tried == Tried::Failed)).min(row.tries);
             state.ledger.wrote_claim("release", lease, None);
             Ok(())
         }))

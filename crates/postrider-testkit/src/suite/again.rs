@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postrider_core::inbox::{DELIVERIES_MAX, Receiver, Verdict, suspicion, usual_deliveries};
 use postrider_core::subscription::Receipt;
-use postrider_core::{Claim, Delivery, ErrorKind, Event, Fault, InboxStore, Payload};
+use postrider_core::{Claim, Delivery, ErrorKind, Event, EventId, Fault, InboxStore, Payload};
 
 /// What a handler under test says, until it is told to say something else.
 #[derive(Clone, Debug)]
@@ -46,8 +46,20 @@ fn tries(verdict: Verdict) -> u32 {
     }
 }
 
+/// All that is left of a process that was killed.
+async fn orphan(inbox: &dyn InboxStore, receiver: &dyn Receiver, event: &Event) {
+    let begun = suspicion(event, receiver.handler()).expect("a source");
+    let begun = inbox.claim(&begun).await.expect("claim");
+    assert!(matches!(begun, Claim::Claimed(_)), "{begun:?}");
+}
+
+fn may_stop_the_consumer(said: &Verdict) -> bool {
+    matches!(said, Verdict::Reject(fault) if fault.detail.contains("may stop the consumer"))
+}
+
 /// A handler that says what `says` says gets a message fifty times while what it needs is away, then fails, becomes a dead
 /// letter that is sent again, and kills its process again and again, is put off until it is alone, and somebody corrects it.
+/// Then the same of a message that a broker counts in each process for itself.
 ///
 /// # Panics
 /// If what is counted is wrong.
@@ -70,25 +82,24 @@ pub async fn what_comes_again_is_counted(
     receiver.buried(&delivery(event, 52)).await.expect("forgotten");
     assert_eq!(tries(delivered(receiver, event, 53).await), 1, "a dead letter that is sent again");
     let most = DELIVERIES_MAX - usual_deliveries(DELIVERIES_MAX);
-    for _ in 2..most {
-        // All that is left of a process that was killed.
-        let begun = suspicion(event, receiver.handler()).expect("a source");
-        let begun = inbox.claim(&begun).await.expect("claim");
-        assert!(matches!(begun, Claim::Claimed(_)), "{begun:?}");
-    }
     let mut beside_others = delivery(event, 97);
     beside_others.alone = Some(false);
+    for n in 2..=most + 2 {
+        let said = receiver.receive(event, &beside_others).await.expect("a verdict");
+        assert_eq!(tries(said), n, "what merely fails is not suspected");
+    }
+    for _ in 1..most {
+        orphan(inbox, receiver, event).await;
+    }
     for _ in 0..3 {
         let said = receiver.receive(event, &beside_others).await.expect("a verdict");
         assert_eq!(said, Verdict::Alone, "who may be at fault is tried alone");
     }
-    assert_eq!(tries(delivered(receiver, event, 98).await), most, "the control: not one too many");
-    match delivered(receiver, event, 99).await {
-        Verdict::Reject(fault) => {
-            assert!(fault.detail.contains("may stop the consumer"), "{fault}");
-        }
-        other => panic!("{other:?}"),
-    }
+    let failed = tries(delivered(receiver, event, 98).await);
+    assert_eq!(failed, 2 * most + 2, "the control: not one too many");
+    orphan(inbox, receiver, event).await;
+    let said = delivered(receiver, event, 99).await;
+    assert!(may_stop_the_consumer(&said), "{said:?}");
     let mut corrected = Event::clone(event);
     corrected.payload = Payload::json("{\"corrected\":true}").expect("JSON");
     let corrected = Arc::new(corrected);
@@ -97,4 +108,38 @@ pub async fn what_comes_again_is_counted(
     assert_eq!(delivered(receiver, &corrected, 12).await, Verdict::Duplicate);
     let as_it_was = delivered(receiver, event, 1).await;
     assert!(matches!(as_it_was, Verdict::Reject(_)), "it is known as corrected: {as_it_was:?}");
+    of_another_process(inbox, receiver, says, event, most).await;
+}
+
+async fn of_another_process(
+    inbox: &dyn InboxStore,
+    receiver: &dyn Receiver,
+    says: &Says,
+    event: &Event,
+    most: u32,
+) {
+    let mut event = event.clone();
+    event.id = EventId::from_u128(event.id.as_u128() ^ 1);
+    let event = Arc::new(event);
+    let mut begun_before = delivery(&event, 1);
+    begun_before.begun_before = true;
+    let again = async || receiver.receive(&event, &begun_before).await.expect("a verdict");
+    says.say(Verdict::Retry {
+        after: None,
+        fault: Fault::new(ErrorKind::Unavailable, "no"),
+        tries: None,
+    });
+    for _ in 0..most {
+        orphan(inbox, receiver, &event).await;
+    }
+    let said = delivered(receiver, &event, 1).await;
+    assert!(
+        matches!(said, Verdict::Retry { tries: None, .. }),
+        "the control: first of all: {said:?}"
+    );
+    let said = again().await;
+    assert!(may_stop_the_consumer(&said), "{said:?}");
+    says.say(Verdict::Done);
+    assert_eq!(again().await, Verdict::Done, "sent again");
+    assert_eq!(again().await, Verdict::Duplicate);
 }

@@ -64,7 +64,12 @@ impl InboxStore for Naive {
                     let ends = now + request.duration;
                     let row = Row { ends, result: None };
                     self.rows.lock().unwrap().insert(request.key.clone(), row);
-                    Claim::Claimed(ClaimLease { key: request.key.clone(), token: 1, tries: 1 })
+                    Claim::Claimed(ClaimLease {
+                        key: request.key.clone(),
+                        token: 1,
+                        tries: 1,
+                        lost: 0,
+                    })
                 }
             })
         })

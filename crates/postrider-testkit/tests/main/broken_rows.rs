@@ -73,7 +73,7 @@ impl<const FLAW: u8> InboxStore for Flawed<FLAW> {
                     Claim::Claimed(ClaimLease { token: 1, ..lease })
                 }
                 (GIVES_AWAY, Claim::Leased { .. }) => {
-                    Claim::Claimed(ClaimLease { key, token: u64::MAX, tries: 1 })
+                    Claim::Claimed(ClaimLease { key, token: u64::MAX, tries: 1, lost: 0 })
                 }
                 (NEVER_ENDS, Claim::Claimed(lease)) if lease.token > 1 => {
                     Claim::Leased { remaining: Duration::ZERO }

@@ -17,6 +17,8 @@ pub(crate) enum Refused {
         token: u64,
         /// The tries that count, this one included.
         tries: u32,
+        /// Of those before this one, how many ended without a word.
+        lost: u32,
     },
     /// The id is known with another payload.
     Mismatch,
@@ -39,7 +41,9 @@ pub(crate) fn to_claim(row: Row, request: &ClaimRequest, beat: &str) -> Refused 
     match () {
         () if !row.is_of(&request.payload_hash) => Refused::Mismatch,
         () if row.processed => Refused::Processed { result: row.result },
-        () if row.beat == beat => Refused::Ours { token: row.token, tries: row.tries },
+        () if row.beat == beat => {
+            Refused::Ours { token: row.token, tries: row.tries, lost: row.lost }
+        }
         () => Refused::Leased { beat: row.beat, duration: row.duration },
     }
 }
@@ -150,7 +154,7 @@ mod tests {
     fn a_repeated_claim_finds_itself() {
         let request = request();
         let found = to_claim(row(CLAIMED, request.payload_hash, "ours"), &request, "ours");
-        assert_eq!(found, Refused::Ours { token: 3, tries: 1 });
+        assert_eq!(found, Refused::Ours { token: 3, tries: 1, lost: 0 });
     }
 
     #[test]

@@ -11,8 +11,8 @@ use postrider_core::{ClaimLease, ClaimRequest, Tried};
 use crate::control::PK;
 use crate::inbox::parts::Pointer;
 use crate::inbox::row::{
-    ATTEMPTS, BEAT, CLAIMED, CLAIMED_AT, DURATION, EVENT_ID, EXPIRES_AT, HANDLER, HASH, PARTS,
-    PROCESSED, PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE, STATUS, STEPS, TOKEN,
+    ATTEMPTS, BEAT, CLAIMED, CLAIMED_AT, DURATION, EVENT_ID, EXPIRES_AT, FAILED, HANDLER, HASH,
+    PARTS, PROCESSED, PROCESSED_AT, RECEIVED_AT, RELEASED, RESULT, SOURCE, STATUS, STEPS, TOKEN,
     TOO_LARGE, TYPE, UNTIL,
 };
 use crate::item::{Item, b, n, s};
@@ -51,6 +51,7 @@ impl Claiming<'_> {
                 ("#status", STATUS),
                 ("#token", TOKEN),
                 ("#attempts", ATTEMPTS),
+                ("#failed", FAILED),
                 ("#received", RECEIVED_AT),
                 ("#claimed", CLAIMED_AT),
                 ("#beat", BEAT),
@@ -74,6 +75,7 @@ impl Claiming<'_> {
                 "SET #source = :source, #event = :event, #handler = :handler, #type = :type, \
                  #hash = :hash, #status = :claimed, #token = if_not_exists(#token, :none) + :one, \
                  #attempts = if_not_exists(#attempts, :none) + :one, \
+                 #failed = if_not_exists(#failed, :none), \
                  #received = if_not_exists(#received, :now), #claimed = :now, #beat = :beat, \
                  #duration = :duration, #until = :until, \
                  #steps = if_not_exists(#steps, :empty) REMOVE #released",
@@ -199,17 +201,26 @@ impl Kept<'_> {
     pub(crate) fn release(&self, update: Update, tried: Tried) -> Update {
         let update =
             self.hold(update).expression_attribute_values(":yes", AttributeValue::Bool(true));
-        let tries = match tried {
-            Tried::Failed => return update.update_expression("SET #released = :yes"),
+        match tried {
+            Tried::Failed => {
+                let said = "SET #released = :yes, #failed = if_not_exists(#failed, :none) + :one";
+                let update = update.update_expression(said);
+                let update = update.expression_attribute_values(":none", n(0));
+                names(update.expression_attribute_values(":one", n(1)), &[("#failed", FAILED)])
+            }
             // A claim has added one.
-            Tried::NotCounted => update
-                .update_expression("SET #released = :yes, #attempts = #attempts - :less")
-                .expression_attribute_values(":less", n(1)),
-            Tried::Refused => update
-                .update_expression("SET #released = :yes, #attempts = :none")
-                .expression_attribute_values(":none", n(0)),
-        };
-        names(tries, &[("#attempts", ATTEMPTS)])
+            Tried::NotCounted => {
+                let said = "SET #released = :yes, #attempts = #attempts - :one";
+                let update = update.update_expression(said);
+                names(update.expression_attribute_values(":one", n(1)), &[("#attempts", ATTEMPTS)])
+            }
+            Tried::Refused => {
+                let said = "SET #released = :yes, #attempts = :none, #failed = :none";
+                let update = update.update_expression(said);
+                let update = update.expression_attribute_values(":none", n(0));
+                names(update, &[("#attempts", ATTEMPTS), ("#failed", FAILED)])
+            }
+        }
     }
 }
 

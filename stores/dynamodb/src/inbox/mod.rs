@@ -151,12 +151,14 @@ impl Inbox {
             Ok(written) => {
                 let token = number(&written, TOKEN).ok_or_else(|| absent("claim", "token"))?;
                 let tries = number(&written, ATTEMPTS).unwrap_or(1);
-                Ok(self.claimed(request, &beat, (token, tries)))
+                Ok(self.claimed(request, &beat, (token, tries, row::lost(&written))))
             }
             Err(old) => {
                 let row = Row::of(&old, "claim")?;
                 Ok(match answer::to_claim(row, request, &beat) {
-                    Refused::Ours { token, tries } => self.claimed(request, &beat, (token, tries)),
+                    Refused::Ours { token, tries, lost } => {
+                        self.claimed(request, &beat, (token, tries, lost))
+                    }
                     Refused::Mismatch => Claim::Mismatch,
                     Refused::Processed { result } => {
                         self.watch.forget(&request.key);
@@ -173,9 +175,14 @@ impl Inbox {
     }
 
     /// Watches a lease of our own like anybody's: a successor in this process need not wait longer.
-    fn claimed(&self, request: &ClaimRequest, beat: &str, (token, tries): (u64, u32)) -> Claim {
+    fn claimed(
+        &self,
+        request: &ClaimRequest,
+        beat: &str,
+        (token, tries, lost): (u64, u32, u32),
+    ) -> Claim {
         self.watch.saw(&request.key, beat, request.duration, self.clock.tick());
-        Claim::Claimed(ClaimLease { key: request.key.clone(), token, tries })
+        Claim::Claimed(ClaimLease { key: request.key.clone(), token, tries, lost })
     }
 
     async fn prolong(&self, lease: &ClaimLease, duration: Duration) -> Result<()> {

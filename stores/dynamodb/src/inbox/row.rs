@@ -27,6 +27,8 @@ pub(crate) const HASH: &str = "payload_hash";
 pub(crate) const TOKEN: &str = "token";
 /// Claims so far that count as tries.
 pub(crate) const ATTEMPTS: &str = "attempts";
+/// How many of those failed and said so.
+pub(crate) const FAILED: &str = "failed";
 /// When it was first seen; milliseconds since 1970 by a worker's clock, as all times but the next.
 pub(crate) const RECEIVED_AT: &str = "received_at";
 /// When it was claimed last.
@@ -86,6 +88,12 @@ pub(crate) fn without_results(steps: &Item) -> AttributeValue {
     AttributeValue::M(steps.iter().map(|(name, value)| (name.clone(), said(value))).collect())
 }
 
+/// Of the tries before the last, how many ended without a word.
+pub(crate) fn lost(item: &Item) -> u32 {
+    let count = |name| number::<u32>(item, name).unwrap_or_default();
+    count(ATTEMPTS).saturating_sub(1).saturating_sub(count(FAILED))
+}
+
 /// What a processed row has of its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
@@ -104,6 +112,7 @@ pub(crate) struct Row {
     hash: Vec<u8>,
     pub(crate) token: u64,
     pub(crate) tries: u32,
+    pub(crate) lost: u32,
     pub(crate) released: bool,
     pub(crate) beat: String,
     pub(crate) duration: Duration,
@@ -143,6 +152,7 @@ impl Row {
             // A row that a person made has none.
             token: number(item, TOKEN).unwrap_or_default(),
             tries: number(item, ATTEMPTS).unwrap_or(1),
+            lost: lost(item),
             released: truth(item, RELEASED),
             beat,
             duration: Duration::from_millis(duration),

@@ -38,7 +38,7 @@ from (
         ({text:outbox_own_number}, 'id seq at'),
         ({text:inbox},
             'source event_id handler event_type status payload_hash token received_at expires_at processed_at '
-            || 'attempts'),
+            || 'attempts failed'),
         ({text:inbox_result}, 'source event_id handler result completed_at'),
         ({text:inbox_step}, 'source event_id handler step result completed_at'),
         ({text:inbox_horizon}, 'handler horizon recorded_at'),

@@ -9,4 +9,4 @@ values (?1, ?2, ?3, ?4, 'claimed', ?5,
 on conflict (source, event_id, handler) do update set
     token = token + 1, attempts = attempts + 1, expires_at = excluded.expires_at
 where status = 'claimed' and expires_at <= ?6 and payload_hash = excluded.payload_hash
-returning token, attempts;
+returning token, attempts, attempts - 1 - failed;

@@ -134,7 +134,7 @@ async fn what_comes_again_is_counted_in_the_inbox() {
     });
     let store = fresh.store();
     what_comes_again_is_counted(&store, &receiver.unwrap(), &says, &incoming(1)).await;
-    assert_eq!(number(&fresh.connect(), "select count(*) from effects"), 1);
+    assert_eq!(number(&fresh.connect(), "select count(*) from effects"), 2, "both, once");
 }
 
 /// A lock that another writer holds is nobody's fault and is not counted.

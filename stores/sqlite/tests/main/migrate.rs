@@ -17,7 +17,8 @@ const HELD: &[&str] = &[
         event_version, payload, payload_bytes, content_type, encoding, headers, tenant, format,
         occurred_at, created_at, erased_at
     from outbox_waiting order by rowid",
-    "select * from inbox order by event_id",
+    "select source, event_id, handler, event_type, status, payload_hash, token, received_at, expires_at, processed_at, result,
+        attempts from inbox order by event_id",
     "select * from inbox_step order by event_id",
     "select destination, partition, position, origin, saved_at from outbox_cursor order by 1",
     "select * from outbox_destination order by id",
@@ -27,7 +28,8 @@ const HELD: &[&str] = &[
     "select * from outbox_scheduled order by seq",
     "select name, seq from sqlite_sequence where name in ('outbox', 'outbox_scheduled') order by 1",
     "select key, value from outbox_meta
-        where key not in ('schema', 'schema_002_at', 'schema_003_at', 'history_start') order by key",
+        where key not in ('schema', 'schema_002_at', 'schema_003_at', 'schema_004_at', 'history_start')
+        order by key",
 ];
 
 /// A file with the tables of version 1, and events in every state that it knew.
@@ -113,6 +115,8 @@ async fn a_migration_keeps_everything() {
     let version = number(&connection, "select value + 0 from outbox_meta where key = 'schema'");
     assert_eq!(version, i64::from(Schema::VERSION));
     assert_eq!(number(&connection, "select count(*) from pragma_integrity_check"), 1);
+    // How a try of version 1 ended nobody knows, so none counts as cut off.
+    assert_eq!(number(&connection, "select sum(failed) from inbox where status = 'claimed'"), 1);
     let made = tables(&Fresh::new().connect());
     let migrated: Vec<(String, Option<String>)> = tables(&connection)
         .into_iter()

@@ -41,6 +41,8 @@ struct WholeWay<S> {
     folder: TempDir,
     relays: Vec<Child>,
     consumers: Vec<Child>,
+    /// What consumers are told besides.
+    words: Vec<String>,
     /// Processes that ended and were not told to.
     fallen: u32,
 }
@@ -55,8 +57,18 @@ impl<S: Server> WholeWay<S> {
         // No constraint keeps a second effect out: that is the inbox's work.
         let table = "create table effects (n bigserial, event_id text not null)";
         connect(&cluster.url()).await.batch_execute(table).await.unwrap();
-        let (relays, consumers) = (Vec::new(), Vec::new());
-        Some(WholeWay { store, outbox, cluster, server, folder, relays, consumers, fallen: 0 })
+        let (relays, consumers, words) = (Vec::new(), Vec::new(), Vec::new());
+        Some(WholeWay {
+            store,
+            outbox,
+            cluster,
+            server,
+            folder,
+            relays,
+            consumers,
+            words,
+            fallen: 0,
+        })
     }
 
     fn process(&self, program: &str, name: &str, args: &[&str]) -> Child {
@@ -79,9 +91,10 @@ impl<S: Server> WholeWay<S> {
         self.process(env!("CARGO_BIN_EXE_broker-relay"), RELAYS, &args)
     }
 
-    fn consumer(&self, more: &[&str]) -> Child {
+    fn consumer(&self) -> Child {
         let (database, server) = (self.cluster.url(), self.server.url());
-        let args = [&[&*database, &*server], more].concat();
+        let mut args = vec![&*database, &*server];
+        args.extend(self.words.iter().map(String::as_str));
         self.process(env!("CARGO_BIN_EXE_broker-consumer"), CONSUMERS, &args)
     }
 
@@ -149,7 +162,7 @@ impl<S: Server> WholeWay<S> {
         }
         for at in 0..self.consumers.len() {
             if fell(&mut self.consumers[at]) {
-                self.consumers[at] = self.consumer(&[]);
+                self.consumers[at] = self.consumer();
                 self.fallen += 1;
             }
         }
@@ -163,7 +176,7 @@ impl<S: Server> WholeWay<S> {
             }
             Fault::ConsumerKilled => {
                 self.consumers[which].kill().await.unwrap();
-                self.consumers[which] = self.consumer(&[]);
+                self.consumers[which] = self.consumer();
             }
             Fault::ServerKilled => self.server.crash().await,
             Fault::DatabaseKilled => self.cluster.crash().await,
@@ -211,7 +224,7 @@ async fn survive<S: Server>(store: Store) {
     let (mut dice, seed) = Dice::from_environment();
     eprintln!("{store} to {}: POSTRIDER_TEST_SEED={seed}", S::NAME);
     way.relays = vec![way.relay(), way.relay()];
-    way.consumers = vec![way.consumer(&[]), way.consumer(&[])];
+    way.consumers = vec![way.consumer(), way.consumer()];
     let (begun, mut plan) = (Instant::now(), dice.plan(&Fault::ALL));
     let going_on = seconds_to_go_on();
     let mut struck: BTreeMap<Fault, u32> = BTreeMap::new();
@@ -301,7 +314,8 @@ async fn a_stopped_database_answers_nobody_until_it_is_woken() {
 /// Without an inbox the copies have their effects too, and the checker says so.
 async fn careless<S: Server>(store: Store) {
     let Some(mut way) = WholeWay::<S>::open(store).await else { return };
-    let (_relay, _consumer) = (way.relay(), way.consumer(&["careless"]));
+    way.words = vec!["careless".to_owned()];
+    let (_relay, _consumer) = (way.relay(), way.consumer());
     way.outbox.write(50).await;
     way.acted(50).await;
     way.server.copy(5).await;
@@ -315,4 +329,43 @@ async fn careless<S: Server>(store: Store) {
 async fn without_an_inbox_a_second_effect_is_found() {
     careless::<Nats>(Store::Postgres).await;
     careless::<Kafka>(Store::Sqlite).await;
+}
+
+/// An outbox of which one event ends the process of a consumer, told the word. Says which it is.
+async fn poisoned(word: &str) -> Option<(WholeWay<Kafka>, EventId)> {
+    let mut way = WholeWay::<Kafka>::open(Store::Sqlite).await?;
+    way.outbox.write(30).await;
+    let poison = way.outbox.committed().await[3].id;
+    way.words = vec![word.to_owned(), poison.to_string()];
+    way.relays = vec![way.relay()];
+    way.consumers = vec![way.consumer()];
+    Some((way, poison))
+}
+
+/// F19, R079: an event that ends its process is refused at last, though Kafka counts no deliveries and a new process knows
+/// nothing of them, and takes nobody along who was beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_ends_its_process_is_found_out_at_kafka() {
+    let Some((mut way, poison)) = poisoned("poison").await else { return };
+    way.acted(29).await;
+    way.settled().await;
+    let effects = way.effects().await;
+    assert!(effects.len() == 29 && !effects.contains(&poison), "{effects:?}");
+    let fallen = way.fallen;
+    assert_eq!(fallen, 2, "{}", way.log());
+}
+
+/// The control: who knows nothing of earlier processes is ended for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_forgets_what_was_begun_is_ended_for_ever() {
+    let Some((mut way, _)) = poisoned("forgetful").await else { return };
+    let begun = Instant::now();
+    while way.fallen < 5 {
+        let fallen = way.fallen;
+        assert!(begun.elapsed() < PATIENCE, "{fallen} fell\n{}", way.log());
+        way.revive();
+        // waits: another process falls
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!way.server.is_settled().await);
 }

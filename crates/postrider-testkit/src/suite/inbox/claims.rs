@@ -132,24 +132,31 @@ pub async fn a_released_claim_is_free_at_once<H: InboxHarness>() {
 }
 
 /// R079: what was given back uncounted is no try, whoever has it next; a claim that just ended is one, since its worker
-/// may have died of it.
+/// may have died of it, and is told from those that failed and said so.
 pub async fn tries_are_all_that_was_not_given_back<H: InboxHarness>() {
     let harness = H::start().await;
     let (inbox, unit) = (harness.inbox(), harness.unit());
     let again = async || claimed(&*harness.inbox(), &event(1), LONG).await;
     let first = again().await;
-    assert_eq!(first.tries, 1);
+    assert_eq!((first.tries, first.lost), (1, 0));
     inbox.release(&first, Tried::NotCounted).await.expect("release");
     let second = again().await;
-    assert_eq!(second.tries, 1, "the first was none");
+    assert_eq!((second.tries, second.lost), (1, 0), "the first was none");
     inbox.release(&second, Tried::Failed).await.expect("release");
     let third = claimed(&*inbox, &event(1), unit).await;
-    assert_eq!(third.tries, 2);
+    assert_eq!((third.tries, third.lost), (2, 0), "the second said that it failed");
     harness.pass(unit * 2).await;
     let fourth = again().await;
-    assert_eq!(fourth.tries, 3, "nobody knows what became of the third");
-    inbox.release(&fourth, Tried::Refused).await.expect("release");
-    assert_eq!(again().await.tries, 1, "a dead letter that is sent again begins anew");
+    assert_eq!((fourth.tries, fourth.lost), (3, 1), "nobody knows what became of the third");
+    inbox.release(&fourth, Tried::Failed).await.expect("release");
+    let fifth = again().await;
+    assert_eq!((fifth.tries, fifth.lost), (4, 1));
+    inbox.release(&fifth, Tried::NotCounted).await.expect("release");
+    let sixth = again().await;
+    assert_eq!((sixth.tries, sixth.lost), (4, 1), "what is given back takes no other's try along");
+    inbox.release(&sixth, Tried::Refused).await.expect("release");
+    let anew = again().await;
+    assert_eq!((anew.tries, anew.lost), (1, 0), "a dead letter that is sent again begins anew");
 }
 
 /// R085: whoever asks again gets the stored bytes, whatever they are.

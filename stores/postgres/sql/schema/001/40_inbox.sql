@@ -8,7 +8,8 @@ create domain {inbox_payload_hash} as bytea
 
 -- Which (source, event id, handler) was done, or is being done. A narrow ledger, never partitioned, kept for
 -- the dedup horizon; results and steps may expire sooner. token grows at every claim, also after a row was
--- forgotten. attempts: claims that count as tries. expires_at: when the claim ends; before 1970: it was let go, as long after 1970.
+-- forgotten. attempts: claims that count as tries; failed: how many of them failed and said so, so that the
+-- others before the last one were cut off. expires_at: when the claim ends; before 1970: it was let go, as long after 1970.
 create table {inbox} (
     source text not null,
     event_id uuid not null,
@@ -21,6 +22,7 @@ create table {inbox} (
     expires_at timestamptz,
     processed_at timestamptz,
     attempts integer not null default 1,
+    failed integer not null default 0,
     primary key (source, event_id, handler),
     -- As short as it can be, for the same reason: `status` is what the functions write beside it.
     constraint a_row_expires_or_is_processed check ((expires_at is null) = (processed_at is not null))

@@ -6,7 +6,8 @@
 -- leased; processed; mismatch. 32 zero bytes are the hash of any payload: a person marked the row.
 create function {inbox_claim}(
     of_source text, of_event uuid, of_handler text, of_type text, hash bytea, micros bigint,
-    out answer text, out given bigint, out remaining bigint, out stored bytea, out tries integer)
+    out answer text, out given bigint, out remaining bigint, out stored bytea, out tries integer,
+    out lost integer)
 language plpgsql set lock_timeout = '200ms'
 as $body$
 declare
@@ -33,6 +34,7 @@ begin
                     where i.source = of_source and i.event_id = of_event and i.handler = of_handler;
                 end if;
                 tries := 1;
+                lost := 0;
                 answer := 'claimed';
                 return;
             end if;
@@ -55,7 +57,7 @@ begin
             where i.source = of_source and i.event_id = of_event and i.handler = of_handler
                 and i.status = 'claimed' and i.expires_at <= clock_timestamp()
                 and i.payload_hash = known.payload_hash
-            returning i.token, i.attempts into given, tries;
+            returning i.token, i.attempts, i.attempts - 1 - i.failed into given, tries, lost;
             if found then
                 answer := 'claimed';
                 return;
@@ -105,7 +107,8 @@ end
 $body$;
 
 -- The token grows, so that whoever let go is refused. When that was stands as long before 1970 as it is after it, which
--- no lease ever ends at: retention goes by it. taken_back: how many fewer the tries are at most.
+-- no lease ever ends at: retention goes by it. taken_back: how many fewer the tries are at most; where it is none, the
+-- try failed.
 create function {inbox_release}(
     of_source text, of_event uuid, of_handler text, of_token bigint, taken_back integer default 0) returns boolean
 language plpgsql set lock_timeout = '200ms'
@@ -113,7 +116,8 @@ as $body$
 begin
     perform {outbox_durably}();
     update {inbox} i set expires_at = 'epoch'::timestamptz - (clock_timestamp() - 'epoch'::timestamptz), token = i.token + 1,
-        attempts = greatest(0, i.attempts - taken_back)
+        attempts = greatest(0, i.attempts - taken_back),
+        failed = greatest(0, least(i.attempts - taken_back, i.failed + case taken_back when 0 then 1 else 0 end))
     where i.source = of_source and i.event_id = of_event and i.handler = of_handler
         and i.token = of_token and i.status = 'claimed';
     return found;

@@ -163,7 +163,7 @@ async fn what_comes_again_is_counted_in_the_inbox() {
         })
     });
     what_comes_again_is_counted(&fresh.store(), &receiver, &says, &incoming(1)).await;
-    assert_eq!(fresh.number("select count(*) from {schema}.effects").await, 1);
+    assert_eq!(fresh.number("select count(*) from {schema}.effects").await, 2, "both, once");
 }
 
 /// R074: a handler that ended its transaction by itself did not act together with its marker: it is not done, whatever
@@ -171,18 +171,20 @@ async fn what_comes_again_is_counted_in_the_inbox() {
 #[tokio::test]
 async fn a_handler_that_ends_its_transaction_is_not_done() {
     let Some(fresh) = with_effects().await else { return };
-    let ending = receiver(&fresh, "billing", |tx, _| {
-        Box::pin(async move {
-            tx.batch_execute("rollback").await?;
-            Ok(Verdict::Done)
-        })
-    });
-    let event = incoming(1);
-    for _ in 0..2 {
+    let own = format!("of a handler in {}", fresh.names.schema());
+    let prepare = format!("prepare transaction '{own}'");
+    for (n, ends) in (1..).zip(["rollback", "commit", &prepare].map(str::to_owned)) {
+        let ending = receiver(&fresh, "billing", move |tx, _| {
+            let ends = ends.clone();
+            Box::pin(async move { Ok(tx.batch_execute(&ends).await.map(|()| Verdict::Done)?) })
+        });
+        let event = incoming(n);
         let told = ending.receive(&event, &delivery(&event)).await;
-        assert!(!matches!(told, Ok(Verdict::Done | Verdict::Duplicate)), "{told:?}");
-        assert_eq!(fresh.number("select count(*) from {inbox}").await, 0);
+        assert!(!matches!(told, Ok(Verdict::Done | Verdict::Duplicate)), "{n}: {told:?}");
     }
+    assert_eq!(fresh.number("select count(*) from {inbox}").await, 1, "the one that it committed");
+    fresh.run(&format!("rollback prepared '{own}'")).await;
+    assert_eq!(deliver(&acting(&fresh, "billing"), &incoming(3)).await, Verdict::Done);
 }
 
 /// A handler that is dropped in the middle, as at the end of a drain, is rolled back, and the event is free.
