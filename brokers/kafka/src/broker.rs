@@ -17,9 +17,11 @@ use crate::client::{Client, Producer};
 use crate::encode::{Encoded, encode, unusable};
 use crate::examine::examine;
 use crate::flight::{Answer, Flight};
+use crate::notice::Notice;
 use crate::settings::{BYTES_MAX, Compression, KafkaSettings, ROWS_MAX};
 use crate::topics::{Facts, Standing, Topics};
 use crate::trouble::Trouble;
+use crate::wall_clock::WallClock;
 
 /// A broker that publishes to Kafka.
 ///
@@ -34,6 +36,7 @@ pub struct KafkaBroker {
     /// Sends each record by itself: what was refused together is judged one by one.
     alone: Client,
     topics: Topics,
+    clock: WallClock,
     closed: AtomicBool,
 }
 
@@ -90,6 +93,7 @@ impl KafkaBroker {
             topics: Topics::new(&settings, &trouble),
             settings,
             trouble,
+            clock: WallClock::new(),
             closed: AtomicBool::new(false),
         })
     }
@@ -102,6 +106,7 @@ impl KafkaBroker {
         let begun = Instant::now();
         let ready = begun + self.settings.preparation();
         let deadline = begun + self.settings.deadline;
+        self.follow_clock(ready).await;
         let together = self.producer(&self.together, ready).await?;
         let standings = self.standings(&together, batch, ready).await?;
         let mut outcomes: Vec<Option<Outcome>> =
@@ -115,6 +120,16 @@ impl KafkaBroker {
             }
         }
         Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(Outcome::Skipped)).collect())
+    }
+
+    /// After a step of the wall clock back nothing is given to the clients from before.
+    async fn follow_clock(&self, until: Instant) {
+        let Some(by) = self.clock.stepped_back() else { return };
+        let renew = async { tokio::join!(self.together.renew(), self.alone.renew()) };
+        // Who waits for a client that is being made is told that nobody answers, and the next batch finds another one.
+        let _ = timeout_at(until, renew).await;
+        self.topics.forget();
+        self.settings.notices.tell(&Notice::ClockSteppedBack { by });
     }
 
     /// One by one where that is known to be needed, the rest together; and then one by one what was refused for

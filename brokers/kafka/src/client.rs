@@ -201,6 +201,12 @@ impl Client {
         Ok(Arc::clone(made.insert(Arc::new(producer))))
     }
 
+    /// The next one to ask gets a new producer. What the old one has queued counts as not published, and is given up by it
+    /// when its time is over.
+    pub(crate) async fn renew(&self) {
+        *self.made.lock().await = None;
+    }
+
     /// Sends what is queued, and nothing after that.
     pub(crate) async fn close(&self) {
         let Some(producer) = self.made.lock().await.take() else { return };

@@ -63,13 +63,15 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    pub(crate) fn new(settings: &SubscriptionSettings) -> Holdings {
+    /// After others, tokens go on where theirs ended.
+    pub(crate) fn after(settings: &SubscriptionSettings, before: Option<&Holdings>) -> Holdings {
+        let drawn = before.map_or(0, |before| before.lock().drawn);
         Holdings {
             group: Arc::from(&*settings.group),
             visibility: settings.visibility,
             window_max: settings.unsettled_max,
             bytes_max: settings.unsettled_bytes_max,
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner { drawn, ..Inner::default() }),
             changed: Notify::new(),
             settled: Condvar::new(),
         }

@@ -43,6 +43,7 @@ mod flight;
 mod golden;
 mod holdings;
 mod keys;
+mod membership;
 mod notice;
 mod reader;
 mod settings;
@@ -50,6 +51,7 @@ mod subscription;
 mod topics;
 mod trouble;
 mod turn;
+mod wall_clock;
 mod window;
 mod writes;
 

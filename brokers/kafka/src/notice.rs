@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Something changed at the cluster, and goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,11 @@ pub enum Notice {
         /// How many it has.
         now: usize,
     },
+    /// The wall clock stepped back, so another client was made: the library's own threads wait until the clock has caught up.
+    ClockSteppedBack {
+        /// By how much.
+        by: Duration,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -26,6 +32,11 @@ impl fmt::Display for Notice {
                 f,
                 "the topic `{topic}` has {now} partitions and had {before}: from now on a key may stand in another \
                  one, and between the two a consumer sees no order"
+            ),
+            Notice::ClockSteppedBack { by } => write!(
+                f,
+                "the wall clock stepped back by {by:?}: another client is made, since the one before stands still until the \
+                 clock has caught up; nothing is lost, and what was under way may come twice"
             ),
         }
     }

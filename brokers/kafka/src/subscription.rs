@@ -4,29 +4,21 @@
 //! (INV-1).
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postrider_core::subscription::SubscriptionCapabilities;
 use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription};
-use rdkafka::config::FromClientConfigAndContext;
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
-use crate::answer::missing;
-use crate::begin;
 use crate::bury::DeadLetter;
-use crate::client::{Client, metadata};
+use crate::client::Client;
 use crate::holdings::Holdings;
-use crate::reader::{Member, Reader};
+use crate::membership::Membership;
+use crate::notice::Notice;
 use crate::settings::{KafkaSettings, wrong};
-use crate::trouble::Trouble;
-use crate::turn::Turn;
+use crate::wall_clock::{LOOK_EVERY, WallClock};
 
 /// What is consumed, and how.
 #[derive(Clone, Debug)]
@@ -112,10 +104,10 @@ impl SubscriptionSettings {
 pub struct KafkaSubscription {
     settings: SubscriptionSettings,
     kafka: Arc<KafkaSettings>,
-    holdings: Arc<Holdings>,
-    ended: Arc<AtomicBool>,
-    /// Ends with the thread that reads.
-    reading: watch::Receiver<()>,
+    membership: Mutex<Membership>,
+    clock: WallClock,
+    /// The membership is of before a step of the wall clock, and another one is needed.
+    is_outdated: AtomicBool,
     buried: Client,
 }
 
@@ -133,87 +125,56 @@ impl KafkaSubscription {
         kafka.check()?;
         settings.check()?;
         let kafka = Arc::new(kafka);
-        let trouble = Arc::new(Trouble::default());
-        let holdings = Arc::new(Holdings::new(&settings));
-        let ended = Arc::new(AtomicBool::new(false));
-        let (reads, reading) = watch::channel(());
-        let subscription = KafkaSubscription {
+        let membership = Membership::begin(&kafka, &settings, None).await?;
+        Ok(KafkaSubscription {
             // Each by itself: an answer is about one of them.
-            buried: Client::new(&kafka, true, &trouble),
-            settings: settings.clone(),
-            kafka: Arc::clone(&kafka),
-            holdings: Arc::clone(&holdings),
-            ended: Arc::clone(&ended),
-            reading,
-        };
-        let until = Instant::now() + kafka.deadline;
-        let member = Member {
-            holdings: Arc::clone(&holdings),
-            trouble: Arc::clone(&trouble),
-            patience: settings.visibility,
-            ended,
-            turn: Turn::default(),
-            refused: AtomicBool::new(false),
-            of_reading: AtomicBool::new(false),
-        };
-        let joining = spawn_blocking(move || join(&kafka, &settings, member, reads));
-        joining.await.map_err(|error| {
-            Error::new(ErrorKind::Internal, "subscribe").message(error.to_string())
-        })??;
-        // A group that takes longer lets us in later.
-        timeout_at(until, holdings.joined()).await.unwrap_or(Ok(()))?;
-        Ok(subscription)
+            buried: Client::new(&kafka, true, &Arc::default()),
+            settings,
+            kafka,
+            membership: Mutex::new(membership),
+            clock: WallClock::new(),
+            is_outdated: AtomicBool::new(false),
+        })
     }
-}
 
-/// Makes the consumer, finds the topics, and begins to read on a thread of its own.
-fn join(
-    kafka: &KafkaSettings,
-    settings: &SubscriptionSettings,
-    member: Member,
-    reads: watch::Sender<()>,
-) -> Result<()> {
-    let trouble = Arc::clone(&member.trouble);
-    let refused = |error: KafkaError| wrong(format!("the group cannot be joined: {error}"));
-    let mut consumer: BaseConsumer<Member> =
-        BaseConsumer::from_config_and_context(&kafka.consumer(settings), member)
-            .map_err(refused)?;
-    let found = |topic: &str| {
-        let metadata = metadata(&consumer, Some(topic), kafka, &trouble)?;
-        let error = metadata.topics().first().and_then(|found| found.error());
-        Ok(error.map(RDKafkaErrorCode::from))
-    };
-    for topic in &settings.topics {
-        let detail = match found(topic)? {
-            None => continue,
-            Some(RDKafkaErrorCode::UnknownTopicOrPartition) => missing(topic).detail,
-            Some(other) => format!("the topic `{topic}` cannot be read: {other}"),
-        };
-        return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
+    fn membership(&self) -> MutexGuard<'_, Membership> {
+        self.membership.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    // Who may not ask is not refused: a dead letter that cannot be kept is not let go.
-    if let Some(dead) = &settings.dead_letters
-        && found(dead)? == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
-    {
-        let detail = format!(
-            "there is no topic for the dead letters: create `{dead}`, or choose another one for `dead_letters`"
-        );
-        return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
+
+    fn holdings(&self) -> Arc<Holdings> {
+        Arc::clone(&self.membership().holdings)
     }
-    if settings.from_now {
-        consumer = begin::at_the_ends(consumer, settings, kafka, &trouble)?;
+
+    /// After a step of the wall clock back the group is joined anew, by another client. What is handed out is not ours any
+    /// more, and comes again.
+    async fn follow_clock(&self) -> Result<()> {
+        if let Some(by) = self.clock.stepped_back() {
+            self.is_outdated.store(true, Ordering::Release);
+            self.kafka.notices.tell(&Notice::ClockSteppedBack { by });
+        }
+        if !self.is_outdated.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.membership().end();
+        self.buried.renew().await;
+        let before = self.holdings();
+        let membership = Membership::begin(&self.kafka, &self.settings, Some(&before)).await?;
+        *self.membership() = membership;
+        self.is_outdated.store(false, Ordering::Release);
+        Ok(())
     }
-    let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
-    consumer.subscribe(&topics).map_err(refused)?;
-    let (topics, group) = (settings.topics.clone(), settings.group.clone());
-    let reader = Reader { consumer, topics, group };
-    let begun = thread::Builder::new().name("kafka reader".to_owned()).spawn(move || {
-        reader.read();
-        drop(reads);
-    });
-    begun
-        .map(drop)
-        .map_err(|error| Error::new(ErrorKind::Unavailable, "subscribe").message(error.to_string()))
+
+    async fn receive_some(&self, max: usize) -> Result<Vec<Delivery>> {
+        loop {
+            self.follow_clock().await?;
+            let holdings = self.holdings();
+            // waits: the clock tells nobody of its steps
+            let looked = tokio::time::timeout(LOOK_EVERY, holdings.receive(max));
+            if let Ok(received) = looked.await {
+                return received;
+            }
+        }
+    }
 }
 
 impl Subscription for KafkaSubscription {
@@ -224,11 +185,11 @@ impl Subscription for KafkaSubscription {
     }
 
     fn receive(&self, max: usize) -> BoxFuture<'_, Result<Vec<Delivery>>> {
-        Box::pin(self.holdings.receive(max))
+        Box::pin(self.receive_some(max))
     }
 
     fn ack<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { self.holdings.settle(delivery.receipt) })
+        Box::pin(async { self.holdings().settle(delivery.receipt) })
     }
 
     fn nack<'a>(
@@ -237,32 +198,31 @@ impl Subscription for KafkaSubscription {
         delay: Duration,
         counted: bool,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.holdings.give_back(delivery.receipt, delay, counted) })
+        Box::pin(async move { self.holdings().give_back(delivery.receipt, delay, counted) })
     }
 
     fn reject<'a>(&'a self, delivery: &'a Delivery, fault: &'a Fault) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
-            let (place, record) = self.holdings.find(delivery.receipt)?;
+            let (place, record) = self.holdings().find(delivery.receipt)?;
             if let Some(topic) = &self.settings.dead_letters {
                 let group = &self.settings.group;
                 DeadLetter { topic, group, place: &place, record: &record, fault }
                     .bury(&self.buried, &self.kafka)
                     .await?;
             }
-            self.holdings.settle(delivery.receipt)
+            self.holdings().settle(delivery.receipt)
         })
     }
 
     fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.holdings.extend(delivery.receipt, by) })
+        Box::pin(async move { self.holdings().extend(delivery.receipt, by) })
     }
 
     /// Leaves the group: what is settled is committed, and others need not wait for the end of the session. A server that does
     /// not answer in time is left without a word.
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
-            self.ended.store(true, Ordering::Release);
-            let mut reading = self.reading.clone();
+            let mut reading = self.membership().end();
             let gone = async { while reading.changed().await.is_ok() {} };
             timeout_at(Instant::now() + self.kafka.deadline, gone).await.map_err(|_| {
                 Error::new(ErrorKind::Timeout, "close")
@@ -278,7 +238,7 @@ impl Subscription for KafkaSubscription {
 
 impl Drop for KafkaSubscription {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::Release);
+        self.membership().end();
     }
 }
 

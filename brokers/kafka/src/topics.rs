@@ -138,6 +138,11 @@ impl Topics {
         self.lock().remove(topic);
     }
 
+    /// All are asked for again, by whoever comes next: who asks now may never be answered.
+    pub(crate) fn forget(&self) {
+        self.lock().clear();
+    }
+
     /// Tells of partitions that were added. Nothing has to be drained: of a key one event is under way, so its next
     /// one is sent when the one before it is in the old partition.
     fn compare(&self, topic: &Arc<str>, facts: &Facts) {

@@ -35,4 +35,5 @@ pub mod proxy;
 pub mod services;
 pub mod suite;
 pub mod turns;
+pub mod wall_clock;
 pub mod wire;

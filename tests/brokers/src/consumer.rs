@@ -15,7 +15,7 @@ use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Event, HandlerName, Result, Subscription,
 };
 use postrider_inbox::Consumer;
-use postrider_kafka::{KafkaSettings, KafkaSubscription};
+use postrider_kafka::{KafkaSettings, KafkaSubscription, Notices};
 use postrider_nats::{NatsSettings, NatsSubscription};
 use postrider_postgres::Transactional;
 
@@ -98,7 +98,9 @@ async fn subscription(url: &str) -> Result<Arc<dyn Subscription>> {
         let mut settings = postrider_kafka::SubscriptionSettings::new("orders", "ledger");
         settings.visibility = VISIBILITY;
         settings.session = VISIBILITY;
-        return Ok(Arc::new(KafkaSubscription::open(KafkaSettings::new(url), settings).await?));
+        let mut kafka = KafkaSettings::new(url);
+        kafka.notices = Notices::to(|notice| tracing::warn!("{notice}"));
+        return Ok(Arc::new(KafkaSubscription::open(kafka, settings).await?));
     }
     let mut settings = postrider_nats::SubscriptionSettings::new("orders", "ledger");
     settings.visibility = VISIBILITY;

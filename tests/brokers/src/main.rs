@@ -13,7 +13,7 @@ use postrider_core::{
     BoxFuture, Broker, Destination, DestinationId, Error, ErrorKind, OutboxSource, Result, Route,
     Template,
 };
-use postrider_kafka::{KafkaBroker, KafkaSettings};
+use postrider_kafka::{KafkaBroker, KafkaSettings, Notices};
 use postrider_nats::{NatsBroker, NatsSettings};
 use postrider_postgres::{Options, PostgresStore};
 use postrider_relay::{Ending, Observer, Point, Relay, Settings, Target};
@@ -58,6 +58,7 @@ fn broker(url: &str, deadline: Duration) -> Result<Arc<dyn Broker>> {
         Some(("kafka", _)) => {
             let mut settings = KafkaSettings::new(url);
             settings.deadline = deadline;
+            settings.notices = Notices::to(|notice| tracing::warn!("{notice}"));
             Ok(Arc::new(KafkaBroker::new(settings)?))
         }
         _ => Err(config("a broker's address begins with nats:// or kafka://")),

@@ -46,7 +46,7 @@ fn settings(
     topics: &[String],
     wishes: &Wishes,
 ) -> Result<(postrider_kafka::KafkaSettings, postrider_kafka::SubscriptionSettings), Failure> {
-    use postrider_kafka::{KafkaSettings, SubscriptionSettings};
+    use postrider_kafka::{KafkaSettings, Notices, SubscriptionSettings};
 
     let configured = wishes.kafka.as_ref();
     let mut connection = match configured {
@@ -56,6 +56,7 @@ fn settings(
     let mut settings = SubscriptionSettings::new("", &wishes.group);
     settings.topics = topics.to_vec();
     settings.visibility = wishes.visibility;
+    connection.notices = Notices::to(|notice| tracing::warn!("{notice}"));
     if let Some(kafka) = configured {
         connection.deadline = kafka.timeout;
         settings.from_now = kafka.from_now;

@@ -27,7 +27,7 @@ fn record(offset: i64, bytes: usize) -> Record {
 fn holdings(partitions: i32, change: impl FnOnce(&mut SubscriptionSettings)) -> Holdings {
     let mut settings = SubscriptionSettings::new("orders", "billing");
     change(&mut settings);
-    let holdings = Holdings::new(&settings);
+    let holdings = Holdings::after(&settings, None);
     holdings.take_over((0..partitions).map(place).collect());
     holdings
 }

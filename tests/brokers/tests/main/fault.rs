@@ -21,10 +21,12 @@ pub(crate) enum Fault {
     DatabaseStopped,
     /// The broker has some events twice.
     Copied,
+    /// The wall clock under relays and consumers steps by ten minutes or an hour.
+    ClockStepped,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Fault; 9] = [
+    pub(crate) const ALL: [Fault; 10] = [
         Fault::RelayKilled,
         Fault::RelayStopped,
         Fault::ConsumerKilled,
@@ -34,5 +36,6 @@ impl Fault {
         Fault::DatabaseKilled,
         Fault::DatabaseStopped,
         Fault::Copied,
+        Fault::ClockStepped,
     ];
 }

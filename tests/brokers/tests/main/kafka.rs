@@ -41,6 +41,7 @@ impl Kafka {
 
 impl Server for Kafka {
     const NAME: &'static str = "kafka";
+    const WRONG_CLOCKS_ARE_BORNE: bool = false;
 
     async fn start() -> Option<Kafka> {
         Kafka::of(|| KafkaServer::start("", &[])).await

@@ -41,6 +41,7 @@ impl Nats {
 
 impl Server for Nats {
     const NAME: &'static str = "nats";
+    const WRONG_CLOCKS_ARE_BORNE: bool = true;
 
     async fn start() -> Option<Nats> {
         let server = match NatsServer::start("") {

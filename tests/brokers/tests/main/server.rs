@@ -12,6 +12,10 @@ pub(crate) trait Server: Sized {
     /// Its name, for figures.
     const NAME: &'static str;
 
+    /// Whether its client can be had with a wall clock of `faketime` that is wrong: it must use no wait of the C library's that
+    /// is for moments of the real one.
+    const WRONG_CLOCKS_ARE_BORNE: bool;
+
     /// Starts one; `None`, with the reason printed, where there is no program.
     async fn start() -> Option<Self>;
 

@@ -12,6 +12,7 @@ use postrider_core::{EventId, Invariant};
 use postrider_history::{History, Verdict, check};
 use postrider_testkit::cluster::Cluster;
 use postrider_testkit::dice::{Dice, seconds_to_go_on};
+use postrider_testkit::wall_clock::WallClock;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -27,6 +28,9 @@ const ROUND: u32 = 300;
 /// Events of a round that had their effect when the fault strikes.
 const BEFORE: usize = 30;
 
+/// By how much the wall clock of relays and consumers is wrong.
+const STEPS: [&str; 2] = ["-60m", "+10m"];
+
 /// Where relays and consumers write.
 const RELAYS: &str = "relays";
 const CONSUMERS: &str = "consumers";
@@ -39,6 +43,8 @@ struct WholeWay<S> {
     cluster: Cluster,
     server: S,
     folder: TempDir,
+    /// What relays and consumers take for the time.
+    clock: Option<WallClock>,
     relays: Vec<Child>,
     consumers: Vec<Child>,
     /// What consumers are told besides.
@@ -57,16 +63,17 @@ impl<S: Server> WholeWay<S> {
         // No constraint keeps a second effect out: that is the inbox's work.
         let table = "create table effects (n bigserial, event_id text not null)";
         connect(&cluster.url()).await.batch_execute(table).await.unwrap();
-        let (relays, consumers, words) = (Vec::new(), Vec::new(), Vec::new());
+        let clock = WallClock::new(folder.path(), "clock");
         Some(WholeWay {
             store,
             outbox,
             cluster,
             server,
             folder,
-            relays,
-            consumers,
-            words,
+            clock,
+            relays: Vec::new(),
+            consumers: Vec::new(),
+            words: Vec::new(),
             fallen: 0,
         })
     }
@@ -78,6 +85,7 @@ impl<S: Server> WholeWay<S> {
             .args(args)
             // Proofs of life are of this test alone.
             .env("TMPDIR", self.folder.path())
+            .envs(self.clock.iter().flat_map(WallClock::variables))
             .stdin(Stdio::null())
             .stderr(log)
             .kill_on_drop(true)
@@ -181,11 +189,21 @@ impl<S: Server> WholeWay<S> {
             Fault::ServerKilled => self.server.crash().await,
             Fault::DatabaseKilled => self.cluster.crash().await,
             Fault::Copied => self.server.copy(20).await,
+            Fault::ClockStepped => self.step_clock(STEPS[which]),
             Fault::RelayStopped => pause(|name| signal(&self.relays[which], name)).await,
             Fault::ConsumerStopped => pause(|name| signal(&self.consumers[which], name)).await,
             Fault::DatabaseStopped => pause(|name| self.cluster.signal(name)).await,
             Fault::ServerStopped => pause(|name| self.server.signal(name)).await,
         }
+    }
+
+    /// Sets the clock of all processes: all of them must go by it.
+    fn step_clock(&self, step: &str) {
+        let Some(clock) = &self.clock else { return };
+        for child in self.relays.iter().chain(&self.consumers) {
+            assert!(child.id().is_none_or(WallClock::is_of), "it has another clock");
+        }
+        clock.set(step);
     }
 
     /// What was committed against what had its effect.
@@ -225,12 +243,14 @@ async fn survive<S: Server>(store: Store) {
     eprintln!("{store} to {}: POSTRIDER_TEST_SEED={seed}", S::NAME);
     way.relays = vec![way.relay(), way.relay()];
     way.consumers = vec![way.consumer(), way.consumer()];
-    let (begun, mut plan) = (Instant::now(), dice.plan(&Fault::ALL));
+    let mut faults = Fault::ALL.to_vec();
+    faults.retain(|fault| *fault != Fault::ClockStepped || S::WRONG_CLOCKS_ARE_BORNE);
+    let (begun, mut plan) = (Instant::now(), dice.plan(&faults));
     let going_on = seconds_to_go_on();
     let mut struck: BTreeMap<Fault, u32> = BTreeMap::new();
     let mut in_the_middle = 0;
     while !plan.is_empty() || begun.elapsed().as_secs_f64() < going_on {
-        let fault = plan.pop().unwrap_or_else(|| Fault::ALL[dice.below(Fault::ALL.len())]);
+        let fault = plan.pop().unwrap_or_else(|| faults[dice.below(faults.len())]);
         let before = way.outbox.written();
         way.outbox.write(ROUND).await;
         way.acted(before + BEFORE).await;
@@ -260,7 +280,7 @@ async fn survive<S: Server>(store: Store) {
     for invariant in PROMISE {
         assert!(verdict.judged(invariant) > 0, "{invariant} was judged on nothing");
     }
-    assert_eq!(struck.len(), Fault::ALL.len(), "{struck:?}");
+    assert_eq!(struck.len(), faults.len(), "{struck:?}");
     assert!(in_the_middle * 2 > rounds, "only {in_the_middle} of {rounds} faults had work to hit");
     assert!(arrived > effects, "no duplicate arrived");
     // How many times more is not asserted: what is sent to a server that stands still is there as often as it was tried,
@@ -269,7 +289,7 @@ async fn survive<S: Server>(store: Store) {
     assert_eq!(effects, way.outbox.written());
 }
 
-/// F1, F3, F5, F6, F10, F11, INV-1 to INV-4: everything is killed and stopped in turn, and messages are there
+/// F1, F3, F5, F6, F10 to F12, INV-1 to INV-4: everything is killed and stopped in turn, and messages are there
 /// twice; what was committed has its effect once, in its key's order, and nothing else has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_postgres_to_nats_whatever_is_killed() {
@@ -368,4 +388,35 @@ async fn who_forgets_what_was_begun_is_ended_for_ever() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(!way.server.is_settled().await);
+}
+
+/// F12: the wall clock steps back by ten minutes while the server is away, which threads of Kafka's client may wait for. Relay
+/// and consumer say so, and go on with another client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_back_stops_nobody_at_kafka() {
+    let Some(mut way) = WholeWay::<Kafka>::open(Store::Sqlite).await else { return };
+    (way.relays, way.consumers) = (vec![way.relay()], vec![way.consumer()]);
+    way.outbox.write(20).await;
+    way.acted(20).await;
+    way.step_clock("+10m");
+    // waits: until they have heard of it
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    way.outbox.write(20).await;
+    way.acted(40).await;
+    way.server.crash().await;
+    way.outbox.write(20).await;
+    // waits: until their clients' threads wait by that clock before they look for the server again
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    way.step_clock("+0");
+    // waits: until they have heard of that as well
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    way.outbox.write(20).await;
+    way.acted(80).await;
+    way.settled().await;
+    let verdict = way.judge().await;
+    assert!(verdict.holds(), "{verdict}");
+    let (fallen, log) = (way.fallen, way.log());
+    assert_eq!(fallen, 0, "{log}");
+    let told = log.matches("stepped back by").count();
+    assert!(way.clock.is_none() || told == 2, "both say so: {log}");
 }

@@ -1,56 +1,15 @@
 //! Clocks that are wrong: a relay's, and the database's. Both jump while events are written and delivered.
-//!
-//! The library of `faketime` stands before the clock of one process; the monotonic clock, which no jump of a
-//! wall clock moves, stays what it is.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use postrider_testkit::cluster::Wanted;
 use postrider_testkit::suite::skip;
+use postrider_testkit::wall_clock::WallClock;
 
 use crate::stage::{Stage, signal};
 
 const MINUTE: i64 = 60_000_000;
-
-/// A clock that can be set, for one process and its children.
-struct Clock {
-    library: PathBuf,
-    offset: PathBuf,
-}
-
-impl Clock {
-    /// One whose offset stands in a file of this folder; `None`, with the reason printed, where there is no
-    /// library for it.
-    fn new(folder: &Path, name: &str) -> Option<Clock> {
-        let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
-            .map(|machine| format!("/usr/lib/{machine}/faketime/libfaketimeMT.so.1"));
-        let Some(library) = library.iter().map(PathBuf::from).find(|path| path.exists()) else {
-            skip("clocks that jump", "faketime is not installed");
-            return None;
-        };
-        let clock = Clock { library, offset: folder.join(name) };
-        clock.set("+0");
-        Some(clock)
-    }
-
-    /// How far it is off from now on, such as `-10m`. It is looked at every second.
-    fn set(&self, offset: &str) {
-        let fresh = self.offset.with_extension("fresh");
-        std::fs::write(&fresh, format!("{offset}\n")).expect("the offset");
-        std::fs::rename(&fresh, &self.offset).expect("the offset");
-    }
-
-    fn variables(&self) -> [(&'static str, String); 5] {
-        [
-            ("LD_PRELOAD", self.library.display().to_string()),
-            ("FAKETIME_TIMESTAMP_FILE", self.offset.display().to_string()),
-            ("FAKETIME_CACHE_DURATION", "1".to_owned()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-            ("DONT_FAKE_MONOTONIC", "1".to_owned()),
-        ]
-    }
-}
 
 /// Writes while a clock does what it was told to.
 async fn write_for(stage: &mut Stage, span: Duration) {
@@ -68,15 +27,16 @@ async fn write_for(stage: &mut Stage, span: Duration) {
 #[tokio::test]
 async fn clocks_of_relays_may_jump() {
     let Some(mut stage) = Stage::open(&["fsync = off"]).await else { return };
-    let (Some(ahead), Some(behind)) =
-        (Clock::new(stage.folder.path(), "ahead"), Clock::new(stage.folder.path(), "behind"))
-    else {
+    let (Some(ahead), Some(behind)) = (
+        WallClock::new(stage.folder.path(), "ahead"),
+        WallClock::new(stage.folder.path(), "behind"),
+    ) else {
         return;
     };
     ahead.set("+10m");
     behind.set("-10m");
     let url = stage.cluster.url();
-    let start = |stage: &Stage, clock: &Clock| {
+    let start = |stage: &Stage, clock: &WallClock| {
         let set = clock.variables();
         let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, &**value)).collect();
         stage.relay_with(&url, &[], &set)
@@ -115,7 +75,7 @@ async fn clocks_of_relays_may_jump() {
 #[tokio::test]
 async fn the_clock_of_the_database_may_step() {
     let folder = tempfile::tempdir().expect("a folder");
-    let Some(clock) = Clock::new(folder.path(), "server") else { return };
+    let Some(clock) = WallClock::new(folder.path(), "server") else { return };
     readable(folder.path());
     let wanted = clock
         .variables()

@@ -1,0 +1,131 @@
+//! One membership of a group: the client that has it, the thread that reads, and what it holds.
+//!
+//! Invariant: what was handed out under another membership is not settled under this one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use postrider_core::{Error, ErrorKind, Result};
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
+
+use crate::answer::missing;
+use crate::begin;
+use crate::client::metadata;
+use crate::holdings::Holdings;
+use crate::reader::{Member, Reader};
+use crate::settings::{KafkaSettings, wrong};
+use crate::subscription::SubscriptionSettings;
+use crate::trouble::Trouble;
+use crate::turn::Turn;
+
+/// See the module.
+pub(crate) struct Membership {
+    pub(crate) holdings: Arc<Holdings>,
+    ended: Arc<AtomicBool>,
+    /// Ends with the thread that reads.
+    reading: watch::Receiver<()>,
+}
+
+impl Membership {
+    /// Finds the topics and joins the group; after another one its deliveries have other tokens.
+    ///
+    /// # Errors
+    /// As [`KafkaSubscription::open`](crate::KafkaSubscription::open).
+    pub(crate) async fn begin(
+        kafka: &Arc<KafkaSettings>,
+        settings: &SubscriptionSettings,
+        before: Option<&Holdings>,
+    ) -> Result<Membership> {
+        let holdings = Arc::new(Holdings::after(settings, before));
+        let ended = Arc::new(AtomicBool::new(false));
+        let (reads, reading) = watch::channel(());
+        let membership =
+            Membership { holdings: Arc::clone(&holdings), ended: Arc::clone(&ended), reading };
+        let until = Instant::now() + kafka.deadline;
+        let member = Member {
+            holdings: Arc::clone(&holdings),
+            trouble: Arc::new(Trouble::default()),
+            patience: settings.visibility,
+            ended,
+            turn: Turn::default(),
+            refused: AtomicBool::new(false),
+            of_reading: AtomicBool::new(false),
+        };
+        let (kafka, settings) = (Arc::clone(kafka), settings.clone());
+        let joining = spawn_blocking(move || join(&kafka, &settings, member, reads));
+        joining.await.map_err(|error| {
+            Error::new(ErrorKind::Internal, "subscribe").message(error.to_string())
+        })??;
+        // A group that takes longer lets us in later.
+        timeout_at(until, holdings.joined()).await.unwrap_or(Ok(()))?;
+        Ok(membership)
+    }
+
+    /// Leaves the group, as soon as the thread that reads hears of it. What is returned ends with that.
+    pub(crate) fn end(&self) -> watch::Receiver<()> {
+        self.ended.store(true, Ordering::Release);
+        self.reading.clone()
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+    }
+}
+
+/// Makes the consumer, finds the topics, and begins to read on a thread of its own.
+fn join(
+    kafka: &KafkaSettings,
+    settings: &SubscriptionSettings,
+    member: Member,
+    reads: watch::Sender<()>,
+) -> Result<()> {
+    let trouble = Arc::clone(&member.trouble);
+    let refused = |error: KafkaError| wrong(format!("the group cannot be joined: {error}"));
+    let mut consumer: BaseConsumer<Member> =
+        BaseConsumer::from_config_and_context(&kafka.consumer(settings), member)
+            .map_err(refused)?;
+    let found = |topic: &str| {
+        let metadata = metadata(&consumer, Some(topic), kafka, &trouble)?;
+        let error = metadata.topics().first().and_then(|found| found.error());
+        Ok(error.map(RDKafkaErrorCode::from))
+    };
+    for topic in &settings.topics {
+        let detail = match found(topic)? {
+            None => continue,
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition) => missing(topic).detail,
+            Some(other) => format!("the topic `{topic}` cannot be read: {other}"),
+        };
+        return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
+    }
+    // Who may not ask is not refused: a dead letter that cannot be kept is not let go.
+    if let Some(dead) = &settings.dead_letters
+        && found(dead)? == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
+    {
+        let detail = format!(
+            "there is no topic for the dead letters: create `{dead}`, or choose another one for `dead_letters`"
+        );
+        return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
+    }
+    if settings.from_now {
+        consumer = begin::at_the_ends(consumer, settings, kafka, &trouble)?;
+    }
+    let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
+    consumer.subscribe(&topics).map_err(refused)?;
+    let (topics, group) = (settings.topics.clone(), settings.group.clone());
+    let reader = Reader { consumer, topics, group };
+    let begun = thread::Builder::new().name("kafka reader".to_owned()).spawn(move || {
+        reader.read();
+        drop(reads);
+    });
+    begun
+        .map(drop)
+        .map_err(|error| Error::new(ErrorKind::Unavailable, "subscribe").message(error.to_string()))
+}
