@@ -119,18 +119,15 @@ impl Holdings {
                 .wait_timeout(inner, nap)
                 .map_or_else(|poisoned| poisoned.into_inner().0, |(inner, _)| inner);
         }
-        let settled = |place: &Place| {
-            let offset = inner.held.get(place)?.window.settled()?;
-            Some((place.clone(), offset))
-        };
+        let settled =
+            |place: &Place| Some((place.clone(), inner.held.get(place)?.window.settled()?));
         places.iter().filter_map(settled).collect()
     }
 
     /// These topics are gone: nothing of them is committed, and nothing can be settled.
     pub(crate) fn let_go(&self, topics: &[String]) {
-        let is_gone = |place: &Place| topics.iter().any(|topic| **topic == *place.0);
-        let places: Vec<Place> =
-            self.lock().held.keys().filter(|place| is_gone(place)).cloned().collect();
+        let is_gone = |place: &&Place| topics.iter().any(|topic| **topic == *place.0);
+        let places: Vec<Place> = self.lock().held.keys().filter(is_gone).cloned().collect();
         self.give_up(&places);
     }
 

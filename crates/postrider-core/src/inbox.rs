@@ -1,6 +1,7 @@
 //! The consumer's side of a store: the record of which (source, event id, handler) was done.
 
 mod again;
+mod begun;
 mod left_out;
 
 use std::sync::Arc;
@@ -11,7 +12,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName, Result};
 
-pub use again::{DELIVERIES_MAX, counted, is_suspect, suspicion, too_often, usual_deliveries};
+pub use again::{
+    DELIVERIES_MAX, counted, is_suspect, suspicion, too_often, unbegun, usual_deliveries,
+};
+pub use begun::Begun;
 pub use left_out::{LeftOut, RESULT_BYTES_MAX};
 
 /// How long a purge leaves every row while no consumer has said for how long its messages may come again.
@@ -162,6 +166,9 @@ pub struct ClaimRequest {
     pub payload_hash: [u8; 32],
     /// How long the claim lasts without a heartbeat.
     pub duration: Duration,
+    /// How many tries of the event this process has lost, and lived on ([`Begun`] knows): they are no longer among the row's
+    /// [lost](ClaimLease::lost), whoever asks.
+    pub outlived: u32,
 }
 
 impl ClaimRequest {
@@ -175,6 +182,7 @@ impl ClaimRequest {
             event_type: event.event_type.clone(),
             payload_hash: event.payload.hash(),
             duration,
+            outlived: 0,
         })
     }
 }
@@ -208,8 +216,8 @@ pub struct ClaimLease {
     /// Claims of the row that count as tries, this one included: all but those that were [let go](InboxStore::release)
     /// otherwise. One whose worker died counts. Every process sees the same number, whatever the broker counts.
     pub tries: u32,
-    /// How many of those before this one were never let go: whoever had them died, or was cut off from the store. What
-    /// fails and says so is not among them, so it is not taken for what [ends the process](is_suspect).
+    /// How many of those before this one were never let go, since one last [came to an end](Tried::came_to_an_end): whoever had
+    /// them died, or was cut off from the store. What fails and says so is not taken for what [ends the process](is_suspect).
     pub lost: u32,
 }
 
@@ -218,7 +226,9 @@ pub struct ClaimLease {
 pub enum Tried {
     /// It failed, and counts.
     Failed,
-    /// It was none: whatever kept the event is not the event's fault.
+    /// It was none, and the handler said so: what it needs is away.
+    Later,
+    /// It was none: it was not begun, or broken off, and nobody knows what would have come of it.
     NotCounted,
     /// It was refused, and becomes a dead letter: should that be sent again, its tries begin anew.
     Refused,
@@ -235,9 +245,15 @@ impl Tried {
     pub fn taken_back(self) -> u32 {
         match self {
             Tried::Failed => 0,
-            Tried::NotCounted => 1,
+            Tried::Later | Tried::NotCounted => 1,
             Tried::Refused => i32::MAX.unsigned_abs(),
         }
+    }
+
+    /// Whether the event let its worker come to an end: then those before it that were [lost](ClaimLease::lost) are not the
+    /// event's doing.
+    pub fn came_to_an_end(self) -> bool {
+        self != Tried::NotCounted
     }
 }
 
@@ -282,6 +298,12 @@ pub trait Receiver: Send + Sync {
     fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
         let _ = delivery;
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Returns when what calls left to be done that were dropped is done, as to let a claim go. The engine waits for it before it
+    /// says that it has stopped, for no longer than an answer of the broker may take.
+    fn at_rest(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
     }
 }
 

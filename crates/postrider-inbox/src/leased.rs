@@ -8,6 +8,7 @@
 //! stand in its place.
 
 mod claimed;
+mod claims;
 mod context;
 mod heartbeat;
 
@@ -24,6 +25,7 @@ use postrider_core::{
     planted, reach,
 };
 
+pub use claims::Claims;
 pub use context::Context;
 pub use postrider_core::inbox::RESULT_BYTES_MAX;
 
@@ -147,6 +149,7 @@ pub struct Leased {
     heartbeat: Heartbeat,
     clock: Arc<dyn Clock>,
     deliveries_max: u32,
+    claims: Arc<Claims>,
 }
 
 /// A [`Leased`] that is not complete yet.
@@ -170,6 +173,7 @@ impl Leased {
             heartbeat: Heartbeat::default(),
             clock: Arc::new(BootClock),
             deliveries_max: DELIVERIES_MAX,
+            claims: Arc::default(),
         })
     }
 
@@ -184,10 +188,16 @@ impl Leased {
 
     /// The same for what was delivered.
     async fn try_once(&self, event: &Event, delivery: Option<&Delivery>) -> Result<Performed> {
-        let request = ClaimRequest::new(event, &self.name, self.lease)?;
+        let mut request = ClaimRequest::new(event, &self.name, self.lease)?;
         let sent = heartbeat::time(&*self.clock);
+        request.outlived = self.claims.begun.ask(&request.key);
         let call = self.store.claim(&request);
-        match heartbeat::in_time(&*self.clock, "claim", self.lease, call).await? {
+        let claim = heartbeat::in_time(&*self.clock, "claim", self.lease, call).await?;
+        match &claim {
+            Claim::Claimed(_) => self.claims.begun.granted(&request.key),
+            _ => self.claims.begun.take_back(&request.key),
+        }
+        match claim {
             Claim::Claimed(lease) => {
                 reach!(ClaimGranted);
                 if lease.token > 1 {
@@ -195,11 +205,15 @@ impl Leased {
                 }
                 let Some(delivery) = delivery else { return self.act(event, lease, sent).await };
                 let nth = lease.lost.saturating_add(1);
-                if let Some(fault) = too_often(nth, self.deliveries_max) {
+                // A handler that panics in ever new processes counts as well, where the broker does.
+                let most = self.deliveries_max;
+                let fault = delivery.alone.and_then(|_| too_often(nth, most));
+                let fault = fault.or_else(|| too_often(lease.tries.min(delivery.count), most));
+                if let Some(fault) = fault {
                     reach!(DeliveredTooOften);
                     return Ok(self.refuse(lease, sent, fault).await);
                 }
-                if delivery.alone == Some(false) && is_suspect(nth, self.deliveries_max) {
+                if delivery.alone == Some(false) && is_suspect(nth, most) {
                     return Ok(self.put_off(lease, sent).await);
                 }
                 self.act(event, lease, sent).await
@@ -252,6 +266,10 @@ impl Receiver for Leased {
 
     fn counts_tries(&self) -> bool {
         true
+    }
+
+    fn at_rest(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.claims.at_rest())
     }
 
     fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
@@ -322,6 +340,12 @@ impl LeasedBuilder {
     /// default.
     pub fn deliveries_max(mut self, deliveries_max: u32) -> LeasedBuilder {
         self.0.deliveries_max = deliveries_max;
+        self
+    }
+
+    /// Shares what is known of this process's claims with others of its kind: for whoever makes one for each event.
+    pub fn claims(mut self, claims: Arc<Claims>) -> LeasedBuilder {
+        self.0.claims = claims;
         self
     }
 

@@ -32,7 +32,9 @@ pub mod stats;
 
 pub use clock::BootClock;
 pub use consumer::{Consumer, ConsumerBuilder, ConsumerHandle};
-pub use leased::{Context, Heartbeat, Leased, LeasedBuilder, LeasedHandler, Outcome, Performed};
+pub use leased::{
+    Claims, Context, Heartbeat, Leased, LeasedBuilder, LeasedHandler, Outcome, Performed,
+};
 pub use machine::Machine;
 pub use options::ConsumerOptions;
 pub use stats::{Health, Stats};

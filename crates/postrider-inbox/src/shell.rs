@@ -106,9 +106,17 @@ impl Shell {
         }
     }
 
-    /// Receives nothing more.
+    /// Receives nothing more, and leaves no claim behind: it would count as a try that ended with its process.
     async fn close(&mut self) {
         self.receiving = None;
+        let left: BoxFuture<'_, Result<()>> = Box::pin(async {
+            self.handlers.shutdown().await;
+            self.receiver.at_rest().await;
+            Ok(())
+        });
+        if let Err(error) = in_time("let go", self.settle_timeout, left).await {
+            tracing::debug!(%error, "claims of what was broken off end by themselves");
+        }
         let closed = in_time("close", self.settle_timeout, self.subscription.close());
         if let Err(error) = closed.await {
             tracing::debug!(%error, "what came meanwhile comes again when its visibility ends");

@@ -211,8 +211,13 @@ impl InboxStore for Faulty {
         Box::pin(self.answer("complete", self.inner.complete(lease, result)))
     }
 
+    /// It takes a moment, as over a network.
     fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.answer("release", self.inner.release(lease, tried)))
+        Box::pin(async move {
+            // waits: what a way to a store takes
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            self.answer("release", self.inner.release(lease, tried)).await
+        })
     }
 
     fn step<'a>(

@@ -242,7 +242,7 @@ async fn a_failed_try_leaves_the_row_claimable_at_once() {
     let hanging = bench.worker(|_: Arc<Event>, _: Context| std::future::pending());
     let dropped = tokio::time::timeout(LEASE * 2, hanging.perform(&event)).await;
     assert!(dropped.is_err(), "it hangs");
-    tokio::task::yield_now().await;
+    hanging.at_rest().await;
     let ended = bench.worker(charging(&bench.provider)).perform(&event).await.unwrap();
     assert!(matches!(ended, Performed::Now(_)), "{ended:?}");
 }

@@ -159,3 +159,24 @@ async fn it_has_stopped_when_its_subscription_is_closed() {
     consumer.stopped().await;
     assert!(subscription.is_closed.load(Ordering::SeqCst));
 }
+
+/// A handler that does not stop is dropped with the engine, and its claim is let go before the engine says that it has stopped: who
+/// ends the process then leaves none that would look like a try that ended with it.
+#[tokio::test(start_paused = true)]
+async fn who_stops_leaves_no_claim_behind() {
+    let bench = Bench::new();
+    let event = event(1, "a");
+    bench.publish(&[Arc::clone(&event)]).await;
+    let started = Arc::new(Notify::new());
+    let begins = Arc::clone(&started);
+    let worker = bench.worker(move |_: Arc<Event>, _: Context| {
+        begins.notify_one();
+        std::future::pending::<Result<Outcome>>()
+    });
+    let consumer = bench.consumer(VISIBILITY).receiver(Arc::new(worker)).start().unwrap();
+    started.notified().await;
+    consumer.drain(Duration::from_millis(20));
+    consumer.stopped().await;
+    let next = bench.orphan_claim(&event).await;
+    assert_eq!((next.tries, next.lost), (1, 0));
+}

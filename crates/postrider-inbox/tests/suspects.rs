@@ -10,7 +10,7 @@ use postrider_core::inbox::{DELIVERIES_MAX, Receiver, Verdict, usual_deliveries}
 use postrider_core::subscription::{Receipt, SubscriptionCapabilities};
 use postrider_core::{Delivery, ErrorKind, Event, EventId, Fault, Tick};
 use postrider_inbox::command::{Answer, Command, DeliveryNo, Input};
-use postrider_inbox::{ConsumerOptions, Context, Leased, Machine, Outcome};
+use postrider_inbox::{ConsumerOptions, Context, Leased, Machine, Outcome, Performed};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -113,27 +113,39 @@ async fn what_had_no_end_so_often_is_tried_alone_and_what_failed_is_not() {
         let said = fails.receive(&event, &delivery).await.unwrap();
         assert!(matches!(said, Verdict::Retry { tries: Some(n), .. } if n == expected), "{said:?}");
     }
-    let end = async |times| {
-        for _ in 0..times {
-            bench.orphan_claim(&event).await;
-            // waits: for the lease to expire
-            sleep(LEASE * 2).await;
-        }
-    };
-    end(usual_deliveries(DELIVERIES_MAX) - 1).await;
+    let half = usual_deliveries(DELIVERIES_MAX);
+    end(&bench, &event, half - 1).await;
     let said = fails.receive(&event, &delivery).await.unwrap();
     assert!(matches!(said, Verdict::Retry { .. }), "the control: not one too early: {said:?}");
-    end(1).await;
+    end(&bench, &event, half).await;
     for _ in 0..5 {
         assert_eq!(fails.receive(&event, &delivery).await.unwrap(), Verdict::Alone);
     }
     delivery.alone = Some(true);
+    end(&bench, &event, DELIVERIES_MAX - half - 1).await;
     let said = fails.receive(&event, &delivery).await.unwrap();
-    assert!(matches!(said, Verdict::Retry { .. }), "{said:?}");
-    end(DELIVERIES_MAX - usual_deliveries(DELIVERIES_MAX)).await;
-    let refused = fails.receive(&event, &delivery).await.unwrap();
-    let Verdict::Reject(fault) = refused else { panic!("{refused:?}") };
-    assert!(fault.detail.contains("may stop the consumer"), "{fault}");
+    assert!(matches!(said, Verdict::Retry { .. }), "the control: not one too early: {said:?}");
+    end(&bench, &event, DELIVERIES_MAX).await;
+    let said = fails.perform(&event).await.unwrap();
+    assert!(matches!(said, Performed::Retry { .. }), "who cannot be alone is asked: {said:?}");
+    end(&bench, &event, DELIVERIES_MAX).await;
+    for _ in 0..2 {
+        let refused = fails.receive(&event, &delivery).await.unwrap();
+        let Verdict::Reject(fault) = refused else { panic!("{refused:?}") };
+        assert!(fault.detail.contains("may stop the consumer"), "{fault}");
+    }
+    fails.buried(&delivery).await.unwrap();
+    let said = fails.receive(&event, &delivery).await.unwrap();
+    assert!(matches!(said, Verdict::Retry { tries: Some(1), .. }), "sent again: {said:?}");
+}
+
+/// Processes that end with the event at work, so many times.
+async fn end(bench: &Bench, event: &Event, times: u32) {
+    for _ in 0..times {
+        bench.orphan_claim(event).await;
+        // waits: for the lease to expire
+        sleep(LEASE * 2).await;
+    }
 }
 
 /// A process: its engine with all that is left, until the poison ends it, or nothing is left. Who is at work then gets no
@@ -178,7 +190,8 @@ impl Process<'_> {
         let Command::Dispatch { no, delivery } = command else { return None };
         let mut delivery = Delivery::clone(&delivery);
         if !self.heeds {
-            delivery.alone = None;
+            // It takes itself for alone.
+            delivery.alone = Some(true);
         }
         let event = Arc::clone(delivery.event.as_ref().unwrap());
         Some((no, event, delivery))

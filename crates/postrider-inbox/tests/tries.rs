@@ -1,6 +1,7 @@
 //! What counts as a try of an event, whichever process made it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use postrider_core::inbox::{DELIVERIES_MAX, Receiver, Verdict};
 use postrider_core::subscription::Receipt;
@@ -90,24 +91,71 @@ async fn a_dead_letter_that_is_sent_again_begins_anew() {
     assert_eq!(tries(delivered(&fails, &event, 9).await), 1);
 }
 
-/// What ends the process never answers. Each of its claims counts, and at last it is refused; sent again, it begins anew.
+/// A handler that panics in ever new processes says nothing, and is refused at last where the broker counts. Where it does not,
+/// each process counts for itself.
 #[tokio::test(start_paused = true)]
-async fn what_was_begun_too_often_is_refused_unasked() {
+async fn what_panics_in_ever_new_processes_is_refused_at_last() {
     let bench = Bench::new();
     let event = event(1, "a");
-    let fails = bench.worker(|_: Arc<Event>, _: Context| async { Ok(Outcome::retry("no")) });
-    for nth in 1..=DELIVERIES_MAX {
-        if nth == DELIVERIES_MAX {
-            let known = delivered(&fails, &event, 1).await;
-            assert_eq!(tries(known), DELIVERIES_MAX, "the control: not one too early");
+    for count in 1..=DELIVERIES_MAX + 1 {
+        let panics = bench.worker(|_: Arc<Event>, _: Context| async {
+            assert_eq!(1, 2, "a fault of the handler's");
+            Ok(Outcome::done())
+        });
+        let of = Arc::clone(&event);
+        let said = tokio::spawn(async move { delivered(&panics, &of, count).await }).await;
+        // waits: for the claim to be let go
+        sleep(LEASE / 10).await;
+        match said {
+            Err(_) => assert!(count <= DELIVERIES_MAX),
+            Ok(said) => {
+                assert!(matches!(said, Ok(Verdict::Reject(_))), "{said:?}");
+                assert_eq!(count, DELIVERIES_MAX + 1);
+            }
         }
-        // As a process that is killed: nobody lets go of the claim.
-        bench.orphan_claim(&event).await;
+    }
+}
+
+/// What a process that lives has lost is held against no event: answers of the store that got lost, and a store that takes no results.
+#[tokio::test(start_paused = true)]
+async fn who_lives_was_ended_by_nothing() {
+    let bench = Bench::new();
+    let event = event(1, "a");
+    let view = bench.other_view();
+    let own = Arc::clone(&view);
+    let loses = bench.worker_on(Arc::clone(&view) as Arc<_>, move |_: Arc<Event>, _: Context| {
+        own.down.store(true, Ordering::SeqCst);
+        async { Ok(Outcome::done()) }
+    });
+    let receipt = Receipt { message: 1, token: 1 };
+    let mut delivery = Delivery::new(Ok(Arc::clone(&event)), Arc::from("orders"), receipt);
+    delivery.alone = Some(false);
+    for _ in 0..DELIVERIES_MAX * 2 {
+        assert!(loses.receive(&event, &delivery).await.is_err());
+        view.down.store(false, Ordering::SeqCst);
         // waits: for the lease to expire
         sleep(LEASE * 2).await;
     }
-    let refused = delivered(&fails, &event, 1).await.unwrap();
-    let Verdict::Reject(fault) = refused else { panic!("{refused:?}") };
-    assert!(fault.detail.contains("may stop the consumer"), "{fault}");
-    assert_eq!(tries(delivered(&fails, &event, 1).await), 1, "sent again");
+    let others = bench.worker(|_: Arc<Event>, _: Context| async { Ok(Outcome::done()) });
+    let said = others.receive(&event, &delivery).await.unwrap();
+    assert_eq!(said, Verdict::Done, "the next process is told so, all but the last");
+}
+
+/// One that waits for something for days is not suspected for the few of its claims that were lost.
+#[tokio::test(start_paused = true)]
+async fn an_end_makes_good_for_what_was_lost_before() {
+    let bench = Bench::new();
+    let event = event(1, "a");
+    let waits =
+        bench.worker(|_: Arc<Event>, _: Context| async { Ok(Outcome::Later { after: LEASE }) });
+    let receipt = Receipt { message: 1, token: 1 };
+    let mut delivery = Delivery::new(Ok(Arc::clone(&event)), Arc::from("orders"), receipt);
+    delivery.alone = Some(false);
+    for _ in 0..DELIVERIES_MAX * 2 {
+        bench.orphan_claim(&event).await;
+        // waits: for the lease to expire
+        sleep(LEASE * 2).await;
+        let said = waits.receive(&event, &delivery).await.unwrap();
+        assert_eq!(said, Verdict::Busy { retry_in: LEASE });
+    }
 }

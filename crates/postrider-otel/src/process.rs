@@ -84,6 +84,10 @@ impl Receiver for TracedReceiver {
         self.receiver.counts_tries()
     }
 
+    fn at_rest(&self) -> BoxFuture<'_, ()> {
+        self.receiver.at_rest()
+    }
+
     fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
         self.receiver.buried(delivery)
     }

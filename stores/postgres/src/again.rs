@@ -4,8 +4,12 @@
 //! Invariants: it takes no session but the handler's own; and what cannot be counted is acted on all the same, by the
 //! broker's count.
 
-use postrider_core::inbox::{Verdict, counted, is_suspect, suspicion, too_often, usual_deliveries};
+use std::sync::Arc;
+
+use postrider_core::inbox::{Verdict, counted, suspicion, too_often, unbegun, usual_deliveries};
 use postrider_core::{Claim, ClaimLease, ClaimRequest, Delivery, ErrorKind, Event, Result, Tried};
+
+use tokio::runtime::Handle;
 
 use crate::inbox;
 use crate::transactional::Work;
@@ -13,43 +17,62 @@ use crate::transactional::Work;
 impl Work {
     /// Acts on an event, and counts that in the inbox.
     pub(crate) async fn receive_again(
-        &self,
+        self: &Arc<Self>,
         event: &Event,
         delivery: &Delivery,
         deliveries_max: u32,
     ) -> Result<Verdict> {
         let permit = self.permit().await?;
-        let request = suspicion(event, &self.handler)?;
+        let mut request = suspicion(event, &self.handler)?;
+        request.outlived = self.begun.ask(&request.key);
         let lease = match self.claim(&request).await {
             Ok(Claim::Claimed(lease)) => lease,
             // Somebody is at it, or it is done: said by the marker's own rules.
-            Ok(_) => return self.receive(permit, event).await,
+            Ok(_) => {
+                self.begun.take_back(&request.key);
+                return self.receive(permit, event).await;
+            }
             Err(error) if error.kind() == ErrorKind::Busy => {
+                self.begun.take_back(&request.key);
                 return self.receive(permit, event).await;
             }
             // Who may write no claims has the broker's count alone.
             Err(error) if error.kind() == ErrorKind::Unauthorized => {
+                self.begun.take_back(&request.key);
                 return match too_often(delivery.count, deliveries_max) {
                     Some(fault) => Ok(Verdict::Reject(fault)),
-                    None => counted(self.receive(permit, event).await, delivery.count).0,
+                    None => counted(self.receive(permit, event).await, delivery.count, true).0,
                 };
             }
             Err(error) => return Err(error),
         };
-        let nth = lease.lost.saturating_add(1);
         let most = deliveries_max - usual_deliveries(deliveries_max);
-        let answer = match too_often(nth, most) {
-            Some(fault) => Ok(Verdict::Reject(fault)),
-            None if delivery.alone == Some(false) && is_suspect(nth, most) => Ok(Verdict::Alone),
-            None => self.receive(permit, event).await,
+        self.begun.granted(&lease.key);
+        let lost = lease.lost;
+        let often = delivery.count > usual_deliveries(deliveries_max);
+        let tries = lease.tries;
+        let mut held = Held { work: Arc::clone(self), lease: Some(lease) };
+        let (answer, tried) = match unbegun(lost, delivery.alone, most) {
+            Some(verdict) => (Ok(verdict), Some(Tried::NotCounted)),
+            None => counted(self.receive(permit, event).await, tries, often),
         };
-        let (answer, tried) = counted(answer, lease.tries);
-        if let Some(tried) = tried
-            && let Err(error) = self.release(&lease, tried).await
-        {
-            tracing::debug!(%error, event = %event.id, "this delivery stays counted as a try");
+        if let Some(lease) = held.lease.take() {
+            match tried {
+                Some(tried) => self.let_go(&lease, tried).await,
+                None => self.begun.forget(&lease.key),
+            }
         }
         answer
+    }
+
+    async fn let_go(&self, lease: &ClaimLease, tried: Tried) {
+        match self.release(lease, tried).await {
+            Ok(()) if tried.came_to_an_end() => self.begun.forget(&lease.key),
+            Ok(()) => self.begun.take_back(&lease.key),
+            Err(error) => {
+                tracing::debug!(%error, event = %lease.key.event_id, "this delivery stays counted as a try");
+            }
+        }
     }
 
     /// A claim on a handler's connection: it has no other.
@@ -72,12 +95,40 @@ impl Work {
         Ok(())
     }
 
-    /// Has the tries of an event begin anew.
-    pub(crate) async fn forget_tries(&self, event: &Event) -> Result<()> {
+    /// Has the tries of an event begin anew, if any can have been counted.
+    pub(crate) async fn buried(&self, delivery: &Delivery, deliveries_max: u32) -> Result<()> {
+        let Ok(event) = &delivery.event else { return Ok(()) };
+        if !delivery.is_suspicious(deliveries_max) {
+            return Ok(());
+        }
         let _permit = self.permit().await?;
         match self.claim(&suspicion(event, &self.handler)?).await? {
             Claim::Claimed(lease) => self.release(&lease, Tried::Refused).await,
             Claim::Leased { .. } | Claim::Processed { .. } | Claim::Mismatch => Ok(()),
         }
+    }
+
+    /// Returns when no claim is being let go by nobody's call.
+    pub(crate) async fn at_rest(&self) {
+        // It cannot end before this does.
+        let _ = self.leaving.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+/// A claim whose handler is at work. Dropped with it, as at the end of a drain, it is let go: nobody died of the event.
+struct Held {
+    work: Arc<Work>,
+    lease: Option<ClaimLease>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let (Some(lease), Ok(runtime)) = (self.lease.take(), Handle::try_current()) else { return };
+        let work = Arc::clone(&self.work);
+        work.leaving.send_modify(|count| *count += 1);
+        runtime.spawn(async move {
+            work.let_go(&lease, Tried::NotCounted).await;
+            work.leaving.send_modify(|count| *count -= 1);
+        });
     }
 }

@@ -61,7 +61,8 @@ macro_rules! of_request {
             $request.key.handler.as_str(),
             &*$request.event_type,
             $request.payload_hash.as_slice(),
-            micros($request.duration)
+            micros($request.duration),
+            i32::try_from($request.outlived).unwrap_or(i32::MAX)
         ]
     };
 }
@@ -86,7 +87,7 @@ pub(crate) async fn release_on(
     lease: &ClaimLease,
     tried: Tried,
 ) -> Result<Row, tokio_postgres::Error> {
-    let values = of_lease!(lease, taken_back(tried));
+    let values = of_lease!(lease, taken_back(tried), tried.came_to_an_end());
     client.query_typed_one(&texts.text(&RELEASE), values).await
 }
 
@@ -206,7 +207,7 @@ impl InboxStore for PostgresStore {
 
     fn release<'a>(&'a self, lease: &'a ClaimLease, tried: Tried) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let values = of_lease!(lease, taken_back(tried));
+            let values = of_lease!(lease, taken_back(tried), tried.came_to_an_end());
             write(self, "release", &RELEASE, lease, values).await
         })
     }

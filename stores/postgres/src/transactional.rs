@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use postrider_core::inbox::{Accepted, DELIVERIES_MAX, Receiver, Verdict};
+use postrider_core::inbox::{Accepted, Begun, DELIVERIES_MAX, Receiver, Verdict};
 use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, RetryClass,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Statement, Transaction};
 
@@ -116,6 +116,9 @@ pub(crate) struct Work {
     pub(crate) deadline: Duration,
     pub(crate) in_work: Arc<Semaphore>,
     pub(crate) idle: Mutex<Vec<Connection>>,
+    pub(crate) begun: Begun,
+    /// Claims that are being let go by nobody's call.
+    pub(crate) leaving: watch::Sender<usize>,
 }
 
 impl Transactional {
@@ -175,6 +178,8 @@ impl Transactional {
             deadline: options.statement_deadline,
             in_work: Arc::new(Semaphore::new(options.transactions_max.max(1))),
             idle: Mutex::default(),
+            begun: Begun::default(),
+            leaving: watch::Sender::new(0),
         });
         let groups = (options.group_max > 1).then(|| Groups::new(&work, options.group_max));
         Ok(Transactional { work, groups, deliveries_max: DELIVERIES_MAX })
@@ -322,15 +327,12 @@ impl Receiver for Transactional {
         true
     }
 
+    fn at_rest(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.work.at_rest())
+    }
+
     fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            match &delivery.event {
-                Ok(event) if delivery.is_suspicious(self.deliveries_max) => {
-                    self.work.forget_tries(event).await
-                }
-                _ => Ok(()),
-            }
-        })
+        Box::pin(self.work.buried(delivery, self.deliveries_max))
     }
 
     fn receive<'a>(

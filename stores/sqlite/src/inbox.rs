@@ -148,6 +148,7 @@ pub(crate) fn claim(connection: &Connection, request: &ClaimRequest) -> Result<C
                 request.payload_hash,
                 now,
                 now.saturating_add(millis(request.duration)),
+                request.outlived,
             ];
             statement.query_row(row, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
         })
@@ -219,7 +220,10 @@ fn complete(connection: &Connection, lease: &ClaimLease, result: &[u8]) -> Resul
 pub(crate) fn release(connection: &Connection, lease: &ClaimLease, tried: Tried) -> Result<()> {
     let released = connection
         .prepare_cached(sql::INBOX_RELEASE)
-        .and_then(|mut statement| statement.execute(of_lease!(lease, tried.taken_back())))
+        .and_then(|mut statement| {
+            let row = of_lease!(lease, tried.taken_back(), tried.came_to_an_end());
+            statement.execute(row)
+        })
         .during("release")?;
     if released == 1 { Ok(()) } else { Err(fenced("release", lease)) }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::inbox::{
-    Accepted, DELIVERIES_MAX, Receiver, Verdict, counted, is_suspect, suspicion, too_often,
+    Accepted, Begun, DELIVERIES_MAX, Receiver, Verdict, counted, suspicion, unbegun,
     usual_deliveries,
 };
 use postrider_core::{
@@ -66,6 +66,7 @@ pub struct Transactional {
     handle: Arc<Handle>,
     worker: Worker,
     deliveries_max: u32,
+    begun: Arc<Begun>,
 }
 
 impl Transactional {
@@ -88,6 +89,7 @@ impl Transactional {
             handle: Arc::new(handle),
             worker: Worker::start("handler", file)?,
             deliveries_max: DELIVERIES_MAX,
+            begun: Arc::default(),
         })
     }
 
@@ -135,12 +137,28 @@ impl Receiver for Transactional {
         let (event, handler) = (Arc::clone(event), self.handler.clone());
         let handle = Arc::clone(&self.handle);
         let max = self.deliveries_max;
-        let (is_usual, alone) = (!delivery.is_suspicious(max), delivery.alone);
+        let again = Again {
+            begun: Arc::clone(&self.begun),
+            most: max - usual_deliveries(max),
+            alone: delivery.alone,
+            often: delivery.count > usual_deliveries(max),
+        };
+        let is_usual = !delivery.is_suspicious(max);
         Box::pin(self.worker.call("receive", move |connection| match is_usual {
             true => receive(connection, &event, &handler, &*handle),
-            false => receive_again(connection, &event, (&handler, &*handle), max, alone),
+            false => receive_again(connection, &event, (&handler, &*handle), &again),
         }))
     }
+}
+
+/// What is known of a delivery whose tries are counted in the inbox.
+struct Again {
+    begun: Arc<Begun>,
+    /// Tries without an end.
+    most: u32,
+    alone: Option<bool>,
+    /// The broker has delivered it suspiciously often.
+    often: bool,
 }
 
 /// Acts on an event, and counts that in the inbox.
@@ -148,25 +166,30 @@ fn receive_again(
     connection: &mut Connection,
     event: &Event,
     (handler, handle): (&HandlerName, &Handle),
-    deliveries_max: u32,
-    alone: Option<bool>,
+    again: &Again,
 ) -> Result<Verdict> {
-    let request = suspicion(event, handler)?;
+    let mut request = suspicion(event, handler)?;
+    request.outlived = again.begun.ask(&request.key);
     let Claim::Claimed(lease) = apart(connection, "claim", |tx| claim(tx, &request))? else {
+        again.begun.take_back(&request.key);
         // Somebody is at it, or it is done: said by the marker's own rules.
         return receive(connection, event, handler, handle);
     };
-    let nth = lease.lost.saturating_add(1);
-    let most = deliveries_max - usual_deliveries(deliveries_max);
-    let answer = match too_often(nth, most) {
-        Some(fault) => Ok(Verdict::Reject(fault)),
-        None if alone == Some(false) && is_suspect(nth, most) => Ok(Verdict::Alone),
-        None => receive(connection, event, handler, handle),
+    again.begun.granted(&lease.key);
+    let (answer, tried) = match unbegun(lease.lost, again.alone, again.most) {
+        Some(verdict) => (Ok(verdict), Some(Tried::NotCounted)),
+        None => counted(receive(connection, event, handler, handle), lease.tries, again.often),
     };
-    let (answer, tried) = counted(answer, lease.tries);
-    if let Some(tried) = tried {
-        // Where that fails, this delivery stays counted as a try.
-        let _ = apart(connection, "release", |tx| release(tx, &lease, tried));
+    let Some(tried) = tried else {
+        again.begun.forget(&lease.key);
+        return answer;
+    };
+    // Where that fails, this delivery stays counted as a try.
+    if apart(connection, "release", |tx| release(tx, &lease, tried)).is_ok() {
+        match tried.came_to_an_end() {
+            true => again.begun.forget(&lease.key),
+            false => again.begun.take_back(&lease.key),
+        }
     }
     answer
 }

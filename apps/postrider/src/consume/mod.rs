@@ -208,6 +208,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         lease: plan.lease,
         attempts_max: plan.attempts,
         deliveries_max: options.deliveries_max,
+        claims: Arc::default(),
         stopping,
         tally: Arc::clone(&tally),
     };

@@ -11,7 +11,7 @@ use postrider_core::inbox::{Receiver, Verdict, begin_anew};
 use postrider_core::{
     BoxFuture, Delivery, ErrorKind, Event, Fault, HandlerName, InboxStore, Result,
 };
-use postrider_inbox::{Context, Leased, LeasedHandler, Outcome};
+use postrider_inbox::{Claims, Context, Leased, LeasedHandler, Outcome};
 use tokio::sync::watch;
 
 use super::endpoint::{Answer, Endpoint};
@@ -38,6 +38,8 @@ pub(crate) struct Sidecar {
     pub(crate) attempts_max: u32,
     /// Tries that may have no end, because the sidecar dies of them.
     pub(crate) deliveries_max: u32,
+    /// What every call has a part of.
+    pub(crate) claims: Arc<Claims>,
     /// True from when it stops: what waits at the gate goes back at once.
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) tally: Arc<Tally>,
@@ -119,6 +121,10 @@ impl Receiver for Sidecar {
         true
     }
 
+    fn at_rest(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.claims.at_rest())
+    }
+
     fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             match &delivery.event {
@@ -166,7 +172,8 @@ impl Sidecar {
         let name = self.writer.handler.clone();
         let mut leased = Leased::builder(name, Arc::clone(&self.store), caller)
             .lease(self.lease)
-            .deliveries_max(self.deliveries_max);
+            .deliveries_max(self.deliveries_max)
+            .claims(Arc::clone(&self.claims));
         if event.encoding.is_some() {
             leased = leased.codec(Arc::new(AsItIs(Arc::clone(event))));
         }

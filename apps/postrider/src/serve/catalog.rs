@@ -146,7 +146,7 @@ catalog! {
     SIDECAR: SIDECAR_INFO = Gauge "postrider_sidecar_build_info" ["version"]
         "1, with the version of this program";
     SIDECAR_STATE = Gauge "postrider_sidecar_state" ["handler", "state"]
-        "1 for the state that the sidecar is in: receiving, blocked (by broker, inbox, or endpoint), or draining";
+        "1 for the state that the sidecar is in: receiving, blocked (by broker, inbox, or endpoint, or by an event that is tried alone), or draining";
     RECEIVED = Counter "postrider_received_events" ["handler"]
         "Deliveries that came in";
     HANDLED = Counter "postrider_handled_events" ["handler", "outcome"]

@@ -242,6 +242,10 @@ impl Receiver for MeteredReceiver {
         self.receiver.counts_tries()
     }
 
+    fn at_rest(&self) -> BoxFuture<'_, ()> {
+        self.receiver.at_rest()
+    }
+
     fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
         self.receiver.buried(delivery)
     }

@@ -36,7 +36,8 @@ pub fn usual_deliveries(max: u32) -> u32 {
 /// assert!(is_suspect(11, 20));
 /// ```
 pub fn is_suspect(tries: u32, max: u32) -> bool {
-    tries > usual_deliveries(max)
+    // Nobody is suspected at the first.
+    tries > usual_deliveries(max).max(1)
 }
 
 /// The claim of an event that was delivered more often than [that](usual_deliveries). It is of any payload, so that a
@@ -66,36 +67,67 @@ pub fn too_often(tries: u32, max: u32) -> Option<Fault> {
     })
 }
 
-/// Says in a verdict how often the message was tried, and what is to become of the claim; nothing where the row is done, or
-/// where the try is to count as one without an end.
+/// What becomes of a message unbegun that was lost so often before, of `max` times, if it is not begun; it is given back
+/// [uncounted](Tried::NotCounted) then. `alone` is [what its delivery says](crate::Delivery::alone).
 ///
-/// An error counts like that: the database took the claim a moment ago, so what ended the handler's session or statement is
-/// more likely the event than an outage.
+/// ```
+/// use postrider_core::inbox::{Verdict, unbegun};
+/// assert_eq!(unbegun(5, None, 10), None);
+/// assert_eq!(unbegun(5, Some(false), 10), Some(Verdict::Alone));
+/// assert!(matches!(unbegun(10, Some(true), 10), Some(Verdict::Reject(_))));
+/// ```
+pub fn unbegun(lost: u32, alone: Option<bool>, max: u32) -> Option<Verdict> {
+    let nth = lost.saturating_add(1);
+    match too_often(nth, max) {
+        Some(fault) => Some(Verdict::Reject(fault)),
+        None => (alone == Some(false) && is_suspect(nth, max)).then_some(Verdict::Alone),
+    }
+}
+
+/// Says in a verdict how often the message was tried, and what is to become of the claim; nothing where the row is done.
+///
+/// Where the broker has delivered it suspiciously `often`, an error counts as a failure: the database took the claim a moment ago,
+/// so what ended the handler's session or statement is more likely the event than an outage. Elsewhere none is held against it.
 ///
 /// ```
 /// use std::time::Duration;
+/// use postrider_core::{Error, ErrorKind};
 /// use postrider_core::inbox::{Tried, Verdict, counted};
 /// let busy = Verdict::Busy { retry_in: Duration::ZERO };
-/// assert_eq!(counted(Ok(busy), 3).1, Some(Tried::NotCounted));
-/// assert_eq!(counted(Ok(Verdict::Done), 3).1, None);
+/// assert_eq!(counted(Ok(busy), 3, true).1, Some(Tried::Later));
+/// assert_eq!(counted(Ok(Verdict::Done), 3, true).1, None);
+/// let ended = || Err(Error::new(ErrorKind::Unavailable, "receive"));
+/// assert!(matches!(counted(ended(), 3, true), (Ok(Verdict::Retry { tries: Some(3), .. }), Some(Tried::Failed))));
+/// assert!(matches!(counted(ended(), 3, false), (Err(_), Some(Tried::NotCounted))));
 /// ```
-pub fn counted(answer: Result<Verdict>, tries: u32) -> (Result<Verdict>, Option<Tried>) {
+pub fn counted(
+    answer: Result<Verdict>,
+    tries: u32,
+    often: bool,
+) -> (Result<Verdict>, Option<Tried>) {
+    let answer = answer.or_else(|error| match error.kind() {
+        kind if often && !is_of_store(kind) => {
+            let fault = Fault::new(kind, error.to_string());
+            Ok(Verdict::Retry { after: None, fault, tries: None })
+        }
+        _ => Err(error),
+    });
     let tried = match &answer {
         Ok(Verdict::Done | Verdict::Duplicate) => None,
         Ok(Verdict::Retry { .. }) => Some(Tried::Failed),
         Ok(Verdict::Reject(_)) => Some(Tried::Refused),
-        Ok(Verdict::Busy { .. } | Verdict::Alone) => Some(Tried::NotCounted),
-        Err(error) => match error.kind() {
-            ErrorKind::Busy
-            | ErrorKind::Backpressure
-            | ErrorKind::DiskFull
-            | ErrorKind::ReadOnly => Some(Tried::NotCounted),
-            _ => None,
-        },
+        Ok(Verdict::Busy { .. }) => Some(Tried::Later),
+        Ok(Verdict::Alone) | Err(_) => Some(Tried::NotCounted),
     };
     let answer = answer.map(|verdict| match verdict {
         Verdict::Retry { after, fault, .. } => Verdict::Retry { after, fault, tries: Some(tries) },
         verdict => verdict,
     });
     (answer, tried)
+}
+
+/// Whether such an error is never the event's doing.
+fn is_of_store(kind: ErrorKind) -> bool {
+    use ErrorKind::{Backpressure, Busy, DiskFull, ReadOnly};
+    matches!(kind, Busy | Backpressure | DiskFull | ReadOnly)
 }

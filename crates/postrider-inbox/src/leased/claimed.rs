@@ -12,6 +12,7 @@ use postrider_core::inbox::{LeftOut, RESULT_BYTES_MAX, Tried};
 use postrider_core::{ClaimLease, Error, ErrorKind, Event, Fault, Result, RetryClass, Tick, reach};
 use tokio::runtime::Handle;
 
+use crate::leased::claims::Claims;
 use crate::leased::context::Context;
 use crate::leased::heartbeat::{Standing, beat, in_time};
 use crate::leased::{Heartbeat, Leased, Outcome, Performed};
@@ -47,12 +48,17 @@ impl Leased {
     fn hold(&self, lease: ClaimLease, sent: Tick) -> Hold {
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let standing = Standing::new(lease, store, clock, self.lease, sent);
-        Hold { standing: Arc::new(standing), lets_go: true, stop: None }
+        Hold {
+            standing: Arc::new(standing),
+            claims: Arc::clone(&self.claims),
+            lets_go: true,
+            stop: None,
+        }
     }
 
-    /// Lets a claim go whose event was begun too often.
+    /// Lets a claim go whose event was begun too often. It keeps its tries until there is a dead letter of it.
     pub(super) async fn refuse(&self, lease: ClaimLease, sent: Tick, fault: Fault) -> Performed {
-        self.hold(lease, sent).let_go(Tried::Refused).await;
+        self.hold(lease, sent).let_go(Tried::NotCounted).await;
         Performed::Rejected(fault)
     }
 
@@ -107,6 +113,7 @@ async fn complete(hold: &mut Hold, result: Bytes) -> Result<Performed> {
     match standing.ask("complete", || store.complete(lease, &kept)).await {
         Ok(()) => {
             reach!(ClaimCompleted);
+            hold.claims.begun.forget(&lease.key);
             if let Some(left_out) = left_out {
                 tracing::error!(
                     event = %lease.key.event_id, handler = %lease.key.handler, bytes = left_out.bytes,
@@ -181,6 +188,7 @@ fn lease_lost() -> Error {
 /// The claim in hand.
 struct Hold {
     standing: Arc<Standing>,
+    claims: Arc<Claims>,
     lets_go: bool,
     /// The engine's signal, where the handler is run by a consumer.
     stop: Option<Listener>,
@@ -192,7 +200,7 @@ impl Hold {
     fn tried(&self, performed: &Performed) -> Tried {
         match performed {
             Performed::Rejected(_) => Tried::Refused,
-            Performed::Later(_) => Tried::NotCounted,
+            Performed::Later(_) => Tried::Later,
             _ => self.dropped(),
         }
     }
@@ -208,15 +216,19 @@ impl Hold {
     async fn let_go(&mut self, tried: Tried) {
         self.standing.ended.give();
         self.lets_go = false;
-        release(&self.standing, tried).await;
+        release(&self.standing, &self.claims, tried).await;
     }
 }
 
-async fn release(standing: &Standing, tried: Tried) {
+async fn release(standing: &Standing, claims: &Claims, tried: Tried) {
     let call = standing.store.release(&standing.lease, tried);
     match in_time(&*standing.clock, "release", RELEASE_TIMEOUT, call).await {
         Ok(()) => {
             reach!(ClaimReleased);
+            match tried.came_to_an_end() {
+                true => claims.begun.forget(&standing.lease.key),
+                false => claims.begun.take_back(&standing.lease.key),
+            }
         }
         Err(error) => tracing::debug!(%error, "the claim was not let go; it expires"),
     }
@@ -231,8 +243,13 @@ impl Drop for Hold {
             return;
         }
         if let Ok(runtime) = Handle::try_current() {
-            let (standing, tried) = (Arc::clone(&self.standing), self.dropped());
-            runtime.spawn(async move { release(&standing, tried).await });
+            let (standing, claims) = (Arc::clone(&self.standing), Arc::clone(&self.claims));
+            let tried = self.dropped();
+            claims.begins_to_leave();
+            runtime.spawn(async move {
+                release(&standing, &claims, tried).await;
+                claims.has_left();
+            });
         }
     }
 }

@@ -70,7 +70,8 @@ impl Machine {
             Answer::Verdict(Verdict::Retry { tries: Some(tries), .. }) => {
                 failures.max(count.min(*tries))
             }
-            // The row of the inbox counts these as well, and refuses at last what goes on in ever new processes.
+            // The row of the inbox counts these as well: where the broker counts, it refuses at last what goes on in ever new
+            // processes.
             Answer::Verdict(_) | Answer::Panicked(_) if self.receiver_counts => failures,
             _ => count.max(failures),
         };

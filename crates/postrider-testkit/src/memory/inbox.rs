@@ -22,7 +22,7 @@ pub(super) struct InboxRow {
     event_type: Box<str>,
     token: u64,
     tries: u32,
-    /// Of those, how many failed and said so.
+    /// Those of them up to the last that came to an end.
     failed: u32,
     status: Status,
     steps: BTreeMap<String, Bytes>,
@@ -130,6 +130,7 @@ impl State {
         });
         let ends = now + request.duration;
         row.token += 1;
+        row.failed = row.tries.min(row.failed + request.outlived);
         row.tries += 1;
         row.payload_hash = request.payload_hash;
         row.status = Status::Claimed { ends };
@@ -259,7 +260,10 @@ impl InboxStore for MemoryStore {
             // Whoever let go must not complete later.
             row.token += 1;
             row.tries = row.tries.saturating_sub(tried.taken_back());
-            row.failed = (row.failed + u32::from(tried == Tried::Failed)).min(row.tries);
+            row.failed = match tried.came_to_an_end() {
+                true => row.tries,
+                false => row.failed.min(row.tries),
+            };
             state.ledger.wrote_claim("release", lease, None);
             Ok(())
         }))

@@ -97,9 +97,17 @@ pub async fn what_comes_again_is_counted(
     }
     let failed = tries(delivered(receiver, event, 98).await);
     assert_eq!(failed, 2 * most + 2, "the control: not one too many");
-    orphan(inbox, receiver, event).await;
-    let said = delivered(receiver, event, 99).await;
-    assert!(may_stop_the_consumer(&said), "{said:?}");
+    let said = receiver.receive(event, &beside_others).await.expect("a verdict");
+    assert_eq!(tries(said), failed + 1, "it came to an end");
+    for _ in 0..most {
+        orphan(inbox, receiver, event).await;
+    }
+    for _ in 0..2 {
+        let said = delivered(receiver, event, 99).await;
+        assert!(may_stop_the_consumer(&said), "until there is a dead letter: {said:?}");
+    }
+    receiver.buried(&delivery(event, 99)).await.expect("forgotten");
+    assert_eq!(tries(delivered(receiver, event, 100).await), 1, "sent again");
     let mut corrected = Event::clone(event);
     corrected.payload = Payload::json("{\"corrected\":true}").expect("JSON");
     let corrected = Arc::new(corrected);
@@ -139,6 +147,7 @@ async fn of_another_process(
     );
     let said = again().await;
     assert!(may_stop_the_consumer(&said), "{said:?}");
+    receiver.buried(&begun_before).await.expect("forgotten");
     says.say(Verdict::Done);
     assert_eq!(again().await, Verdict::Done, "sent again");
     assert_eq!(again().await, Verdict::Duplicate);

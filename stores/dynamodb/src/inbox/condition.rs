@@ -75,7 +75,7 @@ impl Claiming<'_> {
                 "SET #source = :source, #event = :event, #handler = :handler, #type = :type, \
                  #hash = :hash, #status = :claimed, #token = if_not_exists(#token, :none) + :one, \
                  #attempts = if_not_exists(#attempts, :none) + :one, \
-                 #failed = if_not_exists(#failed, :none), \
+                 #failed = if_not_exists(#failed, if_not_exists(#attempts, :none)) + :outlived, \
                  #received = if_not_exists(#received, :now), #claimed = :now, #beat = :beat, \
                  #duration = :duration, #until = :until, \
                  #steps = if_not_exists(#steps, :empty) REMOVE #released",
@@ -92,6 +92,7 @@ impl Claiming<'_> {
             .expression_attribute_values(":claimed", s(CLAIMED))
             .expression_attribute_values(":none", n(0))
             .expression_attribute_values(":one", n(1))
+            .expression_attribute_values(":outlived", n(self.request.outlived))
             .expression_attribute_values(":now", n(self.now_ms))
             .expression_attribute_values(":beat", s(self.beat))
             .expression_attribute_values(":duration", n(millis(self.request.duration)))
@@ -201,25 +202,26 @@ impl Kept<'_> {
     pub(crate) fn release(&self, update: Update, tried: Tried) -> Update {
         let update =
             self.hold(update).expression_attribute_values(":yes", AttributeValue::Bool(true));
-        match tried {
-            Tried::Failed => {
-                let said = "SET #released = :yes, #failed = if_not_exists(#failed, :none) + :one";
-                let update = update.update_expression(said);
-                let update = update.expression_attribute_values(":none", n(0));
-                names(update.expression_attribute_values(":one", n(1)), &[("#failed", FAILED)])
-            }
-            // A claim has added one.
-            Tried::NotCounted => {
-                let said = "SET #released = :yes, #attempts = #attempts - :one";
-                let update = update.update_expression(said);
-                names(update.expression_attribute_values(":one", n(1)), &[("#attempts", ATTEMPTS)])
-            }
-            Tried::Refused => {
-                let said = "SET #released = :yes, #attempts = :none, #failed = :none";
-                let update = update.update_expression(said);
-                let update = update.expression_attribute_values(":none", n(0));
-                names(update, &[("#attempts", ATTEMPTS), ("#failed", FAILED)])
-            }
+        // A claim has added one.
+        let less = "SET #released = :yes, #attempts = #attempts - :one";
+        let said = match tried {
+            Tried::Failed => "SET #released = :yes, #failed = #attempts".to_owned(),
+            Tried::Later => format!("{less}, #failed = #attempts - :one"),
+            Tried::NotCounted => less.to_owned(),
+            Tried::Refused => "SET #released = :yes, #attempts = :none, #failed = :none".to_owned(),
+        };
+        let update = update.update_expression(&said);
+        let update = match said.contains(":one") {
+            true => update.expression_attribute_values(":one", n(1)),
+            false => update,
+        };
+        let update = match said.contains(":none") {
+            true => update.expression_attribute_values(":none", n(0)),
+            false => update,
+        };
+        match said.contains("#failed") {
+            true => names(update, &[("#attempts", ATTEMPTS), ("#failed", FAILED)]),
+            false => names(update, &[("#attempts", ATTEMPTS)]),
         }
     }
 }

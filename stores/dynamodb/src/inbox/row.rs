@@ -27,7 +27,7 @@ pub(crate) const HASH: &str = "payload_hash";
 pub(crate) const TOKEN: &str = "token";
 /// Claims so far that count as tries.
 pub(crate) const ATTEMPTS: &str = "attempts";
-/// How many of those failed and said so.
+/// Those of them up to the last that came to an end.
 pub(crate) const FAILED: &str = "failed";
 /// When it was first seen; milliseconds since 1970 by a worker's clock, as all times but the next.
 pub(crate) const RECEIVED_AT: &str = "received_at";

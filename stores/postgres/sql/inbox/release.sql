@@ -1,1 +1,1 @@
-select {inbox_release}($1, $2, $3, $4, $5);
+select {inbox_release}($1, $2, $3, $4, $5, $6);

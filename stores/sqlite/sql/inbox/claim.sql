@@ -1,5 +1,5 @@
 -- One conditional write: absent, or claimed by a lease that has ended. Tokens go on where those of a
--- forgotten row ended.
+-- forgotten row ended. ?8: so many of the tries that were cut off were the asker's own, and did not end its process.
 insert into inbox
     (source, event_id, handler, event_type, status, payload_hash, token, received_at, expires_at)
 values (?1, ?2, ?3, ?4, 'claimed', ?5,
@@ -7,6 +7,7 @@ values (?1, ?2, ?3, ?4, 'claimed', ?5,
         (select max(token) from inbox_tombstone where source = ?1 and event_id = ?2 and handler = ?3), 0),
     ?6, ?7)
 on conflict (source, event_id, handler) do update set
-    token = token + 1, attempts = attempts + 1, expires_at = excluded.expires_at
-where status = 'claimed' and expires_at <= ?6 and payload_hash = excluded.payload_hash
+    token = token + 1, attempts = attempts + 1, failed = min(attempts, failed + ?8), expires_at = excluded.expires_at
+where status = 'claimed' and expires_at <= ?6
+    and (payload_hash = excluded.payload_hash or payload_hash = zeroblob(32) or excluded.payload_hash = zeroblob(32))
 returning token, attempts, attempts - 1 - failed;

@@ -1,4 +1,5 @@
--- Postrider's tables, version 4: which tries of the inbox failed and said so. All others before the last one were cut off.
+-- Postrider's tables, version 4: which tries of the inbox there were up to the last that came to an end. All others before
+-- the present one were cut off.
 
 alter table inbox add column failed integer not null default 0;
 

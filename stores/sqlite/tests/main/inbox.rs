@@ -1,10 +1,10 @@
 //! The inbox: markers in the handler's transaction, and what a closure behind it may do.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use postrider_core::inbox::{Accepted, Receiver, Verdict};
+use postrider_core::inbox::{Accepted, Receiver, Verdict, suspicion};
 use postrider_core::subscription::Receipt;
 use postrider_core::{
     Claim, ClaimRequest, Code, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName,
@@ -135,6 +135,49 @@ async fn what_comes_again_is_counted_in_the_inbox() {
     let store = fresh.store();
     what_comes_again_is_counted(&store, &receiver.unwrap(), &says, &incoming(1)).await;
     assert_eq!(number(&fresh.connect(), "select count(*) from effects"), 2, "both, once");
+}
+
+/// INV-1: an outage under the handler is held against no event, also where an earlier process may have begun it; and nobody is tried
+/// alone at the first, however few tries there may be.
+#[tokio::test]
+async fn an_outage_under_the_handler_makes_no_dead_letter() {
+    for deliveries_max in [2, 20] {
+        let fresh = with_effects();
+        let away = Arc::new(AtomicBool::new(true));
+        let is_away = Arc::clone(&away);
+        let receiver = Transactional::new(fresh.path(), handler("billing"), move |_, _| {
+            match is_away.load(Ordering::SeqCst) {
+                true => Err(Error::new(ErrorKind::Unavailable, "enqueue").into()),
+                false => Ok(Verdict::Done),
+            }
+        });
+        let receiver = receiver.unwrap().deliveries_max(deliveries_max);
+        let event = incoming(1);
+        let mut delivery = delivery(&event);
+        (delivery.begun_before, delivery.alone) = (true, Some(false));
+        for _ in 0..30 {
+            let said = receiver.receive(&event, &delivery).await;
+            assert_eq!(said.unwrap_err().kind(), ErrorKind::Unavailable);
+        }
+        away.store(false, Ordering::SeqCst);
+        assert_eq!(receiver.receive(&event, &delivery).await.unwrap(), Verdict::Done);
+    }
+}
+
+/// A row that counts tries is of any payload, and in nobody's way: a handler that works under a lease from now on gets it, and
+/// the other way round.
+#[tokio::test]
+async fn a_row_that_counts_tries_is_in_nobodys_way() {
+    let fresh = with_effects();
+    let (store, event) = (fresh.store(), incoming(1));
+    let leased = ClaimRequest::new(&event, &handler("billing"), Duration::ZERO).unwrap();
+    let counted = suspicion(&event, &handler("billing")).unwrap();
+    for request in [&counted, &leased, &counted, &leased] {
+        let claim = store.claim(request).await.unwrap();
+        assert!(matches!(claim, Claim::Claimed(_)), "{claim:?}");
+        // waits: a moment that ends the claim, on the clock of the file
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// A lock that another writer holds is nobody's fault and is not counted.

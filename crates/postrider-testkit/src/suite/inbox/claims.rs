@@ -148,13 +148,19 @@ pub async fn tries_are_all_that_was_not_given_back<H: InboxHarness>() {
     harness.pass(unit * 2).await;
     let fourth = again().await;
     assert_eq!((fourth.tries, fourth.lost), (3, 1), "nobody knows what became of the third");
-    inbox.release(&fourth, Tried::Failed).await.expect("release");
+    inbox.release(&fourth, Tried::NotCounted).await.expect("release");
     let fifth = again().await;
-    assert_eq!((fifth.tries, fifth.lost), (4, 1));
-    inbox.release(&fifth, Tried::NotCounted).await.expect("release");
-    let sixth = again().await;
-    assert_eq!((sixth.tries, sixth.lost), (4, 1), "what is given back takes no other's try along");
-    inbox.release(&sixth, Tried::Refused).await.expect("release");
+    assert_eq!((fifth.tries, fifth.lost), (3, 1), "what is given back takes no other's try along");
+    inbox.release(&fifth, Tried::Failed).await.expect("release");
+    let sixth = claimed(&*inbox, &event(1), unit).await;
+    assert_eq!((sixth.tries, sixth.lost), (4, 0), "it came to an end, so it ended nobody");
+    harness.pass(unit * 2).await;
+    let seventh = again().await;
+    assert_eq!((seventh.tries, seventh.lost), (5, 1));
+    inbox.release(&seventh, Tried::Later).await.expect("release");
+    let eighth = again().await;
+    assert_eq!((eighth.tries, eighth.lost), (5, 0), "to wait is no try, and an end");
+    inbox.release(&eighth, Tried::Refused).await.expect("release");
     let anew = again().await;
     assert_eq!((anew.tries, anew.lost), (1, 0), "a dead letter that is sent again begins anew");
 }

@@ -8,8 +8,8 @@ create domain {inbox_payload_hash} as bytea
 
 -- Which (source, event id, handler) was done, or is being done. A narrow ledger, never partitioned, kept for
 -- the dedup horizon; results and steps may expire sooner. token grows at every claim, also after a row was
--- forgotten. attempts: claims that count as tries; failed: how many of them failed and said so, so that the
--- others before the last one were cut off. expires_at: when the claim ends; before 1970: it was let go, as long after 1970.
+-- forgotten. attempts: claims that count as tries; failed: those of them up to the last that came to an end, so that
+-- the others before this one were cut off. expires_at: when the claim ends; before 1970: it was let go, as long after 1970.
 create table {inbox} (
     source text not null,
     event_id uuid not null,

@@ -4,8 +4,9 @@
 
 -- absent or expired: claimed, under a greater token than any before, also of a row that was forgotten;
 -- leased; processed; mismatch. 32 zero bytes are the hash of any payload: a person marked the row.
+-- outlived: so many of the tries that were cut off were the asker's own, and did not end its process.
 create function {inbox_claim}(
-    of_source text, of_event uuid, of_handler text, of_type text, hash bytea, micros bigint,
+    of_source text, of_event uuid, of_handler text, of_type text, hash bytea, micros bigint, outlived integer,
     out answer text, out given bigint, out remaining bigint, out stored bytea, out tries integer,
     out lost integer)
 language plpgsql set lock_timeout = '200ms'
@@ -38,7 +39,9 @@ begin
                 answer := 'claimed';
                 return;
             end if;
-        elsif known.payload_hash <> hash and known.payload_hash <> decode(repeat('00', 32), 'hex') then
+        elsif known.payload_hash <> hash and known.payload_hash <> decode(repeat('00', 32), 'hex')
+            and (known.status = 'processed' or hash <> decode(repeat('00', 32), 'hex'))
+        then
             answer := 'mismatch';
             return;
         elsif known.status = 'processed' then
@@ -52,7 +55,7 @@ begin
             return;
         else
             update {inbox} i
-            set token = i.token + 1, attempts = i.attempts + 1,
+            set token = i.token + 1, attempts = i.attempts + 1, failed = least(i.attempts, i.failed + outlived),
                 expires_at = clock_timestamp() + micros * interval '1 microsecond'
             where i.source = of_source and i.event_id = of_event and i.handler = of_handler
                 and i.status = 'claimed' and i.expires_at <= clock_timestamp()
@@ -107,17 +110,18 @@ end
 $body$;
 
 -- The token grows, so that whoever let go is refused. When that was stands as long before 1970 as it is after it, which
--- no lease ever ends at: retention goes by it. taken_back: how many fewer the tries are at most; where it is none, the
--- try failed.
+-- no lease ever ends at: retention goes by it. taken_back: how many fewer the tries are at most. ended: it came to an
+-- end, so none before it counts as cut off.
 create function {inbox_release}(
-    of_source text, of_event uuid, of_handler text, of_token bigint, taken_back integer default 0) returns boolean
+    of_source text, of_event uuid, of_handler text, of_token bigint, taken_back integer default 0,
+    ended boolean default true) returns boolean
 language plpgsql set lock_timeout = '200ms'
 as $body$
 begin
     perform {outbox_durably}();
     update {inbox} i set expires_at = 'epoch'::timestamptz - (clock_timestamp() - 'epoch'::timestamptz), token = i.token + 1,
         attempts = greatest(0, i.attempts - taken_back),
-        failed = greatest(0, least(i.attempts - taken_back, i.failed + case taken_back when 0 then 1 else 0 end))
+        failed = greatest(0, least(i.attempts - taken_back, case when ended then i.attempts else i.failed end))
     where i.source = of_source and i.event_id = of_event and i.handler = of_handler
         and i.token = of_token and i.status = 'claimed';
     return found;

@@ -2,9 +2,9 @@
 drop view if exists {outbox_status};
 drop function if exists {outbox_due}(smallint, text, bigint[], integer, bigint, timestamptz);
 drop view if exists {outbox_status}, {outbox_tables};
-drop function if exists {inbox_claim}(text, uuid, text, text, bytea, bigint),
+drop function if exists {inbox_claim}(text, uuid, text, text, bytea, bigint, integer),
     {inbox_heartbeat}(text, uuid, text, bigint, bigint),
-    {inbox_complete}(text, uuid, text, bigint, bytea), {inbox_release}(text, uuid, text, bigint, integer),
+    {inbox_complete}(text, uuid, text, bigint, bytea), {inbox_release}(text, uuid, text, bigint, integer, boolean),
     {inbox_complete_step}(text, uuid, text, bigint, text, bytea),
     {inbox_accept}(text, uuid, text, text, bytea);
 drop table if exists {outbox_own_passed}, {outbox_own_number};

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use postrider_core::inbox::{DELIVERIES_MAX, Receiver, Verdict};
-use postrider_core::{Event, Fault, Result};
+use postrider_core::inbox::{DELIVERIES_MAX, Receiver, Verdict, usual_deliveries};
+use postrider_core::{Delivery, Event, Fault, Result};
 use postrider_postgres::Transactional;
 
 use super::receiver::{delivery, receiver};
 use super::{handler, incoming, with_effects};
+use crate::support::Fresh;
 
 async fn delivered(receiver: &Transactional, event: &Arc<Event>, count: u32) -> Result<Verdict> {
     let mut delivery = delivery(event);
@@ -32,16 +33,83 @@ async fn what_ends_its_own_session_is_refused_at_last() {
         })
     });
     let event = incoming(1);
-    let mut began = 0;
     for count in 1..=2 * DELIVERIES_MAX {
         let answer = delivered(&deadly, &event, count).await;
-        if is_refused(&answer) {
-            break;
+        match count.checked_sub(usual_deliveries(DELIVERIES_MAX)).filter(|over| *over > 0) {
+            None => assert!(answer.is_err(), "nobody's fault, for all that is known: {answer:?}"),
+            // The engine gives up at its number of attempts.
+            Some(nth) => assert!(
+                matches!(answer, Ok(Verdict::Retry { tries: Some(tries), .. }) if tries == nth),
+                "{answer:?}"
+            ),
         }
-        assert!(answer.is_err(), "nobody's fault, for all that is known: {answer:?}");
-        began += 1;
     }
-    assert_eq!(began, DELIVERIES_MAX);
+}
+
+/// What a process that is gone may have begun.
+fn of_another(event: &Arc<Event>) -> Delivery {
+    let mut delivery = delivery(event);
+    delivery.begun_before = true;
+    delivery
+}
+
+async fn counts(fresh: &Fresh) -> (i64, i64) {
+    let lost = "select (attempts - failed)::bigint from {inbox}";
+    (fresh.number("select attempts::bigint from {inbox}").await, fresh.number(lost).await)
+}
+
+/// INV-1: nobody died of an event whose handler was dropped, as at the end of a drain, or whose statement the database's owner ended.
+#[tokio::test]
+async fn what_was_broken_off_has_ended_nobody() {
+    let Some(fresh) = with_effects().await else { return };
+    let hanging = receiver(&fresh, "billing", |_, _| Box::pin(std::future::pending()));
+    let slow = receiver(&fresh, "billing", |tx, _| {
+        Box::pin(async move {
+            tx.batch_execute("set local statement_timeout = 20; select pg_sleep(5)").await?;
+            Ok(Verdict::Done)
+        })
+    });
+    let event = incoming(1);
+    let delivery = of_another(&event);
+    for _ in 0..DELIVERIES_MAX {
+        let dropped = hanging.receive(&event, &delivery);
+        let moment = std::time::Duration::from_millis(100);
+        assert!(tokio::time::timeout(moment, dropped).await.is_err(), "it hangs");
+        hanging.at_rest().await;
+        assert_eq!(counts(&fresh).await, (0, 0), "as soon as the receiver says that it is at rest");
+        let ended = slow.receive(&event, &delivery).await;
+        assert!(!is_refused(&ended), "{ended:?}");
+    }
+    let done = receiver(&fresh, "billing", |_, _| Box::pin(async { Ok(Verdict::Done) }));
+    assert_eq!(done.receive(&event, &delivery).await.unwrap(), Verdict::Done);
+}
+
+/// INV-1: a database that takes claims and answers too late has begun nothing; the process that asked knows that it lives.
+#[tokio::test]
+async fn a_claim_that_was_answered_too_late_is_held_against_nobody() {
+    let Some(fresh) = with_effects().await else { return };
+    fresh
+        .run(
+            "create function {schema}.slow() returns trigger language plpgsql as
+                 $$ begin perform pg_sleep(0.4); return new; end $$;
+             create trigger slow before insert or update on {inbox}
+                 for each row execute function {schema}.slow()",
+        )
+        .await;
+    let mut options = fresh.options();
+    options.statement_deadline = std::time::Duration::from_millis(200);
+    let acts = Transactional::with(&fresh.url, &options, handler("billing"), |_, _| {
+        Box::pin(async { Ok(Verdict::Done) })
+    });
+    let (acts, event) = (acts.unwrap(), incoming(1));
+    for _ in 0..usual_deliveries(DELIVERIES_MAX) + 1 {
+        let late = acts.receive(&event, &of_another(&event)).await;
+        assert!(late.is_err(), "{late:?}");
+        // waits: until the database has done what it was told, for whoever asks next
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    }
+    fresh.run("drop trigger slow on {inbox}").await;
+    assert_eq!(acts.receive(&event, &of_another(&event)).await.unwrap(), Verdict::Done);
 }
 
 /// F36: counting takes no session more than acting does; and a user who may write no claims has the broker's count.
