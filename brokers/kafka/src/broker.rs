@@ -17,7 +17,6 @@ use crate::client::{Client, Producer};
 use crate::encode::{Encoded, encode, unusable};
 use crate::examine::examine;
 use crate::flight::{Answer, Flight};
-use crate::notice::Notice;
 use crate::settings::{BYTES_MAX, Compression, KafkaSettings, ROWS_MAX};
 use crate::topics::{Facts, Standing, Topics};
 use crate::trouble::Trouble;
@@ -124,12 +123,13 @@ impl KafkaBroker {
 
     /// After a step of the wall clock back nothing is given to the clients from before.
     async fn follow_clock(&self, until: Instant) {
-        let Some(by) = self.clock.stepped_back() else { return };
+        let Some(by) = self.clock.to_follow() else { return };
         let renew = async { tokio::join!(self.together.renew(), self.alone.renew()) };
-        // Who waits for a client that is being made is told that nobody answers, and the next batch finds another one.
-        let _ = timeout_at(until, renew).await;
-        self.topics.forget();
-        self.settings.notices.tell(&Notice::ClockSteppedBack { by });
+        // Where a client is just being made, the next batch looks again.
+        if timeout_at(until, renew).await.is_ok() {
+            self.topics.forget();
+            self.clock.followed(by, &self.settings.notices);
+        }
     }
 
     /// One by one where that is known to be needed, the rest together; and then one by one what was refused for

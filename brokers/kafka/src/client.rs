@@ -102,6 +102,11 @@ impl Producer {
     fn finish(&self, settings: &KafkaSettings) {
         // What is not sent in time is purged, and its callers are told.
         let _ = self.inner().flush(settings.delivery());
+        self.give_up();
+    }
+
+    /// Gives up what is queued and under way. Blocks.
+    fn give_up(&self) {
         self.inner().purge(PurgeConfig::default().queue().inflight());
     }
 }
@@ -201,10 +206,12 @@ impl Client {
         Ok(Arc::clone(made.insert(Arc::new(producer))))
     }
 
-    /// The next one to ask gets a new producer. What the old one has queued counts as not published, and is given up by it
-    /// when its time is over.
+    /// The next one to ask gets a new producer. What the old one has queued counts as not published, and it is told to give that up,
+    /// on a thread of its own: it may answer nobody.
     pub(crate) async fn renew(&self) {
-        *self.made.lock().await = None;
+        let Some(producer) = self.made.lock().await.take() else { return };
+        let _ =
+            thread::Builder::new().name("kafka end".to_owned()).spawn(move || producer.give_up());
     }
 
     /// Sends what is queued, and nothing after that.

@@ -4,7 +4,6 @@
 //! (INV-1).
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +15,6 @@ use crate::bury::DeadLetter;
 use crate::client::Client;
 use crate::holdings::Holdings;
 use crate::membership::Membership;
-use crate::notice::Notice;
 use crate::settings::{KafkaSettings, wrong};
 use crate::wall_clock::{LOOK_EVERY, WallClock};
 
@@ -106,8 +104,8 @@ pub struct KafkaSubscription {
     kafka: Arc<KafkaSettings>,
     membership: Mutex<Membership>,
     clock: WallClock,
-    /// The membership is of before a step of the wall clock, and another one is needed.
-    is_outdated: AtomicBool,
+    /// One joins anew at a time.
+    joining: tokio::sync::Mutex<()>,
     buried: Client,
 }
 
@@ -125,6 +123,8 @@ impl KafkaSubscription {
         kafka.check()?;
         settings.check()?;
         let kafka = Arc::new(kafka);
+        // Before the client, so that no step is overlooked.
+        let clock = WallClock::new();
         let membership = Membership::begin(&kafka, &settings, None).await?;
         Ok(KafkaSubscription {
             // Each by itself: an answer is about one of them.
@@ -132,8 +132,8 @@ impl KafkaSubscription {
             settings,
             kafka,
             membership: Mutex::new(membership),
-            clock: WallClock::new(),
-            is_outdated: AtomicBool::new(false),
+            clock,
+            joining: tokio::sync::Mutex::default(),
         })
     }
 
@@ -148,19 +148,17 @@ impl KafkaSubscription {
     /// After a step of the wall clock back the group is joined anew, by another client. What is handed out is not ours any
     /// more, and comes again.
     async fn follow_clock(&self) -> Result<()> {
-        if let Some(by) = self.clock.stepped_back() {
-            self.is_outdated.store(true, Ordering::Release);
-            self.kafka.notices.tell(&Notice::ClockSteppedBack { by });
-        }
-        if !self.is_outdated.load(Ordering::Acquire) {
+        if self.clock.to_follow().is_none() {
             return Ok(());
         }
+        let _alone = self.joining.lock().await;
+        let Some(by) = self.clock.to_follow() else { return Ok(()) };
         self.membership().end();
         self.buried.renew().await;
         let before = self.holdings();
         let membership = Membership::begin(&self.kafka, &self.settings, Some(&before)).await?;
         *self.membership() = membership;
-        self.is_outdated.store(false, Ordering::Release);
+        self.clock.followed(by, &self.kafka.notices);
         Ok(())
     }
 

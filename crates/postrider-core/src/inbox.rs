@@ -226,9 +226,8 @@ pub struct ClaimLease {
 pub enum Tried {
     /// It failed, and counts.
     Failed,
-    /// It was none, and the handler said so: what it needs is away.
-    Later,
-    /// It was none: it was not begun, or broken off, and nobody knows what would have come of it.
+    /// It was none: whatever kept the event is not the event's fault. It was not begun, or broken off, or what its handler needs is
+    /// away, and nobody knows what would have come of it.
     NotCounted,
     /// It was refused, and becomes a dead letter: should that be sent again, its tries begin anew.
     Refused,
@@ -245,13 +244,13 @@ impl Tried {
     pub fn taken_back(self) -> u32 {
         match self {
             Tried::Failed => 0,
-            Tried::Later | Tried::NotCounted => 1,
+            Tried::NotCounted => 1,
             Tried::Refused => i32::MAX.unsigned_abs(),
         }
     }
 
-    /// Whether the event let its worker come to an end: then those before it that were [lost](ClaimLease::lost) are not the
-    /// event's doing.
+    /// Whether the event was tried, and let its worker come to an end: then those before it that were [lost](ClaimLease::lost) are
+    /// not the event's doing.
     pub fn came_to_an_end(self) -> bool {
         self != Tried::NotCounted
     }

@@ -192,11 +192,9 @@ impl Leased {
         let sent = heartbeat::time(&*self.clock);
         request.outlived = self.claims.begun.ask(&request.key);
         let call = self.store.claim(&request);
-        let claim = heartbeat::in_time(&*self.clock, "claim", self.lease, call).await?;
-        match &claim {
-            Claim::Claimed(_) => self.claims.begun.granted(&request.key),
-            _ => self.claims.begun.take_back(&request.key),
-        }
+        let answer = heartbeat::in_time(&*self.clock, "claim", self.lease, call).await;
+        self.claims.begun.answered(&request.key, &answer);
+        let claim = answer?;
         match claim {
             Claim::Claimed(lease) => {
                 reach!(ClaimGranted);

@@ -5,6 +5,7 @@
 //! broker's count.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_core::inbox::{Verdict, counted, suspicion, too_often, unbegun, usual_deliveries};
 use postrider_core::{Claim, ClaimLease, ClaimRequest, Delivery, ErrorKind, Event, Result, Tried};
@@ -13,6 +14,11 @@ use tokio::runtime::Handle;
 
 use crate::inbox;
 use crate::transactional::Work;
+
+/// How often it is tried to let go of a claim whose handler was dropped, and how soon again: for some four seconds, since an
+/// engine that stops waits no longer than five.
+const LET_GO_MAX: u32 = 10;
+const LET_GO_EVERY: Duration = Duration::from_millis(200);
 
 impl Work {
     /// Acts on an event, and counts that in the inbox.
@@ -25,53 +31,66 @@ impl Work {
         let permit = self.permit().await?;
         let mut request = suspicion(event, &self.handler)?;
         request.outlived = self.begun.ask(&request.key);
-        let lease = match self.claim(&request).await {
+        let claimed = self.claim(&request).await;
+        self.begun.answered(&request.key, &claimed);
+        let lease = match claimed {
             Ok(Claim::Claimed(lease)) => lease,
             // Somebody is at it, or it is done: said by the marker's own rules.
-            Ok(_) => {
-                self.begun.take_back(&request.key);
-                return self.receive(permit, event).await;
-            }
+            Ok(_) => return self.receive(&permit, event).await,
             Err(error) if error.kind() == ErrorKind::Busy => {
-                self.begun.take_back(&request.key);
-                return self.receive(permit, event).await;
+                return self.receive(&permit, event).await;
             }
             // Who may write no claims has the broker's count alone.
             Err(error) if error.kind() == ErrorKind::Unauthorized => {
-                self.begun.take_back(&request.key);
                 return match too_often(delivery.count, deliveries_max) {
                     Some(fault) => Ok(Verdict::Reject(fault)),
-                    None => counted(self.receive(permit, event).await, delivery.count, true).0,
+                    None => counted(self.receive(&permit, event).await, delivery.count, true).0,
                 };
             }
             Err(error) => return Err(error),
         };
-        let most = deliveries_max - usual_deliveries(deliveries_max);
-        self.begun.granted(&lease.key);
-        let lost = lease.lost;
-        let often = delivery.count > usual_deliveries(deliveries_max);
-        let tries = lease.tries;
-        let mut held = Held { work: Arc::clone(self), lease: Some(lease) };
-        let (answer, tried) = match unbegun(lost, delivery.alone, most) {
+        let usual = usual_deliveries(deliveries_max);
+        let (tries, lost) = (lease.tries, lease.lost);
+        let mut held = Held { work: Arc::clone(self), lease: Some(lease.clone()) };
+        let (answer, tried) = match unbegun(lost, delivery.alone, deliveries_max - usual) {
             Some(verdict) => (Ok(verdict), Some(Tried::NotCounted)),
-            None => counted(self.receive(permit, event).await, tries, often),
-        };
-        if let Some(lease) = held.lease.take() {
-            match tried {
-                Some(tried) => self.let_go(&lease, tried).await,
-                None => self.begun.forget(&lease.key),
+            None => {
+                let answer = self.receive(&permit, event).await;
+                counted(answer, tries, delivery.count > usual)
             }
+        };
+        match tried {
+            Some(tried) => _ = self.let_go(&lease, tried).await,
+            None => self.begun.forget(&lease.key),
         }
+        // Who is dropped before that is answered says it again.
+        held.lease = None;
         answer
     }
 
-    async fn let_go(&self, lease: &ClaimLease, tried: Tried) {
+    /// Whether nothing is left to do.
+    async fn let_go(&self, lease: &ClaimLease, tried: Tried) -> bool {
         match self.release(lease, tried).await {
             Ok(()) if tried.came_to_an_end() => self.begun.forget(&lease.key),
             Ok(()) => self.begun.take_back(&lease.key),
             Err(error) => {
                 tracing::debug!(%error, event = %lease.key.event_id, "this delivery stays counted as a try");
+                return error.kind() == ErrorKind::Fenced;
             }
+        }
+        true
+    }
+
+    /// The same for a handler that was dropped, on a session that it is given leave to have. The server may still be at the
+    /// handler's statement, and have the row locked for it.
+    async fn let_go_at_last(&self, lease: &ClaimLease) {
+        let Ok(_permit) = self.permit().await else { return };
+        for _ in 0..LET_GO_MAX {
+            if self.let_go(lease, Tried::NotCounted).await {
+                return;
+            }
+            // waits: nobody tells when a statement that nobody waits for has ended
+            tokio::time::sleep(LET_GO_EVERY).await;
         }
     }
 
@@ -90,9 +109,9 @@ impl Work {
     async fn release(&self, lease: &ClaimLease, tried: Tried) -> Result<()> {
         let connection = self.connect().await?;
         let answer = inbox::release_on(&connection.client, self.sessions.texts(), lease, tried);
-        self.within(answer).await?;
+        let row = self.within(answer).await?;
         self.keep(connection);
-        Ok(())
+        inbox::released(&row, lease)
     }
 
     /// Has the tries of an event begin anew, if any can have been counted.
@@ -126,9 +145,16 @@ impl Drop for Held {
         let (Some(lease), Ok(runtime)) = (self.lease.take(), Handle::try_current()) else { return };
         let work = Arc::clone(&self.work);
         work.leaving.send_modify(|count| *count += 1);
-        runtime.spawn(async move {
-            work.let_go(&lease, Tried::NotCounted).await;
-            work.leaving.send_modify(|count| *count -= 1);
-        });
+        let leaving = Leaving(work);
+        runtime.spawn(async move { leaving.0.let_go_at_last(&lease).await });
+    }
+}
+
+/// A claim that is being let go by nobody's call, until this is dropped.
+struct Leaving(Arc<Work>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.leaving.send_modify(|count| *count -= 1);
     }
 }

@@ -103,7 +103,7 @@ impl Groups {
             // Or the group is gone, and what became of it is in the database.
             Ok(Told::Alone(None)) | Err(_) => work.permit().await?,
         };
-        work.receive(permit, event).await
+        work.receive(&permit, event).await
     }
 }
 

@@ -120,6 +120,14 @@ pub(crate) fn answered(row: &Row, request: &ClaimRequest) -> Result<Claim> {
     }
 }
 
+/// What the database said to a release.
+///
+/// # Errors
+/// `Fenced` if the claim was lost.
+pub(crate) fn released(row: &Row, lease: &ClaimLease) -> Result<()> {
+    if row.get(0) { Ok(()) } else { Err(fenced("release", lease)) }
+}
+
 /// A write under a claim, which says whether the claim stands.
 async fn write(
     store: &PostgresStore,

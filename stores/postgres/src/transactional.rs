@@ -220,7 +220,7 @@ impl Work {
     /// connection, and the server rolls back.
     pub(crate) async fn receive(
         &self,
-        _permit: OwnedSemaphorePermit,
+        _permit: &OwnedSemaphorePermit,
         event: &Event,
     ) -> Result<Verdict> {
         let mut connection = self.connect().await?;
@@ -346,7 +346,7 @@ impl Receiver for Transactional {
             match &self.groups {
                 Some(groups) if !is_single => groups.receive(event).await,
                 _ if !delivery.is_suspicious(self.deliveries_max) => {
-                    self.work.receive(self.work.permit().await?, event).await
+                    self.work.receive(&self.work.permit().await?, event).await
                 }
                 _ => self.work.receive_again(event, delivery, self.deliveries_max).await,
             }

@@ -170,12 +170,12 @@ fn receive_again(
 ) -> Result<Verdict> {
     let mut request = suspicion(event, handler)?;
     request.outlived = again.begun.ask(&request.key);
-    let Claim::Claimed(lease) = apart(connection, "claim", |tx| claim(tx, &request))? else {
-        again.begun.take_back(&request.key);
+    let claimed = apart(connection, "claim", |tx| claim(tx, &request));
+    again.begun.answered(&request.key, &claimed);
+    let Claim::Claimed(lease) = claimed? else {
         // Somebody is at it, or it is done: said by the marker's own rules.
         return receive(connection, event, handler, handle);
     };
-    again.begun.granted(&lease.key);
     let (answer, tried) = match unbegun(lease.lost, again.alone, again.most) {
         Some(verdict) => (Ok(verdict), Some(Tried::NotCounted)),
         None => counted(receive(connection, event, handler, handle), lease.tries, again.often),

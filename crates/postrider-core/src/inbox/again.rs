@@ -68,16 +68,18 @@ pub fn too_often(tries: u32, max: u32) -> Option<Fault> {
 }
 
 /// What becomes of a message unbegun that was lost so often before, of `max` times, if it is not begun; it is given back
-/// [uncounted](Tried::NotCounted) then. `alone` is [what its delivery says](crate::Delivery::alone).
+/// [uncounted](Tried::NotCounted) then. `alone` is [what its delivery says](crate::Delivery::alone): where nobody can see to that,
+/// its neighbours may have been the cause each time, and it is begun.
 ///
 /// ```
 /// use postrider_core::inbox::{Verdict, unbegun};
-/// assert_eq!(unbegun(5, None, 10), None);
+/// assert_eq!(unbegun(15, None, 10), None);
 /// assert_eq!(unbegun(5, Some(false), 10), Some(Verdict::Alone));
 /// assert!(matches!(unbegun(10, Some(true), 10), Some(Verdict::Reject(_))));
 /// ```
 pub fn unbegun(lost: u32, alone: Option<bool>, max: u32) -> Option<Verdict> {
     let nth = lost.saturating_add(1);
+    alone?;
     match too_often(nth, max) {
         Some(fault) => Some(Verdict::Reject(fault)),
         None => (alone == Some(false) && is_suspect(nth, max)).then_some(Verdict::Alone),
@@ -94,7 +96,7 @@ pub fn unbegun(lost: u32, alone: Option<bool>, max: u32) -> Option<Verdict> {
 /// use postrider_core::{Error, ErrorKind};
 /// use postrider_core::inbox::{Tried, Verdict, counted};
 /// let busy = Verdict::Busy { retry_in: Duration::ZERO };
-/// assert_eq!(counted(Ok(busy), 3, true).1, Some(Tried::Later));
+/// assert_eq!(counted(Ok(busy), 3, true).1, Some(Tried::NotCounted));
 /// assert_eq!(counted(Ok(Verdict::Done), 3, true).1, None);
 /// let ended = || Err(Error::new(ErrorKind::Unavailable, "receive"));
 /// assert!(matches!(counted(ended(), 3, true), (Ok(Verdict::Retry { tries: Some(3), .. }), Some(Tried::Failed))));
@@ -116,8 +118,7 @@ pub fn counted(
         Ok(Verdict::Done | Verdict::Duplicate) => None,
         Ok(Verdict::Retry { .. }) => Some(Tried::Failed),
         Ok(Verdict::Reject(_)) => Some(Tried::Refused),
-        Ok(Verdict::Busy { .. }) => Some(Tried::Later),
-        Ok(Verdict::Alone) | Err(_) => Some(Tried::NotCounted),
+        Ok(Verdict::Busy { .. } | Verdict::Alone) | Err(_) => Some(Tried::NotCounted),
     };
     let answer = answer.map(|verdict| match verdict {
         Verdict::Retry { after, fault, .. } => Verdict::Retry { after, fault, tries: Some(tries) },

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::InboxKey;
+use crate::{Claim, ErrorKind, InboxKey, Result};
 
 /// Events that are remembered. Past them all are forgotten: then a few tries of ours count as lost.
 const EVENTS_MAX: usize = 10_000;
@@ -29,10 +29,12 @@ impl Begun {
     /// let begun = Begun::default();
     /// assert_eq!(begun.ask(&key), 0);
     /// assert_eq!(begun.ask(&key), 1, "nothing was heard of the first");
-    /// begun.granted(&key);
+    /// # use postrider_core::{Claim, ClaimLease, Error, ErrorKind};
+    /// let lease = ClaimLease { key: key.clone(), token: 2, tries: 2, lost: 0 };
+    /// begun.answered(&key, &Ok(Claim::Claimed(lease)));
     /// assert_eq!(begun.ask(&key), 1, "the row knows of the first");
-    /// begun.take_back(&key);
-    /// assert_eq!(begun.ask(&key), 1, "the third was let go");
+    /// begun.answered(&key, &Err(Error::new(ErrorKind::Unavailable, "claim")));
+    /// assert_eq!(begun.ask(&key), 1, "the third was never made");
     /// begun.forget(&key);
     /// assert_eq!(begun.ask(&key), 0);
     /// # Ok::<(), postrider_core::Error>(())
@@ -47,12 +49,20 @@ impl Begun {
         *count - 1
     }
 
-    /// The last one was granted, so the row knows of those before it.
-    pub fn granted(&self, key: &InboxKey) {
-        self.lock().insert(key.clone(), 1);
+    /// What became of the last one that was asked for. The row knows of those before it, if it was granted. What nobody answered in
+    /// time may have been; everything else was not.
+    pub fn answered(&self, key: &InboxKey, answer: &Result<Claim>) {
+        match answer {
+            Ok(Claim::Claimed(_)) => {
+                self.lock().insert(key.clone(), 1);
+            }
+            Ok(Claim::Processed { .. }) => self.forget(key),
+            Err(error) if error.kind() == ErrorKind::Timeout => {}
+            Ok(Claim::Leased { .. } | Claim::Mismatch) | Err(_) => self.take_back(key),
+        }
     }
 
-    /// The last one was not granted, or was let go as if it had not been.
+    /// The last one was let go as if it had not been.
     pub fn take_back(&self, key: &InboxKey) {
         let mut begun = self.lock();
         if let Some(count) = begun.get_mut(key) {

@@ -200,7 +200,7 @@ impl Hold {
     fn tried(&self, performed: &Performed) -> Tried {
         match performed {
             Performed::Rejected(_) => Tried::Refused,
-            Performed::Later(_) => Tried::Later,
+            Performed::Later(_) => Tried::NotCounted,
             _ => self.dropped(),
         }
     }
@@ -215,8 +215,9 @@ impl Hold {
     /// Lets the claim go, so that the next try need not wait for it to expire.
     async fn let_go(&mut self, tried: Tried) {
         self.standing.ended.give();
-        self.lets_go = false;
+        // Who is dropped before that is answered says it again: the second says nothing new.
         release(&self.standing, &self.claims, tried).await;
+        self.lets_go = false;
     }
 }
 
@@ -245,10 +246,10 @@ impl Drop for Hold {
         if let Ok(runtime) = Handle::try_current() {
             let (standing, claims) = (Arc::clone(&self.standing), Arc::clone(&self.claims));
             let tried = self.dropped();
-            claims.begins_to_leave();
+            let leaving = Claims::leave(&claims);
             runtime.spawn(async move {
                 release(&standing, &claims, tried).await;
-                claims.has_left();
+                drop(leaving);
             });
         }
     }

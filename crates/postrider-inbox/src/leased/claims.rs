@@ -1,5 +1,7 @@
 //! The claims of a process that have not come to an end.
 
+use std::sync::Arc;
+
 use postrider_core::inbox::Begun;
 use tokio::sync::watch;
 
@@ -18,17 +20,24 @@ impl Default for Claims {
 }
 
 impl Claims {
-    pub(super) fn begins_to_leave(&self) {
-        self.leaving.send_modify(|count| *count += 1);
-    }
-
-    pub(super) fn has_left(&self) {
-        self.leaving.send_modify(|count| *count -= 1);
+    /// One is being let go, until what is returned is dropped.
+    pub(super) fn leave(claims: &Arc<Claims>) -> Leaving {
+        claims.leaving.send_modify(|count| *count += 1);
+        Leaving(Arc::clone(claims))
     }
 
     /// Returns when none is being let go by nobody's call, as those are whose handlers were dropped.
     pub async fn at_rest(&self) {
         // It cannot end before this does.
         let _ = self.leaving.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+/// See [`Claims::leave`].
+pub(super) struct Leaving(Arc<Claims>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.leaving.send_modify(|count| *count -= 1);
     }
 }

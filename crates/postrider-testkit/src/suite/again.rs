@@ -31,7 +31,7 @@ impl Says {
 fn delivery(event: &Arc<Event>, count: u32) -> Delivery {
     let receipt = Receipt { message: 1, token: 1 };
     let mut delivery = Delivery::new(Ok(Arc::clone(event)), Arc::from("orders"), receipt);
-    delivery.count = count;
+    (delivery.count, delivery.alone) = (count, Some(true));
     delivery
 }
 

@@ -206,7 +206,6 @@ impl Kept<'_> {
         let less = "SET #released = :yes, #attempts = #attempts - :one";
         let said = match tried {
             Tried::Failed => "SET #released = :yes, #failed = #attempts".to_owned(),
-            Tried::Later => format!("{less}, #failed = #attempts - :one"),
             Tried::NotCounted => less.to_owned(),
             Tried::Refused => "SET #released = :yes, #attempts = :none, #failed = :none".to_owned(),
         };

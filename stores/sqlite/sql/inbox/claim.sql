@@ -7,7 +7,8 @@ values (?1, ?2, ?3, ?4, 'claimed', ?5,
         (select max(token) from inbox_tombstone where source = ?1 and event_id = ?2 and handler = ?3), 0),
     ?6, ?7)
 on conflict (source, event_id, handler) do update set
-    token = token + 1, attempts = attempts + 1, failed = min(attempts, failed + ?8), expires_at = excluded.expires_at
+    token = token + 1, attempts = attempts + 1, failed = min(attempts, failed + ?8), expires_at = excluded.expires_at,
+    payload_hash = iif(payload_hash = zeroblob(32), excluded.payload_hash, payload_hash)
 where status = 'claimed' and expires_at <= ?6
     and (payload_hash = excluded.payload_hash or payload_hash = zeroblob(32) or excluded.payload_hash = zeroblob(32))
 returning token, attempts, attempts - 1 - failed;

@@ -157,10 +157,7 @@ pub async fn tries_are_all_that_was_not_given_back<H: InboxHarness>() {
     harness.pass(unit * 2).await;
     let seventh = again().await;
     assert_eq!((seventh.tries, seventh.lost), (5, 1));
-    inbox.release(&seventh, Tried::Later).await.expect("release");
-    let eighth = again().await;
-    assert_eq!((eighth.tries, eighth.lost), (5, 0), "to wait is no try, and an end");
-    inbox.release(&eighth, Tried::Refused).await.expect("release");
+    inbox.release(&seventh, Tried::Refused).await.expect("release");
     let anew = again().await;
     assert_eq!((anew.tries, anew.lost), (1, 0), "a dead letter that is sent again begins anew");
 }

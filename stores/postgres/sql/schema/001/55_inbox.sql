@@ -56,7 +56,8 @@ begin
         else
             update {inbox} i
             set token = i.token + 1, attempts = i.attempts + 1, failed = least(i.attempts, i.failed + outlived),
-                expires_at = clock_timestamp() + micros * interval '1 microsecond'
+                expires_at = clock_timestamp() + micros * interval '1 microsecond',
+                payload_hash = case i.payload_hash when decode(repeat('00', 32), 'hex') then hash else i.payload_hash end
             where i.source = of_source and i.event_id = of_event and i.handler = of_handler
                 and i.status = 'claimed' and i.expires_at <= clock_timestamp()
                 and i.payload_hash = known.payload_hash
