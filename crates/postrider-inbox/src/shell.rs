@@ -106,7 +106,8 @@ impl Shell {
         }
     }
 
-    /// Receives nothing more, and leaves no claim behind: it would count as a try that ended with its process.
+    /// Receives nothing more, and leaves no claim behind that can be let go in time: it would count as a try that ended with its
+    /// process.
     async fn close(&mut self) {
         self.receiving = None;
         let left: BoxFuture<'_, Result<()>> = Box::pin(async {

@@ -1,7 +1,8 @@
 //! What this process has claimed and not let go.
 //!
-//! Invariant: what a process that lives has lost is held against no event. Whatever ended those tries, an answer that came too
-//! late, a store that went away, a handler that was dropped, it was not the end of the process.
+//! Invariant: what a process has lost and knows of is held against no event while it lives. Whatever ended those tries, an answer
+//! that came too late, a store that went away, a handler that was dropped, it was not the end of the process. It does not know of
+//! a claim that was made although its connection broke.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
