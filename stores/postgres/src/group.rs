@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use postrider_core::inbox::Verdict;
 use postrider_core::{Error, Event, Result};
@@ -24,6 +25,10 @@ pub(crate) const GROUP_MAX: usize = 256;
 /// So many deliveries without a failure double the size of groups again. Where every group fails, this is how
 /// rarely one is tried.
 const GROW_AFTER: usize = 64;
+
+/// So many times as long as a group took in vain, the next ones stay small: what such groups cost is then a twentieth at
+/// most, whatever ends them.
+const SMALL_FOR: u32 = 20;
 
 /// How often the ready tasks have their turn before a group leaves: they may be about to come.
 const TURNS: usize = 4;
@@ -79,11 +84,13 @@ struct Pace {
     max: usize,
     /// Deliveries since a group failed, or since they grew.
     sound: usize,
+    /// They do not grow before.
+    small_until: Option<Instant>,
 }
 
 impl Groups {
     pub(crate) fn new(work: &Arc<Work>, group_max: usize) -> Groups {
-        let pace = Pace { size: group_max, max: group_max, sound: 0 };
+        let pace = Pace::new(group_max);
         let waiting = Waiting { seats: VecDeque::new(), gathering: false, pace };
         Groups { shared: Arc::new(Shared { work: Arc::clone(work), waiting: Mutex::new(waiting) }) }
     }
@@ -141,22 +148,25 @@ impl Waiting {
 }
 
 impl Pace {
-    fn grow(&mut self, deliveries: usize) {
+    fn new(max: usize) -> Pace {
+        Pace { size: max, max, sound: 0, small_until: None }
+    }
+
+    fn grow(&mut self, deliveries: usize, now: Instant) {
         self.sound += deliveries;
-        if self.size < self.max && self.sound >= GROW_AFTER {
+        let is_time = self.small_until.is_none_or(|until| now >= until);
+        if self.size < self.max && self.sound >= GROW_AFTER && is_time {
             self.size = (2 * self.size).min(self.max);
             self.sound = 0;
         }
     }
 
-    /// One of them may have a commit without an end, and each group with it would hold its neighbours' markers for so long.
-    fn part(&mut self) {
-        (self.size, self.sound) = (1, 0);
-    }
-
-    fn shrink(&mut self) {
-        self.size = (self.size / 2).max(1);
+    /// Groups are of `size` at most after one that took `lost` in vain. Of several that fail at once, as in a
+    /// deadlock, each says what is too large, and they do not add up.
+    fn shrink(&mut self, size: usize, lost: Duration, now: Instant) {
+        self.size = self.size.min(size).max(1);
         self.sound = 0;
+        self.small_until = self.small_until.max(now.checked_add(SMALL_FOR * lost));
     }
 }
 
@@ -193,7 +203,7 @@ async fn gather(mut gathering: Gathering) {
                     gathering.ended = true;
                     return;
                 }
-                1 => waiting.pace.grow(1),
+                1 => waiting.pace.grow(1, Instant::now()),
                 _ => {}
             }
             group
@@ -209,11 +219,15 @@ async fn gather(mut gathering: Gathering) {
 
 /// Does a group, and tells everybody.
 async fn run(shared: Arc<Shared>, permit: OwnedSemaphorePermit, mut group: Vec<Seat>) {
+    let begun = Instant::now();
     let ended = shared.work.together(&mut group).await;
+    let (now, lost) = (Instant::now(), begun.elapsed());
     match &ended {
-        Ended::Committed(_) => shared.lock().pace.grow(group.len()),
-        Ended::Apart => shared.lock().pace.shrink(),
-        Ended::Unknown(_) => shared.lock().pace.part(),
+        Ended::Committed(_) => shared.lock().pace.grow(group.len(), now),
+        Ended::Apart => shared.lock().pace.shrink(group.len() / 2, lost, now),
+        // One of them may have a commit without an end, and each group with it would hold its neighbours' markers for
+        // so long.
+        Ended::Unknown(_) => shared.lock().pace.shrink(1, lost, now),
         Ended::Failed(_) => {}
     }
     drop(permit);
@@ -246,7 +260,7 @@ mod tests {
     }
 
     fn waiting(size: usize) -> Waiting {
-        let pace = Pace { size, max: size, sound: 0 };
+        let pace = Pace::new(size);
         Waiting { seats: VecDeque::new(), gathering: false, pace }
     }
 
@@ -299,24 +313,57 @@ mod tests {
         assert!(waiting.seats.capacity() < 64, "{}", waiting.seats.capacity());
     }
 
+    fn paced(max: usize) -> (Pace, Instant) {
+        (Pace::new(max), Instant::now())
+    }
+
     /// Groups that fail are halved, down to none, and come back by what goes well.
     #[test]
     fn a_failure_halves_groups_and_what_goes_well_doubles_them() {
-        let mut pace = Pace { size: 16, max: 16, sound: 0 };
+        let (mut pace, now) = paced(16);
         let sizes: Vec<usize> = (0..5)
             .map(|_| {
-                pace.shrink();
+                pace.shrink(pace.size / 2, Duration::ZERO, now);
                 pace.size
             })
             .collect();
         assert_eq!(sizes, [8, 4, 2, 1, 1]);
         let mut deliveries = 0;
         while pace.size < 16 {
-            pace.grow(1);
+            pace.grow(1, now);
             deliveries += 1;
         }
         assert_eq!(deliveries, 4 * GROW_AFTER);
-        (0..1_000).for_each(|_| pace.grow(16));
+        (0..1_000).for_each(|_| pace.grow(16, now));
         assert_eq!(pace.size, 16, "and no further");
+    }
+
+    /// Eight that fail in one deadlock had one size that was too large, and not eight.
+    #[test]
+    fn failures_of_one_moment_do_not_add_up() {
+        let (mut pace, now) = paced(16);
+        (0..8).for_each(|_| pace.shrink(8, Duration::ZERO, now));
+        assert_eq!(pace.size, 8);
+    }
+
+    /// Where every group of more than eight is in vain, and takes a tenth of a second, a twentieth of the time is lost: not what it
+    /// would be if sixty-four deliveries, a few milliseconds, let them grow again.
+    #[test]
+    fn what_is_lost_in_vain_is_a_twentieth() {
+        let (mut pace, begin) = paced(16);
+        let (sound, vain) = (Duration::from_millis(2), Duration::from_millis(100));
+        let (mut now, mut lost) = (begin, Duration::ZERO);
+        while now < begin + Duration::from_secs(60) {
+            if pace.size > 8 {
+                now += vain;
+                lost += vain;
+                pace.shrink(pace.size / 2, vain, now);
+            } else {
+                now += sound;
+                pace.grow(pace.size, now);
+            }
+        }
+        let share = lost.as_secs_f64() / (now - begin).as_secs_f64();
+        assert!(share > 0.04 && share < 0.051, "{share}: it is tried again, and costs no more");
     }
 }

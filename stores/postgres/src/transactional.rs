@@ -73,7 +73,7 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 /// - what the closure does may be done, rolled back because of a neighbour, and done again. It must have no effect outside
 ///   of the transaction, which it must not have anyway;
 /// - rows that it changes are locked until the last of its group is done. Where many events change the same few rows, leave it at 1: groups
-///   wait for each other, and may deadlock, which ends well and slowly;
+///   wait for each other there, and become small;
 /// - it is called by a task of the group's: in the `tracing` span of its delivery, without its task-locals;
 /// - it must not end the transaction. That fails the group, every time;
 /// - what one call sets for its transaction, the next ones find: `set local` of a search path, a role, a tenant, a time limit; temporary tables;
@@ -81,7 +81,7 @@ type Handle = dyn for<'a> Fn(&'a Transaction<'a>, &'a Event) -> BoxFuture<'a, Re
 ///   `synchronous_commit` is put back before the commit where a call made it weaker;
 /// - give a handler more time at the engine than 5 s and its own together (`handler_time_max`): who waits for a neighbour that hangs has
 ///   not begun;
-/// - a group that takes longer than 5 s, or waits longer than 2 s for a lock (where no `lock_timeout` is set), is given up, and
+/// - a group that takes longer than 5 s, or waits longer than 100 ms for a lock (where no `lock_timeout` is set), is given up, and
 ///   each is done alone;
 /// - let more deliveries be in work at the engine (its `in_flight_max`) than there are transactions, or there is nothing
 ///   to group: `group_max` times [`transactions_max`](Options::transactions_max), twice.

@@ -4,6 +4,7 @@
 mod again;
 mod groups;
 mod groups_broken;
+mod groups_meeting;
 mod groups_told;
 mod isolation;
 mod pooled;
