@@ -12,8 +12,8 @@ use postrider_core::{Error, ErrorKind, Result};
 
 use crate::connection::Up;
 use crate::partitions::{self, Partitions};
-use crate::settings::wrong;
-use crate::subscription::SubscriptionSettings;
+use crate::place::Places;
+use crate::settings::{SubscriptionSettings, wrong};
 
 /// Below it the server delivers again what is merely on its way.
 const VISIBILITY_MIN: Duration = Duration::from_millis(100);
@@ -27,7 +27,22 @@ pub(crate) struct Member {
     pub(crate) partition: Option<u16>,
     pub(crate) consumer: PullConsumer,
     /// There was one, and it was made anew.
-    pub(crate) was_gone: bool,
+    pub(crate) anew: Option<Anew>,
+}
+
+/// From where a consumer that was made anew goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Anew {
+    /// From where its group began.
+    Begin,
+    /// Behind this message: all up to it was settled.
+    Behind(u64),
+}
+
+/// What an instance knows of the group that it is in.
+pub(crate) struct Before<'a> {
+    pub(crate) members: &'a [Member],
+    pub(crate) places: &'a Places,
 }
 
 /// What a member is to be.
@@ -73,24 +88,31 @@ fn is_subject(text: &str) -> bool {
     text.split('.').all(|word| !word.is_empty() && !word.contains(odd))
 }
 
-/// What is told once of consumers that were made anew: what comes again is the inbox's, as far back as that keeps what was
-/// done.
-pub(crate) fn made_anew(settings: &SubscriptionSettings) -> Error {
-    let again = if settings.from_now {
-        "what came since the group began comes again"
-    } else {
-        "all that the stream has comes again"
+/// What is told once of consumers that were made anew, if some were: from where the one goes on that is furthest back. What
+/// comes again is the inbox's, as far back as that keeps what was done.
+pub(crate) fn made_anew(settings: &SubscriptionSettings, joined: &[Member]) -> Option<Error> {
+    let again = match joined.iter().filter_map(|member| member.anew).min()? {
+        Anew::Behind(sequence) => format!(
+            "it goes on behind message {sequence}, up to which all was settled, and what was settled since then comes again; \
+             to have all of the stream again, stop each instance of the group before its consumer is deleted"
+        ),
+        Anew::Begin => format!(
+            "{} comes again, and what the inbox no longer keeps is done again; stop this consumer now if that is too far back",
+            if settings.from_now {
+                "what came since the group began"
+            } else {
+                "all that the stream has"
+            }
+        ),
     };
-    Error::new(ErrorKind::NotFound, "consume")
-        .message(format!(
-            "somebody deleted the group's consumer, or its server lost it, and it was made anew: {again}, and what the inbox \
-             no longer keeps is done again; stop this consumer now if that is too far back"
-        ))
-        .context("stream", &settings.stream)
-        .context("group", &settings.group)
+    let told = format!(
+        "somebody deleted the group's consumer, or its server lost it, and it was made anew: {again}"
+    );
+    let error = Error::new(ErrorKind::NotFound, "consume").message(told);
+    Some(error.context("stream", &settings.stream).context("group", &settings.group))
 }
 
-/// The group's consumers: one, or one for each partition. `known` are those that there were, where they may be gone.
+/// The group's consumers: one, or one for each partition. `before` is what there was, where it may be gone.
 ///
 /// # Errors
 /// As [`open`](crate::NatsSubscription::open).
@@ -98,7 +120,7 @@ pub(crate) async fn join(
     up: &Up,
     settings: &SubscriptionSettings,
     partitions: Option<&Partitions>,
-    known: &[Member],
+    before: Option<Before<'_>>,
 ) -> Result<Vec<Member>> {
     let stream = up.jetstream.get_stream(&settings.stream).await.map_err(|error| {
         Error::new(ErrorKind::Unroutable, "subscribe")
@@ -109,9 +131,10 @@ pub(crate) async fn join(
     let all = all.as_deref().or(settings.subject.as_deref()).unwrap_or(">");
     bury_somewhere(up, settings, all).await?;
     let wanted = members(settings, partitions);
+    let known = before.as_ref().map_or(&[][..], |before| before.members);
     let from = begin(&stream, settings, &wanted, known).await?;
-    let again = !known.is_empty();
-    let found = wanted.into_iter().map(|wanted| find(&stream, settings, wanted, from, again));
+    let places = before.as_ref().map(|before| before.places);
+    let found = wanted.into_iter().map(|wanted| find(&stream, settings, wanted, from, places));
     stream::iter(found).buffered(JOINED_AT_ONCE).try_collect().await
 }
 
@@ -181,16 +204,28 @@ async fn find(
     settings: &SubscriptionSettings,
     wanted: Wanted,
     from: DeliverPolicy,
-    again: bool,
+    places: Option<&Places>,
 ) -> Result<Member> {
-    let was_gone = again && look_for(stream, settings, wanted.name.clone()).await?.is_none();
+    let anew = match places {
+        Some(places) if look_for(stream, settings, wanted.name.clone()).await?.is_none() => {
+            let place = places.find(stream, wanted.partition).await;
+            Some(place.map_or(Anew::Begin, Anew::Behind))
+        }
+        _ => None,
+    };
+    let from = match anew {
+        Some(Anew::Behind(sequence)) => {
+            DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 }
+        }
+        Some(Anew::Begin) | None => from,
+    };
     let config = config(settings, &wanted, from);
     let consumer = stream.get_or_create_consumer(&wanted.name, config).await;
     let consumer: PullConsumer = consumer.map_err(|error| {
         unfit(settings, &wanted, &format!("cannot be used: {error}"), "choose another group")
     })?;
     examine(settings, &wanted, &consumer)?;
-    Ok(Member { partition: wanted.partition, consumer, was_gone })
+    Ok(Member { partition: wanted.partition, consumer, anew })
 }
 
 fn config(settings: &SubscriptionSettings, wanted: &Wanted, from: DeliverPolicy) -> pull::Config {

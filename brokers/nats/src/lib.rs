@@ -37,6 +37,7 @@ mod group;
 mod look;
 mod lossy;
 mod partitions;
+mod place;
 mod question;
 mod receipts;
 mod send;
@@ -46,8 +47,8 @@ mod takers;
 
 pub use broker::NatsBroker;
 pub use look::ack_wait;
-pub use settings::{Credentials, NatsSettings, Secret, Tls};
-pub use subscription::{NatsSubscription, SubscriptionSettings};
+pub use settings::{Credentials, NatsSettings, Secret, SubscriptionSettings, Tls};
+pub use subscription::NatsSubscription;
 
 /// What traces call it.
 const SYSTEM: &str = "nats";

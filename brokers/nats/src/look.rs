@@ -12,7 +12,7 @@ use crate::connection::{Connection, Up};
 use crate::group;
 use crate::partitions;
 use crate::settings::NatsSettings;
-use crate::subscription::SubscriptionSettings;
+use crate::settings::SubscriptionSettings;
 
 /// Consumers that are looked at: those of the first partitions. All of a group are made alike.
 const LOOKED_AT: u16 = 8;

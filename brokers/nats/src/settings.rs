@@ -196,6 +196,45 @@ pub(crate) fn wrong(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Config, "open nats").message(message)
 }
 
+/// What is consumed, and how.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SubscriptionSettings {
+    /// The stream.
+    pub stream: String,
+    /// The name of the durable consumer: instances with the same name share the work.
+    pub group: String,
+    /// The subjects to take; all of the stream if there is none. One. Where a word of it is `{partition:8}`, as
+    /// in the topic of a route, there is a durable consumer for each of the eight, with one unsettled delivery
+    /// at a time: each key is in order across instances and crashes, and the instances share the partitions.
+    pub subject: Option<String>,
+    /// How long a delivery is ours without being extended. Default 30 s, as the server has it.
+    pub visibility: Duration,
+    /// Deliveries that may be unsettled at once in the whole group. Default 1,000, as the server has it. With
+    /// one, the order of the stream holds across instances and crashes. Of no meaning with partitions.
+    pub unsettled_max: u32,
+    /// Where a new group begins. Default: with the oldest message of the stream.
+    pub from_now: bool,
+    /// The subject that takes what was refused for good, with the reason as headers. A stream has to take
+    /// it. Without one a refused message is ended on the server, which tells nobody but its advisories.
+    pub dead_letters: Option<String>,
+}
+
+impl SubscriptionSettings {
+    /// The defaults, for a stream and a group.
+    pub fn new(stream: &str, group: &str) -> SubscriptionSettings {
+        SubscriptionSettings {
+            stream: stream.to_owned(),
+            group: group.to_owned(),
+            subject: None,
+            visibility: Duration::from_secs(30),
+            unsettled_max: 1_000,
+            from_now: false,
+            dead_letters: None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

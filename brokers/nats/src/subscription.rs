@@ -21,55 +21,17 @@ use crate::asking::{Asking, With};
 use crate::bury::DeadLetter;
 use crate::connection::{Connection, Up};
 use crate::encode::decode;
-use crate::group::{self, Member};
+use crate::group::{self, Before, Member};
 use crate::partitions::Partitions;
+use crate::place::{Place, Places};
 use crate::receipts::{Original, Receipts};
-use crate::settings::NatsSettings;
+use crate::settings::{NatsSettings, SubscriptionSettings};
 
 /// Deliveries fetched at once, whatever is asked for: more would only wait here while their time runs.
 const FETCH_MAX: usize = 512;
 
 /// How long the next message of an answer may take: they come in one go.
 const NEXT_MAX: Duration = Duration::from_millis(200);
-
-/// What is consumed, and how.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SubscriptionSettings {
-    /// The stream.
-    pub stream: String,
-    /// The name of the durable consumer: instances with the same name share the work.
-    pub group: String,
-    /// The subjects to take; all of the stream if there is none. One. Where a word of it is `{partition:8}`, as
-    /// in the topic of a route, there is a durable consumer for each of the eight, with one unsettled delivery
-    /// at a time: each key is in order across instances and crashes, and the instances share the partitions.
-    pub subject: Option<String>,
-    /// How long a delivery is ours without being extended. Default 30 s, as the server has it.
-    pub visibility: Duration,
-    /// Deliveries that may be unsettled at once in the whole group. Default 1,000, as the server has it. With
-    /// one, the order of the stream holds across instances and crashes. Of no meaning with partitions.
-    pub unsettled_max: u32,
-    /// Where a new group begins. Default: with the oldest message of the stream.
-    pub from_now: bool,
-    /// The subject that takes what was refused for good, with the reason as headers. A stream has to take
-    /// it. Without one a refused message is ended on the server, which tells nobody but its advisories.
-    pub dead_letters: Option<String>,
-}
-
-impl SubscriptionSettings {
-    /// The defaults, for a stream and a group.
-    pub fn new(stream: &str, group: &str) -> SubscriptionSettings {
-        SubscriptionSettings {
-            stream: stream.to_owned(),
-            group: group.to_owned(),
-            subject: None,
-            visibility: Duration::from_secs(30),
-            unsettled_max: 1_000,
-            from_now: false,
-            dead_letters: None,
-        }
-    }
-}
 
 /// A subscription to a stream of NATS JetStream.
 ///
@@ -88,6 +50,7 @@ pub struct NatsSubscription {
     partitions: Option<Partitions>,
     members: Vec<Member>,
     receipts: Arc<Receipts>,
+    places: Arc<Places>,
     asking: Mutex<Asking>,
     /// One of the questions has an answer.
     told: Arc<Notify>,
@@ -111,11 +74,12 @@ impl NatsSubscription {
         let connection = Connection::new(nats)?;
         let until = Instant::now() + connection.settings().deadline;
         let up = connection.up(until).await?;
-        let members = group::join(&up, &settings, partitions.as_ref(), &[]).await?;
+        let members = group::join(&up, &settings, partitions.as_ref(), None).await?;
         // The server's word counts: whoever made a consumer may have chosen another time.
         let waits = members.iter().map(|member| member.consumer.cached_info().config.ack_wait);
         settings.visibility = waits.min().unwrap_or(settings.visibility);
         let asking = Asking::of(members.len());
+        let places = Arc::new(Places::new(settings.visibility));
         Ok(NatsSubscription {
             connection,
             group: Arc::from(settings.group.as_str()),
@@ -123,26 +87,28 @@ impl NatsSubscription {
             partitions,
             members,
             receipts: Arc::default(),
+            places,
             asking: Mutex::new(asking),
             told: Arc::default(),
             suspect: AtomicBool::new(false),
         })
     }
 
-    /// Receives; after a failure with a consumer that is there, or made anew where somebody deleted it: then all of
-    /// the stream comes again. That the server has answered is an answer of its own: a stream in which nothing happens
+    /// Receives; after a failure with a consumer that is there, or made anew where somebody deleted it: then what was
+    /// settled last comes again, or all of the stream. That the server has answered is an answer of its own: a stream in which nothing happens
     /// would leave who asked with the failure.
     async fn receive_some(&self, max: usize) -> Result<Vec<Delivery>> {
         if self.suspect.load(Ordering::Acquire) {
             let until = Instant::now() + self.connection.settings().deadline;
             let up = self.connection.up(until).await?;
             let partitions = self.partitions.as_ref();
-            let joined = group::join(&up, &self.settings, partitions, &self.members);
+            let before = Before { members: &self.members, places: &self.places };
+            let joined = group::join(&up, &self.settings, partitions, Some(before));
             let joined = timeout_at(until, joined).await;
             let joined = joined.map_err(|_| self.lost("it did not answer in time"))??;
             // It stays suspect: that all is well is the next answer.
-            if joined.iter().any(|member| member.was_gone) {
-                return Err(group::made_anew(&self.settings));
+            if let Some(told) = group::made_anew(&self.settings, &joined) {
+                return Err(told);
             }
             self.suspect.store(false, Ordering::Release);
             return Ok(Vec::new());
@@ -285,6 +251,20 @@ impl NatsSubscription {
         }
     }
 
+    /// A message was settled, and does not come again.
+    fn gone_for_good(&self, delivery: &Delivery) {
+        let receipt = delivery.receipt;
+        let partition = delivery.origin.as_ref().and_then(|origin| origin.partition);
+        let is_its = |member: &&Member| member.partition.map(i32::from) == partition;
+        if let (Ok(original), Some(member)) =
+            (self.receipts.original(receipt), self.members.iter().find(is_its))
+        {
+            self.places.settled(member, Place { sequence: receipt.message, at: original.at });
+        }
+        self.receipts.close(receipt);
+        self.receipts.forget(receipt.message);
+    }
+
     /// Keeps a copy where dead letters go, and only then lets the message go.
     async fn bury(&self, delivery: &Delivery, fault: &Fault) -> Result<()> {
         let Some(subject) = &self.settings.dead_letters else { return Ok(()) };
@@ -326,8 +306,7 @@ impl Subscription for NatsSubscription {
     fn ack<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             self.settle(delivery, AckKind::Ack).await?;
-            self.receipts.close(delivery.receipt);
-            self.receipts.forget(delivery.receipt.message);
+            self.gone_for_good(delivery);
             Ok(())
         })
     }
@@ -353,8 +332,7 @@ impl Subscription for NatsSubscription {
         Box::pin(async {
             self.bury(delivery, fault).await?;
             self.settle(delivery, AckKind::Term).await?;
-            self.receipts.close(delivery.receipt);
-            self.receipts.forget(delivery.receipt.message);
+            self.gone_for_good(delivery);
             Ok(())
         })
     }

@@ -7,6 +7,7 @@ mod burying;
 mod denied;
 mod examining;
 mod leaving;
+mod orphaned;
 mod partitioned;
 mod promised;
 mod proxied;
