@@ -54,6 +54,7 @@ mod reason;
 mod reconcile;
 mod relay;
 mod repair;
+mod rows;
 mod serve;
 mod shape;
 mod signals;

@@ -149,7 +149,6 @@ impl Place {
     ///
     /// # Errors
     /// What the store says.
-    #[cfg(feature = "aws")]
     pub(crate) async fn open_to_ask_inbox(&self) -> Result<Opened, Failure> {
         let Place::Dynamo(tables) = self else { return self.open().await };
         tables.see_inbox().await?;

@@ -4,19 +4,22 @@
 //! partition is read first would pass over what was handed out and not settled before a crash, and what came into a
 //! partition before the group knew of it.
 //!
+//! And whether one without a place would begin with what is too old.
+//!
 //! Invariant: what comes after a group began is handed out, whoever of its members dies (INV-1).
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use postrider_core::{Error, ErrorKind, Result};
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-use crate::client::metadata;
+use crate::client::{Context, end, metadata};
 use crate::reader::Member;
-use crate::settings::KafkaSettings;
+use crate::settings::{KafkaSettings, wrong};
 use crate::subscription::SubscriptionSettings;
 use crate::trouble::Trouble;
 
@@ -34,7 +37,7 @@ pub(crate) fn at_the_ends(
 ) -> Result<BaseConsumer<Member>> {
     let asked = |error: KafkaError| unanswered(trouble, &error, settings, kafka);
     for topic in &settings.topics {
-        let all = partitions(&consumer, topic, kafka)?;
+        let all = partitions(&consumer, topic, kafka, trouble)?;
         if has_place(&consumer, all.clone(), kafka).map_err(asked)? {
             continue;
         }
@@ -64,6 +67,60 @@ pub(crate) fn at_the_ends(
         }
     }
     Ok(consumer)
+}
+
+/// Whether the group has no place in one of the topics, and that has records from before then, in milliseconds since 1970. Asked by a
+/// client that joins nothing. Where the group has a place in some partitions of a topic, the others have merely settled
+/// nothing yet: the servers let go of all of them at once.
+///
+/// # Errors
+/// As [`at_the_ends`].
+pub(crate) fn is_before(
+    then: i64,
+    settings: &SubscriptionSettings,
+    kafka: &KafkaSettings,
+) -> Result<bool> {
+    let trouble = Arc::new(Trouble::default());
+    let consumer: BaseConsumer<Context> =
+        BaseConsumer::from_config_and_context(&kafka.consumer(settings), Context::new(&trouble))
+            .map_err(|error| wrong(error.to_string()))?;
+    let asked = settings.topics.iter().map(|topic| {
+        let all = partitions(&consumer, topic, kafka, &trouble)?;
+        has_older(&consumer, &all, then, kafka)
+            .map_err(|error| unanswered(&trouble, &error, settings, kafka))
+    });
+    let found = asked.collect::<Result<Vec<bool>>>();
+    end(consumer);
+    Ok(found?.contains(&true))
+}
+
+fn has_older<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    all: &TopicPartitionList,
+    then: i64,
+    kafka: &KafkaSettings,
+) -> KafkaResult<bool> {
+    if has_place(consumer, all.clone(), kafka)? {
+        return Ok(false);
+    }
+    let mut times = TopicPartitionList::with_capacity(all.count());
+    for it in all.elements() {
+        // What the library asks for as a time is an offset to its list.
+        times.add_partition_offset(it.topic(), it.partition(), Offset::Offset(then))?;
+    }
+    for since in consumer.offsets_for_times(times, kafka.deadline)?.elements() {
+        let (first, end) =
+            consumer.fetch_watermarks(since.topic(), since.partition(), kafka.deadline)?;
+        let since = match since.offset() {
+            Offset::Offset(offset) => offset,
+            // There is nothing as young as that.
+            _ => end,
+        };
+        if since > first {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Writes these down as the group's places, and gives the consumer back with what the servers say.
@@ -104,12 +161,13 @@ fn write_down(
 }
 
 /// All partitions of a topic.
-fn partitions(
-    consumer: &BaseConsumer<Member>,
+fn partitions<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
     topic: &str,
     kafka: &KafkaSettings,
+    trouble: &Trouble,
 ) -> Result<TopicPartitionList> {
-    let found = metadata(consumer, Some(topic), kafka, &consumer.context().trouble)?;
+    let found = metadata(consumer, Some(topic), kafka, trouble)?;
     let mut list = TopicPartitionList::new();
     for partition in found.topics().iter().flat_map(|found| found.partitions()) {
         list.add_partition(topic, partition.id());
@@ -119,8 +177,8 @@ fn partitions(
 
 /// Whether the group has a place in any of the partitions of a topic. Then those without one came later, and begin with
 /// their beginning.
-fn has_place(
-    consumer: &BaseConsumer<Member>,
+fn has_place<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
     all: TopicPartitionList,
     kafka: &KafkaSettings,
 ) -> KafkaResult<bool> {

@@ -8,9 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postrider_core::subscription::SubscriptionCapabilities;
-use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription};
+use postrider_core::{
+    BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription, Timestamp,
+};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
+use crate::begin;
 use crate::bury::DeadLetter;
 use crate::client::Client;
 use crate::holdings::Holdings;
@@ -214,6 +218,18 @@ impl Subscription for KafkaSubscription {
 
     fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move { self.holdings().extend(delivery.receipt, by) })
+    }
+
+    fn begins_before(&self, age: Duration) -> BoxFuture<'_, Result<bool>> {
+        let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let then = (Timestamp::now().as_micros() / 1_000).saturating_sub(age).max(0);
+        let (kafka, settings) = (Arc::clone(&self.kafka), self.settings.clone());
+        Box::pin(async move {
+            let asking = spawn_blocking(move || begin::is_before(then, &settings, &kafka));
+            asking.await.map_err(|error| {
+                Error::new(ErrorKind::Internal, "subscribe").message(error.to_string())
+            })?
+        })
     }
 
     /// Leaves the group: what is settled is committed, and others need not wait for the end of the session. A server that does

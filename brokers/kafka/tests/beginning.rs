@@ -10,6 +10,7 @@ use rdkafka::admin::{AdminOptions, NewPartitions};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseProducer, Producer};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use crate::publishing::{event, publish};
 use crate::server::{Server, unique};
@@ -65,6 +66,40 @@ async fn a_partition_that_comes_later_begins_with_its_beginning() {
     let mut came = ids(&receive(&subscription, 8).await);
     came.sort_unstable();
     assert_eq!(came, sent.iter().map(|event| event.id).collect::<Vec<_>>());
+}
+
+/// R121: a group without a place begins with what is too old for an inbox, and one that has settled something does not; nor one that
+/// begins with what comes from now on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_says_when_it_begins_with_what_is_old() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("old", 2, &[]).await, unique("old"));
+    let open_all = async || {
+        let mut settings = SubscriptionSettings::new(&topic, &group);
+        settings.session = Duration::from_secs(2);
+        KafkaSubscription::open(server.settings(), settings).await.unwrap()
+    };
+    let subscription = open_all().await;
+    let old = async |subscription: &KafkaSubscription, age| {
+        timeout(PATIENCE, subscription.begins_before(age)).await.unwrap().unwrap()
+    };
+    assert!(!old(&subscription, Duration::ZERO).await, "there is nothing");
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    assert_eq!(publish(&broker, &topic, &[event("1", 1, 10)]).await, [Outcome::Acked]);
+    // Younger than this is only what comes now.
+    while !old(&subscription, Duration::ZERO).await {
+        tokio::task::yield_now().await;
+    }
+    assert!(!old(&subscription, Duration::from_secs(3_600)).await, "it is younger than that");
+    assert!(!old(&subscription, Duration::MAX).await);
+    let from_now = self::open(&server, &[&topic], &unique("from-now")).await.unwrap();
+    assert!(!old(&from_now, Duration::ZERO).await);
+    for delivery in receive(&subscription, 1).await {
+        subscription.ack(&delivery).await.unwrap();
+    }
+    // Leaving commits what is settled.
+    subscription.close().await.unwrap();
+    assert!(!old(&open_all().await, Duration::ZERO).await, "it has a place");
 }
 
 /// Where a group at work has no place in a topic, nobody may write down where it begins there, and nothing is guessed.

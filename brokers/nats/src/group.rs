@@ -10,6 +10,7 @@ use async_nats::jetstream::stream::Stream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use postrider_core::{Error, ErrorKind, Result};
 
+use crate::begin::begin;
 use crate::connection::Up;
 use crate::partitions::{self, Partitions};
 use crate::place::Places;
@@ -19,7 +20,7 @@ use crate::settings::{SubscriptionSettings, wrong};
 const VISIBILITY_MIN: Duration = Duration::from_millis(100);
 
 /// Consumers that are looked for or made at once. A cluster needs some time for each.
-const JOINED_AT_ONCE: usize = 16;
+pub(crate) const JOINED_AT_ONCE: usize = 16;
 
 /// One consumer of a group: all of it, or its part in one partition.
 #[derive(Clone)]
@@ -46,9 +47,9 @@ pub(crate) struct Before<'a> {
 }
 
 /// What a member is to be.
-struct Wanted {
+pub(crate) struct Wanted {
     partition: Option<u16>,
-    name: String,
+    pub(crate) name: String,
     subject: Option<String>,
     /// Deliveries that may be unsettled at once.
     unsettled_max: u32,
@@ -138,28 +139,8 @@ pub(crate) async fn join(
     stream::iter(found).buffered(JOINED_AT_ONCE).try_collect().await
 }
 
-/// Where a consumer begins that has to be made. A partition that a group did not have so far begins when the group
-/// did: what has come into it since then is the group's. So is what came since then where all of its consumers are gone, and
-/// somebody still knows of them.
-async fn begin(
-    stream: &Stream,
-    settings: &SubscriptionSettings,
-    members: &[Wanted],
-    known: &[Member],
-) -> Result<DeliverPolicy> {
-    if !settings.from_now {
-        return Ok(DeliverPolicy::All);
-    }
-    let names: Vec<String> = members.iter().map(|wanted| wanted.name.clone()).collect();
-    let asked = names.into_iter().map(|name| look_for(stream, settings, name));
-    let found: Vec<_> = stream::iter(asked).buffered(JOINED_AT_ONCE).try_collect().await?;
-    let known = known.iter().map(|member| member.consumer.cached_info().created);
-    let first = found.into_iter().flatten().map(|info| info.created).chain(known).min();
-    Ok(first.map_or(DeliverPolicy::New, |start_time| DeliverPolicy::ByStartTime { start_time }))
-}
-
 /// What is known of a consumer, if it is there.
-async fn look_for(
+pub(crate) async fn look_for(
     stream: &Stream,
     settings: &SubscriptionSettings,
     name: String,

@@ -23,6 +23,7 @@
 
 mod answer;
 mod asking;
+mod begin;
 mod broker;
 mod bury;
 mod connection;

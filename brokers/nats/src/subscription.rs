@@ -13,11 +13,14 @@ use async_nats::jetstream::AckKind;
 use async_nats::jetstream::message::Message;
 use futures_util::StreamExt;
 use postrider_core::subscription::{Origin, Receipt, SubscriptionCapabilities};
-use postrider_core::{BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription};
+use postrider_core::{
+    BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription, Timestamp,
+};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout_at};
 
 use crate::asking::{Asking, With};
+use crate::begin;
 use crate::bury::DeadLetter;
 use crate::connection::{Connection, Up};
 use crate::encode::decode;
@@ -345,6 +348,18 @@ impl Subscription for NatsSubscription {
             self.settle(delivery, AckKind::Progress).await?;
             self.receipts.extend(delivery.receipt, asked + self.settings.visibility);
             Ok(())
+        })
+    }
+
+    fn begins_before(&self, age: Duration) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let then = i128::from(Timestamp::now().as_micros()) * 1_000
+                - i128::try_from(age.as_nanos()).unwrap_or(i128::MAX);
+            let until = Instant::now() + self.connection.settings().deadline;
+            let up = self.connection.up(until).await?;
+            let asked = begin::begins_before(&up, &self.settings, &self.members, then);
+            let asked = timeout_at(until, asked).await;
+            asked.map_err(|_| self.lost("it did not answer in time"))?
         })
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::stream::Stream;
 use postrider_core::{EventId, Subscription};
 use postrider_nats::{NatsBroker, NatsSubscription, SubscriptionSettings};
@@ -70,6 +71,10 @@ impl Group {
         came
     }
 
+    async fn begins_before(&self, age: Duration) -> bool {
+        timeout(PATIENCE, self.subscription.begins_before(age)).await.unwrap().unwrap()
+    }
+
     /// Settles twenty, and then one at a time, for so long that the server has been asked how far that is.
     async fn settle_some(&mut self) -> BTreeSet<EventId> {
         let mut old = self.publish(20).await;
@@ -101,6 +106,41 @@ async fn a_group_goes_on_where_it_was_when_its_consumer_is_deleted() {
     let anew: Vec<_> = anew.collect();
     assert_eq!(anew.len(), 1, "{:?}", group.told);
     assert!(anew[0].contains("it goes on behind message 2"), "{anew:?}");
+}
+
+/// R121: a group that has never been given anything begins with what is too old for an inbox; one that has its place does not, nor one that
+/// an operator has placed.
+#[tokio::test]
+async fn a_group_says_when_it_begins_with_what_is_old() {
+    let Some(server) = Server::start() else { return };
+    let mut group = Group::of(server).await;
+    assert!(!group.begins_before(Duration::ZERO).await, "there is nothing");
+    let some = group.publish(3).await;
+    assert!(group.begins_before(Duration::ZERO).await);
+    assert!(!group.begins_before(Duration::from_secs(3_600)).await, "it is younger than that");
+    assert!(!group.begins_before(Duration::MAX).await);
+    group.settle_until(&some).await;
+    assert!(!group.begins_before(Duration::ZERO).await, "it has a place");
+    // Somebody deletes it while no instance runs.
+    group.stream().await.delete_consumer("billing").await.unwrap();
+    let settings = SubscriptionSettings::new("SHOP", "billing");
+    group.subscription = NatsSubscription::open(group.server.settings(), settings).await.unwrap();
+    assert!(group.begins_before(Duration::ZERO).await);
+    let mut settings = SubscriptionSettings::new("SHOP", "billing");
+    settings.subject = Some("shop.nothing.>".to_owned());
+    settings.group = "other".to_owned();
+    group.subscription = NatsSubscription::open(group.server.settings(), settings).await.unwrap();
+    assert!(!group.begins_before(Duration::ZERO).await, "what is old is not for it");
+    let placed = pull::Config {
+        durable_name: Some("placed".to_owned()),
+        deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: 2 },
+        max_deliver: -1,
+        ..pull::Config::default()
+    };
+    group.stream().await.create_consumer(placed).await.unwrap();
+    let settings = SubscriptionSettings::new("SHOP", "placed");
+    group.subscription = NatsSubscription::open(group.server.settings(), settings).await.unwrap();
+    assert!(!group.begins_before(Duration::ZERO).await, "it was told where to begin");
 }
 
 /// INV-1: a stream of the same name counts from one again. Where the group was in the one before says nothing of it, also where that

@@ -42,6 +42,19 @@ pub trait Subscription: Send + Sync {
     /// Still at work: prolongs the visibility timeout from now.
     fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>>;
 
+    /// Whether the broker knows nothing of how far this group has come, and the group would begin with messages older than
+    /// `age`: one that is new, that somebody deleted, or whose places the broker has let go. An inbox that remembers for
+    /// `age` cannot tell which of those were done, so whoever has done something for this group before does not want them.
+    /// Asked before the first [`receive`](Self::receive), and never wrong where it says no. The default says no, for brokers
+    /// that let go of no group by themselves.
+    ///
+    /// # Errors
+    /// The broker could not be asked.
+    fn begins_before(&self, age: Duration) -> BoxFuture<'_, Result<bool>> {
+        let _ = age;
+        Box::pin(async { Ok(false) })
+    }
+
     /// Nothing more is asked for, since another connection receives from now on: what came to a question that was left open is
     /// given back, uncounted. What is in work stays ours, and is settled and extended as before. The default does nothing,
     /// for subscriptions that leave no question open.

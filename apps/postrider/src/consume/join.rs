@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use postrider_core::Subscription;
 
+use super::guard::Guard;
 use super::reload::{self, Reloader};
 use crate::failure::Failure;
 use crate::signals::{Asked, Signals};
@@ -17,18 +18,19 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause: how late a sidecar may be when its servers are back.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// Subscribes, and again until the servers are there; nothing if a signal comes before that.
+/// Subscribes where the group may begin, and again until the servers are there; nothing if a signal comes before that.
 ///
 /// # Errors
 /// What does not pass by itself.
 pub(super) async fn join(
     reloader: &mut Reloader<'_>,
+    guard: &Guard<'_>,
     signals: &mut Signals,
 ) -> Result<Option<Arc<dyn Subscription>>, Failure> {
     let mut pause = PAUSE;
     loop {
         let failure = tokio::select! {
-            joined = reloader.subscribe() => match joined {
+            joined = subscribe(reloader, guard) => match joined {
                 Ok(subscription) => return Ok(Some(subscription)),
                 Err(failure) => failure,
             },
@@ -53,6 +55,22 @@ pub(super) async fn join(
                 Asked::Reload => read_again(reloader),
                 Asked::Terminate | Asked::Interrupt => return Ok(None),
             },
+        }
+    }
+}
+
+/// Subscribes, where the group may begin.
+async fn subscribe(
+    reloader: &Reloader<'_>,
+    guard: &Guard<'_>,
+) -> Result<Arc<dyn Subscription>, Failure> {
+    let subscription = reloader.subscribe().await?;
+    match guard.check(&*subscription).await {
+        Ok(()) => Ok(subscription),
+        Err(failure) => {
+            // Others of the group need not wait for who receives nothing; where this fails, they wait for a session.
+            _ = subscription.close().await;
+            Err(failure)
         }
     }
 }

@@ -9,6 +9,7 @@
 mod endpoint;
 mod examine;
 mod gate;
+mod guard;
 mod join;
 mod judge;
 mod kafka;
@@ -39,6 +40,7 @@ use postrider_inbox::{BootClock, Consumer, ConsumerOptions};
 use self::endpoint::Endpoint;
 pub(crate) use self::examine::examine;
 use self::gate::Gate;
+use self::guard::Guard;
 use self::once::Once;
 use self::plan::Plan;
 #[cfg(feature = "aws")]
@@ -140,6 +142,10 @@ pub(crate) struct ConsumeArgs {
     /// Do what is there now, then stop
     #[arg(long)]
     once: bool,
+    /// Begin again from the oldest message, though the inbox may not know what
+    /// of it was done
+    #[arg(long)]
+    unguarded: bool,
     /// With --once: stop when nothing came for so long [default: 10s, and of
     /// Kafka a session more]
     #[arg(long, value_name = "TIME", requires = "once", value_parser = duration::parse)]
@@ -187,7 +193,8 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let results = purge::Results::of(plan.result_retention, postgres, &place);
     let wishes = wishes(&args, &plan, options.deliveries_max);
     let mut reloader = Reloader::new(&args, &plan, source, wishes);
-    let Some(subscription) = join::join(&mut reloader, &mut signals).await? else {
+    let guard = Guard::new(&plan, &place, args.unguarded);
+    let Some(subscription) = join::join(&mut reloader, &guard, &mut signals).await? else {
         return Ok(Exit::Success);
     };
     let switch = Switch::new(subscription);

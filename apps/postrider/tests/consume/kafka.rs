@@ -207,6 +207,44 @@ async fn a_group_that_somebody_deletes_begins_anew() {
     assert_one_effect_each(&kafka.stage, &endpoint).await;
 }
 
+/// R121, INV-4: the servers forget a group whose sidecar was away, and have records that are older than its inbox remembers. A handler that
+/// has done nothing yet does all of them; one that has is given nothing, unless a person says so.
+#[tokio::test]
+async fn a_forgotten_group_is_not_given_what_nobody_remembers() {
+    let Some(kafka) = Kafka::start().await else { return };
+    kafka.place("1").await;
+    let placed = kafka.server.stored("orders").await.remove(0);
+    kafka.server.create("kept", 1, &[("retention.ms", "-1")]).await;
+    kafka.server.store_aged("kept", &placed, Duration::from_secs(40 * 86_400)).await;
+    let endpoint = Endpoint::willing().await;
+    let from = kafka.from().replace("/orders", "/kept");
+    let sidecar = |more: &[&str]| {
+        let usual = ["--group", "billing", "--config", "short.toml"];
+        Sidecar::start(kafka.command(&from, &endpoint, &[&usual, more].concat()))
+    };
+    let settled = async |mut sidecar: Sidecar| {
+        sidecar.hear("receiving").await;
+        let begun = Instant::now();
+        while kafka.server.unsettled("kept", "billing").await != Some(0) {
+            assert!(begun.elapsed() < PATIENCE);
+        }
+        sidecar.stop().await.text
+    };
+    let first = settled(sidecar(&[])).await;
+    assert!(first.contains("billing has done nothing yet"), "{first}");
+    let second = settled(sidecar(&[])).await;
+    assert!(!second.contains("nothing yet"), "the control: it has its place: {second}");
+    let deleted = kafka.server.admin().delete_groups(&["billing"], &Default::default()).await;
+    assert!(deleted.unwrap()[0].is_ok());
+    let refused = sidecar(&[]).ended().await;
+    assert_eq!(refused.code, Some(78), "{}", refused.text);
+    for words in ["Nothing was received", "--unguarded", "PR-1711"] {
+        assert!(refused.text.contains(words), "{words}: {}", refused.text);
+    }
+    settled(sidecar(&["--unguarded"])).await;
+    assert_eq!(endpoint.calls().len(), 1, "this one the inbox still knew");
+}
+
 /// INV-1: what the endpoint refuses for good is kept in a topic, with the reason. Without such a topic nothing is
 /// started.
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use postrider_core::{Event, EventId, cloudevents};
+use postrider_core::{Event, EventId, Timestamp, cloudevents};
 use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier,
     TopicReplication,
@@ -10,7 +10,8 @@ use rdkafka::admin::{
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::{Headers, Message};
+use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::task::spawn_blocking;
 
@@ -163,6 +164,17 @@ impl KafkaServer {
         made.into_iter().next().expect("one answer").expect("partitions");
     }
 
+    /// Puts a record into a topic once more, as if its producer had made it that long ago.
+    ///
+    /// # Panics
+    /// If the server does not take it.
+    pub async fn store_aged(&self, topic: &str, record: &Stored, age: Duration) {
+        let (config, topic, record) = (self.client(), topic.to_owned(), record.clone());
+        let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let made = (Timestamp::now().as_micros() / 1_000).saturating_sub(age);
+        spawn_blocking(move || write(&config, &topic, &record, made)).await.expect("no panic");
+    }
+
     /// What stands in a topic, partition after partition.
     pub async fn stored(&self, topic: &str) -> Vec<Stored> {
         let (config, topic) = (self.client(), topic.to_owned());
@@ -188,6 +200,21 @@ pub(super) fn ends(config: &ClientConfig, topic: &str) -> Option<Vec<(i32, i64)>
     let partitions = metadata.topics().first()?.partitions();
     let end = |id| Some((id, consumer.fetch_watermarks(topic, id, GLANCE).ok()?.1));
     partitions.iter().map(|partition| end(partition.id())).collect()
+}
+
+/// Writes one record, made at a time in milliseconds since 1970.
+fn write(config: &ClientConfig, topic: &str, record: &Stored, made: i64) {
+    let producer: BaseProducer = config.create().expect("a client");
+    let headers = record.headers.iter().fold(OwnedHeaders::new(), |headers, (key, value)| {
+        headers.insert(Header { key, value: Some(value) })
+    });
+    let key = record.key.as_deref().unwrap_or_default();
+    let mut again = BaseRecord::to(topic).key(key).headers(headers).timestamp(made);
+    if let Some(value) = &record.value {
+        again = again.payload(value);
+    }
+    producer.send(again).map_err(|(error, _)| error).expect("room");
+    producer.flush(PATIENCE).expect("an answer");
 }
 
 /// Reads each partition up to the end that it has now.
