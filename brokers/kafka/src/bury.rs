@@ -15,8 +15,8 @@ use crate::client::{Client, Producer};
 use crate::encode::{Encoded, PREFIX, encode};
 use crate::flight::{Answer, Flight};
 use crate::holdings::Place;
+use crate::record::Record;
 use crate::settings::KafkaSettings;
-use crate::window::Record;
 
 /// Of a reason, which may quote what it is about.
 const REASON_CHARS_MAX: usize = 1_000;
@@ -58,6 +58,7 @@ impl DeadLetter<'_> {
         let mut document = Vec::new();
         let copy = match &outgoing {
             Some(outgoing) => encode(outgoing, &kafka.record_key, &mut document).ok(),
+            None if record.is_cut => None,
             // What is no event is kept as it came.
             None => Some(Encoded {
                 key: None,

@@ -97,7 +97,10 @@ fn read_plain(
     let around = Around {
         topic: message.topic(),
         key: key.as_deref(),
-        time: message.timestamp().to_millis().map(|ms| Timestamp::from_micros(ms * 1_000)),
+        time: message
+            .timestamp()
+            .to_millis()
+            .map(|ms| Timestamp::from_micros(ms.saturating_mul(1_000))),
     };
     plain::parse(texts, Bytes::copy_from_slice(body), &around)
 }

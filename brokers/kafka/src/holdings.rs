@@ -16,8 +16,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::limits::Limits;
+use crate::record::Record;
 use crate::subscription::SubscriptionSettings;
-use crate::window::{HandedOut, Record, Window};
+use crate::window::{HandedOut, Window};
 
 /// A topic and one of its partitions.
 pub(crate) type Place = (Arc<str>, i32);

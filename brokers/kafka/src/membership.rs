@@ -28,6 +28,8 @@ use crate::turn::Turn;
 pub(crate) struct Membership {
     pub(crate) holdings: Arc<Holdings>,
     ended: Arc<AtomicBool>,
+    /// Somebody asked for that.
+    left: AtomicBool,
     /// Ends with the thread that reads.
     reading: watch::Receiver<()>,
 }
@@ -45,8 +47,12 @@ impl Membership {
         let holdings = Arc::new(Holdings::after(settings, before));
         let ended = Arc::new(AtomicBool::new(false));
         let (reads, reading) = watch::channel(());
-        let membership =
-            Membership { holdings: Arc::clone(&holdings), ended: Arc::clone(&ended), reading };
+        let membership = Membership {
+            holdings: Arc::clone(&holdings),
+            ended: Arc::clone(&ended),
+            left: AtomicBool::new(false),
+            reading,
+        };
         let until = Instant::now() + kafka.deadline;
         let member = Member {
             holdings: Arc::clone(&holdings),
@@ -67,8 +73,14 @@ impl Membership {
         Ok(membership)
     }
 
+    /// Nobody reads any more, and nobody asked for that.
+    pub(crate) fn is_broken(&self) -> bool {
+        !self.left.load(Ordering::Acquire) && self.reading.has_changed().is_err()
+    }
+
     /// Leaves the group, as soon as the thread that reads hears of it. What is returned ends with that.
     pub(crate) fn end(&self) -> watch::Receiver<()> {
+        self.left.store(true, Ordering::Release);
         self.ended.store(true, Ordering::Release);
         self.reading.clone()
     }

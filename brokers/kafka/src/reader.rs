@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use postrider_core::{Error, ErrorKind, Marks};
+use postrider_core::{Error, ErrorKind};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
-use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Message};
+use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::absence::{Absence, Look};
-use crate::decode::decode;
 use crate::holdings::{Holdings, Place};
+use crate::record::record;
+use crate::stuck::Stuck;
 use crate::trouble::{self, Trouble};
 use crate::turn::Turn;
-use crate::window::Record;
 
 /// The longest that the thread waits for a record before it looks after the rest.
 const TURN: Duration = Duration::from_millis(50);
@@ -162,7 +162,9 @@ impl Reader {
 
     fn read_on(&self) {
         let member = self.member();
+        let _broken = Broken(member);
         let (mut looked, mut anew) = (Instant::now(), None);
+        let mut stuck = Stuck::after(member.patience);
         let mut absence = Absence { gone: Vec::new(), asked: Instant::now() };
         // Asked for once for many records: their topics are few.
         let mut topic: Arc<str> = Arc::from("");
@@ -180,7 +182,9 @@ impl Reader {
                 }
                 Some(Err(error)) => {
                     member.refused.fetch_or(is_gone(&error), Ordering::AcqRel);
-                    self.judge(&error);
+                    if !self.judge(&error) {
+                        self.judge_reading(&mut stuck, &error);
+                    }
                     let of_reading = member.of_reading.load(Ordering::Acquire);
                     anew = anew.or_else(|| Some(Instant::now() + until_anew(&error, of_reading)?));
                 }
@@ -298,9 +302,9 @@ impl Reader {
         }
     }
 
-    /// What is somebody's to mend is told; what passes is the library's to mend.
-    fn judge(&self, error: &KafkaError) {
-        let Some(code) = error.rdkafka_error_code() else { return };
+    /// What is somebody's to mend is told; what passes is the library's to mend. Says whether it is known which.
+    fn judge(&self, error: &KafkaError) -> bool {
+        let Some(code) = error.rdkafka_error_code() else { return false };
         let trouble = &self.member().trouble;
         let said = trouble.said().unwrap_or_else(|| code.to_string());
         let refused = || {
@@ -325,9 +329,22 @@ impl Reader {
                 (ErrorKind::Unavailable, "it goes on when one of them is back")
             }
             RDKafkaErrorCode::Fatal => (ErrorKind::Unavailable, "start the consumer anew"),
-            _ => return,
+            _ => return false,
         };
         self.tell(kind, &said, advice);
+        true
+    }
+
+    /// What should pass, and does not: the library asks for the same records again and again.
+    fn judge_reading(&self, stuck: &mut Stuck, error: &KafkaError) {
+        let Some(code) = error.rdkafka_error_code() else { return };
+        if let Some(places) = stuck.note(&self.consumer, code) {
+            let said = format!(
+                "reading fails again and again ({code}), and these partitions stand still: {places}"
+            );
+            let advice = "look at the record there, and set the group's place behind it if nobody can read it";
+            self.tell(ErrorKind::Unavailable, &said, advice);
+        }
     }
 
     fn tell(&self, kind: ErrorKind, said: &str, advice: &str) {
@@ -335,6 +352,15 @@ impl Reader {
             .message(format!("Kafka: {said}; what is not settled comes again; {advice}"))
             .context("group", &self.group);
         self.member().holdings.complain(error);
+    }
+}
+
+/// Whatever ends the thread that reads ends the one that commits with it, and so the membership: see `Membership::is_broken`.
+struct Broken<'a>(&'a Member);
+
+impl Drop for Broken<'_> {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Release);
     }
 }
 
@@ -354,22 +380,6 @@ fn until_anew(error: &KafkaError, of_reading: bool) -> Option<Duration> {
         RDKafkaErrorCode::NotCoordinator | RDKafkaErrorCode::CoordinatorNotAvailable => Some(ANEW),
         RDKafkaErrorCode::TopicAuthorizationFailed => Some(ANEW_GRANTED),
         _ => None,
-    }
-}
-
-fn record(message: &BorrowedMessage<'_>) -> Record {
-    let boxed = |bytes: &[u8]| bytes.to_vec().into_boxed_slice();
-    let (event, marks) = match decode(message) {
-        Ok((event, marks)) => (Ok(event), marks),
-        Err(fault) => (Err(fault), Marks::default()),
-    };
-    Record {
-        offset: message.offset(),
-        value: event.is_err().then(|| message.payload().map(boxed)).flatten(),
-        event,
-        marks,
-        key: message.key().map(boxed),
-        headers: message.headers().map(BorrowedHeaders::detach),
     }
 }
 

@@ -159,16 +159,42 @@ impl KafkaSubscription {
         let Some(by) = self.clock.to_follow() else { return Ok(()) };
         self.membership().end();
         self.buried.renew().await;
+        self.join_anew().await?;
+        self.clock.followed(by, &self.kafka.notices);
+        Ok(())
+    }
+
+    async fn join_anew(&self) -> Result<()> {
         let before = self.holdings();
         let membership = Membership::begin(&self.kafka, &self.settings, Some(&before)).await?;
         *self.membership() = membership;
-        self.clock.followed(by, &self.kafka.notices);
         Ok(())
+    }
+
+    /// Whatever ended the thread that reads, the group is joined anew, and somebody is told.
+    ///
+    /// # Errors
+    /// It did end.
+    async fn outlive_reader(&self) -> Result<()> {
+        if !self.membership().is_broken() {
+            return Ok(());
+        }
+        let _alone = self.joining.lock().await;
+        if self.membership().is_broken() {
+            self.join_anew().await?;
+        }
+        Err(Error::new(ErrorKind::Internal, "consume")
+            .message(
+                "the thread that reads from Kafka broke: a fault of this program's, which it has told on standard error; the \
+                 group was joined anew, and what is not settled comes again",
+            )
+            .context("group", &self.settings.group))
     }
 
     async fn receive_some(&self, max: usize) -> Result<Vec<Delivery>> {
         loop {
             self.follow_clock().await?;
+            self.outlive_reader().await?;
             let holdings = self.holdings();
             // waits: the clock tells nobody of its steps
             let looked = tokio::time::timeout(LOOK_EVERY, holdings.receive(max));

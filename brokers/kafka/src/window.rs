@@ -4,42 +4,12 @@
 //! be settled has nothing unsettled before it.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Event, Fault, KeyHash, Marks};
-use rdkafka::message::{Headers, OwnedHeaders};
+use postrider_core::KeyHash;
 use tokio::time::Instant;
 
-/// One record, read and decoded.
-#[derive(Clone, Debug)]
-pub(crate) struct Record {
-    pub(crate) offset: i64,
-    pub(crate) event: Result<Arc<Event>, Fault>,
-    pub(crate) marks: Marks,
-    /// The record's key.
-    pub(crate) key: Option<Box<[u8]>>,
-    /// Its value, where it is no event.
-    pub(crate) value: Option<Box<[u8]>>,
-    /// Its headers, for a dead letter.
-    pub(crate) headers: Option<OwnedHeaders>,
-}
-
-impl Record {
-    fn key_hash(&self) -> KeyHash {
-        self.event.as_ref().map_or(KeyHash(0), |event| event.key_hash())
-    }
-
-    /// What it keeps of the memory, near enough: its bytes, and what each record has besides.
-    fn bytes(&self) -> usize {
-        const BESIDES: usize = 512;
-        let event = self.event.as_ref().map_or(0, |event| event.payload.len());
-        let headers = self.headers.iter().flat_map(|headers| headers.iter());
-        let headers: usize = headers.map(|it| it.key.len() + it.value.map_or(0, <[u8]>::len)).sum();
-        let length = |bytes: &Option<Box<[u8]>>| bytes.as_ref().map_or(0, |bytes| bytes.len());
-        BESIDES + event + headers + length(&self.key) + length(&self.value)
-    }
-}
+use crate::record::Record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -249,8 +219,10 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use postrider_core::EventId;
+    use postrider_core::{Event, EventId, Marks};
     use std::collections::BTreeMap;
 
     const VISIBILITY: Duration = Duration::from_secs(30);
@@ -259,7 +231,15 @@ mod tests {
         let id = EventId::from_u128(u128::try_from(offset).unwrap());
         let event = Event::new(id, "order", &key.to_string(), "changed");
         let marks = Marks::default();
-        Record { offset, event: Ok(Arc::new(event)), marks, key: None, value: None, headers: None }
+        Record {
+            offset,
+            event: Ok(Arc::new(event)),
+            marks,
+            key: None,
+            value: None,
+            is_cut: false,
+            headers: None,
+        }
     }
 
     /// F19: what a process that ended may have had at work is known as that, also when it comes again.

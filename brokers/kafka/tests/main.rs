@@ -18,4 +18,5 @@ mod stalling;
 mod subscribing;
 mod suite;
 mod trouble;
+mod unreadable;
 mod weighing;

@@ -6,6 +6,8 @@
 #[cfg(feature = "kafka")]
 mod group;
 #[cfg(feature = "kafka")]
+mod raw;
+#[cfg(feature = "kafka")]
 mod topics;
 
 use std::fs;

@@ -20,6 +20,7 @@ fn record(offset: i64, bytes: usize) -> Record {
         marks: Marks::default(),
         key: None,
         value: None,
+        is_cut: false,
         headers: None,
     }
 }
