@@ -91,9 +91,9 @@ impl DeadLetter<'_> {
         };
         match sent {
             Some(Ok(())) => Ok(()),
-            Some(Err(RDKafkaErrorCode::UnknownTopic)) => {
-                Err(self.failed(&missing(self.topic).detail))
-            }
+            Some(Err(
+                RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition,
+            )) => Err(self.failed(&missing(self.topic).detail)),
             Some(Err(code)) => Err(self.failed(&code.to_string())),
             None => Err(self.failed("Kafka did not answer")),
         }

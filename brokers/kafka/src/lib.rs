@@ -45,6 +45,7 @@ mod holdings;
 mod keys;
 mod membership;
 mod notice;
+mod places;
 mod reader;
 mod record;
 mod settings;

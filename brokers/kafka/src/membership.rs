@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use postrider_core::{Error, ErrorKind, Result};
 use rdkafka::config::FromClientConfigAndContext;
@@ -24,12 +25,17 @@ use crate::subscription::SubscriptionSettings;
 use crate::trouble::Trouble;
 use crate::turn::Turn;
 
+/// How late partitions are found that were added to a topic. The library's own time for it is 5 min, in which their records
+/// would wait.
+const REFRESH: Duration = Duration::from_secs(10);
+
 /// See the module.
 pub(crate) struct Membership {
     pub(crate) holdings: Arc<Holdings>,
     ended: Arc<AtomicBool>,
     /// Somebody asked for that.
     left: AtomicBool,
+    renews: Arc<AtomicBool>,
     /// Ends with the thread that reads.
     reading: watch::Receiver<()>,
 }
@@ -46,11 +52,13 @@ impl Membership {
     ) -> Result<Membership> {
         let holdings = Arc::new(Holdings::after(settings, before));
         let ended = Arc::new(AtomicBool::new(false));
+        let renews = Arc::new(AtomicBool::new(false));
         let (reads, reading) = watch::channel(());
         let membership = Membership {
             holdings: Arc::clone(&holdings),
             ended: Arc::clone(&ended),
             left: AtomicBool::new(false),
+            renews: Arc::clone(&renews),
             reading,
         };
         let until = Instant::now() + kafka.deadline;
@@ -61,6 +69,7 @@ impl Membership {
             ended,
             turn: Turn::default(),
             refused: AtomicBool::new(false),
+            renews,
             of_reading: AtomicBool::new(false),
         };
         let (kafka, settings) = (Arc::clone(kafka), settings.clone());
@@ -76,6 +85,11 @@ impl Membership {
     /// Nobody reads any more, and nobody asked for that.
     pub(crate) fn is_broken(&self) -> bool {
         !self.left.load(Ordering::Acquire) && self.reading.has_changed().is_err()
+    }
+
+    /// It was ended to begin another one.
+    pub(crate) fn renews(&self) -> bool {
+        self.renews.load(Ordering::Acquire)
     }
 
     /// Leaves the group, as soon as the thread that reads hears of it. What is returned ends with that.
@@ -101,9 +115,10 @@ fn join(
 ) -> Result<()> {
     let trouble = Arc::clone(&member.trouble);
     let refused = |error: KafkaError| wrong(format!("the group cannot be joined: {error}"));
+    let mut config = kafka.consumer(settings);
+    config.set("topic.metadata.refresh.interval.ms", REFRESH.as_millis().to_string());
     let mut consumer: BaseConsumer<Member> =
-        BaseConsumer::from_config_and_context(&kafka.consumer(settings), member)
-            .map_err(refused)?;
+        BaseConsumer::from_config_and_context(&config, member).map_err(refused)?;
     let found = |topic: &str| {
         let metadata = metadata(&consumer, Some(topic), kafka, &trouble)?;
         let error = metadata.topics().first().and_then(|found| found.error());
@@ -132,7 +147,7 @@ fn join(
     let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
     consumer.subscribe(&topics).map_err(refused)?;
     let (topics, group) = (settings.topics.clone(), settings.group.clone());
-    let reader = Reader { consumer, topics, group };
+    let reader = Reader { consumer, topics, group, notices: kafka.notices.clone() };
     let begun = thread::Builder::new().name("kafka reader".to_owned()).spawn(move || {
         reader.read();
         drop(reads);

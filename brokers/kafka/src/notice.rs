@@ -18,6 +18,24 @@ pub enum Notice {
         /// How many it has.
         now: usize,
     },
+    /// The servers have let go of records that the group had not settled: by their retention, or by an operator.
+    RecordsLetGo {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// Up to where the group had settled.
+        settled: i64,
+        /// The first record that is left.
+        first: i64,
+    },
+    /// As many records of a partition are unsettled as may be, since one before them is not done: it is read no further.
+    PartitionFull {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+    },
     /// The wall clock stepped back, so another client was made: the library's own threads wait until the clock has caught up.
     ClockSteppedBack {
         /// By how much.
@@ -32,6 +50,20 @@ impl fmt::Display for Notice {
                 f,
                 "the topic `{topic}` has {now} partitions and had {before}: from now on a key may stand in another \
                  one, and between the two a consumer sees no order"
+            ),
+            Notice::RecordsLetGo { topic, partition, settled, first } => write!(
+                f,
+                "lost: the servers let go of up to {} records of {topic}/{partition} (offsets {settled} to {}) before the \
+                 group had settled them, by the topic's retention or by an operator; nobody has acted on them, if nobody \
+                 has them elsewhere. It goes on behind them. Keep the topic for longer, or its consumers alive",
+                first - settled,
+                first - 1
+            ),
+            Notice::PartitionFull { topic, partition } => write!(
+                f,
+                "{topic}/{partition} is read no further: as many of its records are unsettled as may be (`unsettled`, and \
+                 the bytes of all), behind one that is tried again later or has long been at work. Other keys of it wait \
+                 as well; nothing is lost"
             ),
             Notice::ClockSteppedBack { by } => write!(
                 f,

@@ -15,8 +15,10 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-use crate::absence::{Absence, Look};
+use crate::absence::Absence;
 use crate::holdings::{Holdings, Place};
+use crate::notice::Notices;
+use crate::places::Places;
 use crate::record::record;
 use crate::stuck::Stuck;
 use crate::trouble::{self, Trouble};
@@ -28,16 +30,11 @@ const TURN: Duration = Duration::from_millis(50);
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
 /// How long a commit is waited for before partitions are given up beside it: one that is answered takes milliseconds, and
 /// the thread that reads hears of nothing meanwhile.
-const COMMIT_MAX: Duration = Duration::from_secs(3);
+pub(crate) const COMMIT_MAX: Duration = Duration::from_secs(3);
 /// How long commits may fail before somebody is told: a rebalance, or another coordinator, takes less.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
 /// How soon the group is joined anew when its coordinator has moved.
 const ANEW: Duration = Duration::from_secs(1);
-/// How often it is asked whether the topics are there, and how long that may take: records wait meanwhile. The library
-/// asks every few minutes, and does not tell one that was made anew since from the one before.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// The same while one is gone.
-const GONE_EVERY: Duration = Duration::from_secs(1);
 /// The same when somebody has to grant something first: others of the group are disturbed each time.
 const ANEW_GRANTED: Duration = Duration::from_secs(30);
 
@@ -54,6 +51,8 @@ pub(crate) struct Member {
     pub(crate) turn: Turn,
     /// A commit was refused, since its topic is gone.
     pub(crate) refused: AtomicBool,
+    /// The one that reads has ended to be replaced by another client's.
+    pub(crate) renews: Arc<AtomicBool>,
     /// The error that was told last is of reading: told by the thread that polls, before it has the error.
     pub(crate) of_reading: AtomicBool,
 }
@@ -133,6 +132,7 @@ pub(crate) struct Reader {
     pub(crate) topics: Vec<String>,
     /// For messages.
     pub(crate) group: String,
+    pub(crate) notices: Notices,
 }
 
 impl Reader {
@@ -152,7 +152,7 @@ impl Reader {
         drop(self.consumer);
     }
 
-    fn member(&self) -> &Member {
+    pub(crate) fn member(&self) -> &Member {
         self.consumer.context()
     }
 
@@ -165,7 +165,8 @@ impl Reader {
         let _broken = Broken(member);
         let (mut looked, mut anew) = (Instant::now(), None);
         let mut stuck = Stuck::after(member.patience);
-        let mut absence = Absence { gone: Vec::new(), asked: Instant::now() };
+        let mut absence = Absence::begin();
+        let mut places = Places::after(member.patience);
         // Asked for once for many records: their topics are few.
         let mut topic: Arc<str> = Arc::from("");
         while !self.is_ended() {
@@ -177,7 +178,7 @@ impl Reader {
                     }
                     let place = (Arc::clone(&topic), message.partition());
                     if member.holdings.push(&place, record(&message)) {
-                        self.flow(member);
+                        self.flow(&mut places);
                     }
                 }
                 Some(Err(error)) => {
@@ -191,61 +192,19 @@ impl Reader {
             }
             if looked.elapsed() >= COMMIT_EVERY {
                 looked = Instant::now();
-                self.flow(member);
+                self.flow(&mut places);
+                places.look(&self.consumer, &self.notices);
             }
             if self.follow_topics(&mut absence) {
-                anew = Some(Instant::now());
+                // The library remembers the leader's epoch of a topic that is no more, and would be refused for ever: another
+                // client knows nothing of it.
+                member.renews.store(true, Ordering::Release);
+                return;
             }
             if anew.is_some_and(|due| due <= Instant::now()) {
                 anew = None;
                 self.join_anew();
             }
-        }
-    }
-
-    /// Looks whether topics are gone, or one is there again: then the group is to be joined anew.
-    ///
-    /// What is known of the places of one that is gone is of no topic that will ever be: one that is made anew begins at
-    /// its beginning, and the library would go on where the old one ended. A commit that was refused says the same,
-    /// also where the topic is there again.
-    fn follow_topics(&self, absence: &mut Absence) -> bool {
-        let member = self.member();
-        let refused = member.refused.swap(false, Ordering::AcqRel);
-        let every = if absence.gone.is_empty() { LOOK_EVERY } else { GONE_EVERY };
-        if !refused && absence.asked.elapsed() < every {
-            return false;
-        }
-        let looks: Vec<Look> = self.topics.iter().map(|topic| self.look(topic)).collect();
-        let of = |look: Look| {
-            move |(seen, topic): (&Look, &String)| (*seen == look).then(|| topic.clone())
-        };
-        let gone: Vec<String> =
-            looks.iter().zip(&self.topics).filter_map(of(Look::Missing)).collect();
-        if !looks.contains(&Look::Silence) {
-            member.holdings.is_up();
-        }
-        absence.asked = Instant::now();
-        let again = absence.gone.iter().any(|topic| !gone.contains(topic));
-        // One that was refused and is there again: nobody says which.
-        let unknown = refused && gone.is_empty();
-        let lost = if unknown { &self.topics } else { &gone };
-        member.turn.alone(COMMIT_MAX, || member.holdings.let_go(lost));
-        if gone.iter().any(|topic| !absence.gone.contains(topic)) {
-            let said = format!("there is no topic `{}`", gone.join("`, `"));
-            self.tell(ErrorKind::Unroutable, &said, "create the topic, or correct its name");
-        }
-        absence.gone = gone;
-        again || unknown
-    }
-
-    fn look(&self, topic: &str) -> Look {
-        let Ok(found) = self.consumer.fetch_metadata(Some(topic), GONE_EVERY) else {
-            return Look::Silence;
-        };
-        let error = found.topics().first().and_then(|topic| topic.error());
-        match error.map(RDKafkaErrorCode::from) {
-            Some(RDKafkaErrorCode::UnknownTopicOrPartition) => Look::Missing,
-            _ => Look::Answered,
         }
     }
 
@@ -290,16 +249,17 @@ impl Reader {
         Ok(())
     }
 
-    fn flow(&self, member: &Member) {
-        let (full, free) = member.holdings.flow();
+    fn flow(&self, places: &mut Places) {
+        let (full, free) = self.member().holdings.flow();
         if !full.is_empty() {
             // Where it fails, a little more is read.
-            let _ = self.consumer.pause(&list_of(full));
+            let _ = self.consumer.pause(&list_of(full.clone()));
         }
         if !free.is_empty() {
             // Where it fails, the partition was given up.
-            let _ = self.consumer.resume(&list_of(free));
+            let _ = self.consumer.resume(&list_of(free.clone()));
         }
+        places.follow(full, &free);
     }
 
     /// What is somebody's to mend is told; what passes is the library's to mend. Says whether it is known which.
@@ -347,7 +307,7 @@ impl Reader {
         }
     }
 
-    fn tell(&self, kind: ErrorKind, said: &str, advice: &str) {
+    pub(crate) fn tell(&self, kind: ErrorKind, said: &str, advice: &str) {
         let error = Error::new(kind, "consume")
             .message(format!("Kafka: {said}; what is not settled comes again; {advice}"))
             .context("group", &self.group);

@@ -171,17 +171,21 @@ impl KafkaSubscription {
         Ok(())
     }
 
-    /// Whatever ended the thread that reads, the group is joined anew, and somebody is told.
+    /// Whatever ended the thread that reads, the group is joined anew; where nobody meant it to, somebody is told.
     ///
     /// # Errors
-    /// It did end.
+    /// It ended by a fault.
     async fn outlive_reader(&self) -> Result<()> {
         if !self.membership().is_broken() {
             return Ok(());
         }
         let _alone = self.joining.lock().await;
+        let renews = self.membership().renews();
         if self.membership().is_broken() {
             self.join_anew().await?;
+        }
+        if renews {
+            return Ok(());
         }
         Err(Error::new(ErrorKind::Internal, "consume")
             .message(

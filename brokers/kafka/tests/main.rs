@@ -17,6 +17,7 @@ mod server;
 mod stalling;
 mod subscribing;
 mod suite;
+mod topics;
 mod trouble;
 mod unreadable;
 mod weighing;

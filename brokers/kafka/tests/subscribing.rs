@@ -7,7 +7,6 @@ use postrider_core::{
     Broker, Delivery, ErrorKind, EventId, Fault, Format, Layout, Outcome, Result, Subscription,
 };
 use postrider_kafka::{KafkaBroker, KafkaSubscription, SubscriptionSettings};
-use postrider_testkit::carry::until_acked;
 use rdkafka::admin::AdminOptions;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -21,7 +20,7 @@ use crate::server::{Server, unique};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-async fn open(server: &Server, topic: &str, group: &str) -> Arc<KafkaSubscription> {
+pub(crate) async fn open(server: &Server, topic: &str, group: &str) -> Arc<KafkaSubscription> {
     let mut settings = SubscriptionSettings::new(topic, group);
     settings.session = Duration::from_secs(2);
     Arc::new(KafkaSubscription::open(server.settings(), settings).await.unwrap())
@@ -109,47 +108,6 @@ async fn who_is_closed_has_left_the_group() {
     let next = KafkaSubscription::open(server.settings(), settings).await.unwrap();
     assert_eq!(ids(&receive(&next, 1).await), [sent[1].id], "what was settled is committed");
     drop(subscription);
-}
-
-/// A topic that is deleted under its consumer, and made anew: it goes on with all that comes there.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_consumer_goes_on_in_a_topic_that_is_made_anew() {
-    let Some(server) = Server::shared().await else { return };
-    let (topic, group) = (server.topic("anew", 1, &[]).await, unique("anew"));
-    let broker = KafkaBroker::new(server.settings()).unwrap();
-    let sent: Vec<_> = (0..4).map(|n| event("1", n, 10)).collect();
-    for event in &sent[..2] {
-        until_acked(&broker, &topic, event).await;
-    }
-    let subscription = open(&server, &topic, &group).await;
-    for event in &sent[..2] {
-        let deliveries = receive(&subscription, 1).await;
-        assert_eq!(ids(&deliveries), [event.id]);
-        subscription.ack(&deliveries[0]).await.unwrap();
-    }
-    server.admin().delete_topics(&[&topic], &AdminOptions::new()).await.unwrap();
-    let begun = Instant::now();
-    let said = loop {
-        match timeout(PATIENCE, subscription.receive(1)).await {
-            Ok(Err(error)) if error.kind() == ErrorKind::Unroutable => break error.to_string(),
-            other => assert!(begun.elapsed() < PATIENCE * 3, "{other:?}"),
-        }
-    };
-    assert!(said.contains("create the topic"), "{said}");
-    server.create(&topic, 1, &[]).await;
-    for event in &sent[2..] {
-        until_acked(&broker, &topic, event).await;
-    }
-    let (mut came, begun) = (Vec::new(), Instant::now());
-    while came.len() < 2 {
-        assert!(begun.elapsed() < PATIENCE * 3, "{came:?}");
-        let Ok(Ok(deliveries)) = timeout(PATIENCE, subscription.receive(1)).await else { continue };
-        for delivery in deliveries {
-            came.push(delivery.event.as_ref().unwrap().id);
-            subscription.ack(&delivery).await.unwrap();
-        }
-    }
-    assert_eq!(came, [sent[2].id, sent[3].id]);
 }
 
 /// R070: events of other keys of the partition go on while one of a key is at work.

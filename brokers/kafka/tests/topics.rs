@@ -1,0 +1,165 @@
+//! Topics that change under their consumer.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use postrider_core::{ErrorKind, Subscription};
+use postrider_kafka::{KafkaBroker, KafkaSubscription, Notice, Notices, SubscriptionSettings};
+use postrider_testkit::carry::until_acked;
+use rdkafka::admin::AdminOptions;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::task::block_in_place;
+use tokio::time::{Instant, timeout};
+
+use crate::publishing::{event, publish};
+use crate::server::{Server, unique};
+use crate::subscribing::{ids, open, receive};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// INV-8: a topic that is deleted under its consumer, and made anew: it goes on with all that comes there, also where the one before had
+/// another leader's epoch, which a restart of its server raises and of which the library would ask for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_goes_on_in_a_topic_that_is_made_anew() {
+    let Some(mut server) = Server::own().await else { return };
+    let (topic, group) = (server.topic("anew", 1, &[]).await, unique("anew"));
+    block_in_place(|| {
+        server.kill();
+        server.run().unwrap();
+    });
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent: Vec<_> = (0..4).map(|n| event("1", n, 10)).collect();
+    for event in &sent[..2] {
+        until_acked(&broker, &topic, event).await;
+    }
+    let subscription = open(&server, &topic, &group).await;
+    for event in &sent[..2] {
+        let deliveries = receive(&subscription, 1).await;
+        assert_eq!(ids(&deliveries), [event.id]);
+        subscription.ack(&deliveries[0]).await.unwrap();
+    }
+    server.admin().delete_topics(&[&topic], &AdminOptions::new()).await.unwrap();
+    let begun = Instant::now();
+    let said = loop {
+        match timeout(PATIENCE, subscription.receive(1)).await {
+            Ok(Err(error)) if error.kind() == ErrorKind::Unroutable => break error.to_string(),
+            other => assert!(begun.elapsed() < PATIENCE * 3, "{other:?}"),
+        }
+    };
+    assert!(said.contains("create the topic"), "{said}");
+    server.create(&topic, 1, &[]).await;
+    for event in &sent[2..] {
+        until_acked(&broker, &topic, event).await;
+    }
+    let (mut came, begun) = (Vec::new(), Instant::now());
+    while came.len() < 2 {
+        assert!(begun.elapsed() < PATIENCE * 3, "{came:?}");
+        let Ok(Ok(deliveries)) = timeout(PATIENCE, subscription.receive(1)).await else { continue };
+        for delivery in deliveries {
+            came.push(delivery.event.as_ref().unwrap().id);
+            subscription.ack(&delivery).await.unwrap();
+        }
+    }
+    assert_eq!(came, [sent[2].id, sent[3].id]);
+}
+
+/// A member of a group that writes down what is told it.
+async fn told(
+    server: &Server,
+    settings: SubscriptionSettings,
+) -> (KafkaSubscription, Arc<Mutex<Vec<Notice>>>) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let mut kafka = server.settings();
+    kafka.notices = Notices::to({
+        let heard = Arc::clone(&heard);
+        move |notice| heard.lock().unwrap().push(notice.clone())
+    });
+    (KafkaSubscription::open(kafka, settings).await.unwrap(), heard)
+}
+
+async fn until_told(heard: &Mutex<Vec<Notice>>, is_it: impl Fn(&Notice) -> bool) -> Notice {
+    let begun = Instant::now();
+    loop {
+        let found = heard.lock().unwrap().iter().find(|notice| is_it(notice)).cloned();
+        if let Some(found) = found {
+            return found;
+        }
+        assert!(begun.elapsed() < 3 * PATIENCE, "{:?}", heard.lock().unwrap());
+        tokio::task::yield_now().await;
+    }
+}
+
+/// INV-1: records that the servers let go before the group had them are lost, and that is said, with how many; a group that had all
+/// of them is told nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_were_let_go_are_told_of() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("kept", 1, &[]).await, unique("kept"));
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent: Vec<_> = (0..8).map(|n| event("1", n, 10)).collect();
+    publish(&broker, &topic, &sent).await;
+    let settings = SubscriptionSettings::new(&topic, &group);
+    let (first, heard) = told(&server, settings.clone()).await;
+    for _ in 0..3 {
+        let delivery = receive(&first, 1).await.remove(0);
+        first.ack(&delivery).await.unwrap();
+    }
+    first.close().await.unwrap();
+    let mut before = TopicPartitionList::new();
+    before.add_partition_offset(&topic, 0, Offset::Offset(6)).unwrap();
+    server.admin().delete_records(&before, &AdminOptions::new()).await.unwrap();
+    let (second, later) = told(&server, settings.clone()).await;
+    for left in &sent[6..] {
+        let came = receive(&second, 1).await;
+        assert_eq!(ids(&came), [left.id]);
+        second.ack(&came[0]).await.unwrap();
+    }
+    let lost = until_told(&later, |notice| matches!(notice, Notice::RecordsLetGo { .. })).await;
+    let expected =
+        Notice::RecordsLetGo { topic: topic.clone(), partition: 0, settled: 3, first: 6 };
+    assert_eq!(lost, expected);
+    assert!(lost.to_string().contains("up to 3 records"), "{lost}");
+    second.close().await.unwrap();
+    let (third, last) = told(&server, settings).await;
+    publish(&broker, &topic, &[event("1", 9, 10)]).await;
+    receive(&third, 1).await;
+    for heard in [heard, last] {
+        assert!(heard.lock().unwrap().is_empty(), "the control: {:?}", heard.lock().unwrap());
+    }
+}
+
+/// INV-8: one that is never settled holds up its whole partition when as many are unsettled as may be: that is said once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_that_is_full_is_told_of() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("full", 1, &[]).await, unique("full"));
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent: Vec<_> = (0..8).map(|n| event(&n.to_string(), n, 10)).collect();
+    publish(&broker, &topic, &sent).await;
+    let mut settings = SubscriptionSettings::new(&topic, &group);
+    (settings.unsettled_max, settings.visibility) = (2, Duration::from_secs(1));
+    let (subscription, heard) = told(&server, settings).await;
+    let held = receive(&subscription, 1).await.remove(0);
+    subscription.nack(&held, Duration::from_secs(600), false).await.unwrap();
+    let expected = Notice::PartitionFull { topic, partition: 0 };
+    until_told(&heard, |notice| *notice == expected).await;
+}
+
+/// Partitions that are added are read within seconds, and not when the library happens to ask.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_that_are_added_are_read_soon() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("more", 1, &[]).await, unique("more"));
+    let subscription = open(&server, &topic, &group).await;
+    server.add_partitions(&topic, 4).await;
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent: Vec<_> = (0..8).map(|n| event(&n.to_string(), n, 10)).collect();
+    for event in &sent {
+        until_acked(&broker, &topic, event).await;
+    }
+    let mut came = ids(&receive(&subscription, sent.len()).await);
+    came.sort_unstable();
+    assert_eq!(came, sent.iter().map(|event| event.id).collect::<Vec<_>>());
+    let used = server.stored(&topic).await.iter().filter(|record| record.partition > 0).count();
+    assert!(used > 0, "the control: some stand in new partitions");
+}
