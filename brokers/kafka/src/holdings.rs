@@ -4,29 +4,34 @@
 //! Invariant: a partition that is given up is not committed beyond what is settled, and nothing is settled in it
 //! afterwards.
 
+mod hand_out;
 mod limits;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use postrider_core::subscription::{Origin, Receipt};
+use postrider_core::subscription::Receipt;
 use postrider_core::{Delivery, Error, ErrorKind, Result};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::limits::Limits;
+use crate::aside::Aside;
 use crate::record::Record;
 use crate::subscription::SubscriptionSettings;
-use crate::window::{HandedOut, Window};
+use crate::window::Window;
 
 /// A topic and one of its partitions.
 pub(crate) type Place = (Arc<str>, i32);
 
+/// What is to be committed of a partition: an offset, and what stands beside it.
+pub(crate) type Mark = (Place, (i64, String));
+
 struct Held {
     window: Window,
-    /// The offset that was committed last, as far as is known.
-    committed: Option<i64>,
+    /// What was committed last, as far as is known.
+    committed: Option<(i64, String)>,
     /// It is being given up: nothing more is handed out.
     leaving: bool,
     paused: bool,
@@ -82,12 +87,12 @@ impl Holdings {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The group has given us these, besides what we have.
-    pub(crate) fn take_over(&self, places: Vec<Place>) {
+    /// The group has given us these, besides what we have, each with what a member before had put aside.
+    pub(crate) fn take_over(&self, places: Vec<(Place, Aside)>) {
         let mut inner = self.lock();
-        for place in places {
-            let held =
-                Held { window: Window::new(), committed: None, leaving: false, paused: false };
+        for (place, aside) in places {
+            let window = Window::behind(aside);
+            let held = Held { window, committed: None, leaving: false, paused: false };
             inner.held.insert(place, held);
         }
         inner.joined = true;
@@ -97,7 +102,7 @@ impl Holdings {
 
     /// Hands out nothing more of these, and waits until what is handed out is settled, or not ours any more. What
     /// to commit of them.
-    pub(crate) fn finish(&self, places: &[Place], patience: Duration) -> Vec<(Place, i64)> {
+    pub(crate) fn finish(&self, places: &[Place], patience: Duration) -> Vec<Mark> {
         let until = std::time::Instant::now() + patience;
         let mut inner = self.lock();
         for place in places {
@@ -120,8 +125,7 @@ impl Holdings {
                 .wait_timeout(inner, nap)
                 .map_or_else(|poisoned| poisoned.into_inner().0, |(inner, _)| inner);
         }
-        let settled =
-            |place: &Place| Some((place.clone(), inner.held.get(place)?.window.settled()?));
+        let settled = |place: &Place| Some((place.clone(), inner.held.get(place)?.window.mark()?));
         places.iter().filter_map(settled).collect()
     }
 
@@ -165,20 +169,20 @@ impl Holdings {
     }
 
     /// What is settled and not known to be committed.
-    pub(crate) fn uncommitted(&self) -> Vec<(Place, i64)> {
+    pub(crate) fn uncommitted(&self) -> Vec<Mark> {
         let newer = |(place, held): (&Place, &Held)| {
-            let offset = held.window.settled().filter(|offset| held.committed != Some(*offset))?;
-            Some((place.clone(), offset))
+            let mark = held.window.mark().filter(|mark| held.committed.as_ref() != Some(mark))?;
+            Some((place.clone(), mark))
         };
         self.lock().held.iter().filter_map(newer).collect()
     }
 
     /// The group has these.
-    pub(crate) fn committed(&self, offsets: &[(Place, i64)]) {
+    pub(crate) fn committed(&self, marks: &[Mark]) {
         let mut inner = self.lock();
-        for (place, offset) in offsets {
+        for (place, mark) in marks {
             if let Some(held) = inner.held.get_mut(place) {
-                held.committed = Some(*offset);
+                held.committed = Some(mark.clone());
             }
         }
     }
@@ -292,7 +296,17 @@ impl Holdings {
         found.ok_or_else(fenced)
     }
 
-    /// It is done, or put aside.
+    /// It was put aside as a dead letter.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub(crate) fn put_aside(&self, receipt: Receipt) -> Result<()> {
+        self.within(receipt, |window, offset, now| window.put_aside(offset, receipt.token, now))?;
+        self.lock().open.remove(&receipt.message);
+        Ok(())
+    }
+
+    /// It is done.
     ///
     /// # Errors
     /// As [`find`](Self::find).
@@ -337,57 +351,6 @@ impl Holdings {
         self.changed.notify_waiters();
         Ok(())
     }
-}
-
-impl Inner {
-    /// From the partition behind the one that handed out last, all around.
-    fn hand_out(&mut self, group: &Arc<str>, visibility: Duration, max: usize) -> Vec<Delivery> {
-        let now = Instant::now();
-        let Inner { held, open, drawn, served, .. } = self;
-        let mut deliveries = Vec::new();
-        let mut around: Vec<(&Place, &mut Held)> =
-            held.iter_mut().filter(|(_, held)| !held.leaving).collect();
-        let behind = |last: &Place| around.partition_point(|(place, _)| *place <= last);
-        let first = served.as_ref().map_or(0, behind);
-        around.rotate_left(first);
-        for (place, held) in around {
-            let mut out = Vec::new();
-            let token = || {
-                *drawn += 1;
-                *drawn
-            };
-            held.window.hand_out(now, visibility, max - deliveries.len(), token, &mut out);
-            if !out.is_empty() {
-                *served = Some(place.clone());
-            }
-            for (token, HandedOut { record, count, begun_before }) in out {
-                let message = name_of(place, record.offset);
-                open.insert(message, (place.clone(), record.offset));
-                let receipt = Receipt { message, token };
-                let mut delivery = Delivery::new(record.event, Arc::clone(&place.0), receipt);
-                delivery.marks = record.marks;
-                (delivery.count, delivery.begun_before) = (count, begun_before);
-                let mut origin = Origin::new(crate::SYSTEM);
-                origin.group = Some(Arc::clone(group));
-                (origin.partition, origin.offset) = (Some(place.1), Some(record.offset));
-                delivery.origin = Some(origin);
-                deliveries.push(delivery);
-            }
-            if deliveries.len() >= max {
-                break;
-            }
-        }
-        deliveries
-    }
-}
-
-/// A number for a record, the same at each delivery. Two records that share one would fence each other out, and
-/// come again; with a 64-bit hash that does not happen.
-fn name_of(place: &Place, offset: i64) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    (place, offset).hash(&mut hasher);
-    hasher.finish()
 }
 
 fn fenced() -> Error {

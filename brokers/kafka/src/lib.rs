@@ -31,6 +31,7 @@
 
 mod absence;
 mod answer;
+mod aside;
 mod begin;
 mod broker;
 mod bury;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: an offset is committed only when everything before it is settled, and until the group has it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +17,8 @@ use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::absence::Absence;
-use crate::holdings::{Holdings, Place};
+use crate::aside::Aside;
+use crate::holdings::{Holdings, Mark, Place};
 use crate::notice::Notices;
 use crate::places::Places;
 use crate::record::record;
@@ -31,6 +33,9 @@ const COMMIT_EVERY: Duration = Duration::from_millis(100);
 /// How long a commit is waited for before partitions are given up beside it: one that is answered takes milliseconds, and
 /// the thread that reads hears of nothing meanwhile.
 pub(crate) const COMMIT_MAX: Duration = Duration::from_secs(3);
+/// How long the group may take to say what was put aside in partitions that it has just given us: it has said where they
+/// begin in milliseconds. What it does not say comes again.
+const KNOWN_MAX: Duration = Duration::from_secs(3);
 /// How long commits may fail before somebody is told: a rebalance, or another coordinator, takes less.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
 /// How soon the group is joined anew when its coordinator has moved.
@@ -98,7 +103,7 @@ impl ConsumerContext for Member {
     fn post_rebalance(&self, consumer: &BaseConsumer<Member>, rebalance: &Rebalance<'_>) {
         if let Rebalance::Assign(list) = rebalance {
             self.trouble.forget();
-            self.holdings.take_over(places(list));
+            self.holdings.take_over(known(consumer, list));
             // A pause outlives the loss of its partition. Where this fails, it was given up again.
             let _ = consumer.resume(list);
         }
@@ -109,11 +114,28 @@ fn places(list: &TopicPartitionList) -> Vec<Place> {
     list.elements().iter().map(|it| (Arc::from(it.topic()), it.partition())).collect()
 }
 
-fn offsets(settled: &[(Place, i64)]) -> TopicPartitionList {
-    let mut list = TopicPartitionList::with_capacity(settled.len());
-    for ((topic, partition), offset) in settled {
+/// These partitions, each with what a member before had put aside; nothing, where the group does not say.
+fn known(consumer: &BaseConsumer<Member>, list: &TopicPartitionList) -> Vec<(Place, Aside)> {
+    let committed = consumer.committed_offsets(list.clone(), KNOWN_MAX);
+    let read = |place: Place| {
+        let beside = committed.as_ref().ok().and_then(|committed| {
+            let found = committed.find_partition(&place.0, place.1)?;
+            // Another program may have written what is no text, of which the library makes a panic.
+            catch_unwind(AssertUnwindSafe(|| Aside::read(found.metadata()))).ok()
+        });
+        (place, beside.unwrap_or_default())
+    };
+    places(list).into_iter().map(read).collect()
+}
+
+fn offsets(marks: &[Mark]) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(marks.len());
+    for ((topic, partition), (offset, aside)) in marks {
+        let mut it = list.add_partition(topic, *partition);
         // An offset that was read is one that can be written.
-        let _ = list.add_partition_offset(topic, *partition, Offset::Offset(*offset));
+        if it.set_offset(Offset::Offset(*offset)).is_ok() && !aside.is_empty() {
+            it.set_metadata(aside);
+        }
     }
     list
 }

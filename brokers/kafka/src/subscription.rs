@@ -242,7 +242,7 @@ impl Subscription for KafkaSubscription {
                     .bury(&self.buried, &self.kafka)
                     .await?;
             }
-            self.holdings().settle(delivery.receipt)
+            self.holdings().put_aside(delivery.receipt)
         })
     }
 

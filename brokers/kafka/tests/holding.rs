@@ -1,14 +1,16 @@
 //! How much a consumer holds, and whose turn it is.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Delivery, Outcome, Subscription};
+use postrider_core::{Delivery, ErrorKind, Fault, Outcome, Subscription};
 use postrider_kafka::{KafkaBroker, KafkaSubscription, SubscriptionSettings};
 use tokio::time::timeout;
 
 use crate::publishing::{event, publish};
 use crate::server::{Server, unique};
+use crate::subscribing::{self, ids, receive};
 
 /// Longer than reading what is there takes, which nobody tells.
 const QUIET: Duration = Duration::from_secs(1);
@@ -87,4 +89,36 @@ async fn what_waits_is_bounded_by_its_bytes() {
         assert!(rounds <= 20, "{total} of 40 came");
     }
     assert_eq!(total, 40);
+}
+
+/// INV-3, INV-4: a dead letter behind a record that is tried again later is not handed out once more after a restart, behind later ones
+/// of its key; one that somebody sends again from the dead letters is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_letter_stays_one_over_a_restart() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("dead", 1, &[]).await, unique("dead"));
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent = [event("held", 1, 10), event("b", 1, 10), event("b", 2, 10)];
+    for event in &sent {
+        assert_eq!(publish(&broker, &topic, &[Arc::clone(event)]).await, [Outcome::Acked]);
+    }
+    let first = subscribing::open(&server, &topic, &group).await;
+    let came = receive(&first, 2).await;
+    assert_eq!(ids(&came), [sent[0].id, sent[1].id]);
+    first.nack(&came[0], Duration::from_secs(600), false).await.unwrap();
+    let fault = Fault::new(ErrorKind::Invalid, "422");
+    first.reject(&came[1], &fault).await.unwrap();
+    let later = receive(&first, 1).await;
+    assert_eq!(ids(&later), [sent[2].id]);
+    first.ack(&later[0]).await.unwrap();
+    first.close().await.unwrap();
+    // What was done comes again, which the inbox knows; what was put aside it does not.
+    let second = subscribing::open(&server, &topic, &group).await;
+    let came = receive(&second, 2).await;
+    assert_eq!(ids(&came), [sent[0].id, sent[2].id]);
+    for delivery in &came {
+        second.ack(delivery).await.unwrap();
+    }
+    assert_eq!(publish(&broker, &topic, &[Arc::clone(&sent[1])]).await, [Outcome::Acked]);
+    assert_eq!(ids(&receive(&second, 1).await), [sent[1].id], "it was sent again");
 }

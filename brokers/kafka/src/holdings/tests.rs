@@ -29,7 +29,7 @@ fn holdings(partitions: i32, change: impl FnOnce(&mut SubscriptionSettings)) -> 
     let mut settings = SubscriptionSettings::new("orders", "billing");
     change(&mut settings);
     let holdings = Holdings::after(&settings, None);
-    holdings.take_over((0..partitions).map(place).collect());
+    holdings.take_over((0..partitions).map(|it| (place(it), Aside::default())).collect());
     holdings
 }
 
@@ -85,7 +85,7 @@ fn large_records_fill_a_partition_by_their_bytes() {
 /// What is settled, and what is read once more from further back, is not counted any longer.
 #[test]
 fn what_is_settled_frees_its_bytes() {
-    let mut window = Window::new();
+    let mut window = Window::behind(Aside::default());
     for offset in 0..4 {
         window.push(record(offset, 1_000));
     }
