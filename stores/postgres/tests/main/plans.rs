@@ -93,3 +93,18 @@ async fn a_settlement_reads_what_it_is_about() {
     let visited = after_filling(&fresh, JOINED, SETTLED).await;
     assert!(visited > BLOCKS_MAX, "the checker finds a join: {visited} blocks");
 }
+
+/// What fills `waiting` and reads it is planned before anything is known of the table, and kept: a plan that compares each row that
+/// enters with all that wait took seconds for one settlement, with the lease locked meanwhile.
+#[tokio::test]
+async fn nothing_that_waits_is_compared_with_all_that_waits() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let off = "select count(*) from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+        where n.nspname = '{schema}' and p.proname in ('outbox_enter', 'outbox_promote', 'outbox_due')
+            and p.proconfig @> '{enable_material=off,enable_hashjoin=off,enable_mergejoin=off,enable_seqscan=off}'";
+    let off = off.replace("'{schema}'", &format!("'{}'", fresh.names.schema()));
+    let client = fresh.session().await;
+    let row = client.query_one(&off, &[]).await.unwrap();
+    assert_eq!(row.get::<_, i64>(0), 3);
+    fresh.keep(client);
+}

@@ -1,7 +1,7 @@
 -- Waiting events. Whoever changes them, or moves a cursor, has first locked the lease's row and then the row
 -- of outbox_cursor, in the order of partition and destination: so no two writers decide about one key at
 -- once, and none waits for another in a circle. (The planner is kept to loops over indexes: it knows
--- nothing of a table that fills within a second.)
+-- nothing of a table that fills within a second, and would compare each row that enters with all that wait.)
 
 -- The version that tells every relay to load the definitions again. Written last in a transaction, because
 -- all that change definitions meet here.
@@ -14,7 +14,7 @@ $$;
 create function {outbox_promote}(
     p_partition smallint, p_destination text, p_hashes bigint[], p_keys text[], p_now timestamptz)
 returns void language plpgsql
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off as $$
 begin
     update {outbox_waiting} w
     set state = 'retrying', next_at = p_now, moved_at = p_now
@@ -39,7 +39,7 @@ $$;
 create function {outbox_enter}(
     p_partition smallint, p_destination text, p_new jsonb, p_now timestamptz)
 returns void language plpgsql
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off as $$
 begin
     with asked as (
         select g.seq, g.id, g.key_hash, g.holds, g.delay, g.attempts, g.reason, g.detail, g.event,
@@ -177,14 +177,15 @@ end
 $$;
 
 -- The runs of a partition whose heads are due, oldest due first, up to the limits: each head with what is
--- parked directly behind it, 16 at most, so that a key with thousands does not crowd out the others. Of a key
+-- parked directly behind it, 16 of a key, so that one with thousands does not crowd out the others, and more where there
+-- are few keys. Of a key
 -- only the first that holds it is a head; what does not hold its key (late on purpose) is a head of its
 -- own. The last event may go beyond the bytes: the caller knows what an event weighs beside its payload.
 create function {outbox_due}(
     p_partition smallint, p_destination text, p_except bigint[], p_rows integer, p_bytes bigint,
     p_now timestamptz)
 returns setof {outbox_waiting} language plpgsql stable
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set enable_material = off as $$
 begin
     return query
     with heads as (
@@ -210,7 +211,8 @@ begin
                 where h.holds_key and w.destination = p_destination
                     and w.partition = p_partition and w.key_hash = h.key_hash and w.key = h.key
                     and w.holds_key and w.state <> 'discarded' and w.seq >= h.seq
-                order by w.seq limit 16)
+                order by w.seq
+                limit greatest(16, p_rows / greatest((select count(*) from heads), 1)))
                 union all
                 select w.seq, w.state, coalesce(octet_length(w.payload),
                     octet_length(w.payload_bytes), 0)
