@@ -14,6 +14,9 @@ const NOT_FOUND: &str = "PRN01";
 /// Raised by a function that refuses its arguments.
 const INVALID: &str = "PRI01";
 
+/// Raised by a function that has to see what others commit while it waits for them, and would not.
+const BLIND: &str = "PRL01";
+
 /// The server ended a session that stood still in a transaction.
 pub(crate) const STOOD_STILL: &str = "57P05";
 
@@ -28,6 +31,10 @@ pub fn of_state(operation: &'static str, state: &str, text: &str) -> Error {
     }
 }
 
+/// What to do where the default of isolation is another than ours, and ours cannot be set.
+pub(crate) const SEEING: &str = "Let the store connect to the server itself or to a pool in session mode, or: alter role … \
+     set default_transaction_isolation = 'read committed', for its user, and reconnect the pooler";
+
 type Class = (ErrorKind, String, Option<Code>);
 
 fn classify(state: &str, text: &str) -> Class {
@@ -37,6 +44,7 @@ fn classify(state: &str, text: &str) -> Class {
         CONFLICT => (ErrorKind::Conflict, text.to_owned(), None),
         NOT_FOUND => (ErrorKind::NotFound, text.to_owned(), None),
         INVALID => (ErrorKind::Invalid, text.to_owned(), None),
+        BLIND => (ErrorKind::Config, format!("{text}; nothing was done. {SEEING}"), None),
         // 57P01 to 57P03: stopped by an operator, by a crash of another process, or starting up.
         "57P01" | "57P02" | "57P03" => {
             plain(ErrorKind::Unavailable, "the database is stopping or starting")
@@ -106,6 +114,7 @@ mod tests {
         for (state, kind) in [
             ("PRF01", ErrorKind::Fenced),
             ("PRC01", ErrorKind::Conflict),
+            ("PRL01", ErrorKind::Config),
             ("57P03", ErrorKind::Unavailable),
             ("57P05", ErrorKind::Unavailable),
             ("08006", ErrorKind::Unavailable),

@@ -4,6 +4,9 @@
 set idle_in_transaction_session_timeout = '5s';
 -- Longer than the program waits for anything: what it gave up must not go on for ever.
 set statement_timeout = '120s';
+-- What was committed while a statement waited for a lock is to be seen afterwards, whatever the database or the role is
+-- set to.
+set default_transaction_isolation = 'read committed';
 -- Names are written with their schema; nothing else is to be found by accident.
 set search_path = pg_catalog;
 -- An index scan of a few hundred rows gains nothing from being compiled.

@@ -215,7 +215,6 @@ async fn renewed_meanwhile(looks_twice: bool, isolation: &str) -> Option<(bool, 
     let renew = RenewRequest { owner, leases: vec![lease], lease_duration: LONG, current: true };
     let kept = store.renew(&renew).await.expect("a renewal").kept;
     door.batch_execute(&format!("select pg_advisory_unlock({key})")).await.unwrap();
-    // Where it sees one moment alone, it is refused by the server.
     let granted = taker.await.expect("an end").is_ok_and(|answer| !answer.granted.is_empty());
     Some((!kept.is_empty(), granted))
 }

@@ -10,12 +10,27 @@ begin
 end
 $$;
 
+-- Refuses a transaction that sees one moment alone. Whoever waits for a lock here and then looks must see what was
+-- committed meanwhile; the row that was locked is most often not changed, so the server itself would not refuse it. Our
+-- own sessions are set to it; behind a pooler that hands each transaction to another session the database's or the role's
+-- default is what counts.
+create function {outbox_read_committed}() returns void language plpgsql stable as $$
+begin
+    if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+        raise exception using errcode = 'PRL01', message = format(
+            'default_transaction_isolation is %s here: the relay has to see what others commit while it waits for them',
+            current_setting('transaction_isolation'));
+    end if;
+end
+$$;
+
 -- The right to write under a lease: its row is locked against whoever would take the partition over, until
 -- the caller's transaction ends. A token that is merely read would be no fence: the partition could go to
 -- another between the reading and the write.
 create function {outbox_fence}(p_partition smallint, p_owner text, p_token bigint) returns void
 language plpgsql as $$
 begin
+    perform {outbox_read_committed}();
     perform 1 from {outbox_lease} l
     where l.partition = p_partition and l.owner = p_owner and l.token = p_token
     for share;
@@ -109,6 +124,7 @@ declare
     v_life uuid;
     v_free smallint[];
 begin
+    perform {outbox_read_committed}();
     perform {outbox_durably}();
     -- Who is proved dead gets no share any more: else half of what he had would wait for his row to run out.
     delete from {outbox_relay} r
@@ -136,8 +152,7 @@ begin
         limit greatest(p_wanted, 0)
         for update skip locked);
     -- Once more, now that nobody can prolong them: a renewal may have come between the look and the lock, and it
-    -- does not change the row that was locked. Where a transaction sees one moment alone, by the database's default of
-    -- isolation, writing the renewal is refused below, and with it everything.
+    -- does not change the row that was locked.
     v_free := array(
         select t.partition
         from {outbox_takeable}(p_free_for_micros, p_dead_partition, p_dead_owner, p_dead_token)

@@ -148,6 +148,7 @@ declare
     v_done jsonb := '{}';
     v_skipped jsonb := '{}';
 begin
+    perform {outbox_read_committed}();
     perform {outbox_durably}();
     perform 1 from {outbox_lease} l
     where l.partition = p_partition and l.owner = p_owner and l.token = p_token
@@ -292,6 +293,7 @@ declare
     v_cursor {outbox_cursor};
     v_outcome text := 'skipped';
 begin
+    perform {outbox_read_committed}();
     perform {outbox_durably}();
     -- Not for share: a settlement under the same lease may wait for the cursor, and this one for it.
     perform 1 from {outbox_lease} l

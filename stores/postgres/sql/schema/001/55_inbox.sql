@@ -14,6 +14,8 @@ as $body$
 declare
     known {inbox};
 begin
+    -- A tombstone that came while we waited is to be seen.
+    perform {outbox_read_committed}();
     -- A token that a crash takes back would be given twice.
     perform {outbox_durably}();
     -- Again when the row came or went in between.

@@ -13,6 +13,7 @@ create function {outbox_rename}(
 language plpgsql set lock_timeout = '10s'
 as $body$
 begin
+    perform {outbox_read_committed}();
     perform pg_advisory_xact_lock(
         hashtextextended('postrider definitions ' || {text:outbox_destination}, 0));
     if exists (select from {outbox_waiting} w where w.destination = new_id)

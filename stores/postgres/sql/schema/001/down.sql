@@ -34,7 +34,7 @@ drop function if exists {outbox_settle}(smallint, text, bigint, uuid, boolean, j
     {outbox_acquire}(text, bigint, integer, bigint, text, text, text, boolean, smallint, text, bigint),
     {outbox_takeable}(bigint, smallint, text, bigint),
     {outbox_announce}(text, boolean, bigint), {outbox_fence}(smallint, text, bigint),
-    {outbox_durably}();
+    {outbox_durably}(), {outbox_read_committed}();
 drop function if exists {outbox_cluster}();
 drop function if exists {outbox_rewind}(smallint, text, bigint, bigint, text, bigint, bytea, bigint, bytea, bigint, bigint[],
     bigint[], bigint),

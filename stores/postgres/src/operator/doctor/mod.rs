@@ -80,6 +80,7 @@ pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec
         ("old transactions", server::holders(patient).await),
         ("replication slots", server::slots(patient).await),
         ("pooler", session::pooler(patient)),
+        ("isolation", session::isolation(patient).await),
         ("encryption", session::encryption(patient)),
         ("copy", session::copy(patient).await),
         ("grants", session::grants(patient).await),

@@ -7,13 +7,34 @@ use super::{Patient, coded, critical, good, listed};
 use crate::identity;
 use crate::operator::value::shown;
 use crate::sql::{Sql, sql};
+use crate::state::SEEING;
 use crate::typed::params;
 
+const ISOLATION: Sql = sql!("doctor/isolation");
 const GRANTS: Sql = sql!("doctor/grants");
 
 /// The session was examined when it was opened.
 pub(super) fn pooler(patient: &Patient<'_>) -> Result<Finding> {
     Ok(patient.store.sessions().way().finding())
+}
+
+/// In sessions of our own it is set; a pooler's are as the database and the role have it.
+pub(super) async fn isolation(patient: &Patient<'_>) -> Result<Finding> {
+    let level = shown(&patient.session.row("doctor", &ISOLATION, params![]).await?, 0);
+    if matches!(&*level, "read committed" | "read uncommitted") {
+        return Ok(good(
+            "isolation",
+            "whoever waited for a lock sees what was committed meanwhile",
+        ));
+    }
+    Ok(critical(
+        "isolation",
+        format!(
+            "a pooler lies between, and default_transaction_isolation is {level}: no relay is given a lease"
+        ),
+        SEEING,
+        Code::SessionsShared,
+    ))
 }
 
 pub(super) fn encryption(patient: &Patient<'_>) -> Result<Finding> {

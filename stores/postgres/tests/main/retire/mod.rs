@@ -1,5 +1,6 @@
 //! Retention: what goes, what stays, that nobody waits for it, and that there are always tables ahead.
 
+mod isolation;
 mod split;
 mod tables;
 

@@ -1,0 +1,1 @@
+select current_setting('default_transaction_isolation');
