@@ -37,6 +37,11 @@ create table {outbox} (
     vouched boolean
 )$by_range$;
 
+-- The outbox has no primary key, and beside a publication of all tables PostgreSQL refuses to erase or delete a row of
+-- which a replica could not be told. It costs an insert nothing, and only where wal_level is logical a row that is erased
+-- or deleted as much log as the row is long. Each table of a partitioned outbox has its own.
+alter table {outbox} replica identity full;
+
 alter sequence {outbox_seq} owned by {outbox}.seq;
 
 create trigger {name:outbox_rules} before insert on {outbox}

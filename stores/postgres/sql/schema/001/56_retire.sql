@@ -58,6 +58,7 @@ begin
     while v_top < v_enough loop
         v_name := format('%s.%I', v_parent.space, v_parent.relname || '_p' || v_top);
         execute format('create table %s (like %s including all)', v_name, {text:outbox});
+        execute format('alter table %s replica identity full', v_name);
         execute format('alter table %s attach partition %s for values from (%s) to (%s)',
             {text:outbox}, v_name, v_top, v_top + v_step);
         v_top := v_top + v_step;

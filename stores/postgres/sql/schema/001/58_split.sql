@@ -107,6 +107,7 @@ begin
     for v_number in 0..2 loop
         v_name := format('%s.%I', v_parent.space, v_parent.relname || '_p' || p_upper + v_number * p_step);
         execute format('create table %s (like %s including all)', v_name, {text:outbox});
+        execute format('alter table %s replica identity full', v_name);
         v_names := v_names || v_name;
     end loop;
     execute format('lock table only %s in access exclusive mode', {text:outbox});
@@ -116,6 +117,7 @@ begin
         {text:outbox}, p_default::regclass, p_lower, p_upper);
     execute format('alter table %s drop constraint postrider_split', p_default::regclass);
     create table {outbox_default} partition of {outbox} default;
+    alter table {outbox_default} replica identity full;
     for v_number in 0..2 loop
         execute format('alter table %s attach partition %s for values from (%s) to (%s)',
             {text:outbox}, v_names[v_number + 1], p_upper + v_number * p_step,

@@ -1,6 +1,7 @@
 //! Retention: what goes, what stays, that nobody waits for it, and that there are always tables ahead.
 
 mod isolation;
+mod published;
 mod split;
 mod tables;
 

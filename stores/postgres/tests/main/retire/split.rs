@@ -142,6 +142,7 @@ async fn a_default_table_that_grew_is_split_off_while_producers_go_on() {
     let tables = play.tables().await;
     assert!(tables.starts_with(&format!("0* 4096* 8192* 12288* {upper}*")), "{tables}");
     assert!(tables.ends_with("rest"), "{tables}");
+    super::published::all_can_be_published(&play).await;
     // The gap counts nowhere.
     let overview = play.store.overview().await.expect("overview");
     assert!(overview.kept < 1_000_000 && overview.enqueued < 1_000_000, "{overview:?}");
