@@ -1,6 +1,6 @@
 //! Retiring: deleting events that nobody needs any more.
 //!
-//! Invariants: only what every cursor has passed and what is old enough goes; what is asked for again stays
+//! Invariants: only what every cursor has passed, and has for long enough, goes; what is asked for again stays
 //! until it waits; every event from `history_start` on is there, and that is committed before anything goes.
 //!
 //! Where the outbox is partitioned, whole tables go, when every cursor has passed all of them for good: what
@@ -22,6 +22,7 @@ use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
 use crate::typed::{micros, params, partition, signed, uuid};
 
+const AGE: Sql = sql!("retire/age");
 const FENCE: Sql = sql!("retire/fence");
 const TO: Sql = sql!("retire/to");
 const EMPTY: Sql = sql!("retire/empty");
@@ -38,10 +39,6 @@ const LOOK_MAX: usize = 4_000;
 /// How often one call for an archive looks, where it finds nothing.
 const LOOKS_MAX: usize = 16;
 
-/// After so many rows in a row that are too young or not passed, all that follow are taken to be. Producers
-/// may say what they like about the age of an event, so one is not enough.
-const YOUNG_MAX: usize = 200;
-
 /// What an archive is handed at once, in bytes of events, but at least one event.
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
@@ -57,7 +54,7 @@ pub(crate) async fn retirable(
     request: &RetireRequest,
 ) -> Result<Vec<Arc<Event>>> {
     let session = store.sessions().line(Line::Read, "retire").await?;
-    fence(&session, &request.lease).await?;
+    age(&session, request).await?;
     for _ in 0..LOOKS_MAX {
         let found = look(store, &session, request).await?;
         let events = events(&session, request, &found.seqs).await?;
@@ -107,6 +104,7 @@ async fn aged(
     session: &Session,
     request: &RetireRequest,
 ) -> Result<Retired> {
+    age(session, request).await?;
     let found = look(store, session, request).await?;
     rows(session, request, found).await
 }
@@ -157,6 +155,13 @@ fn of_lease(lease: &Lease) -> (i16, &str, i64) {
     (partition(lease.partition), lease.owner.as_str(), signed(lease.token))
 }
 
+/// Notes what is passed now, so that it is known to be old later on; fenced.
+async fn age(session: &Session, request: &RetireRequest) -> Result<()> {
+    let (place, owner, token) = of_lease(&request.lease);
+    let of = params![place, owner, token, micros(request.older_than)];
+    session.rows("retire", &AGE, of).await.map(drop)
+}
+
 async fn fence(session: &Session, lease: &Lease) -> Result<()> {
     let (place, owner, token) = of_lease(lease);
     session.rows("retire", &FENCE, params![place, owner, token]).await.map(drop)
@@ -174,24 +179,23 @@ async fn look(store: &PostgresStore, session: &Session, request: &RetireRequest)
     let of = params![partition(place), from, micros(request.older_than), limit];
     let rows = session.rows("retire", &LOOK, of).await?;
     let mut found = Found { seqs: Vec::new(), more: false };
-    let (mut looked, mut young_run, mut last, mut cut) = (0, 0, from, false);
+    let (mut looked, mut last, mut cut) = (0, from, false);
     for row in &rows {
-        if young_run >= YOUNG_MAX {
+        let (seq, young, waits): (i64, bool, bool) = (row.get(0), row.get(1), row.get(2));
+        // What follows stays with it: history begins behind what went last.
+        if young {
             break;
         }
-        let (seq, young, waits): (i64, bool, bool) = (row.get(0), row.get(1), row.get(2));
-        let free = !young && !waits;
-        let full = free && found.seqs.len() >= rows_max(request) as usize;
+        let full = !waits && found.seqs.len() >= rows_max(request) as usize;
         found.more = full || looked == LOOK_MAX;
         if found.more {
             cut = !full;
             break;
         }
-        if free {
+        if !waits {
             found.seqs.push(seq);
         }
         (looked, last) = (looked + 1, seq);
-        young_run = if young { young_run + 1 } else { 0 };
     }
     // What is found is looked at again until it is deleted; of what is in its way only what fits. At the end
     // it begins anew, because what was in the way may have gone meanwhile.

@@ -18,7 +18,7 @@ from (
             || 'target_xmax target_xip target_floor ground origin origin_through replay_through saved_at'),
         ({text:outbox_lease},
             'partition owner token free_since host boot lock_path takeovers cursors paused'),
-        ({text:outbox_renewal}, 'partition expires_at renewed_at life settled'),
+        ({text:outbox_renewal}, 'partition expires_at renewed_at life settled aging aging_since aged'),
         ({text:outbox_relay}, 'owner expires_at current'),
         ({text:outbox_life}, 'only_row token'),
         ({text:outbox_flush}, 'only_row count'),

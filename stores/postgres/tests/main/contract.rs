@@ -153,7 +153,9 @@ impl Fresh {
             "begin;
             set local postrider.repair = 'on';
             update {{outbox_lease}} set free_since = free_since {back};
-            update {{outbox_renewal}} set expires_at = expires_at {back};
+            update {{outbox_renewal}}
+                set expires_at = expires_at {back}, aging_since = aging_since {back};
+            update {{outbox_settled}} set saved_at = saved_at {back};
             update {{outbox_relay}} set expires_at = expires_at {back};
             update {{outbox_waiting}} set next_at = next_at {back}, moved_at = moved_at {back};
             update {{outbox_scheduled}} set due_at = due_at {back}, created_at = created_at {back};

@@ -79,7 +79,12 @@ create table {outbox_renewal} (
     renewed_at timestamptz not null default 'epoch',
     life uuid,
     -- The last settlement under it that changed what waits.
-    settled bigint not null default 0
+    settled bigint not null default 0,
+    -- For retention: up to where every cursor had passed the partition at a moment, and up to where that was so when
+    -- an event became old enough to go.
+    aging bigint not null default 0,
+    aging_since timestamptz not null default 'epoch',
+    aged bigint not null default 0
 ) with (fillfactor = 50);
 
 -- Which relays are alive, and whether their definitions are the store's.

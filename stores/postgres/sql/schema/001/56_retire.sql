@@ -232,8 +232,75 @@ begin
 end
 $$;
 
+-- Notes up to where every cursor has passed a partition, and takes what was noted as long ago as events are kept for
+-- old. The log says when something was passed only by stretches of numbers, of which the last one may be filled for
+-- months. The floors of the cursors may lie behind what they have passed, so some rows above them are looked at as well.
+-- What is to be passed once more is young again.
+create function {outbox_age}(p_partition smallint, p_owner text, p_token bigint, p_older_micros bigint)
+returns void
+language plpgsql set lock_timeout = '1s' set enable_seqscan = off as $$
+declare
+    v_now timestamptz := clock_timestamp();
+    v_cutoff timestamptz := v_now - p_older_micros * interval '1 microsecond';
+    v_passed bigint;
+begin
+    perform {outbox_fence}(p_partition, p_owner, p_token);
+    v_passed := coalesce((
+        select min(greatest(c.floor, c.position)) from {outbox_cursor} c where c.partition = p_partition), 0);
+    select coalesce(min(o.seq) filter (where o.pending) - 1, max(o.seq), v_passed) into v_passed
+    from (
+        select a.seq, exists (
+            select from {outbox_cursor} c
+            where c.partition = p_partition and not {outbox_passed}(c, a.xid, a.seq)) as pending
+        from (
+            select o.xid, o.seq from {outbox} o
+            where o.partition = p_partition and o.seq > v_passed
+            order by o.seq limit 4000) a) o;
+    update {outbox_renewal} n set
+        aged = least(v_passed, case when n.aging_since < v_cutoff then n.aging else n.aged end),
+        aging = case when n.aging_since < v_cutoff then v_passed else least(v_passed, n.aging) end,
+        aging_since = case when n.aging_since < v_cutoff then v_now else n.aging_since end
+    where n.partition = p_partition
+        and (n.aging_since < v_cutoff or n.aging > v_passed or n.aged > v_passed);
+end
+$$;
+
+-- The first event of a partition between two numbers that has not been settled everywhere for long enough, or another
+-- of its stretch of the log; where no cursor counted anything, of which something was created since. Null if all have.
+-- Not by what an event says of its own age: it may come from the schedule, or from a backlog.
+create function {outbox_young_from}(
+    p_partition smallint, p_from bigint, p_through bigint, p_cutoff timestamptz) returns bigint
+language plpgsql stable set enable_seqscan = off as $$
+declare
+    v_seq bigint := greatest(p_from, 1 + (
+        select n.aged from {outbox_renewal} n where n.partition = p_partition));
+    v_latest timestamptz;
+begin
+    loop
+        select o.seq into v_seq from {outbox} o
+        where o.partition = p_partition and o.seq >= v_seq and o.seq <= p_through
+        order by o.seq limit 1;
+        exit when not found;
+        select max(s.saved_at) into v_latest
+        from {outbox_cursor} c
+        join {outbox_settled} s on s.destination = c.destination and s.partition = c.partition
+            and s.bucket = v_seq / 4096
+        where c.partition = p_partition;
+        if v_latest is null then
+            select max(o.created_at) into v_latest
+            from {outbox_lease} l
+            join {outbox} o on o.partition = l.partition
+                and o.seq >= v_seq / 4096 * 4096 and o.seq < (v_seq / 4096 + 1) * 4096;
+        end if;
+        exit when v_latest >= p_cutoff;
+        v_seq := (v_seq / 4096 + 1) * 4096;
+    end loop;
+    return v_seq;
+end
+$$;
+
 -- Deletes events of one partition by their numbers, of each asked again whether it may go: passed by every
--- cursor, waiting nowhere, and old. With them goes what was discarded, and the log of what is gone. Returns
+-- cursor, waiting nowhere, and settled long ago. With them goes what was discarded, and the log of what is gone. Returns
 -- how many went.
 create function {outbox_retire_rows}(
     p_partition smallint, p_owner text, p_token bigint, p_older_micros bigint, p_seqs bigint[])
@@ -242,6 +309,7 @@ language plpgsql set lock_timeout = '1s' set enable_seqscan = off as $$
 declare
     v_cutoff timestamptz := clock_timestamp() - p_older_micros * interval '1 microsecond';
     v_start bigint;
+    v_young bigint;
     v_gone record;
 begin
     perform {outbox_fence}(p_partition, p_owner, p_token);
@@ -250,9 +318,12 @@ begin
     if {outbox_asked_below}(p_partition, 9223372036854775807) then
         return 0;
     end if;
+    v_young := (
+        select {outbox_young_from}(p_partition, min(s), max(s), v_cutoff) from unnest(p_seqs) s);
     with gone as (
         delete from {outbox} o
-        where o.partition = p_partition and o.seq = any (p_seqs) and o.created_at < v_cutoff
+        where o.partition = p_partition and o.seq = any (p_seqs)
+            and o.seq < coalesce(v_young, 9223372036854775807)
             and exists (select from {outbox_cursor} c where c.partition = p_partition)
             and not exists (
                 select from {outbox_cursor} c

@@ -47,6 +47,8 @@ drop function if exists {outbox_rewind}(smallint, text, bigint, bigint, text, bi
 drop function if exists {outbox_ahead}(), {outbox_asked_below}(smallint, bigint),
     {outbox_young}(bigint, bigint, timestamptz), {outbox_retire_to}(smallint, text, bigint, bigint),
     {outbox_empty}(smallint, text, bigint, bigint), {outbox_detach}(), {outbox_summarize}(),
+    {outbox_age}(smallint, text, bigint, bigint),
+    {outbox_young_from}(smallint, bigint, bigint, timestamptz),
     {outbox_retire_rows}(smallint, text, bigint, bigint, bigint[]),
     {outbox_forget_requests}(bigint, integer),
     {outbox_late}(smallint[], bigint[], bigint, bigint, bigint),

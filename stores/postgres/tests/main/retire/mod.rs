@@ -1,5 +1,6 @@
 //! Retention: what goes, what stays, that nobody waits for it, and that there are always tables ahead.
 
+mod age;
 mod isolation;
 mod published;
 mod split;
@@ -127,8 +128,7 @@ fn gone(rows: u32, more: bool) -> Retired {
 #[tokio::test]
 async fn only_what_is_passed_and_old_goes() {
     let Some(play) = Play::new(Layout::Plain).await else { return };
-    play.old(3, "30 days").await;
-    play.old(2, "1 day").await;
+    play.old(5, "30 days").await;
     assert_eq!(play.retire(100).await, gone(0, false), "a pending row of 30 days survives");
     play.fresh.run("update {outbox_cursor} set floor = 5 where destination = 'a'").await;
     assert_eq!(play.retire(100).await, gone(0, false), "it is pending for the other");
@@ -137,9 +137,12 @@ async fn only_what_is_passed_and_old_goes() {
     assert_eq!(play.retire(100).await, gone(2, false));
     assert_eq!((&*play.seqs().await, play.history_start().await), ("3,4,5", 3));
     play.passed(5).await;
-    assert_eq!(play.retire(100).await, gone(1, false));
-    assert_eq!((&*play.seqs().await, play.history_start().await), ("4,5", 4));
-    assert_eq!(play.retire(100).await, gone(0, false));
+    play.fresh.run("update {outbox_settled} set saved_at = now() where destination = 'a'").await;
+    assert_eq!(play.retire(100).await, gone(0, false), "settled just now, however old it is");
+    assert_eq!((&*play.seqs().await, play.history_start().await), ("3,4,5", 3));
+    play.fresh.run("update {outbox_settled} set saved_at = now() - interval '8 days'").await;
+    assert_eq!(play.retire(100).await, gone(3, false));
+    assert_eq!((&*play.seqs().await, play.history_start().await), ("", 6));
 }
 
 /// R101: many rows go in writes of a bounded size, oldest first, the settled log with them.

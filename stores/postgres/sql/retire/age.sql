@@ -1,0 +1,1 @@
+select {outbox_age}($1, $2, $3, $4);
