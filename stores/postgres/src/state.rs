@@ -13,6 +13,8 @@ const CONFLICT: &str = "PRC01";
 const NOT_FOUND: &str = "PRN01";
 /// Raised by a function that refuses its arguments.
 const INVALID: &str = "PRI01";
+/// Raised by a function that cannot go on before a person has changed something.
+const STANDS: &str = "PRG01";
 
 /// Raised by a function that has to see what others commit while it waits for them, and would not.
 const BLIND: &str = "PRL01";
@@ -45,6 +47,7 @@ fn classify(state: &str, text: &str) -> Class {
         NOT_FOUND => (ErrorKind::NotFound, text.to_owned(), None),
         INVALID => (ErrorKind::Invalid, text.to_owned(), None),
         BLIND => (ErrorKind::Config, format!("{text}; nothing was done. {SEEING}"), None),
+        STANDS => (ErrorKind::Config, text.to_owned(), None),
         // 57P01 to 57P03: stopped by an operator, by a crash of another process, or starting up.
         "57P01" | "57P02" | "57P03" => {
             plain(ErrorKind::Unavailable, "the database is stopping or starting")
@@ -115,6 +118,7 @@ mod tests {
             ("PRF01", ErrorKind::Fenced),
             ("PRC01", ErrorKind::Conflict),
             ("PRL01", ErrorKind::Config),
+            ("PRG01", ErrorKind::Config),
             ("57P03", ErrorKind::Unavailable),
             ("57P05", ErrorKind::Unavailable),
             ("08006", ErrorKind::Unavailable),

@@ -34,7 +34,7 @@ from (
             'id verb destination topic target who why created_at total done skipped relay finished_at'),
         ({text:outbox_request_row}, 'request partition destination seq outcome'),
         ({text:outbox_audit}, 'number at who why what subject'),
-        ({text:outbox_own_passed}, 'destination seq waits'),
+        ({text:outbox_own_passed}, 'destination seq id waits'),
         ({text:outbox_own_number}, 'id seq at'),
         ({text:inbox},
             'source event_id handler event_type status payload_hash token received_at expires_at processed_at '

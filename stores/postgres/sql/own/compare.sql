@@ -12,7 +12,7 @@ with compared as (
             order by c.seq rows between unbounded preceding and 1 preceding) as reordered
     from compared c
     left join {outbox_own_passed} p
-        on p.seq = c.seq and p.destination <> 'unrouted'
+        on p.seq = c.seq and p.id = c.id and p.destination <> 'unrouted'
 )
 select count(*) filter (where by_loop and by_postrider) as both,
     count(*) filter (where by_postrider and not by_loop) as only_postrider,

@@ -15,7 +15,7 @@ from (
             and ($6::bigint is null or {own:seq} <= $6::bigint)
             and not exists (
                 select from {outbox_own_passed} p
-                where p.destination = $4::text and p.seq = {own:seq})
+                where p.destination = $4::text and p.seq = {own:seq} and p.id = {own:id})
         order by {own:order}
         limit $7::integer
     ) o

@@ -8,7 +8,7 @@ known as materialized (
     where {own:pending} and exists (select from stands) and n.seq <> all ($5::bigint[])
         and not exists (
             select from {outbox_own_passed} p
-            where p.destination = $4::text and p.seq = n.seq)
+            where p.destination = $4::text and p.seq = n.seq and p.id = {own:id})
     order by n.seq
     limit $7::integer
 ), fresh as materialized (

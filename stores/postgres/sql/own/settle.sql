@@ -1,9 +1,9 @@
 -- A settlement: the waiting events and endpoints as everywhere, and the marks on the application's rows, in
 -- one statement under the lease. $4 whether it must be on the disk  $5 the parts, as outbox_settle takes them
 -- $6, $7 rows that are done, by number and id: a number may be another row's by now
--- $8, $9, $10 rows that are passed without being done: destination, number, whether it waits
--- $11 rows that neither destination's routes match: the first to be asked is asked again
--- $12 its number, where one that comes late must not undo what came after it
+-- $8, $9, $10, $11 rows that are passed without being done: destination, number, id, whether it waits
+-- $12 rows that neither destination's routes match: the first to be asked is asked again
+-- $13 its number, where one that comes late must not undo what came after it
 with patience as materialized (
     -- Whoever holds one of the rows is not waited for while the lease is locked.
     select set_config('lock_timeout', '1s', true)
@@ -25,10 +25,13 @@ with patience as materialized (
                 and (e.event ->> 'id')::uuid = (w ->> 'id')::uuid))
         order by nr), '[]') as parts
     from jsonb_array_elements($5::text::jsonb) with ordinality as all_parts (part, nr)
+), room as materialized (
+    select {outbox_own_room}(part ->> 'destination', part -> 'waiting')
+    from fenced, parts, jsonb_array_elements(parts.parts) part
 ), settled as materialized (
     select {outbox_settle}($1::smallint, $2::text, $3::bigint, null::uuid, $4::boolean, parts.parts,
-        $12::bigint)
-    from fenced, parts
+        $13::bigint)
+    from fenced, parts, (select count(*) from room) made
 ), done as materialized (
     select d.seq, d.id
     from unnest($6::bigint[], $7::uuid[]) as d (seq, id), settled
@@ -38,16 +41,23 @@ with patience as materialized (
 ), unnumbered as (
     delete from {outbox_own_number} n using marked where n.seq = marked.seq
 ), unpassed as (
+    -- Also where there was nothing to mark: whoever marked the row may take that back, and it is to be sent then.
     delete from {outbox_own_passed} p
-    where ({own:unpass} and p.seq in (select seq from marked)) or p.seq = any ($11::bigint[])
+    using {outbox_destination} d, done
+    where {own:unpass} and p.destination = d.id and p.seq = done.seq and p.id = done.id
+), anew as (
+    delete from {outbox_own_passed} p
+    using {outbox_destination} d, unnest($12::bigint[]) as g (seq), settled
+    where p.destination = d.id and p.seq = g.seq
 ), passed as (
-    insert into {outbox_own_passed} (destination, seq, waits)
-    select g.destination, g.seq, g.waits
-    from unnest($8::text[], $9::bigint[], $10::boolean[]) as g (destination, seq, waits), settled
-    where g.seq <> all ($11::bigint[])
+    insert into {outbox_own_passed} as p (destination, seq, id, waits)
+    select g.destination, g.seq, g.id, g.waits
+    from unnest($8::text[], $9::bigint[], $10::uuid[], $11::boolean[]) as g (destination, seq, id, waits), settled
+    where g.seq <> all ($12::bigint[])
         and exists (select from {outbox_destination} d where d.id = g.destination)
-        and exists (select from {own:standing} where {own:seq} = g.seq and {own:pending})
-    on conflict (destination, seq) do nothing
+        and exists (
+            select from {own:standing} where {own:seq} = g.seq and {own:id} = g.id and {own:pending})
+    on conflict (destination, seq) do update set id = excluded.id, waits = excluded.waits where p.id <> excluded.id
 ), alive as (
     update {outbox_lease} l set takeovers = 0, cursors = '{}'
     where l.partition = $1::smallint and l.takeovers <> 0 and exists (select from marked)

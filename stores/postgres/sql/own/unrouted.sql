@@ -6,12 +6,12 @@ union all
 select o.* from (
     select {own:columns}
     from {outbox_own_passed} p
-    join {own:standing} on {own:seq} = p.seq
+    join {own:standing} on {own:seq} = p.seq and {own:id} = p.id
     where p.destination <> $4::text and not p.waits and {own:pending}
         and exists (select from stands) and {own:seq} <> all ($5::bigint[])
         and not exists (
             select from {outbox_own_passed} q
-            where q.destination = $4::text and q.seq = p.seq)
+            where q.destination = $4::text and q.seq = p.seq and q.id = p.id)
     order by p.seq
     limit $6::integer
 ) o;

@@ -23,9 +23,9 @@ struct Marks {
     /// Published, or nobody's.
     done: BTreeSet<RowRef>,
     /// Passed without being done: by which destination, and whether they wait.
-    passed: Vec<(String, u64, bool)>,
+    passed: Vec<(String, RowRef, bool)>,
     /// Nobody's, though a destination said that another's route matches: routes have changed.
-    anew: BTreeSet<u64>,
+    anew: BTreeSet<RowRef>,
 }
 
 impl Marks {
@@ -34,9 +34,9 @@ impl Marks {
         for part in parts {
             marks.add(part);
         }
-        let done: BTreeSet<u64> = marks.done.iter().map(|row| row.seq).collect();
-        marks.passed.retain(|(_, seq, _)| !done.contains(seq));
-        marks.anew.retain(|seq| !done.contains(seq));
+        let Marks { done, passed, anew } = &mut marks;
+        passed.retain(|(_, row, _)| !done.contains(row));
+        anew.retain(|row| !done.contains(row));
         marks
     }
 
@@ -48,10 +48,10 @@ impl Marks {
                     self.done.insert(*row);
                 }
                 Passed::OtherRoute if id == Destination::UNROUTED => {
-                    self.anew.insert(row.seq);
+                    self.anew.insert(*row);
                 }
-                Passed::OtherRoute => self.passed.push((id.to_owned(), row.seq, false)),
-                Passed::Waiting => self.passed.push((id.to_owned(), row.seq, true)),
+                Passed::OtherRoute => self.passed.push((id.to_owned(), *row, false)),
+                Passed::Waiting => self.passed.push((id.to_owned(), *row, true)),
             }
         }
         for change in &part.changes {
@@ -83,9 +83,10 @@ pub(super) async fn settle(table: &OwnTable, settlement: &Settlement) -> Result<
     let (seqs, ids): (Vec<i64>, Vec<uuid::Uuid>) =
         marks.done.iter().map(|row| (signed(row.seq), uuid(row.id))).unzip();
     let names: Vec<String> = marks.passed.iter().map(|(name, ..)| name.clone()).collect();
-    let (passed, waits): (Vec<i64>, Vec<bool>) =
-        marks.passed.iter().map(|(_, seq, waits)| (signed(*seq), *waits)).unzip();
-    let anew: Vec<i64> = marks.anew.iter().copied().map(signed).collect();
+    let (passed, passed_ids): (Vec<i64>, Vec<uuid::Uuid>) =
+        marks.passed.iter().map(|(_, row, _)| (signed(row.seq), uuid(row.id))).unzip();
+    let waits: Vec<bool> = marks.passed.iter().map(|(.., waits)| *waits).collect();
+    let anew: Vec<i64> = marks.anew.iter().map(|row| signed(row.seq)).collect();
     // What waits may be changed by an operator since: one that comes late must not undo that.
     let store = &table.inner.store;
     let number = || signed(store.remembered().next_settlement(Timestamp::now()));
@@ -105,6 +106,7 @@ pub(super) async fn settle(table: &OwnTable, settlement: &Settlement) -> Result<
                 ids,
                 names,
                 passed,
+                passed_ids,
                 waits,
                 anew,
                 number

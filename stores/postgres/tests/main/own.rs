@@ -2,6 +2,7 @@
 
 mod comparing;
 mod contract;
+mod lives;
 mod mapping;
 mod relay;
 mod rows;

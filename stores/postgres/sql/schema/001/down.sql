@@ -7,6 +7,7 @@ drop function if exists {inbox_claim}(text, uuid, text, text, bytea, bigint, int
     {inbox_complete}(text, uuid, text, bigint, bytea), {inbox_release}(text, uuid, text, bigint, integer, boolean),
     {inbox_complete_step}(text, uuid, text, bigint, text, bytea),
     {inbox_accept}(text, uuid, text, text, bytea);
+drop function if exists {outbox_own_room}(text, jsonb);
 drop table if exists {outbox_own_passed}, {outbox_own_number};
 drop table if exists {inbox_horizon}, {inbox_tombstone}, {inbox_step}, {inbox_result}, {inbox}, {outbox_audit},
     {outbox_request_row}, {outbox_request}, {outbox_settled}, {outbox_endpoint}, {outbox_waiting},

@@ -85,11 +85,11 @@ pub(super) fn event(key: &str, n: u32) -> NewEvent {
     NewEvent::new("order", key, format!("order.changed.{n}")).json(&n).expect("JSON")
 }
 
-fn ids(events: &[NewEvent]) -> Vec<EventId> {
+pub(super) fn ids(events: &[NewEvent]) -> Vec<EventId> {
     events.iter().map(|event| event.event().id).collect()
 }
 
-fn dead(row: &FetchedRow) -> NewWaiting {
+pub(super) fn dead(row: &FetchedRow) -> NewWaiting {
     let attempted =
         Attempted { attempts: 10, reason: Reason::GaveUp, detail: "410 gone".to_owned() };
     NewWaiting {
