@@ -1,8 +1,9 @@
 //! A number, and what was said of it, is of one row: what the application does to its rows hides none of them.
 
-use postrider_core::ErrorKind;
+use postrider_core::operate::{Level, Operator};
 use postrider_core::source::{FetchedRow, OutboxSource};
 use postrider_core::waiting::{Passed, SettlementPart, WaitingChange};
+use postrider_core::{ErrorKind, Timestamp};
 
 use super::relay::{Relay, dead, event, ids};
 use super::table::{Layout, Own};
@@ -102,4 +103,21 @@ async fn what_is_settled_in_one_with_its_successor_hides_it_not() {
     let unrouted = id(postrider_core::Destination::UNROUTED);
     let start = relay.table.load(&relay.lease, &unrouted).await.expect("load").cursor;
     assert_eq!(relay.fetch(start, "unrouted").await.expect("fetch")[0].row, new.row);
+}
+
+/// The numbers of the application's rows are not those of the store's sequence: a dead letter with one says nothing of it.
+#[tokio::test]
+async fn numbers_of_an_own_table_are_not_the_sequences() {
+    let Some(own) = Own::new(Layout::PublishedAt).await else { return };
+    own.fresh.run("alter table {schema}.\"own events\" alter seq restart with 5000").await;
+    own.commit(&[event("1", 1)]).await.expect("commit");
+    let relay = Relay::of(own.source()).await;
+    let row = relay.read().await.remove(0);
+    let mut part = SettlementPart::new(id("a"));
+    part.passed = vec![(row.row, Passed::Waiting)];
+    part.waiting.push(dead(&row));
+    relay.settle(part).await.expect("settle");
+    let found = own.source().store().doctor(Timestamp::now()).await.expect("findings");
+    let found = found.iter().find(|finding| finding.subject == "numbers").expect("it is there");
+    assert_eq!(found.level, Level::Good, "{found:?}");
 }
