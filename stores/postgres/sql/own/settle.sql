@@ -4,6 +4,8 @@
 -- $8, $9, $10, $11 rows that are passed without being done: destination, number, id, whether it waits
 -- $12 rows that neither destination's routes match: the first to be asked is asked again
 -- $13 its number, where one that comes late must not undo what came after it
+-- $14 where the user's own sessions look for names: the application's triggers find what they always find
+-- Says which of the rows that are done are pending still, and whether it was not for want of a lock.
 with patience as materialized (
     -- Whoever holds one of the rows is not waited for while the lease is locked.
     select set_config('lock_timeout', '1s', true)
@@ -32,19 +34,36 @@ with patience as materialized (
     select {outbox_settle}($1::smallint, $2::text, $3::bigint, null::uuid, $4::boolean, parts.parts,
         $13::bigint)
     from fenced, parts, (select count(*) from room) made
-), done as materialized (
+), found as materialized (
+    -- The names of this statement are found already.
+    select set_config('search_path', $14::text, true) from settled
+), asked as materialized (
     select d.seq, d.id
-    from unnest($6::bigint[], $7::uuid[]) as d (seq, id), settled
+    from unnest($6::bigint[], $7::uuid[]) as d (seq, id), found
     order by d.seq
+), done as materialized (
+    -- What somebody has locked holds back no other: it is asked for again. Row by row, by their numbers: a plan for all
+    -- of them together that is made while the table is small reads all of it later as well.
+    select asked.seq, asked.id
+    from asked
+    cross join lateral (
+        select from {own:standing}
+        where {own:seq} = asked.seq and {own:id} = asked.id and {own:pending}
+        limit 1{own:lock}) held
 ), marked as (
 {own:mark}
+), unmarked as materialized (
+    select asked.seq, asked.id,
+        exists (select from done where done.seq = asked.seq and done.id = asked.id) as held
+    from asked
+    where not exists (select from marked m where m.seq = asked.seq and m.goes)
 ), unnumbered as (
-    delete from {outbox_own_number} n using marked where n.seq = marked.seq
+    delete from {outbox_own_number} n using marked where n.seq = marked.seq and marked.goes
 ), unpassed as (
     -- Also where there was nothing to mark: whoever marked the row may take that back, and it is to be sent then.
     delete from {outbox_own_passed} p
-    using {outbox_destination} d, done
-    where {own:unpass} and p.destination = d.id and p.seq = done.seq and p.id = done.id
+    using {outbox_destination} d, asked
+    where {own:unpass} and p.destination = d.id and p.seq = asked.seq and p.id = asked.id
 ), anew as (
     delete from {outbox_own_passed} p
     using {outbox_destination} d, unnest($12::bigint[]) as g (seq), settled
@@ -62,5 +81,10 @@ with patience as materialized (
     update {outbox_lease} l set takeovers = 0, cursors = '{}'
     where l.partition = $1::smallint and l.takeovers <> 0 and exists (select from marked)
 )
--- What waits is written whether or not there is a row to mark.
-select count(*) from settled;
+-- The first row is there whether or not there is a row to mark: what waits is written all the same.
+select null::bigint as seq, null::uuid as id, null::boolean as held from found
+union all
+select u.seq, u.id, u.held
+from unmarked u
+cross join lateral (
+    select from {own:standing} where {own:seq} = u.seq and {own:id} = u.id and {own:pending} limit 1) still;

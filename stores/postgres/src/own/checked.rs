@@ -16,6 +16,20 @@ const COLUMNS: Sql = sql!("own/columns");
 const TABLES: Sql = sql!("own/tables");
 const UNSAYABLE: Sql = sql!("own/unsayable");
 
+/// The table as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Checked {
+    pub(crate) columns: Vec<Column>,
+    /// Whether the user may lock its rows.
+    pub(crate) may_lock: bool,
+    /// Whether policies may hide rows from the user.
+    pub(crate) row_security: bool,
+    /// Where the user's own sessions look for names.
+    pub(crate) search_path: String,
+    /// Which store stands beside: no other one has it.
+    pub(crate) store: String,
+}
+
 /// A column as the database has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
@@ -26,6 +40,8 @@ pub(crate) struct Column {
     pub(crate) written: String,
     pub(crate) never_null: bool,
     pub(crate) is_unique: bool,
+    /// Computed of others: nobody writes it.
+    pub(crate) is_computed: bool,
 }
 
 const WORDS: &[&str] = &["text", "varchar", "bpchar", "uuid", "int2", "int4", "int8", "enum"];
@@ -38,8 +54,8 @@ impl Column {
     }
 }
 
-/// The columns of the table, if they fit.
-pub(crate) async fn check(session: &Session, mapping: &Mapping) -> Result<Vec<Column>> {
+/// The table, if it fits.
+pub(crate) async fn check(session: &Session, mapping: &Mapping) -> Result<Checked> {
     mapping.check()?;
     let (schema, table) = mapping.place();
     let rows = session.rows("open own table", &COLUMNS, params![schema, table]).await?;
@@ -56,6 +72,7 @@ pub(crate) async fn check(session: &Session, mapping: &Mapping) -> Result<Vec<Co
             written: row.get(2),
             never_null: row.get(3),
             is_unique: row.get(4),
+            is_computed: row.get(8),
         })
         .collect();
     for (key, name) in mapping.columns() {
@@ -72,7 +89,14 @@ pub(crate) async fn check(session: &Session, mapping: &Mapping) -> Result<Vec<Co
              default clock_timestamp()",
         ));
     }
-    Ok(columns)
+    let text = |column: usize| first.get::<_, Option<String>>(column).unwrap_or_default();
+    Ok(Checked {
+        columns,
+        may_lock: may(6),
+        row_security: may(9),
+        search_path: text(10),
+        store: text(11),
+    })
 }
 
 /// A status that its column cannot say would be found out at the mark, when the event has been sent: it would be sent
@@ -189,6 +213,10 @@ fn fits(mapping: &Mapping, key: &'static str, column: &Column) -> Result<()> {
     };
     if !good {
         return Err(refused(mapping, key, column, &format!("the column is not {wanted}")));
+    }
+    if column.is_computed && ["published_at", "status"].contains(&key) {
+        let message = "the column is computed of others, so no row can be marked by it";
+        return Err(refused(mapping, key, column, message));
     }
     if key == "id" && !(column.never_null && column.is_unique) {
         return Err(refused(

@@ -85,7 +85,7 @@ impl OwnTable {
         if !self.inner.compares {
             return Err(config("compare", "this handle publishes, and compares nothing"));
         }
-        self.columns().await?;
+        self.checked().await?;
         let session = self.inner.store.sessions().line(Line::Read, "compare").await?;
         let row = session.row("compare", &COMPARE, params![EXAMPLES_MAX]).await?;
         let count = |column: usize| unsigned(row.get(column));

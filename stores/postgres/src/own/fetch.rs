@@ -1,18 +1,21 @@
 //! Reading what is pending, in order, by the rows' own word.
 //!
 //! Invariants: a page is read under the token, in the statement itself; what is handed out is durable
-//! (INV-2); and a row that cannot be read as an event is handed on as such, and stops nobody.
+//! (INV-2); and a row that cannot be read as an event is handed on as such, and stops nobody. A negative number does:
+//! there is no place for its row before the others.
 
 use postrider_core::source::{FetchRequest, FetchedRow, Malformed, Page};
 use postrider_core::waiting::Reason;
 use postrider_core::{
-    Destination, DestinationId, Error, ErrorKind, EventLimits, Payload, Result, Timestamp,
+    Destination, DestinationId, Error, ErrorKind, EventLimits, Lease, Payload, Result, Timestamp,
 };
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::OwnTable;
+use super::attempt::{attempt, unmarkable};
 use super::reading::Standing;
+use super::settle::mark_owed;
 use crate::answer::position;
 use crate::fetch::not_there;
 use crate::row::{Decoded, Decoder};
@@ -30,6 +33,9 @@ const UNROUTED: Sql = sql!("own/unrouted");
 /// How much more than the page is asked for, by the size of the rows before: some are larger.
 const SPARE: u64 = 2;
 
+/// So many rows that were published may wait for their locks to be marked: if the relay dies, they are sent again.
+const OWED_MAX: usize = 1_000;
+
 /// The columns of the first row that say which life of the server this is, how far its log is written and
 /// flushed, and whether the destination is there.
 const LIFE: usize = 1;
@@ -39,11 +45,12 @@ const KNOWN: usize = 4;
 
 /// The page behind a place of a reading.
 pub(super) async fn fetch(table: &OwnTable, request: &FetchRequest) -> Result<Page> {
-    table.columns().await?;
+    table.checked().await?;
     let [destination] = &*request.destinations else {
         return Err(Error::new(ErrorKind::Internal, "fetch")
             .message("readings of a table that marks its rows are not shared"));
     };
+    marks_are_written(table, &request.lease).await?;
     let standing = table.readings().standing(destination, &request.after)?;
     let session = table.inner.store.sessions().line(Line::Read, "fetch").await?;
     let rows = select(table, &session, request, destination, &standing).await?;
@@ -57,7 +64,8 @@ pub(super) async fn fetch(table: &OwnTable, request: &FetchRequest) -> Result<Pa
         return Err(not_there(destination));
     }
     let store = &table.inner.store;
-    if !rows.is_empty() {
+    if let Some(first) = rows.first() {
+        attempt(table, first).await?;
         let read_in = server.get::<_, Option<Uuid>>(LIFE).map(life);
         if position(log(server, WRITTEN)) > position(log(server, FLUSHED)) {
             // A transaction that is seen may still be lost in a crash, and its event would be a ghost.
@@ -67,6 +75,24 @@ pub(super) async fn fetch(table: &OwnTable, request: &FetchRequest) -> Result<Pa
     }
     let source = store.default_source(&session).await?;
     page(table, request, destination, &standing, &mut Decoder::new(&source, 0), rows)
+}
+
+/// Tries again to mark what could not be marked when it was done. What nobody has locked, and stays pending all the same,
+/// would be sent again for ever, by this relay or the next: nothing more is read then.
+async fn marks_are_written(table: &OwnTable, lease: &Lease) -> Result<()> {
+    mark_owed(table, lease).await?;
+    let row_security = table.checked().await?.row_security;
+    let readings = table.readings();
+    let owed = readings.owed();
+    if owed.values().any(|held| *held || row_security) {
+        return Err(unmarkable(table, "Nothing more is sent").context("rows", owed.len()));
+    }
+    if owed.len() < OWED_MAX {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Busy, "fetch")
+        .message("rows that were published are locked by somebody, and cannot be marked yet; nothing more is sent")
+        .context("rows", owed.len()))
 }
 
 fn log(row: &Row, column: usize) -> &str {
@@ -130,8 +156,11 @@ fn page(
     for row in rows {
         let number: i64 = row.get(0);
         if number < 0 {
-            return Err(Error::new(ErrorKind::Corrupt, "fetch")
-                .message("a row has a negative number, and would be overtaken by those behind it")
+            return Err(Error::new(ErrorKind::Config, "fetch")
+                .message(
+                    "a row has a negative number, and would be overtaken by those behind it; nothing was read. Mark it \
+                     yourself, or give it another number",
+                )
                 .context("number", number));
         }
         let decoded = examine(decoder.decode(row));

@@ -20,7 +20,7 @@ pub(super) async fn load(
     lease: &Lease,
     destination: &DestinationId,
 ) -> Result<Loaded> {
-    table.columns().await?;
+    table.checked().await?;
     let session = table.inner.store.sessions().line(Line::Read, "load").await?;
     let place = (destination.as_str(), partition(lease.partition));
     if session.optional("load", &CURSOR, params![place.0, place.1]).await?.is_none() {

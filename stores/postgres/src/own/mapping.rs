@@ -22,7 +22,7 @@ pub struct Mapping {
     /// The table, as `schema.table`; without a schema it is in `public`.
     pub table: String,
     /// The event's identity, unique and never null. Of any other type than a UUID's, the event's id is
-    /// derived from it.
+    /// derived from it, from the table's name, and from the store: the tables of Postrider's beside.
     pub id: String,
     /// The order. An integer that is unique and never null is the event's number. With anything else, or
     /// nothing, Postrider numbers the rows as it reads them, at a write for each.

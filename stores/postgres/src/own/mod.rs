@@ -5,6 +5,7 @@
 //! Invariant: a row is marked only by what was acknowledged, dropped by a route, or erased. What waits
 //! stays unmarked until it is delivered.
 
+mod attempt;
 mod checked;
 mod compare;
 mod fetch;
@@ -14,6 +15,7 @@ mod reading;
 mod rendering;
 mod settle;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
@@ -32,7 +34,7 @@ pub use compare::Comparison;
 pub use mapping::{Mapping, Settled};
 pub(crate) use rendering::Rendering;
 
-use crate::own::checked::Column;
+use crate::own::checked::Checked;
 use crate::own::reading::Readings;
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
@@ -58,7 +60,9 @@ struct Inner {
     mapping: Mapping,
     /// Nothing is marked: what would be published is noted, to be compared.
     compares: bool,
-    checked: tokio::sync::OnceCell<Vec<Column>>,
+    checked: tokio::sync::OnceCell<Checked>,
+    /// Whether a row was marked, and rolled back: whether rows can be.
+    attempted: AtomicBool,
     readings: Mutex<Readings>,
 }
 
@@ -115,8 +119,10 @@ impl OwnTable {
 
     fn make(store: PostgresStore, mapping: Mapping, compares: bool) -> Result<OwnTable> {
         mapping.check()?;
-        let (checked, readings) = (tokio::sync::OnceCell::new(), Mutex::default());
-        Ok(OwnTable { inner: Arc::new(Inner { store, mapping, compares, checked, readings }) })
+        let (checked, attempted) = (tokio::sync::OnceCell::new(), AtomicBool::new(false));
+        let readings = Mutex::default();
+        let inner = Inner { store, mapping, compares, checked, attempted, readings };
+        Ok(OwnTable { inner: Arc::new(inner) })
     }
 
     /// The store beside: its operator's side shows and changes what waits.
@@ -135,7 +141,7 @@ impl OwnTable {
     /// # Errors
     /// As `open`.
     pub async fn findings(&self) -> Result<Vec<Finding>> {
-        self.columns().await?;
+        self.checked().await?;
         let mapping = &self.inner.mapping;
         let subject = format!("own table {}", mapping.table);
         let finding =
@@ -153,6 +159,15 @@ impl OwnTable {
                 ));
             }
         }
+        if self.checked().await?.row_security {
+            let mut hides = finding(
+                "policies of row security apply to the relay's user: rows that they hide are not published",
+                "Give the user BYPASSRLS, or a policy that lets it read and mark every row."
+                    .to_owned(),
+            );
+            hides.code = None;
+            found.push(hides);
+        }
         if self.is_numbered().await? {
             found.push(finding(
                 "rows have no number: Postrider gives them one, at a write for each, and two rows \
@@ -164,32 +179,54 @@ impl OwnTable {
         Ok(found)
     }
 
-    /// The columns of the table, examined once; from then on its statements can be spoken.
-    async fn columns(&self) -> Result<&Vec<Column>> {
+    /// The table, examined once; from then on its statements can be spoken.
+    async fn checked(&self) -> Result<&Checked> {
         let inner = &self.inner;
         inner
             .checked
             .get_or_try_init(|| async {
                 let session = inner.store.sessions().line(Line::Read, "open own table").await?;
-                let columns = checked::check(&session, &inner.mapping).await?;
+                let checked = checked::check(&session, &inner.mapping).await?;
                 if inner.compares {
-                    compare::check(&inner.mapping, &columns)?;
+                    compare::check(&inner.mapping, &checked.columns)?;
                 }
                 let (names, compares) = (inner.store.names(), inner.compares);
-                let rendering = Rendering::new(names, &inner.mapping, &columns, compares);
+                let rendering = Rendering::new(names, &inner.mapping, &checked, compares);
                 inner.store.sessions().texts().map_own(rendering);
                 if compares {
                     compare::begin(&session).await?;
                 }
-                Ok(columns)
+                Ok(checked)
             })
             .await
     }
 
     /// Whether rows have no number of their own.
     async fn is_numbered(&self) -> Result<bool> {
-        let columns = self.columns().await?;
+        let columns = &self.checked().await?.columns;
         Ok(!columns.iter().any(|column| checked::orders_by(&self.inner.mapping, column)))
+    }
+
+    /// What a name that is not there means: the application's table was changed, or one of its triggers fails. Postrider's
+    /// own tables were looked at when they were opened.
+    fn theirs(&self, error: Error) -> Error {
+        let names = self.inner.store.names();
+        let table = &self.inner.mapping.table;
+        let ours = format!("{}.{}", names.schema(), names.outbox());
+        let Some(told) = attempt::told(&error).filter(|_| error.kind() == ErrorKind::SchemaMissing)
+        else {
+            return error;
+        };
+        if told.message().contains(&ours) && !told.message().contains(table) {
+            return error;
+        }
+        Error::new(ErrorKind::Config, error.operation())
+            .message(format!(
+                "the table is not as it was when it was opened, or one of its triggers fails: {}. Nothing is lost: events \
+                 wait. Correct it, or the mapping in [own_table] and start the relay again",
+                told.message()
+            ))
+            .context("table", table.escape_debug())
     }
 
     fn readings(&self) -> MutexGuard<'_, Readings> {
@@ -206,7 +243,7 @@ impl OwnTable {
                 )
                 .context("partitions", facts.partitions));
         }
-        self.columns().await.map_err(|error| error.context("store", self.inner.store.name()))?;
+        self.checked().await.map_err(|error| error.context("store", self.inner.store.name()))?;
         if !self.inner.compares {
             let session = self.inner.store.sessions().line(Line::Read, "open own table").await?;
             compare::refuse_compared(&session).await?;
@@ -284,7 +321,13 @@ impl OutboxSource for OwnTable {
     }
 
     fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>> {
-        self.inner.store.release(leases)
+        Box::pin(async move {
+            if let [lease] = leases {
+                // The last chance to mark what somebody had locked; else it is sent again.
+                _ = settle::mark_owed(self, lease).await;
+            }
+            self.inner.store.release(leases).await
+        })
     }
 
     fn load<'a>(
@@ -292,15 +335,19 @@ impl OutboxSource for OwnTable {
         lease: &'a Lease,
         destination: &'a DestinationId,
     ) -> BoxFuture<'a, Result<Loaded>> {
-        Box::pin(load::load(self, lease, destination))
+        Box::pin(async move {
+            load::load(self, lease, destination).await.map_err(|error| self.theirs(error))
+        })
     }
 
     fn head<'a>(&'a self, _: &'a Lease) -> BoxFuture<'a, Result<Cursor>> {
-        Box::pin(load::head(self))
+        Box::pin(async { load::head(self).await.map_err(|error| self.theirs(error)) })
     }
 
     fn fetch<'a>(&'a self, request: &'a FetchRequest) -> BoxFuture<'a, Result<Page>> {
-        Box::pin(fetch::fetch(self, request))
+        Box::pin(
+            async move { fetch::fetch(self, request).await.map_err(|error| self.theirs(error)) },
+        )
     }
 
     fn settle<'a>(&'a self, settlement: &'a Settlement) -> BoxFuture<'a, Result<()>> {

@@ -5,15 +5,21 @@
 //! for from a place before it; places stay what they are; and what is settled is forgotten, so that a
 //! reading is never larger than the window.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use postrider_core::waiting::RowRef;
 use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Result};
 use uuid::Uuid;
 
 /// The readings of one handle, by destination.
 #[derive(Debug, Default)]
-pub(crate) struct Readings(HashMap<DestinationId, Reading>);
+pub(crate) struct Readings {
+    of: HashMap<DestinationId, Reading>,
+    /// Rows that are done, and are not marked yet; of each, whether it was not for want of its lock. They are not handed out
+    /// again, in no reading.
+    owed: BTreeMap<RowRef, bool>,
+}
 
 #[derive(Debug)]
 struct Reading {
@@ -51,12 +57,12 @@ impl Readings {
             under_way: BTreeSet::new(),
             row_bytes: 0,
         };
-        self.0.insert(destination.clone(), reading);
+        self.of.insert(destination.clone(), reading);
         Cursor::new(base, 0)
     }
 
     fn at(&mut self, destination: &DestinationId, after: &Cursor) -> Result<&mut Reading> {
-        let reading = self.0.get_mut(destination);
+        let reading = self.of.get_mut(destination);
         reading.filter(|reading| reading.base == *after.base()).ok_or_else(|| {
             Error::new(ErrorKind::Conflict, "fetch")
                 .message("another reading has begun since; nothing was read")
@@ -70,14 +76,16 @@ impl Readings {
         destination: &DestinationId,
         after: &Cursor,
     ) -> Result<Standing> {
+        let owed: Vec<u64> = self.owed.keys().map(|row| row.seq).collect();
         let reading = self.at(destination, after)?;
+        let under_way = reading.under_way.iter().copied().chain(owed).collect();
         let skip = (after.position() + 1).saturating_sub(reading.first);
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let again = (reading.first..).zip(&reading.handed).skip(skip);
         let again = again.filter(|(_, seq)| reading.under_way.contains(seq));
         Ok(Standing {
             again: again.map(|(place, seq)| (place, *seq)).collect(),
-            under_way: reading.under_way.iter().copied().collect(),
+            under_way,
             row_bytes: reading.row_bytes,
         })
     }
@@ -98,16 +106,31 @@ impl Readings {
 
     /// Notes what rows weigh.
     pub(crate) fn weigh(&mut self, destination: &DestinationId, bytes: u64, rows: usize) {
-        if let Some(reading) = self.0.get_mut(destination)
+        if let Some(reading) = self.of.get_mut(destination)
             && let Some(mean) = bytes.checked_div(rows as u64)
         {
             reading.row_bytes = mean.max(1);
         }
     }
 
+    /// What is done, and could not be marked.
+    pub(crate) fn owed(&self) -> &BTreeMap<RowRef, bool> {
+        &self.owed
+    }
+
+    /// Notes what could not be marked of what was asked for.
+    pub(crate) fn owe(
+        &mut self,
+        asked: &BTreeSet<RowRef>,
+        left: impl Iterator<Item = (RowRef, bool)>,
+    ) {
+        self.owed.retain(|row, _| !asked.contains(row));
+        self.owed.extend(left);
+    }
+
     /// Forgets what is settled: the table itself says from now on that it is not to be read.
     pub(crate) fn settle(&mut self, destination: &DestinationId, seqs: impl Iterator<Item = u64>) {
-        let Some(reading) = self.0.get_mut(destination) else { return };
+        let Some(reading) = self.of.get_mut(destination) else { return };
         for seq in seqs {
             reading.under_way.remove(&seq);
         }

@@ -4,7 +4,7 @@
 //! is filled in is ever taken for a place itself.
 
 use crate::Names;
-use crate::own::checked::Column;
+use crate::own::checked::{Checked, Column};
 use crate::own::mapping::{Mapping, Settled, quoted, text};
 
 const HEAD: &str = include_str!("../../sql/own/part/head.sql");
@@ -50,10 +50,10 @@ impl Rendering {
     pub(crate) fn new(
         names: &Names,
         mapping: &Mapping,
-        columns: &[Column],
+        checked: &Checked,
         compares: bool,
     ) -> Rendering {
-        let table = Table { mapping, columns };
+        let table = Table { mapping, columns: &checked.columns, store: &checked.store };
         let part = |text: &str| names.render(text.trim_end());
         let number = table.number().map(|column| format!("o.{}", quoted(&column.name)));
         let numbered = number.is_none();
@@ -96,6 +96,8 @@ impl Rendering {
             ),
             ("{own:mark_column}", mapping.mark().map(quoted).unwrap_or_default()),
             ("{own:mark_value}", table.value()),
+            ("{own:now}", table.now()),
+            ("{own:lock}", lock(mapping, checked.may_lock && !compares).to_owned()),
             ("{own:unpass}", if compares { "false" } else { "true" }.to_owned()),
             ("{own:loop}", by_loop(mapping)),
             ("{own:loop_at}", loop_at(mapping)),
@@ -115,6 +117,15 @@ impl Rendering {
 fn of_table(mapping: &Mapping) -> String {
     let (schema, table) = mapping.place();
     format!("{}.{}", quoted(schema), quoted(table))
+}
+
+/// How rows are locked before they are marked, if they are: as the mark itself does it.
+fn lock(mapping: &Mapping, locks: bool) -> &'static str {
+    match &mapping.settled {
+        _ if !locks => "",
+        Settled::Delete => " for update of o skip locked",
+        _ => " for no key update of o skip locked",
+    }
 }
 
 /// What a row is while nobody has published it.
@@ -153,6 +164,7 @@ const UUID: &str = "[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}";
 struct Table<'a> {
     mapping: &'a Mapping,
     columns: &'a [Column],
+    store: &'a str,
 }
 
 impl Table<'_> {
@@ -164,6 +176,7 @@ impl Table<'_> {
             written: "text".to_owned(),
             never_null: false,
             is_unique: false,
+            is_computed: false,
         })
     }
 
@@ -189,12 +202,13 @@ impl Table<'_> {
         }
     }
 
-    /// The event's identity, which is a UUID or is derived from what stands there.
+    /// The event's identity, which is a UUID or is derived from what stands there, and from the store: many services have
+    /// a table of this name, whose rows are numbered from one.
     fn id(&self) -> String {
         let column = self.of("id");
         let own = format!("o.{}", quoted(&column.name));
-        let derived =
-            format!("md5({} || {own}::text)::uuid", text(&format!("{}/", self.mapping.table)));
+        let place = text(&format!("{}/{}/", self.store, self.mapping.table));
+        let derived = format!("md5({place} || {own}::text)::uuid");
         match &*column.of {
             "uuid" => own,
             "text" | "varchar" | "bpchar" => format!(
@@ -302,6 +316,15 @@ impl Table<'_> {
             })
         };
         format!("(256{}{})::bigint", of("payload"), of("payload_bytes"))
+    }
+
+    /// The time of a mark. A time without a zone is in UTC, as it is read.
+    fn now(&self) -> String {
+        match self.find("published_at") {
+            Some(column) if column.of == "timestamp" => "clock_timestamp() at time zone 'UTC'",
+            _ => "clock_timestamp()",
+        }
+        .to_owned()
     }
 
     fn value(&self) -> String {

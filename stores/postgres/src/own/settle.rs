@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 
 use postrider_core::waiting::{Passed, RowRef, Settlement, SettlementPart, WaitingChange};
-use postrider_core::{Destination, Result, Timestamp};
+use postrider_core::{Destination, EventId, Lease, Result, Timestamp};
 use serde_json::Value;
 
 use super::OwnTable;
 use crate::sessions::Line;
 use crate::settle::part as written;
 use crate::sql::{Sql, sql};
-use crate::typed::{params, partition, signed, uuid};
+use crate::typed::{params, partition, signed, unsigned, uuid};
 
 const SETTLE: Sql = sql!("own/settle");
 
@@ -62,16 +62,13 @@ impl Marks {
     }
 }
 
-/// Writes a settlement, if its lease stands.
+/// Writes a settlement, if its lease stands. A row that cannot be marked now is owed, and asked for again.
 pub(super) async fn settle(table: &OwnTable, settlement: &Settlement) -> Result<()> {
-    table.columns().await?;
-    let lease = &settlement.lease;
     let mut parts: Vec<&SettlementPart> = settlement.parts.iter().collect();
     parts.sort_by(|a, b| a.destination.as_str().cmp(b.destination.as_str()));
     let durable = parts.iter().any(|part| {
         !part.waiting.is_empty() || !part.changes.is_empty() || !part.disabled.is_empty()
     });
-    let marks = Marks::of(&parts);
     // Cursors of readings are saved nowhere: the rows say what is pending.
     let plain = |part: &&SettlementPart| SettlementPart {
         cursor: None,
@@ -79,7 +76,40 @@ pub(super) async fn settle(table: &OwnTable, settlement: &Settlement) -> Result<
         ..(*part).clone()
     };
     let values = parts.iter().map(|part| written(&plain(part)));
-    let values = Value::Array(values.collect::<Result<_>>()?).to_string();
+    let values = values.collect::<Result<_>>()?;
+    let mut marks = Marks::of(&parts);
+    marks.done.extend(table.readings().owed().keys());
+    let left = write(table, &settlement.lease, durable, values, &marks).await?;
+    let mut readings = table.readings();
+    readings.owe(&marks.done, left.into_iter());
+    for part in parts {
+        readings.settle(&part.destination, part.passed.iter().map(|(row, _)| row.seq));
+    }
+    Ok(())
+}
+
+/// Marks what could not be marked when it was done, if it can be by now.
+pub(super) async fn mark_owed(table: &OwnTable, lease: &Lease) -> Result<()> {
+    let done: BTreeSet<RowRef> = table.readings().owed().keys().copied().collect();
+    if done.is_empty() {
+        return Ok(());
+    }
+    let marks = Marks { done, ..Marks::default() };
+    let left = write(table, lease, false, Vec::new(), &marks).await?;
+    table.readings().owe(&marks.done, left.into_iter());
+    Ok(())
+}
+
+/// Says which rows are done and still pending, and of each whether it was not for want of its lock.
+async fn write(
+    table: &OwnTable,
+    lease: &Lease,
+    durable: bool,
+    parts: Vec<Value>,
+    marks: &Marks,
+) -> Result<Vec<(RowRef, bool)>> {
+    let search_path = &table.checked().await?.search_path;
+    let values = Value::Array(parts).to_string();
     let (seqs, ids): (Vec<i64>, Vec<uuid::Uuid>) =
         marks.done.iter().map(|row| (signed(row.seq), uuid(row.id))).unzip();
     let names: Vec<String> = marks.passed.iter().map(|(name, ..)| name.clone()).collect();
@@ -92,8 +122,8 @@ pub(super) async fn settle(table: &OwnTable, settlement: &Settlement) -> Result<
     let number = || signed(store.remembered().next_settlement(Timestamp::now()));
     let number: Option<i64> = durable.then(number);
     let session = store.sessions().line(Line::Write, "settle").await?;
-    session
-        .execute(
+    let rows = session
+        .rows(
             "settle",
             &SETTLE,
             params![
@@ -109,16 +139,18 @@ pub(super) async fn settle(table: &OwnTable, settlement: &Settlement) -> Result<
                 passed_ids,
                 waits,
                 anew,
-                number
+                number,
+                search_path
             ],
         )
         .await
         .map_err(|error| {
+            let error = table.theirs(error);
             error.context("partition", lease.partition).context("token", lease.token)
         })?;
-    let mut readings = table.readings();
-    for part in parts {
-        readings.settle(&part.destination, part.passed.iter().map(|(row, _)| row.seq));
-    }
-    Ok(())
+    let left = rows.iter().skip(1).map(|row| {
+        let id: uuid::Uuid = row.get(1);
+        (RowRef { seq: unsigned(row.get(0)), id: EventId::from_u128(id.as_u128()) }, row.get(2))
+    });
+    Ok(left.collect())
 }

@@ -4,6 +4,7 @@ mod comparing;
 mod contract;
 mod lives;
 mod mapping;
+mod marks;
 mod relay;
 mod rows;
 mod table;

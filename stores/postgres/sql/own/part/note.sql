@@ -4,4 +4,4 @@
     cross join (
         select min(d.id) as id from {outbox_destination} d where d.id <> 'unrouted') d
     on conflict (destination, seq) do update set id = excluded.id, waits = false
-    returning p.seq
+    returning p.seq, true as goes

@@ -157,6 +157,22 @@ async fn an_id_is_derived_where_it_is_no_uuid() {
     assert_eq!(own.layout.pending(&own.fresh).await, 0, "it is marked by what it was read by");
 }
 
+/// INV-1: tables of many services have one name, and number their rows from one; what is derived of it differs, or
+/// one would be taken for the other where they meet.
+#[tokio::test]
+async fn a_derived_id_is_of_one_store() {
+    let Some(own) = Own::new(Layout::Status).await else { return };
+    own.commit(&[NewEvent::new("order", "1", "order.placed")]).await.expect("commit");
+    let mut mapping = own.mapping();
+    mapping.id = "id".to_owned();
+    let Some(other) = crate::support::Fresh::made(1).await else { return };
+    let beside = OwnTable::with(&other.url, other.options(), mapping.clone()).expect("a mapping");
+    let mine = Relay::of(own.with(mapping)).await.read().await.remove(0).row;
+    let theirs = Relay::of(beside).await.read().await.remove(0).row;
+    assert_eq!(mine.seq, theirs.seq);
+    assert_ne!(mine.id, theirs.id);
+}
+
 /// A table is one partition, and has one destination: a row has one mark.
 #[tokio::test]
 async fn what_one_mark_cannot_say_is_refused() {

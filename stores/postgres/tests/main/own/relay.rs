@@ -283,24 +283,31 @@ async fn a_mark_of_somebody_else_stands() {
     assert_eq!(own.fresh.number(kept).await, 1);
 }
 
-/// A row that somebody holds delays the mark, and nobody waits for it under the lease for longer than a
-/// second; the mark comes with the next settlement.
+/// A row that somebody has locked holds back no other, and is marked when it is let go: without being sent again, and also
+/// where nothing else is to be marked.
 #[tokio::test]
 async fn a_row_that_is_locked_is_marked_later() {
-    let Some(own) = Own::new(Layout::Status).await else { return };
-    own.commit(&[event("1", 1)]).await.expect("commit");
-    let relay = Relay::of(own.source()).await;
-    let rows = relay.read().await;
-    let holder = own.fresh.connect().await;
-    let lock = own.fresh.sql("begin; select from {schema}.\"own events\" for update");
-    holder.batch_execute(&lock).await.expect("lock");
-    let mut part = SettlementPart::new(id("a"));
-    part.passed = vec![(rows[0].row, Passed::Acked)];
-    let busy = relay.settle(part.clone()).await.expect_err("it is locked");
-    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
-    holder.batch_execute("rollback").await.expect("roll back");
-    relay.settle(part).await.expect("settle");
-    assert_eq!(own.layout.pending(&own.fresh).await, 0);
+    for layout in ALL {
+        let Some(own) = Own::new(layout).await else { return };
+        own.commit(&[event("1", 1), event("2", 1)]).await.expect("commit");
+        let relay = Relay::of(own.source()).await;
+        let rows = relay.read().await;
+        let holder = own.fresh.connect().await;
+        let lock = own.fresh.sql(&format!(
+            "begin; select from {{schema}}.\"own events\" where {} = '{}' for update",
+            if layout == Layout::Status { "event_id" } else { "id" },
+            rows[0].row.id
+        ));
+        holder.batch_execute(&lock).await.expect("lock");
+        let mut part = SettlementPart::new(id("a"));
+        part.passed = rows.iter().map(|row| (row.row, Passed::Acked)).collect();
+        relay.settle(part.clone()).await.expect("settle");
+        assert_eq!(own.layout.pending(&own.fresh).await, 1, "{layout:?}: the other is marked");
+        assert_eq!(relay.read().await, [], "{layout:?}: it is not sent again");
+        holder.batch_execute("rollback").await.expect("roll back");
+        assert_eq!(relay.read().await, [], "{layout:?}");
+        assert_eq!(own.layout.pending(&own.fresh).await, 0, "{layout:?}");
+    }
 }
 
 /// A row is deleted by what it is, not by a number that another row has by now.
