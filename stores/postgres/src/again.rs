@@ -13,6 +13,7 @@ use postrider_core::{Claim, ClaimLease, ClaimRequest, Delivery, ErrorKind, Event
 use tokio::runtime::Handle;
 
 use crate::inbox;
+use crate::leaving::Leaving;
 use crate::transactional::Work;
 
 /// How often it is tried to let go of a claim whose handler was dropped, and how soon again: for some four seconds, since an
@@ -126,12 +127,6 @@ impl Work {
             Claim::Leased { .. } | Claim::Processed { .. } | Claim::Mismatch => Ok(()),
         }
     }
-
-    /// Returns when no claim is being let go by nobody's call.
-    pub(crate) async fn at_rest(&self) {
-        // It cannot end before this does.
-        let _ = self.leaving.subscribe().wait_for(|count| *count == 0).await;
-    }
 }
 
 /// A claim whose handler is at work. Dropped with it, as at the end of a drain, it is let go: nobody died of the event.
@@ -143,18 +138,7 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let (Some(lease), Ok(runtime)) = (self.lease.take(), Handle::try_current()) else { return };
-        let work = Arc::clone(&self.work);
-        work.leaving.send_modify(|count| *count += 1);
-        let leaving = Leaving(work);
+        let leaving = Leaving::new(&self.work);
         runtime.spawn(async move { leaving.0.let_go_at_last(&lease).await });
-    }
-}
-
-/// A claim that is being let go by nobody's call, until this is dropped.
-struct Leaving(Arc<Work>);
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        self.0.leaving.send_modify(|count| *count -= 1);
     }
 }

@@ -4,6 +4,7 @@
 //! be somebody else's.
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use postrider_core::Result;
 use tokio_postgres::{Client, Statement};
@@ -12,6 +13,9 @@ use crate::accept::Marker;
 use crate::pooler::Ownership;
 use crate::session::{handed_over, is_of_another_session};
 use crate::transactional::Work;
+
+/// How long a session may take to end what was cancelled.
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// A connection for one transaction at a time.
 pub(crate) struct Connection {
@@ -61,9 +65,13 @@ impl Work {
         connection.accept.is_none() || self.sessions.way().ownership() == Ownership::Own
     }
 
-    /// Gives a session up, and what it is at: nobody is to wait for that.
+    /// Gives a session up, and what it is at: nobody is to wait for that. Returns when its transaction has ended, if the
+    /// server says so soon.
     pub(crate) async fn give_up(&self, connection: Connection) {
-        self.sessions.address().cancel(&connection.client).await;
+        let client = &connection.client;
+        self.sessions.address().cancel(client).await;
+        // Answered after the statement and the way back.
+        _ = tokio::time::timeout(END_MAX, client.check_connection()).await;
     }
 
     /// Keeps a session on which nothing is open for the next.

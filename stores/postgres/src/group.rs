@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use postrider_core::inbox::Verdict;
 use postrider_core::{Error, Event, Result};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 use tracing::Span;
 
+use crate::leaving::Permit;
 use crate::transactional::Work;
 
 /// The largest group: with a millisecond for each, rows are locked for a quarter of a second.
@@ -46,7 +47,7 @@ pub(crate) enum Told {
     /// The group was committed, or whether it was is not known.
     Is(Result<Verdict>),
     /// Nothing of the group was kept, or it has none: it is done alone, under this permit if it has one already.
-    Alone(Option<OwnedSemaphorePermit>),
+    Alone(Option<Permit>),
 }
 
 /// How a group ended.
@@ -218,7 +219,7 @@ async fn gather(mut gathering: Gathering) {
 }
 
 /// Does a group, and tells everybody.
-async fn run(shared: Arc<Shared>, permit: OwnedSemaphorePermit, mut group: Vec<Seat>) {
+async fn run(shared: Arc<Shared>, permit: Permit, mut group: Vec<Seat>) {
     let begun = Instant::now();
     let ended = shared.work.together(&mut group).await;
     let (now, lost) = (Instant::now(), begun.elapsed());

@@ -55,6 +55,8 @@ mod inbox;
 #[cfg(feature = "store")]
 mod lease;
 #[cfg(feature = "store")]
+mod leaving;
+#[cfg(feature = "store")]
 mod load;
 #[cfg(feature = "store")]
 mod maintain;

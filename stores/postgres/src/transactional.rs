@@ -14,7 +14,7 @@ use postrider_core::inbox::{Accepted, Begun, DELIVERIES_MAX, Receiver, Verdict};
 use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Event, Fault, HandlerName, Result, RetryClass,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Statement, Transaction};
 
@@ -23,6 +23,7 @@ use crate::connect::Address;
 use crate::connection::Connection;
 use crate::error::{During, of_postgres};
 use crate::group::{GROUP_MAX, Groups};
+use crate::leaving::{AtWork, Permit};
 use crate::marker::Inbox;
 use crate::session::{handed_over, is_of_another_session};
 use crate::sessions::Sessions;
@@ -117,7 +118,7 @@ pub(crate) struct Work {
     pub(crate) in_work: Arc<Semaphore>,
     pub(crate) idle: Mutex<Vec<Connection>>,
     pub(crate) begun: Begun,
-    /// Claims that are being let go by nobody's call.
+    /// Claims and sessions that are being let go by nobody's call.
     pub(crate) leaving: watch::Sender<usize>,
 }
 
@@ -210,34 +211,31 @@ impl Work {
         }
     }
 
-    /// Leave to have a session and a transaction.
-    pub(crate) async fn permit(&self) -> Result<OwnedSemaphorePermit> {
-        let permit = Arc::clone(&self.in_work).acquire_owned().await;
-        permit.map_err(|e| Error::new(ErrorKind::Closed, "receive").source(e))
-    }
-
-    /// Acts on one event in a transaction of its own. A client that is dropped on the way out of here loses its
-    /// connection, and the server rolls back.
+    /// Acts on one event in a transaction of its own. What has not ended on the way out of here is given up, and the server
+    /// rolls back.
     pub(crate) async fn receive(
-        &self,
-        _permit: &OwnedSemaphorePermit,
+        self: &Arc<Self>,
+        permit: &Permit,
         event: &Event,
     ) -> Result<Verdict> {
-        let mut connection = self.connect().await?;
-        let Connection { client, accept } = &mut connection;
+        let mut at_work = AtWork::new(self, permit, self.connect().await?);
+        let (client, accept, may_be_cancelled) = at_work.parts();
         let tx = self.within(client.transaction()).await?;
-        let verdict = self.act(&tx, accept.as_ref(), event).await;
-        let verdict = match verdict {
-            Ok(Verdict::Done) => self.commit(tx).await?,
+        let verdict = match self.act(&tx, accept, event).await {
+            Ok(Verdict::Done) => {
+                *may_be_cancelled = false;
+                self.commit(tx).await?
+            }
             other => {
                 // The handler's error says more than one of the way back.
                 if self.within(tx.rollback()).await.is_err() {
                     return other;
                 }
+                *may_be_cancelled = false;
                 other?
             }
         };
-        self.keep(connection);
+        at_work.ended();
         Ok(verdict)
     }
 

@@ -2,6 +2,7 @@
 //! level, and what concurrent workers do to one row.
 
 mod again;
+mod dropped;
 mod groups;
 mod groups_broken;
 mod groups_meeting;
