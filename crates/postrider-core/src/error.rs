@@ -171,6 +171,7 @@ struct Repr {
     context: Vec<(&'static str, String)>,
     source: Option<Box<dyn StdError + Send + Sync>>,
     code: Option<Code>,
+    of_store: bool,
 }
 
 impl Error {
@@ -183,6 +184,7 @@ impl Error {
             context: Vec::new(),
             source: None,
             code: Code::of_kind(kind),
+            of_store: false,
         }))
     }
 
@@ -214,16 +216,42 @@ impl Error {
         self
     }
 
+    /// Says that all of a store is [`Busy`](ErrorKind::Busy), and not the rows alone that were asked for: whoever asks for
+    /// others gets the same answer now.
+    ///
+    /// ```
+    /// use postrider_core::{Error, ErrorKind};
+    ///
+    /// assert!(!Error::new(ErrorKind::Busy, "claim").is_of_store());
+    /// assert!(Error::new(ErrorKind::Busy, "claim").of_store().is_of_store());
+    /// assert!(Error::new(ErrorKind::Unavailable, "claim").is_of_store());
+    /// ```
+    #[must_use]
+    pub fn of_store(mut self) -> Error {
+        self.0.of_store = true;
+        self
+    }
+
     /// The same error for another who asked the same at the same moment: all of it but its cause.
     pub fn repeated(&self) -> Error {
-        let Repr { kind, operation, code, .. } = *self.0;
+        let Repr { kind, operation, code, of_store, .. } = *self.0;
         let (message, context) = (self.0.message.clone(), self.0.context.clone());
-        Error(Box::new(Repr { kind, operation, message, context, source: None, code }))
+        Error(Box::new(Repr { kind, operation, message, context, source: None, code, of_store }))
     }
 
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// Whether an error of a store is about all of it: asked for anything else it would fail as well. Not so where others
+    /// have the row, or the event itself is refused.
+    pub fn is_of_store(&self) -> bool {
+        match self.0.kind {
+            ErrorKind::Busy => self.0.of_store,
+            ErrorKind::Fenced => false,
+            kind => !kind.blames_event(),
+        }
     }
 
     /// Whether trying again can help.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::inbox::Verdict;
-use postrider_core::{Delivery, Error, ErrorKind, Fault, Result, Tick};
+use postrider_core::{Delivery, Error, Fault, Result, Tick};
 
 /// The engine's own number of a delivery: grows with each, never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,17 +135,17 @@ impl Command {
 pub(crate) enum Blame {
     /// The store's: no event is to blame, and asking for another one would fail as well.
     Store,
-    /// Nobody's: somebody else owns the row now.
+    /// Nobody's: somebody else owns the row now, or has it locked. The store answers.
     Turn,
     /// The event's: this one fails for ever, others do not.
     Event,
 }
 
-/// Whose failure an error of the inbox is, by its kind.
-pub(crate) fn blame(kind: ErrorKind) -> Blame {
-    match kind {
-        ErrorKind::Fenced => Blame::Turn,
-        kind if kind.blames_event() => Blame::Event,
-        _ => Blame::Store,
+/// Whose failure an error of the inbox is.
+pub(crate) fn blame(error: &Error) -> Blame {
+    match error {
+        error if error.is_of_store() => Blame::Store,
+        error if error.kind().blames_event() => Blame::Event,
+        _ => Blame::Turn,
     }
 }

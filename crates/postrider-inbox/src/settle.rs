@@ -43,7 +43,7 @@ pub(crate) fn settle(
             fault: Fault::new(ErrorKind::Internal, format!("the handler panicked: {text}")),
             tries: None,
         },
-        Answer::Failed(error) => match blame(error.kind()) {
+        Answer::Failed(error) => match blame(&error) {
             // The bug: an outage of the store is taken for a failure of each event.
             whose if whose == Blame::Event || planted!(StoreFailureCountsAgainstMessage) => {
                 Verdict::Retry {
@@ -155,7 +155,7 @@ mod tests {
     fn the_stores_failures_never_count_and_the_events_own_do() {
         let failed = |kind| decide(Answer::Failed(Error::new(kind, "claim")), 1_000);
         for kind in
-            [ErrorKind::Unavailable, ErrorKind::DiskFull, ErrorKind::Timeout, ErrorKind::Fenced]
+            [ErrorKind::Unavailable, ErrorKind::DiskFull, ErrorKind::Busy, ErrorKind::Fenced]
         {
             assert!(matches!(failed(kind), Settlement::Nack { counted: false, .. }), "{kind:?}");
         }

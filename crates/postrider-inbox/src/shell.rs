@@ -17,7 +17,7 @@ use postrider_core::{
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
-use crate::command::{Answer, Command, DeliveryNo, Input};
+use crate::command::{Answer, Blame, Command, DeliveryNo, Input, blame};
 use crate::machine::Machine;
 use crate::signal::{Signal, within};
 use crate::stats::{Health, Stats};
@@ -180,7 +180,12 @@ impl Shell {
         let (id, answer) = match ended {
             Ok((id, Ok(verdict))) => (id, Answer::Verdict(verdict)),
             Ok((id, Err(error))) => {
-                tracing::warn!(%error, "the inbox did not answer");
+                match blame(&error) {
+                    Blame::Turn => tracing::info!(%error, "others are in the way; it comes again"),
+                    Blame::Store | Blame::Event => {
+                        tracing::warn!(%error, "the inbox did not answer");
+                    }
+                }
                 (id, Answer::Failed(error))
             }
             Err(error) => (error.id(), Answer::Panicked(panic_text(error))),

@@ -1,11 +1,13 @@
 //! The consumer as a whole: broker, engine, inbox, and what goes wrong between them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider_core::inbox::{Receiver, Verdict};
-use postrider_core::{BoxFuture, Delivery, Event, EventId, HandlerName, Result, RetryPolicy};
+use postrider_core::{
+    BoxFuture, Delivery, Error, ErrorKind, Event, EventId, HandlerName, Result, RetryPolicy,
+};
 use postrider_inbox::{ConsumerOptions, Context, Health, LeasedHandler, Outcome};
 use tokio::time::sleep;
 
@@ -246,6 +248,64 @@ async fn a_store_that_is_down_kills_no_message() {
     assert_eq!((stats.rejected, stats.retried), (0, 0));
     assert_eq!((effects.list().len(), bench.dead_letters().len()), (50, 0));
     assert_eq!(consumer.health(), Health::Ready);
+}
+
+/// An inbox of which the rows of the first three events are locked, or all of it is.
+struct Locked {
+    handler: HandlerName,
+    rows: AtomicBool,
+    store: AtomicBool,
+}
+
+impl Receiver for Locked {
+    fn handler(&self) -> &HandlerName {
+        &self.handler
+    }
+    fn receive<'a>(
+        &'a self,
+        event: &'a Arc<Event>,
+        _: &'a Delivery,
+    ) -> BoxFuture<'a, Result<Verdict>> {
+        let busy = || Error::new(ErrorKind::Busy, "receive").message("locked by another writer");
+        Box::pin(async move {
+            match event.id.as_u128() {
+                _ if self.store.load(Ordering::SeqCst) => Err(busy().of_store()),
+                1..=3 if self.rows.load(Ordering::SeqCst) => Err(busy()),
+                _ => Ok(Verdict::Done),
+            }
+        })
+    }
+}
+
+/// INV-5: rows that others have locked are tried again, uncounted, and hold up nobody else; a store that is locked as a whole
+/// is not asked by everybody.
+#[tokio::test(start_paused = true)]
+async fn rows_that_are_locked_hold_up_no_other() {
+    let bench = Bench::new();
+    let (rows, store) = (AtomicBool::new(true), AtomicBool::new(false));
+    let locked = Arc::new(Locked { handler: handler_name(), rows, store });
+    let receiver = Arc::clone(&locked) as Arc<dyn Receiver>;
+    let consumer = bench.consumer(VISIBILITY).receiver(receiver).start().unwrap();
+    bench.publish(&[event(1, "a"), event(2, "b"), event(3, "c")]).await;
+    consumer.reached(|stats, _| stats.busy + stats.store_failed == 3).await;
+    assert_eq!(consumer.health(), Health::Ready, "three in a row, and the inbox answers");
+    for id in 4..104u128 {
+        bench.publish(&[event(id, &id.to_string())]).await;
+        let flows = consumer.reached(|stats, _| stats.done == id as u64 - 3);
+        let soon = Duration::from_millis(100);
+        tokio::time::timeout(soon, flows).await.expect("it waits for nobody's row");
+        assert_eq!(consumer.health(), Health::Ready);
+        // waits: virtual time passes
+        sleep(Duration::from_millis(200)).await;
+    }
+    let stats = consumer.stats();
+    assert!(stats.busy > 3 && stats.busy < 300, "tried again, after pauses: {stats:?}");
+    assert_eq!((stats.store_failed, stats.retried, stats.rejected), (0, 0, 0));
+    locked.store.store(true, Ordering::SeqCst);
+    consumer.reached(|_, health| matches!(health, Health::StoreDown { .. })).await;
+    locked.store.store(false, Ordering::SeqCst);
+    locked.rows.store(false, Ordering::SeqCst);
+    consumer.reached(|stats, _| stats.done == 103).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,6 +42,9 @@ where
         _ => (ErrorKind::Internal, "the request cannot be made".to_owned()),
     };
     let mut told = Error::new(kind, operation).message(message).context("table", table);
+    if is_throttled(&code) {
+        told = told.of_store();
+    }
     if !code.is_empty() {
         told = told.context("code", code);
     }
@@ -61,14 +64,22 @@ fn is_about_credentials(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
+/// Whether the table takes no more now, of any item.
+fn is_throttled(code: &str) -> bool {
+    matches!(
+        code,
+        "ProvisionedThroughputExceededException"
+            | "ThrottlingException"
+            | "RequestLimitExceeded"
+            | "LimitExceededException"
+    )
+}
+
 /// What a code of the service means.
 fn said(code: &str, text: &str) -> (ErrorKind, String) {
     let text = &text[..text.floor_char_boundary(TEXT_MAX)];
     match code {
-        "ProvisionedThroughputExceededException"
-        | "ThrottlingException"
-        | "RequestLimitExceeded"
-        | "LimitExceededException" => (
+        code if is_throttled(code) => (
             ErrorKind::Busy,
             "the table is throttled; nothing was written, and it is tried again: raise its capacity, \
              or switch it to on-demand"

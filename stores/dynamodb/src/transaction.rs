@@ -211,10 +211,12 @@ fn cancelled(
         ErrorKind::Conflict => "an item is not as the transaction expects; nothing was written",
         _ => "the service refuses an action of the transaction; nothing was written",
     };
-    Error::new(told.kind(), operation)
+    let error = Error::new(told.kind(), operation)
         .message(format!("{message}: {told}"))
-        .context("table", table)
-        .source(told)
+        .context("table", table);
+    let is_throttled = told.refusals.contains(&Some(Refusal::Throttled));
+    let error = if is_throttled { error.of_store() } else { error };
+    error.source(told)
 }
 
 fn refusal(code: Option<&str>) -> Option<Refusal> {

@@ -91,6 +91,7 @@ async fn a_conflict_is_tried_again_with_jitter_and_then_told() {
     fails.next(u64::MAX);
     let error = outbox.write(&[], &[of("1")]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    assert!(!error.is_of_store(), "others flow");
     let told = Cancelled::of(&error).expect("the reasons are there");
     assert_eq!(told.refusals, [None, Some(Refusal::Conflict)]);
     assert!(error.to_string().contains("nothing was written"), "{error}");
@@ -133,7 +134,7 @@ async fn throttling_delays_and_loses_nothing() {
     fails.next(u64::MAX);
     let error = relay.store.settle(&settlement).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
-    assert!(error.to_string().contains("throttled"), "{error}");
+    assert!(error.to_string().contains("throttled") && error.is_of_store(), "{error}");
     fails.next(0);
     assert!(events(&fresh).await.iter().any(|item| item.contains_key("pr_shard")), "pending yet");
     relay.store.settle(&settlement).await.unwrap();

@@ -30,6 +30,8 @@ pub(crate) fn of_sqlite(operation: &'static str, error: rusqlite::Error) -> Erro
 pub(crate) fn of_code(operation: &'static str, extended: i32, text: &str) -> Error {
     let (kind, message, code) = classify(ffi::Error::new(extended).code, extended, text);
     let ours = Error::new(kind, operation).message(message);
+    // It locks files, and no rows.
+    let ours = if kind == ErrorKind::Busy { ours.of_store() } else { ours };
     match code {
         Some(code) => ours.code(code),
         None => ours,

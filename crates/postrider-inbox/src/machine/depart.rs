@@ -94,7 +94,7 @@ impl Machine {
     /// What an answer says about the inbox's store.
     fn learn(&mut self, now: Tick, no: DeliveryNo, answer: &Answer) {
         match answer {
-            Answer::Failed(error) if blame(error.kind()) == Blame::Store => {
+            Answer::Failed(error) if blame(error) == Blame::Store => {
                 self.store_fault = error.to_string();
                 self.breaker.failed(no, now, &self.options, &mut self.jitter);
             }
