@@ -105,7 +105,7 @@ pub(crate) struct Destination {
     pub(crate) settled: u64,
     /// Events acknowledged per second between two readings; `null` where there was only one.
     pub(crate) acked_per_second: Option<f64>,
-    /// When a cursor was last saved.
+    /// When the cursor before the oldest of what is pending was last saved; when any was, where nothing is pending.
     pub(crate) saved_at: Option<Timestamp>,
     /// Endpoints that are disabled, at most 100.
     pub(crate) endpoints_disabled: Vec<String>,

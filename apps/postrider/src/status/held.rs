@@ -6,11 +6,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use postrider_core::operate::{DestinationView, Overview};
-use postrider_core::{Destination, DestinationState};
+use postrider_core::{Destination, DestinationState, Timestamp};
+use postrider_relay::SAVES_APART_MAX;
 
 use crate::age::short;
 use crate::shape::{Blocker, Verdict};
 use crate::terminal::count;
+
+/// A cursor that was saved so lately moves. A relay saves at least as often while events flow, also where saves are dear.
+const SAVED_LATELY: Duration = SAVES_APART_MAX.saturating_add(Duration::from_secs(5));
+
+/// A pending event that nothing was settled before for so long is told of, however old it may be.
+const STANDS_AFTER: Duration = Duration::from_secs(60);
 
 /// What counts as unhealthy.
 #[derive(Clone, Copy, Debug)]
@@ -34,9 +41,25 @@ pub(crate) struct DeadKeys {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'a> {
     pub(crate) view: &'a DestinationView,
-    /// Whether anything was settled between two readings; `None` where there was only one.
+    /// Whether the oldest of what is pending was settled between two readings, or lately; `None` where there was only
+    /// one.
     pub(crate) moved: Option<bool>,
     pub(crate) dead_keys: DeadKeys,
+}
+
+/// Whether a destination moves. What passes elsewhere says nothing of what stands: only the oldest does.
+pub(crate) fn moved(
+    now: Timestamp,
+    view: &DestinationView,
+    before: Option<&DestinationView>,
+) -> Option<bool> {
+    if view.saved_at.is_some_and(|at| now.since(at) <= SAVED_LATELY) {
+        return Some(true);
+    }
+    before.map(|before| match view.pending_since {
+        Some(oldest) => before.pending_since != Some(oldest),
+        None => before.settled.count != view.settled.count,
+    })
 }
 
 /// Everything that holds something up, most urgent first.
@@ -275,12 +298,12 @@ fn requests(overview: &Overview, found: &mut Vec<Blocker>) {
     }
 }
 
-/// A backlog that is too old and does not move, where nothing above says why.
+/// A backlog that does not move where nothing above says why: told soon, and critical once it is too old.
 fn unexplained(overview: &Overview, seen: &Seen<'_>, limits: Limits, found: &mut Vec<Blocker>) {
     let view = seen.view;
     let Some(oldest) = view.pending_since else { return };
     let age = overview.now.since(oldest);
-    if age <= limits.age_max || seen.moved == Some(true) || view.pending == 0 {
+    if age <= limits.age_max.min(STANDS_AFTER) || seen.moved == Some(true) || view.pending == 0 {
         return;
     }
     let explained = found.iter().any(|blocker| {
@@ -297,14 +320,14 @@ fn unexplained(overview: &Overview, seen: &Seen<'_>, limits: Limits, found: &mut
     };
     found.push(Blocker {
         kind: "unknown",
-        critical: true,
+        critical: age > limits.age_max,
         message: format!(
-            "{}: the oldest of {} pending events is {} old, and nothing was settled",
+            "{}: the oldest of {} pending events is {} old, and nothing before it was settled",
             view.id,
             count(view.pending),
             short(age)
         ),
-        advice: format!("read what the relay says on standard error.{unrouted}"),
+        advice: format!("its relay names the cause: on standard error, and at /readyz.{unrouted}"),
     });
 }
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 use clap::Args;
 use postrider_core::DestinationId;
 use postrider_core::operate::{Filter, Overview, PageRequest, Status as Word};
-use postrider_relay::SAVES_APART_MAX;
 
 use crate::crowd::{Crowd, crowds};
 use crate::duration;
@@ -28,9 +27,6 @@ const BACKLOG_MAX: u64 = 10_000;
 
 /// Dead letters whose keys are counted.
 const DEAD_MAX: u32 = 1_000;
-
-/// A cursor that was saved so lately moves. A relay saves at least as often while events flow, also where saves are dear.
-const SAVED_LATELY: Duration = SAVES_APART_MAX.saturating_add(Duration::from_secs(5));
 
 /// Show what flows, what waits, and who holds it up
 ///
@@ -153,10 +149,8 @@ async fn reading(
             0 => DeadKeys::default(),
             _ => dead_keys(store, &view.id).await?,
         };
-        let lately = view.saved_at.is_some_and(|at| overview.now.since(at) <= SAVED_LATELY);
         let then = before.and_then(|o| o.destinations.iter().find(|then| then.id == view.id));
-        let moved = then.map(|then| then.settled.count != view.settled.count);
-        seen.push(Seen { view, moved: if lately { Some(true) } else { moved }, dead_keys });
+        seen.push(Seen { view, moved: held::moved(overview.now, view, then), dead_keys });
     }
     let mut blockers = held::held_up_by(&overview, &seen, limits, store.config.as_deref());
     let crowds = crowds(&*store.operator, &overview, store.waiting_max).await?;

@@ -90,7 +90,8 @@ pub struct DestinationView {
     pub retry_next: Option<Timestamp>,
     /// What became of everything its cursors have passed, since the history that is kept.
     pub settled: SettledTotals,
-    /// When a cursor was last saved.
+    /// When the cursor before the oldest of what is pending was last saved: if it stands, it says so, however often
+    /// others are saved that have nothing before them. Where nothing is pending, when any was.
     pub saved_at: Option<Timestamp>,
     /// The reasons of its waiting events, most frequent first, at most 10.
     pub errors: Vec<ErrorGroup>,

@@ -1,7 +1,7 @@
 -- What lies before each cursor: the first $1 events are looked at. All at or below `reach` is passed, but
 -- for what transactions that were open for long wrote below it; that is looked at where it is near.
 select c.destination, b.lo, ahead.looked, ahead.unpassed, ahead.first, ahead.last, ahead.oldest,
-    {outbox_leapt}(ahead.first), {outbox_leapt}(ahead.last)
+    {outbox_leapt}(ahead.first), {outbox_leapt}(ahead.last), c.saved_at
 from {outbox_cursor} c
 cross join lateral (
     select greatest(c.floor, case when c.target_xmax is not null then c.position else 0 end) as reach

@@ -5,7 +5,7 @@
 
 use postrider_core::operate::listing;
 use postrider_core::operate::{DeliveryView, Status};
-use postrider_core::{Destination, DestinationId, Event, EventId, Result, Timestamp};
+use postrider_core::{Destination, DestinationId, Event, EventId, Result};
 use tokio_postgres::Row;
 
 use super::value::{count, flag, number, shown, small, text, time};
@@ -23,7 +23,6 @@ pub(super) struct Standing {
     pub(super) kind: String,
     pub(super) version: u64,
     pub(super) paused: bool,
-    pub(super) saved_at: Option<Timestamp>,
 }
 
 impl Standing {
@@ -43,7 +42,6 @@ pub(super) async fn standings(session: &Session) -> Result<Vec<Standing>> {
             kind: shown(row, 1),
             version: small(row, 3).into(),
             paused: shown(row, 4) == "paused",
-            saved_at: time(row, 5),
         })
     };
     let mut standings = rows.iter().map(read).collect::<Result<Vec<Standing>>>()?;

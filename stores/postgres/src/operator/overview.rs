@@ -171,13 +171,13 @@ async fn destinations(session: &Session, sequence: u64) -> Result<Vec<Destinatio
             version: standing.version,
             state: state[usize::from(standing.paused)],
             pending: ahead.pending.min(sequence.saturating_sub(ahead.least)),
-            pending_since: ahead.since,
+            pending_since: ahead.oldest.map(|(since, _)| since),
             waiting: waits.counts,
             waiting_since: waits.since,
             dead_since: dead_since.remove(name),
             retry_next: retry_next.remove(name),
             settled: settled.remove(name).unwrap_or_default(),
-            saved_at: standing.saved_at,
+            saved_at: ahead.saved_at(),
             errors: errors.remove(name).unwrap_or_default(),
             disabled: disabled.remove(name).unwrap_or_default(),
             id,
@@ -199,14 +199,24 @@ async fn moments(
 /// What lies before a destination's cursors.
 struct Ahead {
     pending: u64,
-    since: Option<Timestamp>,
+    /// When the oldest event before any of its cursors was created, and when that cursor was saved.
+    oldest: Option<(Timestamp, Timestamp)>,
+    /// When any of its cursors was last saved.
+    saved: Option<Timestamp>,
     /// The least number that any of its cursors has reached.
     least: u64,
 }
 
 impl Default for Ahead {
     fn default() -> Ahead {
-        Ahead { pending: 0, since: None, least: u64::MAX }
+        Ahead { pending: 0, oldest: None, saved: None, least: u64::MAX }
+    }
+}
+
+impl Ahead {
+    /// When the cursor that is furthest behind was saved: cursors with nothing before them are saved while it stands.
+    fn saved_at(&self) -> Option<Timestamp> {
+        self.oldest.map(|(_, saved)| saved).or(self.saved)
     }
 }
 
@@ -255,8 +265,9 @@ async fn pending(session: &Session, sequence: u64) -> Result<HashMap<String, Ahe
         let ahead = all.entry(shown(&row, 0)).or_default();
         ahead.pending = ahead.pending.saturating_add(look.pending());
         ahead.least = ahead.least.min(count(&row, 1));
-        let oldest = time(&row, 6);
-        ahead.since = ahead.since.into_iter().chain(oldest).min();
+        let saved = time(&row, 9);
+        ahead.oldest = ahead.oldest.into_iter().chain(time(&row, 6).zip(saved)).min();
+        ahead.saved = ahead.saved.max(saved);
     }
     Ok(all)
 }

@@ -108,6 +108,37 @@ fn every_standstill_has_a_cause() {
     }
 }
 
+/// INV-8: what stands is told of long before it is old enough to be critical.
+#[test]
+fn a_standstill_is_told_of_before_it_is_critical() {
+    let mut overview = overview();
+    for (seconds, expected) in
+        [(59, None), (61, Some(false)), (299, Some(false)), (301, Some(true))]
+    {
+        let since = NOW.as_micros() - seconds * 1_000_000;
+        overview.destinations[0].pending_since = Some(Timestamp::from_micros(since));
+        let expected: Vec<_> = expected.map(|critical| ("unknown", critical)).into_iter().collect();
+        assert_eq!(kinds(&causes(&overview, Some(false))), expected, "{seconds}");
+    }
+}
+
+/// INV-8: events of other routes pass while a destination is out, and it does not move because of them.
+#[test]
+fn a_destination_moves_as_its_oldest_does() {
+    let (before, mut now) = (view(), view());
+    now.settled.count = 50;
+    assert_eq!(moved(NOW, &now, Some(&before)), Some(false));
+    assert_eq!(moved(NOW, &now, None), None);
+    now.pending_since = Some(Timestamp::from_micros(1));
+    assert_eq!(moved(NOW, &now, Some(&before)), Some(true));
+    now.pending_since = None;
+    assert_eq!(moved(NOW, &now, Some(&before)), Some(true));
+    now.settled.count = 0;
+    assert_eq!(moved(NOW, &now, Some(&before)), Some(false));
+    now.saved_at = Some(NOW);
+    assert_eq!(moved(NOW, &now, None), Some(true));
+}
+
 #[test]
 fn a_lease_of_the_dead_is_named_with_its_host_and_its_end() {
     let mut overview = overview();

@@ -35,6 +35,35 @@ async fn everything_is_seen_in_one_reading() {
     assert_eq!(errors, [("400 Bad Request", 2), ("503 Busy", 1)]);
 }
 
+/// INV-8: cursors with nothing before them are saved while another stands. When it was saved that the oldest waits for
+/// is told, and when any was where nothing does.
+#[tokio::test]
+async fn the_cursor_that_stands_says_when_it_was_saved() {
+    let Some(play) = Play::made(2, &[everything("a")]).await else { return };
+    let saved_at = async || play.store.overview().await.unwrap().destinations[0].saved_at;
+    let rewrite = |newest: &str, others: &str| {
+        format!(
+            "update {{outbox_cursor}} set saved_at = to_timestamp(
+                case partition when (select partition from {{outbox}} order by seq desc limit 1)
+                    then {newest} else {others} end)"
+        )
+    };
+    let at = |seconds: i64| Some(postrider_core::Timestamp::from_micros(seconds * 1_000_000));
+    play.commit(&[of_type("order.placed", 1)]).await;
+    play.fresh.run(&rewrite("100", "200")).await;
+    assert_eq!(saved_at().await, at(100));
+    // Whatever the number: the other partition has one as well, and a younger one.
+    let mut other = 2;
+    while play.fresh.number("select count(distinct partition) from {outbox}").await < 2 {
+        play.commit(&[of_type("order.placed", other)]).await;
+        other += 1;
+    }
+    assert_eq!(saved_at().await, at(100));
+    play.settle_all("a", &[Act::Ack]).await;
+    play.fresh.run(&rewrite("300", "400")).await;
+    assert_eq!(saved_at().await, at(400));
+}
+
 /// Only the leases and relays whose time runs are there.
 #[tokio::test]
 async fn what_has_expired_is_not_alive() {
