@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 use postrider_core::{Code, DestinationId, PartitionId, RelayId, Tick};
 
 use crate::drain::Ending;
 use crate::machine::Machine;
-use crate::owned::{FlowState, Owned};
+use crate::owned::Owned;
 use crate::trouble::Troubles;
 use crate::violation::Violations;
 
@@ -36,6 +35,8 @@ pub(crate) struct Stats {
     pub(crate) violations: Violations,
     /// When something was last delivered, given up, or saved.
     pub(crate) progressed_at: Tick,
+    /// When it was last looked which destinations have nothing to deliver.
+    pub(crate) looked_at: Tick,
     /// What the store said last, where it concerns no partition.
     pub(crate) trouble: Troubles,
     /// What held it when it gave up, before it let its leases go.
@@ -49,8 +50,10 @@ pub(crate) struct Stats {
 pub struct Health {
     /// In a word.
     pub state: State,
-    /// Who or what holds it, when it does not move: each with what to look at.
+    /// Who or what holds it, or some destination while others move: each with what to look at.
     pub blockers: Vec<Blocker>,
+    /// Destinations whose events do not move, though those of others may.
+    pub standing: Vec<DestinationId>,
     /// Partitions owned.
     pub partitions: u16,
     /// Rows read and not saved.
@@ -120,9 +123,9 @@ pub enum State {
     Standby,
     /// There is nothing to deliver.
     Empty,
-    /// Something was delivered or saved within the last while.
+    /// Some destination moved within the last while, or has just been given something. Others may stand.
     Moving,
-    /// There is something to deliver and it does not move.
+    /// There is something to deliver, and none of it moves.
     Blocked,
 }
 
@@ -137,7 +140,7 @@ pub enum Blocker {
         /// The page about it.
         code: Option<Code>,
     },
-    /// An endpoint does not take anything.
+    /// An endpoint does not take anything: for long, or nothing of its destination moves meanwhile.
     Endpoint {
         /// Of which destination.
         destination: DestinationId,
@@ -253,7 +256,7 @@ impl Stats {
 impl Blocker {
     /// Whether deliveries stand still because of it though nobody decided so: not who merely comes
     /// first, nor an endpoint or a partition that was taken out of service on purpose.
-    fn hinders(&self) -> bool {
+    pub(crate) fn hinders(&self) -> bool {
         !matches!(
             self,
             Blocker::Lease { .. } | Blocker::Disabled { .. } | Blocker::PausedPartition { .. }
@@ -264,12 +267,14 @@ impl Blocker {
 impl Machine {
     /// How the relay does now.
     pub fn health(&self) -> Health {
-        let blockers = self.blockers();
+        let standing: Vec<DestinationId> = self.standing().cloned().collect();
+        let blockers = self.blockers(&standing);
         let stats = &self.stats;
         let flows = || self.owned.values().flat_map(Owned::ready).map(|(_, flow)| flow);
         Health {
-            state: self.state(&blockers),
+            state: self.state(&blockers, &standing),
             blockers,
+            standing,
             partitions: u16::try_from(self.owned.len()).unwrap_or(u16::MAX),
             window_rows: flows().map(|flow| flow.window.len() as u64).sum(),
             window_bytes: flows().map(|flow| flow.window.bytes()).sum(),
@@ -295,47 +300,18 @@ impl Machine {
         }
     }
 
-    fn state(&self, blockers: &[Blocker]) -> State {
-        /// How long without progress still counts as moving.
-        const WHILE: Duration = Duration::from_secs(5);
-        let held = blockers.iter().any(|b| matches!(b, Blocker::Lease { .. }));
-        if self.owned.is_empty() {
-            let trouble = |b: &Blocker| matches!(b, Blocker::Store { .. } | Blocker::Absent { .. });
-            let troubled = blockers.iter().any(trouble);
-            let held = held || (self.ownable() == 0 && !self.definitions.rows.is_empty());
-            return match (troubled, held) {
-                (true, _) => State::Blocked,
-                (false, true) => State::Standby,
-                (false, false) => State::Starting,
-            };
-        }
-        let ready =
-            |owned: &Owned| owned.flows.values().all(|state| matches!(state, FlowState::Ready(_)));
-        if !self.owned.values().all(ready) {
-            let hindered = blockers.iter().any(Blocker::hinders);
-            return if hindered { State::Blocked } else { State::Starting };
-        }
-        let unsettled =
-            self.owned.values().flat_map(Owned::ready).any(|(_, flow)| {
-                flow.window.len() > flow.window.settled() || !flow.lanes.is_empty()
-            });
-        let recent = self.now < self.stats.progressed_at + WHILE;
-        let hindered = blockers.iter().any(Blocker::hinders);
-        match () {
-            () if unsettled && recent => State::Moving,
-            () if unsettled || hindered => State::Blocked,
-            () => State::Empty,
-        }
-    }
-
-    fn blockers(&self) -> Vec<Blocker> {
+    fn blockers(&self, standing: &[DestinationId]) -> Vec<Blocker> {
         let troubles = self.owned.values().flat_map(|owned| owned.trouble.iter());
         let stores = self.stats.trouble.iter().chain(troubles).map(|error| Blocker::Store {
             message: error.to_string(),
             code: error.operator_code(),
         });
         let endpoints = self.outlets.iter().flat_map(|(destination, outlet)| {
-            outlet.down(&self.settings, self.now).map(|endpoint| Blocker::Endpoint {
+            // While nothing of a destination moves, one that has failed once is named already.
+            let stands = standing.contains(destination);
+            let failing = outlet.endpoints.iter().filter(move |e| stands && e.failures() > 0);
+            let down = outlet.down(&self.settings, self.now);
+            down.chain(failing).map(|endpoint| Blocker::Endpoint {
                 destination: destination.clone(),
                 topic: endpoint.topic.to_string(),
                 failures: endpoint.failures(),

@@ -36,6 +36,7 @@ mod pace;
 mod paused;
 mod perform;
 mod presence;
+mod progress;
 mod publish;
 mod purge;
 mod relay;

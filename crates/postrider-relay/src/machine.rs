@@ -187,6 +187,7 @@ impl Machine {
     /// happened together is heard first, and followed once.
     pub fn hear(&mut self, now: Tick, input: Input) {
         self.now = self.now.max(now);
+        self.note_idle(self.now);
         match input {
             Input::Passed => {}
             Input::Woken => self.wake(),

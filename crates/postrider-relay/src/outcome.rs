@@ -253,11 +253,12 @@ impl Machine {
     ) {
         let now = self.now;
         let (Some(outlet), Some(flow)) = (
-            self.outlets.get(destination),
+            self.outlets.get_mut(destination),
             self.owned.get_mut(&item.partition).and_then(|owned| owned.flow(destination)),
         ) else {
             return;
         };
+        outlet.moved_at = Some(now);
         let holds_key = holds_key(policy);
         self.stats.progressed_at = now;
         let Some(head) = flow.lanes.get(&item.key).and_then(|lane| lane.head()) else { return };

@@ -88,6 +88,7 @@ impl Machine {
             if !self.outlets.contains_key(id) {
                 reach!(OutletOpened);
                 let mut outlet = Outlet::new(Arc::clone(definition), *can);
+                outlet.idle_at = self.now;
                 self.teach_disabled(id, &mut outlet);
                 self.outlets.insert(id.clone(), outlet);
             }

@@ -64,11 +64,13 @@ struct Watch {
     pace: Pace,
     trouble: Option<(String, Instant)>,
     told: String,
+    /// That was while others moved.
+    in_part: bool,
 }
 
 impl Watch {
     fn new() -> Watch {
-        Watch { pace: Pace::new(), trouble: None, told: String::new() }
+        Watch { pace: Pace::new(), trouble: None, told: String::new(), in_part: false }
     }
 
     fn look(&mut self, health: &Health, draining: bool) {
@@ -80,11 +82,8 @@ impl Watch {
     }
 
     fn tell_trouble(&mut self, health: &Health, now: Instant) {
-        let mut causes = String::new();
-        if matches!(health.state, State::Blocked | State::Standby | State::Starting) {
-            let named: Vec<String> = health.blockers.iter().map(cause).collect();
-            causes = named.join("; ");
-        }
+        let told = blockers(health);
+        let causes = told.iter().map(|blocker| cause(blocker)).collect::<Vec<_>>().join("; ");
         if causes.is_empty() {
             self.trouble = None;
             if !std::mem::take(&mut self.told).is_empty() {
@@ -94,16 +93,18 @@ impl Watch {
         }
         match &self.trouble {
             Some((known, since)) if *known == causes => {
-                if now >= *since + TROUBLE_AFTER && self.told != causes {
-                    let named: Vec<String> =
-                        health.blockers.iter().map(ToString::to_string).collect();
-                    // A relay that waits for its turn is not in trouble.
+                let in_part = health.state == State::Moving;
+                let news = self.told != causes || (self.in_part && !in_part);
+                if now >= *since + TROUBLE_AFTER && news {
+                    let named: Vec<String> = told.iter().map(ToString::to_string).collect();
                     let how = match health.state {
+                        // A relay that waits for its turn is not in trouble.
                         State::Standby => "standing by:",
+                        State::Moving => "held up, while others move, by",
                         _ => "blocked by",
                     };
                     self.pace.progress.note(&format!("{how} {}", named.join("; ")));
-                    self.told = causes;
+                    (self.told, self.in_part) = (causes, in_part);
                 }
             }
             _ => self.trouble = Some((causes, now)),
@@ -127,6 +128,19 @@ impl Watch {
             count(health.waiting_keys),
             count(health.dead),
         )
+    }
+}
+
+/// Who is told of: whoever holds the relay, or a destination while others move.
+fn blockers(health: &Health) -> Vec<&Blocker> {
+    let standing = |blocker: &&Blocker| match blocker {
+        Blocker::Endpoint { destination, .. } => health.standing.contains(destination),
+        _ => false,
+    };
+    match health.state {
+        State::Blocked | State::Standby | State::Starting => health.blockers.iter().collect(),
+        State::Moving => health.blockers.iter().filter(standing).collect(),
+        State::Empty => Vec::new(),
     }
 }
 

@@ -67,6 +67,8 @@ catalog! {
         "So many events of a destination may wait, all states together, before this relay reads nothing new of it (relay.waiting_max)";
     FULL = Gauge "postrider_destination_full" ["destination"]
         "1 while this relay reads nothing new of the destination, because so many of its events wait";
+    STANDING = Gauge "postrider_destination_standing" ["destination"]
+        "1 while events of the destination do not move, though those of others may: this relay says at /readyz who holds them";
     DISABLED = Gauge "postrider_disabled_endpoints" ["destination"]
         "Endpoints that take nothing until an operator enables them";
     PAUSED = Gauge "postrider_destination_paused" ["destination"]

@@ -78,6 +78,10 @@ impl View {
                 metrics.set(catalog::FULL, &[destination.as_str()], 1.0);
             }
         }
+        metrics.clear(catalog::STANDING);
+        for destination in &health.standing {
+            metrics.set(catalog::STANDING, &[destination.as_str()], 1.0);
+        }
         metrics.total(catalog::LEASES, &["taken"], health.leases_taken);
         metrics.total(catalog::LEASES, &["lost"], health.leases_lost);
         metrics.total(catalog::FENCED, &[], health.fenced);

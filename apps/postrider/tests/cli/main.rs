@@ -33,6 +33,7 @@ mod queue;
 mod queue_tasks;
 mod running;
 mod signals;
+mod standing;
 mod writers;
 
 use std::path::PathBuf;

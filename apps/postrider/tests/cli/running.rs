@@ -47,6 +47,13 @@ impl Running {
         }
     }
 
+    /// Whether a line with this text was said by now, and not waited for yet.
+    pub(crate) fn has_said(&mut self, text: &str) -> bool {
+        let lines: Vec<String> = self.lines.try_iter().collect();
+        self.said.extend(lines.iter().cloned());
+        lines.iter().any(|line| line.contains(text))
+    }
+
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();

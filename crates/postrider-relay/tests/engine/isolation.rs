@@ -9,7 +9,7 @@ use postrider_core::source::DefinitionChange;
 use postrider_core::{
     Destination, ErrorKind, Fault, Match, NewEvent, OutboxSource, Outcome, Route, Start,
 };
-use postrider_relay::Target;
+use postrider_relay::{State, Target};
 use postrider_testkit::fault::{BrokerAction, Gate};
 
 use crate::world::{World, event, everything, id, now};
@@ -30,6 +30,7 @@ fn a_destination_that_is_down_for_an_hour_does_not_hold_the_other() {
     assert_eq!(world.delivered("dead"), 0);
     let health = world.healths().remove(0);
     assert!(health.window_rows <= 8_192, "{health:?}");
+    assert_eq!(health.standing, [id("dead")]);
     assert!(health.blockers.iter().any(|b| b.to_string().contains("of dead")), "{health:?}");
     world.place("dead").broker.set_down("order.changed", false);
     world.run_until(Duration::from_secs(120), |world| world.delivered("dead") == 36_000);
@@ -38,6 +39,60 @@ fn a_destination_that_is_down_for_an_hour_does_not_hold_the_other() {
         assert_eq!(world.duplicates(name), 0, "{name}");
         assert_eq!(now(world.store.counts(&id(name))).unwrap().total(), 0, "{name}");
     }
+}
+
+/// INV-8: while every destination refuses, events that none of them takes go on being passed, and so do those of other
+/// routes. The relay is blocked all the same, and says by whom; one destination that flows again is movement.
+#[test]
+fn what_passes_elsewhere_is_no_progress_of_who_stands() {
+    let of = |name: &str, pattern: &str| {
+        let route = Route::all(pattern.parse().unwrap()).only(Match::event_type(pattern));
+        Destination::new(id(name), "local", vec![route])
+    };
+    let mut world = World::new(8, vec![of("first", "a"), of("second", "b")]);
+    for (name, topic) in [("first", "a"), ("second", "b")] {
+        world.place(name).broker.set_down(topic, true);
+    }
+    let events = |n: u64| {
+        ["a", "b", "stray"].map(|kind| NewEvent::new(kind, n.to_string(), kind).json(&n).unwrap())
+    };
+    world.start(Target::Forever);
+    for n in 0..60 {
+        world.commit(events(n).to_vec());
+        world.run_for(Duration::from_millis(500));
+        let health = world.healths().remove(0);
+        if n > 12 {
+            assert_eq!(health.state, State::Blocked, "{n} {health:?}");
+            assert_eq!(health.standing, [id("first"), id("second")]);
+            for named in ["endpoint a of first", "endpoint b of second"] {
+                assert!(health.blockers.iter().any(|b| b.to_string().contains(named)));
+            }
+        }
+    }
+    world.place("second").broker.set_down("b", false);
+    world.run_until(Duration::from_secs(60), |world| world.delivered("second") == 60);
+    let health = world.healths().remove(0);
+    assert_eq!(
+        (health.state, &*health.standing),
+        (State::Moving, &[id("first")][..]),
+        "{health:?}"
+    );
+}
+
+/// What is given to a destination that had nothing to do does not stand from the first moment, however long the call takes.
+#[test]
+fn who_has_just_been_given_something_does_not_stand() {
+    let mut world = World::simple();
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(3_600));
+    world.place("all").broker.set_down("order.changed", true);
+    world.commit(vec![event(1, 1)]);
+    world.run_for(Duration::from_millis(600));
+    let health = world.healths().remove(0);
+    assert_eq!((health.state, health.standing.len()), (State::Moving, 0), "{health:?}");
+    world.run_for(Duration::from_secs(10));
+    let health = world.healths().remove(0);
+    assert_eq!((health.state, health.standing.len()), (State::Blocked, 1), "{health:?}");
 }
 
 /// INV-5: one dead endpoint of many leaves the window, so that it holds neither the others nor the

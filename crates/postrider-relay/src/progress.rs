@@ -1,0 +1,94 @@
+//! Progress: whether the relay moves, told destination by destination.
+//!
+//! Keeps INV-8: a cursor that moves past what is not its destination's, and another destination that flows, hide
+//! none that stands.
+
+use std::time::Duration;
+
+use postrider_core::{DestinationId, Tick};
+
+use crate::flow::Flow;
+use crate::health::{Blocker, State};
+use crate::machine::Machine;
+use crate::outlet::Outlet;
+use crate::owned::{FlowState, Owned};
+
+/// How long without progress still counts as moving.
+const WHILE: Duration = Duration::from_secs(5);
+
+/// How far apart it is looked which destinations have nothing to deliver.
+const LOOKS_APART: Duration = Duration::from_millis(250);
+
+impl Machine {
+    /// Before anything happens at a time: whoever has nothing to deliver had nothing until then, and did not stand.
+    pub(crate) fn note_idle(&mut self, now: Tick) {
+        if now < self.stats.looked_at + LOOKS_APART {
+            return;
+        }
+        self.stats.looked_at = now;
+        for (id, outlet) in &mut self.outlets {
+            if !self.owned.values().any(|owned| has_work(owned, id)) {
+                outlet.idle_at = now;
+            }
+        }
+    }
+
+    /// Destinations whose events do not move, though those of others may: there are some, or an endpoint is down.
+    pub(crate) fn standing(&self) -> impl Iterator<Item = &DestinationId> {
+        let stands = |id: &DestinationId, outlet: &Outlet| {
+            let down = outlet.down(&self.settings, self.now).next().is_some();
+            let late = self.now >= outlet.idle_at + WHILE && self.has_work(id);
+            !self.is_recent(outlet.moved_at) && (down || late)
+        };
+        self.outlets.iter().filter(move |(id, outlet)| stands(id, outlet)).map(|(id, _)| id)
+    }
+
+    /// The relay's state in a word.
+    pub(crate) fn state(&self, blockers: &[Blocker], standing: &[DestinationId]) -> State {
+        let held = blockers.iter().any(|b| matches!(b, Blocker::Lease { .. }));
+        if self.owned.is_empty() {
+            let trouble = |b: &Blocker| matches!(b, Blocker::Store { .. } | Blocker::Absent { .. });
+            let troubled = blockers.iter().any(trouble);
+            let held = held || (self.ownable() == 0 && !self.definitions.rows.is_empty());
+            return match (troubled, held) {
+                (true, _) => State::Blocked,
+                (false, true) => State::Standby,
+                (false, false) => State::Starting,
+            };
+        }
+        let hindered = blockers.iter().any(Blocker::hinders);
+        let ready =
+            |owned: &Owned| owned.flows.values().all(|state| matches!(state, FlowState::Ready(_)));
+        if !self.owned.values().all(ready) {
+            return if hindered { State::Blocked } else { State::Starting };
+        }
+        let (mut busy, mut moves) = (false, false);
+        for (id, outlet) in &self.outlets {
+            let works = self.has_work(id);
+            busy |= works;
+            moves |= self.is_recent(outlet.moved_at) || (works && !standing.contains(id));
+        }
+        match busy || hindered {
+            true if moves => State::Moving,
+            true => State::Blocked,
+            false => State::Empty,
+        }
+    }
+
+    fn is_recent(&self, at: Option<Tick>) -> bool {
+        at.is_some_and(|at| self.now < at + WHILE)
+    }
+
+    fn has_work(&self, destination: &DestinationId) -> bool {
+        self.owned.values().any(|owned| has_work(owned, destination))
+    }
+}
+
+/// Whether something of a destination stands in a partition without an outcome.
+fn has_work(owned: &Owned, destination: &DestinationId) -> bool {
+    let unsettled = |flow: &Flow| flow.window.len() > flow.window.settled();
+    owned.flows.get(destination).is_some_and(|state| match state {
+        FlowState::Ready(flow) => unsettled(flow) || !flow.lanes.is_empty(),
+        _ => false,
+    })
+}
