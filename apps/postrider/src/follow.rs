@@ -164,6 +164,14 @@ fn done(requests: &[RequestState]) -> String {
     let sum = |part: fn(&RequestState) -> u64| requests.iter().map(part).sum::<u64>();
     let (done, skipped) = (sum(|request| request.done), sum(|request| request.skipped));
     let verb = requests.first().map_or("", |request| &*request.verb);
+    if verb == "rewind" {
+        // A request of one row for each partition.
+        let rest = match skipped {
+            0 => String::new(),
+            _ => format!("; in {} it had passed nothing since then", count(skipped)),
+        };
+        return format!("{verb}: set back in {} partitions{rest}", count(done));
+    }
     let mut text = format!("{verb}: {} done", count(done));
     if skipped > 0 {
         text.push_str(&format!(
@@ -224,6 +232,9 @@ mod tests {
     fn what_was_done_and_what_was_not_is_said() {
         assert_eq!(done(&[state(1, 1_000, 0), state(2, 5, 0)]), "redrive: 1,005 done");
         assert!(done(&[state(1, 3, 2)]).contains("3 done, 2 skipped: they were not"));
+        let rewound = |skipped| RequestState { verb: "rewind".into(), ..state(1, 21, skipped) };
+        assert_eq!(done(&[rewound(0)]), "rewind: set back in 21 partitions");
+        assert!(done(&[rewound(11)]).ends_with("; in 11 it had passed nothing since then"));
         assert_eq!(written_down(&[state(7, 0, 0)]), "request 7 is written down");
         assert_eq!(
             written_down(&[state(7, 0, 0), state(8, 0, 0)]),

@@ -36,7 +36,7 @@ pub(super) async fn listen(
     let view =
         View { metrics, handler: plan.handler.to_string(), watched: Arc::clone(watched), ends };
     let served = Served { view: Arc::new(view), token: plan.token.clone() };
-    let listening = serve::listen(address, served).await?;
+    let listening = serve::listen(address, served, "`[consume.NAME] listen`").await?;
     terminal::note(&format!("metrics and health on http://{}", listening.address()));
     Ok(Some(listening))
 }

@@ -168,7 +168,7 @@ async fn listen(
     let view =
         Arc::new(View::new(metrics, handle.health(), Arc::clone(operator), plan.ends.clone()));
     let served = Served { view, token: plan.token.clone() };
-    let listening = serve::listen(address, served).await?;
+    let listening = serve::listen(address, served, "`[observe] listen`").await?;
     terminal::note(&format!("metrics and health on http://{}", listening.address()));
     Ok(Some(listening))
 }

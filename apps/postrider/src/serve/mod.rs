@@ -108,11 +108,15 @@ impl Drop for Listening {
     }
 }
 
-/// Listens.
+/// Listens. The setting is where the address comes from.
 ///
 /// # Errors
 /// A configuration failure if the address cannot be bound, or is not loopback and has no token.
-pub(crate) async fn listen(address: SocketAddr, served: Served) -> Result<Listening, Failure> {
+pub(crate) async fn listen(
+    address: SocketAddr,
+    served: Served,
+    setting: &str,
+) -> Result<Listening, Failure> {
     if served.token.present().is_none() && !address.ip().is_loopback() {
         return Err(Failure::config(format!(
             "the listener's address {address} can be reached from outside, and there is no token"
@@ -121,7 +125,7 @@ pub(crate) async fn listen(address: SocketAddr, served: Served) -> Result<Listen
     }
     let listener = TcpListener::bind(address).await.map_err(|error| {
         Failure::config(format!("the listener's address {address}: {error}"))
-            .advice("Nothing was started. Choose another port in observe.listen.")
+            .advice(format!("Choose another port in {setting}, or with --listen."))
     })?;
     let address = listener.local_addr().map_err(|e| Failure::plain(format!("listener: {e}")))?;
     let task = tokio::spawn(async move {

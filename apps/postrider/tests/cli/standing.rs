@@ -2,7 +2,7 @@
 
 use crate::configured::get;
 use crate::running::{Running, until};
-use crate::Shop;
+use crate::{Shop, code, err, said};
 
 /// Both take every order; nobody listens at the second.
 const ONE_OUT: &str = r#"
@@ -63,4 +63,22 @@ fn a_destination_that_is_out_is_named() {
     until("it is blocked", || get(&address, "/readyz", None).starts_with("HTTP/1.1 503"));
     relay.wait_for("blocked by endpoint shop of partner");
     assert!(relay.stop().success());
+}
+
+/// The setting that is named is the one that gave the address.
+#[test]
+fn a_listener_whose_port_is_taken_names_its_setting() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let shop = Shop::new();
+    shop.configure(ONE_OUT);
+    let refused = shop.run(&["relay", "--config", "postrider.toml", "--listen", &address]);
+    assert_eq!(code(&refused), 78, "{}", err(&refused));
+    assert!(said(&refused).contains("`[observe] listen`"), "{}", err(&refused));
+    let from = ["--from", "local://queue.db/orders", "--group", "billing"];
+    let to = ["--inbox", "sqlite://shop.db", "--to", "http://127.0.0.1:1/events"];
+    let refused = shop.run(&[&["consume"], &from[..], &to, &["--listen", &address]].concat());
+    assert_eq!(code(&refused), 78, "{}", err(&refused));
+    let told = said(&refused);
+    assert!(told.contains("`[consume.NAME] listen`") && !told.contains("Nothing was"), "{told}");
 }
