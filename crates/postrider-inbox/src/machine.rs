@@ -198,7 +198,6 @@ impl Machine {
         let arrival = lane.arrive(message, no, late, waiting_max);
         self.away.remove(key, message);
         if let Some(fault) = refusal {
-            self.stats.rejected += 1;
             self.finish(no, Settlement::Reject(fault));
         } else if self.draining.is_some() {
             self.give_back(now, no, Duration::ZERO);

@@ -18,7 +18,7 @@ pub struct Stats {
     pub busy: u64,
     /// Failed, counted, and tried again.
     pub retried: u64,
-    /// To the dead letters.
+    /// To the dead letters, which the broker has.
     pub rejected: u64,
     /// Went back uncounted: behind a failed message of their key, too many of one key, or drained.
     pub returned: u64,

@@ -250,6 +250,7 @@ fn a_refusal_that_the_broker_does_not_take_keeps_its_place() {
         health => format!("{health:?}"),
     };
     assert!(said(&machine).contains("no dead letter could be made"), "{}", said(&machine));
+    assert_eq!((machine.stats().rejected, machine.stats().settle_failed), (0, 1));
     machine.step(after(2), Input::Settled(DeliveryNo(1), Ok(())));
     let both = vec![delivery(2, "a"), delivery(1, "a")];
     let commands = machine.step(after(40), Input::Received(both));

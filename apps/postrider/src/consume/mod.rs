@@ -213,7 +213,6 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         gate: Arc::clone(&gate),
         store: Arc::clone(&inbox),
         lease: plan.lease,
-        attempts_max: plan.attempts,
         deliveries_max: options.deliveries_max,
         claims: Arc::default(),
         stopping,

@@ -34,8 +34,6 @@ pub(crate) struct Sidecar {
     pub(crate) gate: Arc<Gate>,
     pub(crate) store: Arc<dyn InboxStore>,
     pub(crate) lease: Duration,
-    /// Counted attempts, of which the last one's failure is a dead letter.
-    pub(crate) attempts_max: u32,
     /// Tries that may have no end, because the sidecar dies of them.
     pub(crate) deliveries_max: u32,
     /// What every call has a part of.
@@ -127,10 +125,11 @@ impl Receiver for Sidecar {
 
     fn buried<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            match &delivery.event {
-                Ok(event) => begin_anew(&*self.store, event, &self.writer.handler).await,
-                Err(_) => Ok(()),
-            }
+            let Ok(event) = &delivery.event else { return Ok(()) };
+            let (id, key, handler, attempt) =
+                (event.id, event.key(), &self.writer.handler, delivery.count);
+            tracing::error!(event = %id, %key, %handler, attempt, "dead letter");
+            begin_anew(&*self.store, event, handler).await
         })
     }
 
@@ -149,7 +148,7 @@ impl Sidecar {
             Ok(call) => call,
             Err(error) => {
                 let fault = Fault::new(error.kind(), error.to_string());
-                tracing::error!(event = %event.id, %fault, "dead letter: it cannot be written");
+                tracing::error!(event = %event.id, %fault, "it cannot be written");
                 return Ok(Verdict::Reject(fault));
             }
         };
@@ -238,18 +237,10 @@ impl Sidecar {
         };
         let (id, key, handler) = (event.id, event.key(), &self.writer.handler);
         let said = answer.said.as_str();
-        let dead = match judgement {
-            Judgement::Done => {
-                tracing::debug!(event = %id, %key, %handler, attempt, status, "handled");
-                return;
-            }
-            Judgement::Refused => true,
-            Judgement::Counts { .. } => attempt >= self.attempts_max,
-            Judgement::Waits { .. } => false,
-        };
-        if dead {
-            tracing::error!(event = %id, %key, %handler, attempt, status, said, "dead letter");
+        if *judgement == Judgement::Done {
+            tracing::debug!(event = %id, %key, %handler, attempt, status, "handled");
         } else {
+            // Whether it becomes a dead letter the broker says.
             tracing::warn!(event = %id, %key, %handler, attempt, status, said, "not handled");
         }
     }

@@ -76,15 +76,15 @@ impl Machine {
             _ => count.max(failures),
         };
         let (settlement, reason) = settle(answer, attempts, &self.options, &mut self.jitter);
-        let count = match reason {
-            Reason::Done => &mut self.stats.done,
-            Reason::Duplicate => &mut self.stats.duplicates,
-            Reason::Busy => &mut self.stats.busy,
-            Reason::Retry => &mut self.stats.retried,
-            Reason::Rejected => &mut self.stats.rejected,
-            Reason::StoreFailed => &mut self.stats.store_failed,
-        };
-        *count += 1;
+        match reason {
+            Reason::Done => self.stats.done += 1,
+            Reason::Duplicate => self.stats.duplicates += 1,
+            Reason::Busy => self.stats.busy += 1,
+            Reason::Retry => self.stats.retried += 1,
+            // Counted once the broker has it.
+            Reason::Rejected => {}
+            Reason::StoreFailed => self.stats.store_failed += 1,
+        }
         match settlement {
             Settlement::Nack { delay, counted } => self.send_away(now, no, delay, counted),
             done => self.finish(no, done),
@@ -202,6 +202,7 @@ impl Machine {
     ) {
         let (key, message) = (held.key, held.delivery.receipt.message);
         let Some(error) = refused else {
+            self.stats.rejected += 1;
             self.no_longer_unburied(message);
             if let Some(lane) = self.lanes.get_mut(&key) {
                 lane.finish(no);
