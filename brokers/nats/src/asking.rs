@@ -10,8 +10,7 @@ use tokio::sync::Notify;
 
 use crate::connection::Up;
 use crate::group::Member;
-use crate::question::{Arrived, Question, Times, WAIT};
-use crate::receipts::Receipts;
+use crate::question::{Arrived, Books, Question, Times, WAIT};
 
 /// How long a member is asked where not all can be asked at once: at first, and when nothing came for long.
 const TURN_MIN: Duration = Duration::from_millis(5);
@@ -38,7 +37,7 @@ pub(crate) struct With<'a> {
     pub(crate) up: &'a Up,
     /// How long what came waits for somebody who takes it.
     pub(crate) patience: Duration,
-    pub(crate) receipts: &'a Arc<Receipts>,
+    pub(crate) books: &'a Books,
     /// Notified when an answer comes.
     pub(crate) told: &'a Arc<Notify>,
 }
@@ -104,10 +103,10 @@ impl Asking {
                 break;
             }
             if self.questions[at].is_none() {
-                let (receipts, told) = (Arc::clone(with.receipts), Arc::clone(with.told));
+                let (books, told) = (with.books.clone(), Arc::clone(with.told));
                 let consumer = with.members[at].consumer.clone();
                 self.questions[at] =
-                    Some(Question::ask(consumer, with.up.clone(), times, receipts, told));
+                    Some(Question::ask(consumer, with.up.clone(), times, books, told));
                 room -= 1;
                 self.next = (at + 1) % count;
                 if self.next == 0 {

@@ -15,9 +15,10 @@ use crate::send::{Answer, answer, send};
 
 /// Of a reason, which may quote what it is about.
 const REASON_CHARS_MAX: usize = 1_000;
-/// The header of a dead letter whose stream has no room for it.
-const LEFT_OUT: (&str, &str) =
-    ("postrider-dead-left-out", "headers and body: the stream of dead letters cannot take them");
+/// The header of a dead letter that says what of the message is not in it.
+pub(crate) const LEFT_OUT: &str = "postrider-dead-left-out";
+/// Where its stream has no room for it.
+const NO_ROOM: &str = "headers and body: the stream of dead letters cannot take them";
 
 /// See the module.
 pub(crate) struct DeadLetter<'a> {
@@ -43,8 +44,7 @@ impl DeadLetter<'_> {
         let mut kept = self.keep(up, copy, until).await;
         if matches!(&kept, Outcome::Rejected(fault) if fault.kind == ErrorKind::TooLarge) {
             let mut headers = self.described(HeaderMap::new());
-            let (name, what) = LEFT_OUT;
-            headers.insert(name, what);
+            headers.insert(LEFT_OUT, NO_ROOM);
             kept = self.keep(up, Encoded { headers, body: Bytes::new() }, until).await;
         }
         match kept {

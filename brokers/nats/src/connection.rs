@@ -143,6 +143,11 @@ impl Line {
 }
 
 impl Up {
+    /// Which of the connections that were made it is.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.line.epoch
+    }
+
     /// Returns when this connection is gone.
     pub(crate) async fn lost(&mut self) {
         self.line.lost().await;

@@ -41,10 +41,12 @@ mod partitions;
 mod place;
 mod question;
 mod receipts;
+mod receiving;
 mod send;
 mod settings;
 mod subscription;
 mod takers;
+mod unreadable;
 
 pub use broker::NatsBroker;
 pub use look::ack_wait;

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::connection::Up;
 use crate::receipts::Receipts;
+use crate::unreadable::Unreadable;
 
 /// How long one question to the server waits for a message. It is asked again at once.
 pub(crate) const WAIT: Duration = Duration::from_secs(10);
@@ -35,6 +36,13 @@ pub(crate) struct Times {
     pub(crate) wait: Duration,
     /// For somebody who takes the message.
     pub(crate) patience: Duration,
+}
+
+/// Who is told of a message that nobody takes, and of a connection that is lost.
+#[derive(Clone)]
+pub(crate) struct Books {
+    pub(crate) receipts: Arc<Receipts>,
+    pub(crate) unreadable: Arc<Unreadable>,
 }
 
 /// See the module. It outlives a `receive` that was dropped, so that what it brings meanwhile is not lost for a
@@ -69,12 +77,12 @@ impl Question {
         consumer: PullConsumer,
         up: Up,
         times: Times,
-        receipts: Arc<Receipts>,
+        books: Books,
         told: Arc<Notify>,
     ) -> Question {
         let slot = Arc::new(Slot { arrived: Mutex::default(), told });
         let client = up.client.clone();
-        let task = tokio::spawn(wait(consumer, up, times, receipts, Arc::clone(&slot)));
+        let task = tokio::spawn(wait(consumer, up, times, books, Arc::clone(&slot)));
         Question { client, task, slot }
     }
 
@@ -111,17 +119,14 @@ impl Drop for Question {
     }
 }
 
-async fn wait(
-    consumer: PullConsumer,
-    mut up: Up,
-    times: Times,
-    receipts: Arc<Receipts>,
-    slot: Arc<Slot>,
-) {
+async fn wait(consumer: PullConsumer, mut up: Up, times: Times, books: Books, slot: Arc<Slot>) {
     slot.put(tokio::select! {
         biased;
         arrived = next(consumer, times.wait) => arrived,
-        () = up.lost() => Ok(None),
+        () = up.lost() => {
+            books.unreadable.lost(up.epoch());
+            Ok(None)
+        }
     });
     // waits: whoever asked may have turned away
     tokio::time::sleep(times.patience).await;
@@ -132,7 +137,7 @@ async fn wait(
         None => return,
     };
     if let Ok(sequence) = message.info().map(|info| info.stream_sequence) {
-        receipts.discount(sequence);
+        books.receipts.discount(sequence);
     }
     // If it is not heard, the message comes again when its visibility ends.
     let _ = message.ack_with(AckKind::Nak(None)).await;

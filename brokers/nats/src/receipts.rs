@@ -81,6 +81,11 @@ impl Receipts {
         self.open_of(receipt, |open| Arc::clone(&open.original))
     }
 
+    /// Whether a delivery of a message is ours.
+    pub(crate) fn is_open(&self, message: u64) -> bool {
+        self.lock().open.get(&message).is_some_and(|open| open.until > Instant::now())
+    }
+
     fn open_of<T>(&self, receipt: Receipt, of: impl FnOnce(&Open) -> T) -> Result<T> {
         match self.lock().open.get(&receipt.message) {
             Some(open) if open.token == receipt.token && open.until > Instant::now() => Ok(of(open)),

@@ -3,16 +3,14 @@
 //! Invariant: a delivery is settled only by a confirmed answer to the server, and what nobody settles comes
 //! again (INV-1).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_nats::Request;
 use async_nats::client::RequestErrorKind;
 use async_nats::jetstream::AckKind;
-use async_nats::jetstream::message::Message;
-use futures_util::StreamExt;
-use postrider_core::subscription::{Origin, Receipt, SubscriptionCapabilities};
+use postrider_core::subscription::SubscriptionCapabilities;
 use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription, Timestamp,
 };
@@ -22,24 +20,23 @@ use tokio::time::{Instant, timeout_at};
 use crate::asking::{Asking, With};
 use crate::begin;
 use crate::bury::DeadLetter;
-use crate::connection::{Connection, Up};
-use crate::encode::decode;
+use crate::connection::Connection;
 use crate::group::{self, Before, Member};
 use crate::partitions::Partitions;
 use crate::place::{Place, Places};
-use crate::receipts::{Original, Receipts};
+use crate::question::Books;
+use crate::receipts::Receipts;
 use crate::settings::{NatsSettings, SubscriptionSettings};
+use crate::unreadable::Unreadable;
 
 /// Deliveries fetched at once, whatever is asked for: more would only wait here while their time runs.
-const FETCH_MAX: usize = 512;
-
-/// How long the next message of an answer may take: they come in one go.
-const NEXT_MAX: Duration = Duration::from_millis(200);
+pub(crate) const FETCH_MAX: usize = 512;
 
 /// A subscription to a stream of NATS JetStream.
 ///
 /// **Order.** The server hands out in the order of the stream, to whoever asks first: across the instances
-/// of a group, and across a crash, a key has no order, and within one process the consumer engine keeps it.
+/// of a group, and across a crash or a connection that is lost with messages on their way, a key has no order, and otherwise within
+/// one process the consumer engine keeps it.
 /// A group with one unsettled delivery at a time ([`SubscriptionSettings::unsettled_max`]) has the stream's,
 /// and one with partitions ([`SubscriptionSettings::subject`]) has the order of each partition: the server hands
 /// out no next event of it before the one before is settled, whoever has it, or had it and died.
@@ -47,16 +44,19 @@ const NEXT_MAX: Duration = Duration::from_millis(200);
 /// here, in this process.
 /// **Extending** prolongs by the visibility of the consumer, however much is asked for.
 pub struct NatsSubscription {
-    connection: Connection,
-    group: Arc<str>,
-    settings: SubscriptionSettings,
+    pub(crate) connection: Connection,
+    pub(crate) group: Arc<str>,
+    pub(crate) settings: SubscriptionSettings,
     partitions: Option<Partitions>,
-    members: Vec<Member>,
-    receipts: Arc<Receipts>,
+    pub(crate) members: Vec<Member>,
+    pub(crate) receipts: Arc<Receipts>,
+    pub(crate) unreadable: Arc<Unreadable>,
     places: Arc<Places>,
     asking: Mutex<Asking>,
     /// One of the questions has an answer.
     told: Arc<Notify>,
+    /// What is told at the next receive, since something came with it.
+    pub(crate) owed: std::sync::Mutex<Option<Error>>,
     /// A receive failed: the consumer may be gone.
     suspect: AtomicBool,
 }
@@ -83,6 +83,7 @@ impl NatsSubscription {
         settings.visibility = waits.min().unwrap_or(settings.visibility);
         let asking = Asking::of(members.len());
         let places = Arc::new(Places::new(settings.visibility));
+        let unreadable = Arc::new(Unreadable::new(settings.visibility));
         Ok(NatsSubscription {
             connection,
             group: Arc::from(settings.group.as_str()),
@@ -90,9 +91,11 @@ impl NatsSubscription {
             partitions,
             members,
             receipts: Arc::default(),
+            unreadable,
             places,
             asking: Mutex::new(asking),
             told: Arc::default(),
+            owed: std::sync::Mutex::default(),
             suspect: AtomicBool::new(false),
         })
     }
@@ -127,7 +130,16 @@ impl NatsSubscription {
         let max = max.clamp(1, FETCH_MAX);
         // Questions are kept while they are waited for: whoever drops this call leaves them to the next.
         let mut asking = self.asking.lock().await;
+        if let Some(owed) = self.owed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(owed);
+        }
         loop {
+            if self.unreadable.is_due() {
+                let unreadable = self.receive_unreadable(max).await?;
+                if !unreadable.is_empty() {
+                    return Ok(unreadable);
+                }
+            }
             let arrived = self.take_arrived(&mut asking, max)?;
             if !arrived.is_empty() {
                 return Ok(arrived);
@@ -142,94 +154,21 @@ impl NatsSubscription {
                         return Ok(ready);
                     }
                 }
+                let books = Books {
+                    receipts: Arc::clone(&self.receipts),
+                    unreadable: Arc::clone(&self.unreadable),
+                };
                 let with = With {
                     members: &self.members,
                     up: &up,
                     patience: self.settings.visibility / 2,
-                    receipts: &self.receipts,
+                    books: &books,
                     told: &self.told,
                 };
                 asking.ask(max, &with);
             }
             self.told.notified().await;
         }
-    }
-
-    /// What came to the questions. An error is told when nothing else came.
-    fn take_arrived(&self, asking: &mut Asking, max: usize) -> Result<Vec<Delivery>> {
-        let mut deliveries = Vec::new();
-        let mut failed = None;
-        for (at, arrived) in asking.take(max) {
-            let delivered = match arrived {
-                Ok(None) => continue,
-                Ok(Some((came, message))) => self.deliver(&self.members[at], came, message),
-                Err(error) => Err(error),
-            };
-            match delivered {
-                Ok(delivery) => deliveries.push(delivery),
-                Err(error) => failed = Some(error),
-            }
-        }
-        match failed {
-            Some(error) if deliveries.is_empty() => Err(error),
-            _ => Ok(deliveries),
-        }
-    }
-
-    /// What the server has at this moment. It says when that is all; where it cannot any more, what came is all.
-    async fn fetch_ready(&self, max: usize, mut up: Up) -> Result<Vec<Delivery>> {
-        let failed = |error: &dyn std::fmt::Display| self.lost(&error.to_string());
-        let mut until = Instant::now() + self.connection.settings().deadline;
-        // The server holds an answer open that its limit of unsettled deliveries stopped in the middle.
-        let member = &self.members[0];
-        let limit = member.consumer.cached_info().config.max_ack_pending;
-        let limit = usize::try_from(limit).unwrap_or(FETCH_MAX).max(1);
-        let fetch = member.consumer.fetch().max_messages(max.min(limit)).messages().await;
-        let mut messages = fetch.map_err(|error| failed(&error))?;
-        let mut deliveries = Vec::new();
-        loop {
-            let next = tokio::select! {
-                biased;
-                next = timeout_at(until, messages.next()) => next.unwrap_or_default(),
-                () = up.lost() => None,
-            };
-            let Some(message) = next else { return Ok(deliveries) };
-            let message = message.map_err(|error| failed(&error))?;
-            deliveries.push(self.deliver(member, Instant::now(), message)?);
-            // Nor are those kept waiting that came, while their time runs.
-            until = until.min(Instant::now() + NEXT_MAX);
-        }
-    }
-
-    fn deliver(&self, member: &Member, at: Instant, message: Message) -> Result<Delivery> {
-        let info = message.info().map_err(|error| self.lost(&error.to_string()))?;
-        let receipt = Receipt { message: info.stream_sequence, token: info.consumer_sequence };
-        let delivered = u32::try_from(info.delivered).unwrap_or(u32::MAX);
-        let taken = info.published.unix_timestamp_nanos();
-        let message = message.message;
-        let reply = message.reply.ok_or_else(|| self.lost("it has nowhere to be settled"))?;
-        let original = Original {
-            subject: message.subject.clone(),
-            headers: message.headers.clone(),
-            body: message.payload.clone(),
-            at: taken,
-        };
-        let until = at + self.settings.visibility;
-        let count = self.receipts.open(receipt, until, reply, original, delivered);
-        let topic: Arc<str> = Arc::from(message.subject.as_str());
-        let (event, marks) = match decode(&topic, message.headers.as_ref(), message.payload) {
-            Ok((event, marks)) => (Ok(event), marks),
-            Err(fault) => (Err(fault), postrider_core::Marks::default()),
-        };
-        let mut delivery = Delivery::new(event, topic, receipt);
-        delivery.marks = marks;
-        delivery.count = count;
-        let mut origin = Origin::new(crate::SYSTEM);
-        origin.group = Some(Arc::clone(&self.group));
-        origin.partition = member.partition.map(i32::from);
-        origin.offset = i64::try_from(receipt.message).ok();
-        delivery.origin = Some(origin);
-        Ok(delivery)
     }
 
     /// Tells the server, and waits until it has heard. The client's own way takes it for heard where nobody is there to
@@ -285,7 +224,7 @@ impl NatsSubscription {
         letter.bury(&mut up, until).await
     }
 
-    fn lost(&self, said: &str) -> Error {
+    pub(crate) fn lost(&self, said: &str) -> Error {
         Error::new(ErrorKind::Unavailable, "consume")
             .message(format!("NATS: {said}; what is not settled comes again"))
             .context("stream", &self.settings.stream)
