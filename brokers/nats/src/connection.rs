@@ -6,22 +6,22 @@
 //! whenever it comes back. What a connection that is up does not take is queued, and so is bounded.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, ClientError, ConnectOptions, Event, ServerAddr};
+use async_nats::{Client, ClientError, Event};
 use postrider_core::{Error, ErrorKind, Result};
 use tokio::sync::{OnceCell, watch};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::denied::Denied;
 use crate::diagnosis::{Diagnosis, is_vague, judge};
-use crate::settings::{Credentials, NatsSettings, wrong};
+use crate::dialing::Dialing;
+use crate::options::{addresses, identified};
+use crate::settings::{NatsSettings, wrong};
 
-/// Between two attempts to reach a server. The first ones come sooner.
-const RECONNECT_MAX: Duration = Duration::from_secs(2);
 /// How long a server may take to answer when a connection is made. More than a congested network needs.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
@@ -37,11 +37,13 @@ const DEAF_MAX: Duration = Duration::from_secs(5);
 
 /// How the connection stands.
 #[derive(Clone, Debug, Default)]
-struct Standing {
+pub(crate) struct Standing {
     /// It is up.
     up: bool,
+    /// Nobody wants it any more.
+    pub(crate) closed: bool,
     /// Grows each time it comes up: what was asked before is not answered any more.
-    epoch: u64,
+    pub(crate) epoch: u64,
     /// When it came up, or was told last to be made anew.
     since: Option<Instant>,
     /// What was said when it went down, or when it could not be made.
@@ -209,10 +211,25 @@ impl Connection {
         let usable = standing.wait_for(|now| now.up && Some(now.epoch) != left);
         let epoch = match timeout_at(until, usable).await {
             Ok(Ok(now)) => now.epoch,
-            _ => return Err(self.unreachable()),
+            _ => self.stands_unheard(client).ok_or_else(|| self.unreachable())?,
         };
         let (client, jetstream) = (client.clone(), jetstream.clone());
         Ok(Up { client, jetstream, line: Line { epoch, standing } })
+    }
+
+    /// Which one it is that stands, and of which we were not told: the client says so once, and drops what it says where too much
+    /// is said at once.
+    fn stands_unheard(&self, client: &Client) -> Option<u64> {
+        let mut epoch = None;
+        self.standing.send_if_modified(|now| {
+            let unheard = !now.up && !now.closed && client.connection_state() == State::Connected;
+            if unheard {
+                note(now, &Event::Connected);
+                epoch = Some(now.epoch);
+            }
+            unheard
+        });
+        epoch
     }
 
     /// Has a connection made anew over which no answer has been heard for long, and says which one that was.
@@ -245,10 +262,18 @@ impl Connection {
 
     /// Sends what is queued, and ends the connection.
     pub(crate) async fn close(&self) {
-        if let Some((client, _)) = self.made.get() {
-            // A connection that is down has nothing that would be waited for.
-            let _ = client.drain().await;
+        let up = self.standing.borrow().up;
+        self.standing.send_modify(|now| now.closed = true);
+        // A connection that is down has nothing that would be waited for, and does not come up any more.
+        if let Some((client, _)) = self.made.get().filter(|_| up) {
+            let _ = timeout(self.settings.deadline, client.drain()).await;
         }
+    }
+
+    /// As if the client had not said that it is connected.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        self.standing.send_modify(|now| now.up = false);
     }
 
     fn unreachable(&self) -> Error {
@@ -263,6 +288,7 @@ impl Connection {
     async fn make(&self) -> Result<(Client, Context)> {
         let settings = &*self.settings;
         let standing = self.standing.clone();
+        let (dialing, dialled) = (Arc::new(Dialing::default()), self.standing.clone());
         let diagnosis = Diagnosis::new(Arc::clone(&self.settings));
         let options = identified(settings)?
             .name("postrider")
@@ -270,9 +296,9 @@ impl Connection {
             .connection_timeout(CONNECT_MAX)
             .client_capacity(QUEUED_MAX)
             .ping_interval(settings.deadline.max(PING_MIN))
-            .reconnect_delay_callback(|attempt| {
-                let doubled = Duration::from_millis(50 << attempt.min(6));
-                doubled.min(RECONNECT_MAX)
+            .reconnect_to_server_callback(move |servers, _| {
+                let (dialing, standing) = (Arc::clone(&dialing), dialled.subscribe());
+                async move { dialing.choose(servers, standing).await }
             })
             .event_callback(move |event| {
                 standing.send_modify(|now| note(now, &event));
@@ -298,6 +324,12 @@ impl Connection {
             .max_ack_inflight(IN_FLIGHT_MAX)
             .build(client.clone());
         Ok((client, jetstream))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.standing.send_modify(|now| now.closed = true);
     }
 }
 
@@ -341,49 +373,4 @@ fn note(now: &mut Standing, event: &Event) {
         Event::ClientError(error) => now.trouble = Some(error.to_string()),
         Event::LameDuckMode | Event::SlowConsumer(_) => {}
     }
-}
-
-/// Where the servers are, with nothing of a secret.
-pub(crate) fn addresses(settings: &NatsSettings) -> Result<Vec<ServerAddr>> {
-    settings.servers.iter().map(|server| Ok(server.parse()?.0)).collect()
-}
-
-/// Files that the client reads at each attempt are looked at first, so that the setting can be named.
-fn readable(name: &str, path: &Path) -> Result<()> {
-    std::fs::File::open(path).map(drop).map_err(|error| {
-        let path = path.display();
-        wrong(format!("`{name}` cannot be read: {path}: {error}; nothing was sent"))
-    })
-}
-
-/// The options that say who we are, and whom we believe.
-pub(crate) fn identified(settings: &NatsSettings) -> Result<ConnectOptions> {
-    let options = ConnectOptions::new();
-    let options = match settings.identity()? {
-        Credentials::None => options,
-        Credentials::Token(token) => options.token(token.expose().to_owned()),
-        Credentials::User { name, password } => {
-            options.user_and_password(name, password.expose().to_owned())
-        }
-        Credentials::Nkey(seed) => options.nkey(seed.expose().trim().to_owned()),
-        Credentials::Creds(content) => options
-            .credentials(content.expose())
-            .map_err(|_| wrong("the credentials file has no JWT and seed that can be read"))?,
-    };
-    let options = options.require_tls(settings.tls.required);
-    let options = match &settings.tls.roots {
-        Some(path) => {
-            readable("roots", path)?;
-            options.add_root_certificates(path.clone())
-        }
-        None => options,
-    };
-    Ok(match &settings.tls.identity {
-        Some((certificate, key)) => {
-            readable("certificate", certificate)?;
-            readable("certificate_key", key)?;
-            options.add_client_certificate(certificate.clone(), key.clone())
-        }
-        None => options,
-    })
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use postrider_core::ErrorKind;
 use tokio::time::timeout;
 
-use crate::connection::{addresses, identified};
+use crate::options::{addresses, identified};
 use crate::settings::NatsSettings;
 
 /// How long the attempt may take. What is slower is known by its slowness.

@@ -30,6 +30,7 @@ mod connection;
 mod copy;
 mod denied;
 mod diagnosis;
+mod dialing;
 mod encode;
 mod examine;
 #[cfg(test)]
@@ -37,6 +38,7 @@ mod golden;
 mod group;
 mod look;
 mod lossy;
+mod options;
 mod partitions;
 mod place;
 mod question;
