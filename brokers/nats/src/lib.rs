@@ -40,6 +40,7 @@ mod look;
 mod lossy;
 mod options;
 mod partitions;
+mod passed;
 mod place;
 mod question;
 mod receipts;

@@ -3,7 +3,7 @@
 //! Invariant: a delivery is settled only by a confirmed answer to the server, and what nobody settles comes
 //! again (INV-1).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::bury::DeadLetter;
 use crate::connection::Connection;
 use crate::group::{self, Before, Member};
 use crate::partitions::Partitions;
+use crate::passed::passed;
 use crate::place::{Place, Places};
 use crate::question::Books;
 use crate::receipts::Receipts;
@@ -57,6 +58,8 @@ pub struct NatsSubscription {
     told: Arc<Notify>,
     /// What is told at the next receive, since something came with it.
     pub(crate) owed: std::sync::Mutex<Option<Error>>,
+    /// The group's place behind which messages are gone, once that was told, and one more.
+    passed: AtomicU64,
     /// A receive failed: the consumer may be gone.
     suspect: AtomicBool,
 }
@@ -82,6 +85,8 @@ impl NatsSubscription {
         let waits = members.iter().map(|member| member.consumer.cached_info().config.ack_wait);
         settings.visibility = waits.min().unwrap_or(settings.visibility);
         let asking = Asking::of(members.len());
+        let passed = timeout_at(until, passed(&up, &settings, &members)).await.ok().flatten();
+        let (place, owed) = passed.map(|(place, told)| (place + 1, told)).unzip();
         let places = Arc::new(Places::new(settings.visibility));
         let unreadable = Arc::new(Unreadable::new(settings.visibility));
         Ok(NatsSubscription {
@@ -95,7 +100,8 @@ impl NatsSubscription {
             places,
             asking: Mutex::new(asking),
             told: Arc::default(),
-            owed: std::sync::Mutex::default(),
+            owed: std::sync::Mutex::new(owed),
+            passed: AtomicU64::new(place.unwrap_or_default()),
             suspect: AtomicBool::new(false),
         })
     }
@@ -114,6 +120,12 @@ impl NatsSubscription {
             let joined = joined.map_err(|_| self.lost("it did not answer in time"))??;
             // It stays suspect: that all is well is the next answer.
             if let Some(told) = group::made_anew(&self.settings, &joined) {
+                return Err(told);
+            }
+            let passed = timeout_at(until, passed(&up, &self.settings, &joined)).await;
+            if let Some((place, told)) = passed.ok().flatten()
+                && self.passed.swap(place + 1, Ordering::AcqRel) != place + 1
+            {
                 return Err(told);
             }
             self.suspect.store(false, Ordering::Release);

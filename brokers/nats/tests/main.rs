@@ -10,6 +10,7 @@ mod fetching;
 mod leaving;
 mod orphaned;
 mod partitioned;
+mod passed;
 mod promised;
 mod proxied;
 mod publishing;
