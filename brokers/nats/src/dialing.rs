@@ -64,6 +64,7 @@ impl Dialing {
         tokio::select! {
             biased;
             () = closed => std::future::pending().await,
+            // waits: the client dials again after a pause, which no server ends
             () = sleep(pause) => Some(ReconnectToServer { addr, delay: Some(Duration::ZERO) }),
         }
     }

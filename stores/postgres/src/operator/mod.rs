@@ -6,6 +6,7 @@
 //! request for the partition's owner.
 
 mod audit;
+mod backlog;
 mod bloat;
 mod cancel;
 mod delivery;
@@ -62,7 +63,7 @@ impl Operator for PostgresStore {
         destination: &'a DestinationId,
         rows_max: u64,
     ) -> BoxFuture<'a, Result<Vec<BacklogGroup>>> {
-        Box::pin(overview::backlog(self, destination, rows_max))
+        Box::pin(backlog::read(self, destination, rows_max))
     }
 
     fn events<'a>(

@@ -8,25 +8,21 @@
 use std::collections::{BTreeMap, HashMap};
 
 use postrider_core::operate::{
-    BacklogGroup, DestinationView, ErrorGroup, Overview, PartitionView, RelayView, SettledTotals,
+    DestinationView, ErrorGroup, Overview, PartitionView, RelayView, SettledTotals,
 };
 use postrider_core::source::StoreFacts;
 use postrider_core::waiting::{Counts, WaitingState};
-use postrider_core::{
-    DestinationId, DestinationState, Error, ErrorKind, PartitionId, RelayId, Result, Timestamp,
-};
+use postrider_core::{DestinationState, Error, ErrorKind, PartitionId, RelayId, Result, Timestamp};
 
 use super::delivery::{Standing, standings};
-use super::value::{count, flag, not_found, number, partition, shown, small, text, time};
+use super::value::{count, flag, number, partition, shown, small, text, time};
 use crate::session::Session;
 use crate::sql::{Sql, sql};
-use crate::typed::{Moment, params, signed};
+use crate::typed::{Moment, params};
 use crate::{PostgresStore, schema};
 
-const BACKLOG: Sql = sql!("operator/backlog");
 const CURSORS_COUNT: Sql = sql!("operator/cursors_count");
 const DEAD_SINCE: Sql = sql!("operator/dead_since");
-const DESTINATION_EXISTS: Sql = sql!("operator/destination_exists");
 const ENDPOINTS: Sql = sql!("operator/endpoints");
 const KEPT: Sql = sql!("operator/kept");
 const PARTITIONS: Sql = sql!("operator/partitions");
@@ -53,9 +49,6 @@ const AHEAD_OF_ONE: (i64, i64) = (16, 2_000);
 
 /// Scheduled events that are counted one by one.
 const SCHEDULED_COUNTED_MAX: i64 = 100_000;
-
-/// Numbers of the first stretch that a backlog is looked for in.
-const BACKLOG_WIDTH_MIN: u64 = 1_000;
 
 /// Reasons that are shown.
 const REASONS_MAX: i64 = 10;
@@ -334,58 +327,6 @@ async fn reasons(session: &Session) -> Result<HashMap<String, Vec<ErrorGroup>>> 
         all.entry(shown(&row, 0)).or_default().push(group);
     }
     Ok(all)
-}
-
-/// What a destination has not passed yet, by what routes match.
-pub(super) async fn backlog(
-    store: &PostgresStore,
-    destination: &DestinationId,
-    rows_max: u64,
-) -> Result<Vec<BacklogGroup>> {
-    let tx = store.sessions().begin_reading("backlog").await?;
-    let groups = groups(&tx, destination, rows_max).await;
-    tx.end("backlog").await;
-    groups
-}
-
-async fn groups(
-    session: &Session,
-    destination: &DestinationId,
-    rows_max: u64,
-) -> Result<Vec<BacklogGroup>> {
-    let name = destination.as_str();
-    let found = session.optional("backlog", &DESTINATION_EXISTS, params![name]).await?;
-    found.ok_or_else(|| not_found("backlog", "destination", destination))?;
-    let sequence = count(&session.row("backlog", &SEQUENCE, params![]).await?, 1);
-    let mut width = rows_max.max(BACKLOG_WIDTH_MIN);
-    loop {
-        let groups = groups_within(session, name, rows_max, width).await?;
-        let counted: u64 = groups.iter().map(|group| group.count).sum();
-        if counted >= rows_max || width > sequence {
-            return Ok(groups);
-        }
-        width = width.saturating_mul(8);
-    }
-}
-
-/// The oldest events in a stretch of numbers that begins where the slowest cursor is: to look for
-/// as many in each partition would read many times what is shown.
-async fn groups_within(
-    session: &Session,
-    destination: &str,
-    rows_max: u64,
-    width: u64,
-) -> Result<Vec<BacklogGroup>> {
-    let which = params![destination, signed(rows_max), signed(width)];
-    let rows = session.rows("backlog", &BACKLOG, which).await?;
-    let group = |row| BacklogGroup {
-        event_type: shown(row, 0),
-        aggregate_type: shown(row, 1),
-        tenant: text(row, 2),
-        count: count(row, 3),
-        oldest: time(row, 4).unwrap_or_default(),
-    };
-    Ok(rows.iter().map(group).collect())
 }
 
 #[cfg(test)]
