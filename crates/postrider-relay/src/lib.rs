@@ -15,7 +15,6 @@ mod disable;
 mod drain;
 mod due;
 mod endpoint;
-mod entering;
 mod fetch;
 mod flow;
 mod gauge;
