@@ -19,6 +19,7 @@ use crate::typed::params;
 const ATTEMPT: Sql = sql!("own/attempt");
 const END: Sql = sql!("own/attempt_end");
 const STILL: Sql = sql!("own/still");
+const UNDO: Sql = sql!("own/attempt_undo");
 
 const OPERATION: &str = "try to mark";
 
@@ -45,9 +46,16 @@ pub(super) async fn attempt(table: &OwnTable, row: &Row) -> Result<()> {
 async fn left(table: &OwnTable, seq: i64, id: Uuid) -> Result<bool> {
     let search_path = &table.checked().await?.search_path;
     let tx = table.inner.store.sessions().begin(OPERATION).await?;
-    tx.row(OPERATION, &ATTEMPT, params![seq, id, search_path]).await?;
-    tx.batch(OPERATION, &tx.texts().text(&END)).await?;
-    Ok(tx.row(OPERATION, &STILL, params![seq, id]).await?.get(0))
+    let tried = async {
+        tx.row(OPERATION, &ATTEMPT, params![seq, id, search_path]).await?;
+        tx.batch(OPERATION, &tx.texts().text(&END)).await?;
+        Ok(tx.row(OPERATION, &STILL, params![seq, id]).await?.get(0))
+    };
+    let left = tried.await;
+    // Waited for, before the row is handed out: while this has it locked, a mark passes it over. Where it fails, the session
+    // is closed with its transaction, and the server lets go of it then.
+    _ = tx.batch(OPERATION, &tx.texts().text(&UNDO)).await;
+    left
 }
 
 /// Rows that a mark changes nothing of.

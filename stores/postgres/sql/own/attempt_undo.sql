@@ -1,0 +1,2 @@
+-- Takes the mark back that was tried.
+rollback;
