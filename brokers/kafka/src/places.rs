@@ -3,7 +3,7 @@
 //! Invariants: that records were let go before the group had them is said (INV-1), and so is that a partition is read
 //! no further (INV-8).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
@@ -22,13 +22,13 @@ pub(crate) struct Places {
     /// Since when each is full that is; never told again, where it was told.
     full: HashMap<Place, Option<Instant>>,
     /// Those that are ours, and were looked at.
-    known: Vec<Place>,
+    known: BTreeSet<Place>,
 }
 
 impl Places {
     /// Of a reader whose deliveries are hidden for so long: what is full for less has slow events, and nothing that stands.
     pub(crate) fn after(visibility: Duration) -> Places {
-        Places { patience: visibility, full: HashMap::new(), known: Vec::new() }
+        Places { patience: visibility, full: HashMap::new(), known: BTreeSet::new() }
     }
 
     /// These have read enough for now, and those have room again.
@@ -45,7 +45,7 @@ impl Places {
         notices: &Notices,
     ) {
         let Ok(assigned) = consumer.assignment() else { return };
-        let ours: Vec<Place> =
+        let ours: BTreeSet<Place> =
             assigned.elements().iter().map(|it| (it.topic().into(), it.partition())).collect();
         self.full.retain(|place, _| ours.contains(place));
         for ((topic, partition), since) in &mut self.full {
@@ -55,8 +55,7 @@ impl Places {
                 notices.tell(&Notice::PartitionFull { topic, partition });
             }
         }
-        let new: Vec<Place> =
-            ours.iter().filter(|place| !self.known.contains(place)).cloned().collect();
+        let new: Vec<Place> = ours.difference(&self.known).cloned().collect();
         self.known = ours;
         for notice in let_go(consumer, &new) {
             notices.tell(&notice);
@@ -74,11 +73,18 @@ fn let_go<C: ConsumerContext>(consumer: &BaseConsumer<C>, places: &[Place]) -> V
         list.add_partition(topic, *partition);
     }
     let Ok(committed) = consumer.committed_offsets(list, ANSWER_MAX) else { return Vec::new() };
-    let lost = committed.elements().into_iter().filter_map(|it| {
-        let Offset::Offset(settled) = it.offset() else { return None };
-        let (first, _) = consumer.fetch_watermarks(it.topic(), it.partition(), ANSWER_MAX).ok()?;
-        let (topic, partition) = (it.topic().to_owned(), it.partition());
-        (first > settled).then_some(Notice::RecordsLetGo { topic, partition, settled, first })
-    });
-    lost.collect()
+    let mut lost = Vec::new();
+    for it in committed.elements() {
+        let Offset::Offset(settled) = it.offset() else { continue };
+        // One that does not answer would be waited for at each of them, and the group would take us for gone.
+        let Ok((first, _)) = consumer.fetch_watermarks(it.topic(), it.partition(), ANSWER_MAX)
+        else {
+            break;
+        };
+        if first > settled {
+            let (topic, partition) = (it.topic().to_owned(), it.partition());
+            lost.push(Notice::RecordsLetGo { topic, partition, settled, first });
+        }
+    }
+    lost
 }
