@@ -96,7 +96,8 @@ impl Flow {
         let route = u16::try_from(route).unwrap_or(u16::MAX);
         let suspect = self.suspects(&row, outlet.route(route));
         let probed = outlet.is_down(endpoint, settings) && (follows || outlet.has_probe(endpoint));
-        let invited = probed && !follows && !suspect && outlet.invites(endpoint);
+        let tried = self.tried.get(&row.row.seq).copied();
+        let invited = probed && !follows && !suspect && outlet.invites(endpoint, tried);
         if follows && (probed || suspect) {
             return Retaken::Left;
         }
@@ -140,8 +141,8 @@ impl Flow {
         if !lane.queued && lane.in_flight == 0 {
             lane.queued = true;
             match invited {
-                true => outlet.invite(endpoint, (self.partition, key)),
-                false => outlet.ready(endpoint, (self.partition, key)),
+                true => outlet.invite(endpoint, (self.partition, key), tried),
+                false => outlet.stands(endpoint, (self.partition, key), tried),
             }
         }
         Retaken::InLane

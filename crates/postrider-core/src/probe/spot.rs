@@ -176,6 +176,7 @@ spots! {
     WaitingDeliveredLate =
         "a waiting event was delivered out of its key's order, as somebody allowed",
     WaitingInvited = "a due event took its turn as the next probe before those of a window",
+    WaitingInvitedFirst = "a due event became the next probe before one that was tried in vain",
     WaitingPutBack = "a due event was put back untried, because its endpoint was down",
     WaitingDisabled = "a due event was left to a disabled endpoint",
     WaitingCameBackDisabled = "an event that was left to a disabled endpoint came back",
