@@ -171,14 +171,14 @@ impl Flow {
         const NEVER: Tick = Tick(u64::MAX);
         self.asking = true;
         self.due_at = NEVER;
-        self.stale = self.entering.keys().copied().collect();
+        self.entering.ask();
     }
 
     /// Whether an event out of `waiting` may be tried now. Not while something of its key is under way,
-    /// or on its way into `waiting`, nor before the fetch has passed it: earlier events may come.
+    /// or something earlier of it on its way into `waiting`, nor before the fetch has passed it: earlier events may come.
     pub(crate) fn may_try(&self, seq: u64, key: KeyHash) -> bool {
         let busy = self.engaged.contains_key(&key) || self.lanes.contains_key(&key);
-        let entering = self.entering.contains_key(&key) || self.stale.contains(&key);
+        let entering = self.entering.first(key).is_some_and(|first| first < seq);
         let ahead = self.ahead.contains(&seq);
         reach!(WaitingLeftBusy, if busy);
         reach!(WaitingLeftEntering, if !busy && entering);

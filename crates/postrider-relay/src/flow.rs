@@ -14,6 +14,7 @@ use postrider_core::waiting::{
 use postrider_core::{DestinationId, Event, KeyHash, PartitionId, Tick, planted, reach};
 
 use crate::attempt::attempted;
+use crate::entering::Entering;
 use crate::gauge::Passage;
 use crate::lane::{Entry, KeyMap, Lane, Origin};
 use crate::notice::{Notice, Subject};
@@ -37,12 +38,10 @@ pub(crate) struct Flow {
     pub(crate) taken_bytes: u64,
     /// Bytes of events that enter `waiting`, until that is written.
     pub(crate) entering_bytes: u64,
-    /// Keys with events on their way into `waiting`, not saved yet, with how many.
-    pub(crate) entering: KeyMap<u32>,
+    /// Events on their way into `waiting`, not saved yet.
+    pub(crate) entering: Entering,
     /// Keys whose followers wait until a dead letter is recorded.
     pub(crate) skipping: Skipping,
-    /// Keys of which something was on its way into `waiting` while the question under way was asked.
-    pub(crate) stale: BTreeSet<KeyHash>,
     /// So many rows yet are sent one at a time: the relay died here more than once.
     pub(crate) careful: u32,
     /// And so many that come out of `waiting`.
@@ -128,9 +127,8 @@ impl Flow {
             engaged: BTreeMap::new(),
             taken_bytes: 0,
             entering_bytes: 0,
-            entering: KeyMap::default(),
+            entering: Entering::default(),
             skipping: Skipping::default(),
-            stale: BTreeSet::new(),
             careful: 0,
             wary: 0,
             trial: None,
@@ -185,12 +183,8 @@ impl Flow {
                 self.notices.push(Notice::Parked { subject });
             }
         }
-        *self.entering.entry(key_hash).or_default() += 1;
+        self.entering.enter(key_hash, row.seq, self.asking);
         self.skipping.enter(key_hash, &placement);
-        if self.asking {
-            self.stale.insert(key_hash);
-            reach!(EnteredWhileAsking);
-        }
         self.entering_bytes += event.as_deref().map_or(0, Event::size_bytes);
         self.part.waiting.push(NewWaiting { row, key_hash, event, placement });
         self.window.settle(ordinal, Passed::Waiting);
@@ -348,12 +342,7 @@ impl Flow {
         for new in &written.waiting {
             let bytes = new.event.as_deref().map_or(0, Event::size_bytes);
             self.entering_bytes = self.entering_bytes.saturating_sub(bytes);
-            if let Some(count) = self.entering.get_mut(&new.key_hash) {
-                *count -= 1;
-                if *count == 0 {
-                    self.entering.remove(&new.key_hash);
-                }
-            }
+            self.entering.entered(new.key_hash, new.row.seq);
             self.skipping.entered(new.key_hash, &new.placement);
         }
         // Whatever left or entered may have made a head due.

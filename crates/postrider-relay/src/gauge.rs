@@ -279,7 +279,7 @@ impl Machine {
             let flows = self.owned.values().flat_map(|owned| owned.ready());
             let entering = flows
                 .filter(|(id, _)| **id == destination)
-                .map(|(_, flow)| flow.entering.values().map(|rows| u64::from(*rows)).sum::<u64>())
+                .map(|(_, flow)| flow.entering.rows())
                 .sum();
             let Some(gauge) = self.gauges.get_mut(&destination) else { continue };
             reach!(WaitingCounted);

@@ -15,6 +15,7 @@ mod disable;
 mod drain;
 mod due;
 mod endpoint;
+mod entering;
 mod fetch;
 mod flow;
 mod gauge;

@@ -42,7 +42,10 @@ impl Flow {
         let mut did = false;
         for row in rows {
             let key = row.key_hash;
-            let follows = ours.contains(&key) && !self.ahead.contains(&row.row.seq);
+            let seq = row.row.seq;
+            let follows = ours.contains(&key)
+                && !self.ahead.contains(&seq)
+                && self.entering.first(key).is_none_or(|first| first > seq);
             if refused.contains(&key) || !(follows || self.may_try(row.row.seq, key)) {
                 refused.insert(key);
                 continue;

@@ -9,6 +9,7 @@ mod crowd;
 mod delivery;
 mod disabled;
 mod failure;
+mod hot;
 mod isolation;
 mod notices;
 mod observed;
