@@ -221,6 +221,7 @@ impl Machine {
                 for destination in &destinations {
                     if let Some(flow) = owned.flow(destination) {
                         (flow.fetching, flow.page) = (true, page);
+                        flow.is_read();
                     }
                 }
             }
@@ -324,6 +325,7 @@ impl Machine {
                 flow.take(row, outlet, &self.routes, &settings, now);
             }
             flow.window.read_to(page.end.clone());
+            flow.was_read(now);
             flow.reached = has_target && !page.more;
             let pause = flow.pace.next(busy, now, settings.poll_min, settings.poll_max);
             let woken = std::mem::take(&mut flow.woken);

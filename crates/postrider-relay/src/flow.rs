@@ -16,6 +16,7 @@ use postrider_core::{DestinationId, Event, KeyHash, PartitionId, Tick, planted, 
 use crate::attempt::attempted;
 use crate::entering::Entering;
 use crate::gauge::Passage;
+use crate::hot::Hot;
 use crate::lane::{Entry, KeyMap, Lane, Origin};
 use crate::notice::{Notice, Subject};
 use crate::skip::Skipping;
@@ -66,6 +67,8 @@ pub(crate) struct Flow {
     pub(crate) fetching: bool,
     /// Which of this relay's pages was the last; who has the same has read it together.
     pub(crate) page: u64,
+    /// Keys with long lanes, for which the reading may wait.
+    pub(crate) hot: Hot,
     /// When to read next.
     pub(crate) poll_at: Tick,
     pub(crate) pace: crate::pace::Pace,
@@ -141,6 +144,7 @@ impl Flow {
             gave_way: Tick::default(),
             fetching: false,
             page: 0,
+            hot: Hot::default(),
             poll_at: now,
             pace: crate::pace::Pace::default(),
             woken: false,
@@ -269,7 +273,7 @@ impl Flow {
     }
 
     /// One event out of `waiting` is no longer under way.
-    fn disengage(&mut self, key: KeyHash) {
+    pub(crate) fn disengage(&mut self, key: KeyHash) {
         if let Some(count) = self.engaged.get_mut(&key) {
             *count -= 1;
             if *count == 0 {

@@ -66,6 +66,11 @@ impl Lane {
         entry
     }
 
+    /// Takes out what stands behind the first entries, of which there is at least one, in order.
+    pub(crate) fn split_off(&mut self, first: usize) -> VecDeque<Entry> {
+        self.rest.split_off(first.saturating_sub(1).min(self.rest.len()))
+    }
+
     pub(crate) fn len(&self) -> usize {
         usize::from(self.head.is_some()) + self.rest.len()
     }

@@ -20,6 +20,7 @@ mod fetch;
 mod flow;
 mod gauge;
 mod health;
+mod hot;
 mod judge;
 mod lane;
 mod late;

@@ -48,15 +48,18 @@ impl Machine {
 
 impl Flow {
     /// Lets the events wait in the store that keep a full window from moving although most of it is
-    /// settled: those that were tried and are not under way. The cursor never waits for one event;
-    /// and without the others, nothing would show whether the event or its endpoint is to blame.
+    /// settled: those that were tried and are not under way, and what stands in the lane of a hot key, the rest of which
+    /// waits already. The cursor never waits for one event; and without the others, nothing would show whether the event
+    /// or its endpoint is to blame.
     fn relieve(&mut self, delay: Duration, now: Tick) {
         for key in self.window.holders() {
             let Some(lane) = self.lanes.get(&key) else { continue };
             let tried = lane.head().is_some_and(|head| {
                 head.tried.is_some() && matches!(head.origin, Origin::Stream(_))
             });
-            if tried && lane.in_flight == 0 {
+            if self.waits(key) {
+                self.shed(key, now);
+            } else if tried && lane.in_flight == 0 {
                 reach!(WindowRelieved);
                 let attempted =
                     attempted(0, Reason::EndpointDown, "it kept the window from moving");

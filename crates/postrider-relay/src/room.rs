@@ -201,6 +201,9 @@ impl Machine {
     /// Who has events of its own waits for a settlement and no longer: what a broker holds up is not waited
     /// for. The built-in destination, which sends nothing, follows whoever moves.
     pub(crate) fn waits_until(&self, owned: &Owned, flow: &Flow, budget: &Budget) -> Option<Tick> {
+        if let Some(until) = self.cools_until(owned, flow) {
+            return Some(until);
+        }
         let beside = owned.ready().filter(|(destination, other)| {
             !other.fetching
                 && other.window.read() == flow.window.read()

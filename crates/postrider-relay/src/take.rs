@@ -10,6 +10,7 @@ use postrider_core::{Event, Payload, Tick, planted, reach};
 
 use crate::attempt::{attempted, holds_key};
 use crate::flow::{Flow, Routed};
+use crate::hot::share;
 use crate::lane::{Entry, Origin};
 use crate::outlet::Outlet;
 use crate::settings::Settings;
@@ -97,7 +98,7 @@ impl Flow {
             return self.wait(ordinal, row, Some(event), placement, now);
         }
         let lane = self.lanes.entry(row.key_hash).or_default();
-        if lane.len() as u64 >= u64::from(settings.window.rows_max / 4).max(1) {
+        if lane.len() as u64 >= share(settings) {
             // A hot key must not fill the window: the rest of it waits in the store.
             reach!(HotKeyParked);
             return self.wait(ordinal, row, Some(event), Placement::Behind(Reason::Behind), now);
@@ -115,10 +116,12 @@ impl Flow {
         reach!(LaneGrew, if lane.head().is_some());
         lane.push(entry);
         self.open += 1;
+        let rows = lane.len() as u64;
         if !lane.queued && lane.in_flight == 0 {
             lane.queued = true;
             outlet.ready(endpoint, (self.partition, row.key_hash));
         }
+        self.has_grown(row.key_hash, rows, settings);
     }
 
     /// A row that is no event is a dead letter of every destination that might have been its own:
