@@ -82,8 +82,11 @@ impl Machine {
     /// Until when nothing is read at the place where a flow stands, because of the keys of one that stands there too: apart,
     /// each page would be read for each of them.
     pub(crate) fn cools_until(&self, owned: &Owned, flow: &Flow) -> Option<Tick> {
-        let beside = owned.ready().filter(|(_, other)| other.window.read() == flow.window.read());
-        let until = beside.filter_map(|(_, other)| other.hot_until(&self.settings, self.now)).max();
+        let here = |other: &Flow| other.window.read() == flow.window.read();
+        let beside = owned.ready().filter_map(|(_, other)| {
+            other.hot_until(&self.settings, self.now).filter(|_| here(other))
+        });
+        let until = beside.max();
         reach!(FetchWaitsForHotKey, if until.is_some());
         until
     }
