@@ -1,6 +1,6 @@
 //! Health is progress: empty or moving is healthy; otherwise health names who holds it (INV-8).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use postrider_core::{Code, DestinationId, PartitionId, RelayId, Tick};
@@ -11,8 +11,9 @@ use crate::owned::Owned;
 use crate::trouble::Troubles;
 use crate::violation::Violations;
 
-/// Disabled endpoints of one destination that are named: a screen of them says enough.
-const DISABLED_MAX: usize = 100;
+/// Endpoints of one destination that are named, of those that are disabled and of those that fail: a screen of them says
+/// enough.
+const NAMED_MAX: usize = 100;
 
 /// Counters of one relay, since it started.
 #[derive(Debug, Default)]
@@ -130,7 +131,7 @@ pub enum State {
 }
 
 /// Who or what holds up deliveries.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Blocker {
     /// The store does not answer as it should.
@@ -247,6 +248,12 @@ impl Stats {
         self.tally(destination).failures += 1;
     }
 
+    /// A failure that counts against nobody's event.
+    pub(crate) fn count_endpoint_failure(&mut self, destination: &DestinationId) {
+        self.endpoint_failures += 1;
+        self.tally(destination).endpoint_failures += 1;
+    }
+
     /// The counters of a destination.
     pub(crate) fn tally(&mut self, destination: &DestinationId) -> &mut Tally {
         self.tallies.entry(destination.clone()).or_default()
@@ -310,8 +317,8 @@ impl Machine {
             // While nothing of a destination moves, one that has failed once is named already.
             let stands = standing.contains(destination);
             let failing = outlet.endpoints.iter().filter(move |e| stands && e.failures() > 0);
-            let down = outlet.down(&self.settings, self.now);
-            down.chain(failing).map(|endpoint| Blocker::Endpoint {
+            let down = outlet.down(&self.settings, self.now).filter(move |_| !stands);
+            down.chain(failing).take(NAMED_MAX).map(|endpoint| Blocker::Endpoint {
                 destination: destination.clone(),
                 topic: endpoint.topic.to_string(),
                 failures: endpoint.failures(),
@@ -332,7 +339,7 @@ impl Machine {
         let absent = self.absent().map(|id| Blocker::Absent { destination: id.clone() });
         let definitions = definitions.chain(absent);
         let disabled = self.outlets.iter().flat_map(|(destination, outlet)| {
-            let topics = outlet.disabled.keys().take(DISABLED_MAX);
+            let topics = outlet.disabled.keys().take(NAMED_MAX);
             topics.map(|topic| Blocker::Disabled {
                 destination: destination.clone(),
                 topic: topic.to_string(),
@@ -350,15 +357,10 @@ impl Machine {
         let partitions = partitions.map(|id| Blocker::PausedPartition { partition: *id });
         let operator = full.chain(disabled).chain(paused).chain(partitions);
         let last = self.stats.at_end.iter().cloned();
-        let mut all: Vec<Blocker> = Vec::new();
-        for blocker in
-            last.chain(stores).chain(endpoints).chain(leases).chain(definitions).chain(operator)
-        {
-            // Many partitions meet the same obstacle: it is named once.
-            if !all.contains(&blocker) {
-                all.push(blocker);
-            }
-        }
-        all
+        let all =
+            last.chain(stores).chain(endpoints).chain(leases).chain(definitions).chain(operator);
+        // Many partitions meet the same obstacle: it is named once.
+        let mut named = HashSet::new();
+        all.filter(|blocker| named.insert(blocker.clone())).collect()
     }
 }

@@ -30,8 +30,7 @@ impl Machine {
             return;
         };
         let pause = outlet.failed(endpoint, now, after, &settings, &mut self.jitter);
-        self.stats.endpoint_failures += 1;
-        self.stats.tally(destination).endpoint_failures += 1;
+        self.stats.count_endpoint_failure(destination);
         self.notices.push(Notice::EndpointFailed {
             destination: destination.clone(),
             topic: Arc::clone(&outlet.endpoint(endpoint).topic),

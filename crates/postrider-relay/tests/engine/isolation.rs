@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "part of a test")]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use postrider_core::operate::Verb;
@@ -93,6 +94,28 @@ fn who_has_just_been_given_something_does_not_stand() {
     world.run_for(Duration::from_secs(10));
     let health = world.healths().remove(0);
     assert_eq!((health.state, health.standing.len()), (State::Blocked, 1), "{health:?}");
+}
+
+/// INV-6, INV-8: of very many endpoints that fail a screen is named, each once, while all of them stand and while others move.
+#[test]
+fn of_very_many_dead_endpoints_a_screen_is_named() {
+    let mut world = World::simple();
+    let of = |n: u64| NewEvent::new("order", n.to_string(), format!("t{n}")).json(&n).unwrap();
+    for n in 0..1_000 {
+        world.place("all").broker.set_down(&format!("t{n}"), true);
+    }
+    world.commit((0..1_000).map(of).collect());
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(120));
+    let named = |world: &World| {
+        let named = world.healths().remove(0).blockers.into_iter().map(|b| b.to_string());
+        named.collect::<BTreeSet<String>>().len()
+    };
+    assert_eq!((named(&world), world.healths().remove(0).blockers.len()), (100, 100));
+    world.commit((1_000..1_010).map(of).collect());
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.delivered("all"), 10);
+    assert_eq!((named(&world), world.healths().remove(0).blockers.len()), (100, 100));
 }
 
 /// INV-5: one dead endpoint of many leaves the window, so that it holds neither the others nor the
