@@ -48,6 +48,7 @@ impl Trouble {
             Outcome::Retry { fault, .. }
             | Outcome::Rejected(fault)
             | Outcome::Unroutable(fault)
+            | Outcome::Hindered(fault)
             | Outcome::Gone(fault) => fault,
             Outcome::Acked | Outcome::Skipped => Fault::new(ErrorKind::Internal, "no answer"),
         }

@@ -52,6 +52,7 @@ impl DeadLetter<'_> {
             Outcome::Retry { fault, .. }
             | Outcome::Rejected(fault)
             | Outcome::Unroutable(fault)
+            | Outcome::Hindered(fault)
             | Outcome::Gone(fault) => Err(self.failed(&fault.detail)),
             Outcome::Skipped => Err(self.failed("it was not tried")),
         }

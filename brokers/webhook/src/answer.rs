@@ -171,6 +171,7 @@ mod tests {
             Outcome::Retry { .. } => "retry",
             Outcome::Rejected(_) => "rejected",
             Outcome::Unroutable(_) => "unroutable",
+            Outcome::Hindered(_) => "hindered",
             Outcome::Gone(_) => "gone",
             Outcome::Skipped => "skipped",
         };
@@ -231,9 +232,10 @@ mod tests {
             let detail = match outcome {
                 Outcome::Acked | Outcome::Skipped => return Ok(()),
                 Outcome::Retry { fault, .. } => fault.detail,
-                Outcome::Rejected(fault) | Outcome::Unroutable(fault) | Outcome::Gone(fault) => {
-                    fault.detail
-                }
+                Outcome::Rejected(fault)
+                | Outcome::Unroutable(fault)
+                | Outcome::Hindered(fault)
+                | Outcome::Gone(fault) => fault.detail,
             };
             prop_assert!(!detail.chars().any(char::is_control), "{:?}", detail);
             // Each byte that is no UTF-8 takes three.

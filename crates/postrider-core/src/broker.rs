@@ -161,6 +161,9 @@ pub enum Outcome {
     /// The endpoint takes nothing: it does not exist, or does not accept who we are. Never the
     /// event's fault.
     Unroutable(Fault),
+    /// The part of the endpoint that this event goes to takes nothing now, though others may: a partition
+    /// without a leader, a quota that is used up. Never the event's fault.
+    Hindered(Fault),
     /// The endpoint says that it is gone, and wants nothing any more (HTTP 410). It is disabled until
     /// an operator enables it; its events wait. Never the event's fault.
     Gone(Fault),

@@ -125,6 +125,7 @@ fn end(span: Open, outcome: &Outcome) {
         Outcome::Retry { fault, .. } => span.fault("retry", fault),
         Outcome::Rejected(fault) => span.fault("rejected", fault),
         Outcome::Unroutable(fault) => span.fault("unroutable", fault),
+        Outcome::Hindered(fault) => span.fault("hindered", fault),
         Outcome::Gone(fault) => span.fault("gone", fault),
     }
 }

@@ -66,6 +66,7 @@ async fn every_outcome_is_on_its_span() {
         (Outcome::Retry { fault: fault(), after: None }, "retry", true),
         (Outcome::Rejected(fault()), "rejected", true),
         (Outcome::Unroutable(fault()), "unroutable", true),
+        (Outcome::Hindered(fault()), "hindered", true),
         (Outcome::Gone(fault()), "gone", true),
     ];
     for detailed in [false, true] {

@@ -27,6 +27,9 @@ pub(crate) enum Judgement {
     Counts { fault: Fault, after: Option<Duration> },
     /// The endpoint is to blame; no attempt counts.
     Endpoint { fault: Fault, after: Option<Duration> },
+    /// A part of the endpoint is to blame, and others take what is theirs; no attempt counts. The event was
+    /// tried so long ago before, if it was.
+    Hindered { fault: Fault, since: Option<Duration> },
     /// The endpoint wants nothing any more; no attempt counts.
     Gone { fault: Fault },
     /// The destination will never take this event.
@@ -40,7 +43,10 @@ pub(crate) enum Judgement {
 /// A transient failure counts against the event only if the answer names it, or it was sent alone,
 /// and the same endpoint acknowledged another event since the attempt before (or, at a first
 /// attempt, since this one was sent).
+///
+/// What hinders an event without being its fault is the endpoint's, too, unless that goes on taking others.
 pub(crate) fn judge(outcome: Outcome, attempt: Attempt) -> Judgement {
+    let passes = attempt.last_ack.is_some_and(|ack| ack >= attempt.before.unwrap_or(attempt.sent));
     match outcome {
         Outcome::Acked => Judgement::Delivered,
         Outcome::Skipped if planted!(SkippedCountsAsAcked) => Judgement::Delivered,
@@ -48,9 +54,12 @@ pub(crate) fn judge(outcome: Outcome, attempt: Attempt) -> Judgement {
         Outcome::Rejected(fault) => Judgement::Refused { fault },
         Outcome::Unroutable(fault) => Judgement::Endpoint { fault, after: None },
         Outcome::Gone(fault) => Judgement::Gone { fault },
+        Outcome::Hindered(fault) if passes => {
+            let since = attempt.before.map(|before| attempt.sent.since(before));
+            Judgement::Hindered { fault, since }
+        }
+        Outcome::Hindered(fault) => Judgement::Endpoint { fault, after: None },
         Outcome::Retry { fault, after } => {
-            let since = attempt.before.unwrap_or(attempt.sent);
-            let passes = attempt.last_ack.is_some_and(|ack| ack >= since);
             if passes || planted!(OutageCountsAgainstEvents) {
                 Judgement::Counts { fault, after }
             } else {
@@ -111,6 +120,19 @@ mod tests {
         assert!(counts(&judge(transient(), attempt(Some(50), Some(60)))));
         assert!(counts(&judge(transient(), attempt(None, Some(100)))));
         assert!(!counts(&judge(transient(), attempt(None, Some(99)))));
+    }
+
+    /// INV-1, INV-5: an outage of a part kills nothing, and does not pause the others.
+    #[test]
+    fn what_hinders_an_event_never_counts() {
+        let hindered = || Outcome::Hindered(Fault::new(ErrorKind::Timeout, "no leader"));
+        let judged = |before, last_ack| judge(hindered(), attempt(before, last_ack));
+        for before in [None, Some(50)] {
+            assert!(matches!(judged(before, Some(10)), Judgement::Endpoint { .. }));
+        }
+        let Judgement::Hindered { since, .. } = judged(Some(50), Some(60)) else { panic!() };
+        assert_eq!(since, Some(Tick(100).since(Tick(50))));
+        assert!(matches!(judged(None, Some(100)), Judgement::Hindered { since: None, .. }));
     }
 
     #[test]

@@ -235,6 +235,16 @@ impl Machine {
                 }
                 Some(Blame::Failed(fault, after))
             }
+            Judgement::Hindered { fault, since } => {
+                self.stats.count_endpoint_failure(destination);
+                // As pauses of endpoints grow, by halves of them apart.
+                let pause = since.map_or(Duration::ZERO, |since| since * 2);
+                let pause = pause.min(self.settings.pause_max).max(route.retry.delay_min);
+                let delay = pause.mul_f64(1.0 - 0.5 * self.jitter.unit());
+                let attempted = attempted(attempts, Reason::Failed, fault.to_string());
+                self.give_up_or_retry(destination, item, Some(delay), attempted, policy);
+                None
+            }
             Judgement::Gone { fault } => {
                 reach!(EndpointGone);
                 Some(Blame::Gone(fault))

@@ -59,7 +59,10 @@ pub async fn carry(
                     next[key] += 1;
                     moved = Instant::now();
                 }
-                Outcome::Retry { .. } | Outcome::Unroutable(_) | Outcome::Skipped => {}
+                Outcome::Retry { .. }
+                | Outcome::Hindered(_)
+                | Outcome::Unroutable(_)
+                | Outcome::Skipped => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -86,7 +89,7 @@ pub async fn until_acked(broker: &dyn Broker, topic: &str, sent: &Arc<Event>) {
 /// Whether it is said that nobody knows what became of one event.
 pub fn is_unknown(said: &Result<Vec<Outcome>, Error>) -> bool {
     match said {
-        Ok(outcomes) => matches!(outcomes[..], [Outcome::Retry { .. }]),
+        Ok(outcomes) => matches!(outcomes[..], [Outcome::Retry { .. } | Outcome::Hindered(_)]),
         Err(error) => [ErrorKind::Unavailable, ErrorKind::Timeout].contains(&error.kind()),
     }
 }

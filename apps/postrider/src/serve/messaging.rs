@@ -153,6 +153,7 @@ fn end_of(outcome: &Outcome) -> Option<String> {
         Outcome::Retry { fault, .. }
         | Outcome::Rejected(fault)
         | Outcome::Unroutable(fault)
+        | Outcome::Hindered(fault)
         | Outcome::Gone(fault) => Some(fault.kind.snake_case()),
     }
 }

@@ -63,6 +63,32 @@ fn a_poison_event_is_dead_after_its_attempts_and_the_others_flow() {
     world.check("all");
 }
 
+/// INV-1, INV-5: a part of an endpoint that is away (a partition without a leader) counts against no event, however
+/// long; the others flow meanwhile, and what waited comes in its order.
+#[test]
+fn a_part_of_an_endpoint_that_is_away_kills_nothing() {
+    let mut world = World::simple();
+    let first = event(99, 0);
+    let away = Outcome::Hindered(Fault::new(ErrorKind::Timeout, "no leader"));
+    world.place("all").broker.answer([first.event().id], &away);
+    world.commit(vec![first, event(99, 1)]);
+    world.start(Target::Forever);
+    for n in 0..3_600 {
+        world.commit(vec![event(n % 7, n)]);
+        world.run_for(Duration::from_secs(1));
+    }
+    assert_eq!(world.delivered("all"), 3_600);
+    let waiting = world.store.waiting(&id("all"));
+    let stands = |at: usize| (waiting[at].state.as_str(), waiting[at].attempts);
+    assert_eq!([stands(0), stands(1)], [("retrying", 0), ("parked", 0)]);
+    assert!(waiting[0].detail.contains("no leader"));
+    let tried = world.healths().remove(0).batches - 3_600;
+    assert!((60..=300).contains(&tried), "neither given up nor without a pause: {tried}");
+    world.place("all").broker.relent();
+    world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 3_602);
+    world.check("all");
+}
+
 /// F18, R094: one poison among ten thousand delays nobody.
 #[test]
 fn one_poison_in_ten_thousand_leaves_the_rest_alone() {
