@@ -3,21 +3,17 @@
 //! Invariant (INV-7): only the partition's answer is an acknowledgement. What is the cluster's, the topic's,
 //! or this machine's trouble is never counted against the event.
 
-use std::time::Duration;
-
 use postrider_core::{ErrorKind, Fault, Outcome};
 use rdkafka::error::RDKafkaErrorCode as Code;
-
-/// How long to hold back where the cluster asks for less.
-const THROTTLED: Duration = Duration::from_secs(1);
 
 /// What became of a record that was refused or given up, and of its topic `topic`. `trouble` is what the
 /// client last complained about.
 pub(crate) fn judge(topic: &str, code: Code, trouble: Option<String>) -> Outcome {
-    let retry =
-        |kind, detail: String| Outcome::Retry { fault: Fault::new(kind, detail), after: None };
+    // Of a partition, as a rule: those of others go on.
+    let hindered = |kind, detail: String| Outcome::Hindered(Fault::new(kind, detail));
     let unroutable = |kind, detail: String| Outcome::Unroutable(Fault::new(kind, detail));
     let said = || described(code, trouble.as_deref());
+    let unknown = || format!("{}; whether the event arrived is not known", said());
     match code {
         Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition => {
             Outcome::Unroutable(missing(topic))
@@ -47,25 +43,24 @@ pub(crate) fn judge(topic: &str, code: Code, trouble: Option<String>) -> Outcome
             ErrorKind::Unroutable,
             format!("`{topic}` is a topic that nobody may write to: {}", said()),
         ),
-        Code::ThrottlingQuotaExceeded => {
-            Outcome::Retry { fault: Fault::new(ErrorKind::Busy, said()), after: Some(THROTTLED) }
-        }
-        Code::QueueFull => retry(
+        Code::ThrottlingQuotaExceeded => hindered(ErrorKind::Busy, said()),
+        Code::QueueFull => hindered(
             ErrorKind::Busy,
             "the client's queue is full: the cluster takes less than is sent; nothing was sent"
                 .to_owned(),
         ),
         Code::MessageTimedOut | Code::OperationTimedOut | Code::TimedOutQueue => {
-            retry(ErrorKind::Timeout, format!("{}; whether the event arrived is not known", said()))
+            hindered(ErrorKind::Timeout, unknown())
         }
-        Code::PurgeQueue | Code::PurgeInflight => retry(
+        Code::PurgeQueue | Code::PurgeInflight => hindered(
             ErrorKind::Unavailable,
             "the connection was given up; whether the event arrived is not known".to_owned(),
         ),
-        _ => retry(
-            ErrorKind::Unavailable,
-            format!("{}; whether the event arrived is not known", said()),
-        ),
+        // It may be this record that the server, or the way to it, cannot bear.
+        Code::Unknown | Code::InvalidMessage => {
+            Outcome::Retry { fault: Fault::new(ErrorKind::Unavailable, unknown()), after: None }
+        }
+        _ => hindered(ErrorKind::Unavailable, unknown()),
     }
 }
 
@@ -80,6 +75,14 @@ pub(crate) fn keyless(topic: &str) -> Fault {
     let mut fault = invalid(topic, Code::InvalidRecord);
     fault.detail += " (it has no key: a compacted topic takes no record without a key)";
     fault
+}
+
+/// Whether it is the record, or the request that it came in, that was too large.
+pub(crate) fn is_too_large(code: Code) -> bool {
+    matches!(
+        code,
+        Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize
+    )
 }
 
 /// A record of which nothing was heard until the deadline.
@@ -133,6 +136,7 @@ mod tests {
         match outcome {
             Outcome::Retry { fault, .. }
             | Outcome::Rejected(fault)
+            | Outcome::Hindered(fault)
             | Outcome::Unroutable(fault) => fault.kind,
             other => panic!("{other:?}"),
         }
@@ -161,17 +165,17 @@ mod tests {
             Code::Fatal,
             Code::OutOfOrderSequenceNumber,
             Code::PurgeInflight,
-            Code::Unknown,
+            Code::QueueFull,
+            Code::ThrottlingQuotaExceeded,
         ] {
-            assert!(matches!(judged(code), Outcome::Retry { .. }), "{code:?}");
+            assert!(matches!(judged(code), Outcome::Hindered(_)), "{code:?}");
         }
-        let throttled = judged(Code::ThrottlingQuotaExceeded);
-        assert!(matches!(throttled, Outcome::Retry { after: Some(_), .. }));
+        assert!(matches!(judged(Code::Unknown), Outcome::Retry { .. }));
     }
 
     #[test]
     fn a_timeout_says_what_was_the_matter() {
-        let Outcome::Retry { fault, .. } = unheard(Some("connection refused".to_owned())) else {
+        let Outcome::Hindered(fault) = unheard(Some("connection refused".to_owned())) else {
             panic!("unknown is tried again");
         };
         assert!(fault.detail.contains("connection refused"), "{fault}");

@@ -9,10 +9,10 @@ use postrider_core::{
     BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Format, Outcome, Outgoing, Result,
     Route,
 };
-use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::error::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, timeout_at};
 
-use crate::answer::{judge, keyless, too_large, unheard};
+use crate::answer::{is_too_large, judge, keyless, too_large, unheard};
 use crate::client::{Client, Producer};
 use crate::encode::{Encoded, encode, unusable};
 use crate::examine::examine;
@@ -228,7 +228,12 @@ impl KafkaBroker {
                     standings.facts(topic).into_iter().for_each(Facts::send_alone);
                 }
                 answer => {
-                    outcomes[index] = Some(self.judge(topic, answer, sending.keyed[index]));
+                    outcomes[index] = Some(self.judge(
+                        topic,
+                        standings.facts(topic),
+                        answer,
+                        sending.keyed[index],
+                    ));
                 }
             }
         }
@@ -276,7 +281,7 @@ impl KafkaBroker {
                 Some(Err(code)) if is_too_large(code) => {
                     Outcome::Rejected(too_large(topic, bytes, bytes_max))
                 }
-                answer => self.judge(topic, answer, sending.keyed[index]),
+                answer => self.judge(topic, standings.facts(topic), answer, sending.keyed[index]),
             });
         }
     }
@@ -308,30 +313,26 @@ impl KafkaBroker {
         facts?.bytes_max.filter(|_| self.settings.compression == Compression::None)
     }
 
-    fn judge(&self, topic: &str, answer: Option<Answer>, keyed: bool) -> Outcome {
+    fn judge(
+        &self,
+        topic: &str,
+        of: Option<&Facts>,
+        answer: Option<Answer>,
+        keyed: bool,
+    ) -> Outcome {
+        let trouble = || of.and_then(|it| it.limping.clone()).or_else(|| self.trouble.said());
         let outcome = match answer {
             Some(Ok(())) => return Outcome::Acked,
-            Some(Err(RDKafkaErrorCode::InvalidRecord)) if !keyed => {
-                Outcome::Rejected(keyless(topic))
-            }
-            Some(Err(code)) => judge(topic, code, self.trouble.said()),
-            None => unheard(self.trouble.said()),
+            Some(Err(Code::InvalidRecord)) if !keyed => Outcome::Rejected(keyless(topic)),
+            Some(Err(code)) => judge(topic, code, trouble()),
+            None => unheard(trouble()),
         };
         // What is wrong with the topic, the next call asks and says in plain words.
-        if matches!(outcome, Outcome::Retry { .. } | Outcome::Unroutable(_)) {
+        if !matches!(outcome, Outcome::Rejected(_) | Outcome::Skipped) {
             self.topics.suspect(topic);
         }
         outcome
     }
-}
-
-fn is_too_large(code: RDKafkaErrorCode) -> bool {
-    matches!(
-        code,
-        RDKafkaErrorCode::MessageSizeTooLarge
-            | RDKafkaErrorCode::MessageBatchTooLarge
-            | RDKafkaErrorCode::InvalidMessageSize
-    )
 }
 
 /// Never nothing: a record without a key, headers, and value takes its frame.

@@ -13,7 +13,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::FromClientConfig;
 use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::metadata::MetadataTopic;
+use rdkafka::metadata::{MetadataPartition, MetadataTopic};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
@@ -29,6 +29,9 @@ const TOPICS_MAX: usize = 4_096;
 /// How long to wait for a topic's settings. A user that may not read them is answered at once.
 const SETTINGS_MAX: Duration = Duration::from_secs(1);
 
+/// Partitions that are named, of those with which something is wrong.
+const NAMED_MAX: usize = 10;
+
 /// What is known of a topic that is there.
 #[derive(Debug)]
 pub(crate) struct Facts {
@@ -42,6 +45,8 @@ pub(crate) struct Facts {
     pub(crate) bytes_max: Option<u64>,
     /// It refused what the client sent as one, so each record goes by itself.
     alone: AtomicBool,
+    /// Why some of what goes there may not be answered.
+    pub(crate) limping: Option<String>,
 }
 
 impl Facts {
@@ -211,6 +216,7 @@ impl Question {
             compared: AtomicBool::new(false),
             bytes_max,
             alone: AtomicBool::new(false),
+            limping: self.limping(found, in_sync_min.unwrap_or_default()),
         })))
     }
 
@@ -247,7 +253,7 @@ impl Question {
 
     /// What is wrong if no partition can acknowledge anything.
     fn lacking(&self, found: &MetadataTopic, in_sync_min: usize) -> Option<Fault> {
-        let most = |count: fn(&rdkafka::metadata::MetadataPartition) -> usize| {
+        let most = |count: fn(&MetadataPartition) -> usize| {
             found.partitions().iter().map(count).max().unwrap_or_default()
         };
         let replicas = most(|partition| partition.replicas().len());
@@ -267,5 +273,28 @@ impl Question {
             );
             Fault::new(ErrorKind::Unavailable, detail)
         })
+    }
+
+    /// Why some of it may not be acknowledged, though the rest is.
+    fn limping(&self, found: &MetadataTopic, in_sync_min: usize) -> Option<String> {
+        let (topic, all) = (&self.topic, found.partitions());
+        let which = |is: &dyn Fn(&&MetadataPartition) -> bool| {
+            let ids = all.iter().filter(is).map(|partition| partition.id().to_string());
+            let ids: Vec<String> = ids.take(NAMED_MAX).collect();
+            (!ids.is_empty()).then(|| ids.join(", "))
+        };
+        if let Some(ids) = which(&|partition| partition.leader() < 0) {
+            return Some(format!(
+                "of the topic `{topic}` these partitions have no leader: {ids}; see whether their servers run"
+            ));
+        }
+        let wanted = |partition: &MetadataPartition| in_sync_min.min(partition.replicas().len());
+        if let Some(ids) = which(&|partition| partition.isr().len() < wanted(partition)) {
+            return Some(format!(
+                "of the topic `{topic}` these partitions have fewer replicas in sync than it wants \
+                 (`min.insync.replicas`): {ids}; they go on when the others are back"
+            ));
+        }
+        None
     }
 }

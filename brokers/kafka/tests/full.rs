@@ -28,7 +28,7 @@ async fn carry(broker: &KafkaBroker, topic: &str, open: &mut Vec<Arc<Event>>) ->
     let mut said = Vec::new();
     open.retain(|_| match outcomes.next().unwrap() {
         Outcome::Acked => false,
-        Outcome::Retry { fault, .. } | Outcome::Unroutable(fault) => {
+        Outcome::Hindered(fault) | Outcome::Unroutable(fault) => {
             said.push(fault.to_string());
             true
         }

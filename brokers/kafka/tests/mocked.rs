@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postrider_core::{Broker, EventId, Outcome};
 use postrider_kafka::{KafkaBroker, KafkaSettings};
-use postrider_testkit::carry::{assert_in_order, carry as carry_many};
+use postrider_testkit::carry::{assert_in_order, carry as carry_many, until_acked};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{Headers as _, Message as _};
@@ -51,8 +51,39 @@ async fn a_client_that_gave_up_for_good_is_replaced() {
     let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
     cluster.request_errors(RDKafkaApiKey::Produce, &[error]);
     let outcomes = carry(&broker, 2).await;
-    assert!(matches!(outcomes[0], Outcome::Retry { .. }), "{outcomes:?}");
+    assert!(matches!(outcomes[0], Outcome::Hindered(_)), "{outcomes:?}");
     assert_eq!(carry(&broker, 3).await, [Outcome::Acked], "and it goes on");
+}
+
+/// INV-1, INV-5: a partition without a leader takes nothing, which is no fault of its events, and is named; the other one
+/// goes on.
+#[tokio::test]
+async fn a_partition_without_a_leader_is_no_events_fault() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("orders", 2, 1).unwrap();
+    cluster.partition_leader("orders", 1, None).unwrap();
+    let broker = KafkaBroker::new(settings(&cluster)).unwrap();
+    let mut left: Vec<_> = (0..20).map(|key: u32| event(&key.to_string(), 1, 10)).collect();
+    let mut said = Vec::new();
+    for _ in 0..2 {
+        let batch: Vec<_> = left.iter().map(|event| outgoing("orders", event)).collect();
+        let mut outcomes = broker.publish(&batch).await.unwrap().into_iter();
+        left.retain(|_| match outcomes.next().unwrap() {
+            Outcome::Acked => false,
+            Outcome::Hindered(fault) => {
+                said.push(fault.to_string());
+                true
+            }
+            other => panic!("{other:?}"),
+        });
+    }
+    assert!(!left.is_empty() && left.len() < 20, "each has some: {}", left.len());
+    let named = "these partitions have no leader: 1;";
+    assert!(said.last().unwrap().contains(named), "{said:?}");
+    cluster.partition_leader("orders", 1, Some(1)).unwrap();
+    for event in &left {
+        until_acked(&broker, "orders", event).await;
+    }
 }
 
 fn reader(cluster: &MockCluster<'static, impl rdkafka::ClientContext>) -> BaseConsumer {
@@ -118,7 +149,7 @@ async fn what_passes_is_waited_for() {
         let (last, before) = outcomes.split_last().unwrap();
         assert_eq!(*last, Outcome::Acked);
         assert!(
-            before.iter().all(|it| matches!(it, Outcome::Retry { .. })),
+            before.iter().all(|it| matches!(it, Outcome::Hindered(_))),
             "{error:?}: {before:?}"
         );
     }

@@ -90,7 +90,7 @@ async fn a_server_that_is_not_there_yet_is_waited_for() {
     server.kill();
     let told = broker.publish(&[outgoing(&topic, &event("1", 2, 10))]).await;
     let unknown = match &told {
-        Ok(outcomes) => matches!(&outcomes[..], [Outcome::Retry { .. }]),
+        Ok(outcomes) => matches!(&outcomes[..], [Outcome::Hindered(_)]),
         Err(error) => error.kind() == ErrorKind::Unavailable,
     };
     assert!(unknown, "{told:?}");
@@ -148,7 +148,7 @@ async fn a_quota_kills_no_event() {
     // What comes first is taken, and its answer held back; what comes then waits for that.
     let begun = Instant::now();
     let throttled = |said: &Result<Vec<Outcome>, _>| match said {
-        Ok(outcomes) => outcomes.iter().any(|it| matches!(it, Outcome::Retry { .. })),
+        Ok(outcomes) => outcomes.iter().any(|it| matches!(it, Outcome::Hindered(_))),
         Err(_) => true,
     };
     for n in 0.. {
@@ -156,7 +156,7 @@ async fn a_quota_kills_no_event() {
             (0..20).map(|key| outgoing(&topic, &event(&key.to_string(), n, 500))).collect();
         let said = broker.publish(&batch).await;
         let harmless =
-            |it: &Outcome| matches!(it, Outcome::Acked | Outcome::Retry { .. } | Outcome::Skipped);
+            |it: &Outcome| matches!(it, Outcome::Acked | Outcome::Hindered(_) | Outcome::Skipped);
         assert!(said.iter().flatten().all(harmless), "{said:?}");
         if throttled(&said) {
             break;
