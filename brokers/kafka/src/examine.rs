@@ -257,14 +257,15 @@ impl Stands<'_> {
             found.push(self.warning(message, advice, Code::CopiesFew));
         }
         match in_sync_min {
-            Some(min) if min > replicas => found.push(findings::critical(
-                &of(self.name),
-                format!(
-                    "it wants {min} replicas in sync and has {replicas}: nothing is acknowledged"
-                ),
-                format!("{}, or give it more replicas", self.set("min.insync.replicas=1")),
-                Code::Unacknowledged,
-            )),
+            Some(min) if min > replicas => {
+                let message = format!(
+                    "it wants {min} replicas in sync and has {replicas}: servers before Kafka 3.7 acknowledge nothing \
+                     then, and newer ones want no more than there are"
+                );
+                let advice =
+                    format!("{}, or give it more replicas", self.set("min.insync.replicas=1"));
+                found.push(self.warning(message, advice, Code::Unacknowledged));
+            }
             Some(min) if replicas > 1 && min == replicas => {
                 let message = format!(
                     "it wants all of its {replicas} replicas in sync: while one server is away, its events wait"

@@ -256,19 +256,13 @@ impl Question {
         let most = |count: fn(&MetadataPartition) -> usize| {
             found.partitions().iter().map(count).max().unwrap_or_default()
         };
-        let replicas = most(|partition| partition.replicas().len());
         let in_sync = most(|partition| partition.isr().len());
-        let topic = &self.topic;
-        if replicas < in_sync_min {
+        // Where there are fewer, servers since Kafka 3.7 want no more than there are.
+        let wanted = in_sync_min.min(most(|partition| partition.replicas().len()));
+        (in_sync < wanted).then(|| {
+            let topic = &self.topic;
             let detail = format!(
-                "the topic `{topic}` has {replicas} replicas and wants {in_sync_min} in sync \
-                 (`min.insync.replicas`), so nothing can be acknowledged: add replicas, or want fewer"
-            );
-            return Some(Fault::new(ErrorKind::Config, detail));
-        }
-        (in_sync < in_sync_min).then(|| {
-            let detail = format!(
-                "of the topic `{topic}` only {in_sync} replicas are in sync, and it wants {in_sync_min} \
+                "of the topic `{topic}` only {in_sync} replicas are in sync, and it wants {wanted} \
                  (`min.insync.replicas`); it goes on when they are back"
             );
             Fault::new(ErrorKind::Unavailable, detail)
@@ -295,6 +289,12 @@ impl Question {
                  (`min.insync.replicas`): {ids}; they go on when the others are back"
             ));
         }
-        None
+        let few = all.iter().any(|partition| partition.replicas().len() < in_sync_min);
+        few.then(|| {
+            format!(
+                "the topic `{topic}` wants {in_sync_min} replicas in sync (`min.insync.replicas`) and has fewer at all, \
+                 with which servers before Kafka 3.7 acknowledge nothing: add replicas, or want fewer"
+            )
+        })
     }
 }
