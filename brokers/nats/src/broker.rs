@@ -49,10 +49,16 @@ impl NatsBroker {
         let settings = self.connection.settings();
         let deadline = Instant::now() + settings.deadline;
         let mut up = self.connection.up(deadline).await?;
-        match settings.allow_lossy {
-            true => lossy::publish(&self.connection, &mut up, batch, deadline).await,
-            false => Ok(publish_kept(&mut up, batch, deadline).await),
+        let mut outcomes = match settings.allow_lossy {
+            true => lossy::publish(&self.connection, &mut up, batch, deadline).await?,
+            false => publish_kept(&mut up, batch, deadline).await,
+        };
+        let large = |it: &Outcome| matches!(it, Outcome::Rejected(fault) if fault.kind == ErrorKind::TooLarge);
+        // Who sends a dead letter again has raised the limit a moment before.
+        if outcomes.iter().any(large) && self.connection.takes_more(&mut up, deadline).await {
+            outcomes.iter_mut().filter(|it| large(it)).for_each(|it| *it = Outcome::Skipped);
         }
+        Ok(outcomes)
     }
 }
 

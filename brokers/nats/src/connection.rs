@@ -13,7 +13,7 @@ use async_nats::connection::State;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ClientError, Event};
 use postrider_core::{Error, ErrorKind, Result};
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::{Mutex, OnceCell, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::denied::Denied;
@@ -57,6 +57,8 @@ pub(crate) struct Connection {
     settings: Arc<NatsSettings>,
     made: OnceCell<(Client, Context)>,
     standing: watch::Sender<Standing>,
+    /// Held by who looks whether more is taken by now.
+    pub(crate) looking: Mutex<()>,
 }
 
 /// A connection that stood when it was asked for.
@@ -150,6 +152,10 @@ impl Up {
         self.line.epoch
     }
 
+    pub(crate) fn is_gone(&self) -> bool {
+        self.line.standing.borrow().is_gone(self.line.epoch)
+    }
+
     /// Returns when this connection is gone.
     pub(crate) async fn lost(&mut self) {
         self.line.lost().await;
@@ -193,6 +199,7 @@ impl Connection {
             settings: Arc::new(settings),
             made: OnceCell::new(),
             standing: watch::Sender::new(Standing::default()),
+            looking: Mutex::default(),
         })
     }
 

@@ -36,6 +36,7 @@ mod examine;
 #[cfg(test)]
 mod golden;
 mod group;
+mod limit;
 mod look;
 mod lossy;
 mod options;

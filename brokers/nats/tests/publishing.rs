@@ -43,6 +43,35 @@ async fn a_subject_without_a_stream_is_unroutable() {
     assert_eq!(stored(&stream).await, [sent.id]);
 }
 
+/// R057: a server that was told to take more does not say so to who is connected. A dead letter that is sent again is not
+/// refused for what it said before, and one that is too large still is.
+#[tokio::test]
+async fn a_limit_that_was_raised_is_heard_of() {
+    let (low, high) = ("max_payload: 2000", "max_payload: 50000");
+    for allow_lossy in [false, true] {
+        let Some(server) = Server::with(low) else { return };
+        server.stream("orders", "orders").await;
+        let mut settings = server.settings();
+        settings.allow_lossy = allow_lossy;
+        let broker = NatsBroker::new(settings).unwrap();
+        let (large, larger) = (event("1", 1, 10_000), event("2", 1, 90_000));
+        let batch = [outgoing("orders", &large), outgoing("orders", &larger)];
+        let refused = |outcome: &Outcome| matches!(outcome, Outcome::Rejected(fault) if fault.kind == ErrorKind::TooLarge);
+        assert!(broker.publish(&batch).await.unwrap().iter().all(refused));
+        let path = server.folder().join("nats.conf");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, config.replace(low, high)).unwrap();
+        assert!(server.signal("-HUP"));
+        let begun = Instant::now();
+        while async_nats::connect(server.address()).await.unwrap().max_payload() < 50_000 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{}", server.log());
+        }
+        assert_eq!(broker.publish(&batch).await.unwrap(), [Outcome::Skipped, Outcome::Skipped]);
+        let outcomes = broker.publish(&batch).await.unwrap();
+        assert!(outcomes[0] == Outcome::Acked && refused(&outcomes[1]), "{outcomes:?}");
+    }
+}
+
 /// R057, R095, F18, F20: what the stream or the server refuses for good is refused alone, in the server's words.
 #[tokio::test]
 async fn a_message_too_large_is_refused_and_its_neighbours_go_on() {
