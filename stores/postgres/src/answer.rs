@@ -117,6 +117,8 @@ pub(crate) struct Server {
     pub(crate) is_flushed: bool,
     /// Destinations that were asked for and are not there, by that snapshot.
     gone: String,
+    /// Whether policies of row security applied to this user.
+    pub(crate) has_policies: bool,
 }
 
 impl Server {
@@ -137,6 +139,7 @@ impl Server {
             written: text(3).to_owned(),
             is_flushed: position(text(3)) <= position(text(4)),
             gone: text(5).to_owned(),
+            has_policies: !text(6).is_empty(),
         })
     }
 }

@@ -14,6 +14,7 @@ use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Result};
 use crate::answer::{Answer, Found, Server};
 use crate::gather::Reply;
 use crate::gone_back;
+use crate::open::all_seen;
 use crate::question;
 use crate::room::Room;
 use crate::session::Session;
@@ -95,6 +96,9 @@ async fn ask(
     let asked = questions.iter().map(|(_, asked)| asked);
     question::ask(&session, asked, (room, tick), |row| answer.take(row)).await?;
     let server = answer.server()?;
+    if server.has_policies {
+        all_seen(&session, "fetch").await?;
+    }
     if let Some(seen) = server.life {
         store.remembered().given = Some((server.given, seen));
     }

@@ -18,6 +18,7 @@ use crate::store::PostgresStore;
 use crate::typed::params;
 
 const RECOVERY: Sql = sql!("meta/recovery");
+const HIDDEN: Sql = sql!("meta/hidden");
 const COLUMNS: Sql = sql!("meta/columns");
 const CHECK: Sql = sql!("meta/check");
 const COUNTERS: Sql = sql!("meta/counters");
@@ -31,6 +32,7 @@ pub(crate) async fn open(store: &PostgresStore) -> Result<StoreFacts> {
 }
 
 async fn check(name: &str, session: &Session) -> Result<StoreFacts> {
+    all_seen(session, "open store").await?;
     schema::check(session).await?;
     same_columns(session).await?;
     let setup = schema::setup(session).await?;
@@ -45,6 +47,22 @@ async fn check(name: &str, session: &Session) -> Result<StoreFacts> {
     same_partitions(&found)?;
     session.execute("open store", &WRITABLE, params![]).await?;
     Ok(StoreFacts { name: name.to_owned(), partitions, schema: schema::VERSION })
+}
+
+/// Rows that a policy hides would count as not there: a cursor passes them, and a key does not wait for them (INV-1, INV-3).
+/// Asked for as well where a page says that there are policies.
+///
+/// # Errors
+/// `Unauthorized` if some are hidden from this user.
+pub(crate) async fn all_seen(session: &Session, operation: &'static str) -> Result<()> {
+    let Some(hides) = session.optional(operation, &HIDDEN, params![]).await? else {
+        return Ok(());
+    };
+    let table: &str = hides.get(0);
+    Err(Error::new(ErrorKind::Unauthorized, operation).message(format!(
+        "row level security hides rows of {table} from this user: what it does not see would count as delivered; nothing was \
+         read. Run: alter table {table} disable row level security; or, for the user: alter role … bypassrls"
+    )))
 }
 
 /// All columns are there, by their names.

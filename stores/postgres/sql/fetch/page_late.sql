@@ -13,6 +13,8 @@
 -- row in seq, the token of its life in id, and as texts the snapshot, the end of what was written and of what
 -- was flushed of the log. Its own row may be ahead of what was given: it compares, and never is a floor.
 -- In key it names, parted by commas, the destinations that are not there: they were removed or renamed.
+-- In event_type it names a table with policies of row security for this user, by the same reading: a cursor would pass
+-- what they hide.
 -- The others are events, by n. A row whose payload and headers together are larger than payload_max has `cut`,
 -- neither of them, and their size in event_version.
 with server as materialized (
@@ -104,7 +106,8 @@ select 0 as n, false as cut, {outbox_given}() as xid,
     pg_current_wal_flush_lsn()::text as aggregate_id,
     (select string_agg(name, ',') from unnest($16::text[]) as name
         where not exists (select from {outbox_destination} d where d.id = name)) as key,
-    null::text as event_type,
+    (select name from unnest(array[{text:outbox}, {text:outbox_waiting}, {text:outbox_scheduled}]) as name
+        where row_security_active(name) limit 1) as event_type,
     null::integer as event_version, null::text as payload, null::bytea as payload_bytes,
     null::text as content_type, null::text as encoding, null::jsonb as headers, null::text as tenant,
     null::smallint as format, null::timestamptz as occurred_at, null::timestamptz as created_at,

@@ -177,3 +177,49 @@ async fn a_payload_past_the_rules_stops_nobody() {
     let page = tokio::time::timeout(Duration::from_secs(60), store.fetch(&request)).await;
     assert_eq!(page.expect("an answer").expect("fetch").rows.len(), 1);
 }
+
+/// INV-1, INV-3: what policies of row security hide from the relay's user is not passed. A page says it, and an open; without
+/// them, what was committed meanwhile is there.
+#[tokio::test]
+async fn what_row_security_hides_is_not_passed() {
+    let Some(mut fresh) = Fresh::read_for_a(1).await else { return };
+    let role = format!("hidden_{}", fresh.names.schema());
+    let grants = "create role ROLE login;
+        grant usage on schema {schema} to ROLE;
+        grant select, insert, update, delete on all tables in schema {schema} to ROLE;
+        grant usage, select on all sequences in schema {schema} to ROLE;
+        grant execute on all functions in schema {schema} to ROLE";
+    fresh.run(&grants.replace("ROLE", &role)).await;
+    fresh.store_url = fresh.url.replace("postgres@", &format!("{role}@"));
+    let (store, lease) = (fresh.store(), any_lease());
+    store.open().await.expect("nothing is hidden");
+    let beginning = SnapshotCursor::beginning().encode().unwrap();
+    let end = store.fetch(&after(&lease, &beginning)).await.expect("nothing is there").end;
+    for table in ["outbox", "outbox_waiting", "outbox_scheduled"] {
+        fresh.run(&format!("alter table {{{table}}} enable row level security")).await;
+        fresh.run(INSERT).await;
+        let refusals = [
+            store.fetch(&after(&lease, &end)).await.map(drop).unwrap_err(),
+            fresh.store().open().await.map(drop).unwrap_err(),
+        ];
+        for refused in refusals {
+            assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused:?}");
+            let named = fresh.sql(&format!("alter table {{{table}}} disable row level security"));
+            assert!(refused.to_string().contains(&named), "{refused}");
+        }
+        fresh.run(&format!("alter table {{{table}}} disable row level security")).await;
+    }
+    let page = store.fetch(&after(&lease, &end)).await.expect("all is seen again");
+    assert_eq!(page.rows.len(), 3);
+    let shown = "alter table {outbox} enable row level security;
+        create policy shown on {outbox} to ROLE using (true)";
+    fresh.run(&shown.replace("ROLE", &role)).await;
+    let page = store.fetch(&after(&lease, &end)).await.expect("a policy that hides nothing");
+    assert_eq!(page.rows.len(), 3);
+    fresh.store().open().await.expect("the same");
+    fresh.run("create policy fewer on {outbox} as restrictive using (tenant is null)").await;
+    let refused = store.fetch(&after(&lease, &end)).await.map(drop).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused:?}");
+    drop(store);
+    fresh.run(&format!("drop owned by {role}; drop role {role}")).await;
+}
