@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use postrider_core::{Code, Error, ErrorKind, PartitionId, Result};
+use postrider_core::{Code, Error, ErrorKind, PartitionId, Result, RetryClass};
 
 use crate::session::Session;
 use crate::setup::Layout;
@@ -67,6 +67,8 @@ struct State {
     split_at: Option<Instant>,
     split_pause: Duration,
     under_way: bool,
+    /// What was told of that keeps the tables from being seen to.
+    told: Option<String>,
     /// Where a partition is looked through for what may be deleted, by the number before.
     looks: BTreeMap<u16, i64>,
 }
@@ -140,8 +142,19 @@ impl Maintained {
         (state.split_at, state.split_pause) = (None, Duration::ZERO);
     }
 
-    fn end(&self) {
-        self.state().under_way = false;
+    /// Ends it, and says whether a person is to hear how it went: of each trouble once, and of its end. What others have
+    /// locked, and a server that is away, come and go by themselves.
+    fn end(&self, done: &Result<()>) -> bool {
+        let mut state = self.state();
+        state.under_way = false;
+        let told = match done {
+            Err(error) if error.retry_class() == RetryClass::Transient => return false,
+            Err(error) => Some(error.to_string()),
+            Ok(()) => None,
+        };
+        let is_news = state.told != told;
+        state.told = told;
+        is_news
     }
 }
 
@@ -159,9 +172,18 @@ pub(crate) fn when_due(store: &PostgresStore) {
     let Some((ahead, detach)) = store.maintained().begin(Instant::now()) else { return };
     let store = store.clone();
     tokio::spawn(async move {
-        // What fails is tried again; until then events stand in the default table.
-        _ = maintain(&store, ahead, detach).await;
-        store.maintained().end();
+        let done = maintain(&store, ahead, detach).await;
+        if !store.maintained().end(&done) {
+            return;
+        }
+        let name = store.name();
+        match done {
+            Ok(()) => tracing::info!(store = name, "the outbox's tables are seen to again"),
+            Err(error) => tracing::warn!(
+                store = name, %error,
+                "the outbox's tables are not seen to; it is tried again, and until then events go to the default table"
+            ),
+        }
     });
 }
 
@@ -193,15 +215,16 @@ async fn maintain(store: &PostgresStore, ahead: bool, detach: bool) -> Result<()
     if layout(store, &session).await? == Layout::Plain {
         return Ok(());
     }
-    let mut grew = false;
-    if ahead {
-        grew = make_ahead(&session).await? < 0;
-    }
+    let made = match ahead {
+        true => make_ahead(&session).await,
+        false => Ok(0),
+    };
     if detach {
+        // Also where none can be made.
         session.row("maintain", &DETACH, params![]).await?;
         maintained.detached(Instant::now(), true);
     }
-    if grew && maintained.begin_split(Instant::now()) {
+    if made? < 0 && maintained.begin_split(Instant::now()) {
         split(store, session).await?;
         maintained.was_split();
     }
@@ -284,10 +307,28 @@ mod tests {
             pauses.push(maintained.state().detach_pause.as_secs());
         }
         assert_eq!(pauses, [60, 120, 240, 480, 600, 600]);
-        maintained.end();
+        maintained.end(&Ok(()));
         assert_eq!(maintained.begin(now + EVERY), Some((true, false)));
-        maintained.end();
+        maintained.end(&Ok(()));
         maintained.detached(now, true);
         assert_eq!(maintained.begin(now + DETACH_EVERY), Some((true, true)));
+    }
+
+    #[test]
+    fn each_trouble_is_told_once_and_its_end_and_what_others_have_locked_is_not() {
+        let maintained = Maintained::default();
+        let failed = |kind, message| Err(Error::new(kind, "maintain").message(message));
+        let told = [
+            Ok(()),
+            failed(ErrorKind::Busy, "locked"),
+            failed(ErrorKind::Internal, "ddl is forbidden"),
+            failed(ErrorKind::Internal, "ddl is forbidden"),
+            failed(ErrorKind::Unavailable, "away"),
+            failed(ErrorKind::Unauthorized, "a privilege"),
+            Ok(()),
+            Ok(()),
+        ]
+        .map(|done| maintained.end(&done));
+        assert_eq!(told, [false, false, true, false, false, true, true, false]);
     }
 }

@@ -312,6 +312,31 @@ async fn tables_are_made_ahead() {
     assert_eq!(play.fresh.number(ahead).await, 0, "enough");
 }
 
+/// R101: where no table can be made ahead, empty ones are taken away all the same.
+#[tokio::test]
+async fn empty_tables_go_where_none_can_be_made() {
+    let Some(play) = Play::new(Layout::Partitioned).await else { return };
+    play.old_in_tables(8_000, "30 days").await;
+    play.passed(8_000).await;
+    while play.retire(1_000).await.more {}
+    play.old(500, "1 hour").await;
+    play.fresh.run("create table {schema}.outbox_p16384 ()").await;
+    assert_eq!(&*play.tables().await, "0 4096* 8192* 12288 rest");
+    let renew = RenewRequest {
+        owner: play.lease.owner.clone(),
+        leases: vec![play.lease.clone()],
+        lease_duration: LONG,
+        current: true,
+    };
+    play.store.renew(&renew).await.expect("renew");
+    let until = Instant::now() + Duration::from_secs(30);
+    while play.tables().await.starts_with("0 ") && Instant::now() < until {
+        // waits: the tables are taken away in a task beside the renewal.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(&*play.tables().await, "4096* 8192* 12288 rest");
+}
+
 /// R101: a default table whose rows are no longer needed is emptied with the others.
 #[tokio::test]
 async fn the_default_table_is_emptied_as_the_others() {
