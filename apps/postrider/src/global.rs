@@ -6,10 +6,12 @@ use std::sync::Arc;
 use clap::Args;
 use postrider_config::{Config, Environment, Needs};
 use postrider_core::{Operator, OutboxSource};
+use postrider_postgres::OwnTable;
 
 use crate::config;
 use crate::failure::Failure;
 use crate::output::{Format, Out};
+use crate::relay::own::{self, Own};
 use crate::store;
 
 /// Where the store's address stands if no flag names it.
@@ -43,6 +45,8 @@ pub(crate) struct Store {
     pub(crate) waiting_max: u64,
     /// The configuration that was named, by which relays are started as well.
     pub(crate) config: Option<PathBuf>,
+    /// The application's own table, so that what is pending in it is counted.
+    _beside: Option<OwnTable>,
 }
 
 impl Global {
@@ -52,10 +56,13 @@ impl Global {
     /// If no store is named, and what the store says.
     pub(crate) async fn open(&self) -> Result<Store, Failure> {
         let configured = self.configured()?;
-        let store::Opened { operator, source, .. } = self.used(&configured)?.open().await?;
+        let opened = self.used(&configured)?.open().await?;
         let config = &configured.config;
+        let beside = own::beside(Own::of(config)?.as_ref(), &opened)?;
+        let store::Opened { operator, source, .. } = opened;
         let (watermark, waiting_max) = (config.backpressure.rows, config.relay.waiting_max);
-        Ok(Store { operator, source, watermark, waiting_max, config: self.config.clone() })
+        let config = self.config.clone();
+        Ok(Store { operator, source, watermark, waiting_max, config, _beside: beside })
     }
 
     /// Where the store is, without opening it.

@@ -23,7 +23,8 @@ use crate::sql::Texts;
 use crate::standby::PublishAfter;
 use crate::thresholds::Thresholds;
 use crate::{
-    Names, carry_out, destination, due, fetch, lease, load, open, retire, schedule, settle, wake,
+    Names, carry_out, destination, due, fetch, lease, load, open, own, retire, schedule, settle,
+    wake,
 };
 
 /// How a store is used. What is fixed when the tables are made is in [`Setup`](crate::Setup).
@@ -97,6 +98,8 @@ pub(crate) struct Inner {
     pub(crate) maintained: Maintained,
     /// Listens for commits.
     pub(crate) watch: wake::Watch,
+    /// The application's own table that is served in place of the outbox.
+    pub(crate) beside: own::Beside,
 }
 
 impl PostgresStore {
@@ -157,6 +160,7 @@ impl PostgresStore {
                 saves: Gather::default(),
                 maintained: Maintained::default(),
                 watch: wake::Watch::default(),
+                beside: own::Beside::default(),
             }),
         }
     }

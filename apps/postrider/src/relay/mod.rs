@@ -5,7 +5,7 @@ pub(crate) mod aws;
 pub(crate) mod brokers;
 pub(crate) mod kafka;
 pub(crate) mod nats;
-mod own;
+pub(crate) mod own;
 mod plan;
 mod reconcile;
 mod reload;
@@ -116,7 +116,9 @@ pub(crate) async fn run(args: RelayArgs) -> Result<Exit, Failure> {
     serve::messaging::wrap(&metrics, &mut plan.destinations);
     let handle = start(&mut plan, &store, &metrics, args.once).await?;
     // A connection of its own: whoever looks at the store does not keep the relay from reading.
-    let operator = plan.place.open().await?.operator;
+    let opened = plan.place.open().await?;
+    let _beside = own::beside(plan.own.as_ref(), &opened)?;
+    let operator = opened.operator;
     let listening = listen(&plan, &handle, &operator, metrics).await?;
     let reconciling =
         tokio::spawn(reconcile::keep_reconciled(operator, handle.health(), plan.reconcile_every));

@@ -8,7 +8,7 @@ use postrider_core::OutboxSource;
 use postrider_postgres::{Comparison, Mapping, OwnTable, Settled};
 
 use crate::failure::Failure;
-use crate::store::Place;
+use crate::store::{Opened, Place};
 use crate::terminal;
 
 /// What a relay serves in place of the outbox.
@@ -77,6 +77,17 @@ pub(crate) async fn source(
     }
     let compared = own.compares.then(|| table.clone());
     Ok((Arc::new(table), compared))
+}
+
+/// A handle on the table beside an open store, whose overview counts what is pending in it as long as that is kept.
+///
+/// # Errors
+/// A configuration failure: of the mapping.
+pub(crate) fn beside(own: Option<&Own>, opened: &Opened) -> Result<Option<OwnTable>, Failure> {
+    let (Some(own), Some(store)) = (own.filter(|own| !own.compares), &opened.postgres) else {
+        return Ok(None);
+    };
+    Ok(Some(OwnTable::on(store.clone(), own.mapping.clone())?))
 }
 
 /// Says what a comparison found, if there was one.

@@ -12,7 +12,9 @@ use postrider_core::operate::{
 };
 use postrider_core::source::StoreFacts;
 use postrider_core::waiting::{Counts, WaitingState};
-use postrider_core::{DestinationState, Error, ErrorKind, PartitionId, RelayId, Result, Timestamp};
+use postrider_core::{
+    Destination, DestinationState, Error, ErrorKind, PartitionId, RelayId, Result, Timestamp,
+};
 
 use super::delivery::{Standing, standings};
 use super::value::{count, flag, number, partition, shown, small, text, time};
@@ -61,7 +63,13 @@ pub(super) async fn read(store: &PostgresStore) -> Result<Overview> {
     let tx = store.sessions().begin_reading("overview").await?;
     let seen = whole(&tx, store.name()).await;
     tx.end("overview").await;
-    seen
+    let mut seen = seen?;
+    if let Some((pending, since)) = store.inner.beside.pending().await? {
+        let own =
+            seen.destinations.iter_mut().filter(|view| view.id.as_str() != Destination::UNROUTED);
+        own.for_each(|view| (view.pending, view.pending_since) = (pending, since));
+    }
+    Ok(seen)
 }
 
 async fn whole(session: &Session, name: &str) -> Result<Overview> {

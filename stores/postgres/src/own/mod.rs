@@ -11,6 +11,7 @@ mod compare;
 mod fetch;
 mod load;
 mod mapping;
+mod pending;
 mod reading;
 mod rendering;
 mod settle;
@@ -32,6 +33,7 @@ use postrider_core::{
 
 pub use compare::Comparison;
 pub use mapping::{Mapping, Settled};
+pub(crate) use pending::Beside;
 pub(crate) use rendering::Rendering;
 
 use crate::own::checked::Checked;
@@ -122,10 +124,13 @@ impl OwnTable {
         let (checked, attempted) = (tokio::sync::OnceCell::new(), AtomicBool::new(false));
         let readings = Mutex::default();
         let inner = Inner { store, mapping, compares, checked, attempted, readings };
-        Ok(OwnTable { inner: Arc::new(inner) })
+        let inner = Arc::new(inner);
+        inner.store.inner.beside.is(&inner);
+        Ok(OwnTable { inner })
     }
 
-    /// The store beside: its operator's side shows and changes what waits.
+    /// The store beside: its operator's side shows and changes what waits, and its overview counts what is pending here as
+    /// long as this handle is there.
     pub fn store(&self) -> &PostgresStore {
         &self.inner.store
     }

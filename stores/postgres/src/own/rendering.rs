@@ -78,6 +78,9 @@ impl Rendering {
             true => format!("{numbers} join {} o on {is_number}", of_table(mapping)),
             false => format!("{} o", of_table(mapping)),
         };
+        // A row that was not read yet has no number of ours.
+        let is_passed =
+            if numbered { "p.id = {own:id}" } else { "p.seq = {own:seq} and p.id = {own:id}" };
         let page_seq = number.unwrap_or_else(|| "o.\"postrider number\"".to_owned());
         // A part comes before the places that stand in it.
         Rendering(vec![
@@ -101,6 +104,7 @@ impl Rendering {
             ("{own:unpass}", if compares { "false" } else { "true" }.to_owned()),
             ("{own:loop}", by_loop(mapping)),
             ("{own:loop_at}", loop_at(mapping)),
+            ("{own:is_passed}", is_passed.to_owned()),
             ("{own:table}", of_table(mapping)),
             ("{own:used}", table.used()),
             ("{own:pending}", pending),
@@ -110,6 +114,7 @@ impl Rendering {
             ("{own:name}", name),
             ("{own:is_number}", is_number),
             ("{own:size}", table.size()),
+            ("{own:written}", table.written().unwrap_or_else(|| "null::timestamptz".to_owned())),
         ])
     }
 }
@@ -232,6 +237,11 @@ impl Table<'_> {
         Some(if column.of == "timestamp" { format!("({own} at time zone 'UTC')") } else { own })
     }
 
+    /// When a row was written, if it says.
+    fn written(&self) -> Option<String> {
+        self.time("created_at").or_else(|| self.time("occurred_at"))
+    }
+
     /// The version; -1, which no event has, of one that no integer can be: a cast would refuse the whole page.
     fn version(&self) -> String {
         let Some(column) = self.find("event_version") else { return "1::integer".to_owned() };
@@ -266,8 +276,7 @@ impl Table<'_> {
             (_, Some(_), None) => text("application/octet-stream"),
             _ => text("application/json"),
         };
-        let created = self.time("created_at").or_else(|| self.time("occurred_at"));
-        let created = created.unwrap_or_else(|| read_at.to_owned());
+        let created = self.written().unwrap_or_else(|| read_at.to_owned());
         let occurred = self.time("occurred_at").unwrap_or_else(|| created.clone());
         [
             (format!("({seq})::bigint"), "seq"),

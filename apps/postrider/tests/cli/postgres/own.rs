@@ -70,6 +70,26 @@ fn a_table_of_ones_own_is_relayed_and_marked() {
     assert_eq!(database.pending_own(), 0);
 }
 
+/// INV-8: what nobody has read yet of a table of one's own is pending on the screen, and by the exit code.
+#[test]
+fn what_is_pending_in_a_table_of_ones_own_is_told() {
+    let Some(database) = Database::with_own_table("what_is_pending", "") else { return };
+    database.serve_own();
+    let status = || {
+        let read = ["status", "--config", "own.toml", "--rate", "0", "--output", "json"];
+        let run = database.shop.command(&read).output().unwrap();
+        let told: serde_json::Value = serde_json::from_str(&out(&run)).unwrap();
+        let screen = told["destinations"].as_array().unwrap().iter();
+        let screen = screen.clone().find(|row| row["destination"] == "screen").unwrap();
+        (code(&run), screen["pending"].as_u64(), screen["pending_since"].is_string())
+    };
+    assert_eq!(status(), (0, Some(0), false));
+    database.write_own(1..4);
+    assert_eq!(status(), (6, Some(3), true), "no relay is alive");
+    database.serve_own();
+    assert_eq!(status(), (0, Some(0), false));
+}
+
 /// With `compare = true` it publishes and marks nothing, and says at its end which rows it and the loop published.
 #[test]
 fn a_comparison_marks_nothing_and_says_what_the_loop_did() {

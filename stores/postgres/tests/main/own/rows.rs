@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use postrider_core::KeyHash;
 use postrider_core::source::FetchedRow;
 use postrider_core::waiting::{Attempted, NewWaiting, Passed, Placement, Reason, SettlementPart};
+use postrider_core::{KeyHash, Operator};
 use postrider_postgres::Mapping;
 
-use super::relay::Relay;
+use super::relay::{Relay, event};
 use super::table::{Layout, Own};
 use crate::support::id;
 
@@ -300,4 +300,32 @@ async fn a_text_that_is_no_events_stops_no_other() {
     play(&own, own.mapping(), &cases).await;
     let Some(own) = Own::new(Layout::Status).await else { return };
     play(&own, own.mapping(), &[("payload", "'\"\\u0000\"'", "")]).await;
+}
+
+/// INV-8: the overview of the store beside a table counts what is pending in it, also what no relay has read, and neither
+/// what waits nor what is passed and could not be marked yet.
+#[tokio::test]
+async fn what_is_pending_is_counted_by_the_store_beside() {
+    for layout in [Layout::PublishedAt, Layout::Status, Layout::Debezium] {
+        let Some(own) = Own::new(layout).await else { return };
+        let relay = Relay::of(own.source()).await;
+        let pending = async || {
+            let seen = relay.table.store().overview().await.expect("the overview");
+            let of = |name| {
+                let view = seen.destinations.iter().find(|view| view.id == id(name));
+                view.map(|view| (view.pending, view.pending_since.is_some())).expect("it is there")
+            };
+            assert_eq!(of("unrouted"), (0, false), "it stops with the others");
+            of("a")
+        };
+        assert_eq!(pending().await, (0, false), "{layout:?}");
+        own.commit(&[event("1", 1), event("2", 1), event("3", 1)]).await.expect("commit");
+        let says_when = layout != Layout::Debezium;
+        assert_eq!(pending().await, (3, says_when), "{layout:?}: nobody has read it");
+        let rows = relay.read().await;
+        let mut part = settled(&rows[..1], true);
+        part.passed.push((rows[1].row, Passed::Acked));
+        relay.settle(part).await.expect("one waits, one is done");
+        assert_eq!(pending().await, (1, says_when), "{layout:?}");
+    }
 }
