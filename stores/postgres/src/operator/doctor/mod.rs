@@ -12,8 +12,8 @@ use postrider_core::operate::{Finding, Overview};
 use postrider_core::{Code, Error, ErrorKind, Result, Timestamp};
 
 use super::overview;
-use crate::PostgresStore;
 use crate::session::Session;
+use crate::{Names, PostgresStore};
 
 /// What the examinations look at.
 struct Patient<'a> {
@@ -24,9 +24,22 @@ struct Patient<'a> {
 }
 
 impl Patient<'_> {
-    /// How the command line names the store.
+    /// How the command line names the store: with the tables' names, where they are not the usual ones. In quotes then, for a
+    /// shell.
     fn option(&self) -> String {
-        format!("--store {}", self.store.name())
+        let (store, usual) = (self.store.name(), Names::default());
+        let names = self.store.names();
+        let given = [
+            ("schema", names.schema(), usual.schema()),
+            ("outbox", names.outbox(), usual.outbox()),
+            ("inbox", names.inbox(), usual.inbox()),
+        ];
+        let others = given.iter().filter(|(_, name, usual)| name != usual);
+        let others: Vec<String> = others.map(|(key, name, _)| format!("{key}={name}")).collect();
+        match others.is_empty() {
+            true => format!("--store {store}"),
+            false => format!("--store '{store}?{}'", others.join("&")),
+        }
     }
 
     /// The names of the store's own tables, but for those that the outbox is divided into.
