@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use postrider_core::{Format, TopicRule};
 
-use crate::broker::{BrokerShape, SourceShape, UrlShape};
+use crate::broker::{BrokerShape, Names, SourceShape, UrlShape};
 use crate::choice::Kind;
 use crate::key::Class::Restart;
 use crate::key::{BATCH_ENDS, Rule};
@@ -22,7 +22,7 @@ pub(crate) const SQS: BrokerShape = BrokerShape {
     kind: Kind::Sqs,
     word: "sqs",
     doc: "Queues of Amazon SQS.",
-    url: UrlShape::Needed { schemes: &["sqs"], example: "sqs://eu-west-1" },
+    url: UrlShape::Needed { schemes: &["sqs"], example: "sqs://eu-west-1", names: Names::Place },
     tables: &[("sqs", &Sqs::TABLE)],
     source: Some(SourceShape {
         schemes: &["sqs"],
@@ -42,7 +42,7 @@ pub(crate) const SNS: BrokerShape = BrokerShape {
     kind: Kind::Sns,
     word: "sns",
     doc: "Topics of Amazon SNS.",
-    url: UrlShape::Needed { schemes: &["sns"], example: "sns://eu-west-1" },
+    url: UrlShape::Needed { schemes: &["sns"], example: "sns://eu-west-1", names: Names::Place },
     tables: &[("sns", &Sns::TABLE)],
     source: None,
     formats: &[Format::Structured, Format::Plain],
@@ -57,7 +57,11 @@ pub(crate) const EVENTBRIDGE: BrokerShape = BrokerShape {
     kind: Kind::EventBridge,
     word: "eventbridge",
     doc: "Buses of Amazon EventBridge.",
-    url: UrlShape::Needed { schemes: &["eventbridge"], example: "eventbridge://eu-west-1" },
+    url: UrlShape::Needed {
+        schemes: &["eventbridge"],
+        example: "eventbridge://eu-west-1",
+        names: Names::Place,
+    },
     tables: &[("eventbridge", &EventBridge::TABLE)],
     source: None,
     formats: &[Format::Structured],

@@ -44,11 +44,20 @@ pub(crate) struct BrokerShape {
 /// What `url` has to be.
 pub(crate) enum UrlShape {
     /// An address with one of these schemes.
-    Needed { schemes: &'static [&'static str], example: &'static str },
+    Needed { schemes: &'static [&'static str], example: &'static str, names: Names },
     /// Nothing: these addresses stand in a table of the destination, of which each entry is one.
     In { table: &'static str, entry: &'static str },
     /// Nothing: there is only one place.
     Nowhere { why: &'static str },
+}
+
+/// What an address names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// Servers, `host:port` with commas between, and nothing behind them.
+    Servers,
+    /// Something of which only the broker knows what it may be.
+    Place,
 }
 
 /// How a sidecar receives from a broker.

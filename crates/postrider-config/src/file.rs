@@ -5,7 +5,7 @@
 
 use postrider_core::{Format, TopicRule};
 
-use crate::broker::{BrokerShape, SourceShape, UrlShape};
+use crate::broker::{BrokerShape, Names, SourceShape, UrlShape};
 use crate::choice::Kind;
 
 /// The kind `local`.
@@ -13,7 +13,11 @@ pub(crate) const LOCAL: BrokerShape = BrokerShape {
     kind: Kind::Local,
     word: "local",
     doc: "A durable queue in one SQLite file, for consumers on the same machine.",
-    url: UrlShape::Needed { schemes: &["local"], example: "local:///var/lib/postrider/queue.db" },
+    url: UrlShape::Needed {
+        schemes: &["local"],
+        example: "local:///var/lib/postrider/queue.db",
+        names: Names::Place,
+    },
     tables: &[],
     source: Some(SourceShape {
         schemes: &["local"],
@@ -32,7 +36,11 @@ pub(crate) const FILE: BrokerShape = BrokerShape {
     kind: Kind::File,
     word: "file",
     doc: "CloudEvents, one per line, appended to a file.",
-    url: UrlShape::Needed { schemes: &["file"], example: "file:///var/lib/postrider/events.jsonl" },
+    url: UrlShape::Needed {
+        schemes: &["file"],
+        example: "file:///var/lib/postrider/events.jsonl",
+        names: Names::Place,
+    },
     source: None,
     ..LOCAL
 };

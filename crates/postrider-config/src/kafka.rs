@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use postrider_core::{Format, RecordKey, TopicRule};
 
-use crate::broker::{BrokerShape, SourceShape, UrlShape};
+use crate::broker::{BrokerShape, Names, SourceShape, UrlShape};
 use crate::choice::{KafkaCompression, KafkaMechanism, Kind};
 use crate::key::Class::Restart;
 use crate::key::{BATCH_ENDS, Rule};
@@ -20,7 +20,11 @@ pub(crate) const KAFKA: BrokerShape = BrokerShape {
     kind: Kind::Kafka,
     word: "kafka",
     doc: "Topics of Kafka.",
-    url: UrlShape::Needed { schemes: &["kafka"], example: "kafka://127.0.0.1:9092" },
+    url: UrlShape::Needed {
+        schemes: &["kafka"],
+        example: "kafka://127.0.0.1:9092",
+        names: Names::Servers,
+    },
     tables: &[("kafka", &Kafka::TABLE)],
     source: Some(SourceShape {
         schemes: &["kafka"],

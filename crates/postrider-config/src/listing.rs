@@ -47,7 +47,9 @@ fn of(shape: &BrokerShape) -> Object {
 
 fn url(shape: &UrlShape) -> Value {
     match shape {
-        UrlShape::Needed { schemes, example } => json!({ "schemes": schemes, "example": example }),
+        UrlShape::Needed { schemes, example, .. } => {
+            json!({ "schemes": schemes, "example": example })
+        }
         UrlShape::In { table, .. } => json!({ "in": table }),
         UrlShape::Nowhere { .. } => Value::Null,
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use postrider_core::{Format, TopicRule};
 
-use crate::broker::{BrokerShape, SourceShape, UrlShape};
+use crate::broker::{BrokerShape, Names, SourceShape, UrlShape};
 use crate::choice::Kind;
 use crate::key::Class::Restart;
 use crate::key::{BATCH_ENDS, Rule};
@@ -19,7 +19,11 @@ pub(crate) const NATS: BrokerShape = BrokerShape {
     kind: Kind::Nats,
     word: "nats",
     doc: "Streams of NATS JetStream.",
-    url: UrlShape::Needed { schemes: &["nats", "tls"], example: "nats://127.0.0.1:4222" },
+    url: UrlShape::Needed {
+        schemes: &["nats", "tls"],
+        example: "nats://127.0.0.1:4222",
+        names: Names::Servers,
+    },
     tables: &[("nats", &Nats::TABLE)],
     source: Some(SourceShape {
         schemes: &["nats", "tls"],

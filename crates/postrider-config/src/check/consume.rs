@@ -1,10 +1,12 @@
 //! A sidecar's times and addresses.
 
-use crate::broker;
+use crate::broker::{self, Names, UrlShape};
 use crate::config::Consume;
 use crate::duration::print;
 use crate::path::Path;
 use crate::reading::{Complaint, Reading};
+
+use super::servers;
 
 pub(super) fn examine(consumer: &Consume, at: &Path, reading: &mut Reading) {
     if consumer.timeout >= consumer.lease {
@@ -19,6 +21,9 @@ pub(super) fn examine(consumer: &Consume, at: &Path, reading: &mut Reading) {
         reading.contradict(&paths, Complaint::new(message, advice));
     }
     examine_sources(consumer, at, reading);
+    if let Some(example) = example_of_servers(consumer) {
+        servers::examine(&consumer.from, &at.key("from"), example, reading);
+    }
     super::nats::examine(consumer, at, reading);
     super::require_http(&at.key("endpoint"), Some(&consumer.endpoint), reading);
 }
@@ -35,6 +40,15 @@ fn examine_sources(consumer: &Consume, at: &Path, reading: &mut Reading) {
         let advice = format!("leave {name} out, or write from = \"{}\"", source.example);
         reading.contradict(&[at.key(name), at.key("from")], Complaint::new(message, advice));
     }
+}
+
+/// What an address looks like, if it is one of servers.
+fn example_of_servers(consumer: &Consume) -> Option<&'static str> {
+    let scheme = consumer.from.scheme()?;
+    let of_servers = broker::ALL.iter().find(|shape| {
+        matches!(&shape.url, UrlShape::Needed { schemes, names: Names::Servers, .. } if schemes.contains(&&*scheme))
+    });
+    Some(of_servers?.source.as_ref()?.example)
 }
 
 impl Consume {

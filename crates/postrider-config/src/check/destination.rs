@@ -2,11 +2,13 @@
 
 use postrider_core::DestinationId;
 
-use crate::broker::{self, UrlShape};
+use crate::broker::{self, Names, UrlShape};
 use crate::config::Config;
 use crate::destination::{DestinationConfig, RouteConfig};
 use crate::path::Path;
 use crate::reading::{Complaint, Reading};
+
+use super::servers;
 
 pub(super) fn examine(destination: &DestinationConfig, at: &Path, reading: &mut Reading) {
     if !reading.is_sound(&[at.key("kind")]) {
@@ -46,8 +48,12 @@ fn examine_url(destination: &DestinationConfig, at: &Path, reading: &mut Reading
             let advice = format!("write url = \"{example}\"");
             reading.contradict(&[at.key("kind")], Complaint::new(message, advice));
         }
-        (UrlShape::Needed { schemes, example }, Some(url)) => {
+        (UrlShape::Needed { schemes, example, names }, Some(url)) => {
             let Some(scheme) = url.scheme().filter(|scheme| !schemes.contains(&&**scheme)) else {
+                if *names == Names::Servers {
+                    servers::examine(url, &at.key("url"), example, reading);
+                    servers::examine_end(url, &paths, reading);
+                }
                 return;
             };
             let begins: Vec<String> = schemes.iter().map(|known| format!("{known}://")).collect();

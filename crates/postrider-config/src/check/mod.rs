@@ -14,6 +14,7 @@ mod relay;
 mod retention;
 mod route;
 pub(crate) mod rules;
+mod servers;
 mod webhook;
 
 use crate::address::Address;
