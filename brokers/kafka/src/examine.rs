@@ -20,6 +20,7 @@ use tokio::task::spawn_blocking;
 
 use crate::client::{Context, end, metadata};
 use crate::keys::Keys;
+use crate::servers::{self, CLUSTER};
 use crate::settings::{KafkaSettings, wrong};
 use crate::trouble::Trouble;
 use crate::writes;
@@ -81,6 +82,7 @@ impl Look {
         if !refused && writes::are_refused(&self.settings, &self.trouble)? {
             found.push(mute());
         }
+        servers::name_in(&mut found, &self.settings.servers);
         Ok(found)
     }
 
@@ -231,7 +233,8 @@ impl Stands<'_> {
     fn set(&self, setting: &str) -> String {
         let name = self.name;
         format!(
-            "kafka-configs --alter --entity-type topics --entity-name {name} --add-config {setting}"
+            "kafka-configs.sh --bootstrap-server {CLUSTER} --alter --entity-type topics --entity-name {name} \
+             --add-config {setting}"
         )
     }
 
@@ -246,9 +249,9 @@ impl Stands<'_> {
             let advice = match servers < REPLICAS {
                 true => format!(
                     "the cluster has {servers} servers: add some, so that there are {REPLICAS} or more, and \
-                     give it {REPLICAS} replicas with kafka-reassign-partitions"
+                     give it {REPLICAS} replicas with kafka-reassign-partitions.sh"
                 ),
-                false => format!("give it {REPLICAS} replicas with kafka-reassign-partitions"),
+                false => format!("give it {REPLICAS} replicas with kafka-reassign-partitions.sh"),
             };
             found.push(self.warning(message, advice, Code::CopiesFew));
         } else if in_sync < replicas {
@@ -365,8 +368,8 @@ fn absent(message: &str, name: &str) -> Finding {
         "topics",
         format!("{message}: its events wait"),
         format!(
-            "kafka-topics --create --topic {name} --partitions 12 --replication-factor {REPLICAS}, or correct \
-             the route's topic"
+            "kafka-topics.sh --bootstrap-server {CLUSTER} --create --topic {name} --partitions 12 \
+             --replication-factor {REPLICAS}, or correct the route's topic"
         ),
         Code::Unroutable,
     )
@@ -377,8 +380,8 @@ fn denied(name: &str) -> Finding {
         &of(name),
         "this user may not look at it, so it may not write there either, or there is none",
         format!(
-            "kafka-acls --add --allow-principal User:NAME --operation Write --operation Describe \
-             --operation DescribeConfigs --topic {name}"
+            "kafka-acls.sh --bootstrap-server {CLUSTER} --add --allow-principal User:NAME --operation Write \
+             --operation Describe --operation DescribeConfigs --topic {name}"
         ),
         Code::Unauthorized,
     )
@@ -388,8 +391,10 @@ fn mute() -> Finding {
     findings::critical(
         "topics",
         "this user may write to no topic of the cluster: nothing is acknowledged",
-        "kafka-acls --add --allow-principal User:NAME --operation Write, with --topic for each of them; \
-         before Kafka 2.8 also --operation IdempotentWrite --cluster",
+        format!(
+            "kafka-acls.sh --bootstrap-server {CLUSTER} --add --allow-principal User:NAME --operation Write, with --topic \
+             for each of them; before Kafka 2.8 also --operation IdempotentWrite --cluster"
+        ),
         Code::Unauthorized,
     )
 }

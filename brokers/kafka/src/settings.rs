@@ -12,6 +12,7 @@ use postrider_core::{Error, ErrorKind, RecordKey, Result};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 
 use crate::notice::Notices;
+use crate::servers;
 use crate::subscription::SubscriptionSettings;
 
 /// The longest deadline of a publish.
@@ -191,19 +192,7 @@ impl KafkaSettings {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        if self.servers.is_empty() {
-            return Err(wrong("`servers` names at least one server"));
-        }
-        let odd =
-            |server: &&String| server.contains(['/', '@']) || server.contains(char::is_whitespace);
-        if let Some(server) = self.servers.iter().find(odd) {
-            // What stands before an `@` may be a password.
-            let shown = server.rsplit('@').next().unwrap_or_default();
-            return Err(wrong(format!(
-                "`{}` is no server of Kafka: write host:port; credentials have settings of their own",
-                shown.escape_debug()
-            )));
-        }
+        servers::check(&self.servers)?;
         if !(DEADLINE_MIN..=DEADLINE_MAX).contains(&self.deadline) {
             return Err(wrong("`deadline` is 200 ms to 10 min"));
         }

@@ -27,7 +27,12 @@ async fn found(settings: KafkaSettings, topics: &[&str]) -> Vec<Finding> {
 fn codes(found: &[Finding]) -> Vec<Code> {
     let bad = found.iter().filter(|finding| finding.level != Level::Good);
     bad.map(|finding| {
-        assert!(finding.advice.is_some(), "{finding:?}");
+        let advice = finding.advice.as_deref().unwrap_or_else(|| panic!("no advice: {finding:?}"));
+        // Kafka's tools do nothing unless a server is named.
+        let is_command =
+            ["kafka-topics", "kafka-configs", "kafka-acls"].map(|tool| advice.contains(tool));
+        let named = advice.contains(".sh --bootstrap-server 127.0.0.1:");
+        assert!(!is_command.contains(&true) || named, "{finding:?}");
         finding.code.unwrap_or_else(|| panic!("no code: {finding:?}"))
     })
     .collect()
