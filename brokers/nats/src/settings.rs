@@ -51,6 +51,9 @@ impl Address {
     pub(crate) fn parse(&self) -> Result<(ServerAddr, Credentials)> {
         let unusable = |said: String| wrong(format!("`{self}` is no address of NATS: {said}"));
         let parsed: ServerAddr = self.0.parse().map_err(|error| unusable(format!("{error}")))?;
+        if parsed.host().is_empty() {
+            return Err(unusable("the host is missing".into()));
+        }
         let decoded = |text: &str| {
             let text = percent_decode_str(text).decode_utf8();
             text.map(Cow::into_owned)
@@ -64,6 +67,11 @@ impl Address {
             }
         };
         let mut url = parsed.into_inner();
+        if !matches!(url.path(), "" | "/") {
+            return Err(unusable(
+                "it is nats://HOST:PORT, and a subject has a setting of its own".into(),
+            ));
+        }
         // The client shows its addresses in its log. Both can only fail where there is nothing to remove.
         let _ = url.set_username("");
         let _ = url.set_password(None);
@@ -175,6 +183,9 @@ impl NatsSettings {
     pub(crate) fn check(&self) -> Result<()> {
         if self.servers.is_empty() {
             return Err(wrong("`servers` names at least one server"));
+        }
+        for server in &self.servers {
+            server.parse()?;
         }
         if self.deadline.is_zero() || self.deadline > DEADLINE_MAX {
             return Err(wrong("`deadline` is more than nothing and at most 10 min"));
@@ -292,6 +303,11 @@ mod tests {
         let idle = NatsSettings { batches_in_flight: 0, ..good };
         for settings in [none, hasty, idle] {
             assert_eq!(settings.check().unwrap_err().kind(), ErrorKind::Config);
+        }
+        for server in ["nats://127.0.0.1:99999", "nats://", "nats://a:4222/shop", "kafka://a:9092"]
+        {
+            let refused = NatsSettings::new(server).check().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Config, "{server}");
         }
     }
 }
