@@ -106,12 +106,26 @@ pub(super) async fn replication(patient: &Patient<'_>) -> Result<Finding> {
     if let PublishAfter::Standby(name) = patient.store.publish_after() {
         let name: &str = name;
         let named = count(&patient.session.row("doctor", &NAMED, params![name]).await?, 0);
-        if named > 1 {
-            return Ok(several(name, named));
+        match named {
+            0 => return Ok(away(name)),
+            1 => {}
+            _ => return Ok(several(name, named)),
         }
     }
     let row = server(patient).await?;
     Ok(standbys(&shown(&row, 8), count(&row, 10), count(&row, 11), count(&row, 12)))
+}
+
+/// The standby that `publish_after` waits for is not there.
+fn away(name: &str) -> Finding {
+    critical(
+        "replication",
+        format!(
+            "nothing is published: publish_after waits for the standby {name}, and none of that name is connected"
+        ),
+        "bring it back, correct publish_after to its application_name, or leave publish_after out",
+        Code::StandbyShort,
+    )
 }
 
 /// More than one standby has the name that `publish_after` waits for.

@@ -162,6 +162,18 @@ async fn of_two_standbys_with_one_name_both_are_waited_for() {
     assert_eq!(both.await.expect("it wakes"), 2);
 }
 
+/// F4: a name that nobody has (a slip, or a standby that is away) stops everything, and is told before a relay runs.
+#[tokio::test]
+async fn the_doctor_names_a_standby_that_is_waited_for_and_not_there() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let waits = store(&fresh, &fresh.store_url, Some("nowhere"));
+    let findings = waits.doctor(Timestamp::now()).await.expect("findings").into_iter();
+    let said = findings.filter(|found| found.subject == "replication").collect::<Vec<_>>();
+    assert_eq!(said.iter().map(|found| found.code).collect::<Vec<_>>(), [Some(Code::StandbyShort)]);
+    assert!(said[0].message.contains("waits for the standby nowhere"), "{said:?}");
+    assert_eq!(said[0].level, Level::Critical);
+}
+
 /// What the doctor says of the standbys.
 async fn twice_named(store: &PostgresStore) -> Finding {
     let findings = store.doctor(Timestamp::now()).await.expect("findings");
