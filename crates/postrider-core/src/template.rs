@@ -233,24 +233,27 @@ fn unknown_field(name: &str) -> String {
 ///
 /// ```
 /// assert_eq!(postrider_core::template::nearest("tennant", &["key", "tenant"]), "tenant");
+/// assert_eq!(postrider_core::template::nearest("knid", &["id", "kind"]), "kind");
 /// ```
 pub fn nearest<'a>(written: &str, known: &[&'a str]) -> &'a str {
     known.iter().min_by_key(|name| edits(written, name)).copied().unwrap_or_default()
 }
 
+/// Letters that are put in, left out, or exchanged; two neighbours in each other's place are one slip.
 fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let (mut before, mut last) = (Vec::new(), (0..=b.len()).collect::<Vec<usize>>());
+    for (i, ca) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
         for (j, cb) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+            let exchanged = last[j] + usize::from(ca != cb);
+            let least = exchanged.min(last[j + 1] + 1).min(row[j] + 1);
+            let swapped = i > 0 && j > 0 && *ca == b[j - 1] && a[i - 1] == *cb;
+            row.push(if swapped { least.min(before[j - 1] + 1) } else { least });
         }
+        before = std::mem::replace(&mut last, row);
     }
-    row[b.len()]
+    last[b.len()]
 }
 
 impl fmt::Display for Template {
