@@ -1,7 +1,9 @@
 //! A sidecar's times and addresses.
 
+use postrider_core::HandlerName;
+
 use crate::broker::{self, Names, UrlShape};
-use crate::config::Consume;
+use crate::config::{Config, Consume};
 use crate::duration::print;
 use crate::path::Path;
 use crate::reading::{Complaint, Reading};
@@ -21,11 +23,58 @@ pub(super) fn examine(consumer: &Consume, at: &Path, reading: &mut Reading) {
         reading.contradict(&paths, Complaint::new(message, advice));
     }
     examine_sources(consumer, at, reading);
-    if let Some(example) = example_of_servers(consumer) {
-        servers::examine(&consumer.from, &at.key("from"), example, reading);
-    }
+    examine_from(consumer, &at.key("from"), reading);
     super::nats::examine(consumer, at, reading);
-    super::require_http(&at.key("endpoint"), Some(&consumer.endpoint), reading);
+    let endpoint = at.key("endpoint");
+    if super::require_http(&endpoint, Some(&consumer.endpoint), reading)
+        && consumer.endpoint.scheme().as_deref() == Some("https")
+    {
+        let advice = "write http://, to a service on this machine or a proxy beside it";
+        let message = "a sidecar calls http:// alone: https:// is not there yet";
+        reading.contradict(&[endpoint], Complaint::new(message, advice));
+    }
+}
+
+/// Two that are one group receive each event once between them, so each handler would miss what the other one gets.
+pub(super) fn examine_pairs(config: &Config, reading: &mut Reading) {
+    let all: Vec<(&HandlerName, &Consume)> = config.consume.iter().collect();
+    for (index, (name, consumer)) in all.iter().enumerate() {
+        for (other, of_other) in &all[index + 1..] {
+            let group = |name: &HandlerName, of: &Consume| {
+                of.group.clone().unwrap_or_else(|| name.as_str().to_owned())
+            };
+            if consumer.from != of_other.from || group(name, consumer) != group(other, of_other) {
+                continue;
+            }
+            let at = Path::of("consume");
+            let paths = [at.key(other.as_str()), at.key(name.as_str())];
+            let message = format!(
+                "`{other}` and `{name}` receive the same events as one group: each event would go to one of them alone"
+            );
+            let advice = "give each a group of its own, which it has where `group` is left out";
+            reading.contradict(&paths, Complaint::new(message, advice));
+        }
+    }
+}
+
+/// Events come from what can be received from, and the address says which.
+fn examine_from(consumer: &Consume, at: &Path, reading: &mut Reading) {
+    let Some(scheme) = consumer.from.scheme() else { return };
+    let known = broker::ALL.iter().filter_map(|shape| Some((shape, shape.source.as_ref()?)));
+    let Some((shape, source)) =
+        known.clone().find(|(_, source)| source.schemes.contains(&&*scheme))
+    else {
+        let all: Vec<String> =
+            known.map(|(_, source)| format!("{}://", source.schemes[0])).collect();
+        let message =
+            format!("events are received from {}, and not from {scheme}://", all.join(", "));
+        let advice = "correct the scheme, as in \"kafka://HOST:9092/TOPIC\"";
+        return reading.contradict(std::slice::from_ref(at), Complaint::new(message, advice));
+    };
+    if matches!(shape.url, UrlShape::Needed { names: Names::Servers, .. }) {
+        servers::examine(&consumer.from, at, source.example, reading);
+        servers::require_end(&consumer.from, at, source.example, reading);
+    }
 }
 
 /// A table is of no use if events are known to come from elsewhere.
@@ -40,15 +89,6 @@ fn examine_sources(consumer: &Consume, at: &Path, reading: &mut Reading) {
         let advice = format!("leave {name} out, or write from = \"{}\"", source.example);
         reading.contradict(&[at.key(name), at.key("from")], Complaint::new(message, advice));
     }
-}
-
-/// What an address looks like, if it is one of servers.
-fn example_of_servers(consumer: &Consume) -> Option<&'static str> {
-    let scheme = consumer.from.scheme()?;
-    let of_servers = broker::ALL.iter().find(|shape| {
-        matches!(&shape.url, UrlShape::Needed { schemes, names: Names::Servers, .. } if schemes.contains(&&*scheme))
-    });
-    Some(of_servers?.source.as_ref()?.example)
 }
 
 impl Consume {

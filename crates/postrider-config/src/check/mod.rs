@@ -44,6 +44,7 @@ pub(crate) fn examine(config: &Config, needs: Needs, reading: &mut Reading) {
     for (name, consumer) in &config.consume {
         consume::examine(consumer, &Path::of("consume").key(name.as_str()), reading);
     }
+    consume::examine_pairs(config, reading);
 }
 
 /// Reports what the command cannot do without.

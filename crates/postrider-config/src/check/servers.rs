@@ -35,6 +35,15 @@ pub(super) fn examine_end(address: &Address, paths: &[Path], reading: &mut Readi
     reading.contradict(paths, Complaint::new(message, advice));
 }
 
+/// Something stands behind the servers of a source: the topics, or the stream.
+pub(super) fn require_end(address: &Address, at: &Path, example: &str, reading: &mut Reading) {
+    if parts(address).is_some_and(|(_, what)| what.is_empty()) {
+        let message = "the address says where events come from, and not which";
+        let advice = format!("write what is consumed behind the servers, as in \"{example}\"");
+        reading.contradict(std::slice::from_ref(at), Complaint::new(message, advice));
+    }
+}
+
 fn unfit(server: &str) -> Option<&'static str> {
     // An address of IPv6 has colons of its own, in brackets.
     let (host, port) = match server.rsplit_once(':') {

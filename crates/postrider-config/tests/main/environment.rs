@@ -12,9 +12,12 @@ fn every_key_has_a_variable() {
         let Some(text) = &value.value else { continue };
         let name = value.key.replace(['.', '['], "__").replace([']', '"'], "");
         let variable = format!("POSTRIDER_{}", name.replace('-', "_").to_uppercase());
-        // Addresses are not listed whole; another one will do.
-        let text =
-            if text.contains("***") { "https://other.example/" } else { text.trim_matches('"') };
+        // Addresses are not listed whole; another one will do. A sidecar's is one of http alone.
+        let other = match value.key.starts_with("consume.") {
+            true => "http://other.example/",
+            false => "https://other.example/",
+        };
+        let text = if text.contains("***") { other } else { text.trim_matches('"') };
         let loaded = load_with(EXAMPLE, &[(&variable, text)])
             .unwrap_or_else(|problems| panic!("{variable}: {}", problems[0]));
         let values = loaded.values();
