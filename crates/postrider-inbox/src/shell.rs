@@ -259,11 +259,11 @@ impl Shell {
                 Command::Reject { no, delivery, fault } => {
                     let call = subscription.reject(&delivery, &fault);
                     let settled = in_time("reject", limit, call).await;
-                    let (topic, message) = (&delivery.topic, delivery.receipt.message);
+                    let (topic, number) = (&delivery.topic, delivery.receipt.message);
                     match &settled {
-                        Ok(()) => tracing::warn!(%topic, message, %fault, "dead letter"),
+                        Ok(()) => tracing::warn!(%topic, number, %fault, "dead letter"),
                         Err(error) => tracing::error!(
-                            %topic, message, %fault, %error,
+                            %topic, number, %fault, %error,
                             "no dead letter could be made of it: it comes again, and its key waits"
                         ),
                     }

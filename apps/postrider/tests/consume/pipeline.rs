@@ -92,4 +92,10 @@ async fn a_log_line_says_which_event_and_what_became_of_it() {
         );
         assert!(ended.text.contains(&told), "{}", ended.text);
     }
+    // A reader of JSON keeps the last of two fields with one name.
+    let lines = ended.text.split("{\"timestamp\"").skip(1);
+    assert!(lines.clone().count() >= 3, "{}", ended.text);
+    for line in lines {
+        assert_eq!(line.matches("\"message\":").count(), 1, "{line}");
+    }
 }
