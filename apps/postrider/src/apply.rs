@@ -6,7 +6,9 @@
 use clap::Args;
 use postrider_config::{Config, Environment, Needs};
 use postrider_core::source::{DefinitionChange, Definitions};
-use postrider_core::{Destination, DestinationId, Error, ErrorKind, Start, Timestamp};
+use postrider_core::{
+    Destination, DestinationId, DestinationRow, Error, ErrorKind, Start, Timestamp,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -95,8 +97,23 @@ pub(crate) async fn run(args: ApplyArgs) -> Result<Exit, Failure> {
     let store = args.global.open().await?;
     let stored = store.source.destinations().await?;
     let (differences, change) = compare(&stored, &loaded.config, args.prune)?;
+    let left =
+        unnamed(&stored, &loaded.config).filter(|_| !args.prune).map(|row| &row.definition.id);
+    let left: Vec<&DestinationId> = left.collect();
     if differences.is_empty() {
-        terminal::note("the store's destinations are those of the configuration");
+        terminal::note(match left.is_empty() {
+            true => "the store's destinations are those of the configuration",
+            false => "the store has all destinations of the configuration as they are there",
+        });
+    }
+    for id in left {
+        terminal::note(&format!(
+            "the store also has `{id}`, which the configuration does not name: a relay with it sends nothing there, and \
+             the events of {id} wait. Name it, or remove it: postrider destinations apply --config {} --prune",
+            path.display()
+        ));
+    }
+    if differences.is_empty() {
         return Ok(Exit::Success);
     }
     let touched = touched(&differences);
@@ -157,15 +174,22 @@ fn compare(
             }
         }
     }
-    let gone = stored.rows.iter().filter(|row| {
-        !row.definition.is_unrouted() && !config.destinations.contains_key(&row.definition.id)
-    });
-    for row in gone.filter(|_| prune) {
+    for row in unnamed(stored, config).filter(|_| prune) {
         let id = &row.definition.id;
         differences.push(whole(id, "remove", value(&row.definition)?, Value::Null));
         change.remove.push(id.clone());
     }
     Ok((differences, change))
+}
+
+/// What the store has and the configuration does not name.
+fn unnamed<'a>(
+    stored: &'a Definitions,
+    config: &'a Config,
+) -> impl Iterator<Item = &'a DestinationRow> {
+    stored.rows.iter().filter(|row| {
+        !row.definition.is_unrouted() && !config.destinations.contains_key(&row.definition.id)
+    })
 }
 
 fn whole(id: &DestinationId, action: &'static str, old: Value, new: Value) -> Difference {
@@ -213,7 +237,7 @@ fn fields(id: &DestinationId, path: String, old: &Value, new: &Value, out: &mut 
 mod tests {
     use super::*;
     use postrider_config::Loader;
-    use postrider_core::{DestinationRow, DestinationState};
+    use postrider_core::DestinationState;
 
     const ONE: &str = "[destinations.a]\nkind = \"stdout\"\n";
 

@@ -188,6 +188,11 @@ pub enum Blocker {
         /// Which destination.
         destination: DestinationId,
     },
+    /// The store has a destination that this relay was not given.
+    Unnamed {
+        /// Which destination.
+        destination: DestinationId,
+    },
     /// The store has none of this relay's destinations, this one among them: it lost them, or an operator removed
     /// them.
     Absent {
@@ -229,6 +234,12 @@ impl fmt::Display for Blocker {
             Blocker::Definition { destination } => write!(
                 f,
                 "destination {destination}: this relay's definition is not the store's [{}]",
+                Code::DefinitionOutdated
+            ),
+            Blocker::Unnamed { destination } => write!(
+                f,
+                "destination {destination} is in the store, and this relay was started without it: its events wait; \
+                 start one that has it, or remove it [{}]",
                 Code::DefinitionOutdated
             ),
             Blocker::Absent { destination } => write!(
@@ -330,12 +341,15 @@ impl Machine {
             owner: held.lease.owner.clone(),
         });
         let rows = self.definitions.rows.iter().map(|row| &row.definition);
-        let definitions = rows
-            .filter(|definition| !definition.is_unrouted())
-            .filter(|definition| {
-                self.local.get(&definition.id).is_none_or(|(own, _)| **own != **definition)
-            })
-            .map(|definition| Blocker::Definition { destination: definition.id.clone() });
+        let definitions =
+            rows.filter(|definition| !definition.is_unrouted()).filter_map(|definition| {
+                let destination = definition.id.clone();
+                match self.local.get(&destination) {
+                    Some((own, _)) if **own == *definition => None,
+                    Some(_) => Some(Blocker::Definition { destination }),
+                    None => Some(Blocker::Unnamed { destination }),
+                }
+            });
         let absent = self.absent().map(|id| Blocker::Absent { destination: id.clone() });
         let definitions = definitions.chain(absent);
         let disabled = self.outlets.iter().flat_map(|(destination, outlet)| {

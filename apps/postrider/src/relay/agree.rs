@@ -66,12 +66,17 @@ fn check(
         ),
         (None, None) => {
             let others: Vec<&str> = stored.iter().map(|row| row.definition.id.as_str()).collect();
+            let alike = stored.iter().find(|row| row.definition.kind == definition.kind);
+            // Under another kind's name it would be refused again.
+            let with = match alike {
+                Some(row) => format!("--as {}", row.definition.id),
+                None => "--config and the file that defines it".to_owned(),
+            };
             refuse(
                 format!("the store has no destination `{name}`"),
                 format!(
-                    "Nothing was started. It has {}; start this relay with --as {}.",
-                    others.join(", "),
-                    others.first().copied().unwrap_or("NAME")
+                    "Nothing was started. It has {}; start this relay with {with}.",
+                    others.join(", ")
                 ),
             )
         }

@@ -1,7 +1,7 @@
 //! What a run comes to: one line of summary, and the exit code.
 
 use postrider_core::Code;
-use postrider_relay::{Ending, Report};
+use postrider_relay::{Blocker, Ending, Report};
 
 use crate::failure::{Exit, Failure};
 use crate::pace::per_second;
@@ -33,8 +33,13 @@ pub(crate) fn of(ended: &Ended, once: bool, store: &Place) -> Result<Exit, Failu
         Some(Ending::Done) if !waits => Exit::Success,
         Some(Ending::Done) => Exit::Remaining,
         Some(Ending::Stalled) => {
-            note("nothing was settled for the whole of --timeout");
-            for blocker in &report.health.blockers {
+            let blockers = &report.health.blockers;
+            // What others are to deliver is known at once, whatever --timeout is.
+            note(match blockers.iter().any(is_of_others) {
+                true => "not everything was delivered",
+                false => "nothing was settled for the whole of --timeout",
+            });
+            for blocker in blockers {
                 note(&format!("  blocked by {blocker}"));
             }
             Exit::Remaining
@@ -44,6 +49,11 @@ pub(crate) fn of(ended: &Ended, once: bool, store: &Place) -> Result<Exit, Failu
             Exit::Remaining
         }
     })
+}
+
+/// Whether it names a destination that this relay does not serve.
+fn is_of_others(blocker: &Blocker) -> bool {
+    matches!(blocker, Blocker::Definition { .. } | Blocker::Unnamed { .. } | Blocker::Absent { .. })
 }
 
 /// Says what waits in each destination, and whether anything does.

@@ -145,7 +145,9 @@ fn relays(overview: &Overview, config: Option<&Path>, found: &mut Vec<Blocker>) 
             kind: "definitions",
             critical: overview.relays.iter().all(|relay| !relay.current),
             message: format!("{} has other definitions than the store", relay.owner),
-            advice: "restart it with the current ones; they serve what they agree on".to_owned(),
+            advice: "restart it with the current ones, or bring the store's to its configuration: postrider destinations \
+                     apply --config FILE; they serve what they agree on"
+                .to_owned(),
         });
     }
 }

@@ -125,6 +125,41 @@ fn an_added_destination_begins_where_the_refusal_said() {
     assert!(!words.contains("--to"), "{status}");
 }
 
+/// INV-8: a destination that the store has from an earlier run, and the configuration does not name, is told of by whoever
+/// compares them, with the command that removes it.
+#[test]
+fn a_destination_that_the_configuration_does_not_name_is_told_of() {
+    let shop = Shop::new();
+    shop.place(1..3);
+    assert_eq!(code(&shop.relay(&["--to", "file://first.ndjson", "--once"])), 0);
+    shop.configure(TWO);
+    let apply = ["destinations", "apply", "--config", "postrider.toml", "--yes"];
+    for also in ["applied", "the store has all destinations of the configuration as they are there"]
+    {
+        let run = shop.run(&apply);
+        let text = said(&run);
+        assert!(code(&run) == 0 && text.contains(also), "{text}");
+        assert!(text.contains("the store also has `default`"), "{text}");
+        assert!(text.contains("apply --config postrider.toml --prune"), "{text}");
+    }
+    let run = shop.run(&["relay", "--config", "postrider.toml", "--once", "--timeout", "500ms"]);
+    assert_eq!(code(&run), 3, "{}", err(&run));
+    let why = "destination default is in the store, and this relay was started without it";
+    assert!(said(&run).contains(why), "{}", err(&run));
+    let pruned = shop.run(&[&apply[..], &["--prune"]].concat());
+    assert!(code(&pruned) == 0 && !said(&pruned).contains("also has"), "{}", err(&pruned));
+    assert_eq!(code(&shop.run(&["relay", "--config", "postrider.toml", "--once"])), 0);
+    let same = said(&shop.run(&apply));
+    assert!(same.contains("the store's destinations are those of the configuration"), "{same}");
+    // An address alone stands for none of these, whatever it is called.
+    let alone = shop.relay(&["--to", "file://first.ndjson", "--once"]);
+    assert!(
+        code(&alone) == 78 && said(&alone).contains("start this relay with --config"),
+        "{}",
+        err(&alone)
+    );
+}
+
 /// R107, F31: secrets stand in the environment or in files, and nowhere else.
 #[test]
 fn a_secret_in_the_file_is_refused_and_not_repeated() {
