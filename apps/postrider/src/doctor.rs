@@ -6,10 +6,11 @@ use std::time::Duration;
 use clap::Args;
 use postrider_config::{Environment, Kind, Needs};
 use postrider_core::operate::{Finding, Level, findings};
-use postrider_core::{Error, ErrorKind, Operator, Timestamp};
+use postrider_core::{Code, Error, ErrorKind, Operator, Timestamp};
 
 use crate::crowd::{Crowd, crowds};
 use crate::failure::{Exit, Failure};
+use crate::filter::{quoted, without_secret};
 use crate::global::Global;
 use crate::output::Format;
 use crate::relay::brokers;
@@ -51,6 +52,10 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
         findings.extend(of_brokers(path).await?);
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    for finding in &mut findings {
+        finding.advice =
+            finding.advice.take().map(|advice| typed(&args.global, finding.code, &advice));
+    }
     let worst = findings.iter().map(|finding| finding.level).max();
     let found: Vec<Found> = findings.into_iter().map(Found::from).collect();
     match args.global.output {
@@ -123,6 +128,25 @@ async fn of_brokers(path: &Path) -> Result<Vec<Finding>, Failure> {
     Ok(found)
 }
 
+/// The commands of an advice as whoever runs this one would type them. The store's name, which they have, is no address
+/// where that has a user.
+fn typed(global: &Global, code: Option<Code>, advice: &str) -> String {
+    let option = match (&global.store, &global.config) {
+        (Some(store), _) => format!(" --store {}", quoted(&without_secret(store.clone()))),
+        (None, Some(path)) => {
+            let option = format!(" --config {}", quoted(&path.to_string_lossy()));
+            if matches!(code, Some(Code::RelayAbsent | Code::NoRelay)) {
+                return format!("systemctl start postrider, or postrider relay{option}");
+            }
+            option
+        }
+        (None, None) => String::new(),
+    };
+    let Some((before, named)) = advice.split_once(" --store ") else { return advice.to_owned() };
+    let end = named.find([' ', ';', ',']).unwrap_or(named.len());
+    format!("{before}{option}{}", &named[end..])
+}
+
 /// A finding as people read it: the level, what it is about, and below it what to do.
 fn lines(finding: &Found, style: Style) -> String {
     let level = format!("{:<9}", finding.level);
@@ -140,4 +164,40 @@ fn lines(finding: &Found, style: Style) -> String {
         text.push_str(&format!("{indent}{}\n", style.dim(&wrap(&clean(advice), &indent))));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advised(store: Option<&str>, config: Option<&str>, code: Code, advice: &str) -> String {
+        let (store, config) = (store.map(str::to_owned), config.map(Into::into));
+        typed(&Global { store, config, output: Format::default() }, Some(code), advice)
+    }
+
+    /// R125: a command that is said to help can be typed as it stands.
+    #[test]
+    fn a_command_names_the_store_as_this_one_did() {
+        let look = "postrider dead ls --store postgres://db/shop; then redrive or discard them";
+        let dead = |store, config| advised(store, config, Code::DeadLetters, look);
+        let file = Some("postrider.toml");
+        assert_eq!(
+            dead(None, file),
+            "postrider dead ls --config postrider.toml; then redrive or discard them"
+        );
+        // The store's name, which the advice has, lacks the user.
+        let as_user = dead(Some("postgres://shop@db/shop"), file);
+        assert_eq!(as_user, "postrider dead ls --store URL; then redrive or discard them");
+        assert_eq!(dead(None, None), "postrider dead ls; then redrive or discard them");
+        let start = "postrider relay --store sqlite:///x/shop.db --to URL, or --config FILE";
+        let absent = |store, config| advised(store, config, Code::RelayAbsent, start);
+        assert_eq!(
+            absent(Some("sqlite://shop.db"), None),
+            "postrider relay --store sqlite://shop.db --to URL, or --config FILE"
+        );
+        let running = "systemctl start postrider, or postrider relay --config postrider.toml";
+        assert_eq!(absent(None, file), running);
+        let other = advised(None, file, Code::DurabilityOff, "set fsync = on");
+        assert_eq!(other, "set fsync = on");
+    }
 }

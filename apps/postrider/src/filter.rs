@@ -146,7 +146,7 @@ fn command_for(args: impl IntoIterator<Item = String>, token: &str) -> String {
 }
 
 /// An address with a secret in it is not repeated: whoever has it, has it in a variable or a file.
-fn without_secret(arg: String) -> String {
+pub(crate) fn without_secret(arg: String) -> String {
     let (flag, value) = arg.split_once('=').unwrap_or(("", &arg));
     let secret = value.contains("://")
         && value.parse::<TargetUrl>().is_ok_and(|address| address.to_string() != value);

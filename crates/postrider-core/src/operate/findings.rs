@@ -132,9 +132,20 @@ fn relay(patient: &Patient<'_>) -> Finding {
     critical(
         "relay",
         format!("no relay is alive, and {what}"),
-        format!("postrider relay {}", patient.option),
+        start_relay(patient),
         Code::RelayAbsent,
     )
+}
+
+/// How a relay is started: by an address alone only where the store has no destination yet, since any other would not start.
+fn start_relay(patient: &Patient<'_>) -> String {
+    match patient.overview.destinations.is_empty() {
+        true => format!("postrider relay {} --to URL, or --config FILE", patient.option),
+        false => {
+            "start it as it was before: systemctl start postrider, or postrider relay --config FILE"
+                .to_owned()
+        }
+    }
 }
 
 fn definitions(patient: &Patient<'_>) -> Finding {
@@ -242,7 +253,7 @@ fn requests(patient: &Patient<'_>) -> Finding {
     coded(
         "requests",
         format!("{open} requests are open, with {relays} relays to carry them out"),
-        format!("postrider relay {}", patient.option),
+        start_relay(patient),
         Code::NoRelay,
     )
 }
