@@ -104,6 +104,20 @@ impl Failure {
         Failure { message: format!("{what}: {}", self.message), ..self }
     }
 
+    /// The same failure of where events are received from. What codes advise is for who sends them.
+    #[cfg(any(test, feature = "kafka", feature = "nats", feature = "aws"))]
+    pub(crate) fn of_source(self) -> Failure {
+        let failure = self.within("the source");
+        match failure.code {
+            Some(Code::Unroutable) => failure
+                .advice("Nothing was received. Create it, or correct its name, and start again."),
+            Some(Code::Unauthorized) => {
+                failure.advice("Nothing was received. Correct the credentials.")
+            }
+            _ => failure,
+        }
+    }
+
     /// Both failures in one; the code and the advice are the first one's.
     pub(crate) fn and(self, other: Failure) -> Failure {
         Failure { message: format!("{}; {}", self.message, other.message), ..self }
@@ -194,5 +208,16 @@ mod tests {
         assert!(text.starts_with("error[PR-1001]: open store: no tables"), "{text}");
         assert!(text.contains("postrider init URL"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+
+    /// A sidecar has no routes, and nothing of it waits in an outbox.
+    #[test]
+    fn of_a_source_nothing_is_said_that_is_a_destinations() {
+        for kind in [ErrorKind::Unroutable, ErrorKind::Unauthorized] {
+            let text = Failure::from(Error::new(kind, "subscribe")).of_source().plain_text();
+            assert!(text.contains("the source: subscribe"), "{text}");
+            assert!(text.contains("Nothing was received."), "{text}");
+            assert!(!text.contains("events wait") && !text.contains("route"), "{text}");
+        }
     }
 }

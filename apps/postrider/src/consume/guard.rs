@@ -66,7 +66,7 @@ impl<'a> Guard<'a> {
              nobody. Nothing was received"
         ))
         .advice(
-            "Set the group's place at the broker to where it was (see docs/guide/sidecar.md), or raise retention.inbox if the \
+            "Set the group's place at the broker to where it was (see docs/guide/sidecar.md), or raise retention.inbox (--retention) if the \
              inbox still has what was done since. If a second effect does no harm, or this handler's group has another \
              name now and everything is to be done: --unguarded, once.",
         )

@@ -37,7 +37,7 @@ pub(super) async fn subscribe(
     let opened = postrider_kafka::KafkaSubscription::open(connection, settings).await;
     opened
         .map(|opened| Arc::new(opened) as Arc<dyn Subscription>)
-        .map_err(|error| Failure::from(error).within("the source"))
+        .map_err(|error| Failure::from(error).of_source())
 }
 
 #[cfg(feature = "kafka")]

@@ -38,7 +38,7 @@ pub(super) async fn subscribe(
     let opened = postrider_aws::SqsSubscription::open(connection, settings).await;
     opened.map(|opened| Arc::new(opened) as Arc<dyn Subscription>).map_err(|error| {
         let failure = Failure::from(error);
-        failure.within("the source")
+        failure.of_source()
     })
 }
 
