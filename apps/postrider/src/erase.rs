@@ -60,7 +60,11 @@ pub(crate) async fn run(args: EraseArgs) -> Result<Exit, Failure> {
         args.global.out().one(&reach, String::new)?;
         return Ok(Exit::Success);
     }
-    note(&format!("{} payloads are erased:\n{}", count(reach.total), reach.sheet().trim_end()));
+    note(&format!(
+        "{} payloads would be erased:\n{}",
+        count(reach.total),
+        reach.sheet().trim_end()
+    ));
     let answer = confirm::name(args.yes, "this cannot be undone", &args.key).await?;
     if let Answer::Stop(exit) = answer {
         return Ok(exit);

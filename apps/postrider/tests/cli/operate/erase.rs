@@ -16,6 +16,10 @@ fn an_erased_key_has_no_payload_anywhere() {
         "{dry}"
     );
     assert_eq!(shop.number("select count(*) from outbox where erased_at is not null"), 0);
+    // Where nobody can be asked, nothing is said to be gone.
+    let unasked = shop.operate(&args);
+    assert_eq!(code(&unasked), 2);
+    assert!(said(&unasked).contains("3 payloads would be erased"), "{}", err(&unasked));
     let done = shop.json(&[&args[..], &["--yes"]].concat());
     assert_eq!(done["erased"], true, "{done}");
     let shown = shop.json(&["outbox", "show", &id(4)]);
