@@ -31,7 +31,8 @@ pub(super) fn page(made: &str) -> Result<String, Failure> {
          Applications write to `outbox` and `outbox_scheduled`, with the columns that have no \
          default and whichever others they need; everything else is Postrider's own, and may be \
          read. Rows that are inserted with SQL meet the rules of their table, and no pre-flight: what a \
-         destination cannot carry is found when it is published, and becomes a dead letter. How and why: [the tables as a contract](sqlite.md).\n",
+         destination cannot carry is found when it is published, and becomes a dead letter. How and why: [the tables as a contract](sqlite.md). \
+         Those of PostgreSQL have [a page of their own](postgres.md).\n",
         Schema::VERSION
     );
     let mut tables =
@@ -106,14 +107,18 @@ fn short(default: &str) -> String {
     }
 }
 
-/// What stands above a table in the schema's text: the comment that explains it.
+/// What stands above a table in the schema's text: the comment that explains it. One that a migration made anew has its own
+/// above its first text.
 fn comment(text: &str, table: &str) -> String {
     let begins = format!("create table {table} (");
-    let Some(at) = text.rfind(&begins) else { return String::new() };
-    let above: Vec<&str> =
-        text[..at].lines().rev().take_while(|line| line.starts_with("-- ")).collect();
-    let lines = above.into_iter().rev().map(|line| line.trim_start_matches("-- "));
-    lines.collect::<Vec<_>>().join("\n")
+    let above = |at: usize| {
+        let above: Vec<&str> =
+            text[..at].lines().rev().take_while(|line| line.starts_with("-- ")).collect();
+        let lines = above.into_iter().rev().map(|line| line.trim_start_matches("-- "));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let mut texts = text.rmatch_indices(&begins).map(|(at, _)| above(at));
+    texts.find(|text| !text.is_empty()).unwrap_or_default()
 }
 
 /// The names of a table's constraints.
@@ -135,7 +140,7 @@ mod tests {
             "| `tenant` | text |  | may be null |",
             "`payload_is_json`",
             "`outbox_is_append_only`",
-            "## outbox_waiting\n",
+            "## outbox_waiting\n\nEvents that left the window",
             "## inbox\n",
         ] {
             assert!(page.contains(part), "{part} is not in\n{page}");
