@@ -28,9 +28,10 @@ pub(crate) struct Status {
     pub(crate) relays: Vec<Relay>,
     /// Every partition.
     pub(crate) partitions: Vec<Partition>,
-    /// How many events were ever committed, as far as the sequence tells.
+    /// How many events were ever committed, as far as the sequence tells: on PostgreSQL the numbers of transactions
+    /// that were rolled back count as well.
     pub(crate) enqueued: u64,
-    /// How many are in the outbox now, at most.
+    /// How many are in the outbox now, at most: the same numbers count.
     pub(crate) kept: u64,
     /// When the oldest of them was created.
     pub(crate) oldest_at: Option<Timestamp>,
