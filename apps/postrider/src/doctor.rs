@@ -143,8 +143,8 @@ fn typed(global: &Global, code: Option<Code>, advice: &str) -> String {
         (None, None) => String::new(),
     };
     let Some((before, named)) = advice.split_once(" --store ") else { return advice.to_owned() };
-    let end = named.find([' ', ';', ',']).unwrap_or(named.len());
-    format!("{before}{option}{}", &named[end..])
+    let (address, _) = named.split_once(' ').unwrap_or((named, ""));
+    format!("{before}{option}{}", &named[address.trim_end_matches([';', ':']).len()..])
 }
 
 /// A finding as people read it: the level, what it is about, and below it what to do.
@@ -175,7 +175,7 @@ mod tests {
         typed(&Global { store, config, output: Format::default() }, Some(code), advice)
     }
 
-    /// R125: a command that is said to help can be typed as it stands.
+    /// A command that is said to help can be typed as it stands.
     #[test]
     fn a_command_names_the_store_as_this_one_did() {
         let look = "postrider dead ls --store postgres://db/shop; then redrive or discard them";
@@ -189,6 +189,16 @@ mod tests {
         let as_user = dead(Some("postgres://shop@db/shop"), file);
         assert_eq!(as_user, "postrider dead ls --store URL; then redrive or discard them");
         assert_eq!(dead(None, None), "postrider dead ls; then redrive or discard them");
+        let stuck =
+            "postrider inbox ls --state expired --store sqlite:///x/shop.db: is it running?";
+        let named = advised(None, file, Code::ClaimsStuck, stuck);
+        assert_eq!(
+            named,
+            "postrider inbox ls --state expired --config postrider.toml: is it running?"
+        );
+        let many = "postrider destinations resume a --store 'postgres://a,b/shop?schema=x'";
+        let resumed = advised(None, file, Code::FlowPaused, many);
+        assert_eq!(resumed, "postrider destinations resume a --config postrider.toml");
         let start = "postrider relay --store sqlite:///x/shop.db --to URL, or --config FILE";
         let absent = |store, config| advised(store, config, Code::RelayAbsent, start);
         assert_eq!(

@@ -58,12 +58,17 @@ async fn no_relay_with_a_backlog_is_critical_and_says_what_to_run() {
     play.commit(&[event(9)]);
     let found = illness(&play, "relay").await;
     assert_eq!(found.level, Level::Critical);
-    assert!(found.advice.expect("advice").starts_with("postrider relay --store sqlite:///"));
+    // With destinations in the store, an address alone starts nothing.
+    assert!(found.advice.expect("advice").ends_with("postrider relay --config FILE"));
     let fresh = Fresh::new();
     fresh.commit(&[event(1)]);
     let findings = fresh.store().doctor(Timestamp::now()).await.unwrap();
     let found = findings.iter().find(|finding| finding.subject == "relay").unwrap();
     assert_eq!(found.level, Level::Critical, "a relay was never there");
+    let advice = found.advice.as_deref().expect("advice");
+    assert!(
+        advice.starts_with("postrider relay --store sqlite:///") && advice.contains(" --to URL")
+    );
 }
 
 #[tokio::test]
