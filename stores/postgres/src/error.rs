@@ -27,6 +27,12 @@ pub(crate) fn of_postgres(operation: &'static str, error: tokio_postgres::Error)
     of_state(operation, state, told.message()).source(error)
 }
 
+/// What the server said.
+pub(crate) fn told(error: &Error) -> Option<&DbError> {
+    let cause = std::error::Error::source(error)?;
+    cause.downcast_ref::<tokio_postgres::Error>()?.as_db_error()
+}
+
 fn of_driver(error: &tokio_postgres::Error) -> (ErrorKind, &'static str) {
     if error.is_closed() {
         return (ErrorKind::Unavailable, "the connection to the database was lost");

@@ -12,6 +12,7 @@ use postrider_core::{Error, ErrorKind, Result};
 
 use crate::Names;
 use crate::connect::Address;
+use crate::error::told;
 use crate::pooler::Pooler;
 use crate::schema::{self, found};
 use crate::sessions::{Sessions, Tx};
@@ -176,13 +177,26 @@ async fn step(
 }
 
 async fn apply(tx: Tx<'_>, setup: &Setup, version: u32, migration: &Migration) -> Result<()> {
-    tx.batch("init", &setup.render(&text_of(migration, setup))).await?;
+    let text = setup.render(&text_of(migration, setup));
+    tx.batch("init", &text).await.map_err(of_event_triggers)?;
     let number = i64::from(version) + 1;
     tx.execute("init", &RECORD, params![number]).await?;
     if let (0, Some(source)) = (version, &setup.source) {
         tx.execute("init", &META_WRITE, params!["source", source]).await?;
     }
     tx.commit("init").await
+}
+
+/// What a migration names is there, or made by it. A name that is not is somebody else's, and `init` makes it no better.
+fn of_event_triggers(error: Error) -> Error {
+    if error.kind() != ErrorKind::SchemaMissing {
+        return error;
+    }
+    let told = told(&error).map_or_else(|| error.to_string(), |told| told.message().to_owned());
+    Error::new(ErrorKind::Config, "init").message(format!(
+        "{told}: an event trigger of the database looks for something where this session does not, since its search_path is \
+         pg_catalog. Nothing was made. Run: alter function … set search_path = …, for the trigger's function"
+    ))
 }
 
 fn text_of(migration: &Migration, setup: &Setup) -> String {

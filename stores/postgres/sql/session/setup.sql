@@ -9,6 +9,8 @@ set statement_timeout = '120s';
 set default_transaction_isolation = 'read committed';
 -- Names are written with their schema; nothing else is to be found by accident.
 set search_path = pg_catalog;
+-- Texts of the statements, and of what init makes, are written so.
+set standard_conforming_strings = on;
 -- An index scan of a few hundred rows gains nothing from being compiled.
 set jit = off;
 -- A plan may be made while a table is empty, and be kept while it fills: it must not read all of it then.

@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 
 use postrider_core::{Error, ErrorKind, Result};
 use tokio_postgres::Row;
-use tokio_postgres::error::DbError;
 use uuid::Uuid;
 
 use super::OwnTable;
+use crate::error::told;
 use crate::own::mapping::Settled;
 use crate::sql::{Sql, sql};
 use crate::typed::params;
@@ -91,10 +91,4 @@ fn refused(table: &OwnTable, error: Error) -> Error {
             said.message()
         ))
         .context("table", table.inner.mapping.table.escape_debug())
-}
-
-/// What the server said.
-pub(super) fn told(error: &Error) -> Option<&DbError> {
-    let cause = std::error::Error::source(error)?;
-    cause.downcast_ref::<tokio_postgres::Error>()?.as_db_error()
 }

@@ -36,6 +36,7 @@ pub use mapping::{Mapping, Settled};
 pub(crate) use pending::Beside;
 pub(crate) use rendering::Rendering;
 
+use crate::error::told;
 use crate::own::checked::Checked;
 use crate::own::reading::Readings;
 use crate::sessions::Line;
@@ -218,8 +219,7 @@ impl OwnTable {
         let names = self.inner.store.names();
         let table = &self.inner.mapping.table;
         let ours = format!("{}.{}", names.schema(), names.outbox());
-        let Some(told) = attempt::told(&error).filter(|_| error.kind() == ErrorKind::SchemaMissing)
-        else {
+        let Some(told) = told(&error).filter(|_| error.kind() == ErrorKind::SchemaMissing) else {
             return error;
         };
         if told.message().contains(&ours) && !told.message().contains(table) {

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use postrider_core::{Code, ErrorKind};
-use postrider_postgres::{Setup, init, init_within, migrations};
+use postrider_postgres::{Names, Setup, init, init_within, migrations};
 use tokio::task::JoinHandle;
 
+use crate::database::Database;
 use crate::support::Fresh;
 
 const EVENT: &str = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)
@@ -121,4 +122,40 @@ async fn nobody_waits_for_both_tables_of_init() {
     assert_eq!(gave_up.kind(), ErrorKind::Busy, "{gave_up}");
     let (longest, count) = producers.stop().await;
     assert!(count > 20 && longest < STALL_MAX, "{longest:?} of {count}");
+}
+
+/// A server, a database, or a user may read texts as PostgreSQL did before 9.1.
+#[tokio::test]
+async fn backslashes_in_texts_mean_what_they_say() {
+    let Some(fresh) = Fresh::empty() else { return };
+    let url = fresh.url_with("options=-c%20standard_conforming_strings%3Doff");
+    init(&url, &fresh.setup(1)).await.expect("the tables are made");
+    fresh.run(EVENT).await;
+    let quoted = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload, headers)
+        values ('order', '42', 'order.placed', '{}', '{\"a\": \"b \\\\ c\"}')";
+    fresh.run(quoted).await;
+}
+
+/// An event trigger that fails under our search_path is named, and `init` is not what mends it.
+#[tokio::test]
+async fn an_event_trigger_that_finds_nothing_is_told() {
+    let Some(database) = Database::new(&Setup::default()).await else { return };
+    database
+        .run(
+            "create table public.changes (tag text);
+            create function public.note() returns event_trigger language plpgsql as
+                $$ begin insert into changes values (tg_tag); end $$;
+            create event trigger noted on ddl_command_end execute function public.note()",
+        )
+        .await;
+    let names = Names::new("other", "outbox", "inbox").expect("names");
+    let setup = Setup { names, ..Setup::default() };
+    let refused = init(&database.url, &setup).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config, "{refused:?}");
+    let told = refused.to_string();
+    assert!(told.contains("\"changes\" does not exist: an event trigger"), "{told}");
+    database.run("alter function public.note() set search_path = public").await;
+    init(&database.url, &setup).await.expect("the tables are made");
+    assert!(database.number("select count(*) from changes").await > 0);
+    database.drop().await;
 }
