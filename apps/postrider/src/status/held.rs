@@ -71,6 +71,7 @@ pub(crate) fn held_up_by(
 ) -> Vec<Blocker> {
     let mut found = Vec::new();
     relays(overview, config, &mut found);
+    numbers(overview, &mut found);
     partitions(overview, &mut found);
     for seen in destinations {
         paused(seen, &mut found);
@@ -148,6 +149,24 @@ fn relays(overview: &Overview, config: Option<&Path>, found: &mut Vec<Blocker>) 
             advice: "restart it with the current ones, or bring the store's to its configuration: postrider destinations \
                      apply --config FILE; they serve what they agree on"
                 .to_owned(),
+        });
+    }
+}
+
+/// A store that has more events than numbers were given was restored in part, or its sequence was set back. What gets those
+/// numbers anew is not pending by the cursors.
+fn numbers(overview: &Overview, found: &mut Vec<Blocker>) {
+    if overview.kept > overview.enqueued {
+        found.push(Blocker {
+            kind: "numbers",
+            critical: true,
+            message: format!(
+                "{} numbers were given, and the outbox has {} already: they were set back, and no relay reads what \
+                 is new [PR-1006]",
+                count(overview.enqueued),
+                count(overview.kept)
+            ),
+            advice: "stop the relays, then: postrider repair sequence".to_owned(),
         });
     }
 }

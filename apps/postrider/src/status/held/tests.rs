@@ -86,9 +86,10 @@ fn what_moves_is_held_up_by_nobody() {
 #[test]
 fn every_standstill_has_a_cause() {
     type Change = fn(&mut Overview);
-    let cases: [(Change, &str); 5] = [
+    let cases: [(Change, &str); 6] = [
         (|_| {}, "unknown"),
         (|overview| overview.relays.clear(), "no_relay"),
+        (|overview| overview.kept = overview.enqueued + 1, "numbers"),
         (|overview| overview.relays[0].current = false, "definitions"),
         (|overview| overview.partitions[0].paused = true, "partition_paused"),
         (
