@@ -84,7 +84,7 @@ impl FromStr for Timestamp {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Timestamp, Error> {
-        if let Some(time) = parse_plain(text.as_bytes()) {
+        if let Some(time) = parse_plain(text.as_bytes()).or_else(|| parse_last_day(text)) {
             return Ok(time);
         }
         text.parse::<jiff::Timestamp>().map(|time| Timestamp(time.as_microsecond())).map_err(|e| {
@@ -142,14 +142,23 @@ fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     Some(Timestamp(seconds * 1_000_000 + milli * 1_000))
 }
 
+/// The general parser ends 26 hours before the year 9999 does, so that each of its moments has a place in every zone. The
+/// last day is what many write who mean that there is no end.
+fn parse_last_day(text: &str) -> Option<Timestamp> {
+    let day = text.strip_suffix('Z').filter(|text| text.starts_with("9999-12-3"))?;
+    let epoch = jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0);
+    let since = day.parse::<jiff::civil::DateTime>().ok()?.duration_since(epoch);
+    i64::try_from(since.as_micros()).ok().map(Timestamp)
+}
+
 /// `YYYY-MM-DDTHH:MM:SS.mmmmmmZ`.
 const PLAIN_BYTES_MAX: usize = 27;
 
 /// Writes a moment from 1970 to 9999, which an event has twice; anything else goes to the general printer. As that
 /// one does it, a fraction has no zeros at its end, and a full second none at all.
 fn write_plain(micros: i64, text: &mut [u8; PLAIN_BYTES_MAX]) -> Option<&str> {
-    /// The last one that the general printer, and so every reader, knows.
-    const LAST: u64 = 253_402_207_200_000_000;
+    /// The last one of the year 9999.
+    const LAST: u64 = 253_402_300_799_999_999;
     let micros = u64::try_from(micros).ok().filter(|micros| *micros <= LAST)?;
     let (seconds, mut fraction) = (micros / 1_000_000, micros % 1_000_000);
     // Counted from 1 March of the year 0, so that the leap day is the last day of its year.
@@ -198,6 +207,22 @@ mod tests {
             let general = jiff::Timestamp::from_microsecond(micros).unwrap().to_string();
             assert_eq!(Timestamp(micros).to_string(), general);
         }
+    }
+
+    /// A moment is a time for every reader until the year 9999 has ended.
+    #[test]
+    fn the_last_day_of_all_is_written_and_read() {
+        let last = 253_402_300_799_999_999;
+        for (micros, text) in [
+            (last, "9999-12-31T23:59:59.999999Z"),
+            (last - 86_399_999_999, "9999-12-31T00:00:00Z"),
+            (253_402_207_200_000_001, "9999-12-30T22:00:00.000001Z"),
+        ] {
+            assert_eq!(Timestamp(micros).to_string(), text);
+            assert_eq!(text.parse::<Timestamp>().unwrap(), Timestamp(micros));
+        }
+        assert_eq!("9999-12-31 00:00:00Z".parse::<Timestamp>().unwrap().0, last - 86_399_999_999);
+        assert!("9999-12-32T00:00:00Z".parse::<Timestamp>().is_err());
         assert_eq!(Timestamp(last + 1).to_string(), format!("{}us", last + 1));
     }
 
