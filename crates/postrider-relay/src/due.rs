@@ -11,6 +11,7 @@ use crate::fetch::is_void;
 use crate::flow::Flow;
 use crate::machine::{Asked, Machine};
 use crate::outlet::Outlet;
+use crate::owned::Head;
 use crate::pace::beat;
 use crate::trouble::Work;
 
@@ -150,6 +151,10 @@ impl Machine {
             return;
         };
         reach!(ScheduledAdmitted, if result.as_ref().is_ok_and(|admitted| admitted.moved > 0));
+        let more = result.as_ref().is_ok_and(|admitted| admitted.moved >= ADMIT_ROWS_MAX);
+        if owned.head == Head::Scheduled && !more {
+            owned.head = Head::Wanted(now);
+        }
         let pause = match owned.trouble.note(Work::Admit, None, result) {
             Some(admitted) if admitted.moved >= ADMIT_ROWS_MAX => Duration::ZERO,
             Some(admitted) => admitted

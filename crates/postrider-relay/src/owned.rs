@@ -52,6 +52,8 @@ pub(crate) enum FlowState {
 /// The target of a drain of one partition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Head {
+    /// What was scheduled and is due enters before it is read.
+    Scheduled,
     Wanted(Tick),
     Asked,
     Known(Cursor),
@@ -105,7 +107,7 @@ impl Owned {
             carrying: false,
             miscounts: false,
             takeovers,
-            head: Head::Wanted(sent),
+            head: Head::Scheduled,
             admit_at: Some(sent),
             retire_at: sent,
             probes: Probes::default(),

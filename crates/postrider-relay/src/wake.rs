@@ -47,7 +47,7 @@ impl Machine {
         }
         let head = match owned.head {
             Head::Wanted(at) => self.mode.has_target().then_some(at),
-            Head::Asked | Head::Known(_) => None,
+            Head::Scheduled | Head::Asked | Head::Known(_) => None,
         };
         let flows = owned.flows.iter().filter_map(|(destination, state)| match state {
             FlowState::Wanted(at) => (self.is_open(destination) && !owned.carrying).then_some(*at),

@@ -159,6 +159,20 @@ fn scheduled_events_enter_when_they_are_due() {
     assert_eq!(world.delivered("all"), 1);
 }
 
+/// R038: scheduled events that are due when a one-shot run starts are a part of what it delivers.
+#[test]
+fn a_one_shot_run_delivers_what_was_scheduled_and_is_due() {
+    let mut world = World::simple();
+    let due = world.clock.now().plus(Duration::from_secs(60));
+    let events = (0..2_500).map(|n| event(n, 0).deliver_after(due)).collect();
+    world.commit(events);
+    world.commit(vec![event(9_000, 0)]);
+    world.clock.advance(Duration::from_secs(61));
+    world.start(Target::Once);
+    world.run_until(Duration::from_secs(9), |world| world.ending(0).is_some());
+    assert_eq!((world.ending(0), world.delivered("all")), (Some(&Ending::Done), 2_501));
+}
+
 /// INV-6: whatever the backlog, the relay holds no more than its windows.
 #[test]
 fn the_window_bounds_what_is_read_ahead() {
