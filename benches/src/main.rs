@@ -47,7 +47,7 @@ struct Benchmark {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const BENCHMARKS: [Benchmark; 14] = [
+const BENCHMARKS: [Benchmark; 16] = [
     Benchmark {
         name: "enqueue",
         about: "a business transaction with the event, against the same without",
@@ -91,6 +91,16 @@ const BENCHMARKS: [Benchmark; 14] = [
     Benchmark {
         name: "settled",
         about: "postgres: a drain beside millions of settled rows, against one in an empty table",
+        run: postgres::only,
+    },
+    Benchmark {
+        name: "hot",
+        about: "postgres: a backlog of one key, against one of ten thousand",
+        run: postgres::only,
+    },
+    Benchmark {
+        name: "own",
+        about: "postgres: a table of the application's own through the whole relay, against the loops on that table",
         run: postgres::only,
     },
     Benchmark {

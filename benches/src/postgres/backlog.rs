@@ -14,21 +14,26 @@ const BUILD: &str = include_str!("../../sql/postgres/backlog_build.sql");
 
 /// Builds a backlog of so many events. Nothing of this is measured.
 pub(crate) fn build(runtime: &Runtime, server: &Server, rows: u64) -> Result<()> {
-    insert(runtime, server, rows, "set synchronous_commit = off", BUILD, None)?;
+    build_of(runtime, server, rows, KEYS)
+}
+
+/// The same of so many keys.
+pub(crate) fn build_of(runtime: &Runtime, server: &Server, rows: u64, keys: u64) -> Result<()> {
+    insert(runtime, server, (rows, keys), "set synchronous_commit = off", BUILD, None)?;
     server.batch(runtime, &server.sql("vacuum analyze {outbox}"))?;
     server.batch(runtime, "checkpoint")
 }
 
 /// Adds events behind those that are there. Nothing of this is measured.
 pub(crate) fn append(runtime: &Runtime, server: &Server, rows: u64) -> Result<()> {
-    insert(runtime, server, rows, "set synchronous_commit = off", BUILD, None)?;
+    insert(runtime, server, (rows, KEYS), "set synchronous_commit = off", BUILD, None)?;
     server.batch(runtime, "checkpoint")
 }
 
 /// The same for millions: the table's rules are not asked.
 pub(crate) fn append_millions(runtime: &Runtime, server: &Server, rows: u64) -> Result<()> {
     let statement = include_str!("../../sql/postgres/backlog_bulk.sql");
-    insert(runtime, server, rows, BULK_SESSION, statement, None)?;
+    insert(runtime, server, (rows, KEYS), BULK_SESSION, statement, None)?;
     server.batch(runtime, &server.sql("vacuum analyze {outbox}"))?;
     server.batch(runtime, "checkpoint")
 }
@@ -42,7 +47,7 @@ pub(crate) fn append_sized(
     payload_bytes: i32,
 ) -> Result<()> {
     let statement = include_str!("../../sql/postgres/backlog_sized.sql");
-    insert(runtime, server, rows, BULK_SESSION, statement, Some(payload_bytes))?;
+    insert(runtime, server, (rows, KEYS), BULK_SESSION, statement, Some(payload_bytes))?;
     server.batch(runtime, &server.sql("vacuum analyze {outbox}"))?;
     server.batch(runtime, "checkpoint")
 }
@@ -50,7 +55,7 @@ pub(crate) fn append_sized(
 fn insert(
     runtime: &Runtime,
     server: &Server,
-    rows: u64,
+    (rows, keys): (u64, u64),
     session: &str,
     statement: &str,
     payload_bytes: Option<i32>,
@@ -60,7 +65,7 @@ fn insert(
         client.batch_execute(session).await?;
         let ahead = server.sql(include_str!("../../sql/postgres/tables_ahead.sql"));
         let insert = client.prepare(&server.sql(statement)).await?;
-        let keys = i64::try_from(KEYS)?;
+        let keys = i64::try_from(keys)?;
         let mut built = 0;
         while built < rows {
             client.batch_execute(&ahead).await?;

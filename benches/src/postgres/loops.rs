@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tokio::runtime::Runtime;
-use tokio_postgres::Row;
+use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::server::Server;
@@ -38,6 +38,17 @@ pub(crate) struct Looped {
     pub(crate) log_bytes: u64,
 }
 
+/// Builds the table anew, with so many rows that are pending.
+pub(super) async fn build(server: &Server, rows: u64) -> Result<Client> {
+    let client = server.connect().await?;
+    client.batch_execute("drop table if exists textbook").await?;
+    client.batch_execute(TABLE).await?;
+    client.execute(BUILD, &[&i64::try_from(rows)?]).await?;
+    client.batch_execute("vacuum analyze textbook").await?;
+    client.batch_execute("checkpoint").await?;
+    Ok(client)
+}
+
 /// Publishes so many rows of a fresh table to nobody.
 pub(crate) fn publish(
     runtime: &Runtime,
@@ -46,12 +57,7 @@ pub(crate) fn publish(
     settling: Settling,
 ) -> Result<Looped> {
     runtime.block_on(async {
-        let mut client = server.connect().await?;
-        client.batch_execute("drop table if exists textbook").await?;
-        client.batch_execute(TABLE).await?;
-        client.execute(BUILD, &[&i64::try_from(rows)?]).await?;
-        client.batch_execute("vacuum analyze textbook").await?;
-        client.batch_execute("checkpoint").await?;
+        let mut client = build(server, rows).await?;
         let (select, mark) = (client.prepare(SELECT).await?, client.prepare(MARK).await?);
         let (many, delete) = (client.prepare(MARK_MANY).await?, client.prepare(DELETE).await?);
         let before = server.log_position().await?;

@@ -4,12 +4,14 @@ pub(crate) mod backlog;
 mod dead;
 mod drain;
 mod enqueue;
+mod hot;
 mod idle;
 mod interval;
 pub(crate) mod latency;
 mod live;
 mod loops;
 pub(crate) mod memory;
+mod own;
 pub(crate) mod plain;
 pub(crate) mod server;
 mod settled;
@@ -25,11 +27,13 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<Outcome> {
         "drain" => drain::run(options),
         "enqueue" => enqueue::run(options),
         "dead" => dead::run(options),
+        "hot" => hot::run(options),
         "idle" => idle::run(options),
         "interval" => interval::run(options),
         "latency" => latency::run(options),
         "live" => live::run(options),
         "memory" => memory::run(options),
+        "own" => own::run(options),
         "settled" => settled::run(options),
         "writer" => writer::run(options),
         other => Err(format!("`{other}` is not measured on PostgreSQL").into()),

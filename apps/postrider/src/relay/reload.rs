@@ -110,7 +110,8 @@ fn refuse_definitions(changes: &[Change], path: Option<&std::path::Path>) -> Res
     ))
     .code(postrider_core::Code::DefinitionOutdated)
     .advice(format!(
-        "A definition is shared by all relays of the store. Run `postrider destinations apply \
-             --config {file}`, and then start this relay again."
+        "A definition is shared by all relays of the store, and each keeps the one that it started \
+             with. Run `postrider destinations apply --config {file}`, if that is not done, and start \
+             this relay again."
     )))
 }

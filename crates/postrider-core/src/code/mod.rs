@@ -50,8 +50,9 @@ codes! {
          one.",
     /// The store cannot be written to.
     ReadOnly = 1003,
-        "Committed events stay in the store and are delivered once it can be written to. Check the \
-         file's owner, its permissions, and whether its file system is mounted read-only.",
+        "Committed events stay in the store and are delivered once it can be written to. Of a \
+         server: connect to the primary, as a user whose transactions may write. Of a file: check \
+         its owner, its permissions, and how its file system is mounted.",
     /// The store's disk is full.
     DiskFull = 1004,
         "Committed events stay in the store. Free space; the relay goes on by itself.",
@@ -67,7 +68,7 @@ codes! {
     /// The store is locked by another writer for longer than the relay waits.
     Busy = 1007,
         "Nothing was lost; the relay tries again. Look for a transaction that stays open for \
-         seconds in the application.",
+         seconds in the application; for `repair` and `adopt`, stop the relays first.",
     /// The store's file went away while it was in use.
     StoreVanished = 1008,
         "The file the relay had open is no longer at its path. Put it back and start the relay \
