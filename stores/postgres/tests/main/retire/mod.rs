@@ -8,7 +8,7 @@ mod tables;
 
 use std::time::Duration;
 
-use postrider_core::source::{OutboxSource, RetireRequest, Retired};
+use postrider_core::source::{OutboxSource, RenewRequest, RetireRequest, Retired};
 use postrider_core::{Code, ErrorKind, EventId, Lease};
 use postrider_postgres::{Layout, PostgresStore, Setup, init};
 
@@ -52,6 +52,17 @@ impl Play {
             self.old(4_000.min(events - from), ago).await;
             self.fresh.number("select {outbox_ahead}()::bigint").await;
         }
+    }
+
+    /// Renews its lease, beside which the tables are seen to.
+    async fn renew(&self) {
+        let renew = RenewRequest {
+            owner: self.lease.owner.clone(),
+            leases: vec![self.lease.clone()],
+            lease_duration: LONG,
+            current: true,
+        };
+        self.store.renew(&renew).await.expect("renew");
     }
 
     /// Every destination has passed so many numbers, and that is long ago.

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use postrider_core::operate::{Level, Operator};
-use postrider_core::source::{OutboxSource, RenewRequest, RetireRequest};
+use postrider_core::source::{OutboxSource, RetireRequest};
 use postrider_core::{Code, Timestamp};
 use postrider_postgres::Layout;
 use tokio::task::JoinHandle;
 
 use super::Play;
 use crate::relay::{read, stands};
-use crate::support::{LONG, id};
+use crate::support::id;
 
 /// What the sequence leaps over.
 const LEAP: i64 = 1 << 40;
@@ -241,13 +241,7 @@ async fn a_relay_splits_what_grew_and_the_doctor_says_it() {
     let found = findings.iter().find(|finding| finding.subject == "default table").unwrap();
     assert_eq!((found.level, found.code), (Level::Warning, Some(Code::DefaultTableGrew)));
     assert!(found.advice.is_some(), "{found:?}");
-    let renew = RenewRequest {
-        owner: play.lease.owner.clone(),
-        leases: vec![play.lease.clone()],
-        lease_duration: LONG,
-        current: true,
-    };
-    play.store.renew(&renew).await.expect("renew");
+    play.renew().await;
     let until = Instant::now() + Duration::from_secs(60);
     let given = "select last_value from {outbox_seq}";
     while play.fresh.number(given).await < LEAP && Instant::now() < until {

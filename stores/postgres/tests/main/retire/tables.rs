@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use postrider_core::source::{FetchRequest, OutboxSource, RenewRequest, RetireRequest, Retired};
+use postrider_core::source::{FetchRequest, OutboxSource, RetireRequest, Retired};
 use postrider_core::waiting::{Passed, Settlement, SettlementPart};
 use postrider_postgres::{Layout, Names};
 use postrider_testkit::cluster::Cluster;
@@ -12,7 +12,7 @@ use tokio_postgres::Client;
 
 use super::{Play, gone};
 use crate::relay::stands;
-use crate::support::{Fresh, LONG, connect, id};
+use crate::support::{Fresh, connect, id};
 
 /// A transaction that was prepared; rolled back with this value, also where a test fails.
 struct Prepared {
@@ -291,13 +291,7 @@ async fn tables_are_made_ahead() {
     assert_eq!(&*play.tables().await, "0 4096 8192 rest");
     play.old(13_000, "1 day").await;
     assert_eq!(&*play.tables().await, "0* 4096* 8192* rest*");
-    let renew = RenewRequest {
-        owner: play.lease.owner.clone(),
-        leases: vec![play.lease.clone()],
-        lease_duration: LONG,
-        current: true,
-    };
-    play.store.renew(&renew).await.expect("renew");
+    play.renew().await;
     let until = Instant::now() + Duration::from_secs(30);
     while play.tables().await.ends_with("8192* rest*") && Instant::now() < until {
         // waits: the tables are made in a task beside the renewal.
@@ -322,13 +316,7 @@ async fn empty_tables_go_where_none_can_be_made() {
     play.old(500, "1 hour").await;
     play.fresh.run("create table {schema}.outbox_p16384 ()").await;
     assert_eq!(&*play.tables().await, "0 4096* 8192* 12288 rest");
-    let renew = RenewRequest {
-        owner: play.lease.owner.clone(),
-        leases: vec![play.lease.clone()],
-        lease_duration: LONG,
-        current: true,
-    };
-    play.store.renew(&renew).await.expect("renew");
+    play.renew().await;
     let until = Instant::now() + Duration::from_secs(30);
     while play.tables().await.starts_with("0 ") && Instant::now() < until {
         // waits: the tables are taken away in a task beside the renewal.
