@@ -57,13 +57,13 @@ impl Flow {
             let tried = lane.head().is_some_and(|head| {
                 head.tried.is_some() && matches!(head.origin, Origin::Stream(_))
             });
-            if self.waits(key) {
-                self.shed(key, now);
-            } else if tried && lane.in_flight == 0 {
+            if tried && lane.in_flight == 0 {
                 reach!(WindowRelieved);
                 let attempted =
                     attempted(0, Reason::EndpointDown, "it kept the window from moving");
                 self.spill(key, Some(Placement::Retry { delay, attempted }), now);
+            } else if self.waits(key) {
+                self.shed(key, now);
             }
         }
     }

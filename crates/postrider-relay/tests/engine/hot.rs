@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use postrider_core::{ErrorKind, Fault, Outcome};
 use postrider_relay::Target;
 use postrider_testkit::fault::Gate;
 
@@ -80,4 +81,19 @@ fn the_reading_waits_for_a_hot_key_that_is_sent_fast_and_for_no_other() {
     assert!(arrived.len() < 300, "{}", arrived.len());
     world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 1_049);
     world.check("all");
+}
+
+/// INV-5, INV-8: a hot key that begins with poison does not keep a window, whose rest waits behind it: what follows is
+/// read, and shows who is to blame.
+#[test]
+fn a_hot_key_that_begins_with_poison_leaves_the_window() {
+    let mut world = narrow();
+    let hot: Vec<_> = (0..1_000).map(|n| event(0, n)).collect();
+    let fails = Outcome::Retry { fault: Fault::new(ErrorKind::Unavailable, "500"), after: None };
+    world.place("all").broker.answer([hot[0].event().id], &fails);
+    world.commit(hot);
+    world.commit((1..50).map(|key| event(key, 0)).collect());
+    world.start(Target::Forever);
+    let spent = world.run_until(Duration::from_secs(60), |world| world.delivered("all") == 49);
+    assert!(spent < Duration::from_secs(2), "{spent:?}");
 }
