@@ -1,8 +1,8 @@
 //! Hot keys: of which so much was read that they would soon have more than their share of a window.
 //!
 //! Keeps INV-5: what is more than the share goes into `waiting`, so that others are read. That costs the store a copy of each
-//! event, and the key its pace, so where the lane empties fast the reading waits for it instead: for a moment, which is no
-//! longer than the copies would take.
+//! event, and the key its pace, so where the lane empties fast the reading waits for it instead: for a moment, about as
+//! long as the copies would take.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
