@@ -54,6 +54,9 @@ pub(crate) fn judge(outcome: Outcome, attempt: Attempt) -> Judgement {
         Outcome::Rejected(fault) => Judgement::Refused { fault },
         Outcome::Unroutable(fault) => Judgement::Endpoint { fault, after: None },
         Outcome::Gone(fault) => Judgement::Gone { fault },
+        Outcome::Hindered(fault) if passes && planted!(HinderedCounts) => {
+            Judgement::Counts { fault, after: None }
+        }
         Outcome::Hindered(fault) if passes => {
             let since = attempt.before.map(|before| attempt.sent.since(before));
             Judgement::Hindered { fault, since }

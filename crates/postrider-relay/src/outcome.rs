@@ -236,6 +236,7 @@ impl Machine {
                 Some(Blame::Failed(fault, after))
             }
             Judgement::Hindered { fault, since } => {
+                reach!(EventHindered);
                 self.stats.count_endpoint_failure(destination);
                 // As pauses of endpoints grow, by halves of them apart.
                 let pause = since.map_or(Duration::ZERO, |since| since * 2);

@@ -58,25 +58,29 @@ pub(crate) struct State {
     /// Topics that take nothing until then.
     dead_topics: BTreeMap<Box<str>, Tick>,
     gone_topics: BTreeSet<Box<str>>,
-    poison: BTreeMap<EventId, Poison>,
+    pub(crate) poison: BTreeMap<EventId, Poison>,
     /// Events that it holds: what may be recorded as published.
     acked: BTreeSet<EventId>,
     /// When each delivery that it holds was sent, in the order in which they arrived.
     sent: Vec<Tick>,
     /// Topics that answer each event with a failure of its own until then.
     sick_topics: BTreeMap<Box<str>, Tick>,
+    /// Topics of which a part takes nothing until then.
+    limping_topics: BTreeMap<Box<str>, Tick>,
+    /// Events that failed, and whether all that anybody heard of them was that a part of their topic takes nothing.
+    pub(crate) hindered: BTreeMap<EventId, bool>,
     /// Who heard of which event that it was taken: what that relay may record as published.
-    told: BTreeSet<(RelayId, EventId)>,
+    pub(crate) told: BTreeSet<(RelayId, EventId)>,
     /// Topics that ever said that they are gone.
     ever_gone: BTreeSet<Box<str>>,
     /// What a dead letter does to its key here.
     policy: DeadKeyPolicy,
     /// When each event was first sent.
-    tried: BTreeMap<EventId, Tick>,
+    pub(crate) tried: BTreeMap<EventId, Tick>,
     /// When each event was last sent.
-    tried_last: BTreeMap<EventId, Tick>,
+    pub(crate) tried_last: BTreeMap<EventId, Tick>,
     /// When a sender last heard that a topic took something.
-    heard: BTreeMap<Arc<str>, Tick>,
+    pub(crate) heard: BTreeMap<Arc<str>, Tick>,
 }
 
 /// What becomes of a batch.
@@ -114,6 +118,8 @@ impl Place {
             acked: BTreeSet::new(),
             sent: Vec::new(),
             sick_topics: BTreeMap::new(),
+            limping_topics: BTreeMap::new(),
+            hindered: BTreeMap::new(),
             told: BTreeSet::new(),
             ever_gone: BTreeSet::new(),
             policy: DeadKeyPolicy::default(),
@@ -160,50 +166,14 @@ impl Place {
         self.state().sick_topics.insert(Box::from(topic), until);
     }
 
+    /// A part of one topic takes nothing until a time.
+    pub fn topic_limps_until(&self, topic: &str, until: Tick) {
+        self.state().limping_topics.insert(Box::from(topic), until);
+    }
+
     /// When each delivery that it holds was sent, in the order of [`MemoryBroker::published`].
     pub fn sent(&self) -> Vec<Tick> {
         self.state().sent.clone()
-    }
-
-    /// Whether an event may be given up: since it was first sent, its topic took something. Otherwise
-    /// its endpoint is to blame, and not the event.
-    pub fn may_give_up(&self, id: EventId, topic: &str) -> bool {
-        let state = self.state();
-        let poison = state.poison.contains_key(&id);
-        let heard = state.heard.get(topic).copied();
-        poison || state.tried.get(&id).is_some_and(|sent| heard.is_some_and(|at| at >= *sent))
-    }
-
-    /// Each attempt may fail, also by never being answered.
-    pub(crate) fn note_tries(&self, batch: &[Outgoing], sent: Tick) {
-        let mut state = self.state();
-        for out in batch {
-            state.tried.entry(out.event.id).or_insert(sent);
-            state.tried_last.insert(out.event.id, sent);
-        }
-    }
-
-    pub(crate) fn note_told(
-        &self,
-        owner: &RelayId,
-        batch: &[Outgoing],
-        result: &Result<Vec<Outcome>>,
-    ) {
-        let Ok(outcomes) = result else { return };
-        let mut state = self.state();
-        for (out, _) in batch.iter().zip(outcomes).filter(|(_, o)| **o == Outcome::Acked) {
-            state.told.insert((owner.clone(), out.event.id));
-        }
-    }
-
-    pub(crate) fn note_heard(&self, batch: &[Outgoing], result: &Result<Vec<Outcome>>) {
-        let now = self.kernel.now();
-        if let Ok(outcomes) = result
-            && outcomes.contains(&Outcome::Acked)
-            && let Some(out) = batch.first()
-        {
-            self.state().heard.insert(Arc::clone(&out.topic), now);
-        }
     }
 
     /// One topic says that it is gone, for good until [`Place::recover`].
@@ -219,6 +189,7 @@ impl Place {
         state.down_until = Tick(0);
         state.dead_topics.clear();
         state.sick_topics.clear();
+        state.limping_topics.clear();
         state.gone_topics.clear();
         if state.policy == DeadKeyPolicy::Halt {
             // What is tried for ever comes right some day.
@@ -236,19 +207,9 @@ impl Place {
         self.state().policy == DeadKeyPolicy::Park
     }
 
-    /// When an event was last sent, whatever became of it.
-    pub fn tried_last(&self, id: EventId) -> Option<Tick> {
-        self.state().tried_last.get(&id).copied()
-    }
-
     /// Whether a topic ever said that it is gone.
     pub fn was_gone(&self, topic: &str) -> bool {
         self.state().ever_gone.contains(topic)
-    }
-
-    /// Whether a relay heard that an event was taken.
-    pub fn has_told(&self, owner: &RelayId, id: EventId) -> bool {
-        self.state().told.contains(&(owner.clone(), id))
     }
 
     /// Whether an event is refused here for good.
@@ -328,6 +289,13 @@ impl Place {
             self.weather.count("topic_sick_felt");
             let fault = Fault::new(ErrorKind::Unavailable, "502");
             return Outcome::Retry { fault, after: None };
+        }
+        let limps = state.limping_topics.get(&*out.topic).is_some_and(|until| now < *until);
+        // By other bits than those that say which partition of the store it is.
+        if limps && (out.event.key_hash().0 >> 32).is_multiple_of(3) {
+            drop(state);
+            self.weather.count("topic_limping_felt");
+            return Outcome::Hindered(Fault::new(ErrorKind::Timeout, "no leader"));
         }
         if state.gone_topics.contains(&*out.topic) {
             drop(state);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use postrider_core::{
-    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, Invariant, Outcome, Outgoing,
+    BoxFuture, Broker, BrokerCapabilities, Error, ErrorKind, EventId, Invariant, Outcome, Outgoing,
     PartitionId, RelayId, Result,
 };
 
@@ -31,11 +31,24 @@ pub struct Connection {
 }
 
 /// A call under way, until it is answered or dropped.
-struct Flight(Arc<AtomicU32>);
+struct Flight {
+    under_way: Arc<AtomicU32>,
+    place: Arc<Place>,
+    /// What was sent and is not answered.
+    ids: Vec<EventId>,
+}
+
+impl Flight {
+    /// Its sender hears of it.
+    fn land(&mut self, result: &Result<Vec<Outcome>>) {
+        self.place.note_failures(&std::mem::take(&mut self.ids), Some(result));
+    }
+}
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.place.note_failures(&self.ids, None);
     }
 }
 
@@ -47,14 +60,16 @@ impl Connection {
     }
 
     /// INV-6: neither a batch nor what is under way is larger than the broker takes.
-    fn take_off(&self, rows: usize) -> Flight {
+    fn take_off(&self, batch: &[Outgoing]) -> Flight {
+        let rows = batch.len();
         let flights = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
         let can = &self.capabilities;
         if rows > can.batch_rows_max as usize || flights > OVERDUE * can.batches_in_flight_max {
             let what = format!("{} has {flights} batches under way, one of {rows}", self.owner);
             self.shared.broke(Invariant::Bounded, format!("{what}, where {can:?} is the limit"));
         }
-        Flight(Arc::clone(&self.under_way))
+        let ids = batch.iter().map(|out| out.event.id).collect();
+        Flight { under_way: Arc::clone(&self.under_way), place: Arc::clone(&self.place), ids }
     }
 
     /// Nobody starts to send what it has no lease for, by the store's clock.
@@ -88,7 +103,7 @@ impl Broker for Connection {
         let slot: Slot = Arc::default();
         let answer = Arc::clone(&slot);
         let (kernel, owner) = (Arc::clone(&self.place.kernel), self.owner.clone());
-        let flight = self.take_off(batch.len());
+        let mut flight = self.take_off(&batch);
         kernel.spawn(self.place.network, async move {
             let fate = place.fate(batch.len());
             place.note_tries(&batch, fate.sent);
@@ -114,10 +129,12 @@ impl Broker for Connection {
             give(&slot, result);
         });
         Box::pin(std::future::poll_fn(move |context| {
-            let _flight = &flight;
             let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
             match answer.0.take() {
-                Some(result) => Poll::Ready(result),
+                Some(result) => {
+                    flight.land(&result);
+                    Poll::Ready(result)
+                }
                 None => {
                     answer.1 = Some(context.waker().clone());
                     Poll::Pending

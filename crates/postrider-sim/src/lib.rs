@@ -13,6 +13,7 @@ pub mod dice;
 pub mod exec;
 pub mod fixture;
 mod full;
+mod heard;
 pub mod incident;
 pub mod judge;
 pub mod line;

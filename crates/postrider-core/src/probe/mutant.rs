@@ -123,4 +123,6 @@ mutants! {
     SkipNotRecorded,
     /// Whatever waits, what is new is read, and some of it waits as well (INV-6).
     WaitingUnbounded,
+    /// What a part of an endpoint does not take counts against its events, since others are taken (INV-5).
+    HinderedCounts,
 }

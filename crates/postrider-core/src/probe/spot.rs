@@ -149,6 +149,7 @@ spots! {
     LateAckTooLate = "a late acknowledgement came when its event was under way again, or gone",
     FailureCounted = "a failure counted against its event",
     FailureOfEndpoint = "a failure was its endpoint's",
+    EventHindered = "a part of an endpoint took nothing, while others did",
     EventRefused = "an event was refused for good",
     EventGaveUp = "an event was given up",
     RetryHalts = "an event that holds its key for ever was to be tried again",

@@ -66,7 +66,7 @@ fn a_poison_event_is_dead_after_its_attempts_and_the_others_flow() {
 /// INV-1, INV-5: a part of an endpoint that is away (a partition without a leader) counts against no event, however
 /// long; the others flow meanwhile, and what waited comes in its order.
 #[test]
-fn a_part_of_an_endpoint_that_is_away_kills_nothing() {
+pub(crate) fn a_part_of_an_endpoint_that_is_away_kills_nothing() {
     let mut world = World::simple();
     let first = event(99, 0);
     let away = Outcome::Hindered(Fault::new(ErrorKind::Timeout, "no leader"));

@@ -55,6 +55,7 @@ const PLANTED: &[(Mutant, Seen)] = &[
         Mutant::SettleUndoesRequest,
         Seen::By(raced::a_settlement_that_was_crossed_by_a_redrive_is_not_sent_again),
     ),
+    (Mutant::HinderedCounts, Seen::By(failure::a_part_of_an_endpoint_that_is_away_kills_nothing)),
     (Mutant::WaitingUnbounded, Seen::By(crowd::a_full_destination_stops_and_goes_on_by_itself)),
 ];
 
