@@ -21,7 +21,7 @@ pub(crate) struct AuditArgs {
 }
 
 pub(crate) async fn run(args: AuditArgs) -> Result<Exit, Failure> {
-    let store = args.global.open().await?;
+    let store = args.global.open_to_read().await?;
     let out = args.global.out();
     filter::list::<_, Audited>(out, &args.page, async |page| store.operator.audit(page).await).await
 }

@@ -121,7 +121,7 @@ pub(crate) async fn run(args: DeadArgs) -> Result<Exit, Failure> {
 }
 
 async fn ls(args: &LsArgs) -> Result<Exit, Failure> {
-    let store = args.global.open().await?;
+    let store = args.global.open_to_read().await?;
     let out = args.global.out();
     let mut asked = args.filter.at(out.now());
     if asked.status.is_empty() {
@@ -134,7 +134,7 @@ async fn ls(args: &LsArgs) -> Result<Exit, Failure> {
 }
 
 async fn show(args: &ShowArgs) -> Result<Exit, Failure> {
-    let store = args.global.open().await?;
+    let store = args.global.open_to_read().await?;
     let id = hint::event_id(&store, &args.id).await?;
     let asked = matching(Filter::default(), id, &[Status::Dead]);
     if waiting_once(&store, &asked).await?.is_empty() {

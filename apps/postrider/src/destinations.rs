@@ -214,7 +214,7 @@ pub(crate) async fn run(args: DestinationsArgs) -> Result<Exit, Failure> {
 }
 
 async fn ls(args: &LsArgs) -> Result<Exit, Failure> {
-    let store = args.global.open().await?;
+    let store = args.global.open_to_read().await?;
     let overview = store.operator.overview().await?;
     let rows = overview.destinations.into_iter().map(shape::Destination::from).collect();
     args.global.out().rows::<shape::Destination>(rows)?;

@@ -57,6 +57,20 @@ impl Global {
     pub(crate) async fn open(&self) -> Result<Store, Failure> {
         let configured = self.configured()?;
         let opened = self.used(&configured)?.open().await?;
+        self.store_of(&configured, opened)
+    }
+
+    /// The same for who only looks, also where the database cannot be written to.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) async fn open_to_read(&self) -> Result<Store, Failure> {
+        let configured = self.configured()?;
+        let opened = self.used(&configured)?.open_to_read().await?;
+        self.store_of(&configured, opened)
+    }
+
+    fn store_of(&self, configured: &Configured, opened: store::Opened) -> Result<Store, Failure> {
         let config = &configured.config;
         let beside = own::beside(Own::of(config)?.as_ref(), &opened)?;
         let store::Opened { operator, source, .. } = opened;

@@ -176,7 +176,7 @@ pub(crate) async fn run(args: InboxArgs) -> Result<Exit, Failure> {
 }
 
 async fn ls(args: &LsArgs) -> Result<Exit, Failure> {
-    let store = args.global.open().await?;
+    let store = args.global.open_to_read().await?;
     let out = args.global.out();
     let mut asked = InboxFilter::default();
     asked.event_id = args.id;
@@ -193,7 +193,7 @@ async fn ls(args: &LsArgs) -> Result<Exit, Failure> {
 }
 
 async fn show(args: &ShowArgs) -> Result<Exit, Failure> {
-    let store = args.global.open().await?;
+    let store = args.global.open_to_read().await?;
     let rows = rows(&store, &args.row, args.handler.as_ref()).await?;
     if rows.is_empty() {
         return Err(nothing(&args.row, args.handler.as_ref()));

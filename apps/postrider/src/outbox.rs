@@ -129,7 +129,7 @@ async fn ls(args: &LsArgs) -> Result<Exit, Failure> {
             .advice("Ask for --status scheduled alone.")
             .exit_as(Exit::Usage));
     }
-    let store = args.global.open().await?;
+    let store = args.global.open_to_read().await?;
     let out = args.global.out();
     let mut asked = args.filter.at(out.now());
     if scheduled {
@@ -146,7 +146,7 @@ async fn ls(args: &LsArgs) -> Result<Exit, Failure> {
 }
 
 async fn show(args: &ShowArgs) -> Result<Exit, Failure> {
-    let store = args.global.open().await?;
+    let store = args.global.open_to_read().await?;
     let id = hint::event_id(&store, &args.id).await?;
     show_event(&store, &args.global, id).await
 }

@@ -13,6 +13,7 @@ use postrider_sqlite::SqliteStore;
 use crate::database::Database;
 use crate::dynamodb::Tables;
 use crate::failure::Failure;
+use crate::terminal::note;
 
 /// The stores that work today, as they are written.
 pub(crate) const WORKS: [&str; 3] =
@@ -123,6 +124,22 @@ impl Place {
         Ok(opened)
     }
 
+    /// The same for who only looks: a PostgreSQL database that cannot be written to is taken, and that is said.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn open_to_read(&self) -> Result<Opened, Failure> {
+        let opened = self.connect(false)?;
+        let Some(store) = &opened.postgres else { return self.open().await };
+        if !store.open_to_read().await? {
+            note(&format!(
+                "{self} cannot be written to (PR-1003): it is a standby, was demoted to one, or is set to read-only. What \
+                 is shown is what it holds; no relay delivers out of it"
+            ));
+        }
+        Ok(opened)
+    }
+
     /// The same for a relay, which follows what is committed where the store tells of it.
     ///
     /// # Errors
@@ -140,7 +157,7 @@ impl Place {
     pub(crate) async fn open_to_examine(&self) -> Result<Opened, Failure> {
         match self {
             Place::Dynamo(_) => self.connect(false),
-            Place::Sqlite(_) | Place::Postgres(_) => self.open().await,
+            Place::Sqlite(_) | Place::Postgres(_) => self.open_to_read().await,
         }
     }
 

@@ -27,25 +27,43 @@ const WRITABLE: Sql = sql!("meta/writable");
 /// Checks the database, and says what it is.
 pub(crate) async fn open(store: &PostgresStore) -> Result<StoreFacts> {
     let session = store.sessions().line(Line::Lease, "open store").await?;
-    let facts = check(store.name(), &session).await;
-    facts.map_err(|error| error.context("store", store.name()))
+    let facts = async {
+        let facts = readable(store.name(), &session).await?;
+        writable(&session).await?;
+        Ok(facts)
+    };
+    facts.await.map_err(|error: Error| error.context("store", store.name()))
 }
 
-async fn check(name: &str, session: &Session) -> Result<StoreFacts> {
-    all_seen(session, "open store").await?;
-    schema::check(session).await?;
-    same_columns(session).await?;
-    let setup = schema::setup(session).await?;
-    let partitions = setup.partitions.unwrap_or(Setup::PARTITIONS);
+/// The same for who only looks; says whether it can be written to.
+pub(crate) async fn open_to_read(store: &PostgresStore) -> Result<bool> {
+    let session = store.sessions().line(Line::Lease, "open store").await?;
+    let told = |error: Error| error.context("store", store.name());
+    readable(store.name(), &session).await.map_err(told)?;
+    match writable(&session).await {
+        Err(error) if error.kind() == ErrorKind::ReadOnly => Ok(false),
+        done => done.map(|()| true).map_err(told),
+    }
+}
+
+async fn writable(session: &Session) -> Result<()> {
     let standby: bool = session.row("open store", &RECOVERY, params![]).await?.get(0);
     if standby {
         return Err(Error::new(ErrorKind::ReadOnly, "open store")
             .message("the server is a standby and cannot be written to; connect to the primary"));
     }
+    session.execute("open store", &WRITABLE, params![]).await.map(drop)
+}
+
+async fn readable(name: &str, session: &Session) -> Result<StoreFacts> {
+    all_seen(session, "open store").await?;
+    schema::check(session).await?;
+    same_columns(session).await?;
+    let setup = schema::setup(session).await?;
+    let partitions = setup.partitions.unwrap_or(Setup::PARTITIONS);
     let partitions_asked = i64::from(partitions);
     let found = session.row("open store", &CHECK, params![partitions_asked]).await?;
     same_partitions(&found)?;
-    session.execute("open store", &WRITABLE, params![]).await?;
     Ok(StoreFacts { name: name.to_owned(), partitions, schema: schema::VERSION })
 }
 

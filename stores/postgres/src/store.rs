@@ -165,6 +165,15 @@ impl PostgresStore {
         }
     }
 
+    /// Checks the database as [`open`](OutboxSource::open) does, for who only looks at it: one that cannot be written to
+    /// is taken. Says whether it can.
+    ///
+    /// # Errors
+    /// As there, but for `ReadOnly`.
+    pub async fn open_to_read(&self) -> Result<bool> {
+        open::open_to_read(self).await
+    }
+
     /// Tells relays of commits, from a session of its own: for applications in whose process the store is.
     pub fn nudger(&self) -> Nudger {
         Nudger::of(self.sessions().address().clone(), self.names().clone())

@@ -63,7 +63,7 @@ pub(crate) struct StatusArgs {
 }
 
 pub(crate) async fn run(args: StatusArgs) -> Result<Exit, Failure> {
-    let store = args.global.open().await?;
+    let store = args.global.open_to_read().await?;
     let limits = Limits { age_max: args.max_age, strict: args.strict };
     match args.watch {
         Some(seconds) => watch(&args, &store, limits, Duration::from_secs(seconds)).await,

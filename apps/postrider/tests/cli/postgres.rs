@@ -3,6 +3,7 @@
 mod bloat;
 mod configured;
 mod killed;
+mod looked_at;
 mod mended;
 mod own;
 mod reconcile;

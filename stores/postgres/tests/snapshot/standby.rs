@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use postrider_core::{Code, ErrorKind, OutboxSource as _};
+use postrider_core::{Code, ErrorKind, Operator as _, OutboxSource as _, Timestamp};
 use uuid::Uuid;
 
 use crate::cluster::Cluster;
@@ -64,6 +64,16 @@ async fn a_promoted_standby_loses_nothing_and_the_demoted_primary_is_refused() {
         (refused.kind(), refused.operator_code()),
         (ErrorKind::ReadOnly, Some(Code::ReadOnly))
     );
+    // Who only looks is answered, and told why nothing moves.
+    let looked = own.store();
+    assert!(!looked.open_to_read().await.unwrap(), "it cannot be written to");
+    looked.overview().await.expect("what it holds");
+    let findings = looked.doctor(Timestamp::now()).await.expect("findings");
+    let primary = findings.iter().find(|finding| finding.subject == "primary").expect("one");
+    assert_eq!(primary.code, Some(Code::ReadOnly), "{primary:?}");
+    let blind: Vec<_> =
+        findings.iter().filter(|it| it.message.contains("could not be examined")).collect();
+    assert!(blind.is_empty(), "{blind:?}");
     for _ in 0..20 {
         stays.turn(10).await;
         stays.acquire(4).await;
