@@ -100,6 +100,15 @@ pub enum KafkaCompression {
     Gzip,
 }
 
+/// How a sidecar writes an event into a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallFormat {
+    /// One JSON document.
+    Structured,
+    /// The payload as it is, and attributes as headers.
+    Binary,
+}
+
 /// How an application's own outbox table is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TableLayout {
@@ -161,6 +170,8 @@ choice!(KafkaCompression, "compression",
     "none" => KafkaCompression::None, "lz4" => KafkaCompression::Lz4,
     "zstd" => KafkaCompression::Zstd, "snappy" => KafkaCompression::Snappy,
     "gzip" => KafkaCompression::Gzip);
+choice!(CallFormat, "format",
+    "structured" => CallFormat::Structured, "binary" => CallFormat::Binary);
 choice!(TableLayout, "layout",
     "published_at" => TableLayout::PublishedAt, "status" => TableLayout::Status,
     "debezium" => TableLayout::Debezium);

@@ -11,11 +11,12 @@ use postrider_core::{DestinationId, HandlerName};
 
 use crate::address::Address;
 use crate::aws::SqsSource;
-use crate::choice::{LogFormat, LogLevel};
+use crate::choice::{CallFormat, LogFormat, LogLevel};
 use crate::destination::DestinationConfig;
 use crate::dynamodb::DynamoDbConfig;
 use crate::kafka::KafkaSource;
 use crate::key::Class::{Live, Restart};
+use crate::name::HeaderName;
 use crate::nats::NatsSource;
 use crate::own_table::OwnTableConfig;
 use crate::postgres::PostgresConfig;
@@ -116,6 +117,11 @@ section! {
         endpoint: Address {
             required: true, example: "http://127.0.0.1:8000/events", class: Restart,
         },
+        /// How an event is written: `structured` (a CloudEvent in one JSON document) or `binary` (the payload as it is,
+        /// the CloudEvent's attributes as headers).
+        format: CallFormat { default: "structured", class: Restart },
+        /// Headers of every call. Their values are secrets.
+        headers: BTreeMap<HeaderName, SecretRef> { max: "32", class: Restart },
         /// How long one call may take. It must end before its lease does.
         timeout: Duration { default: "30s", min: "100ms", max: "1h", class: Restart },
         /// How long an event stays claimed by a consumer that is not heard of.

@@ -70,7 +70,7 @@ mod webhook;
 pub use address::Address;
 pub use aws::{AwsLogin, EventBridge, Sns, Sqs, SqsSource};
 pub use choice::{
-    KafkaCompression, KafkaMechanism, Kind, LogFormat, LogLevel, Pooler, TableLayout,
+    CallFormat, KafkaCompression, KafkaMechanism, Kind, LogFormat, LogLevel, Pooler, TableLayout,
 };
 pub use config::{Backpressure, Config, Consume, Observe, Reconcile, Relay, Retention, Window};
 pub use destination::{DestinationConfig, Limits, MatchConfig, Retry, RouteConfig};

@@ -133,9 +133,9 @@ pub(crate) struct ConsumeArgs {
     /// Counted attempts, after which an event is a dead letter [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     attempts: Option<u32>,
-    /// How events are written
-    #[arg(long, value_enum, default_value = "structured")]
-    format: Format,
+    /// How events are written [default: structured]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// A header of every call, its value from the environment
     #[arg(long = "header", value_name = "NAME=env:VARIABLE")]
     headers: Vec<String>,
@@ -178,8 +178,6 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let place = store::Place::read(&plan.inbox)?;
     let place = place.of_inbox(&plan.postgres, plan.inbox_reference.as_ref());
     let handler = plan.handler.clone();
-    let extra = request::extra_headers(&args.headers, |name| std::env::var(name).ok())
-        .map_err(Failure::config)?;
     let concurrency = plan.concurrency;
     let endpoint = Arc::new(Endpoint::new(&plan.to, plan.timeout, concurrency)?);
     let options = options(&plan);
@@ -208,7 +206,7 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
     let tally = Arc::new(Tally::default());
     let (stop, stopping) = tokio::sync::watch::channel(false);
     let sidecar = Sidecar {
-        writer: Writer { handler, format: args.format, extra },
+        writer: Writer { handler, format: plan.format, extra: plan.headers.clone() },
         endpoint: Arc::clone(&endpoint),
         gate: Arc::clone(&gate),
         store: Arc::clone(&inbox),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::HeaderMap;
 use postrider_config::{
     Address, Config, Consume, Environment, KafkaSource, NatsSource, Needs, PostgresConfig, Secret,
     Secrets, SqsSource,
@@ -11,8 +12,10 @@ use postrider_core::HandlerName;
 
 use crate::config;
 use crate::consume::ConsumeArgs;
+use crate::consume::request::{self, Format};
 use crate::failure::Failure;
 use crate::logs::{self, LogFormat};
+use crate::relay::brokers;
 use crate::serve::Token;
 
 /// What a sidecar runs with.
@@ -36,6 +39,9 @@ pub(crate) struct Plan {
     pub(crate) inbox_reference: Option<Address>,
     pub(crate) postgres: PostgresConfig,
     pub(crate) to: String,
+    pub(crate) format: Format,
+    /// The operator's own headers of every call.
+    pub(crate) headers: HeaderMap,
     pub(crate) timeout: Duration,
     pub(crate) lease: Duration,
     pub(crate) concurrency: usize,
@@ -89,6 +95,8 @@ impl Plan {
             inbox_reference: args.inbox.is_none().then(|| Some(table?.inbox.clone())).flatten(),
             postgres: config.postgres.clone(),
             to: address(&args.to, |table| &table.endpoint).ok_or_else(|| missing("--to"))?,
+            format: args.format.unwrap_or(usual.format),
+            headers: headers(&args.headers, table, &secrets)?,
             timeout: args.timeout.unwrap_or(usual.timeout),
             lease: args.lease.unwrap_or(usual.lease),
             concurrency: args.concurrency.unwrap_or(usual.concurrency) as usize,
@@ -141,8 +149,26 @@ fn from(
     crate::flag::address("--from", text, environment).map(Secretive)
 }
 
+/// The headers of the configuration, and those of flags in their place.
+fn headers(
+    flags: &[String],
+    table: Option<&Consume>,
+    secrets: &Secrets,
+) -> Result<HeaderMap, Failure> {
+    let mut headers = HeaderMap::new();
+    for (name, reference) in table.iter().flat_map(|table| &table.headers) {
+        let value = brokers::text(secrets, reference).map_err(Failure::config)?;
+        request::add_header(&mut headers, name.as_str(), value, &reference.to_string())
+            .map_err(Failure::config)?;
+    }
+    request::extra_headers(&mut headers, flags, |name| std::env::var(name).ok())
+        .map_err(Failure::config)?;
+    Ok(headers)
+}
+
 /// What stands where no flag does.
 struct Usual {
+    format: Format,
     timeout: Duration,
     lease: Duration,
     concurrency: u32,
@@ -153,6 +179,7 @@ impl Usual {
     fn of(table: Option<&Consume>) -> Usual {
         match table {
             Some(table) => Usual {
+                format: table.format.into(),
                 timeout: table.timeout,
                 lease: table.lease,
                 concurrency: table.concurrency,
@@ -160,6 +187,7 @@ impl Usual {
             },
             // The defaults of the configuration, for a sidecar without one.
             None => Usual {
+                format: Format::Structured,
                 timeout: Duration::from_secs(30),
                 lease: Duration::from_secs(60),
                 concurrency: 16,

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use clap::ValueEnum;
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use postrider_config::CallFormat;
 use postrider_core::cloudevents::{self, binary};
 use postrider_core::{Delivery, Error, ErrorKind, Event, HandlerName, InboxKey, Result};
 
@@ -26,6 +27,15 @@ pub(crate) enum Format {
     Structured,
     /// The payload as it is, the attributes in headers
     Binary,
+}
+
+impl From<CallFormat> for Format {
+    fn from(configured: CallFormat) -> Format {
+        match configured {
+            CallFormat::Structured => Format::Structured,
+            CallFormat::Binary => Format::Binary,
+        }
+    }
 }
 
 /// One request, but for its address.
@@ -126,36 +136,51 @@ fn is_own(name: &HeaderName) -> bool {
 }
 
 /// Reads the operator's own headers, `NAME=env:VARIABLE`: their values never stand on a command line,
-/// where every process can read them.
+/// where every process can read them. They take the place of those of the same name.
 ///
 /// # Errors
 /// What is wrong with one, without its value.
 pub(crate) fn extra_headers(
+    headers: &mut HeaderMap,
     texts: &[String],
     variable: impl Fn(&str) -> Option<String>,
-) -> std::result::Result<HeaderMap, String> {
-    let mut headers = HeaderMap::new();
+) -> std::result::Result<(), String> {
     for text in texts {
         let (name, source) = text
             .split_once('=')
             .ok_or("a header is written NAME=env:VARIABLE, like authorization=env:TOKEN")?;
-        let shown = name.escape_debug();
-        let name = HeaderName::from_bytes(name.trim().as_bytes())
-            .map_err(|_| format!("`{shown}` is no name of a header"))?;
-        if is_own(&name) {
-            return Err(format!("header `{name}` is the sidecar's own"));
-        }
         let source = source.strip_prefix("env:").ok_or_else(|| {
+            let name = name.escape_debug();
             format!("the value of header `{name}` comes from the environment: {name}=env:VARIABLE")
         })?;
-        let value = variable(source)
-            .ok_or_else(|| format!("header `{name}`: the variable {source} is not set"))?;
-        let mut value = HeaderValue::from_str(value.trim())
-            .map_err(|_| format!("header `{name}`: the value of {source} is no header's value"))?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
+        let value = variable(source).ok_or_else(|| {
+            format!("header `{}`: the variable {source} is not set", name.escape_debug())
+        })?;
+        add_header(headers, name.trim(), &value, source)?;
     }
-    Ok(headers)
+    Ok(())
+}
+
+/// Adds a header of the operator's, whose value is a secret; `source` is where it comes from.
+///
+/// # Errors
+/// What is wrong with it, without its value.
+pub(crate) fn add_header(
+    headers: &mut HeaderMap,
+    name: &str,
+    value: &str,
+    source: &str,
+) -> std::result::Result<(), String> {
+    let name = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| format!("`{}` is no name of a header", name.escape_debug()))?;
+    if is_own(&name) {
+        return Err(format!("header `{name}` is the sidecar's own"));
+    }
+    let mut value = HeaderValue::from_str(value.trim())
+        .map_err(|_| format!("header `{name}`: the value of {source} is no header's value"))?;
+    value.set_sensitive(true);
+    headers.insert(name, value);
+    Ok(())
 }
 
 /// The payload as it came, also where it is encoded: the handler has the key, we do not.
@@ -199,7 +224,8 @@ mod tests {
 
     fn writer(format: Format) -> Writer {
         let variable = |name: &str| (name == "TOKEN").then(|| "hunter2\n".to_owned());
-        let extra = extra_headers(&["authorization=env:TOKEN".to_owned()], variable).unwrap();
+        let mut extra = HeaderMap::new();
+        extra_headers(&mut extra, &["authorization=env:TOKEN".to_owned()], variable).unwrap();
         Writer { handler: HandlerName::new("billing").unwrap(), format, extra }
     }
 
@@ -270,10 +296,12 @@ mod tests {
             ("no name=env:X", "no name of a header"),
             ("x=env:X", "no header's value"),
         ] {
-            let said = extra_headers(&[text.to_owned()], variable).unwrap_err();
+            let said =
+                extra_headers(&mut HeaderMap::new(), &[text.to_owned()], variable).unwrap_err();
             assert!(said.contains(expected) && !said.contains("hunter2"), "{text}: {said}");
         }
-        let said = extra_headers(&["x=env:NOT_SET".to_owned()], |_| None).unwrap_err();
+        let said = extra_headers(&mut HeaderMap::new(), &["x=env:NOT_SET".to_owned()], |_| None)
+            .unwrap_err();
         assert!(said.contains("NOT_SET is not set"));
     }
 }

@@ -16,7 +16,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use postrider_core::{Event, EventId, cloudevents};
+use postrider_core::cloudevents::{self, binary};
+use postrider_core::{Event, EventId};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -233,6 +234,23 @@ impl From<Infallible> for Closed {
     }
 }
 
+/// The event of a call, in the mode that its content type says.
+fn read(headers: &HeaderMap, body: Bytes) -> Event {
+    let content_type = headers["content-type"].to_str().unwrap();
+    if cloudevents::is_structured(content_type) {
+        return cloudevents::parse(&body).unwrap().0;
+    }
+    let attributes: Vec<(&str, String)> = headers
+        .iter()
+        .filter_map(|(name, value)| {
+            let name = name.as_str().strip_prefix(binary::PREFIX)?;
+            Some((name, binary::decode_value(value.as_bytes()).unwrap()))
+        })
+        .collect();
+    let attributes = attributes.iter().map(|(name, value)| (*name, &**value));
+    binary::parse(attributes, Some(content_type), body).unwrap().0
+}
+
 async fn answer(
     request: Request<Incoming>,
     shared: Arc<Shared>,
@@ -240,7 +258,7 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Closed)?.to_bytes();
     assert_eq!((parts.method.as_str(), parts.uri.path()), ("POST", "/events"));
-    let event = cloudevents::parse(&body).unwrap().0;
+    let event = read(&parts.headers, body);
     let called = Called { event, headers: parts.headers, at: Instant::now() };
     let id = called.event.id;
     let key = called.header("idempotency-key").to_owned();

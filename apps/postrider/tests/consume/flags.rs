@@ -74,6 +74,52 @@ async fn the_inbox_forgets_what_is_older_than_the_retention() {
     assert_eq!(stage.number("select count(*) from inbox where status = 'processed'"), 6);
 }
 
+/// How calls are written stands in the configuration as well, with secrets by reference; a flag takes the place of what
+/// it names, and of nothing else. A header that is the sidecar's own is refused with its place.
+#[tokio::test]
+async fn a_configuration_says_how_calls_are_written() {
+    let stage = Stage::new();
+    let endpoint = Endpoint::willing().await;
+    let configuration = |header: &str| {
+        let text = format!(
+            "[consume.billing]\nfrom = \"local://queue.db/*\"\ninbox = \"sqlite://billing.db\"\n\
+             endpoint = \"{}\"\nformat = \"binary\"\n[consume.billing.headers]\n{header}\n",
+            endpoint.url()
+        );
+        std::fs::write(stage.path("postrider.toml"), text).unwrap();
+    };
+    let command = |more: &[&str]| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_postrider"));
+        command
+            .args(["consume", "--config", "postrider.toml", "--once", "--idle", "1s"])
+            .args(more);
+        command.current_dir(stage.folder.path()).env("TOKEN", "of the flag");
+        postrider_testkit::services::variables()
+            .iter()
+            .for_each(|name| _ = command.env_remove(name));
+        command
+    };
+    std::fs::write(stage.path("token"), "of the file\n").unwrap();
+    configuration("authorization = \"file:token\"\nx-who = \"env:TOKEN\"");
+    let first = stage.place("one").await;
+    assert_eq!(Sidecar::start(command(&[])).ended().await.code, Some(0));
+    let second = stage.place("two").await;
+    let flags = ["--format", "structured", "--header", "authorization=env:TOKEN"];
+    assert_eq!(Sidecar::start(command(&flags)).ended().await.code, Some(0));
+    for (id, written, token) in [
+        (first, "application/json", "of the file"),
+        (second, "application/cloudevents+json", "of the flag"),
+    ] {
+        let call = endpoint.calls_of(id).remove(0);
+        assert!(call.header("content-type").starts_with(written), "{:?}", call.headers);
+        assert_eq!((call.header("authorization"), call.header("x-who")), (token, "of the flag"));
+    }
+    configuration("idempotency-key = \"env:TOKEN\"");
+    let refused = Sidecar::start(command(&[])).ended().await;
+    assert_eq!(refused.code, Some(78), "{}", refused.text);
+    assert!(refused.text.contains("postrider.toml:7:19"), "{}", refused.text);
+}
+
 /// Lets one event be done, and returns the time that the store wrote.
 async fn probe(stage: &Stage) -> i64 {
     stage.place("probe").await;

@@ -10,6 +10,9 @@ use crate::reading::{Complaint, Reading};
 
 use super::servers;
 
+/// The one header that a sidecar sets and a webhook does not.
+const KEY: &str = "idempotency-key";
+
 pub(super) fn examine(consumer: &Consume, at: &Path, reading: &mut Reading) {
     if consumer.timeout >= consumer.lease {
         let message = format!(
@@ -21,6 +24,12 @@ pub(super) fn examine(consumer: &Consume, at: &Path, reading: &mut Reading) {
             format!("write lease = \"{}\", or a shorter timeout", print(consumer.timeout * 2));
         let paths = [at.key("timeout"), at.key("lease")];
         reading.contradict(&paths, Complaint::new(message, advice));
+    }
+    if consumer.headers.contains_key(KEY) {
+        let message =
+            "the sidecar sets this header itself: the endpoint tells the tries of an event by it";
+        let advice = "choose another name";
+        reading.contradict(&[at.key("headers").key(KEY)], Complaint::new(message, advice));
     }
     examine_sources(consumer, at, reading);
     examine_from(consumer, &at.key("from"), reading);
