@@ -111,7 +111,7 @@ impl Nudger {
 async fn tell(address: Address, texts: Arc<Texts>, mut commits: watch::Receiver<u64>) {
     let (mut session, mut pause) = (None, Pause::default());
     // What is sent is a single statement, and nothing is prepared: any pooler will do.
-    let way = Arc::new(Way::new(Pooler::Transaction));
+    let way = Arc::new(Way::new(Pooler::Transaction, address.name()));
     loop {
         match tokio::time::timeout(KEPT_FOR, commits.changed()).await {
             Ok(Ok(())) => {}

@@ -4,7 +4,8 @@
 //! nothing that the store promises depends on the answer. What is lost is comfort: prepared statements,
 //! settings of a session, and LISTEN. Invariant: where the answer is not known, nothing relies on them.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use postrider_core::operate::Finding;
@@ -100,13 +101,17 @@ pub(crate) enum Hearing {
 #[derive(Debug)]
 pub(crate) struct Way {
     pooler: Pooler,
+    /// What the store is called.
+    store: Arc<str>,
     ownership: AtomicU8,
     hearing: AtomicU8,
+    /// Whether a statement was lost in a session of somebody else's: no examination can unsay that.
+    lost: AtomicBool,
     examined: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl Way {
-    pub(crate) fn new(pooler: Pooler) -> Way {
+    pub(crate) fn new(pooler: Pooler, store: &str) -> Way {
         let ownership = match pooler {
             Pooler::Auto => Ownership::Unknown,
             Pooler::None => Ownership::Own,
@@ -114,13 +119,18 @@ impl Way {
         };
         Way {
             pooler,
+            store: store.into(),
             ownership: AtomicU8::new(ownership as u8),
             hearing: AtomicU8::new(Hearing::Unknown as u8),
+            lost: AtomicBool::new(false),
             examined: tokio::sync::Mutex::default(),
         }
     }
 
     pub(crate) fn ownership(&self) -> Ownership {
+        if self.lost.load(Ordering::Relaxed) {
+            return Ownership::Shared;
+        }
         let known = [Ownership::Unknown, Ownership::Own, Ownership::Shared];
         known[usize::from(self.ownership.load(Ordering::Relaxed))]
     }
@@ -131,7 +141,7 @@ impl Way {
     }
 
     /// Notes what a notification sent to ourselves has shown.
-    pub(crate) fn hears(&self, hearing: Hearing, store: &str) {
+    pub(crate) fn hears(&self, hearing: Hearing) {
         let before = self.hearing();
         self.hearing.store(hearing as u8, Ordering::Relaxed);
         if before == hearing {
@@ -139,16 +149,16 @@ impl Way {
         }
         match hearing {
             Hearing::Deaf => tracing::warn!(
-                store,
+                store = &*self.store,
                 code = %Code::SessionsShared,
                 "notifications do not come through; commits are found by polling"
             ),
-            _ => tracing::debug!(store, "notifications come through"),
+            _ => tracing::debug!(store = &*self.store, "notifications come through"),
         }
     }
 
-    /// Notes whose the sessions are: at an examination, or because a prepared statement was gone.
-    pub(crate) fn owns(&self, ownership: Ownership, store: &str) {
+    /// Notes what an examination found.
+    pub(crate) fn owns(&self, ownership: Ownership) {
         if self.pooler != Pooler::Auto {
             return;
         }
@@ -156,12 +166,18 @@ impl Way {
         self.ownership.store(ownership as u8, Ordering::Relaxed);
         if ownership == Ownership::Shared && before != ownership {
             tracing::warn!(
-                store,
+                store = &*self.store,
                 code = %Code::SessionsShared,
                 "a pooler hands each transaction to another session: statements are sent unprepared, \
                  and commits are found by polling"
             );
         }
+    }
+
+    /// Notes that a prepared statement was gone: whatever the next examination finds, sessions are handed over.
+    pub(crate) fn lost(&self) {
+        self.owns(Ownership::Shared);
+        self.lost.store(self.pooler == Pooler::Auto, Ordering::Relaxed);
     }
 
     /// Whether the way is to be examined now; then the guard is held until that is done.
@@ -220,50 +236,53 @@ impl Examination<'_> {
         mut self,
         texts: &Texts,
         (one, other): (&Client, &Client),
-        store: &str,
     ) -> Result<()> {
         let found = tokio::time::timeout(TAKES_AT_MOST, compare(texts, one, other)).await;
         // A session that has to wait for the other one's end shares it.
         let ownership = found.unwrap_or(Ok(Ownership::Shared))?;
-        self.way.owns(ownership, store);
+        self.way.owns(ownership);
         *self.examined = Some(Instant::now());
         Ok(())
     }
 }
 
-/// So often it is looked: whose session the pooler hands out next depends on how it queues them, and on
-/// who else asks.
-const ROUNDS: usize = 3;
+/// So often it is looked: whose session the pooler hands out next depends on how it queues them, and on who else
+/// asks.
+const ROUNDS: usize = 4;
+
+/// What a statement found: what was left in its session, the process that serves it, and how many transactions that has
+/// begun.
+type Seen = (String, i32, Option<i64>);
 
 /// While the other has a transaction open, nobody else is given its session: so the one finds its own, or
-/// none that knows what it left.
+/// one that does not know what it left. Or it finds its own, and somebody else was given it meanwhile: then more
+/// transactions were begun in it.
 async fn compare(texts: &Texts, one: &Client, other: &Client) -> Result<Ownership> {
     let mark = Uuid::now_v7().simple().to_string();
-    let mut left = query(one, &texts.text(&MARK), &[(&mark, Type::TEXT)]).await?;
-    for _ in 0..ROUNDS {
-        begin(texts, other).await?;
-        let others = query(other, &texts.text(&SEEN), &[]).await?;
-        if others.0 == mark || others.1 == left.1 {
+    let mut left = seen(one, &texts.text(&MARK), &[(&mark, Type::TEXT)]).await?;
+    for look in 0..2 * ROUNDS {
+        // In every other look, so that the session of the one is the last that was given back when the other begins: most
+        // poolers hand that one out first, and would give each its own again and again.
+        let begins = look % 2 == 0;
+        if begins {
+            begin(texts, other).await?;
+        }
+        let found = seen(one, &texts.text(&SEEN), &[]).await?;
+        if found != (left.0, left.1, left.2.map(|begun| begun + 1)) {
             return Ok(Ownership::Shared);
         }
-        let own = query(one, &texts.text(&SEEN), &[]).await?;
-        if own != (mark.clone(), left.1) {
-            return Ok(Ownership::Shared);
+        left = found;
+        if begins {
+            other.batch_execute(&texts.text(&ROLLBACK)).await.during("examine session")?;
         }
-        left = own;
-        other.batch_execute(&texts.text(&ROLLBACK)).await.during("examine session")?;
     }
     Ok(Ownership::Own)
 }
 
-/// What was left in the session, and the process that serves it.
-async fn query(
-    client: &Client,
-    text: &str,
-    values: &[(&(dyn ToSql + Sync), Type)],
-) -> Result<(String, i32)> {
+async fn seen(client: &Client, text: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> Result<Seen> {
     let rows = client.query_typed(text, values).await.during("examine session")?;
-    Ok(rows.first().map(|row| (row.get(0), row.get(1))).unwrap_or_default())
+    let seen = rows.first().map(|row| (row.get(0), row.get(1), row.get(2)));
+    Ok(seen.unwrap_or_default())
 }
 
 async fn begin(texts: &Texts, other: &Client) -> Result<()> {
@@ -289,18 +308,28 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_said() {
-        let way = Way::new(Pooler::Auto);
+        let way = Way::new(Pooler::Auto, "here");
         assert_eq!(way.finding().level, Level::Warning, "nothing is known");
-        way.owns(Ownership::Own, "here");
+        way.owns(Ownership::Own);
         assert_eq!(way.finding().level, Level::Good);
-        way.hears(Hearing::Deaf, "here");
+        way.hears(Hearing::Deaf);
         assert!(way.finding().message.contains("not heard"));
-        way.owns(Ownership::Shared, "here");
+        way.owns(Ownership::Shared);
         let found = way.finding();
         assert_eq!((found.level, found.code), (Level::Warning, Some(Code::SessionsShared)));
-        assert_eq!(Way::new(Pooler::Transaction).finding().level, Level::Good);
-        let fixed = Way::new(Pooler::None);
-        fixed.owns(Ownership::Shared, "here");
+        way.owns(Ownership::Own);
+        assert_eq!(
+            way.ownership(),
+            Ownership::Own,
+            "an examination is believed until the next one"
+        );
+        way.lost();
+        way.owns(Ownership::Own);
+        assert_eq!(way.ownership(), Ownership::Shared, "a statement that was lost is not unsaid");
+        assert_eq!(Way::new(Pooler::Transaction, "here").finding().level, Level::Good);
+        let fixed = Way::new(Pooler::None, "here");
+        fixed.owns(Ownership::Shared);
+        fixed.lost();
         assert_eq!(fixed.ownership(), Ownership::Own, "what is said is believed");
     }
 

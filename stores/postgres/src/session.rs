@@ -161,11 +161,39 @@ impl Session {
         statement: &Sql,
         params: &[Param<'_>],
     ) -> Result<RowStream, tokio_postgres::Error> {
-        if !self.prepares {
-            let text = self.texts.text(statement);
-            let typed = params.iter().map(|(value, of)| (*value, of.clone()));
-            return self.client.query_typed_raw(&text, typed).await;
+        if !self.prepares || self.way.ownership() == Ownership::Shared {
+            return self.unprepared(statement, params).await;
         }
+        match self.by_name(statement, params).await {
+            // Nothing was done, so it is asked once more, as it should have been. Within a transaction, which has ended by
+            // that, the first error says more.
+            Err(error) if is_of_another_session(&error) => {
+                self.give_up();
+                self.way.lost();
+                match self.way.ownership() {
+                    Ownership::Shared => self.unprepared(statement, params).await.or(Err(error)),
+                    _ => Err(error),
+                }
+            }
+            answer => answer,
+        }
+    }
+
+    async fn unprepared(
+        &self,
+        statement: &Sql,
+        params: &[Param<'_>],
+    ) -> Result<RowStream, tokio_postgres::Error> {
+        let text = self.texts.text(statement);
+        let typed = params.iter().map(|(value, of)| (*value, of.clone()));
+        self.client.query_typed_raw(&text, typed).await
+    }
+
+    async fn by_name(
+        &self,
+        statement: &Sql,
+        params: &[Param<'_>],
+    ) -> Result<RowStream, tokio_postgres::Error> {
         let prepared = self.prepare(statement, params).await?;
         let values = params.iter().map(|(value, _)| *value as &(dyn ToSql + Sync));
         self.client.query_raw(&prepared, values).await
@@ -234,7 +262,7 @@ pub(crate) fn handed_over(
     operation: &'static str,
     error: tokio_postgres::Error,
 ) -> Error {
-    way.owns(Ownership::Shared, "");
+    way.lost();
     Error::new(ErrorKind::Unavailable, operation)
         .message(
             "a pooler handed the session to somebody else; nothing was done, and statements go \

@@ -66,11 +66,12 @@ impl Sessions {
         deadline: Duration,
         lent_max: usize,
     ) -> Sessions {
+        let way = Arc::new(Way::new(pooler, address.name()));
         Sessions {
             address,
             texts,
             deadline,
-            way: Arc::new(Way::new(pooler)),
+            way,
             lines: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             lent: Arc::new(Semaphore::new(lent_max.max(1))),
             idle: Mutex::default(),
@@ -158,8 +159,7 @@ impl Sessions {
             // Where there is no second session, what is not known is not relied on.
             && let Ok((other, _)) = self.client(operation).await
         {
-            let both = (&client, &other);
-            examination.examine(&self.texts, both, self.address.name()).await?;
+            examination.examine(&self.texts, (&client, &other)).await?;
         }
         Ok((client, stood_still))
     }

@@ -168,7 +168,7 @@ async fn listen_once(
 
 fn note(store: &Weak<Inner>, hearing: Hearing) {
     if let Some(inner) = store.upgrade() {
-        inner.sessions.way().hears(hearing, inner.sessions.address().name());
+        inner.sessions.way().hears(hearing);
     }
 }
 

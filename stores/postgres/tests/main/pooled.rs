@@ -85,6 +85,48 @@ async fn a_pooler_is_found_out() {
     panic!("prepared ones are");
 }
 
+/// With others at work behind the pooler, so that sessions are not given back in the order in which a store takes them. One
+/// that took them for its own would leave its search path in them, and the others would not find their tables.
+#[tokio::test]
+async fn a_pooler_is_found_out_beside_others() {
+    let Some(fresh) = behind(Pooler::Auto, 1).await else { return };
+    let other = connect(&fresh.store_url).await;
+    let mut at_work = tokio::task::JoinSet::new();
+    at_work.spawn(async move {
+        while other.simple_query("select 1").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(3)).await; // waits: a program that is at work now and then
+        }
+    });
+    for round in 0..200 {
+        let store = fresh.store();
+        store.open().await.expect("open");
+        assert!(!store.capabilities().wakes, "sessions are taken for its own, round {round}");
+    }
+}
+
+/// F36: a pooler that is put in between just after a store has looked takes its prepared statements away. What is asked
+/// is answered all the same, and the next look cannot unsay it.
+#[tokio::test]
+async fn what_a_pooler_lost_is_asked_once_more() {
+    let Some(mut fresh) = behind(Pooler::Auto, 1).await else { return };
+    let pooler = fresh.store_url.clone();
+    let server = Arc::new(Mutex::new(fresh.url.clone()));
+    let (port, _cut) = relay_bytes(Arc::clone(&server)).await;
+    fresh.store_url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    let store = fresh.store();
+    store.open().await.expect("open");
+    assert!(store.capabilities().wakes, "its own sessions at first");
+    *server.lock().expect("an address") = pooler.clone();
+    let mut holders = Vec::new();
+    while store.capabilities().wakes {
+        store.longest_horizon().await.expect("an answer, whoever has the session of the last one");
+        let client = connect(&pooler).await;
+        client.simple_query("begin").await.expect("a session is kept from the others");
+        holders.push(client);
+        assert!(holders.len() <= ROUNDS_MAX, "nothing is lost");
+    }
+}
+
 /// What the doctor says of the way to the server, if it could look.
 async fn examined(store: &PostgresStore) -> Option<Finding> {
     let findings = store.doctor(Timestamp::now()).await.ok()?;
