@@ -31,9 +31,14 @@ pub(crate) async fn run(args: AdoptArgs) -> Result<Exit, Failure> {
     let by = args.by.note()?;
     let store = args.global.open().await?;
     let overview = store.operator.overview().await?;
-    let pending: u64 = overview.destinations.iter().map(|view| view.pending).max().unwrap_or(0);
+    let left = overview
+        .destinations
+        .iter()
+        .map(|view| view.pending + view.waiting.total() - view.waiting.dead);
+    // Where there is no destination yet, the first one gets all of it.
+    let left: u64 = left.max().unwrap_or(overview.kept);
     let name = overview.facts.name;
-    note(&format!("{name}: up to {pending} pending events are published from here"));
+    note(&format!("{name}: up to {left} events are published from here"));
     let question = "is the other copy out of service?";
     if let Answer::Stop(exit) = confirm::yes(args.yes, question).await? {
         return Ok(exit);

@@ -58,6 +58,18 @@ fn without_a_terminal_it_needs_a_yes() {
     assert_eq!(shop.number("select count(*) from outbox where erased_at is not null"), 0);
 }
 
+/// R105: before a copy is adopted, all that it would publish is counted: what waits too, and what no destination has yet.
+#[test]
+fn what_a_copy_would_publish_is_counted() {
+    let adopt = ["adopt", "--reason", "x"];
+    let fresh = Shop::new();
+    fresh.commit(1..=6);
+    assert!(said(&fresh.operate(&adopt)).contains("up to 6 events"));
+    let shop = Shop::delivered();
+    shop.bury(&[3, 5], "retrying");
+    assert!(said(&shop.operate(&adopt)).contains("up to 2 events"));
+}
+
 /// R105: what was marked as sent and never arrived is sent again by one command, marked as late.
 #[test]
 fn what_never_arrived_is_sent_again() {
