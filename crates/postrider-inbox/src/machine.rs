@@ -10,6 +10,7 @@
 
 mod depart;
 mod schedule;
+mod unheard;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::lane::{Arrival, Lane};
 use crate::options::ConsumerOptions;
 use crate::settle::{Settlement, pause};
 use crate::stats::{Health, Stats};
+use unheard::Unheard;
 
 /// How long a returned message is expected at most, beyond its delay: where the visibility timeout
 /// is longer, a key does not wait for a message that went to another process.
@@ -60,6 +62,7 @@ pub struct Machine {
     receive_fault: String,
     /// Messages of which the broker took no dead letter, and what it said, while they are away.
     unburied: BTreeMap<u64, String>,
+    unheard: Unheard,
     /// When the handlers are told to stop, if it is draining.
     draining: Option<Tick>,
     next_no: u64,
@@ -94,6 +97,7 @@ impl Machine {
             receive_after: Tick(0),
             receive_fault: String::new(),
             unburied: BTreeMap::new(),
+            unheard: Unheard::default(),
             draining: None,
             next_no: 0,
             stats: Stats::default(),
@@ -170,6 +174,8 @@ impl Machine {
             Health::BrokerDown { detail }
         } else if let Some(detail) = self.unburied.values().next() {
             Health::BrokerDown { detail: detail.clone() }
+        } else if let Some(told) = self.unheard.told() {
+            Health::BrokerDown { detail: told.to_owned() }
         } else {
             Health::Ready
         }
@@ -277,6 +283,7 @@ impl Machine {
                 _ => {}
             }
         }
+        self.unheard.answered(now, self.visibility, result.as_ref().err());
         if let Err(error) = result {
             reach!(SettlementFailed);
             if error.kind() == ErrorKind::Fenced {

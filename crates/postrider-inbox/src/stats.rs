@@ -57,7 +57,8 @@ pub enum Health {
         /// What it said last.
         detail: String,
     },
-    /// The broker does not answer, or takes no dead letter of an event that was refused, and whose key waits.
+    /// The broker does not answer, takes no dead letter of an event that was refused, and whose key waits, or has for long not
+    /// taken what was settled.
     BrokerDown {
         /// What it said last.
         detail: String,

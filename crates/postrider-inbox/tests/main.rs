@@ -11,4 +11,5 @@ mod machine;
 mod stopping;
 mod suspects;
 mod tries;
+mod unheard;
 mod world;

@@ -13,6 +13,7 @@ use crate::settle::Settlement;
 
 impl Machine {
     pub(super) fn forget_expired(&mut self, now: Tick) {
+        self.unheard.forget_expired(now);
         while let Some((key, message)) = self.away.take_expired(now) {
             reach!(AwayForgotten);
             self.no_longer_unburied(message);
@@ -132,6 +133,7 @@ impl Machine {
             self.breaker.opens_at(),
             (self.receive_failures > 0).then_some(self.receive_after),
             self.away.next(),
+            self.unheard.due(),
         ];
         let all = held.chain(others.into_iter().flatten());
         all.filter(|tick| *tick > now).min()
