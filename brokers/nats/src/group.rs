@@ -5,13 +5,17 @@
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, Info, PullConsumer, pull};
-use async_nats::jetstream::context::{ConsumerInfoErrorKind, GetStreamByNameErrorKind};
-use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::context::{
+    ConsumerInfoErrorKind, GetStreamByNameErrorKind, GetStreamErrorKind,
+};
+use async_nats::jetstream::stream::{ConsumerErrorKind, Stream};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use postrider_core::{Error, ErrorKind, Result};
+use tokio::time::Instant;
 
 use crate::begin::begin;
 use crate::connection::Up;
+use crate::granted::answered;
 use crate::partitions::{self, Partitions};
 use crate::place::Places;
 use crate::settings::{SubscriptionSettings, wrong};
@@ -123,10 +127,19 @@ pub(crate) async fn join(
     partitions: Option<&Partitions>,
     before: Option<Before<'_>>,
 ) -> Result<Vec<Member>> {
-    let stream = up.jetstream.get_stream(&settings.stream).await.map_err(|error| {
-        Error::new(ErrorKind::Unroutable, "subscribe")
-            .message(format!("the stream cannot be used: {error}; create it, or correct its name"))
-            .context("stream", &settings.stream)
+    let (mut asking, since) = (up.clone(), Instant::now());
+    let asked = format!("$JS.API.STREAM.INFO.{}", settings.stream);
+    let found = answered(&mut asking, &asked, since, up.jetstream.get_stream(&settings.stream));
+    let stream = found.await?.map_err(|error| {
+        let (kind, said) = match error.kind() {
+            GetStreamErrorKind::JetStream(said) if said.code() == 404 => (
+                ErrorKind::Unroutable,
+                "there is no such stream: create it, or correct its name".to_owned(),
+            ),
+            // A cluster without a leader, or one that is slow, has said nothing about the stream.
+            _ => (ErrorKind::Unavailable, format!("the stream cannot be looked for: {error}")),
+        };
+        Error::new(kind, "subscribe").message(said).context("stream", &settings.stream)
     })?;
     let all = partitions.map(Partitions::all);
     let all = all.as_deref().or(settings.subject.as_deref()).unwrap_or(">");
@@ -135,7 +148,8 @@ pub(crate) async fn join(
     let known = before.as_ref().map_or(&[][..], |before| before.members);
     let from = begin(&stream, settings, &wanted, known).await?;
     let places = before.as_ref().map(|before| before.places);
-    let found = wanted.into_iter().map(|wanted| find(&stream, settings, wanted, from, places));
+    let found =
+        wanted.into_iter().map(|wanted| find(up.clone(), &stream, settings, wanted, from, places));
     stream::iter(found).buffered(JOINED_AT_ONCE).try_collect().await
 }
 
@@ -181,6 +195,7 @@ fn members(settings: &SubscriptionSettings, partitions: Option<&Partitions>) -> 
 /// Finds or makes one. That it is not there is looked for where there was one: when it was made tells nothing, since a
 /// server that is started again takes another moment for it.
 async fn find(
+    mut up: Up,
     stream: &Stream,
     settings: &SubscriptionSettings,
     wanted: Wanted,
@@ -201,9 +216,25 @@ async fn find(
         Some(Anew::Begin) | None => from,
     };
     let config = config(settings, &wanted, from);
-    let consumer = stream.get_or_create_consumer(&wanted.name, config).await;
+    let asked = format!("$JS.API.CONSUMER.INFO.{}.{}", settings.stream, wanted.name);
+    let consumer = stream.get_or_create_consumer(&wanted.name, config);
+    let consumer = answered(&mut up, &asked, Instant::now(), consumer).await?;
     let consumer: PullConsumer = consumer.map_err(|error| {
-        unfit(settings, &wanted, &format!("cannot be used: {error}"), "choose another group")
+        let is_ours = match error.kind() {
+            ConsumerErrorKind::JetStream(said) => said.code() < 500,
+            kind => matches!(
+                kind,
+                ConsumerErrorKind::InvalidConsumerType | ConsumerErrorKind::InvalidName
+            ),
+        };
+        let said = format!("cannot be used: {error}");
+        match is_ours {
+            true => unfit(settings, &wanted, &said, "choose another group"),
+            false => Error::new(ErrorKind::Unavailable, "subscribe")
+                .message(format!("the group's consumer `{}` {said}", wanted.name))
+                .context("stream", &settings.stream)
+                .context("group", &settings.group),
+        }
     })?;
     examine(settings, &wanted, &consumer)?;
     Ok(Member { partition: wanted.partition, consumer, anew })

@@ -35,6 +35,7 @@ mod encode;
 mod examine;
 #[cfg(test)]
 mod golden;
+mod granted;
 mod group;
 mod limit;
 mod look;

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::connection::Up;
+use crate::granted::{answered, next_of};
 use crate::receipts::Receipts;
 use crate::unreadable::Unreadable;
 
@@ -120,13 +121,15 @@ impl Drop for Question {
 }
 
 async fn wait(consumer: PullConsumer, mut up: Up, times: Times, books: Books, slot: Arc<Slot>) {
-    slot.put(tokio::select! {
-        biased;
-        arrived = next(consumer, times.wait) => arrived,
-        () = up.lost() => {
+    let (subject, since) = (next_of(&consumer), Instant::now());
+    let arrived = answered(&mut up, &subject, since, next(consumer, times.wait)).await;
+    slot.put(match arrived {
+        Ok(arrived) => arrived,
+        Err(_) if up.is_gone() => {
             books.unreadable.lost(up.epoch());
             Ok(None)
         }
+        Err(error) => Err(error),
     });
     // waits: whoever asked may have turned away
     tokio::time::sleep(times.patience).await;

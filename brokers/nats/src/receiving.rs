@@ -3,6 +3,7 @@
 //! Invariant: what has come is handed out, whatever went wrong behind it. A delivery that is dropped here comes again when its
 //! visibility ends, behind later ones of its key.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::asking::Asking;
 use crate::connection::Up;
 use crate::encode::decode;
+use crate::granted::{answered, next_of};
 use crate::group::Member;
 use crate::receipts::Original;
 use crate::subscription::{FETCH_MAX, NatsSubscription};
@@ -23,13 +25,21 @@ use crate::subscription::{FETCH_MAX, NatsSubscription};
 const NEXT_MAX: Duration = Duration::from_millis(200);
 
 impl NatsSubscription {
-    /// What came to the questions. An error is told when nothing else came, or else at the next receive.
-    pub(crate) fn take_arrived(&self, asking: &mut Asking, max: usize) -> Result<Vec<Delivery>> {
+    /// What came to the questions, if that is something for whoever receives: that this user is let receive again is, too. An
+    /// error is told when nothing else came, or else at the next receive.
+    pub(crate) fn take_arrived(
+        &self,
+        asking: &mut Asking,
+        max: usize,
+    ) -> Result<Option<Vec<Delivery>>> {
         let mut deliveries = Vec::new();
-        let mut failed = None;
+        let (mut failed, mut is_let) = (None, false);
         for (at, arrived) in asking.take(max) {
             let delivered = match arrived {
-                Ok(None) => continue,
+                Ok(None) => {
+                    is_let = true;
+                    continue;
+                }
                 Ok(Some((came, message))) => self.deliver(&self.members[at], came, message),
                 Err(error) => Err(error),
             };
@@ -38,7 +48,9 @@ impl NatsSubscription {
                 Err(error) => failed = Some(error),
             }
         }
-        self.came(deliveries, failed)
+        let came = self.came(deliveries, failed)?;
+        let again = is_let && self.refused.swap(false, Ordering::AcqRel);
+        Ok((again || !came.is_empty()).then_some(came))
     }
 
     /// What the server has at this moment. It says when that is all; where it cannot any more, what came is all.
@@ -48,15 +60,20 @@ impl NatsSubscription {
         let member = &self.members[0];
         let limit = member.consumer.cached_info().config.max_ack_pending;
         let limit = usize::try_from(limit).unwrap_or(FETCH_MAX).max(1);
+        let (subject, since) = (next_of(&member.consumer), Instant::now());
         let fetch = member.consumer.fetch().max_messages(max.min(limit)).messages().await;
         let mut messages = fetch.map_err(|error| self.lost(&error.to_string()))?;
         let (mut deliveries, mut failed) = (Vec::new(), None);
         loop {
-            let next = tokio::select! {
-                biased;
-                next = timeout_at(until, messages.next()) => next.unwrap_or_default(),
-                () = up.lost() => {
-                    self.unreadable.lost(up.epoch());
+            let next = timeout_at(until, messages.next());
+            let next = match answered(&mut up, &subject, since, next).await {
+                Ok(next) => next.unwrap_or_default(),
+                Err(error) => {
+                    if up.is_gone() {
+                        self.unreadable.lost(up.epoch());
+                    } else {
+                        failed = Some(self.of_group(error));
+                    }
                     None
                 }
             };

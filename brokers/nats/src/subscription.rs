@@ -21,6 +21,7 @@ use crate::asking::{Asking, With};
 use crate::begin;
 use crate::bury::DeadLetter;
 use crate::connection::Connection;
+use crate::granted::answered;
 use crate::group::{self, Before, Member};
 use crate::partitions::Partitions;
 use crate::passed::passed;
@@ -62,6 +63,8 @@ pub struct NatsSubscription {
     passed: AtomicU64,
     /// A receive failed: the consumer may be gone.
     suspect: AtomicBool,
+    /// This user was not let receive, and has not been since.
+    pub(crate) refused: AtomicBool,
 }
 
 impl NatsSubscription {
@@ -103,6 +106,7 @@ impl NatsSubscription {
             owed: std::sync::Mutex::new(owed),
             passed: AtomicU64::new(place.unwrap_or_default()),
             suspect: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
         })
     }
 
@@ -132,8 +136,13 @@ impl NatsSubscription {
             return Ok(Vec::new());
         }
         let received = self.receive_asked(max).await;
-        if received.is_err() {
-            self.suspect.store(true, Ordering::Release);
+        match &received {
+            Ok(_) => {}
+            // The consumer is there: that it can be looked at would not say that all is well.
+            Err(error) if error.kind() == ErrorKind::Unauthorized => {
+                self.refused.store(true, Ordering::Release);
+            }
+            Err(_) => self.suspect.store(true, Ordering::Release),
         }
         received
     }
@@ -152,8 +161,7 @@ impl NatsSubscription {
                     return Ok(unreadable);
                 }
             }
-            let arrived = self.take_arrived(&mut asking, max)?;
-            if !arrived.is_empty() {
+            if let Some(arrived) = self.take_arrived(&mut asking, max)? {
                 return Ok(arrived);
             }
             if asking.is_idle() {
@@ -162,7 +170,7 @@ impl NatsSubscription {
                 // One delivery at a time needs no question that fetches many.
                 if self.partitions.is_none() {
                     let ready = self.fetch_ready(max, up.clone()).await?;
-                    if !ready.is_empty() {
+                    if !ready.is_empty() || self.refused.swap(false, Ordering::AcqRel) {
                         return Ok(ready);
                     }
                 }
@@ -191,17 +199,15 @@ impl NatsSubscription {
         let mut up = self.connection.up(until).await?;
         let client = up.client.clone();
         let told = Request::new().payload(kind.into()).timeout(None);
-        tokio::select! {
-            biased;
-            heard = timeout_at(until, client.send_request(reply, told)) => match heard {
-                Ok(Ok(_)) => Ok(()),
-                Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
-                    Err(self.lost("its consumer is gone, or has no leader now"))
-                }
-                Ok(Err(error)) => Err(self.lost(&error.to_string())),
-                Err(_) => Err(self.lost("it did not answer in time")),
-            },
-            () = up.lost() => Err(self.lost("the connection was lost")),
+        let since = Instant::now();
+        let heard = timeout_at(until, client.send_request(reply.clone(), told));
+        match answered(&mut up, &reply, since, heard).await.map_err(|error| self.of_group(error))? {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
+                Err(self.lost("its consumer is gone, or has no leader now"))
+            }
+            Ok(Err(error)) => Err(self.lost(&error.to_string())),
+            Err(_) => Err(self.lost("it did not answer in time")),
         }
     }
 
@@ -237,10 +243,15 @@ impl NatsSubscription {
     }
 
     pub(crate) fn lost(&self, said: &str) -> Error {
-        Error::new(ErrorKind::Unavailable, "consume")
-            .message(format!("NATS: {said}; what is not settled comes again"))
-            .context("stream", &self.settings.stream)
-            .context("group", &self.settings.group)
+        self.of_group(
+            Error::new(ErrorKind::Unavailable, "consume")
+                .message(format!("NATS: {said}; what is not settled comes again")),
+        )
+    }
+
+    /// The error, and whose it is.
+    pub(crate) fn of_group(&self, error: Error) -> Error {
+        error.context("stream", &self.settings.stream).context("group", &self.settings.group)
     }
 }
 

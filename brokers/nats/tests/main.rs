@@ -7,6 +7,7 @@ mod burying;
 mod denied;
 mod examining;
 mod fetching;
+mod granting;
 mod leaving;
 mod orphaned;
 mod partitioned;
