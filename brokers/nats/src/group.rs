@@ -59,6 +59,15 @@ pub(crate) struct Wanted {
     unsettled_max: u32,
 }
 
+impl Wanted {
+    /// What a member was when it was found fit.
+    pub(crate) fn of(member: &Member) -> Wanted {
+        let info = member.consumer.cached_info();
+        let subject = Some(info.config.filter_subject.clone()).filter(|it| !it.is_empty());
+        Wanted { partition: member.partition, name: info.name.clone(), subject, unsettled_max: 0 }
+    }
+}
+
 /// Refuses what no server would take, before one is asked. Returns the partitions, if the subject has some.
 ///
 /// # Errors
@@ -236,7 +245,7 @@ async fn find(
                 .context("group", &settings.group),
         }
     })?;
-    examine(settings, &wanted, &consumer)?;
+    examine(settings, &wanted, consumer.cached_info())?;
     Ok(Member { partition: wanted.partition, consumer, anew })
 }
 
@@ -295,13 +304,20 @@ fn matches(filter: &str, subject: &str) -> bool {
     }
 }
 
-/// A consumer that somebody made may have settings under which messages are lost.
-fn examine(
-    settings: &SubscriptionSettings,
-    wanted: &Wanted,
-    consumer: &PullConsumer,
-) -> Result<()> {
-    let found = &consumer.cached_info().config;
+/// A consumer that somebody made, or has changed, may have settings under which messages are lost. One that is paused hands nothing
+/// out until then.
+pub(crate) fn examine(settings: &SubscriptionSettings, wanted: &Wanted, info: &Info) -> Result<()> {
+    if info.paused {
+        let left = Duration::from_secs(info.pause_remaining.unwrap_or_default().as_secs());
+        let said = format!(
+            "the group's consumer `{name}` is paused for another {left:?}, and hands nothing out: `nats consumer resume {} \
+             {name}` ends that",
+            settings.stream,
+            name = wanted.name
+        );
+        return Err(Error::new(ErrorKind::Unavailable, "subscribe").message(said));
+    }
+    let found = &info.config;
     let (said, advice) = if found.ack_policy != AckPolicy::Explicit {
         (format!("has the ack policy {:?}", found.ack_policy), "its ack policy must be explicit")
     } else if found.max_deliver > 0 {

@@ -52,6 +52,7 @@ mod settings;
 mod subscription;
 mod takers;
 mod unreadable;
+mod watch;
 
 pub use broker::NatsBroker;
 pub use look::ack_wait;

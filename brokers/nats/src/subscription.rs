@@ -15,7 +15,7 @@ use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription, Timestamp,
 };
 use tokio::sync::{Mutex, Notify};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::asking::{Asking, With};
 use crate::begin;
@@ -30,6 +30,7 @@ use crate::question::Books;
 use crate::receipts::Receipts;
 use crate::settings::{NatsSettings, SubscriptionSettings};
 use crate::unreadable::Unreadable;
+use crate::watch::Watch;
 
 /// Deliveries fetched at once, whatever is asked for: more would only wait here while their time runs.
 pub(crate) const FETCH_MAX: usize = 512;
@@ -54,6 +55,7 @@ pub struct NatsSubscription {
     pub(crate) receipts: Arc<Receipts>,
     pub(crate) unreadable: Arc<Unreadable>,
     places: Arc<Places>,
+    watch: Arc<Watch>,
     asking: Mutex<Asking>,
     /// One of the questions has an answer.
     told: Arc<Notify>,
@@ -92,6 +94,7 @@ impl NatsSubscription {
         let (place, owed) = passed.map(|(place, told)| (place + 1, told)).unzip();
         let places = Arc::new(Places::new(settings.visibility));
         let unreadable = Arc::new(Unreadable::new(settings.visibility));
+        let watch = Arc::new(Watch::new());
         Ok(NatsSubscription {
             connection,
             group: Arc::from(settings.group.as_str()),
@@ -101,6 +104,7 @@ impl NatsSubscription {
             receipts: Arc::default(),
             unreadable,
             places,
+            watch,
             asking: Mutex::new(asking),
             told: Arc::default(),
             owed: std::sync::Mutex::new(owed),
@@ -155,6 +159,12 @@ impl NatsSubscription {
             return Err(owed);
         }
         loop {
+            self.watch.look(&self.settings, &self.members, &self.told);
+            if let Some(error) = self.watch.take() {
+                // What came to them is given back before somebody else has it.
+                asking.withdraw().await;
+                return Err(error);
+            }
             if self.unreadable.is_due() {
                 let unreadable = self.receive_unreadable(max).await?;
                 if !unreadable.is_empty() {
@@ -187,7 +197,11 @@ impl NatsSubscription {
                 };
                 asking.ask(max, &with);
             }
-            self.told.notified().await;
+            tokio::select! {
+                () = self.told.notified() => {}
+                // waits: nobody is told that a consumer was changed
+                () = sleep_until(self.watch.due()) => {}
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
 mod burying;
+mod changed;
 mod denied;
 mod examining;
 mod fetching;
