@@ -50,7 +50,7 @@ impl Standings {
     fn facts(&self, topic: &str) -> Option<&Facts> {
         match self.of(topic)? {
             Standing::There(facts) => Some(facts),
-            Standing::Closed(_) => None,
+            Standing::Closed(_) | Standing::Unsaid(_) => None,
         }
     }
 
@@ -190,7 +190,7 @@ impl KafkaBroker {
             }
             let standing = match unusable(topic) {
                 Some(fault) => Standing::Closed(fault),
-                None => self.topics.look(producer, topic, until).await?,
+                None => self.topics.look(producer, topic, until, batch.len() == 1).await?,
             };
             standings.0.push((Arc::clone(topic), standing));
         }
@@ -349,6 +349,7 @@ fn closed(standings: &Standings, topic: &str) -> Option<Outcome> {
             Some(Outcome::Rejected(fault.clone()))
         }
         Standing::Closed(fault) => Some(Outcome::Unroutable(fault.clone())),
+        Standing::Unsaid(fault) => Some(Outcome::Hindered(fault.clone())),
     }
 }
 

@@ -71,6 +71,8 @@ pub(crate) enum Standing {
     There(Arc<Facts>),
     /// It takes nothing, and why.
     Closed(Fault),
+    /// Nobody says, who has spoken of a topic before.
+    Unsaid(Fault),
 }
 
 /// What was found of a topic that is there; locked while it is asked for.
@@ -99,7 +101,31 @@ impl Topics {
     ///
     /// # Errors
     /// `Unavailable` or `Unauthorized` if the cluster does not say in time; nothing was sent.
+    /// For an event that is alone in its batch an error would be its own; a cluster that is slow to speak of its topic blames no
+    /// event.
     pub(crate) async fn look(
+        &self,
+        producer: &Arc<Producer>,
+        topic: &Arc<str>,
+        until: Instant,
+        alone: bool,
+    ) -> Result<Standing> {
+        let looked = self.look_up(producer, topic, until).await;
+        match looked {
+            Err(error)
+                if alone && error.kind() == ErrorKind::Unavailable && self.was_any_found() =>
+            {
+                Ok(Standing::Unsaid(Fault::new(error.kind(), error.to_string())))
+            }
+            looked => looked,
+        }
+    }
+
+    fn was_any_found(&self) -> bool {
+        !self.counted.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    async fn look_up(
         &self,
         producer: &Arc<Producer>,
         topic: &Arc<str>,

@@ -55,6 +55,24 @@ async fn a_client_that_gave_up_for_good_is_replaced() {
     assert_eq!(carry(&broker, 3).await, [Outcome::Acked], "and it goes on");
 }
 
+/// INV-1, INV-5: that the cluster does not say in time how a topic stands is no fault of an event that is alone in its batch. Others
+/// may have been acknowledged meanwhile, and it would be a dead letter in the end.
+#[tokio::test]
+async fn a_cluster_that_is_slow_to_speak_of_a_topic_blames_no_event() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("orders", 1, 1).unwrap();
+    let broker = KafkaBroker::new(settings(&cluster)).unwrap();
+    assert_eq!(carry(&broker, 1).await.last(), Some(&Outcome::Acked));
+    cluster.create_topic("others", 1, 1).unwrap();
+    cluster.broker_round_trip_time(1, Duration::from_secs(10)).unwrap();
+    let said = broker.publish(&[outgoing("others", &event("1", 2, 10))]).await.unwrap();
+    let [Outcome::Hindered(fault)] = &said[..] else { panic!("{said:?}") };
+    assert!(fault.detail.contains("did not answer in time"), "{fault}");
+    let both = [outgoing("others", &event("1", 2, 10)), outgoing("others", &event("2", 2, 10))];
+    let error = broker.publish(&both).await.unwrap_err();
+    assert_eq!(error.kind(), postrider_core::ErrorKind::Unavailable, "which names no event");
+}
+
 /// INV-1, INV-5: a partition without a leader takes nothing, which is no fault of its events, and is named; the other one
 /// goes on.
 #[tokio::test]
