@@ -158,7 +158,10 @@ impl<'a> Reloader<'a> {
             said.push("secrets: read anew, and changed".to_owned());
         }
         if said.is_empty() {
-            said.push("reloaded: nothing has changed".to_owned());
+            said.push(
+                "reloaded: no key and no secret has changed; certificates were read again"
+                    .to_owned(),
+            );
         }
         let (config, secrets, log, token) = (plan.present, plan.secrets, plan.log, plan.token);
         Ok(Reread { config, secrets, source, wishes, log, token, said })

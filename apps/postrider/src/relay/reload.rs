@@ -73,7 +73,10 @@ impl Reloader {
             said.push("secrets: read anew, and changed".to_owned());
         }
         if said.is_empty() {
-            said.push("reloaded: nothing has changed".to_owned());
+            said.push(
+                "reloaded: no key and no secret has changed; certificates were read again"
+                    .to_owned(),
+            );
         }
         self.present = loaded.config;
         self.secrets = secrets;

@@ -283,7 +283,7 @@ async fn credentials_follow_a_reload() {
     endpoint.open();
     nats.settled().await;
     sidecar.signal(Signal::HUP);
-    sidecar.hear("nothing has changed").await;
+    sidecar.hear("no key and no secret has changed; certificates were read again").await;
     let ended = sidecar.stop().await;
     assert!(!ended.text.contains("newer") && !ended.text.contains("older"), "{}", ended.text);
     assert_one_effect_each(&nats.stage, &endpoint).await;
