@@ -244,8 +244,8 @@ impl fmt::Display for Blocker {
             ),
             Blocker::Absent { destination } => write!(
                 f,
-                "destination {destination} is not in the store: it was removed, or another store has taken over that \
-                 never had it [{}]",
+                "destination {destination} is not in the store, so nothing is sent to it: it was never added \
+                 (`postrider destinations apply`), was removed, or another store has taken over that never had it [{}]",
                 Code::DefinitionOutdated
             ),
         }
@@ -340,18 +340,7 @@ impl Machine {
             partition: held.lease.partition,
             owner: held.lease.owner.clone(),
         });
-        let rows = self.definitions.rows.iter().map(|row| &row.definition);
-        let definitions =
-            rows.filter(|definition| !definition.is_unrouted()).filter_map(|definition| {
-                let destination = definition.id.clone();
-                match self.local.get(&destination) {
-                    Some((own, _)) if **own == *definition => None,
-                    Some(_) => Some(Blocker::Definition { destination }),
-                    None => Some(Blocker::Unnamed { destination }),
-                }
-            });
-        let absent = self.absent().map(|id| Blocker::Absent { destination: id.clone() });
-        let definitions = definitions.chain(absent);
+        let definitions = self.of_others().chain(self.absent());
         let disabled = self.outlets.iter().flat_map(|(destination, outlet)| {
             let topics = outlet.disabled.keys().take(NAMED_MAX);
             topics.map(|topic| Blocker::Disabled {

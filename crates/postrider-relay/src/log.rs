@@ -142,6 +142,7 @@ fn log_store(notice: &Notice) {
         Notice::StoreRecovered { operation } => {
             tracing::info!(operation, "the store does again what it refused");
         }
+        Notice::NotServed { blocker } => tracing::warn!("not served: {blocker}"),
         Notice::Violated { invariant, what } => {
             tracing::error!(%invariant, what, "a promise is broken: report this defect");
         }

@@ -21,7 +21,7 @@ use crate::command::{Answer, Command, Input, Ticket};
 use crate::drain::Mode;
 use crate::flow::Routed;
 use crate::gauge::Gauge;
-use crate::health::Stats;
+use crate::health::{Blocker, Stats};
 use crate::late::LateBatch;
 use crate::lease::Tenancy;
 use crate::notice::{Notice, Notices};
@@ -62,6 +62,8 @@ pub struct Machine {
     pub(crate) outlets: BTreeMap<DestinationId, Outlet>,
     /// Destinations that are wanted now, by the store's definitions and our own.
     pub(crate) wanted: BTreeMap<DestinationId, (Arc<Destination>, BrokerCapabilities)>,
+    /// What was told of destinations that are not served.
+    pub(crate) unserved: Vec<Blocker>,
     pub(crate) tenancy: Tenancy,
     pub(crate) owned: BTreeMap<PartitionId, Owned>,
     /// How many events of each destination wait.
@@ -169,6 +171,7 @@ impl Machine {
             routes: Routes::default(),
             outlets: BTreeMap::new(),
             wanted: BTreeMap::new(),
+            unserved: Vec::new(),
             owned: BTreeMap::new(),
             asked: BTreeMap::new(),
             commands: VecDeque::new(),

@@ -15,6 +15,7 @@ use postrider_core::{
 };
 
 use crate::flow::Flow;
+use crate::health::Blocker;
 use crate::lane::{Entry, Origin};
 use crate::outlet::Outlet;
 
@@ -195,6 +196,11 @@ pub enum Notice {
     StoreRecovered {
         /// What was asked, like `settle`.
         operation: &'static str,
+    },
+    /// A destination is not served, because store and relay do not agree on it. Said once.
+    NotServed {
+        /// Which, and why: [`Blocker::Definition`], [`Blocker::Unnamed`], or [`Blocker::Absent`].
+        blocker: Blocker,
     },
     /// A promise was broken, and the relay saw it. A defect.
     Violated {

@@ -123,18 +123,28 @@ impl RelayBuilder {
 
     /// Checks the settings, opens the store, registers the destinations if it has none, and starts.
     ///
+    /// In a store that has some, its definitions count. A destination that is defined otherwise here, or only here, gets
+    /// nothing until `postrider destinations apply` or [`OutboxSource::apply`] has changed the store; the log warns of it, and
+    /// [`Health::blockers`] names it where events wait.
+    ///
     /// # Errors
-    /// `Config` for settings that contradict each other, and for routes that ask for what their broker cannot
-    /// write; whatever the store says when it is opened.
+    /// `Config` for settings that contradict each other, for no destination or two of one name, and for routes that ask
+    /// for what their broker cannot write; whatever the store says when it is opened.
     pub async fn start(self) -> Result<RelayHandle> {
         self.settings.check()?;
         let definitions: Vec<Destination> =
             self.destinations.iter().map(|(definition, _)| definition.clone()).collect();
         if let Some(definition) = definitions.iter().find(|definition| definition.is_unrouted()) {
-            return Err(Error::new(ErrorKind::Config, "start relay")
-                .message(format!("the name `{}` is built in", definition.id)));
+            return Err(refuse(format!("the name `{}` is built in", definition.id)));
+        }
+        // A fresh store would have no destinations from then on, and register none.
+        if definitions.is_empty() {
+            return Err(refuse("it has no destination, so nobody would get the events".to_owned()));
         }
         for (definition, broker) in &self.destinations {
+            if definitions.iter().filter(|other| other.id == definition.id).count() > 1 {
+                return Err(refuse(format!("two destinations have the name `{}`", definition.id)));
+            }
             definition.check(&broker.capabilities())?;
         }
         let facts = self.source.open().await?;
@@ -184,6 +194,10 @@ impl RelayBuilder {
         let task = tokio::spawn(shell.run());
         Ok(RelayHandle { owner, stop, nudge, health, task })
     }
+}
+
+fn refuse(message: String) -> Error {
+    Error::new(ErrorKind::Config, "start relay").message(message)
 }
 
 /// How far a relay is told to stop.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use postrider_core::{Destination, DestinationId, DestinationState, reach};
 
+use crate::health::Blocker;
 use crate::machine::Machine;
+use crate::notice::Notice;
 use crate::outlet::Outlet;
 use crate::owned::FlowState;
 
@@ -40,13 +42,44 @@ impl Machine {
         reach!(DefinitionsOfAnother, if !current);
         self.tenancy.set_current(current);
         self.wanted = wanted;
+        self.tell_unserved();
+    }
+
+    /// Destinations of the store that this relay does not serve, because it has another definition or none.
+    pub(crate) fn of_others(&self) -> impl Iterator<Item = Blocker> {
+        let rows = self.definitions.rows.iter().map(|row| &row.definition);
+        rows.filter(|definition| !definition.is_unrouted()).filter_map(|definition| {
+            let destination = definition.id.clone();
+            match self.local.get(&destination) {
+                Some((own, _)) if **own == *definition => None,
+                Some(_) => Some(Blocker::Definition { destination }),
+                None => Some(Blocker::Unnamed { destination }),
+            }
+        })
     }
 
     /// This relay's own destinations, if the store has none of them.
-    pub(crate) fn absent(&self) -> impl Iterator<Item = &DestinationId> {
-        let mut rows = self.definitions.rows.iter();
-        let lost = !rows.any(|row| self.local.contains_key(&row.definition.id));
-        self.local.keys().filter(move |_| self.has_defined && lost)
+    pub(crate) fn absent(&self) -> impl Iterator<Item = Blocker> {
+        let lost =
+            !self.definitions.rows.iter().any(|row| self.local.contains_key(&row.definition.id));
+        self.missing().filter(move |_| self.has_defined && lost)
+    }
+
+    /// This relay's own destinations that the store does not have.
+    fn missing(&self) -> impl Iterator<Item = Blocker> {
+        let has =
+            |id: &DestinationId| self.definitions.rows.iter().any(|row| row.definition.id == *id);
+        let missing = self.local.keys().filter(move |id| !has(id));
+        missing.map(|id| Blocker::Absent { destination: id.clone() })
+    }
+
+    /// Says once of each destination that it is not served: whoever waits for its events may look at nothing but the log.
+    fn tell_unserved(&mut self) {
+        let unserved: Vec<Blocker> = self.of_others().chain(self.missing()).collect();
+        for blocker in unserved.iter().filter(|blocker| !self.unserved.contains(blocker)) {
+            self.notices.push(Notice::NotServed { blocker: blocker.clone() });
+        }
+        self.unserved = unserved;
     }
 
     /// Opens outlets that are wanted, and closes those that are not as soon as nothing of them is

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use postrider_core::operate::Verb;
 use postrider_core::waiting::Reason;
-use postrider_core::{DestinationId, ErrorKind};
-use postrider_relay::{LostBecause, Notice, Target};
+use postrider_core::{Destination, DestinationId, ErrorKind, Route};
+use postrider_relay::{Blocker, LostBecause, Notice, Target};
 use postrider_testkit::fault::{Gate, Operation, SourceAction};
 
-use crate::world::{World, event, id};
+use crate::world::{World, event, everything, id};
 
 fn count(world: &World, is: impl Fn(&Notice) -> bool) -> usize {
     world.relays[0].notices.iter().filter(|notice| is(notice)).count()
@@ -165,4 +165,29 @@ fn leases_are_noted() {
     assert_eq!(count(&world, refused), 1);
     let settled = |notice: &Notice| matches!(notice, Notice::Settled { rows: 2, .. });
     assert_eq!(count(&world, settled), 1, "one event, at two destinations");
+}
+
+/// INV-8: that relay and store do not agree on a destination is said once, also where others flow: nobody may look at health.
+#[test]
+fn a_destination_that_is_not_served_is_noted_once() {
+    let mut world = World::new(1, ["all", "other", "rest"].map(everything).to_vec());
+    world.add_place(everything("added"));
+    let route = Route::all("new.{event_type}".parse().unwrap());
+    let changed = Destination::new(id("other"), "memory", vec![route]);
+    world.start_with(vec![everything("all"), changed, everything("added")], Target::Forever);
+    world.run_for(Duration::from_secs(60));
+    world.commit(vec![event(1, 0)]);
+    world.run_until(Duration::from_secs(30), |world| world.delivered("all") == 1);
+    let noted = |notice: &Notice| match notice {
+        Notice::NotServed { blocker } => Some(blocker.clone()),
+        _ => None,
+    };
+    let noted: Vec<Blocker> = world.relays[0].notices.iter().filter_map(noted).collect();
+    let (other, rest, added) = (id("other"), id("rest"), id("added"));
+    let expected = [
+        Blocker::Definition { destination: other },
+        Blocker::Unnamed { destination: rest },
+        Blocker::Absent { destination: added },
+    ];
+    assert_eq!(noted, expected);
 }

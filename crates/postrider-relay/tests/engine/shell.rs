@@ -149,3 +149,16 @@ async fn a_store_that_never_answers_is_named_and_asked_again() {
     relay.drain();
     assert_eq!(relay.stopped().await.ending, Some(Ending::Drained));
 }
+
+/// INV-8: a relay without a destination would leave a fresh store without one for ever, and of two with one name the first
+/// would get nothing: both are refused before anything is written.
+#[tokio::test]
+async fn a_relay_needs_destinations_and_one_of_each_name() {
+    let (store, broker) = store_and_broker();
+    let none = Relay::builder(Arc::new(store.clone())).start().await.unwrap_err();
+    assert!(none.to_string().contains("no destination"), "{none}");
+    let two = builder(&store, &broker).destination(everything("all"), Arc::new(broker.clone()));
+    let two = two.start().await.unwrap_err();
+    assert!(two.to_string().contains("two destinations have the name `all`"), "{two}");
+    assert_eq!(store.destinations().await.unwrap().rows.len(), 0, "nothing was written");
+}
