@@ -38,7 +38,7 @@ pub(super) async fn attempt(table: &OwnTable, row: &Row) -> Result<()> {
         Ok(true) => Err(unmarkable(table, "Nothing was sent").context("number", seq)),
         // Who has it locked may have it: it is tried with another one.
         Err(error) if error.kind() == ErrorKind::Busy => Ok(()),
-        Err(error) => Err(refused(table, error).context("number", seq)),
+        Err(error) => Err(refused(table, error, "Nothing was sent").context("number", seq)),
     }
 }
 
@@ -73,20 +73,21 @@ pub(super) fn unmarkable(table: &OwnTable, what: &str) -> Error {
         .context("table", mapping.table.escape_debug())
 }
 
+/// Whether a constraint or a trigger of the table refused a mark. Ours raise states of their own.
+pub(super) fn is_refused(error: &Error) -> bool {
+    let kinds = [ErrorKind::Invalid, ErrorKind::Internal, ErrorKind::Conflict];
+    kinds.contains(&error.kind())
+        && told(error).is_some_and(|said| !said.code().code().starts_with("PR"))
+}
+
 /// What the table's own constraints and triggers say to a mark.
-fn refused(table: &OwnTable, error: Error) -> Error {
-    let theirs = matches!(
-        error.kind(),
-        ErrorKind::Invalid
-            | ErrorKind::Internal
-            | ErrorKind::Unauthorized
-            | ErrorKind::Conflict
-            | ErrorKind::SchemaMissing
-    );
+pub(super) fn refused(table: &OwnTable, error: Error, what: &str) -> Error {
+    let theirs = is_refused(&error)
+        || matches!(error.kind(), ErrorKind::Unauthorized | ErrorKind::SchemaMissing);
     let (true, Some(said)) = (theirs, told(&error)) else { return error };
     Error::new(ErrorKind::Config, OPERATION)
         .message(format!(
-            "a row cannot be marked as published: {}. Nothing was sent, and nothing is lost. Correct what is said \
+            "a row cannot be marked as published: {}. {what}, and nothing is lost. Correct what is said \
              there, a constraint or a trigger of the table; then this goes on",
             said.message()
         ))

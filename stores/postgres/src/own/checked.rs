@@ -223,8 +223,8 @@ fn fits(mapping: &Mapping, key: &'static str, column: &Column) -> Result<()> {
             mapping,
             key,
             column,
-            "an identity is unique and never null, else events would be taken for others; make it \
-             the primary key",
+            "an identity is unique and never null, else events would be taken for others; make it NOT NULL with a unique \
+             index on it alone, which a table that is partitioned by something else cannot have",
         ));
     }
     Ok(())
@@ -240,7 +240,7 @@ fn orders(mapping: &Mapping, column: &Column) -> Result<()> {
             "order",
             column,
             "a number that is null, or that two rows share, would hide rows; make it NOT NULL with a \
-             unique index, or leave `order` out",
+             unique index on it alone, or name no column (`order = \"-\"`): Postrider then numbers the rows",
         ));
     }
     if ["timestamptz", "timestamp", "uuid", "text", "varchar"].contains(&&*column.of) {

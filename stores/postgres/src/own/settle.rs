@@ -6,16 +6,27 @@
 use std::collections::BTreeSet;
 
 use postrider_core::waiting::{Passed, RowRef, Settlement, SettlementPart, WaitingChange};
-use postrider_core::{Destination, EventId, Lease, Result, Timestamp};
+use postrider_core::{Destination, Error, EventId, Lease, Result, Timestamp};
 use serde_json::Value;
 
 use super::OwnTable;
+use super::attempt::{is_refused, refused};
 use crate::sessions::Line;
 use crate::settle::part as written;
 use crate::sql::{Sql, sql};
 use crate::typed::{params, partition, signed, unsigned, uuid};
 
 const SETTLE: Sql = sql!("own/settle");
+
+/// The parts of a settlement that only marks.
+const NOTHING: &str = "[]";
+
+/// What follows where a row cannot be marked.
+const NO_MORE: &str = "Nothing more is sent";
+
+/// How often the table may refuse before its rows are not told apart any more: enough for a few in a window, and below what a
+/// call of the store may take.
+const REFUSALS_MAX: usize = 64;
 
 /// What a settlement says of the table's rows.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -76,10 +87,20 @@ pub(super) async fn settle(table: &OwnTable, settlement: &Settlement) -> Result<
         ..(*part).clone()
     };
     let values = parts.iter().map(|part| written(&plain(part)));
-    let values = values.collect::<Result<_>>()?;
+    let values = Value::Array(values.collect::<Result<_>>()?).to_string();
     let mut marks = Marks::of(&parts);
     marks.done.extend(table.readings().owed().keys());
-    let left = write(table, &settlement.lease, durable, values, &marks).await?;
+    let left = match write(table, &settlement.lease, durable, &values, &marks).await {
+        Err(error) if is_refused(&error) && !marks.done.is_empty() => {
+            let (left, _) = mark_apart(table, &settlement.lease, &marks.done, error).await?;
+            // Nothing is noted of a row that stays pending: the next relay sends it again.
+            let anew = left.iter().map(|(row, _)| *row).chain(marks.anew.iter().copied());
+            let rest = Marks { done: BTreeSet::new(), anew: anew.collect(), passed: marks.passed };
+            write(table, &settlement.lease, durable, &values, &rest).await?;
+            left
+        }
+        left => left?,
+    };
     let mut readings = table.readings();
     readings.owe(&marks.done, left.into_iter());
     for part in parts {
@@ -95,9 +116,43 @@ pub(super) async fn mark_owed(table: &OwnTable, lease: &Lease) -> Result<()> {
         return Ok(());
     }
     let marks = Marks { done, ..Marks::default() };
-    let left = write(table, lease, false, Vec::new(), &marks).await?;
+    let (left, error) = match write(table, lease, false, NOTHING, &marks).await {
+        Err(error) if is_refused(&error) => {
+            let (left, error) = mark_apart(table, lease, &marks.done, error).await?;
+            (left, Some(error))
+        }
+        left => (left?, None),
+    };
     table.readings().owe(&marks.done, left.into_iter());
-    Ok(())
+    error.map_or(Ok(()), |error| Err(refused(table, error, NO_MORE)))
+}
+
+/// Marks in halves what could not be marked together, until it is known which rows are refused: they hold back no other.
+/// Says what is left, as [`write`], and the last refusal.
+async fn mark_apart(
+    table: &OwnTable,
+    lease: &Lease,
+    rows: &BTreeSet<RowRef>,
+    mut error: Error,
+) -> Result<(Vec<(RowRef, bool)>, Error)> {
+    let (mut left, mut refusals) = (Vec::new(), 0);
+    let mut apart: Vec<Vec<RowRef>> = vec![rows.iter().copied().collect()];
+    while let Some(rows) = apart.pop() {
+        let marks = Marks { done: rows.iter().copied().collect(), ..Marks::default() };
+        match write(table, lease, false, NOTHING, &marks).await {
+            Ok(more) => left.extend(more),
+            Err(again) if is_refused(&again) => {
+                (error, refusals) = (again, refusals + 1);
+                match &rows[..] {
+                    _ if refusals > REFUSALS_MAX => return Err(refused(table, error, NO_MORE)),
+                    [row] => left.push((*row, true)),
+                    rows => apart.extend(rows.chunks(rows.len().div_ceil(2)).map(<[_]>::to_vec)),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((left, error))
 }
 
 /// Says which rows are done and still pending, and of each whether it was not for want of its lock.
@@ -105,11 +160,10 @@ async fn write(
     table: &OwnTable,
     lease: &Lease,
     durable: bool,
-    parts: Vec<Value>,
+    values: &str,
     marks: &Marks,
 ) -> Result<Vec<(RowRef, bool)>> {
     let search_path = &table.checked().await?.search_path;
-    let values = Value::Array(parts).to_string();
     let (seqs, ids): (Vec<i64>, Vec<uuid::Uuid>) =
         marks.done.iter().map(|row| (signed(row.seq), uuid(row.id))).unzip();
     let names: Vec<String> = marks.passed.iter().map(|(name, ..)| name.clone()).collect();

@@ -39,6 +39,7 @@ async fn an_order_that_would_hide_rows_is_refused() {
     for name in ["place", "n"] {
         let error = refused(&own, |mapping| mapping.order = Some(name.to_owned())).await;
         assert!(error.to_string().contains("would hide rows"), "{error}");
+        assert!(error.to_string().contains("`order = \"-\"`"), "{error}");
     }
     let error = refused(&own, |mapping| {
         (mapping.created_at, mapping.occurred_at) = (None, None);

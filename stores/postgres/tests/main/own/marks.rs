@@ -104,6 +104,37 @@ async fn what_cannot_be_marked_any_more_is_not_sent_again() {
     }
 }
 
+/// INV-5: a row whose mark the table refuses keeps no other from being marked, and is not sent again while it is refused; what
+/// the table said is told.
+#[tokio::test]
+async fn a_row_that_cannot_be_marked_holds_back_no_mark() {
+    for layout in [Layout::PublishedAt, Layout::Status, Layout::Debezium] {
+        let Some(own) = Own::new(layout).await else { return };
+        let events: Vec<_> = (1..=9).map(|key| event(&key.to_string(), 1)).collect();
+        own.commit(&events).await.expect("commit");
+        let relay = Relay::of(own.source()).await;
+        let mut after = relay.load().await;
+        let rows = relay.fetch(after.clone(), "a").await.expect("fetch");
+        let body = format!(
+            "if old::text like '%{}%' then raise exception 'the period is closed'; end if;
+            if tg_op = 'DELETE' then return old; end if; return new;",
+            rows[4].row.id
+        );
+        own.fresh.run(&trigger(layout, &body)).await;
+        let mut part = SettlementPart::new(id("a"));
+        part.passed = rows.iter().map(|row| (row.row, Passed::Acked)).collect();
+        relay.settle(part).await.expect("all others are marked");
+        assert_eq!(own.layout.pending(&own.fresh).await, 1, "{layout:?}");
+        after = rows.last().map_or(after, |row| row.cursor.clone());
+        let error = relay.fetch(after, "a").await.expect_err("it stays pending");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(error.to_string().contains("the period is closed"), "{error}");
+        own.fresh.run(NO_TRIGGER).await;
+        assert_eq!(relay.publish().await.len(), 0, "{layout:?}: it was sent, and is marked now");
+        assert_eq!(own.layout.pending(&own.fresh).await, 0);
+    }
+}
+
 /// A role of the test's own, dropped at its end.
 struct Role<'a>(&'a Fresh, String);
 
