@@ -1,7 +1,9 @@
 //! A table of the application's own, against what can be done with one.
 
 use crate::address::Address;
+use crate::choice::TableLayout;
 use crate::config::Config;
+use crate::own_table::OwnTableConfig;
 use crate::path::Path;
 use crate::reading::{Complaint, Reading};
 
@@ -11,6 +13,7 @@ pub(super) fn examine(config: &Config, reading: &mut Reading) {
     if own.table.is_none() {
         return;
     }
+    of_the_layout(own, reading);
     let scheme = config.store.as_ref().and_then(Address::scheme);
     if scheme.as_deref().is_some_and(|scheme| !scheme.starts_with("postgres")) {
         let message = "a table of your own is served from PostgreSQL alone";
@@ -28,5 +31,28 @@ pub(super) fn examine(config: &Config, reading: &mut Reading) {
         let message = "nothing is removed from a table of your own";
         let advice = "leave outbox out, and remove what is published yourself";
         reading.contradict(&paths, Complaint::new(message, advice));
+    }
+}
+
+/// A key of another layout would be passed over, and with it what says that a row was published: it would be sent again.
+fn of_the_layout(own: &OwnTableConfig, reading: &mut Reading) {
+    let at = |name: &str| Path::of("own_table").key(name);
+    let keys = [
+        ("published_at", own.published_at.is_some(), TableLayout::PublishedAt, "published_at"),
+        ("status", own.status.is_some(), TableLayout::Status, "status"),
+        ("pending", own.pending != "pending", TableLayout::Status, "status"),
+        ("published", own.published != "published", TableLayout::Status, "status"),
+    ];
+    for (key, given, of, layout) in keys {
+        if given && own.layout != of {
+            let message = format!("`{key}` is of the layout `{layout}`");
+            let advice = format!("write layout = \"{layout}\", or leave {key} out");
+            reading.contradict(&[at(key), at("layout")], Complaint::new(message, advice));
+        }
+    }
+    if own.compare && own.layout == TableLayout::Debezium {
+        let message = "rows that are deleted when they are published cannot be compared";
+        let advice = "leave compare out, and compare what arrives";
+        reading.contradict(&[at("compare"), at("layout")], Complaint::new(message, advice));
     }
 }
