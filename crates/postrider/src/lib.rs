@@ -67,6 +67,33 @@
 //! The examples `producer`, `consumer`, and `both` of this crate show each half alone, and a handler
 //! that consumes and produces in one transaction.
 //!
+//! # What operators do, from code
+//!
+//! A store is an [`Operator`](operate::Operator) too. What the commands of `postrider` do, an application may do:
+//!
+//! ```
+//! use postrider::operate::{self, Filter, Note, Operator, PageRequest, RowKey, Status, Submission, Verb};
+//! # use postrider::sqlite::{SqliteStore, init};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let shop = folder.path().join("shop.db");
+//! # init(&shop)?;
+//! let store = SqliteStore::new(&shop)?;
+//! let mut dead = Filter::default();
+//! dead.status = vec![Status::Dead];
+//! let letters = store.waiting(&dead, &PageRequest::default()).await?.rows;
+//! let key = |row: &operate::WaitingView| RowKey { destination: row.destination.clone(), seq: row.seq };
+//! let rows: Vec<RowKey> = letters.iter().map(key).collect();
+//! if !rows.is_empty() {
+//!     // Written down, and carried out by the relay that owns the partition, in the order of the keys.
+//!     let note = Note::new("billing", "the partner has mended it")?;
+//!     store.submit(&Submission { verb: Verb::Redrive(rows), note }).await?;
+//! }
+//! # Ok(()) }
+//! ```
+//!
 //! # The nouns
 //!
 //! | Noun | What it is | Type |
@@ -171,9 +198,13 @@ pub use postrider_sqlite as sqlite;
 #[doc(inline)]
 pub use postrider_webhook as webhook;
 
+#[doc(inline)]
+pub use postrider_core::operate;
+
 pub use postrider_core::inbox::{Accepted, Receiver, Verdict};
+pub use postrider_core::source::DefinitionChange;
 pub use postrider_core::{
-    Broker, Claim, ClaimLease, ClaimRequest, Code, DeadKeyPolicy, Delivery, Destination,
+    BoxFuture, Broker, Claim, ClaimLease, ClaimRequest, Code, DeadKeyPolicy, Delivery, Destination,
     DestinationId, Error, ErrorKind, Event, EventId, EventLimits, Fault, Format, HandlerName,
     Headers, InboxKey, InboxStore, Invariant, Marks, Match, NewEvent, OutboxSource, Outcome,
     Outgoing, Payload, PayloadCodec, Result, RetryClass, RetryPolicy, Route, Start, Subscription,
