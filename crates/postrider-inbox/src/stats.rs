@@ -26,7 +26,7 @@ pub struct Stats {
     pub lost: u64,
     /// Handlers that worked longer than they may.
     pub overtime: u64,
-    /// Handlers that panicked.
+    /// Receivers that panicked. A `Transactional` catches its handler's panic, which counts as `retried`.
     pub panicked: u64,
     /// Failures of the inbox's store.
     pub store_failed: u64,
