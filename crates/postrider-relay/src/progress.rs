@@ -88,7 +88,7 @@ impl Machine {
 fn has_work(owned: &Owned, destination: &DestinationId) -> bool {
     let unsettled = |flow: &Flow| flow.window.len() > flow.window.settled();
     owned.flows.get(destination).is_some_and(|state| match state {
-        FlowState::Ready(flow) => unsettled(flow) || !flow.lanes.is_empty(),
+        FlowState::Ready(flow) => unsettled(flow) || !flow.lanes.is_empty() || flow.trial.is_some(),
         _ => false,
     })
 }

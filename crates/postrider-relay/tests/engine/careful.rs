@@ -7,8 +7,8 @@ use std::time::Duration;
 use postrider_core::operate::Verb;
 use postrider_core::waiting::Reason;
 use postrider_core::{Clock, EventId, NewEvent};
-use postrider_relay::{Input, Target};
-use postrider_testkit::fault::BrokerAction;
+use postrider_relay::{Input, State, Target};
+use postrider_testkit::fault::{BrokerAction, Gate, Operation, SourceAction};
 
 use crate::world::{World, event, id};
 
@@ -133,6 +133,26 @@ fn suspects_of_an_endpoint_that_pauses_do_not_hold_the_others() {
     world.run_until(Duration::from_secs(600), |world| world.store.waiting(&id("all")).is_empty());
     assert_eq!(world.delivered("all"), 25);
     world.check("all");
+}
+
+/// INV-8: while the attempt of a suspect is being saved, and all others wait for it, there is something to deliver.
+#[test]
+fn a_relay_that_has_a_suspect_on_trial_is_not_at_rest() {
+    let mut world = World::simple();
+    world.commit((0..30).map(|n| event(n % 6, n)).collect());
+    for _ in 0..2 {
+        world.start(Target::Forever);
+        world.settle_first_batch();
+        world.kill(0);
+        world.clock.advance(world.settings.lease + Duration::from_millis(1));
+    }
+    let settle = world.source.script(Operation::Settle);
+    settle.then([SourceAction::Pass]);
+    settle.always(Some(SourceAction::Hold(Gate::new())));
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(world.store.waiting(&id("all")).len(), 30);
+    assert_ne!(world.healths()[0].state, State::Empty);
 }
 
 /// An outage while the relay is careful counts against no suspect.
