@@ -44,10 +44,14 @@ item's newest event is its `pr_event`: `postrider inbox show ID` has what was st
 
 pub(crate) async fn run(args: EraseArgs) -> Result<Exit, Failure> {
     let by = args.by.note()?;
-    let place = args.global.place()?;
-    let store = place.open().await?;
-    if place.derives() {
+    let store = args.global.open().await?;
+    if args.global.place()?.derives() {
         note(OF_ITEMS);
+    }
+    if let Some(table) = &store.own_table {
+        note(&format!(
+            "the rows of `{table}` are not reached: erase them yourself. Those that wait are marked as published"
+        ));
     }
     let reach = Erased::of(&args.key, store.operator.erasable(&args.key).await?, false);
     if args.dry_run {

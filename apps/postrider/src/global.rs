@@ -45,7 +45,9 @@ pub(crate) struct Store {
     pub(crate) waiting_max: u64,
     /// The configuration that was named, by which relays are started as well.
     pub(crate) config: Option<PathBuf>,
-    /// The application's own table, so that what is pending in it is counted.
+    /// What the configuration calls the application's own table, if events stand there and not in the outbox.
+    pub(crate) own_table: Option<String>,
+    /// A handle on it, so that what is pending in it is counted.
     _beside: Option<OwnTable>,
 }
 
@@ -75,8 +77,9 @@ impl Global {
         let beside = own::beside(Own::of(config)?.as_ref(), &opened)?;
         let store::Opened { operator, source, .. } = opened;
         let (watermark, waiting_max) = (config.backpressure.rows, config.relay.waiting_max);
+        let own_table = config.own_table.table.clone();
         let config = self.config.clone();
-        Ok(Store { operator, source, watermark, waiting_max, config, _beside: beside })
+        Ok(Store { operator, source, watermark, waiting_max, config, own_table, _beside: beside })
     }
 
     /// Where the store is, without opening it.

@@ -130,6 +130,11 @@ async fn ls(args: &LsArgs) -> Result<Exit, Failure> {
             .exit_as(Exit::Usage));
     }
     let store = args.global.open_to_read().await?;
+    if let Some(table) = &store.own_table {
+        terminal::note(&format!(
+            "events stand in `{table}`, and not in the outbox: `postrider dead ls` has those that wait"
+        ));
+    }
     let out = args.global.out();
     let mut asked = args.filter.at(out.now());
     if scheduled {

@@ -52,6 +52,12 @@ pub(crate) struct ReconcileArgs {
 pub(crate) async fn run(args: ReconcileArgs) -> Result<Exit, Failure> {
     let by = args.by.note()?;
     let store = args.global.open().await?;
+    if let Some(table) = &store.own_table {
+        return Err(Failure::plain(format!("of `{table}` there is no log to compare it with")).advice(
+            "Nothing was looked at. Its rows say themselves what was published; what waits of them, \
+             `postrider dead ls --status retrying,parked,disabled,dead` has.",
+        ));
+    }
     let names = destinations(&store, args.destination.as_ref()).await?;
     let differences = recount(&store, &names).await?;
     let rows: Vec<RowKey> = differences

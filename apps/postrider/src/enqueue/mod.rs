@@ -112,7 +112,7 @@ pub(crate) async fn run(args: EnqueueArgs) -> Result<Exit, Failure> {
 
 async fn one(args: &EnqueueArgs) -> Result<Exit, Failure> {
     let event = described(args)?;
-    let store = args.global.open().await?;
+    let store = open(args).await?;
     must_have_room(&store).await?;
     let ids = store.operator.stage(&[event]).await?;
     let rows = ids.into_iter().map(|id| Enqueued { id }).collect();
@@ -120,6 +120,16 @@ async fn one(args: &EnqueueArgs) -> Result<Exit, Failure> {
     ids_only(&mut out, rows)?;
     out.end(None)?;
     Ok(Exit::Success)
+}
+
+/// Opens a store whose outbox a relay reads.
+async fn open(args: &EnqueueArgs) -> Result<Store, Failure> {
+    let store = args.global.open().await?;
+    let Some(table) = &store.own_table else { return Ok(store) };
+    Err(Failure::plain(format!(
+        "the relay reads `{table}` in place of the outbox: nobody would get the events"
+    ))
+    .advice("Nothing was committed. Insert rows into the table."))
 }
 
 /// Refuses while more is undelivered than the configuration allows.
@@ -242,7 +252,7 @@ impl Progress {
 }
 
 async fn many(args: &EnqueueArgs, path: &PathBuf) -> Result<Exit, Failure> {
-    let store = args.global.open().await?;
+    let store = open(args).await?;
     let source: Box<dyn Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin()),
         _ => Box::new(File::open(path).map_err(|e| {

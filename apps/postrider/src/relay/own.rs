@@ -114,8 +114,9 @@ fn told(found: &Comparison) -> String {
     }
     for ((what, count), numbers) in differences.iter().zip(&found.examples) {
         if *count > 0 {
+            let more = if (numbers.len() as u64) < *count { ", …" } else { "" };
             let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
-            text.push_str(&format!("\n  {count} {what}: {}", numbers.join(", ")));
+            text.push_str(&format!("\n  {count} {what}: {}{more}", numbers.join(", ")));
         }
     }
     text
@@ -229,7 +230,14 @@ mod tests {
 
     #[test]
     fn a_comparison_is_told_with_numbers() {
-        let found = Comparison::default();
+        let mut found = Comparison::default();
         assert_eq!(told(&found), "compared: 0 were published by both");
+        (found.only_postrider, found.reordered) = (3, 1);
+        found.examples = [vec![4, 7], vec![], vec![9]];
+        assert!(
+            told(&found)
+                .contains("\n  3 only Postrider would have published: 4, 7, …\n  1 the loop")
+        );
+        assert!(told(&found).ends_with(": 9"), "{}", told(&found));
     }
 }

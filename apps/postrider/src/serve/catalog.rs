@@ -60,7 +60,7 @@ catalog! {
     OLDEST = Gauge "postrider_oldest_pending_age_seconds" ["destination"]
         "Age of the oldest event that the destination has neither acknowledged nor given up, 0 if there is none";
     PENDING = Gauge "postrider_pending_events" ["destination"]
-        "Events that the destination's cursors have not passed, at most: the sequence may have gaps";
+        "Events that the destination's cursors have not passed, about: the sequence may have gaps, and on PostgreSQL many are reckoned from the first ones of each partition";
     WAITING = Gauge "postrider_waiting_events" ["destination", "state"]
         "Events that left the order: retrying, parked, held, disabled, or dead";
     WAITING_MAX = Gauge "postrider_waiting_events_max" []

@@ -80,7 +80,7 @@ pub(crate) struct Destination {
     pub(crate) version: u64,
     /// `active` or `paused`.
     pub(crate) state: DestinationState,
-    /// Events that its cursors have not passed, at most: the sequence may have gaps.
+    /// Events that its cursors have not passed, about: the sequence may have gaps, and on PostgreSQL many are reckoned from the first ones of each partition.
     pub(crate) pending: u64,
     /// When the oldest of these was created.
     pub(crate) pending_since: Option<Timestamp>,

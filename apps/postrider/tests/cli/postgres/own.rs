@@ -90,6 +90,26 @@ fn what_is_pending_in_a_table_of_ones_own_is_told() {
     assert_eq!(status(), (0, Some(0), false));
 }
 
+/// INV-1: where events stand in a table of one's own, none is put into the outbox, which nobody reads; a command that looks at
+/// the outbox alone says so, and vouches for nothing.
+#[test]
+fn commands_of_the_outbox_say_that_events_stand_elsewhere() {
+    let Some(database) = Database::with_own_table("commands_of_the_outbox", "") else { return };
+    database.serve_own();
+    let run = |args: &[&str]| {
+        database.shop.command(args).args(["--config", "own.toml"]).output().unwrap()
+    };
+    let recount = run(&["reconcile", "--dry-run"]);
+    assert_eq!((code(&recount), said(&recount).contains("no log")), (1, true), "{}", err(&recount));
+    for args in
+        [&["outbox", "ls"][..], &["erase", "--key", "order/1", "--reason", "asked", "--dry-run"]]
+    {
+        let told = run(args);
+        assert!(said(&told).contains("own_events`"), "{}", err(&told));
+        assert_eq!(code(&told), 0, "{}", err(&told));
+    }
+}
+
 /// With `compare = true` it publishes and marks nothing, and says at its end which rows it and the loop published.
 #[test]
 fn a_comparison_marks_nothing_and_says_what_the_loop_did() {
