@@ -33,7 +33,8 @@ impl Destination {
     /// The name of the built-in destination that turns events without a route into dead letters.
     pub const UNROUTED: &'static str = "unrouted";
 
-    /// A destination with its routes and the default limits.
+    /// A destination with its routes, the default limits, and topics of any name. Whoever wants a pre-flight to know what
+    /// the broker takes says it in [`limits`](Destination::limits) and [`topics`](Destination::topics).
     pub fn new(id: DestinationId, kind: impl Into<String>, routes: Vec<Route>) -> Destination {
         let (limits, topics) = (EventLimits::default(), TopicRule::Any);
         Destination { id, kind: kind.into(), routes, limits, topics }

@@ -208,7 +208,7 @@ pub use postrider_core::{
     DestinationId, Error, ErrorKind, Event, EventId, EventLimits, Fault, Format, HandlerName,
     Headers, InboxKey, InboxStore, Invariant, Marks, Match, NewEvent, OutboxSource, Outcome,
     Outgoing, Payload, PayloadCodec, Result, RetryClass, RetryPolicy, Route, Start, Subscription,
-    Template, Timestamp, TypedEvent, WindowLimits,
+    Template, Timestamp, TopicRule, TypedEvent, WindowLimits,
 };
 
 /// `#[derive(Event)]`, in use:
