@@ -142,7 +142,8 @@ async fn reading(
     limits: Limits,
     before: Option<&Overview>,
 ) -> Result<(Status, Overview), Failure> {
-    let overview = store.operator.overview().await?;
+    let mut overview = store.operator.overview().await?;
+    let backlog = backlog_of(store, &mut overview).await?;
     let mut seen = Vec::new();
     for view in &overview.destinations {
         let dead_keys = match view.waiting.dead {
@@ -156,7 +157,6 @@ async fn reading(
     let crowds = crowds(&*store.operator, &overview, store.waiting_max).await?;
     blockers.extend(crowds.iter().map(Crowd::blocker));
     blockers.sort_by_key(|blocker| !blocker.critical);
-    let backlog = backlog_of(store, &overview).await?;
     let mut status = described(&overview, before);
     status.verdict = held::verdict(&blockers, limits.strict);
     status.held_up_by = blockers;
@@ -209,18 +209,18 @@ async fn dead_keys(store: &Store, destination: &DestinationId) -> Result<DeadKey
     Ok(DeadKeys { keys, at_least: dead.next.is_some() })
 }
 
-/// The backlog of every destination that has one, by its routes.
-async fn backlog_of(store: &Store, overview: &Overview) -> Result<Vec<Backlog>, Failure> {
+/// The backlog of every destination that has one, by its routes. What was counted for it is pending, where a reckoning
+/// came to less.
+async fn backlog_of(store: &Store, overview: &mut Overview) -> Result<Vec<Backlog>, Failure> {
     let definitions = store.source.destinations().await?;
     let mut rows = Vec::new();
     for row in definitions.rows.iter().filter(|row| !row.definition.is_unrouted()) {
         let id = &row.definition.id;
-        let pending = overview.destinations.iter().find(|view| view.id == *id);
-        let pending = pending.map_or(0, |view| view.pending);
-        if pending > 0 {
-            let groups = store.operator.backlog(id, BACKLOG_MAX).await?;
-            rows.extend(backlog::by_route(&row.definition, &groups, pending > BACKLOG_MAX));
-        }
+        let mut views = overview.destinations.iter_mut();
+        let Some(view) = views.find(|view| view.id == *id && view.pending > 0) else { continue };
+        let groups = store.operator.backlog(id, BACKLOG_MAX).await?;
+        view.pending = view.pending.max(groups.iter().map(|group| group.count).sum());
+        rows.extend(backlog::by_route(&row.definition, &groups, view.pending >= BACKLOG_MAX));
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.count));
     Ok(rows)

@@ -9,6 +9,7 @@ mod own;
 mod reconcile;
 mod reverted;
 mod roles;
+mod uneven;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
