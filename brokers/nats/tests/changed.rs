@@ -82,7 +82,7 @@ impl Group {
     }
 }
 
-/// R076, INV-1: a consumer that somebody makes give messages up is not received from any more, however long, until it is changed
+/// INV-1: a consumer that somebody makes give messages up is not received from any more, however long, until it is changed
 /// back. Nobody would hear of what the server gives up.
 #[tokio::test]
 async fn a_consumer_that_is_made_to_give_up_is_left_until_it_is_changed_back() {

@@ -101,7 +101,7 @@ async fn who_may_not_settle_or_look_is_told_so() {
     }
 }
 
-/// R082: a cluster that has no leader yet says nothing about stream and consumer: who begins meanwhile waits for it, and is not
+/// INV-8: a cluster that has no leader yet says nothing about stream and consumer: who begins meanwhile waits for it, and is not
 /// told to create what is there.
 #[tokio::test]
 async fn a_cluster_without_a_leader_is_waited_for() {

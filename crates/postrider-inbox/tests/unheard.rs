@@ -44,7 +44,7 @@ fn refused(kind: ErrorKind) -> Result<()> {
     Err(Error::new(kind, "ack").message("grant it"))
 }
 
-/// R050, INV-8: where what is done can never be settled, somebody is told; one settlement that the broker takes ends it.
+/// INV-8: where what is done can never be settled, somebody is told; one settlement that the broker takes ends it.
 #[test]
 fn what_can_never_be_settled_is_told_of() {
     let mut consumer = Consumer::new();
