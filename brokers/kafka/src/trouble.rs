@@ -74,8 +74,8 @@ impl Trouble {
 pub(crate) fn advice(kind: ErrorKind, said: &str) -> Option<&'static str> {
     let said = said.to_ascii_lowercase();
     let is = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    // Servers close a connection that they do not understand without a word.
-    if is(&["brokers are down", "security.protocol"]) {
+    // Servers close a connection that they do not understand without a word, also while something is sent.
+    if is(&["brokers are down", "security.protocol", "broken pipe", "connection reset"]) {
         Some(
             "see whether they run, and whether they ask for encryption (`tls`) or for a user (`user`, `password`, \
              `mechanism`)",
@@ -111,6 +111,10 @@ mod tests {
         let error = trouble.unreachable("a:9092");
         assert_eq!(error.kind(), ErrorKind::Unauthorized);
         assert!(error.to_string().contains("invalid credentials"), "{error}");
+        trouble.forget();
+        note(RDKafkaErrorCode::BrokerTransportFailure, "Send failed: Broken pipe (after 1ms)");
+        let error = trouble.unreachable("a:9092");
+        assert!(error.to_string().contains("`mechanism`"), "a server hung up: {error}");
         trouble.forget();
         assert_eq!(trouble.unreachable("a:9092").kind(), ErrorKind::Unavailable);
     }

@@ -16,7 +16,8 @@ pub(crate) fn judge(subject: &str, error: &PublishError) -> Outcome {
         PublishErrorKind::StreamNotFound => Outcome::Unroutable(Fault::new(
             ErrorKind::Unroutable,
             format!(
-                "no stream takes the subject `{subject}`: create one, or correct the route's topic"
+                "no stream takes the subject `{subject}`: create one, or correct the route's topic, unless its cluster is \
+                 just electing a leader"
             ),
         )),
         PublishErrorKind::TimedOut => retry(ErrorKind::Timeout),

@@ -133,15 +133,16 @@ async fn answers_that_are_granted_later_are_heard() {
             let options = async_nats::ConnectOptions::new();
             let options = options.user_and_password("joe".into(), "joe".into());
             let begun = Instant::now();
-            // Which is how we know that it has read it.
+            // Which is how we know that it has read it. While it does, it refuses a user who is changed.
             loop {
-                let client = options.clone().connect(server.address()).await.unwrap();
-                let context = async_nats::jetstream::new(client);
                 let config = async_nats::jetstream::stream::Config {
                     name: "orders".to_owned(),
                     ..Default::default()
                 };
-                if context.create_stream(config).await.is_ok() {
+                let client = options.clone().connect(server.address()).await;
+                if let Ok(client) = client
+                    && async_nats::jetstream::new(client).create_stream(config).await.is_ok()
+                {
                     break;
                 }
                 assert!(begun.elapsed() < PATIENCE, "{}", server.log());

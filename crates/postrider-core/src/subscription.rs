@@ -148,6 +148,31 @@ impl Delivery {
         self.begun_before || self.count > usual_deliveries(max)
     }
 
+    /// Where it stands in its broker, for people who look for it there: `PARTITION/OFFSET`, the place in a stream, or
+    /// the broker's own number where it says no more.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use postrider_core::subscription::{Delivery, Origin, Receipt};
+    /// use postrider_core::{ErrorKind, Fault};
+    /// let fault = Fault::new(ErrorKind::Invalid, "no event");
+    /// let mut delivery = Delivery::new(Err(fault), Arc::from("orders"), Receipt { message: 5, token: 1 });
+    /// assert_eq!(delivery.place(), "5");
+    /// let mut origin = Origin::new("kafka");
+    /// (origin.partition, origin.offset) = (Some(3), Some(1207));
+    /// delivery.origin = Some(origin);
+    /// assert_eq!(delivery.place(), "3/1207");
+    /// ```
+    pub fn place(&self) -> String {
+        let known =
+            self.origin.as_ref().and_then(|origin| Some((origin.partition, origin.offset?)));
+        match known {
+            Some((Some(partition), offset)) => format!("{partition}/{offset}"),
+            Some((None, offset)) => offset.to_string(),
+            None => self.receipt.message.to_string(),
+        }
+    }
+
     /// The key's hash; what is no event has the hash of nothing.
     pub fn key_hash(&self) -> KeyHash {
         self.event.as_ref().map_or(KeyHash(0), |event| event.key_hash())

@@ -259,15 +259,15 @@ impl Shell {
                 Command::Reject { no, delivery, fault } => {
                     let call = subscription.reject(&delivery, &fault);
                     let settled = in_time("reject", limit, call).await;
-                    let (topic, number) = (&delivery.topic, delivery.receipt.message);
+                    let (topic, place) = (&delivery.topic, delivery.place());
                     let event = delivery.event.as_ref().ok();
                     match &settled {
                         Ok(()) => tracing::warn!(
                             event = event.map(|event| tracing::field::display(event.id)),
-                            key = event.map(|event| event.key()), %topic, number, %fault, "dead letter"
+                            key = event.map(|event| event.key()), %topic, place, %fault, "dead letter"
                         ),
                         Err(error) => tracing::error!(
-                            %topic, number, %fault, %error,
+                            %topic, place, %fault, %error,
                             "no dead letter could be made of it: it comes again, and its key waits"
                         ),
                     }
