@@ -15,13 +15,15 @@ async fn taken_over(fresh: &Fresh) -> u32 {
 
 /// One session is killed outright: the server recovers as from a crash, and its first process lives on.
 async fn kill_a_session(fresh: &Fresh) {
-    let victim = fresh.connect().await;
+    let (victim, witness) = (fresh.connect().await, fresh.connect().await);
     let row = victim.query_one("select pg_backend_pid()", &[]).await.expect("a number");
     let pid: i32 = row.get(0);
     let killed = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
     assert!(killed.expect("kill runs").success());
     let there = "select count(*) from {outbox_life}";
     while victim.simple_query(&fresh.sql(there)).await.is_ok() {}
+    // The server notices a moment later, and takes connections until then; from then on nobody's stands.
+    while witness.simple_query(&fresh.sql(there)).await.is_ok() {}
     while tokio_postgres::connect(&fresh.url, tokio_postgres::NoTls).await.is_err() {
         // waits: the server says nothing while it recovers, and is asked until it takes connections
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
