@@ -99,10 +99,11 @@ impl Topics {
 
     /// How the topic stands, asked for at most once at a time.
     ///
+    /// For an event that is alone in its batch an error would be its own; a cluster that is slow to speak of its topic blames
+    /// no event.
+    ///
     /// # Errors
     /// `Unavailable` or `Unauthorized` if the cluster does not say in time; nothing was sent.
-    /// For an event that is alone in its batch an error would be its own; a cluster that is slow to speak of its topic blames no
-    /// event.
     pub(crate) async fn look(
         &self,
         producer: &Arc<Producer>,
