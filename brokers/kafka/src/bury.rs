@@ -2,6 +2,7 @@
 //!
 //! Invariant: a record is let go only when its copy is kept, or its place where the copy is too large (INV-1).
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ impl DeadLetter<'_> {
                 bytes: 0,
             }),
         };
-        let key = record.key.as_deref().map(<[u8]>::to_vec);
+        let key = record.key.as_deref().map(Cow::Borrowed);
         let sent = match copy {
             Some(mut copy) => {
                 copy.headers = self.described(with_headers_of(record, copy.headers));

@@ -3,6 +3,8 @@
 //!
 //! Invariant: what cannot be sent is refused here, alone.
 
+use std::borrow::Cow;
+
 use postrider_core::cloudevents::{self, binary};
 use postrider_core::{ErrorKind, Event, Fault, Format, Outgoing, RecordKey, TopicRule, plain};
 use rdkafka::message::{Header, OwnedHeaders};
@@ -27,7 +29,7 @@ const TOPIC_CHARS_MAX: usize = 249;
 
 /// A record, ready to be sent.
 pub(crate) struct Encoded<'a> {
-    pub(crate) key: Option<Vec<u8>>,
+    pub(crate) key: Option<Cow<'a, [u8]>>,
     pub(crate) headers: OwnedHeaders,
     /// None is a tombstone.
     pub(crate) value: Option<&'a [u8]>,
@@ -86,8 +88,11 @@ pub(crate) fn encode<'a>(
     }
     let of_route = outgoing.layout.as_deref().and_then(|layout| layout.key.as_ref());
     let key = of_route.unwrap_or(record_key).of(event);
-    let bytes = headers.bytes + value.len() + key.as_ref().map_or(0, String::len);
-    let key = key.map(String::into_bytes);
+    let bytes = headers.bytes + value.len() + key.as_ref().map_or(0, |key| key.len());
+    let key = key.map(|key| match key {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    });
     let value = (!tombstone).then_some(value);
     Ok(Encoded { key, headers: headers.headers.unwrap_or_default(), value, bytes: bytes as u64 })
 }

@@ -2,6 +2,7 @@
 //!
 //! `BLESS=1` writes them anew.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +52,15 @@ fn message(sent: &Outgoing) -> OwnedMessage {
     let record = encode(sent, &RecordKey::aggregate_id(), &mut document).unwrap();
     let (value, topic) = (record.value.map(<[u8]>::to_vec), sent.topic.to_string());
     let time = rdkafka::message::Timestamp::NotAvailable;
-    OwnedMessage::new(value, record.key, topic, time, 0, 0, Some(record.headers))
+    OwnedMessage::new(
+        value,
+        record.key.map(Cow::into_owned),
+        topic,
+        time,
+        0,
+        0,
+        Some(record.headers),
+    )
 }
 
 fn shown(message: &OwnedMessage) -> String {
@@ -84,7 +93,7 @@ fn the_wire_is_what_it_was() {
         compare(&format!("{format}.txt"), &found);
         let mut opaque = event();
         opaque.payload = Payload::bytes(AVRO);
-        opaque.content_type = Arc::from("application/vnd.apache.avro");
+        opaque.content_type = postrider_core::Text::from("application/vnd.apache.avro");
         opaque.key = Some("acme/order/42".into());
         let found = shown(&message(&outgoing(opaque, format)));
         compare(&format!("{format}-avro.txt"), &found);
@@ -98,7 +107,8 @@ fn payloads_are_untouched_in_every_format_but_one() {
     for format in [Format::Binary, Format::Plain, Format::Debezium] {
         let mut event = event();
         event.payload = Payload::Bytes(Bytes::from_static(AVRO));
-        event.content_type = Arc::from("application/x-protobuf; messageType=\"Order\"");
+        event.content_type =
+            postrider_core::Text::from("application/x-protobuf; messageType=\"Order\"");
         let sent = outgoing(event, format);
         let message = message(&sent);
         assert_eq!(message.payload(), Some(AVRO));

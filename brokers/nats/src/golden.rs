@@ -87,7 +87,8 @@ fn payloads_are_untouched_in_every_format_but_one() {
     for format in [Format::Binary, Format::Plain, Format::Debezium] {
         let mut event = event();
         event.payload = Payload::bytes(AVRO);
-        event.content_type = Arc::from("application/x-protobuf; messageType=\"Order\"");
+        event.content_type =
+            postrider_core::Text::from("application/x-protobuf; messageType=\"Order\"");
         let sent = outgoing(event, format);
         let message = encode(&sent, identity(&sent), 1 << 20, &mut Documents::default()).unwrap();
         assert_eq!(&message.body[..], AVRO);

@@ -124,7 +124,7 @@ async fn odd_events_are_sent_whole_or_refused() {
     }
     let before = server.got().len();
     let mut odd = event();
-    odd.content_type = Arc::from("text/plain\r\nx: y");
+    odd.content_type = postrider_core::Text::from("text/plain\r\nx: y");
     let sent = postrider_core::Outgoing { format: Format::Binary, ..outgoing_of(odd) };
     assert_eq!(rejected(publish(&broker, sent).await).kind, ErrorKind::Invalid);
     let mut torn = event();

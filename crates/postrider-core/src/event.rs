@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::{EventId, KeyHash, Payload, Result, Timestamp};
+use crate::{EventId, KeyHash, Payload, Result, Text, Timestamp};
 
 /// Headers of an event, sorted by name. Names are `[a-z0-9._-]`; values have no control characters.
 pub type Headers = BTreeMap<String, String>;
@@ -44,25 +44,25 @@ pub struct Event {
     /// to the store.
     pub source: Arc<str>,
     /// The kind of thing it happened to, like `order`.
-    pub aggregate_type: Box<str>,
+    pub aggregate_type: Text,
     /// Which one of them.
-    pub aggregate_id: Box<str>,
+    pub aggregate_id: Text,
     /// The ordering key; `None` means `aggregate_type/aggregate_id`.
-    pub key: Option<Box<str>>,
+    pub key: Option<Text>,
     /// What happened, like `order.placed`.
-    pub event_type: Box<str>,
+    pub event_type: Text,
     /// The version of the payload's schema, from 1.
     pub event_version: u32,
     /// What it says.
     pub payload: Payload,
     /// The payload's media type.
-    pub content_type: Arc<str>,
+    pub content_type: Text,
     /// The name of the [`PayloadCodec`](crate::PayloadCodec) that encoded the payload, if any.
-    pub encoding: Option<Box<str>>,
+    pub encoding: Option<Text>,
     /// Trace context and whatever else travels along.
     pub headers: Headers,
     /// The tenant, where there are tenants.
-    pub tenant: Option<Box<str>>,
+    pub tenant: Option<Text>,
     /// When the fact happened.
     pub occurred_at: Timestamp,
     /// When the row was written.
@@ -83,7 +83,7 @@ impl Event {
             event_type: event_type.into(),
             event_version: 1,
             payload: Payload::Json(bytes::Bytes::from_static(b"null")),
-            content_type: Arc::from(JSON),
+            content_type: JSON.into(),
             encoding: None,
             headers: Headers::new(),
             tenant: None,
@@ -158,7 +158,7 @@ impl NewEvent {
     /// Sets the payload and its media type.
     pub fn payload(mut self, payload: Payload, content_type: &str) -> NewEvent {
         self.event.payload = payload;
-        self.event.content_type = Arc::from(content_type);
+        self.event.content_type = content_type.into();
         self
     }
 

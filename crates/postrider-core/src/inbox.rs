@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use crate::{BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName, Result};
+use crate::{
+    BoxFuture, Delivery, Error, ErrorKind, Event, EventId, Fault, HandlerName, Result, Text,
+};
 
 pub use again::{
     DELIVERIES_MAX, counted, is_suspect, suspicion, too_often, unbegun, usual_deliveries,
@@ -161,7 +163,7 @@ pub struct ClaimRequest {
     /// What, and for whom.
     pub key: InboxKey,
     /// The event's type, kept for people who look.
-    pub event_type: Box<str>,
+    pub event_type: Text,
     /// SHA-256 of the payload: the same id with another payload is an error, not a duplicate.
     pub payload_hash: [u8; 32],
     /// How long the claim lasts without a heartbeat.

@@ -214,7 +214,7 @@ pub fn parse<'a>(
     let marks = Marks { late: is_true("late"), replay: is_true("replay") };
     let kind = texts.own("payload");
     let content_type = texts.own("content-type").or_else(|| texts.take(CONTENT_TYPE));
-    event.content_type = Arc::from(content_type.unwrap_or_else(|| guess(&body)));
+    event.content_type = content_type.unwrap_or_else(|| guess(&body)).into();
     event.payload = binary::payload(kind.as_deref(), &event.content_type, body)?;
     let mut headers: Headers = match texts.own("headers") {
         None => Headers::new(),

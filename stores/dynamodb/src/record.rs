@@ -236,7 +236,7 @@ fn read(item: &Item, source: &Arc<str>) -> Result<Event, Malformed> {
     event.key = optional(item, "key")?.map(Into::into);
     event.encoding = optional(item, "encoding")?.map(Into::into);
     event.tenant = optional(item, "tenant")?.map(Into::into);
-    event.content_type = Arc::from(required("content_type")?);
+    event.content_type = postrider_core::Text::from(required("content_type")?);
     event.headers = headers(item)?;
     event.payload = payload(item)?;
     let moment = |name: &'static str| {

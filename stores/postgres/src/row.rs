@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use postrider_core::source::Malformed;
 use postrider_core::waiting::{Reason, RowRef};
-use postrider_core::{Event, EventId, Headers, KeyHash, Payload};
+use postrider_core::{Event, EventId, Headers, KeyHash, Payload, Text};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type, accepts};
 use uuid::Uuid;
@@ -136,7 +136,7 @@ impl Decoder {
     fn share_content_type(&mut self, row: &Row) -> Result<(), Malformed> {
         let content_type: &str = self.required(row, CONTENT_TYPE)?;
         if *content_type != *self.template.content_type {
-            self.template.content_type = Arc::from(content_type);
+            self.template.content_type = Text::from(content_type);
         }
         Ok(())
     }

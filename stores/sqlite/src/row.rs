@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use postrider_core::source::Malformed;
 use postrider_core::waiting::{Reason, RowRef};
-use postrider_core::{Event, EventId, Headers, KeyHash, Payload, Timestamp};
+use postrider_core::{Event, EventId, Headers, KeyHash, Payload, Text, Timestamp};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
@@ -145,7 +145,7 @@ impl Decoder {
     fn share_content_type(&mut self, row: &Row<'_>) -> Result<(), Malformed> {
         let content_type = text(row, CONTENT_TYPE)?;
         if *content_type != *self.template.content_type {
-            self.template.content_type = Arc::from(content_type);
+            self.template.content_type = Text::from(content_type);
         }
         Ok(())
     }

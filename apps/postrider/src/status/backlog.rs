@@ -41,7 +41,7 @@ pub(crate) fn by_route(
 /// An event that routes cannot tell from those of the group.
 fn example(group: &BacklogGroup) -> Event {
     let mut event = Event::new(EventId::from_u128(0), &group.aggregate_type, "", &group.event_type);
-    event.tenant = group.tenant.as_deref().map(Box::from);
+    event.tenant = group.tenant.as_deref().map(Into::into);
     event
 }
 

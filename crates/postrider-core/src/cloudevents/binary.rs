@@ -240,7 +240,7 @@ fn digit(byte: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::EventId;
+    use crate::{EventId, Text};
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -362,7 +362,7 @@ mod tests {
             event.tenant = Some(tenant.into());
             event.event_version = version;
             event.key = key.filter(|key| *key != event.key()).map(Into::into);
-            event.content_type = Arc::from(content_type);
+            event.content_type = Text::from(content_type);
             event.payload = payload;
             event.headers = headers;
             let marks = Marks { late: marks.0, replay: marks.1 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{HEADERS, LATE, REPLAY, invalid, is_attribute_name};
-use crate::{Event, EventId, Headers, Marks, Result, Timestamp};
+use crate::{Event, EventId, Headers, Marks, Result, Text, Timestamp};
 
 /// The value of an attribute. Documents keep the type, headers take the text. What has to be made out of
 /// something else is made where it is written: a document needs no copy of it.
@@ -129,7 +129,7 @@ pub(super) fn assemble(
     event.occurred_at = occurred.or(recorded).unwrap_or_default();
     event.created_at = recorded.or(occurred).unwrap_or_default();
     if let Some(content_type) = attributes.text("datacontenttype")? {
-        event.content_type = Arc::from(content_type);
+        event.content_type = Text::from(content_type);
     }
     let mut is_true = |name| Ok(attributes.text(name)?.as_deref() == Some("true"));
     let marks = Marks { late: is_true(LATE)?, replay: is_true(REPLAY)? };

@@ -200,7 +200,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::EventId;
+    use crate::{EventId, Text};
     use proptest::prelude::*;
 
     fn sample() -> Event {
@@ -296,7 +296,7 @@ mod tests {
         fn opaque_payloads_round_trip(bytes: Vec<u8>) {
             let mut event = sample();
             event.payload = Payload::bytes(bytes);
-            event.content_type = Arc::from("application/octet-stream");
+            event.content_type = Text::from("application/octet-stream");
             let text = to_json(&event, Marks::default()).unwrap();
             prop_assert_eq!(parse(&text).unwrap(), (event, Marks::default()));
         }

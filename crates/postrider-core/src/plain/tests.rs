@@ -135,7 +135,7 @@ proptest! {
         event.tenant = Some(tenant.into());
         event.event_version = version;
         event.key = key.filter(|key| *key != event.key()).map(Into::into);
-        event.content_type = Arc::from(content_type);
+        event.content_type = crate::Text::from(content_type);
         event.payload = payload;
         event.headers = headers;
         let mut sent = outgoing(event, format);

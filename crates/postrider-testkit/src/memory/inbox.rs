@@ -7,7 +7,7 @@ use bytes::Bytes;
 use postrider_core::inbox::HORIZON_UNKNOWN;
 use postrider_core::{
     BoxFuture, Claim, ClaimLease, ClaimRequest, Code, Error, ErrorKind, HandlerName, InboxKey,
-    InboxStore, Result, Tried,
+    InboxStore, Result, Text, Tried,
 };
 
 use super::MemoryStore;
@@ -19,7 +19,7 @@ pub(super) struct InboxRow {
     payload_hash: [u8; 32],
     /// Kept for people who look.
     #[allow(dead_code, reason = "shown by Debug when a test fails")]
-    event_type: Box<str>,
+    event_type: Text,
     token: u64,
     tries: u32,
     /// Those of them up to the last that came to an end.
@@ -44,11 +44,7 @@ enum Status {
 
 impl InboxRow {
     /// A marker written by a transaction.
-    pub(super) fn processed(
-        payload_hash: [u8; 32],
-        event_type: Box<str>,
-        at: Duration,
-    ) -> InboxRow {
+    pub(super) fn processed(payload_hash: [u8; 32], event_type: Text, at: Duration) -> InboxRow {
         let result = Bytes::new();
         InboxRow {
             payload_hash,

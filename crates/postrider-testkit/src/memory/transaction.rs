@@ -7,7 +7,8 @@ use std::sync::Arc;
 use postrider_core::inbox::Accepted;
 use postrider_core::waiting::RowRef;
 use postrider_core::{
-    BoxFuture, Error, ErrorKind, Event, HandlerName, InboxKey, NewEvent, Payload, Result, Timestamp,
+    BoxFuture, Error, ErrorKind, Event, HandlerName, InboxKey, NewEvent, Payload, Result, Text,
+    Timestamp,
 };
 
 use super::inbox::InboxRow;
@@ -33,7 +34,7 @@ pub struct MemoryTransaction {
     staged: Vec<Staged>,
     /// How many events each of its keys had when it first wrote one, where writers of one key conflict.
     heads: BTreeMap<Arc<str>, u64>,
-    accepted: Vec<(InboxKey, [u8; 32], Box<str>)>,
+    accepted: Vec<(InboxKey, [u8; 32], Text)>,
     effects: Vec<InboxKey>,
 }
 
