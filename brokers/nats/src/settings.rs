@@ -80,6 +80,18 @@ impl Address {
     }
 }
 
+impl Address {
+    /// The servers of it, where hosts stand with commas between. Scheme and who we are stand before the first one, and count
+    /// for all: a comma of a password stands before the `@`.
+    fn each(self) -> Vec<Address> {
+        let Some((scheme, rest)) = self.0.split_once("://") else { return vec![self] };
+        let (who, hosts) =
+            rest.rsplit_once('@').map_or(("", rest), |(who, _)| rest.split_at(who.len() + 1));
+        let each = hosts.split(',').map(|host| Address(format!("{scheme}://{who}{}", host.trim())));
+        each.collect()
+    }
+}
+
 impl<T: Into<String>> From<T> for Address {
     fn from(text: T) -> Address {
         Address(text.into())
@@ -157,10 +169,10 @@ pub struct Tls {
 }
 
 impl NatsSettings {
-    /// The defaults, with one server.
-    pub fn new(server: impl Into<Address>) -> NatsSettings {
+    /// The defaults, with one server, or several of a cluster: `nats://one:4222,two:4222`.
+    pub fn new(servers: impl Into<Address>) -> NatsSettings {
         NatsSettings {
-            servers: vec![server.into()],
+            servers: servers.into().each(),
             credentials: Credentials::None,
             tls: Tls::default(),
             deadline: Duration::from_secs(4),
@@ -292,6 +304,27 @@ mod tests {
         assert_eq!(settings.identity().unwrap(), Credentials::Token("said".into()));
         let wrong = Address::from("kafka://joe:pa55@a").parse().unwrap_err();
         assert!(!wrong.to_string().contains("pa55"), "{wrong}");
+    }
+
+    /// With one server alone a program does not start while that one is away, however well its cluster is.
+    #[test]
+    fn hosts_with_commas_between_are_servers() {
+        for (text, expected) in [
+            ("nats://a:4222", &["nats://a:4222"][..]),
+            ("nats://a:4222,b:4223", &["nats://a:4222", "nats://b:4223"]),
+            ("tls://joe:p,5@a:4222, [::1]:4223", &["tls://a:4222", "tls://[::1]:4223"]),
+        ] {
+            let settings = NatsSettings::new(text);
+            assert!(settings.check().is_ok(), "{text}");
+            let shown: Vec<String> = settings.servers.iter().map(ToString::to_string).collect();
+            assert_eq!(shown, expected);
+        }
+        let settings = NatsSettings::new("nats://joe:p,5@a:4222,b:4222");
+        let joe = Credentials::User { name: "joe".to_owned(), password: "p,5".into() };
+        assert_eq!(settings.identity().unwrap(), joe);
+        for wrong in ["nats://a:4222,", "nats://a:4222,b:70000", "nats://a:4222,nats://b:4222"] {
+            assert!(NatsSettings::new(wrong).check().is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_nats::jetstream;
 use async_nats::jetstream::stream::{self, DiscardPolicy};
 use postrider_core::{Broker, ErrorKind, EventId, Fault, Marks, Outcome, Outgoing};
-use postrider_nats::{Credentials, NatsBroker};
+use postrider_nats::{Credentials, NatsBroker, NatsSettings};
+use postrider_testkit::carry::until_acked;
 pub(crate) use postrider_testkit::carry::{event, outgoing};
 use tokio::time::Instant;
 
@@ -40,6 +41,20 @@ async fn a_subject_without_a_stream_is_unroutable() {
     let stream = server.stream("orders", "orders.*").await;
     let outcomes = broker.publish(&[outgoing("orders.new", &sent)]).await.unwrap();
     assert_eq!(outcomes, [Outcome::Acked]);
+    assert_eq!(stored(&stream).await, [sent.id]);
+}
+
+/// Of several servers one that is away when the program starts is passed over.
+#[tokio::test]
+async fn a_server_that_is_away_from_the_beginning_is_passed_over() {
+    let Some(server) = Server::start() else { return };
+    let stream = server.stream("orders", "orders.*").await;
+    // Let go again: nobody listens there.
+    let away = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = format!("nats://{away},127.0.0.1:{}", server.port());
+    let broker = NatsBroker::new(NatsSettings::new(text)).unwrap();
+    let sent = event("1", 1, 10);
+    until_acked(&broker, "orders.new", &sent).await;
     assert_eq!(stored(&stream).await, [sent.id]);
 }
 

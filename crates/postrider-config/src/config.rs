@@ -104,7 +104,7 @@ section! {
     /// A sidecar: receives from a queue, notes what was done in the inbox, and calls an HTTP endpoint
     /// in any language.
     pub struct Consume {
-        /// The queue and the topics, with `*` for any run of characters; or of NATS the server, the
+        /// The queue and the topics, with `*` for any run of characters; or of NATS the servers, the
         /// stream, and the subjects: `nats://HOST:PORT/STREAM/SUBJECT`; or of Kafka the servers and the
         /// topics: `kafka://HOST:PORT/TOPIC`; or of SQS the region and the queue: `sqs://REGION/QUEUE`.
         from: Address { required: true, example: "local://queue.db/order.*", class: Restart },

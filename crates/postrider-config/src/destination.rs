@@ -30,7 +30,7 @@ section! {
         /// What kind of broker it is.
         kind: Kind { required: true, example: "webhook", class: Definition },
         /// The address, for the kinds `kafka`, `nats`, `sqs`, `sns`, `eventbridge`, `local`, and `file`. Of a
-        /// cluster, any server; of Kafka several, with commas between; of AWS the region.
+        /// cluster any servers, with commas between; of AWS the region.
         url: Option<Address> { example: "local:///var/lib/queue.db" },
         /// Where a destination begins to read that `destinations apply` adds: `now`, `beginning`, or
         /// a time. The first relay on a store without destinations begins at the beginning, whatever
