@@ -49,10 +49,12 @@ impl NatsBroker {
         let settings = self.connection.settings();
         let deadline = Instant::now() + settings.deadline;
         let mut up = self.connection.up(deadline).await?;
+        let (epoch, begun) = (up.epoch(), Instant::now());
         let mut outcomes = match settings.allow_lossy {
             true => lossy::publish(&self.connection, &mut up, batch, deadline).await?,
             false => publish_kept(&mut up, batch, deadline).await,
         };
+        self.connection.note_answers(epoch, begun, &outcomes);
         let large = |it: &Outcome| matches!(it, Outcome::Rejected(fault) if fault.kind == ErrorKind::TooLarge);
         // Who sends a dead letter again has raised the limit a moment before.
         if outcomes.iter().any(large) && self.connection.takes_more(&mut up, deadline).await {

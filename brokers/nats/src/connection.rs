@@ -21,6 +21,7 @@ use crate::diagnosis::{Diagnosis, is_vague, judge};
 use crate::dialing::Dialing;
 use crate::options::{addresses, identified};
 use crate::settings::{NatsSettings, wrong};
+use crate::silence::Silence;
 
 /// How long a server may take to answer when a connection is made. More than a congested network needs.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -28,7 +29,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How often the server is asked whether it is still there. Without two answers the connection is given up: a server that
 /// stands still, and a way that is cut without a word, are left within three times as long for another server. Not
 /// more often than the deadline, which says how slow an answer may be.
-const PING_MIN: Duration = Duration::from_secs(5);
+pub(crate) const PING_MIN: Duration = Duration::from_secs(5);
 
 /// How long a connection is kept over which this user may not hear answers. The client asks for them once a connection,
 /// so what is granted later is of no use to an old one. Not shorter, because each one costs the server a connection, for
@@ -59,6 +60,7 @@ pub(crate) struct Connection {
     standing: watch::Sender<Standing>,
     /// Held by who looks whether more is taken by now.
     pub(crate) looking: Mutex<()>,
+    pub(crate) silence: Silence,
 }
 
 /// A connection that stood when it was asked for.
@@ -200,6 +202,7 @@ impl Connection {
             made: OnceCell::new(),
             standing: watch::Sender::new(Standing::default()),
             looking: Mutex::default(),
+            silence: Silence::default(),
         })
     }
 
@@ -213,7 +216,10 @@ impl Connection {
     /// `Unavailable` or `Unauthorized` if it is not in time; nothing was sent. `Config` if it cannot ever be.
     pub(crate) async fn up(&self, until: Instant) -> Result<Up> {
         let (client, jetstream) = self.made.get_or_try_init(|| self.make()).await?;
-        let left = self.leave_deaf(client, until).await;
+        let left = match self.leave_deaf(client, until).await {
+            None => self.leave_silent(client, until).await,
+            left => left,
+        };
         let mut standing = self.standing.subscribe();
         let usable = standing.wait_for(|now| now.up && Some(now.epoch) != left);
         let epoch = match timeout_at(until, usable).await {
@@ -222,6 +228,12 @@ impl Connection {
         };
         let (client, jetstream) = (client.clone(), jetstream.clone());
         Ok(Up { client, jetstream, line: Line { epoch, standing } })
+    }
+
+    /// Which one it is that stands.
+    pub(crate) fn standing(&self) -> Option<u64> {
+        let standing = self.standing.borrow();
+        standing.up.then_some(standing.epoch)
     }
 
     /// Which one it is that stands, and of which we were not told: the client says so once, and drops what it says where too much

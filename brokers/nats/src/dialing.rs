@@ -29,6 +29,8 @@ struct Inner {
     /// The connection that was up last, and the attempts since.
     epoch: u64,
     attempts: u32,
+    /// Who was dialled last, for whom every other one is tried first: it may be there and be of no use.
+    last: Option<ServerAddr>,
 }
 
 impl Dialing {
@@ -36,7 +38,8 @@ impl Dialing {
     fn next(&self, servers: &[Server], epoch: u64) -> Option<(ServerAddr, Duration)> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.epoch != epoch {
-            *inner = Inner { epoch, ..Inner::default() };
+            let last = inner.last.take();
+            *inner = Inner { epoch, last, ..Inner::default() };
         }
         inner.attempts = inner.attempts.saturating_add(1);
         let pause = Duration::from_millis(50 << inner.attempts.min(6)).min(RECONNECT_MAX);
@@ -45,10 +48,15 @@ impl Dialing {
             // In any order, so that not all go to one; who failed least is taken first, from the end.
             let any = RandomState::new();
             let mut all: Vec<&Server> = servers.iter().collect();
-            all.sort_by_cached_key(|it| (it.failed_attempts, any.hash_one(it.addr.as_url_str())));
+            all.sort_by_cached_key(|it| {
+                let is_last = inner.last.as_ref() == Some(&it.addr);
+                (is_last, it.failed_attempts, any.hash_one(it.addr.as_url_str()))
+            });
             inner.round = all.into_iter().rev().map(|server| server.addr.clone()).collect();
         }
-        Some((inner.round.pop()?, pause))
+        let next = inner.round.pop()?;
+        inner.last = Some(next.clone());
+        Some((next, pause))
     }
 
     /// Waits until it is time, and says who is dialled. Once the connection is closed it says nothing any more: the client has no other
@@ -186,6 +194,6 @@ mod tests {
             assert_eq!(next(0), (name.to_owned(), pause));
         }
         assert_eq!((next(0).1, next(0).1), (2_000, 2_000));
-        assert_eq!(next(1), ("b".to_owned(), 100), "it was up meanwhile");
+        assert_eq!(next(1), ("c".to_owned(), 100), "`b` was up meanwhile, and was left");
     }
 }

@@ -49,6 +49,7 @@ mod receipts;
 mod receiving;
 mod send;
 mod settings;
+mod silence;
 mod subscription;
 mod takers;
 mod unreadable;

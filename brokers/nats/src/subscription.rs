@@ -279,7 +279,11 @@ impl Subscription for NatsSubscription {
     }
 
     fn receive(&self, max: usize) -> BoxFuture<'_, Result<Vec<Delivery>>> {
-        Box::pin(self.receive_some(max))
+        Box::pin(async move {
+            let received = self.receive_some(max).await;
+            self.connection.note_receipt(&received);
+            received
+        })
     }
 
     fn ack<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {

@@ -88,6 +88,33 @@ async fn a_half_open_connection_is_left() {
     wire::a_half_open_connection_is_left(&nats).await;
 }
 
+/// INV-8: a server that is there and behind which no stream answers, as one that is cut off from its cluster, is left for
+/// another one.
+#[tokio::test]
+async fn a_server_whose_streams_say_nothing_is_left_for_another() {
+    let Some(nats) = Nats::start().await else { return };
+    let Some(mute) = Server::start() else { return };
+    let config = stream::Config { no_ack: true, ..nats.stream.cached_info().config.clone() };
+    mute.stream_of(config).await;
+    nats.proxy.cut(true);
+    let servers = format!("nats://127.0.0.1:{},127.0.0.1:{}", mute.port(), nats.proxy.port);
+    let mut settings = NatsSettings::new(servers);
+    settings.deadline = DEADLINE;
+    let broker = NatsBroker::new(settings).unwrap();
+    let sent = event("1", 1, 10);
+    let begun = Instant::now();
+    loop {
+        // Of both servers this one alone takes connections.
+        match broker.publish(&[outgoing("orders", &sent)]).await.as_deref() {
+            Ok([Outcome::Retry { fault, .. }]) if fault.kind == ErrorKind::Timeout => break,
+            said => assert!(begun.elapsed() < Duration::from_secs(30), "{said:?}"),
+        }
+    }
+    nats.proxy.cut(false);
+    until_acked(&broker, "orders", &sent).await;
+    assert_eq!(nats.ids().await, [sent.id]);
+}
+
 /// Batches into a connection that takes nothing: so many at once, so often, that what the system and the client keep
 /// of them is full.
 const AT_ONCE: u32 = 4;
