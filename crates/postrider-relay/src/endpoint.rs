@@ -26,6 +26,9 @@ pub(crate) struct Endpoint {
     pub(crate) in_flight: u32,
     /// Failures since the last acknowledgement.
     pub(crate) failures: u32,
+    /// Of these, such as were sent after the pause for the one before: batches that are under way together fail together,
+    /// and that is one outage, however short.
+    rounds: u32,
     /// It asked for so long a pause that it counts as down, however seldom it has failed.
     pub(crate) away: bool,
     /// How long it asked to be left alone since the last acknowledgement, all pauses together.
@@ -52,6 +55,7 @@ impl Endpoint {
             in_turn: false,
             in_flight: 0,
             failures: 0,
+            rounds: 0,
             away: false,
             asked: Duration::ZERO,
             failing_since: Tick::default(),
@@ -78,16 +82,20 @@ impl Endpoint {
         self.failures >= settings.down_after || self.away
     }
 
-    /// It failed once more: it pauses, longer each time, or as long as it asks for. Says how long.
+    /// What was sent to it then failed: it pauses, longer each time, or as long as it asks for. Says how long.
     pub(crate) fn fail(
         &mut self,
         now: Tick,
+        sent: Tick,
         after: Option<Duration>,
         settings: &Settings,
         jitter: &mut Jitter,
     ) -> Duration {
         self.failures = self.failures.saturating_add(1);
-        let doublings = (self.failures - 1).min(20);
+        if self.rounds == 0 || sent >= self.paused_until {
+            self.rounds = self.rounds.saturating_add(1);
+        }
+        let doublings = (self.rounds - 1).min(20);
         let step = settings.pause_min.saturating_mul(1 << doublings).min(settings.pause_max);
         // The server's wish is granted within reason.
         let wish = after.unwrap_or_default().min(WISH_MAX);
@@ -106,7 +114,7 @@ impl Endpoint {
     /// Its failures are forgotten. Says how many there were.
     pub(crate) fn recover(&mut self) -> u32 {
         (self.paused_until, self.away, self.asked) = (Tick::default(), false, Duration::ZERO);
-        self.turn = Turn::Any;
+        (self.turn, self.rounds) = (Turn::Any, 0);
         std::mem::take(&mut self.failures)
     }
 }

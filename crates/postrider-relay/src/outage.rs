@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::waiting::{Placement, Reason};
-use postrider_core::{DestinationId, Fault, reach};
+use postrider_core::{DestinationId, Fault, Tick, reach};
 
 use crate::attempt::attempted;
 use crate::machine::{BatchItem, Machine};
@@ -21,6 +21,7 @@ impl Machine {
         &mut self,
         destination: &DestinationId,
         endpoint: u32,
+        sent: Tick,
         fault: &Fault,
         after: Option<Duration>,
         tried: &[BatchItem],
@@ -29,7 +30,7 @@ impl Machine {
         let Some(outlet) = self.outlets.get_mut(destination) else {
             return;
         };
-        let pause = outlet.failed(endpoint, now, after, &settings, &mut self.jitter);
+        let pause = outlet.failed(endpoint, now, sent, after, &settings, &mut self.jitter);
         self.stats.count_endpoint_failure(destination);
         self.notices.push(Notice::EndpointFailed {
             destination: destination.clone(),

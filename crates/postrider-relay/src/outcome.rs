@@ -105,7 +105,7 @@ impl Machine {
             // It is not to be tried again, whatever it answered: all of it goes to wait.
             faulted.iter().for_each(|item| self.requeue(destination, item, None));
         } else if let Some((fault, after)) = endpoint_fault {
-            self.endpoint_failed(destination, endpoint, &fault, after, &faulted);
+            self.endpoint_failed(destination, endpoint, sent, &fault, after, &faulted);
         }
     }
 

@@ -239,6 +239,7 @@ impl Outlet {
         &mut self,
         index: u32,
         now: Tick,
+        sent: Tick,
         after: Option<Duration>,
         settings: &Settings,
         jitter: &mut Jitter,
@@ -249,7 +250,7 @@ impl Outlet {
             reach!(EndpointSuspected);
             self.failing += 1;
         }
-        endpoint.fail(now, after, settings, jitter)
+        endpoint.fail(now, sent, after, settings, jitter)
     }
 
     /// A batch failed without naming an event: the next has half as many.

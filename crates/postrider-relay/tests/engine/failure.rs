@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use postrider_core::{ErrorKind, Fault, OutboxSource, Outcome};
+use postrider_core::{BrokerCapabilities, ErrorKind, Fault, OutboxSource, Outcome};
 use postrider_relay::Target;
 use postrider_testkit::fault::{BrokerAction, Gate, Operation, SourceAction};
 
-use crate::world::{World, event, id, now};
+use crate::world::{World, event, everything, id, now};
 
 fn unavailable() -> Outcome {
     Outcome::Retry { fault: Fault::new(ErrorKind::Unavailable, "503"), after: None }
@@ -40,6 +40,25 @@ fn only_the_failed_entries_of_a_batch_are_sent_again() {
     world.place("all").broker.relent();
     world.run_for(Duration::from_secs(10));
     assert_eq!((world.delivered("all"), world.duplicates("all")), (10, 0));
+}
+
+/// INV-8: a server that is gone for a moment takes all batches along that are under way. That is one failure, whose pause is
+/// the first one, and not eight in a row.
+#[test]
+fn what_was_under_way_together_fails_together() {
+    let mut capabilities = BrokerCapabilities::least();
+    (capabilities.durable, capabilities.batch_rows_max) = (true, 5);
+    (capabilities.batches_in_flight_max, capabilities.endpoint_batches_max) = (8, 8);
+    let mut world = World::simple();
+    world.places.clear();
+    world.add_place_with(everything("all"), capabilities);
+    let broker = &world.place("all").broker;
+    broker.script.then((0..8).map(|_| BrokerAction::RetryNamed { after: None }));
+    world.commit((0..40).map(|key| event(key, 0)).collect());
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(world.place("all").broker.script.left(), 0, "all of them failed");
+    assert_eq!(world.delivered("all"), 40);
 }
 
 /// R019, R093: failures count, and enough of them make a dead letter with its reason.
