@@ -59,7 +59,9 @@ pub(crate) async fn look(
     tokio::select! {
         shown = shown => shown.map_or(Look::Unknown, |shown| {
             let of_id = shown.headers.get(MESSAGE_ID);
-            match of_id.is_some_and(|it| it.as_str() == id) && *shown.subject == *subject {
+            // An id with the subject in it is nobody else's, also where the stream or the account renames subjects.
+            let is_own = *shown.subject == *subject || id.ends_with(&format!("/{subject}"));
+            match of_id.is_some_and(|it| it.as_str() == id) && is_own {
                 true => Look::Here,
                 false => Look::Another,
             }

@@ -171,13 +171,14 @@ pub(crate) async fn look_for(
     match stream.consumer_info(&name).await {
         Ok(info) => Ok(Some(info)),
         Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::new(ErrorKind::Unavailable, "subscribe")
-            .message(format!(
-                "the group's consumer cannot be looked for: {error}; this user needs \
-                 $JS.API.CONSUMER.INFO"
-            ))
-            .context("stream", &settings.stream)
-            .context("consumer", name)),
+        Err(error) => {
+            // What the server says of itself has nothing to do with what this user may.
+            let said = matches!(error.kind(), ConsumerInfoErrorKind::JetStream(_));
+            let advice = if said { "" } else { "; this user needs $JS.API.CONSUMER.INFO" };
+            let message = format!("the group's consumer cannot be looked for: {error}{advice}");
+            let error = Error::new(ErrorKind::Unavailable, "subscribe").message(message);
+            Err(error.context("stream", &settings.stream).context("consumer", name))
+        }
     }
 }
 

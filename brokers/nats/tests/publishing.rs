@@ -179,6 +179,31 @@ async fn each_subject_of_a_stream_has_the_event() {
     assert_eq!(stream.get_info().await.unwrap().state.last_sequence, 4);
 }
 
+/// A stream that renames subjects shows no message under the one that it was sent to. What is sent again is there once more,
+/// since it looks like another destination's, and then no more; before, the third try was told to wait until the window ended.
+#[tokio::test]
+async fn a_stream_that_renames_subjects_takes_what_comes_again() {
+    let Some(server) = Server::start() else { return };
+    let transform = stream::SubjectTransform {
+        source: "orders.*".to_owned(),
+        destination: "shop.orders.{{wildcard(1)}}".to_owned(),
+    };
+    let config = stream::Config {
+        name: "orders".to_owned(),
+        subjects: vec!["orders.*".to_owned()],
+        subject_transform: Some(transform),
+        ..stream::Config::default()
+    };
+    let stream = server.stream_of(config).await;
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    let sent = event("1", 1, 10);
+    for _ in 0..4 {
+        let outcomes = broker.publish(&[outgoing("orders.new", &sent)]).await.unwrap();
+        assert_eq!(outcomes, [Outcome::Acked]);
+    }
+    assert!(stored(&stream).await.len() <= 2);
+}
+
 /// INV-1: a user that may not look at what the stream has is not asked to wait for it: the event is sent once more under an
 /// id of its own, and is acknowledged within the shortest deadline too.
 #[tokio::test]
