@@ -96,6 +96,19 @@ pub struct Census {
     pub current: u32,
 }
 
+/// Which leases to prolong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenewRequest {
+    /// Who asks.
+    pub owner: RelayId,
+    /// The leases it believes to have.
+    pub leases: Vec<Lease>,
+    /// For how long, from now on the database's clock.
+    pub lease_duration: Duration,
+    /// Whether its definitions are those of the store.
+    pub current: bool,
+}
+
 /// The answer to a renewal.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Renewed {

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use crate::lease::RenewRequest;
 use crate::lease::{AcquireRequest, Acquired, Renewed};
 use crate::waiting::{Counts, Due, Reason, RowRef, Settlement};
 use crate::{
-    BoxFuture, Cursor, Destination, DestinationId, DestinationRow, Event, KeyHash, Lease,
-    PartitionId, Result, Start,
+    BoxFuture, Cursor, Destination, DestinationId, DestinationRow, Event, Hindrance, KeyHash,
+    Lease, PartitionId, RelayId, Result, Start,
 };
 
 /// A store, as the relay sees it. Object-safe; shared by all tasks of a relay.
@@ -68,6 +69,18 @@ pub trait OutboxSource: Send + Sync {
     /// Lets leases go, so that another relay need not wait. Leases that are lost already are none
     /// of its business and no error.
     fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>>;
+
+    /// What keeps a relay from delivering, in place of what it told before: for people who read the store, and kept until the
+    /// relay is gone. A relay tells what has changed, once in a heartbeat at most. A store without a place for it
+    /// keeps nothing.
+    fn report<'a>(
+        &'a self,
+        relay: &'a RelayId,
+        hindrances: &'a [Hindrance],
+    ) -> BoxFuture<'a, Result<()>> {
+        let _ = (relay, hindrances);
+        Box::pin(async { Ok(()) })
+    }
 
     /// Where a destination stands in a partition, and what waits there. Begins a new reading: rows
     /// handed out before and not settled are handed out again.
@@ -231,19 +244,6 @@ pub struct DefinitionChange {
     pub put: Vec<(Destination, Start)>,
     /// Destinations to remove.
     pub remove: Vec<DestinationId>,
-}
-
-/// Which leases to prolong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RenewRequest {
-    /// Who asks.
-    pub owner: crate::RelayId,
-    /// The leases it believes to have.
-    pub leases: Vec<Lease>,
-    /// For how long, from now on the database's clock.
-    pub lease_duration: Duration,
-    /// Whether its definitions are those of the store.
-    pub current: bool,
 }
 
 /// Where a destination stands in a partition.

@@ -9,7 +9,7 @@ use postrider_core::source::{
     RenewRequest, RetireRequest, Retired,
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
-use postrider_core::{Cursor, DestinationId, Outcome, Outgoing, Result, Tick};
+use postrider_core::{Cursor, DestinationId, Hindrance, Outcome, Outgoing, RelayId, Result, Tick};
 
 /// Matches an answer to its command. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +26,8 @@ pub enum Command {
     Renew(RenewRequest),
     /// Let leases go.
     Release(Vec<Lease>),
+    /// Tell the store what keeps this relay from delivering.
+    Report(RelayId, Vec<Hindrance>),
     /// Read where a destination stands in a partition.
     Load(Lease, DestinationId),
     /// Read the present end of a partition.
@@ -72,6 +74,8 @@ pub enum Answer {
     Renewed(Result<Renewed>),
     /// To [`Command::Release`].
     Released(Result<()>),
+    /// To [`Command::Report`].
+    Reported(Result<()>),
     /// To [`Command::Load`].
     Loaded(Result<Loaded>),
     /// To [`Command::Head`].

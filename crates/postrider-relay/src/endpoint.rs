@@ -29,6 +29,8 @@ pub(crate) struct Endpoint {
     /// Of these, such as were sent after the pause for the one before: batches that are under way together fail together,
     /// and that is one outage, however short.
     rounds: u32,
+    /// What it failed with last.
+    pub(crate) said: Box<str>,
     /// It asked for so long a pause that it counts as down, however seldom it has failed.
     pub(crate) away: bool,
     /// How long it asked to be left alone since the last acknowledgement, all pauses together.
@@ -56,6 +58,7 @@ impl Endpoint {
             in_flight: 0,
             failures: 0,
             rounds: 0,
+            said: Box::default(),
             away: false,
             asked: Duration::ZERO,
             failing_since: Tick::default(),
@@ -114,7 +117,7 @@ impl Endpoint {
     /// Its failures are forgotten. Says how many there were.
     pub(crate) fn recover(&mut self) -> u32 {
         (self.paused_until, self.away, self.asked) = (Tick::default(), false, Duration::ZERO);
-        (self.turn, self.rounds) = (Turn::Any, 0);
+        (self.turn, self.rounds, self.said) = (Turn::Any, 0, Box::default());
         std::mem::take(&mut self.failures)
     }
 }

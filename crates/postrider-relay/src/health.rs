@@ -6,6 +6,7 @@ use std::fmt;
 use postrider_core::{Code, DestinationId, PartitionId, RelayId, Tick};
 
 use crate::drain::Ending;
+use crate::endpoint::Endpoint;
 use crate::machine::Machine;
 use crate::owned::Owned;
 use crate::trouble::Troubles;
@@ -318,22 +319,30 @@ impl Machine {
         }
     }
 
+    /// Endpoints that take nothing, of each destination a screen of them.
+    pub(crate) fn failing<'a>(
+        &'a self,
+        standing: &'a [DestinationId],
+    ) -> impl Iterator<Item = (&'a DestinationId, &'a Endpoint)> {
+        self.outlets.iter().flat_map(|(destination, outlet)| {
+            // While nothing of a destination moves, one that has failed once is named already.
+            let stands = standing.contains(destination);
+            let failing = outlet.endpoints.iter().filter(move |e| stands && e.failures() > 0);
+            let down = outlet.down(&self.settings, self.now).filter(move |_| !stands);
+            down.chain(failing).take(NAMED_MAX).map(move |endpoint| (destination, endpoint))
+        })
+    }
+
     fn blockers(&self, standing: &[DestinationId]) -> Vec<Blocker> {
         let troubles = self.owned.values().flat_map(|owned| owned.trouble.iter());
         let stores = self.stats.trouble.iter().chain(troubles).map(|error| Blocker::Store {
             message: error.to_string(),
             code: error.operator_code(),
         });
-        let endpoints = self.outlets.iter().flat_map(|(destination, outlet)| {
-            // While nothing of a destination moves, one that has failed once is named already.
-            let stands = standing.contains(destination);
-            let failing = outlet.endpoints.iter().filter(move |e| stands && e.failures() > 0);
-            let down = outlet.down(&self.settings, self.now).filter(move |_| !stands);
-            down.chain(failing).take(NAMED_MAX).map(|endpoint| Blocker::Endpoint {
-                destination: destination.clone(),
-                topic: endpoint.topic.to_string(),
-                failures: endpoint.failures(),
-            })
+        let endpoints = self.failing(standing).map(|(destination, endpoint)| Blocker::Endpoint {
+            destination: destination.clone(),
+            topic: endpoint.topic.to_string(),
+            failures: endpoint.failures(),
         });
         let share = self.owned.is_empty();
         let leases = self.held_by_others().iter().filter(|_| share).map(|held| Blocker::Lease {

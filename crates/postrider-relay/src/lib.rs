@@ -42,6 +42,7 @@ mod publish;
 mod purge;
 mod relay;
 mod relieve;
+mod report;
 mod retake;
 mod room;
 mod run;

@@ -27,6 +27,7 @@ use crate::lease::Tenancy;
 use crate::notice::{Notice, Notices};
 use crate::outlet::Outlet;
 use crate::owned::{FlowState, Owned};
+use crate::report::Reporting;
 use crate::settings::Settings;
 use crate::trouble::Work;
 
@@ -65,6 +66,7 @@ pub struct Machine {
     /// What was told of destinations that are not served.
     pub(crate) unserved: Vec<Blocker>,
     pub(crate) tenancy: Tenancy,
+    pub(crate) reporting: Reporting,
     pub(crate) owned: BTreeMap<PartitionId, Owned>,
     /// How many events of each destination wait.
     pub(crate) gauges: BTreeMap<DestinationId, Gauge>,
@@ -108,6 +110,7 @@ pub(crate) enum Asked {
     Acquire { sent: Tick },
     Renew { sent: Tick, leases: Vec<Lease> },
     Release(Vec<Lease>, Tick),
+    Report,
     Load(PartitionId, u64, DestinationId),
     Head(PartitionId, u64),
     Fetch(PartitionId, u64, Vec<DestinationId>, u32),
@@ -150,6 +153,7 @@ impl Machine {
             jitter: Jitter::seeded(settings.seed),
             mode: Mode::new(target),
             tenancy: Tenancy::default(),
+            reporting: Reporting::default(),
             gauges: BTreeMap::new(),
             stats: Stats::default(),
             notices: Notices::default(),
@@ -216,6 +220,7 @@ impl Machine {
         self.take_back_trials();
         self.settle();
         self.purge();
+        self.report();
         self.finish();
         self.gather_notices();
     }
@@ -268,6 +273,7 @@ impl Machine {
             (Asked::Release(leases, until), Answer::Released(result)) => {
                 self.released(leases, until, result);
             }
+            (Asked::Report, Answer::Reported(result)) => self.report_answered(&result),
             (Asked::Load(partition, token, destination), Answer::Loaded(result)) => {
                 self.loaded(partition, token, destination, result);
             }

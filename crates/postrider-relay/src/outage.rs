@@ -32,11 +32,13 @@ impl Machine {
         };
         let pause = outlet.failed(endpoint, now, sent, after, &settings, &mut self.jitter);
         self.stats.count_endpoint_failure(destination);
+        let detail = attempted(0, Reason::EndpointDown, fault.to_string()).detail;
+        outlet.endpoints[endpoint as usize].said = detail.as_str().into();
         self.notices.push(Notice::EndpointFailed {
             destination: destination.clone(),
             topic: Arc::clone(&outlet.endpoint(endpoint).topic),
             failures: outlet.endpoint(endpoint).failures(),
-            detail: attempted(0, Reason::EndpointDown, fault.to_string()).detail,
+            detail,
             pause,
         });
         let probed_for = outlet.probed_for(endpoint, pause, now);

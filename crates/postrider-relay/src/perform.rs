@@ -96,6 +96,10 @@ impl Performer {
                     self.ask("release", self.store_deadline, source.release(&leases)).await,
                 )
             }
+            Command::Report(relay, hindrances) => {
+                let call = source.report(&relay, &hindrances);
+                Answer::Reported(self.ask("report", self.store_deadline, call).await)
+            }
             Command::Load(lease, destination) => Answer::Loaded(
                 self.ask("load", self.store_deadline, source.load(&lease, &destination)).await,
             ),

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use postrider_core::lease::Presence;
-use postrider_core::{RelayId, Result, Timestamp};
+use postrider_core::{ErrorKind, Hindrance, RelayId, Result, Timestamp};
 use uuid::Uuid;
 
 use crate::connection::{Connection, call};
 use crate::control::{CONTROL, TTL, key, relay_sk};
 use crate::item::n;
 use crate::watch::{millis, presence_values};
+
+/// What a relay says of itself.
+pub(crate) const HINDRANCES: &str = "hindrances";
 
 /// How long the heartbeat of a relay that is gone stays, in seconds: longer than any lease.
 pub(crate) const HEARTBEAT_KEPT_SECONDS: i64 = 86_400;
@@ -66,6 +69,29 @@ pub(crate) async fn announce(
         }
     }
     call(operation, table, update.update_expression(set).send()).await.map(drop)
+}
+
+/// Keeps what a relay says of itself, in the item that goes with it. One that is not announced tells nothing.
+pub(crate) async fn report(
+    connection: &Connection,
+    relay: &RelayId,
+    hindrances: &[Hindrance],
+) -> Result<()> {
+    let table = &connection.names().store;
+    let client = connection.tables().await;
+    let update = client
+        .update_item()
+        .table_name(table)
+        .set_key(Some(key(CONTROL, &relay_sk(relay))))
+        .expression_attribute_names("#hindrances", HINDRANCES)
+        .expression_attribute_names("#beat", "beat")
+        .expression_attribute_values(":told", AttributeValue::S(Hindrance::write(hindrances)))
+        .condition_expression("attribute_exists(#beat)")
+        .update_expression("SET #hindrances = :told");
+    match call("report", table, update.send()).await {
+        Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+        told => told.map(drop),
+    }
 }
 
 /// Deletes the heartbeat of a relay that has let everything go.

@@ -6,11 +6,13 @@ use postrider_core::source::{
     Loaded, OutboxSource, Page, RenewRequest, SourceCapabilities, StoreFacts,
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
-use postrider_core::{BoxFuture, Cursor, Destination, DestinationId, Lease, Result, Timestamp};
+use postrider_core::{
+    BoxFuture, Cursor, Destination, DestinationId, Hindrance, Lease, RelayId, Result, Timestamp,
+};
 
 use crate::definitions::By;
 use crate::store::DynamoStore;
-use crate::{carry_out, definitions, due, fetch, lease, removal, settle};
+use crate::{carry_out, definitions, due, fetch, heartbeat, lease, removal, settle};
 
 impl OutboxSource for DynamoStore {
     fn capabilities(&self) -> SourceCapabilities {
@@ -42,6 +44,14 @@ impl OutboxSource for DynamoStore {
 
     fn destinations(&self) -> BoxFuture<'_, Result<Definitions>> {
         Box::pin(definitions::read(self.connection()))
+    }
+
+    fn report<'a>(
+        &'a self,
+        relay: &'a RelayId,
+        hindrances: &'a [Hindrance],
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(heartbeat::report(self.connection(), relay, hindrances))
     }
 
     fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use postrider_core::lease::{Census, Presence};
-use postrider_core::{Lease, PartitionId, RelayId, Result};
+use postrider_core::{Hindrance, Lease, PartitionId, RelayId, Result};
 
 use crate::connection::{Connection, call};
 use crate::control::{CONTROL, LEASE, PAUSED, RELAY, SK, TTL, VERSION};
 use crate::fence::REMOVALS;
+use crate::heartbeat::HINDRANCES;
 use crate::item::{Item, n, number, s, text, truth};
 
 /// Added to every duration that is waited for, as a share: two clocks that measure the same span may
@@ -53,6 +54,8 @@ pub(crate) struct Heartbeat {
     /// When the item goes, in seconds by the relay's clock: a day after the beat. For people, who ask a
     /// program that has watched nobody.
     pub(crate) kept_until: Option<i64>,
+    /// What keeps it from delivering, as it says.
+    pub(crate) hindrances: Vec<Hindrance>,
 }
 
 impl Heartbeat {
@@ -204,6 +207,7 @@ impl Seen {
             presence: presence(),
             silent: now.duration_since(first.1),
             kept_until: number(item, TTL),
+            hindrances: text(item, HINDRANCES).map(Hindrance::read).unwrap_or_default(),
         }
     }
 

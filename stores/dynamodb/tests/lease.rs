@@ -9,6 +9,7 @@ use postrider_core::lease::AcquireRequest;
 use postrider_core::source::RenewRequest;
 use postrider_core::{ErrorKind, Lease, OutboxSource as _, RelayId};
 use postrider_dynamodb::{Connection, DynamoStore, Options, Settings};
+use postrider_testkit::suite::report;
 use serde_json::{Value, json};
 
 use crate::fresh::{self, Fresh};
@@ -47,6 +48,15 @@ fn polling() -> Options {
 async fn own(store: &DynamoStore, owner: &RelayId) -> Vec<Lease> {
     let granted = store.acquire(&request(owner, SHORT)).await.unwrap().granted;
     granted.into_iter().map(|granted| granted.lease).collect()
+}
+
+/// INV-8: see the suite.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_relay_says_of_itself_is_seen() {
+    let Some(fresh) = Fresh::new(2).await else { return };
+    let store = DynamoStore::with(fresh.connection.clone(), polling());
+    let granted = store.acquire(&request(&RelayId::mint(), LONG)).await.unwrap().granted;
+    report::what_a_relay_says_of_itself_is_seen(&store, &granted[0].lease).await;
 }
 
 /// R115: who was silent for a whole lease, as another saw it, and beats again before that other's write

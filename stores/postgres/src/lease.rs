@@ -8,7 +8,7 @@ use postrider_core::lease::{
     AcquireRequest, Acquired, Census, Granted, HeldLease, Presence, Renewed,
 };
 use postrider_core::source::RenewRequest;
-use postrider_core::{Lease, PartitionId, RelayId, Result};
+use postrider_core::{Hindrance, Lease, PartitionId, RelayId, Result};
 use tokio_postgres::Row;
 
 use crate::sessions::Line;
@@ -20,6 +20,7 @@ use crate::{identity, open};
 const ACQUIRE: Sql = sql!("lease/acquire");
 const RENEW: Sql = sql!("lease/renew");
 const RELEASE: Sql = sql!("lease/release");
+const REPORT: Sql = sql!("lease/report");
 
 /// Announces the asker, and grants what is free or lost, up to what is wanted. A paused partition is
 /// granted to nobody, and whoever still holds it is about to let it go.
@@ -132,6 +133,17 @@ pub(crate) async fn renew(store: &PostgresStore, request: &RenewRequest) -> Resu
         }
     }
     Ok(answer)
+}
+
+/// Keeps what a relay says of itself, in the row that goes with it.
+pub(crate) async fn report(
+    store: &PostgresStore,
+    relay: &RelayId,
+    hindrances: &[Hindrance],
+) -> Result<()> {
+    let session = store.sessions().line(Line::Lease, "report").await?;
+    let told = Hindrance::write(hindrances);
+    session.execute("report", &REPORT, params![relay.as_str(), told]).await.map(drop)
 }
 
 /// Lets leases go. Those that are lost already are not touched.

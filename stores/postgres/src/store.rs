@@ -10,7 +10,9 @@ use postrider_core::source::{
     StoreFacts,
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
-use postrider_core::{BoxFuture, Cursor, Destination, DestinationId, Event, Lease, Result};
+use postrider_core::{
+    BoxFuture, Cursor, Destination, DestinationId, Event, Hindrance, Lease, RelayId, Result,
+};
 
 use crate::connect::Address;
 use crate::gather::Gather;
@@ -224,6 +226,14 @@ impl OutboxSource for PostgresStore {
 
     fn destinations(&self) -> BoxFuture<'_, Result<Definitions>> {
         Box::pin(destination::list(self))
+    }
+
+    fn report<'a>(
+        &'a self,
+        relay: &'a RelayId,
+        hindrances: &'a [Hindrance],
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(lease::report(self, relay, hindrances))
     }
 
     fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {

@@ -250,6 +250,12 @@ fn announce(
     announced().during("announce")
 }
 
+/// Keeps what a relay says of itself, in the row that goes with it.
+pub(crate) fn report(connection: &Connection, relay: &RelayId, told: &str) -> Result<()> {
+    let mut keep = connection.prepare_cached(sql::LEASE_REPORT).during("report")?;
+    keep.execute(params![relay.as_str(), told]).during("report").map(drop)
+}
+
 /// Refuses a write whose lease was lost. Called inside the transaction of that write.
 pub(crate) fn fence(connection: &Connection, lease: &Lease, operation: &'static str) -> Result<()> {
     if stands(connection, lease).during(operation)? {

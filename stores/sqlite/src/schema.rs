@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../sql/schema/002.sql"),
     include_str!("../sql/schema/003.sql"),
     include_str!("../sql/schema/004.sql"),
+    include_str!("../sql/schema/005.sql"),
 ];
 
 /// The version of the tables that this program knows.

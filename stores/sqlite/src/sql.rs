@@ -43,6 +43,7 @@ statements! {
     INBOX_RELEASE = "inbox/release.sql",
     INBOX_STEP = "inbox/step.sql",
     LEASE_ANNOUNCE = "lease/announce.sql",
+    LEASE_REPORT = "lease/report.sql",
     LEASE_CENSUS = "lease/census.sql",
     LEASE_FENCE = "lease/fence.sql",
     LEASE_FORGET_DEAD = "lease/forget_dead.sql",

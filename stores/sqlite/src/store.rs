@@ -11,7 +11,8 @@ use postrider_core::source::{
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{
-    BoxFuture, Cursor, Destination, DestinationId, Error, ErrorKind, Event, Lease, Result,
+    BoxFuture, Cursor, Destination, DestinationId, Error, ErrorKind, Event, Hindrance, Lease,
+    RelayId, Result,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -194,6 +195,15 @@ impl OutboxSource for SqliteStore {
 
     fn destinations(&self) -> BoxFuture<'_, Result<Definitions>> {
         Box::pin(self.read("destinations", |tx| destination::list(tx)))
+    }
+
+    fn report<'a>(
+        &'a self,
+        relay: &'a RelayId,
+        hindrances: &'a [Hindrance],
+    ) -> BoxFuture<'a, Result<()>> {
+        let (relay, told) = (relay.clone(), Hindrance::write(hindrances));
+        Box::pin(self.write("report", move |tx| lease::report(tx, &relay, &told)))
     }
 
     fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {

@@ -21,7 +21,7 @@ pub(crate) use inbox::{
 };
 pub(crate) use migration::{Migration, Reversal};
 pub(crate) use overview::{
-    Backlog, Blocker, Destination, Found, Partition, Relay, Status, Verdict, bad_unless_zero,
+    Backlog, Blocker, Destination, Found, Partition, Relay, Status, Verdict, bad_unless_zero, words,
 };
 #[cfg(feature = "aws")]
 pub(crate) use queue::{DeadQueue, MoveTask};

@@ -3,7 +3,7 @@
 use postrider_core::operate::{
     DestinationView, ErrorGroup, Finding, Level, PartitionView, RelayView,
 };
-use postrider_core::{DestinationState, Timestamp};
+use postrider_core::{DestinationState, Hindrance, Timestamp};
 use serde::Serialize;
 
 use crate::age;
@@ -234,6 +234,8 @@ pub(crate) struct Relay {
     pub(crate) current: bool,
     /// How long until it counts as gone.
     pub(crate) expires_in_seconds: f64,
+    /// What keeps it from delivering, in its own words.
+    pub(crate) hindrances: Vec<String>,
 }
 
 impl From<RelayView> for Relay {
@@ -242,7 +244,16 @@ impl From<RelayView> for Relay {
             relay: view.owner.to_string(),
             current: view.current,
             expires_in_seconds: view.expires_in.as_secs_f64(),
+            hindrances: view.hindrances.iter().map(words).collect(),
         }
+    }
+}
+
+/// A hindrance, with whose it is.
+pub(crate) fn words(hindrance: &Hindrance) -> String {
+    match &hindrance.destination {
+        Some(destination) => format!("{destination}: {}", hindrance.words),
+        None => format!("store: {}", hindrance.words),
     }
 }
 

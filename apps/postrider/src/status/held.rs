@@ -2,15 +2,16 @@
 //!
 //! Invariant (INV-8): where a backlog does not move, something stands here that names who holds it.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use postrider_core::operate::{DestinationView, Overview};
-use postrider_core::{Destination, DestinationState, Timestamp};
+use postrider_core::operate::{DestinationView, Overview, RelayView};
+use postrider_core::{Destination, DestinationId, DestinationState, Hindrance, Timestamp};
 use postrider_relay::SAVES_APART_MAX;
 
 use crate::age::short;
-use crate::shape::{Blocker, Verdict};
+use crate::shape::{Blocker, Verdict, words};
 use crate::terminal::count;
 
 /// A cursor that was saved so lately moves. A relay saves at least as often while events flow, also where saves are dear.
@@ -71,6 +72,7 @@ pub(crate) fn held_up_by(
 ) -> Vec<Blocker> {
     let mut found = Vec::new();
     relays(overview, config, &mut found);
+    hindrances(overview, &mut found);
     numbers(overview, &mut found);
     partitions(overview, &mut found);
     for seen in destinations {
@@ -151,6 +153,26 @@ fn relays(overview: &Overview, config: Option<&Path>, found: &mut Vec<Blocker>) 
                 .to_owned(),
         });
     }
+}
+
+/// What relays say of themselves. Whether it is critical shows in what stands because of it.
+fn hindrances(overview: &Overview, found: &mut Vec<Blocker>) {
+    let mut told = HashSet::new();
+    for (relay, hindrance) in told_by(overview) {
+        let message = words(hindrance);
+        if told.insert(message.clone()) {
+            found.push(Blocker {
+                kind: "relay_hindered",
+                critical: false,
+                message,
+                advice: format!("so says {}; it goes on by itself when that is over", relay.owner),
+            });
+        }
+    }
+}
+
+fn told_by(overview: &Overview) -> impl Iterator<Item = (&RelayView, &Hindrance)> {
+    overview.relays.iter().flat_map(|relay| relay.hindrances.iter().map(move |it| (relay, it)))
 }
 
 /// A store that has more events than numbers were given was restored in part, or its sequence was set back. What gets those
@@ -348,8 +370,18 @@ fn unexplained(overview: &Overview, seen: &Seen<'_>, limits: Limits, found: &mut
             count(view.pending),
             short(age)
         ),
-        advice: format!("its relay names the cause: on standard error, and at /readyz.{unrouted}"),
+        advice: match told_by(overview).find(|(_, it)| concerns(it, &view.id)) {
+            Some((_, hindrance)) => format!("its relay says: {}", hindrance.words),
+            None => {
+                format!("its relay names the cause: on standard error, and at /readyz.{unrouted}")
+            }
+        },
     });
+}
+
+/// The store's troubles are everybody's.
+fn concerns(hindrance: &Hindrance, destination: &DestinationId) -> bool {
+    hindrance.destination.as_ref().is_none_or(|of| of == destination)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::source::StoreFacts;
 use crate::waiting::Counts;
-use crate::{DestinationId, DestinationState, PartitionId, RelayId, Timestamp};
+use crate::{DestinationId, DestinationState, Hindrance, PartitionId, RelayId, Timestamp};
 
 /// The state of everything, by the store's clock.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +46,8 @@ pub struct RelayView {
     pub current: bool,
     /// How long until it counts as gone.
     pub expires_in: Duration,
+    /// What keeps it from delivering, as it told the store; nothing where it does not tell.
+    pub hindrances: Vec<Hindrance>,
 }
 
 /// A partition.

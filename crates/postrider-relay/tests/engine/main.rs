@@ -21,6 +21,7 @@ mod probing;
 mod raced;
 mod random;
 mod replay;
+mod report;
 mod requests;
 mod retention;
 mod shell;

@@ -10,7 +10,8 @@ use postrider_core::source::{
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{
-    BoxFuture, Cursor, Destination, DestinationId, ErrorKind, Event, Lease, OutboxSource, Result,
+    BoxFuture, Cursor, Destination, DestinationId, ErrorKind, Event, Hindrance, Lease,
+    OutboxSource, RelayId, Result,
 };
 
 use super::broker::failure;
@@ -179,6 +180,14 @@ impl OutboxSource for FaultySource {
 
     fn renew<'a>(&'a self, request: &'a RenewRequest) -> BoxFuture<'a, Result<Renewed>> {
         self.play(Operation::Renew, || self.inner.renew(request))
+    }
+
+    fn report<'a>(
+        &'a self,
+        relay: &'a RelayId,
+        hindrances: &'a [Hindrance],
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.report(relay, hindrances)
     }
 
     fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postrider_core::lease::{AcquireRequest, Acquired, Census, Granted, Renewed};
 use postrider_core::source::RenewRequest;
-use postrider_core::{HeldLease, Lease, PartitionId, Presence, RelayId};
+use postrider_core::{HeldLease, Hindrance, Lease, PartitionId, Presence, RelayId};
 
 use super::MemoryStore;
 use super::state::State;
@@ -28,6 +28,8 @@ pub(super) struct LeaseRow {
 pub(super) struct RelayRow {
     ends: Duration,
     current: bool,
+    /// What keeps it from delivering, as it says.
+    hindrances: Vec<Hindrance>,
 }
 
 impl LeaseRow {
@@ -85,6 +87,11 @@ impl LeaseRow {
 }
 
 impl MemoryStore {
+    /// What keeps relays from delivering, as they told the store.
+    pub fn hindrances(&self) -> Vec<Hindrance> {
+        self.state().relays.values().flat_map(|row| row.hindrances.clone()).collect()
+    }
+
     /// Who holds a partition at this moment, by the store's clock: for checkers.
     pub fn holder(&self, partition: PartitionId) -> Option<RelayId> {
         let (state, now) = (self.state(), self.elapsed());
@@ -173,7 +180,15 @@ impl State {
     }
 
     fn announce(&mut self, relay: &RelayId, ends: Duration, current: bool) {
-        self.relays.insert(relay.clone(), RelayRow { ends, current });
+        let new = || RelayRow { ends, current, hindrances: Vec::new() };
+        let row = self.relays.entry(relay.clone()).or_insert_with(new);
+        (row.ends, row.current) = (ends, current);
+    }
+
+    pub(super) fn report(&mut self, relay: &RelayId, hindrances: &[Hindrance]) {
+        if let Some(row) = self.relays.get_mut(relay) {
+            row.hindrances = hindrances.to_vec();
+        }
     }
 
     fn census(&mut self, now: Duration) -> Census {

@@ -10,7 +10,8 @@ use postrider_core::source::{
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{
-    BoxFuture, Cursor, Destination, DestinationId, Event, Lease, OutboxSource, Result,
+    BoxFuture, Cursor, Destination, DestinationId, Event, Hindrance, Lease, OutboxSource, RelayId,
+    Result,
 };
 
 use super::MemoryStore;
@@ -58,6 +59,17 @@ impl OutboxSource for MemoryStore {
                 Ok(state.renew(request, self.elapsed()))
             }),
         )
+    }
+
+    fn report<'a>(
+        &'a self,
+        relay: &'a RelayId,
+        hindrances: &'a [Hindrance],
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.statement("report", Needs::Writing, |state| {
+            state.report(relay, hindrances);
+            Ok(())
+        }))
     }
 
     fn release<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<()>> {

@@ -20,6 +20,7 @@ pub mod again;
 pub mod broker;
 pub mod inbox;
 pub mod model;
+pub mod report;
 pub mod source;
 pub mod store;
 

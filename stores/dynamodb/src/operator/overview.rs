@@ -168,6 +168,7 @@ fn relays(snapshot: &Snapshot) -> Vec<RelayView> {
             owner: relay.clone(),
             current: heartbeat.current,
             expires_in: heartbeat.left(),
+            hindrances: heartbeat.hindrances.clone(),
         })
         .collect();
     views.sort_by(|a, b| a.owner.cmp(&b.owner));

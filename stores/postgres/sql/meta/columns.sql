@@ -19,7 +19,7 @@ from (
         ({text:outbox_lease},
             'partition owner token free_since host boot lock_path takeovers cursors paused'),
         ({text:outbox_renewal}, 'partition expires_at renewed_at life settled aging aging_since aged'),
-        ({text:outbox_relay}, 'owner expires_at current'),
+        ({text:outbox_relay}, 'owner expires_at current hindrances'),
         ({text:outbox_life}, 'only_row token'),
         ({text:outbox_flush}, 'only_row count'),
         ({text:outbox_waiting},

@@ -13,7 +13,8 @@ use postrider_core::operate::{
 use postrider_core::source::StoreFacts;
 use postrider_core::waiting::{Counts, WaitingState};
 use postrider_core::{
-    Destination, DestinationState, Error, ErrorKind, PartitionId, RelayId, Result, Timestamp,
+    Destination, DestinationState, Error, ErrorKind, Hindrance, PartitionId, RelayId, Result,
+    Timestamp,
 };
 
 use super::delivery::{Standing, standings};
@@ -128,6 +129,7 @@ async fn relays(session: &Session, now: Timestamp) -> Result<Vec<RelayView>> {
             owner: RelayId::new(shown(row, 0))?,
             current: flag(row, 1),
             expires_in: until(now, time(row, 2).unwrap_or_default()),
+            hindrances: Hindrance::read(&shown(row, 3)),
         })
     };
     rows.iter().map(view).collect()

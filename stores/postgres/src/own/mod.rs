@@ -28,7 +28,8 @@ use postrider_core::source::{
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{
-    BoxFuture, Code, Cursor, Destination, DestinationId, Error, ErrorKind, Lease, Result,
+    BoxFuture, Code, Cursor, Destination, DestinationId, Error, ErrorKind, Hindrance, Lease,
+    RelayId, Result,
 };
 
 pub use compare::Comparison;
@@ -315,6 +316,14 @@ impl OutboxSource for OwnTable {
 
     fn destinations(&self) -> BoxFuture<'_, Result<Definitions>> {
         self.inner.store.destinations()
+    }
+
+    fn report<'a>(
+        &'a self,
+        relay: &'a RelayId,
+        hindrances: &'a [Hindrance],
+    ) -> BoxFuture<'a, Result<()>> {
+        self.inner.store.report(relay, hindrances)
     }
 
     fn acquire<'a>(&'a self, request: &'a AcquireRequest) -> BoxFuture<'a, Result<Acquired>> {

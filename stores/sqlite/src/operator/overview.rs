@@ -11,7 +11,8 @@ use postrider_core::operate::{
 use postrider_core::source::StoreFacts;
 use postrider_core::waiting::{Counts, WaitingState};
 use postrider_core::{
-    Destination, DestinationId, DestinationState, PartitionId, RelayId, Result, Timestamp,
+    Destination, DestinationId, DestinationState, Hindrance, PartitionId, RelayId, Result,
+    Timestamp,
 };
 use rusqlite::{Connection, params};
 
@@ -95,6 +96,7 @@ fn relays(connection: &Connection, now: i64) -> Result<Vec<RelayView>> {
             owner: RelayId::new(shown(row, 0))?,
             current: count(row, 1) != 0,
             expires_in: span(now, signed(count(row, 2))),
+            hindrances: Hindrance::read(&shown(row, 3)),
         })
     })?;
     rows.into_iter().collect()

@@ -43,7 +43,12 @@ fn overview() -> Overview {
         enqueued: 10,
         kept: 10,
         oldest: None,
-        relays: vec![RelayView { owner: relay("a"), current: true, expires_in: left }],
+        relays: vec![RelayView {
+            owner: relay("a"),
+            current: true,
+            expires_in: left,
+            hindrances: Vec::new(),
+        }],
         partitions: vec![PartitionView {
             partition: PartitionId(0),
             owner: Some(relay("a")),
@@ -208,4 +213,33 @@ fn a_relay_is_started_by_what_names_its_destinations() {
     assert!(!start_relay(&overview, Some(path)).contains("--to"));
     overview.destinations.clear();
     assert!(start_relay(&overview, None).contains("--to URL"));
+}
+
+/// INV-8: what a relay says of itself is said where only the store is at hand, and is the cause of what stands.
+#[test]
+fn what_a_relay_says_of_itself_is_named() {
+    let mut overview = overview();
+    let refused = "endpoint orders: connection refused";
+    let of = |id: &str| Some(DestinationId::new(id).unwrap());
+    overview.relays[0].hindrances = vec![
+        Hindrance::new(of("elsewhere"), "endpoint audit: no such topic"),
+        Hindrance::new(of("default"), refused),
+    ];
+    let mut other = overview.relays[0].clone();
+    other.owner = relay("b");
+    overview.relays.push(other);
+    let found = causes(&overview, Some(true));
+    assert_eq!(kinds(&found), [("relay_hindered", false); 2], "each is named once: {found:?}");
+    assert_eq!(found[1].message, format!("default: {refused}"));
+    assert_eq!(verdict(&found, false), Verdict::Healthy, "what moves is not held up");
+    let found = causes(&overview, Some(false));
+    assert_eq!(found[0].kind, "unknown");
+    assert!(found[0].advice.ends_with(refused), "{found:?}");
+    let disk = "the disk is full";
+    overview
+        .relays
+        .iter_mut()
+        .for_each(|relay| relay.hindrances = vec![Hindrance::new(None, disk)]);
+    let found = causes(&overview, Some(false));
+    assert!(found[0].advice.ends_with(disk) && found[1].message == format!("store: {disk}"));
 }

@@ -65,6 +65,7 @@ fn what_is_not_good_has_a_code_and_says_what_to_do() {
         owner: "r1".parse().unwrap(),
         current: false,
         expires_in: Duration::from_secs(1),
+        hindrances: Vec::new(),
     };
     overview.relays.push(outdated);
     overview.now = NOW.plus(SKEW_WARNING * 2);

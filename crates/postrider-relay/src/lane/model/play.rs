@@ -215,6 +215,7 @@ impl<E: Engine> Play<E> {
             Command::Acquire(request) => Answer::Acquired(now(store.acquire(&request))),
             Command::Renew(request) => Answer::Renewed(now(store.renew(&request))),
             Command::Release(leases) => Answer::Released(now(store.release(&leases))),
+            Command::Report(relay, told) => Answer::Reported(now(store.report(&relay, &told))),
             Command::Load(lease, id) => Answer::Loaded(now(store.load(&lease, &id))),
             Command::Head(lease) => Answer::Head(now(store.head(&lease))),
             Command::Admit(lease, rows) => Answer::Admitted(now(store.admit(&lease, rows))),

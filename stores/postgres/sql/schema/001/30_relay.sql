@@ -87,11 +87,13 @@ create table {outbox_renewal} (
     aged bigint not null default 0
 ) with (fillfactor = 50);
 
--- Which relays are alive, and whether their definitions are the store's.
+-- Which relays are alive, whether their definitions are the store's, and what keeps each from delivering, in its own
+-- words: a JSON array, or nothing.
 create table {outbox_relay} (
     owner text primary key,
     expires_at timestamptz not null,
-    current boolean not null
+    current boolean not null,
+    hindrances text not null default ''
 ) with (fillfactor = 50);
 
 -- Which life of the server this is. Empty after crash recovery and after a promotion, which take back

@@ -2,6 +2,7 @@
 
 use postrider_core::operate::Operator;
 use postrider_core::{DestinationState, ErrorKind};
+use postrider_testkit::suite::report;
 
 use super::{Act, Play, everything, later, of_type, only};
 use crate::support::{Fresh, id};
@@ -33,6 +34,13 @@ async fn everything_is_seen_in_one_reading() {
     assert_eq!((sums.count, sums.acked, sums.waiting, sums.other_route), (5, 1, 3, 1));
     let errors: Vec<_> = a.errors.iter().map(|e| (e.detail.as_str(), e.count)).collect();
     assert_eq!(errors, [("400 Bad Request", 2), ("503 Busy", 1)]);
+}
+
+/// INV-8: see the suite.
+#[tokio::test]
+async fn what_a_relay_says_of_itself_is_seen() {
+    let Some(play) = Play::begin(&[everything("a")]).await else { return };
+    report::what_a_relay_says_of_itself_is_seen(&play.store, &play.lease).await;
 }
 
 /// INV-8: cursors with nothing before them are saved while another stands. When it was saved that the oldest waits for
