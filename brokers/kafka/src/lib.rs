@@ -49,6 +49,7 @@ mod notice;
 mod places;
 mod reader;
 mod record;
+mod resets;
 mod servers;
 mod settings;
 mod stuck;

@@ -20,6 +20,7 @@ use crate::begin;
 use crate::client::metadata;
 use crate::holdings::Holdings;
 use crate::reader::{Member, Reader};
+use crate::resets::Resets;
 use crate::settings::{KafkaSettings, wrong};
 use crate::subscription::SubscriptionSettings;
 use crate::trouble::Trouble;
@@ -71,6 +72,7 @@ impl Membership {
             refused: AtomicBool::new(false),
             renews,
             of_reading: AtomicBool::new(false),
+            resets: Resets::default(),
         };
         let (kafka, settings) = (Arc::clone(kafka), settings.clone());
         let joining = spawn_blocking(move || join(&kafka, &settings, member, reads));

@@ -7,13 +7,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList, TopicPartitionListElem};
 
 use crate::holdings::Place;
 use crate::notice::{Notice, Notices};
+use crate::resets::Resets;
 
 /// How long a server may take to say where a partition begins: records wait meanwhile.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// When a server that did not say it is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// See the module.
 pub(crate) struct Places {
@@ -23,12 +27,17 @@ pub(crate) struct Places {
     full: HashMap<Place, Option<Instant>>,
     /// Those that are ours, and were looked at.
     known: BTreeSet<Place>,
+    /// Up to where it was told that records are lost.
+    told: HashMap<Place, i64>,
+    /// Servers are left alone until then.
+    silent: Option<Instant>,
 }
 
 impl Places {
     /// Of a reader whose deliveries are hidden for so long: what is full for less has slow events, and nothing that stands.
     pub(crate) fn after(visibility: Duration) -> Places {
-        Places { patience: visibility, full: HashMap::new(), known: BTreeSet::new() }
+        let (full, told) = (HashMap::new(), HashMap::new());
+        Places { patience: visibility, full, known: BTreeSet::new(), told, silent: None }
     }
 
     /// These have read enough for now, and those have room again.
@@ -42,6 +51,7 @@ impl Places {
     pub(crate) fn look<C: ConsumerContext>(
         &mut self,
         consumer: &BaseConsumer<C>,
+        resets: &Resets,
         notices: &Notices,
     ) {
         let Ok(assigned) = consumer.assignment() else { return };
@@ -57,14 +67,51 @@ impl Places {
         }
         let new: Vec<Place> = ours.difference(&self.known).cloned().collect();
         self.known = ours;
-        for notice in let_go(consumer, &new) {
-            notices.tell(&notice);
+        self.told.retain(|place, _| self.known.contains(place));
+        for (place, settled) in settled(consumer, &new) {
+            // One that does not answer would be waited for at each of them, and the group would take us for gone.
+            let Some(first) = first(consumer, &place) else { break };
+            self.tell(place, settled, first, notices);
+        }
+        self.follow_resets(consumer, resets, notices);
+    }
+
+    /// What was let go under us: asked for until a server says where it begins.
+    fn follow_resets<C: ConsumerContext>(
+        &mut self,
+        consumer: &BaseConsumer<C>,
+        resets: &Resets,
+        notices: &Notices,
+    ) {
+        if self.silent.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        let mut left = resets.take().into_iter();
+        while let Some((place, read)) = left.next() {
+            if !self.known.contains(&place) {
+                continue;
+            }
+            let Some(first) = first(consumer, &place) else {
+                self.silent = Some(Instant::now() + ASK_AGAIN);
+                return resets.put_back([(place, read)].into_iter().chain(left));
+            };
+            self.tell(place, read, first, notices);
+        }
+    }
+
+    /// Tells that what stood between is lost, if anything did that nobody was told of.
+    fn tell(&mut self, place: Place, from: i64, first: i64, notices: &Notices) {
+        let settled = self.told.get(&place).map_or(from, |told| from.max(*told));
+        if first > settled {
+            let (topic, partition) = (place.0.to_string(), place.1);
+            notices.tell(&Notice::RecordsLetGo { topic, partition, settled, first });
+            self.told.insert(place, first);
         }
     }
 }
 
-/// What the servers let go of that the group had not settled. Where they do not say, nobody knows.
-fn let_go<C: ConsumerContext>(consumer: &BaseConsumer<C>, places: &[Place]) -> Vec<Notice> {
+/// Up to where the group has settled these; nothing of those in which it has no place.
+fn settled<C: ConsumerContext>(consumer: &BaseConsumer<C>, places: &[Place]) -> Vec<(Place, i64)> {
     if places.is_empty() {
         return Vec::new();
     }
@@ -73,18 +120,15 @@ fn let_go<C: ConsumerContext>(consumer: &BaseConsumer<C>, places: &[Place]) -> V
         list.add_partition(topic, *partition);
     }
     let Ok(committed) = consumer.committed_offsets(list, ANSWER_MAX) else { return Vec::new() };
-    let mut lost = Vec::new();
-    for it in committed.elements() {
-        let Offset::Offset(settled) = it.offset() else { continue };
-        // One that does not answer would be waited for at each of them, and the group would take us for gone.
-        let Ok((first, _)) = consumer.fetch_watermarks(it.topic(), it.partition(), ANSWER_MAX)
-        else {
-            break;
-        };
-        if first > settled {
-            let (topic, partition) = (it.topic().to_owned(), it.partition());
-            lost.push(Notice::RecordsLetGo { topic, partition, settled, first });
-        }
-    }
-    lost
+    let settled = |it: &TopicPartitionListElem<'_>| match it.offset() {
+        Offset::Offset(settled) => Some(((it.topic().into(), it.partition()), settled)),
+        _ => None,
+    };
+    committed.elements().iter().filter_map(settled).collect()
+}
+
+/// The first record that the servers have of a partition.
+fn first<C: ConsumerContext>(consumer: &BaseConsumer<C>, place: &Place) -> Option<i64> {
+    let asked = consumer.fetch_watermarks(&place.0, place.1, ANSWER_MAX);
+    asked.ok().map(|(first, _)| first)
 }

@@ -22,6 +22,7 @@ use crate::holdings::{Holdings, Mark, Place};
 use crate::notice::Notices;
 use crate::places::Places;
 use crate::record::record;
+use crate::resets::Resets;
 use crate::stuck::Stuck;
 use crate::trouble::{self, Trouble};
 use crate::turn::Turn;
@@ -60,14 +61,17 @@ pub(crate) struct Member {
     pub(crate) renews: Arc<AtomicBool>,
     /// The error that was told last is of reading: told by the thread that polls, before it has the error.
     pub(crate) of_reading: AtomicBool,
+    /// Where reading went on somewhere else.
+    pub(crate) resets: Resets,
 }
 
 /// How the library begins to say that records were not given. It asks for them again by itself.
 const OF_READING: &str = "Fetch from broker";
 
 impl ClientContext for Member {
-    fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {
-        // What matters comes as an error too, and a library prints nothing.
+    fn log(&self, _: RDKafkaLogLevel, _: &str, said: &str) {
+        // What else matters comes as an error too, and a library prints nothing.
+        self.resets.hear(said);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -215,7 +219,7 @@ impl Reader {
             if looked.elapsed() >= COMMIT_EVERY {
                 looked = Instant::now();
                 self.flow(&mut places);
-                places.look(&self.consumer, &self.notices);
+                places.look(&self.consumer, &member.resets, &self.notices);
             }
             if self.follow_topics(&mut absence) {
                 // The library remembers the leader's epoch of a topic that is no more, and would be refused for ever: another

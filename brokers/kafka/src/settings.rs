@@ -289,6 +289,8 @@ impl KafkaSettings {
         let session = subscription.session;
         // A rebalance waits for handlers, and asks for no records meanwhile.
         let silence = subscription.visibility.saturating_add(POLL_MAX).max(session);
+        // Where it reads on somewhere else, since its place was let go, is said in its log alone: see `resets`.
+        config.log_level = RDKafkaLogLevel::Warning;
         config
             .set("group.id", &*subscription.group)
             .set("enable.auto.commit", "false")

@@ -128,6 +128,47 @@ async fn records_that_were_let_go_are_told_of() {
     }
 }
 
+/// INV-1: the same where a member is at work meanwhile, and is told what it lost while it lags behind: once, and nothing in the
+/// partition that lost nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_are_let_go_under_a_consumer_are_told_of() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("lagging", 2, &[]).await, unique("lagging"));
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    // Two keys that stand in different partitions.
+    let sent: Vec<_> = (0..16).map(|n| event(["1", "2"][n as usize % 2], n, 10)).collect();
+    publish(&broker, &topic, &sent).await;
+    let mut settings = SubscriptionSettings::new(&topic, &group);
+    settings.unsettled_max = 2;
+    let (subscription, heard) = told(&server, settings).await;
+    let (mut held, mut came) = (Vec::new(), Vec::new());
+    while held.len() < 2 {
+        held.extend(receive(&subscription, 1).await);
+    }
+    let stored = server.stored(&topic).await;
+    let lagging = held[0].origin.as_ref().and_then(|origin| origin.partition).unwrap();
+    let theirs: Vec<_> = stored.iter().filter(|it| it.partition == lagging).collect();
+    assert_eq!(theirs.len(), 8, "the two keys share a partition");
+    let mut before = TopicPartitionList::new();
+    before.add_partition_offset(&topic, lagging, Offset::Offset(6)).unwrap();
+    server.admin().delete_records(&before, &AdminOptions::new()).await.unwrap();
+    loop {
+        for delivery in held.drain(..) {
+            came.push(delivery.event.as_ref().unwrap().id);
+            subscription.ack(&delivery).await.unwrap();
+        }
+        if came.len() == 12 {
+            break;
+        }
+        held = receive(&subscription, 1).await;
+    }
+    let lost = until_told(&heard, |notice| matches!(notice, Notice::RecordsLetGo { .. })).await;
+    let expected = Notice::RecordsLetGo { topic, partition: lagging, settled: 2, first: 6 };
+    assert_eq!(lost, expected);
+    assert!(came.contains(&theirs[7].id()), "it goes on behind them");
+    assert_eq!(heard.lock().unwrap().len(), 1, "{:?}", heard.lock().unwrap());
+}
+
 /// INV-8: one that is never settled holds up its whole partition when as many are unsettled as may be: that is said once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_that_is_full_is_told_of() {
