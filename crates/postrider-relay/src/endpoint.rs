@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::{Jitter, Tick, reach};
+use postrider_core::{ErrorKind, Jitter, Tick, reach};
 
 use crate::outlet::LaneRef;
 use crate::settings::Settings;
@@ -31,6 +31,8 @@ pub(crate) struct Endpoint {
     rounds: u32,
     /// What it failed with last.
     pub(crate) said: Box<str>,
+    /// Why it failed since then: each kind once.
+    reasons: Vec<ErrorKind>,
     /// It asked for so long a pause that it counts as down, however seldom it has failed.
     pub(crate) away: bool,
     /// How long it asked to be left alone since the last acknowledgement, all pauses together.
@@ -59,6 +61,7 @@ impl Endpoint {
             failures: 0,
             rounds: 0,
             said: Box::default(),
+            reasons: Vec::new(),
             away: false,
             asked: Duration::ZERO,
             failing_since: Tick::default(),
@@ -78,6 +81,14 @@ impl Endpoint {
     /// Failures since the last acknowledgement.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
+    }
+
+    /// Whether it did not fail for such a reason before, since its last acknowledgement. An outage may begin as a server that is
+    /// not reached, and go on as one that does not let us in.
+    pub(crate) fn is_new(&mut self, reason: ErrorKind) -> bool {
+        let is_new = !self.reasons.contains(&reason);
+        self.reasons.extend(is_new.then_some(reason));
+        is_new
     }
 
     /// Whether it counts as down: it failed often in a row, or asked to be left alone for long.
@@ -118,6 +129,7 @@ impl Endpoint {
     pub(crate) fn recover(&mut self) -> u32 {
         (self.paused_until, self.away, self.asked) = (Tick::default(), false, Duration::ZERO);
         (self.turn, self.rounds, self.said) = (Turn::Any, 0, Box::default());
+        self.reasons.clear();
         std::mem::take(&mut self.failures)
     }
 }

@@ -60,9 +60,9 @@ fn log_event(notice: &Notice) {
 
 fn log_endpoint(notice: &Notice) {
     match notice {
-        Notice::EndpointFailed { destination, topic, failures, detail, pause } => {
-            // An outage is said at its first failure, and ever more seldom after that.
-            if failures.is_power_of_two() {
+        Notice::EndpointFailed { destination, topic, failures, detail, is_new, pause } => {
+            // An outage is said at its first failure, and ever more seldom after that; another reason for it at once.
+            if *is_new || failures.is_power_of_two() {
                 tracing::warn!(
                     %destination, endpoint = &**topic, failures, detail, delay_ms = millis(*pause),
                     "endpoint failed"

@@ -81,6 +81,8 @@ pub enum Notice {
         failures: u32,
         /// What was answered.
         detail: String,
+        /// Whether it is the first failure of its kind since the last acknowledgement.
+        is_new: bool,
         /// How long nothing is sent to it.
         pause: Duration,
     },

@@ -31,6 +31,7 @@ impl Machine {
             return;
         };
         let pause = outlet.failed(endpoint, now, sent, after, &settings, &mut self.jitter);
+        let is_new = outlet.endpoints[endpoint as usize].is_new(fault.kind);
         self.stats.count_endpoint_failure(destination);
         let detail = attempted(0, Reason::EndpointDown, fault.to_string()).detail;
         outlet.endpoints[endpoint as usize].said = detail.as_str().into();
@@ -39,6 +40,7 @@ impl Machine {
             topic: Arc::clone(&outlet.endpoint(endpoint).topic),
             failures: outlet.endpoint(endpoint).failures(),
             detail,
+            is_new,
             pause,
         });
         let probed_for = outlet.probed_for(endpoint, pause, now);

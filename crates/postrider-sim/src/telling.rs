@@ -57,7 +57,7 @@ pub(crate) fn notice(notice: &Notice) -> String {
             format!("gives {} up after {attempts}, {reason}, {key}", event(subject))
         }
         Notice::Parked { subject } => format!("lets {} wait behind its key", event(subject)),
-        Notice::EndpointFailed { destination, topic, failures, detail, pause } => {
+        Notice::EndpointFailed { destination, topic, failures, detail, pause, .. } => {
             format!("blames {destination} {topic} ({failures} in a row): {detail}; waits {pause:?}")
         }
         Notice::EndpointRecovered { destination, topic, away, .. } => {

@@ -8,7 +8,7 @@ use postrider_core::operate::Verb;
 use postrider_core::waiting::Reason;
 use postrider_core::{Destination, DestinationId, ErrorKind, Route};
 use postrider_relay::{Blocker, LostBecause, Notice, Target};
-use postrider_testkit::fault::{Gate, Operation, SourceAction};
+use postrider_testkit::fault::{BrokerAction, Gate, Operation, SourceAction};
 
 use crate::world::{World, event, everything, id};
 
@@ -118,6 +118,29 @@ fn what_becomes_of_an_endpoint_is_noted() {
         })
         .collect();
     assert_eq!(seen, ["failed", "recovered", "disabled", "enabled", "carried out"]);
+    assert_eq!(world.delivered("all"), 2);
+}
+
+/// An outage that goes on for another reason says so, however seldom it is said otherwise: once for each reason.
+#[test]
+fn another_reason_of_an_outage_is_new() {
+    let mut world = World::simple();
+    let (away, refused) = (ErrorKind::Unavailable, ErrorKind::Unauthorized);
+    let kinds = [away, away, refused, away, refused];
+    world.place("all").broker.script.then(kinds.map(BrokerAction::FailBefore));
+    world.commit(vec![event(1, 0)]);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(60));
+    world.place("all").broker.script.then([BrokerAction::FailBefore(away)]);
+    world.commit(vec![event(1, 1)]);
+    world.run_for(Duration::from_secs(60));
+    let notices = world.relays[0].notices.iter();
+    let said = notices.filter_map(|notice| match notice {
+        Notice::EndpointFailed { failures, is_new, .. } => Some((*failures, *is_new)),
+        _ => None,
+    });
+    let expected = [(1, true), (2, false), (3, true), (4, false), (5, false), (1, true)];
+    assert_eq!(said.collect::<Vec<_>>(), expected);
     assert_eq!(world.delivered("all"), 2);
 }
 
