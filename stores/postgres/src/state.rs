@@ -20,7 +20,7 @@ const STANDS: &str = "PRG01";
 const BLIND: &str = "PRL01";
 
 /// The server ended a session that stood still in a transaction.
-pub(crate) const STOOD_STILL: &str = "57P05";
+pub(crate) const STOOD_STILL: &str = "25P03";
 
 /// The error of ours for what the server said: its five-character state, and its text.
 #[doc(hidden)]
@@ -56,6 +56,15 @@ fn classify(state: &str, text: &str) -> Class {
             ErrorKind::Unavailable,
             "this program stood still in a transaction, which keeps others waiting: the server ended it after 5 s, and \
              nothing of the transaction was done. Try again",
+        ),
+        "57P05" => plain(
+            ErrorKind::Unavailable,
+            "the server ends sessions that have nothing to do for a while (idle_session_timeout), and had ended this one; \
+             nothing was done. Try again",
+        ),
+        "25P04" => plain(
+            ErrorKind::Timeout,
+            "the transaction took longer than the transaction_timeout of this user or database; nothing of it was done",
         ),
         "57014" => plain(ErrorKind::Timeout, "the database cancelled the statement"),
         "53100" => plain(ErrorKind::DiskFull, "the database's disk is full; nothing was written"),
@@ -112,6 +121,16 @@ fn by_class(code: &str, text: &str) -> Class {
 mod tests {
     use super::*;
 
+    /// The server ends sessions for three reasons of time, and each is something else to whoever reads it.
+    #[test]
+    fn limits_of_time_are_told_apart() {
+        let said = |state| of_state("test", state, "terminating connection").to_string();
+        assert!(said("25P03").contains("stood still in a transaction"), "{}", said("25P03"));
+        assert!(said("25P04").contains("transaction_timeout"), "{}", said("25P04"));
+        let idle = said("57P05");
+        assert!(idle.contains("idle_session_timeout") && !idle.contains("transaction"), "{idle}");
+    }
+
     #[test]
     fn each_state_has_the_kind_that_says_what_to_do() {
         for (state, kind) in [
@@ -121,6 +140,8 @@ mod tests {
             ("PRG01", ErrorKind::Config),
             ("57P03", ErrorKind::Unavailable),
             ("57P05", ErrorKind::Unavailable),
+            ("25P03", ErrorKind::Unavailable),
+            ("25P04", ErrorKind::Timeout),
             ("08006", ErrorKind::Unavailable),
             ("53100", ErrorKind::DiskFull),
             ("53300", ErrorKind::Unavailable),

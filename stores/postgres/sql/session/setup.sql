@@ -4,6 +4,12 @@
 set idle_in_transaction_session_timeout = '5s';
 -- Longer than the program waits for anything: what it gave up must not go on for ever.
 set statement_timeout = '120s';
+-- What a role or a database is set to for its own programs is not meant for these sessions. They wait for locks as long as
+-- their statements and functions say, have nothing to do at times, and hold some transactions that take longer than most.
+-- Older servers do not know all of these.
+set lock_timeout = 0;
+select set_config(name, '0', false) from unnest(array['idle_session_timeout', 'transaction_timeout']) as name
+where current_setting(name, true) is not null;
 -- What was committed while a statement waited for a lock is to be seen afterwards, whatever the database or the role is
 -- set to.
 set default_transaction_isolation = 'read committed';

@@ -124,6 +124,34 @@ async fn nobody_waits_for_both_tables_of_init() {
     assert!(count > 20 && longest < STALL_MAX, "{longest:?} of {count}");
 }
 
+/// What a database or a role is set to for its own programs does not end what is ours: neither the wait for another
+/// migrator, nor (from PostgreSQL 17 on) a transaction that takes longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_of_the_database_do_not_end_init() {
+    let Some(fresh) = Fresh::empty() else { return };
+    let other = fresh.connect().await;
+    let (number, schema) =
+        ("select current_setting('server_version_num')::bigint", fresh.names.schema());
+    let since = match fresh.number(number).await {
+        170_000.. => "%20-c%20transaction_timeout%3D50ms",
+        _ => "",
+    };
+    let url = fresh.url_with(&format!("options=-c%20lock_timeout%3D10ms{since}"));
+    let lock =
+        format!("select pg_advisory_xact_lock(hashtextextended('postrider migrate {schema}', 0))");
+    other.batch_execute(&format!("begin; {lock}")).await.unwrap();
+    let setup = fresh.setup(1);
+    let trying = tokio::spawn(async move { init(&url, &setup).await });
+    let waits = "select count(*) from pg_locks where locktype = 'advisory' and not granted
+        and database = (select oid from pg_database where datname = current_database())
+        and clock_timestamp() - waitstart > interval '100 ms'";
+    while !trying.is_finished() && fresh.number(waits).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    other.batch_execute("commit").await.unwrap();
+    trying.await.expect("no panic").expect("it waits for the other one, and makes the tables");
+}
+
 /// A server, a database, or a user may read texts as PostgreSQL did before 9.1.
 #[tokio::test]
 async fn backslashes_in_texts_mean_what_they_say() {

@@ -178,3 +178,23 @@ async fn carry(
         }
     }
 }
+
+/// A server that ends sessions which have nothing to do leaves a store's own alone: each call after a pause would fail.
+#[tokio::test]
+async fn a_session_may_have_nothing_to_do() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let url = fresh.url_with("options=-c%20idle_session_timeout%3D100ms");
+    let store = PostgresStore::with(&url, fresh.options()).expect("a store");
+    assert_eq!(store.longest_horizon().await.expect("asked"), None);
+    let of = |more: &str| {
+        format!(
+            "select count(*) from pg_stat_activity where pid <> pg_backend_pid() and query like '%\"{}\".\"inbox_horizon\"%' {more}",
+            fresh.names.schema()
+        )
+    };
+    let idle = of("and clock_timestamp() - state_change > interval '300 ms'");
+    while fresh.number(&idle).await == 0 {
+        assert_eq!(fresh.number(&of("")).await, 1, "the session was ended");
+    }
+    assert_eq!(store.longest_horizon().await.expect("asked again"), None);
+}
