@@ -152,6 +152,30 @@ async fn limits_of_the_database_do_not_end_init() {
     trying.await.expect("no panic").expect("it waits for the other one, and makes the tables");
 }
 
+/// Where a database lets nobody execute a new function by itself, producers insert and enqueue with what the page grants.
+#[tokio::test]
+async fn producers_insert_where_no_function_is_open_to_all() {
+    let Some(database) = Database::new(&Setup::default()).await else { return };
+    database.run("alter default privileges revoke execute on functions from public").await;
+    let names = Names::new("other", "events", "seen").expect("names");
+    init(&database.url, &Setup { names: names.clone(), ..Setup::default() }).await.expect("init");
+    let role = format!("producer_{}", database.name);
+    let text = "create role ROLE; grant usage on schema {schema} to ROLE;
+        grant usage on sequence {outbox_seq} to ROLE;
+        grant insert (id, source, aggregate_type, aggregate_id, key, event_type, event_version, payload, payload_bytes,
+            content_type, encoding, headers, tenant, occurred_at) on {outbox} to ROLE;
+        set role ROLE;
+        select {enqueue}('order', '42', 'order.placed', '{}', serialize => true,
+            headers => '{\"trace\": \"a \\\\ b\"}')";
+    database.run(&names.render(text).replace("ROLE", &role)).await;
+    database
+        .run(&names.render(EVENT).replacen("insert", &format!("set role {role}; insert"), 1))
+        .await;
+    assert_eq!(database.number(&names.render("select count(*) from {outbox}")).await, 2);
+    database.run(&format!("drop owned by {role}; drop role {role}")).await;
+    database.drop().await;
+}
+
 /// A server, a database, or a user may read texts as PostgreSQL did before 9.1.
 #[tokio::test]
 async fn backslashes_in_texts_mean_what_they_say() {

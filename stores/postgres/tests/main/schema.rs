@@ -295,6 +295,13 @@ async fn names_of_ones_own() {
     let facts =
         PostgresStore::with(&fresh.url, options).expect("a store").open().await.expect("open");
     assert_eq!(facts.partitions, 2);
+    let producers =
+        "select has_function_privilege('public', {text:enqueue}::regproc::oid, 'execute')";
+    let client = fresh.connect().await;
+    for names in [&fresh.names, &names] {
+        let may: bool = client.query_one(&names.render(producers), &[]).await.unwrap().get(0);
+        assert!(may, "a producer enqueues in {}", names.outbox());
+    }
     revert(&fresh.url, &names, 0).await.expect("revert");
     fresh.store().open().await.expect("the first is still there");
 }
