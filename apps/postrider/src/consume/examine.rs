@@ -47,13 +47,22 @@ async fn of_inbox(
     let Some(store) = place.open().await?.postgres else { return Ok(None) };
     let longest = store.longest_horizon().await?;
     let subject = format!("inbox of {}", subject(handler));
-    Ok(Some(of_retention(&subject, config.retention.inbox, longest)))
+    Ok(Some(of_retention(&subject, handler.as_str(), config.retention.inbox, longest)))
 }
 
 /// `longest`: the handler whose messages may come again for the longest time, and that time.
-fn of_retention(subject: &str, kept: Duration, longest: Option<(String, Duration)>) -> Finding {
+fn of_retention(
+    subject: &str,
+    own: &str,
+    kept: Duration,
+    longest: Option<(String, Duration)>,
+) -> Finding {
     let told = format!("it remembers for {} what was done", shown(kept));
     match longest {
+        Some((handler, horizon)) if kept < horizon && handler == own => findings::good(
+            subject,
+            format!("{told}, and will say so when it starts; until then {}", shown(horizon)),
+        ),
         Some((handler, horizon)) if kept < horizon => findings::critical(
             subject,
             format!("{told}, and messages of `{handler}` may come again for {}", shown(horizon)),
@@ -179,13 +188,17 @@ mod tests {
     #[test]
     fn retention_is_compared_with_the_longest_horizon() {
         const DAY: Duration = Duration::from_secs(86_400);
-        let of = |days| of_retention("inbox", DAY * 35, Some(("mail".to_owned(), DAY * days)));
+        let of = |days| {
+            of_retention("inbox", "billing", DAY * 35, Some(("mail".to_owned(), DAY * days)))
+        };
         let short = of(36);
         assert_eq!((short.level, short.code), (Level::Critical, Some(Code::HorizonShort)));
         assert!(short.message.contains("`mail` may come again for 36d"), "{short:?}");
         assert!(short.advice.unwrap().contains("inbox = \"36d\""));
         assert_eq!(of(35).level, Level::Good);
-        assert_eq!(of_retention("inbox", DAY * 35, None).level, Level::Good);
+        assert_eq!(of_retention("inbox", "billing", DAY * 35, None).level, Level::Good);
+        let shortened = Some(("mail".to_owned(), DAY * 36));
+        assert_eq!(of_retention("inbox", "mail", DAY * 35, shortened).level, Level::Good);
     }
 
     /// R082: a session may be shorter than the lease, and not much longer.

@@ -187,7 +187,8 @@ pub(crate) async fn run(args: ConsumeArgs) -> Result<Exit, Failure> {
         Signals::catch_reload().map_err(|e| Failure::plain(format!("signals: {e}")))?;
     let horizon = purge::horizon(&options.retry, plan.lease);
     let (inbox, postgres) = place.open_inbox(plan.retention, horizon).await?;
-    inbox.record_horizon(&handler, horizon).await?;
+    let relied_on = purge::relied_on(&place, plan.retention, horizon);
+    inbox.record_horizon(&handler, relied_on).await?;
     let results = purge::Results::of(plan.result_retention, postgres, &place);
     let wishes = wishes(&args, &plan, options.deliveries_max);
     let mut reloader = Reloader::new(&args, &plan, source, wishes);

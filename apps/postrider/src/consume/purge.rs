@@ -31,6 +31,13 @@ pub(crate) fn horizon(retry: &RetryPolicy, lease: Duration) -> Duration {
     retry.delay_max.saturating_mul(retry.attempts_max).saturating_add(lease)
 }
 
+/// For how long this handler relies on its rows, whoever purges the inbox that it shares with others: a message comes again
+/// after its tries as well, by a requeue, a rewind, or a broker that forgot its group, and the retention is what was said of
+/// that. Where rows go by themselves, each by its own handler's retention, nobody else takes them.
+pub(crate) fn relied_on(place: &Place, retention: Duration, horizon: Duration) -> Duration {
+    if place.forgets_by_itself() { horizon } else { retention.max(horizon) }
+}
+
 /// Refuses a retention in which a message may come again after its row is gone, however well all goes, and
 /// warns of one in which that takes an outage.
 pub(crate) fn check_retention(

@@ -292,7 +292,7 @@ fn a_killed_relay_loses_nothing() {
     }
 }
 
-/// R121: a sidecar says to its inbox for how long a message may come again, before it takes the first one.
+/// R121: a sidecar says to its inbox for how long it relies on it, before it takes the first message.
 #[test]
 fn a_sidecar_records_for_how_long_a_message_may_come_again() {
     let Some(database) = Database::new("a_sidecar_records_its_horizon") else { return };
@@ -307,10 +307,36 @@ fn a_sidecar_records_for_how_long_a_message_may_come_again() {
          where handler = 'billing'",
         database.schema
     );
-    assert_eq!(database.number(&horizon), 6_060);
+    assert_eq!(database.number(&horizon), 35 * 86_400, "as long as the inbox is to remember");
     assert!(sidecar.stop().success());
     let short = [&["consume"][..], &args, &more, &["--retention", "1h"]].concat();
     assert_eq!(code(&database.run(&short)), 78, "it would forget what may come again");
+}
+
+/// R121: handlers share an inbox. One that need not remember for long leaves what another one's events are known by, or they
+/// would act twice (INV-4).
+#[test]
+fn a_sidecar_that_forgets_soon_leaves_what_others_rely_on() {
+    let Some(database) = Database::new("a_sidecar_that_forgets_soon") else { return };
+    let (inbox, schema) = (database.url(), &database.schema);
+    let start = |handler: &str, retention: &str| {
+        let from = ["consume", "--from", "local://queue.db/order.*", "--to", "http://127.0.0.1:9/"];
+        let of = ["--inbox", &*inbox, "--group", handler, "--retention", retention];
+        Running::start(database.shop.command(&[&from[..], &of].concat()))
+    };
+    let mut billing = start("billing", "35d");
+    billing.wait_for("receiving");
+    assert!(billing.stop().success());
+    database.sql(&format!(
+        "insert into \"{schema}\".inbox (source, event_id, handler, event_type, status, payload_hash, processed_at)
+         select '/shop', gen_random_uuid(), handler, 't', 'processed', decode(repeat('01', 32), 'hex'), now() - age
+         from (values ('billing', interval '3 hours'), ('gone', interval '40 days')) done (handler, age)"
+    ));
+    let mut metrics = start("metrics", "2h");
+    metrics.wait_for("purged what the inbox need not remember rows=1");
+    assert!(metrics.stop().success());
+    let left = format!("select count(*) from \"{schema}\".inbox where handler = 'billing'");
+    assert_eq!(database.number(&left), 1);
 }
 
 /// R087: stored results and steps may go before their rows do, when the sidecar is told so: what was done stays known.
