@@ -12,9 +12,9 @@ use crate::terminal::{count, note};
 /// Erase the payloads and headers of a key's events, for good
 ///
 /// Everywhere in this store: outbox, waiting and scheduled events, and results
-/// in the inbox. Ids, times, and checksums stay. What was not delivered settles
-/// as erased, and its key flows. What brokers and consumers already have is
-/// theirs. Asks for the key.
+/// in the inbox of events that the outbox still has. Ids, times, and checksums
+/// stay. What was not delivered settles as erased, and its key flows. What
+/// brokers and consumers already have is theirs. Asks for the key.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,6 +42,11 @@ events of business items are not reached: the outbox keeps nothing of them, so w
 events stays in the inbox, and the items are yours. Take out of them what is to go by a new version. The id of an \
 item's newest event is its `pr_event`: `postrider inbox show ID` has what was stored of that";
 
+/// The inbox knows events by their ids, and only the outbox knows which of them are of a key.
+const OF_THE_PAST: &str = "\
+What handlers stored of events that retention has taken from the outbox is not found by a key: it goes when the \
+retention of the inbox's results is over";
+
 pub(crate) async fn run(args: EraseArgs) -> Result<Exit, Failure> {
     let by = args.by.note()?;
     let store = args.global.open().await?;
@@ -60,7 +65,7 @@ pub(crate) async fn run(args: EraseArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Success);
     }
     if reach.total == 0 {
-        note("there is nothing to erase: nothing was changed");
+        note(&format!("there is nothing to erase: nothing was changed. {OF_THE_PAST}"));
         args.global.out().one(&reach, String::new)?;
         return Ok(Exit::Success);
     }

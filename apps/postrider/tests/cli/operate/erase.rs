@@ -26,6 +26,8 @@ fn an_erased_key_has_no_payload_anywhere() {
     assert_eq!((&shown["erased"], &shown["payload"]), (&true.into(), &serde_json::Value::Null));
     let again = shop.json(&[&args[..], &["--yes"]].concat());
     assert_eq!(again["total"], 0, "{again}");
+    let nothing = shop.operate(&["erase", "--key", "order/2", "--reason", "again", "--yes"]);
+    assert!(said(&nothing).contains("retention has taken from the outbox"), "{}", err(&nothing));
     let missing = shop.operate(&["erase", "--key", "order/2", "--yes"]);
     assert_eq!(code(&missing), 2);
     assert!(said(&missing).contains("--reason"), "{}", err(&missing));
