@@ -2,7 +2,7 @@
 -- caller's. They wait for a row that somebody holds only so long: the session is shared, and others'
 -- heartbeats are behind. Moments are read after the lock, so that what was waited for counts.
 
--- absent or expired: claimed, under a greater token than any before, also of a row that was forgotten;
+-- absent or expired: claimed, under a greater token than any before, also of a row that was forgotten or purged;
 -- leased; processed; mismatch. 32 zero bytes are the hash of any payload: a person marked the row.
 -- outlived: so many of the tries that were cut off were the asker's own, and did not end its process.
 create function {inbox_claim}(
@@ -13,6 +13,9 @@ language plpgsql set lock_timeout = '200ms'
 as $body$
 declare
     known {inbox};
+    -- A purge leaves nothing that says how far its claims had counted. They were of the past, and claimed less often than
+    -- once in a microsecond.
+    v_first bigint := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
 begin
     -- A tombstone that came while we waited is to be seen.
     perform {outbox_read_committed}();
@@ -24,15 +27,14 @@ begin
         where i.source = of_source and i.event_id = of_event and i.handler = of_handler;
         if not found then
             insert into {inbox} (source, event_id, handler, event_type, status, payload_hash, token, expires_at)
-            values (of_source, of_event, of_handler, of_type, 'claimed', hash, 1,
+            values (of_source, of_event, of_handler, of_type, 'claimed', hash, v_first,
                 clock_timestamp() + micros * interval '1 microsecond')
             on conflict do nothing;
             if found then
                 -- After the row is there: whoever forgets one from now on forgets this one.
-                select max(t.token) + 1 into given from {inbox_tombstone} t
+                select greatest(v_first, max(t.token) + 1) into given from {inbox_tombstone} t
                 where t.source = of_source and t.event_id = of_event and t.handler = of_handler;
-                given := coalesce(given, 1);
-                if given > 1 then
+                if given > v_first then
                     update {inbox} i set token = given
                     where i.source = of_source and i.event_id = of_event and i.handler = of_handler;
                 end if;

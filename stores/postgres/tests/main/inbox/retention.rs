@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider_core::inbox::Accepted;
-use postrider_core::{Claim, InboxStore};
+use postrider_core::{Claim, ErrorKind, InboxStore};
 
 use super::{accept_once, claim, claimed, handler, incoming};
 use crate::support::{Fresh, LONG};
@@ -91,6 +91,21 @@ async fn a_purge_takes_everything_of_a_row() {
     }
     let done = claim(&store, &incoming(2), LONG).await;
     assert_eq!(done, Claim::Processed { result: bytes::Bytes::from_static(b"paid") });
+}
+
+/// INV-4: who stood still until a purge took its claim is refused, as after every other claim.
+#[tokio::test]
+async fn a_claim_of_before_a_purge_is_refused() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let store = fresh.store();
+    let stood_still = claimed(&store, &incoming(1), LONG).await;
+    fresh.age(DAY * 36).await;
+    assert_eq!(store.purge(Duration::ZERO, 10).await.unwrap(), 1);
+    let at_work = claimed(&store, &incoming(1), LONG).await;
+    assert!(at_work.token > stood_still.token, "{at_work:?} after {stood_still:?}");
+    let refused = store.complete(&stood_still, b"paid").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+    store.heartbeat(&at_work, LONG).await.expect("the claim of now stands");
 }
 
 /// A purge passes by rows that somebody holds, and nobody who claims or accepts waits for one that is
