@@ -91,6 +91,7 @@ async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
         let info = stream.cached_info();
         replicas = replicas.max(info.config.num_replicas);
         found.extend(of_stream(info, horizon, unforced(&server.version)));
+        found.extend(of_writing(up, name).await?);
     }
     found.extend(of_version(&server.version, replicas));
     found.extend(of_account(&answer(up, "INFO", &serde_json::Value::Null).await?));
@@ -187,6 +188,19 @@ fn of_stream(info: &Info, horizon: Duration, unforced: &str) -> Vec<Finding> {
         found.push(findings::good(&subject, message));
     }
     found
+}
+
+/// Whether a stream answers before it has written, which servers since 2.12 can be told. The client does not read that setting.
+async fn of_writing(up: &Up, stream: &str) -> Result<Option<Finding>> {
+    let info = answer(up, &format!("STREAM.INFO.{stream}"), &serde_json::Value::Null).await?;
+    Ok((info["config"]["persist_mode"] == "async").then(|| {
+        findings::critical(
+            &format!("stream {stream}"),
+            "it acknowledges before it has written: a crash of its server loses what was acknowledged",
+            "make it anew without persist_mode async: that cannot be changed",
+            Code::CopiesFew,
+        )
+    }))
 }
 
 /// What the server takes, whatever its streams would.

@@ -101,6 +101,22 @@ async fn each_setting_that_loses_events_is_found() {
     }
 }
 
+/// R125: a stream that answers before it writes is found, where the server knows such.
+#[tokio::test]
+async fn a_stream_that_answers_before_it_writes_is_found() {
+    let Some(server) = Server::start() else { return };
+    let mut config = serde_json::to_value(sound("hasty")).unwrap();
+    config["persist_mode"] = "async".into();
+    let jetstream = server.jetstream().await;
+    let made: serde_json::Value =
+        jetstream.request("STREAM.CREATE.hasty".to_owned(), &config).await.unwrap();
+    let is_known = made["config"]["persist_mode"] == "async";
+    let found = found(&server, &["hasty"]).await;
+    let hasty =
+        |it: &Finding| it.level == Level::Critical && it.message.contains("before it has written");
+    assert_eq!(found.iter().any(hasty), is_known, "{made} {found:?}");
+}
+
 /// R125: a server that takes less than the definitions let pass is found, though its streams say nothing of it.
 #[tokio::test]
 async fn a_server_that_takes_little_is_found() {
