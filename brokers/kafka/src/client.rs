@@ -143,8 +143,9 @@ pub(crate) fn metadata<C: ConsumerContext>(
 ) -> Result<Metadata> {
     let asked = consumer.fetch_metadata(topic, settings.deadline);
     asked.map_err(|_| {
-        // A consumer tells its troubles to whoever polls it.
-        let _ = (0..TROUBLES_MAX).find(|_| consumer.poll(Duration::ZERO).is_none());
+        // A consumer tells its troubles to whoever polls it. Lines of its log come the same way, and look as if there were
+        // nothing.
+        (0..TROUBLES_MAX).for_each(|_| drop(consumer.poll(Duration::ZERO)));
         trouble.unreachable(&settings.shown())
     })
 }

@@ -93,7 +93,12 @@ impl Sidecar {
     pub(crate) async fn ended(mut self) -> Ended {
         let status = match tokio::time::timeout(PATIENCE, self.child.wait()).await {
             Ok(status) => status.unwrap(),
-            Err(_) => panic!("it does not end: {:#?}", self.heard),
+            Err(_) => {
+                while let Ok(line) = self.lines.try_recv() {
+                    self.heard.push(line);
+                }
+                panic!("it does not end: {:#?}", self.heard)
+            }
         };
         while let Some(line) = self.lines.recv().await {
             self.heard.push(line);
