@@ -78,9 +78,7 @@ impl Address {
         let bare = ServerAddr::from_url(url).map_err(|error| unusable(format!("{error}")))?;
         Ok((bare, credentials))
     }
-}
 
-impl Address {
     /// The servers of it, where hosts stand with commas between. Scheme and who we are stand before the first one, and count
     /// for all: a comma of a password stands before the `@`.
     fn each(self) -> Vec<Address> {

@@ -34,6 +34,7 @@ impl Hindrance {
     /// let told = [Hindrance::new(None, "the disk is full")];
     /// assert_eq!(Hindrance::read(&Hindrance::write(&told)), told);
     /// assert_eq!(Hindrance::write(&[]), "");
+    /// assert_eq!(Hindrance::read("[{"), []);
     /// ```
     pub fn write(all: &[Hindrance]) -> String {
         if all.is_empty() {
@@ -43,8 +44,11 @@ impl Hindrance {
         serde_json::to_string(all).unwrap_or_default()
     }
 
-    /// What [`write`](Hindrance::write) wrote. What cannot be read, as a newer program's, is nothing.
+    /// What [`write`](Hindrance::write) wrote. What cannot be read, as a newer program's, is nothing, and whoever wrote more of
+    /// them than that does has the first read.
     pub fn read(text: &str) -> Vec<Hindrance> {
-        serde_json::from_str(text).unwrap_or_default()
+        let mut told: Vec<Hindrance> = serde_json::from_str(text).unwrap_or_default();
+        told.truncate(HINDRANCES_MAX);
+        told
     }
 }

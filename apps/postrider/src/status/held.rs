@@ -72,7 +72,6 @@ pub(crate) fn held_up_by(
 ) -> Vec<Blocker> {
     let mut found = Vec::new();
     relays(overview, config, &mut found);
-    hindrances(overview, &mut found);
     numbers(overview, &mut found);
     partitions(overview, &mut found);
     for seen in destinations {
@@ -81,6 +80,8 @@ pub(crate) fn held_up_by(
         dead_letters(seen, limits, &mut found);
     }
     requests(overview, &mut found);
+    // Last, since there may be many, and those above say what to do.
+    hindrances(overview, &mut found);
     // Whatever stops a destination stops `unrouted` as well: it is named only where it is alone.
     let (built_in, own): (Vec<_>, Vec<_>) =
         destinations.iter().partition(|seen| seen.view.id.as_str() == Destination::UNROUTED);
