@@ -20,6 +20,12 @@ use crate::encode::{CONTENT_TYPE, PREFIX};
 /// three times as long there.
 const KEY_BYTES_MAX: usize = 1_024;
 
+/// What there is to say of a record without a value, and without headers that make it an event.
+const SOMEBODY_ELSES_TOMBSTONE: &str = "the record has no value, and no headers of an event: a tombstone of another producer, by which \
+     a compacted topic forgets its key. It stands in for no event, so there is nothing to act on, and nothing is lost. Where what \
+     was deleted has to be acted on, let its producer write an event: the headers `ce_id`, `ce_source`, `ce_type`, and `ce_specversion` \
+     beside the missing value";
+
 pub(crate) fn decode(message: &impl Message) -> Result<(Arc<Event>, Marks), Fault> {
     let wrong = |detail: String| Fault::new(ErrorKind::Invalid, detail);
     let mut attributes: Vec<(&str, &str)> = Vec::new();
@@ -47,6 +53,8 @@ pub(crate) fn decode(message: &impl Message) -> Result<(Arc<Event>, Marks), Faul
         && names(message).any(|name| name == plain::ROUTER_ID)
     {
         read_plain(message, body)
+    } else if message.payload().is_none() {
+        return Err(wrong(SOMEBODY_ELSES_TOMBSTONE.to_owned()));
     } else {
         cloudevents::parse_keyed(body, ordering_key(message).as_deref())
     };
@@ -169,6 +177,25 @@ mod tests {
             let fault = decode(&message(value, headers)).unwrap_err();
             assert_eq!(fault.kind, ErrorKind::Invalid);
         }
+    }
+
+    /// F21: what others delete in a compacted topic is said to be that, and not a document that cannot be read; an event without a
+    /// value stays one.
+    #[test]
+    fn a_tombstone_of_somebody_elses_is_called_one() {
+        let headers = |content_type| {
+            OwnedHeaders::new().insert(Header { key: "content-type", value: Some(content_type) })
+        };
+        let structured = headers("application/cloudevents+json");
+        for headers in [OwnedHeaders::new(), headers("application/json"), structured] {
+            let fault = decode(&keyed(Some(b"42"), None, headers.clone())).unwrap_err();
+            assert!(fault.detail.contains("tombstone"), "{fault:?}");
+            let fault = decode(&keyed(Some(b"42"), Some(Vec::new()), headers)).unwrap_err();
+            assert!(!fault.detail.contains("tombstone"), "an empty value is one: {fault:?}");
+        }
+        let [_, binary, _] = without_a_key(7, b"42");
+        let deleted = keyed(Some(b"42"), None, binary.headers().unwrap().clone());
+        assert_eq!(decode(&deleted).unwrap().0.id, EventId::from_u128(7));
     }
 
     /// What others write about order 42, in each way that says no key of its own but the record's.
