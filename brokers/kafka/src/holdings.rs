@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use self::limits::Limits;
 use crate::aside::Aside;
 use crate::record::Record;
+use crate::stuck::Places;
 use crate::subscription::SubscriptionSettings;
 use crate::window::Window;
 
@@ -51,6 +52,8 @@ struct Inner {
     down: bool,
     /// That is to be told.
     back: bool,
+    /// Partitions that transactions of others hold up, and where.
+    held_up: Vec<(Place, i64)>,
 }
 
 /// See the module.
@@ -87,11 +90,13 @@ impl Holdings {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The group has given us these, besides what we have, each with what a member before had put aside.
-    pub(crate) fn take_over(&self, places: Vec<(Place, Aside)>) {
+    /// The group has given us these, besides what we have, each with what a member before had put aside, and with where the
+    /// library says that reading stands: that is of another time, if it is anywhere.
+    pub(crate) fn take_over(&self, places: Vec<(Place, Aside)>, stale: &Places) {
         let mut inner = self.lock();
         for (place, aside) in places {
-            let window = Window::behind(aside);
+            let mut window = Window::behind(aside);
+            window.stand_at(stale.get(&place).copied().flatten());
             let held = Held { window, committed: None, leaving: false, paused: false };
             inner.held.insert(place, held);
         }
@@ -211,6 +216,26 @@ impl Holdings {
         inner.trouble = Some(error);
         drop(inner);
         self.changed.notify_waiters();
+    }
+
+    /// So far was read of these, with what is no record.
+    pub(crate) fn pass(&self, positions: &Places) {
+        let mut inner = self.lock();
+        for (place, position) in positions {
+            if let Some(held) = inner.held.get_mut(place) {
+                held.window.pass(*position);
+            }
+        }
+    }
+
+    /// Transactions of others hold up these, and no more.
+    pub(crate) fn are_held_up(&self, places: Vec<(Place, i64)>) {
+        self.lock().held_up = places;
+    }
+
+    /// See [`are_held_up`](Self::are_held_up).
+    pub(crate) fn held_up(&self) -> Vec<(Place, i64)> {
+        self.lock().held_up.clone()
     }
 
     /// No server can be reached.

@@ -55,6 +55,7 @@ mod settings;
 mod stuck;
 mod subscription;
 mod topics;
+mod transactions;
 mod trouble;
 mod turn;
 mod wall_clock;

@@ -23,6 +23,7 @@ use crate::reader::{Member, Reader};
 use crate::resets::Resets;
 use crate::settings::{KafkaSettings, wrong};
 use crate::subscription::SubscriptionSettings;
+use crate::transactions::{Reports, report_every};
 use crate::trouble::Trouble;
 use crate::turn::Turn;
 
@@ -64,6 +65,8 @@ impl Membership {
         };
         let until = Instant::now() + kafka.deadline;
         let member = Member {
+            reports: Reports::default(),
+            transaction_max: settings.transaction_max,
             holdings: Arc::clone(&holdings),
             trouble: Arc::new(Trouble::default()),
             patience: settings.visibility,
@@ -119,6 +122,8 @@ fn join(
     let refused = |error: KafkaError| wrong(format!("the group cannot be joined: {error}"));
     let mut config = kafka.consumer(settings);
     config.set("topic.metadata.refresh.interval.ms", REFRESH.as_millis().to_string());
+    let report = report_every(settings.transaction_max);
+    config.set("statistics.interval.ms", report.as_millis().to_string());
     let mut consumer: BaseConsumer<Member> =
         BaseConsumer::from_config_and_context(&config, member).map_err(refused)?;
     let found = |topic: &str| {

@@ -14,6 +14,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::Message;
+use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::absence::Absence;
@@ -23,7 +24,8 @@ use crate::notice::Notices;
 use crate::places::Places;
 use crate::record::record;
 use crate::resets::Resets;
-use crate::stuck::Stuck;
+use crate::stuck::{Stuck, positions};
+use crate::transactions::{Reports, Transactions};
 use crate::trouble::{self, Trouble};
 use crate::turn::Turn;
 
@@ -63,12 +65,20 @@ pub(crate) struct Member {
     pub(crate) of_reading: AtomicBool,
     /// Where reading went on somewhere else.
     pub(crate) resets: Resets,
+    /// What the library last reported.
+    pub(crate) reports: Reports,
+    /// How long a transaction of others may hold up a partition.
+    pub(crate) transaction_max: Duration,
 }
 
 /// How the library begins to say that records were not given. It asks for them again by itself.
 const OF_READING: &str = "Fetch from broker";
 
 impl ClientContext for Member {
+    fn stats(&self, said: Statistics) {
+        self.reports.hear(&said);
+    }
+
     fn log(&self, _: RDKafkaLogLevel, _: &str, said: &str) {
         // What else matters comes as an error too, and a library prints nothing.
         self.resets.hear(said);
@@ -107,7 +117,8 @@ impl ConsumerContext for Member {
     fn post_rebalance(&self, consumer: &BaseConsumer<Member>, rebalance: &Rebalance<'_>) {
         if let Rebalance::Assign(list) = rebalance {
             self.trouble.forget();
-            self.holdings.take_over(known(consumer, list));
+            let stale = positions(consumer);
+            self.holdings.take_over(known(consumer, list), &stale);
             // A pause outlives the loss of its partition. Where this fails, it was given up again.
             let _ = consumer.resume(list);
         }
@@ -193,6 +204,7 @@ impl Reader {
         let mut stuck = Stuck::after(member.patience);
         let mut absence = Absence::begin();
         let mut places = Places::after(member.patience);
+        let mut transactions = Transactions::after(member.transaction_max);
         // Asked for once for many records: their topics are few.
         let mut topic: Arc<str> = Arc::from("");
         while !self.is_ended() {
@@ -220,6 +232,7 @@ impl Reader {
                 looked = Instant::now();
                 self.flow(&mut places);
                 places.look(&self.consumer, &member.resets, &self.notices);
+                transactions.look(&self.consumer);
             }
             if self.follow_topics(&mut absence) {
                 // The library remembers the leader's epoch of a topic that is no more, and would be refused for ever: another

@@ -9,6 +9,8 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionListElem};
 
+use crate::holdings::Place;
+
 /// Failures so far apart have nothing to do with each other: the library asks again within a second.
 const APART: Duration = Duration::from_secs(10);
 
@@ -25,7 +27,8 @@ pub(crate) struct Stuck {
     failing: Option<Failing>,
 }
 
-type Places = HashMap<(String, i32), Option<i64>>;
+/// Partitions, each with the offset behind what was read of it; without one, where nothing was.
+pub(crate) type Places = HashMap<Place, Option<i64>>;
 
 struct Failing {
     code: RDKafkaErrorCode,
@@ -58,12 +61,13 @@ impl Stuck {
                 }
             }
             failing => {
-                *failing = Some(Failing { code, since: now, last: now, places: places(consumer) });
+                *failing =
+                    Some(Failing { code, since: now, last: now, places: positions(consumer) });
                 return None;
             }
         }
         let before = self.failing.take()?;
-        let after = places(consumer);
+        let after = positions(consumer);
         let mut still: Vec<_> = before
             .places
             .into_iter()
@@ -85,14 +89,14 @@ impl Stuck {
 }
 
 /// Where reading stands in each partition that is read.
-fn places<C: ConsumerContext>(consumer: &BaseConsumer<C>) -> Places {
+pub(crate) fn positions<C: ConsumerContext>(consumer: &BaseConsumer<C>) -> Places {
     let Ok(list) = consumer.position() else { return HashMap::new() };
     let place = |it: &TopicPartitionListElem<'_>| {
         let offset = match it.offset() {
             Offset::Offset(offset) => Some(offset),
             _ => None,
         };
-        ((it.topic().to_owned(), it.partition()), offset)
+        ((it.topic().into(), it.partition()), offset)
     };
     list.elements().iter().map(place).collect()
 }

@@ -20,6 +20,7 @@ use crate::client::Client;
 use crate::holdings::Holdings;
 use crate::membership::Membership;
 use crate::settings::{KafkaSettings, wrong};
+use crate::transactions;
 use crate::wall_clock::{LOOK_EVERY, WallClock};
 
 /// What is consumed, and how.
@@ -45,6 +46,10 @@ pub struct SubscriptionSettings {
     /// Whether a new group begins with what comes from now on. Default: with the oldest record. Its beginning is written
     /// down before it is joined, and what came since is not passed over, whoever dies.
     pub from_now: bool,
+    /// How long a transaction of another producer may hold up a partition until
+    /// [`hindrance`](Subscription::hindrance) names it. Default 90 s: a producer's are ended by their coordinator after 60 s by
+    /// default, and it looks every 10 s.
+    pub transaction_max: Duration,
     /// The topic that takes what was refused for good, with the reason as headers. Without one a refused record
     /// is passed over, and stands in its topic as long as that keeps it. It has to be there.
     pub dead_letters: Option<String>,
@@ -61,6 +66,7 @@ impl SubscriptionSettings {
             unsettled_max: 1_000,
             unsettled_bytes_max: 16 * 1024 * 1024,
             from_now: false,
+            transaction_max: Duration::from_secs(90),
             dead_letters: None,
         }
     }
@@ -260,6 +266,10 @@ impl Subscription for KafkaSubscription {
                 Error::new(ErrorKind::Internal, "subscribe").message(error.to_string())
             })?
         })
+    }
+
+    fn hindrance(&self) -> Option<String> {
+        transactions::named(&self.holdings().held_up(), self.settings.transaction_max)
     }
 
     /// Leaves the group: what is settled is committed, and others need not wait for the end of the session. A server that does

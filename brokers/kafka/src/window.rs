@@ -51,6 +51,8 @@ pub(crate) struct Window {
     at_the_head: usize,
     /// What a member before had put aside.
     known: Aside,
+    /// Where reading stood when the partition became ours: left over from when it was so before, while it stays the same.
+    stale: Option<i64>,
 }
 
 /// What is handed out.
@@ -70,7 +72,29 @@ impl Window {
     /// Of a partition in which a member before has put these aside.
     pub(crate) fn behind(known: Aside) -> Window {
         let entries = VecDeque::new();
-        Window { entries, settled: None, last: None, bytes: 0, at_the_head: HEAD, known }
+        let (settled, last, stale) = (None, None, None);
+        Window { entries, settled, last, bytes: 0, at_the_head: HEAD, known, stale }
+    }
+
+    /// Reading stands there, as it did in another time: that says nothing of this one.
+    pub(crate) fn stand_at(&mut self, stale: Option<i64>) {
+        self.stale = stale;
+    }
+
+    /// Reading stands there. Between the last record and that is none: the ends of transactions, and what they took back. Where
+    /// every record is settled, so is that.
+    pub(crate) fn pass(&mut self, position: Option<i64>) {
+        if self.stale.is_some() && position == self.stale && self.last.is_none() {
+            return;
+        }
+        self.stale = None;
+        let Some(position) = position else { return };
+        let behind = self.settled.max(self.last.map(|last| last + 1));
+        if self.entries.is_empty() && behind.is_none_or(|behind| behind < position) {
+            self.settled = Some(position);
+            // A record that stands before it is read again: see `push`.
+            self.last = Some(position - 1);
+        }
     }
 
     /// A record was read. One that was read before means that the partition was made anew, was cut off there (a

@@ -18,6 +18,7 @@ mod stalling;
 mod subscribing;
 mod suite;
 mod topics;
+mod transactions;
 mod trouble;
 mod unreadable;
 mod weighing;

@@ -152,6 +152,9 @@ connection! {
         unsettled_bytes: Size { default: "16MiB", min: "64KiB", max: "16GiB", class: Restart },
         /// How long the servers may take to answer.
         timeout: Duration { default: "4s", min: "200ms", max: "5m", class: Restart },
+        /// How long a transaction that another producer leaves open may hold up a partition until the sidecar says so, and is
+        /// not ready. More than the producers' own `transaction.timeout.ms`, after which the servers end it.
+        transaction_max: Duration { default: "90s", min: "1s", max: "7d", class: Restart },
     }
 }
 

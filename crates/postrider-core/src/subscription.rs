@@ -55,6 +55,12 @@ pub trait Subscription: Send + Sync {
         Box::pin(async { Ok(false) })
     }
 
+    /// What is held back from this group at a broker that answers well, and what to do about it; nothing, where nothing is known
+    /// of that. For an operator: such messages are not lost, and [`receive`](Self::receive) tells of nothing meanwhile.
+    fn hindrance(&self) -> Option<String> {
+        None
+    }
+
     /// Nothing more is asked for, since another connection receives from now on: what came to a question that was left open is
     /// given back, uncounted. What is in work stays ours, and is settled and extended as before. The default does nothing,
     /// for subscriptions that leave no question open.

@@ -102,6 +102,10 @@ impl Subscription for TracedSubscription {
         self.subscription.extend(delivery, by)
     }
 
+    fn hindrance(&self) -> Option<String> {
+        self.subscription.hindrance()
+    }
+
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         self.subscription.close()
     }

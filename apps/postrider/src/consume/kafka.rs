@@ -61,6 +61,7 @@ fn settings(
         connection.deadline = kafka.timeout;
         settings.from_now = kafka.from_now;
         settings.session = kafka.session;
+        settings.transaction_max = kafka.transaction_max;
         settings.unsettled_max = kafka.unsettled as usize;
         settings.unsettled_bytes_max =
             usize::try_from(kafka.unsettled_bytes.bytes()).unwrap_or(usize::MAX);

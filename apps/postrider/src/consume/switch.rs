@@ -211,6 +211,11 @@ impl Subscription for Switch {
         })
     }
 
+    fn hindrance(&self) -> Option<String> {
+        let present = Arc::clone(&self.lock().present);
+        present.hindrance()
+    }
+
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let present = Arc::clone(&self.lock().present);

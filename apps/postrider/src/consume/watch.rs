@@ -273,7 +273,12 @@ pub(super) fn trouble(watched: &Watched) -> Option<(String, String)> {
         }
         Health::Ready | Health::Draining | Health::Stopped => {}
     }
-    let Some(trouble) = watched.gate.trouble() else { return suspects(&watched.consumer.stats()) };
+    let Some(trouble) = watched.gate.trouble() else {
+        return suspects(&watched.consumer.stats()).or_else(|| {
+            let text = format!("broker: {}", watched.switch.hindrance()?);
+            Some((text.clone(), text))
+        });
+    };
     // What a body says may differ at every call, and is no other cause.
     let fault = trouble.fault.split(": ").next().unwrap_or_default();
     let cause = format!("endpoint {}: {fault}", watched.endpoint);

@@ -222,6 +222,10 @@ impl Subscription for MeteredSubscription {
         self.subscription.extend(delivery, by)
     }
 
+    fn hindrance(&self) -> Option<String> {
+        self.subscription.hindrance()
+    }
+
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         self.subscription.close()
     }

@@ -4,6 +4,7 @@ use futures_util::FutureExt as _;
 use postrider_core::{Event, EventId, Marks, Payload};
 
 use super::*;
+use crate::stuck::Places;
 
 fn place(partition: i32) -> Place {
     (Arc::from("orders"), partition)
@@ -29,7 +30,8 @@ fn holdings(partitions: i32, change: impl FnOnce(&mut SubscriptionSettings)) -> 
     let mut settings = SubscriptionSettings::new("orders", "billing");
     change(&mut settings);
     let holdings = Holdings::after(&settings, None);
-    holdings.take_over((0..partitions).map(|it| (place(it), Aside::default())).collect());
+    let places = (0..partitions).map(|it| (place(it), Aside::default())).collect();
+    holdings.take_over(places, &Places::default());
     holdings
 }
 

@@ -190,3 +190,36 @@ fn what_was_put_aside_is_passed_over_by_the_next_member() {
     other.hand_out(now, VISIBILITY, 9, || token.next().unwrap(), &mut out);
     assert_eq!(out.len(), 2, "another record stands there now");
 }
+
+/// INV-1: what is no record is settled with the last record before it, and never one that is at work; nor is anything settled by
+/// where reading stood when the partition was ours before.
+#[test]
+fn what_is_no_record_is_settled_with_what_stands_before_it() {
+    let (now, mut next) = (Instant::now(), 0);
+    let mut window = Window::behind(Aside::default());
+    window.stand_at(Some(90));
+    window.pass(Some(90));
+    assert_eq!(window.mark(), None, "that is of another time");
+    window.push(record(5, 1));
+    window.pass(Some(9));
+    assert_eq!(window.mark(), None, "it is not done");
+    let (token, offset, _) = take(&mut window, now, 1, &mut next)[0];
+    assert!(window.settle(offset, token, now));
+    assert_eq!(window.mark().unwrap().0, 6);
+    window.pass(Some(9));
+    assert_eq!(window.mark().unwrap().0, 9);
+    assert!(
+        window.push(record(7, 1)),
+        "the partition was cut off before, and has another record there"
+    );
+    assert_eq!(window.mark(), None);
+    window.pass(Some(8));
+    let (token, offset, _) = take(&mut window, now, 1, &mut next)[0];
+    assert!(window.settle(offset, token, now));
+    assert_eq!(window.mark().unwrap().0, 8);
+    let mut empty = Window::behind(Aside::default());
+    empty.stand_at(Some(90));
+    empty.pass(None);
+    empty.pass(Some(90));
+    assert_eq!(empty.mark().unwrap().0, 90, "it was read in this time");
+}
