@@ -39,6 +39,8 @@ pub(crate) struct Stats {
     pub(crate) progressed_at: Tick,
     /// When it was last looked which destinations have nothing to deliver.
     pub(crate) looked_at: Tick,
+    /// When it was last seen that no destination stood.
+    pub(crate) calm_at: Tick,
     /// What the store said last, where it concerns no partition.
     pub(crate) trouble: Troubles,
     /// What held it when it gave up, before it let its leases go.
@@ -125,7 +127,8 @@ pub enum State {
     Standby,
     /// There is nothing to deliver.
     Empty,
-    /// Some destination moved within the last while, or has just been given something. Others may stand.
+    /// Some destination moved within the last while, or has just been given something. Others may stand: beside these one counts
+    /// that moved before, or has moved for five seconds, until it has been silent for fifteen.
     Moving,
     /// There is something to deliver, and none of it moves.
     Blocked,

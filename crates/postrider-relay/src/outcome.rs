@@ -269,7 +269,7 @@ impl Machine {
         ) else {
             return;
         };
-        outlet.moved_at = Some(now);
+        outlet.moved(now);
         let holds_key = holds_key(policy);
         self.stats.progressed_at = now;
         let Some(head) = flow.lanes.get(&item.key).and_then(|lane| lane.head()) else { return };

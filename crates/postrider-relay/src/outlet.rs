@@ -47,6 +47,8 @@ pub(crate) struct Outlet {
     pub(crate) last_ack: Option<Tick>,
     /// When an event was last acknowledged, or got an answer of its own.
     pub(crate) moved_at: Option<Tick>,
+    /// Since when it moves, without a silence of [`HELD`](crate::progress::HELD).
+    pub(crate) moving_since: Tick,
     /// When it was last seen with nothing to deliver.
     pub(crate) idle_at: Tick,
     /// Endpoints that are disabled, by topic. Kept apart from the endpoints, so that a sweep of those
@@ -77,6 +79,7 @@ impl Outlet {
             failing: 0,
             last_ack: None,
             moved_at: None,
+            moving_since: Tick::default(),
             idle_at: Tick::default(),
             disabled: BTreeMap::new(),
             untold: BTreeSet::new(),
@@ -223,7 +226,8 @@ impl Outlet {
     /// The endpoint acknowledged something. Says how often in a row it had failed before, and for how
     /// long, if it had.
     pub(crate) fn acked(&mut self, index: u32, now: Tick) -> Option<(u32, Duration)> {
-        (self.last_ack, self.moved_at) = (Some(now), Some(now));
+        self.last_ack = Some(now);
+        self.moved(now);
         let rows_max = self.capabilities.batch_rows_max.max(1);
         let endpoint = &mut self.endpoints[index as usize];
         endpoint.last_ack = Some(now);

@@ -16,8 +16,31 @@ use crate::owned::{FlowState, Owned};
 /// How long without progress still counts as moving.
 const WHILE: Duration = Duration::from_secs(5);
 
+/// For how long what a destination did counts beside another one that stands: more than is between two events where there are
+/// few, so that a relay does not go to and fro with each of them.
+pub(crate) const HELD: Duration = Duration::from_secs(15);
+
 /// How far apart it is looked which destinations have nothing to deliver.
 const LOOKS_APART: Duration = Duration::from_millis(250);
+
+impl Outlet {
+    /// An event was acknowledged, or got an answer of its own.
+    pub(crate) fn moved(&mut self, now: Tick) {
+        if self.moved_at.is_none_or(|at| now >= at + HELD) {
+            // Who had something to deliver all the while stood, and does so no more: that is believed at once.
+            self.moving_since = self.idle_at.min(now);
+        }
+        self.moved_at = Some(now);
+    }
+
+    /// Whether it moves so steadily that this counts beside others that stand, or moved before they stood: one event in a long
+    /// while would turn the relay's state for some seconds, and each next one again.
+    fn is_steady(&self, now: Tick, calm_at: Tick) -> bool {
+        let since = self.moving_since;
+        let counts = |at| now < at + HELD && (at >= since + WHILE || calm_at + WHILE >= since);
+        self.moved_at.is_some_and(counts)
+    }
+}
 
 impl Machine {
     /// Before anything happens at a time: whoever has nothing to deliver had nothing until then, and did not stand.
@@ -30,6 +53,9 @@ impl Machine {
             if !self.owned.values().any(|owned| has_work(owned, id)) {
                 outlet.idle_at = now;
             }
+        }
+        if self.standing().next().is_none() {
+            self.stats.calm_at = now;
         }
     }
 
@@ -66,7 +92,10 @@ impl Machine {
         for (id, outlet) in &self.outlets {
             let works = self.has_work(id);
             busy |= works;
-            moves |= self.is_recent(outlet.moved_at) || (works && !standing.contains(id));
+            moves |= match standing.is_empty() {
+                true => works || self.is_recent(outlet.moved_at),
+                false => !standing.contains(id) && outlet.is_steady(self.now, self.stats.calm_at),
+            };
         }
         match busy || hindered {
             true if moves => State::Moving,

@@ -96,6 +96,45 @@ fn who_has_just_been_given_something_does_not_stand() {
     assert_eq!((health.state, health.standing.len()), (State::Blocked, 1), "{health:?}");
 }
 
+/// INV-8: beside a destination that takes nothing a relay does not go to and fro with each event that another one takes: with
+/// one now and then it moves, and with one in a long while it is blocked. One that flows again is believed at once.
+#[test]
+fn a_relay_beside_a_dead_destination_is_steady() {
+    let of = |name: &str, pattern: &str| {
+        let route = Route::all(pattern.parse().unwrap()).only(Match::event_type(pattern));
+        Destination::new(id(name), "local", vec![route])
+    };
+    for (apart, expected) in [(2_u64, State::Moving), (12, State::Moving), (60, State::Blocked)] {
+        let mut world = World::new(4, vec![of("dead", "a"), of("live", "b")]);
+        world.place("dead").broker.set_down("a", true);
+        world.start(Target::Forever);
+        world.commit(vec![NewEvent::new("a", "1", "a").json(&1).unwrap()]);
+        let mut states = Vec::new();
+        for second in 0..600 {
+            if second % apart == 0 {
+                world.commit(vec![NewEvent::new("b", "1", "b").json(&second).unwrap()]);
+            }
+            for _ in 0..10 {
+                world.run_for(Duration::from_millis(100));
+                let health = world.healths().remove(0);
+                if second > 150 {
+                    assert_eq!(health.standing, [id("dead")], "{second} {health:?}");
+                    states.push(health.state);
+                }
+            }
+        }
+        states.dedup();
+        assert_eq!(states, [expected], "every {apart} s");
+        // Nothing comes any more: it says so soon.
+        world.run_for(Duration::from_secs(20));
+        assert_eq!(world.healths()[0].state, State::Blocked);
+        world.place("dead").broker.set_down("a", false);
+        world.run_until(Duration::from_secs(60), |world| world.delivered("dead") == 1);
+        let health = world.healths().remove(0);
+        assert!(health.state != State::Blocked && health.standing.is_empty(), "{health:?}");
+    }
+}
+
 /// INV-6, INV-8: of very many endpoints that fail a screen is named, each once, while all of them stand and while others move.
 #[test]
 fn of_very_many_dead_endpoints_a_screen_is_named() {
