@@ -10,17 +10,18 @@ use postrider_core::{Error, ErrorKind, Result};
 use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::metadata::Metadata;
 use rdkafka::producer::{
-    BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer,
+    BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig,
+    ThreadedProducer,
 };
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
 use crate::encode::Encoded;
 use crate::flight::{Answer, Ticket};
-use crate::settings::{KafkaSettings, wrong};
+use crate::settings::{KafkaSettings, Tls, wrong};
 use crate::trouble::Trouble;
 
 /// Takes what the library's own threads report.
@@ -125,6 +126,24 @@ fn refused(error: &KafkaError, settings: &KafkaSettings) -> Error {
     wrong(format!("the settings cannot be used: {said}")).context("servers", settings.shown())
 }
 
+/// Has the library read certificates and key, as it does only when a client is made: by one that knows no servers. A
+/// certificate beside another one's key is found here, before anything is given up for it.
+fn check_files(tls: &Tls, settings: &KafkaSettings) -> Result<()> {
+    let mut config = settings.connection();
+    config.remove("bootstrap.servers");
+    let context = Context::new(&Arc::new(Trouble::default()));
+    let made: KafkaResult<BaseProducer<Context>> =
+        BaseProducer::from_config_and_context(&config, context);
+    let error = match made {
+        Ok(client) => {
+            end(client);
+            return Ok(());
+        }
+        Err(error) => refused(&error, settings),
+    };
+    Err(tls.named().fold(error, |error, (name, path)| error.context(name, path.display())))
+}
+
 impl Drop for Producer {
     fn drop(&mut self) {
         end(self.0.take());
@@ -181,10 +200,14 @@ impl Client {
         }
     }
 
-    /// Refuses settings that the library does not know, with nothing made yet.
+    /// Refuses settings that the library does not know, and files that it cannot use, with nobody called yet.
     pub(crate) fn check(&self) -> Result<()> {
         let checked = self.settings.producer(self.alone).create_native_config();
-        checked.map(drop).map_err(|error| refused(&error, &self.settings))
+        checked.map(drop).map_err(|error| refused(&error, &self.settings))?;
+        match &self.settings.tls {
+            Some(tls) => check_files(tls, &self.settings),
+            None => Ok(()),
+        }
     }
 
     /// The producer; a new one where the last one is dead. What was queued in that fails, and its callers

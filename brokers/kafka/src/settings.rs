@@ -150,9 +150,12 @@ pub struct Tls {
 }
 
 impl Tls {
-    fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        let ours = self.identity.iter().flat_map(|(certificate, key)| [certificate, key]);
-        self.roots.iter().chain(ours)
+    /// The files, with their settings.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+        let ours = self.identity.iter().flat_map(|(certificate, key)| {
+            [("certificate", certificate), ("certificate_key", key)]
+        });
+        self.roots.iter().map(|roots| ("roots", roots)).chain(ours)
     }
 }
 
@@ -212,7 +215,7 @@ impl KafkaSettings {
                  postrider-kafka (`kafka-tls` of the program)",
             ));
         }
-        self.tls.iter().flat_map(Tls::files).try_for_each(|path| match File::open(path) {
+        self.tls.iter().flat_map(Tls::named).try_for_each(|(_, path)| match File::open(path) {
             Ok(_) => Ok(()),
             Err(error) => Err(wrong(format!("`{}` cannot be read: {error}", path.display()))),
         })

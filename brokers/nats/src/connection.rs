@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use crate::denied::Denied;
 use crate::diagnosis::{Diagnosis, is_vague, judge};
 use crate::dialing::Dialing;
-use crate::options::{addresses, identified};
+use crate::options::{addresses, identified, usable};
 use crate::settings::{NatsSettings, wrong};
 use crate::silence::Silence;
 
@@ -199,6 +199,7 @@ impl Connection {
         settings.check()?;
         Ok(Connection {
             settings: Arc::new(settings),
+        usable(&settings)?;
             made: OnceCell::new(),
             standing: watch::Sender::new(Standing::default()),
             looking: Mutex::default(),

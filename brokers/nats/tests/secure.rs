@@ -91,6 +91,25 @@ async fn a_certificate_shows_who_we_are() {
     assert!(half.to_string().contains("`certificate_key`"), "{half}");
 }
 
+/// F36: a certificate beside another one's key is refused where a broker is made, which is before a reload gives up what it
+/// had, and both files are named. A server is not asked.
+#[test]
+fn a_certificate_beside_another_key_makes_no_broker() {
+    let authority = Authority::new();
+    let (certificate, _) = authority.sign("one", 2099);
+    let (_, key) = authority.sign("another", 2099);
+    let mut settings = NatsSettings::new("nats://127.0.0.1:1");
+    settings.tls.identity = Some((certificate.clone(), key.clone()));
+    let refused = NatsBroker::new(settings.clone()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config);
+    for name in [&certificate, &key] {
+        assert!(refused.to_string().contains(name.to_str().unwrap()), "{refused}");
+    }
+    std::fs::write(&certificate, "half of a file").unwrap();
+    let refused = NatsBroker::new(settings).unwrap_err();
+    assert!(refused.to_string().contains("cannot be used together"), "{refused}");
+}
+
 /// A signed claim, as accounts are made of them.
 fn jwt(issuer: &Nkey, subject: &str, name: &str, nats: &str) -> String {
     let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
@@ -145,9 +164,13 @@ async fn a_credentials_file_shows_who_we_are() {
         says(settings)
     };
     assert_let_in(with(creds(&account)).await);
+    assert_let_in(with(creds(&account).trim().to_owned()).await);
     let refused = with(creds(&Nkey::new_account())).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused}");
-    let nothing = with("nothing".to_owned()).await.unwrap_err();
+    let mut half = server.settings();
+    half.credentials = Credentials::Creds("nothing".into());
+    // Before anybody gives up another broker for it.
+    let nothing = NatsBroker::new(half).unwrap_err();
     assert_eq!(nothing.kind(), ErrorKind::Config, "{nothing}");
     let seed = user.seed().unwrap();
     assert!(!format!("{refused:?}{nothing:?}").contains(&seed));

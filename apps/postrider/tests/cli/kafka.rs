@@ -93,15 +93,13 @@ fn partitions_that_are_added_are_told_of() {
     assert!(relay.stop().success());
 }
 
-/// F36: a certificate that has expired makes events wait, the relay lives on and says which setting it is; a reload
-/// reads the renewed one from the same files, and nothing is lost.
+/// A server that asks for certificates, in which there is a topic, and its authority; and a configuration that shows one
+/// which is good until a year.
 #[cfg(feature = "kafka-tls")]
-#[test]
-fn a_reload_reads_renewed_certificates() {
+fn asking(until: i32) -> Option<(Authority, KafkaServer, String)> {
     let authority = Authority::new();
-    let Some(mut server) = server(&authority.of_kafka()) else { return };
-    let (certificate, key) = authority.sign("relay", 2021);
-    let runtime = Runtime::new().unwrap();
+    let mut server = server(&authority.of_kafka())?;
+    let (certificate, key) = authority.sign("relay", until);
     // A client of the test's own, with a certificate that stays good.
     let (ours, our_key) = authority.sign("test", 2090);
     server.let_in(&[
@@ -110,13 +108,24 @@ fn a_reload_reads_renewed_certificates() {
         ("ssl.certificate.location", ours.to_str().unwrap()),
         ("ssl.key.location", our_key.to_str().unwrap()),
     ]);
-    runtime.block_on(server.create("orders", 1, &[]));
-    let shop = Shop::new();
+    Runtime::new().unwrap().block_on(server.create("orders", 1, &[]));
     let tls = format!(
         "tls = true\nroots = {:?}\ncertificate = {certificate:?}\ncertificate_key = {key:?}",
         authority.roots()
     );
-    shop.configure(&configured("kafka", &url(&server), &tls));
+    let configured = configured("kafka", &url(&server), &tls);
+    Some((authority, server, configured))
+}
+
+/// F36: a certificate that has expired makes events wait, the relay lives on and says which setting it is; a reload
+/// reads the renewed one from the same files, and nothing is lost.
+#[cfg(feature = "kafka-tls")]
+#[test]
+fn a_reload_reads_renewed_certificates() {
+    let Some((authority, server, configured)) = asking(2021) else { return };
+    let runtime = Runtime::new().unwrap();
+    let shop = Shop::new();
+    shop.configure(&configured);
     shop.place(1..4);
     let mut relay = shop.configured(&[]);
     relay.wait_for("correct or renew `certificate` and `certificate_key`");
@@ -133,5 +142,37 @@ fn a_reload_reads_renewed_certificates() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 3);
+    assert_none_dead(&shop);
+}
+
+/// F36: a reload in the middle of a rotation, with a certificate whose key is not there yet, is refused with the names of both
+/// files, and the relay sends on with what it had; with both, the reload takes them.
+#[cfg(feature = "kafka-tls")]
+#[test]
+fn a_reload_refuses_a_certificate_beside_another_key() {
+    let Some((authority, server, configured)) = asking(2090) else { return };
+    let runtime = Runtime::new().unwrap();
+    let shop = Shop::new();
+    shop.configure(&configured);
+    let mut relay = shop.configured(&[]);
+    let stored = || runtime.block_on(server.count("orders"));
+    shop.place(1..4);
+    until("the first are delivered", || stored() == 3);
+    let (_, key) = authority.sign("other", 2090);
+    std::fs::copy(key, authority.path("relay.key")).unwrap();
+    relay.signal(Signal::HUP);
+    relay.wait_for("the reload changed nothing");
+    let told = relay.heard();
+    for words in ["destination `stream`", "relay.pem", "relay.key"] {
+        assert!(told.contains(words), "{told}");
+    }
+    shop.place(4..7);
+    until("the next are delivered", || stored() == 6);
+    authority.sign("relay", 2090);
+    relay.signal(Signal::HUP);
+    relay.wait_for("certificates were read again");
+    shop.place(7..10);
+    until("the last are delivered", || stored() == 9);
+    assert!(relay.stop().success());
     assert_none_dead(&shop);
 }

@@ -54,6 +54,11 @@ impl Running {
         lines.iter().any(|line| line.contains(text))
     }
 
+    /// All that was said until the line that was waited for last.
+    pub(crate) fn heard(&self) -> String {
+        self.said.join("\n")
+    }
+
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
