@@ -19,6 +19,7 @@ pub(crate) fn settings(
 ) -> Result<NatsSettings, Failure> {
     let mut settings = NatsSettings::new(url);
     settings.credentials = credentials(login, secrets)?;
+    settings.domain = login.domain.map(str::to_owned);
     settings.tls.required = login.require_tls;
     settings.tls.roots = login.roots.cloned();
     settings.tls.identity = login.certificate.cloned().zip(login.certificate_key.cloned());

@@ -68,6 +68,8 @@ pub(crate) struct Connection {
 pub(crate) struct Up {
     pub(crate) client: Client,
     pub(crate) jetstream: Context,
+    /// What the subjects begin with at which JetStream is asked.
+    pub(crate) api: Arc<str>,
     pub(crate) line: Line,
 }
 
@@ -197,9 +199,9 @@ impl Up {
 impl Connection {
     pub(crate) fn new(settings: NatsSettings) -> Result<Connection> {
         settings.check()?;
+        usable(&settings)?;
         Ok(Connection {
             settings: Arc::new(settings),
-        usable(&settings)?;
             made: OnceCell::new(),
             standing: watch::Sender::new(Standing::default()),
             looking: Mutex::default(),
@@ -228,7 +230,8 @@ impl Connection {
             _ => self.stands_unheard(client).ok_or_else(|| self.unreachable())?,
         };
         let (client, jetstream) = (client.clone(), jetstream.clone());
-        Ok(Up { client, jetstream, line: Line { epoch, standing } })
+        let api = self.settings.api().into();
+        Ok(Up { client, jetstream, api, line: Line { epoch, standing } })
     }
 
     /// Which one it is that stands.
@@ -340,6 +343,7 @@ impl Connection {
                 .context("servers", settings.shown())
         })?;
         let jetstream = jetstream::context::ContextBuilder::new()
+            .api_prefix(settings.api())
             .timeout(settings.deadline)
             .max_ack_inflight(IN_FLIGHT_MAX)
             .build(client.clone());

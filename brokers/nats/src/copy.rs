@@ -50,7 +50,7 @@ pub(crate) async fn look(
 ) -> Look {
     let begun = Instant::now();
     let wait = (until.saturating_duration_since(begun) / 2).min(LOOK_MAX);
-    let question = format!("$JS.API.STREAM.MSG.GET.{}", known.stream);
+    let question = format!("{}.STREAM.MSG.GET.{}", up.api, known.stream);
     let (jetstream, sequence) = (up.jetstream.clone(), known.sequence);
     let shown = async {
         let stream = jetstream.get_stream_no_info(&known.stream).await.ok()?;

@@ -47,7 +47,7 @@ pub(crate) async fn examine(connection: &Connection, routes: &[Route]) -> Result
     }
     let until = Instant::now() + settings.deadline * DEADLINES;
     match timeout_at(until, ask(&up, routes)).await {
-        Ok(found) => found,
+        Ok(found) => found.map_err(|error| settings.within(error)),
         Err(_) => {
             Err(Error::new(ErrorKind::Timeout, "examine").message("NATS did not answer in time"))
         }

@@ -43,7 +43,7 @@ fn family(subject: &str) -> &str {
 }
 
 /// Where a consumer is asked for its next messages.
-pub(crate) fn next_of(consumer: &PullConsumer) -> String {
+pub(crate) fn next_of(up: &Up, consumer: &PullConsumer) -> String {
     let info = consumer.cached_info();
-    format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", info.stream_name, info.name)
+    format!("{}.CONSUMER.MSG.NEXT.{}.{}", up.api, info.stream_name, info.name)
 }

@@ -137,7 +137,7 @@ pub(crate) async fn join(
     before: Option<Before<'_>>,
 ) -> Result<Vec<Member>> {
     let (mut asking, since) = (up.clone(), Instant::now());
-    let asked = format!("$JS.API.STREAM.INFO.{}", settings.stream);
+    let asked = format!("{}.STREAM.INFO.{}", up.api, settings.stream);
     let found = answered(&mut asking, &asked, since, up.jetstream.get_stream(&settings.stream));
     let stream = found.await?.map_err(|error| {
         let (kind, said) = match error.kind() {
@@ -226,7 +226,7 @@ async fn find(
         Some(Anew::Begin) | None => from,
     };
     let config = config(settings, &wanted, from);
-    let asked = format!("$JS.API.CONSUMER.INFO.{}.{}", settings.stream, wanted.name);
+    let asked = format!("{}.CONSUMER.INFO.{}.{}", up.api, settings.stream, wanted.name);
     let consumer = stream.get_or_create_consumer(&wanted.name, config);
     let consumer = answered(&mut up, &asked, Instant::now(), consumer).await?;
     let consumer: PullConsumer = consumer.map_err(|error| {

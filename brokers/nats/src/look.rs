@@ -39,7 +39,8 @@ pub async fn ack_wait(
     let up = connection.up(until).await?;
     let asked = timeout_at(until, ask(&up, &settings.stream, &names)).await;
     connection.close().await;
-    asked.unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, "look at group")))
+    let asked = asked.unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, "look at group")));
+    asked.map_err(|error| connection.settings().within(error))
 }
 
 async fn ask(up: &Up, stream: &str, names: &[String]) -> Result<Option<Duration>> {

@@ -121,7 +121,7 @@ impl Drop for Question {
 }
 
 async fn wait(consumer: PullConsumer, mut up: Up, times: Times, books: Books, slot: Arc<Slot>) {
-    let (subject, since) = (next_of(&consumer), Instant::now());
+    let (subject, since) = (next_of(&up, &consumer), Instant::now());
     let arrived = answered(&mut up, &subject, since, next(consumer, times.wait)).await;
     slot.put(match arrived {
         Ok(arrived) => arrived,

@@ -60,7 +60,7 @@ impl NatsSubscription {
         let member = &self.members[0];
         let limit = member.consumer.cached_info().config.max_ack_pending;
         let limit = usize::try_from(limit).unwrap_or(FETCH_MAX).max(1);
-        let (subject, since) = (next_of(&member.consumer), Instant::now());
+        let (subject, since) = (next_of(&up, &member.consumer), Instant::now());
         let fetch = member.consumer.fetch().max_messages(max.min(limit)).messages().await;
         let mut messages = fetch.map_err(|error| self.lost(&error.to_string()))?;
         let (mut deliveries, mut failed) = (Vec::new(), None);

@@ -13,6 +13,8 @@ use postrider_core::{Error, ErrorKind, Result};
 
 /// The longest deadline of a publish.
 const DEADLINE_MAX: Duration = Duration::from_secs(10 * 60);
+/// Of a domain's name: more than anybody gives one, and far from the bound of a line to the server.
+const DOMAIN_BYTES_MAX: usize = 255;
 /// The most batches under way at once.
 const BATCHES_MAX: u32 = 1_024;
 
@@ -28,6 +30,9 @@ pub struct NatsSettings {
     pub credentials: Credentials,
     /// Whom to believe, and with which certificate to show who we are.
     pub tls: Tls,
+    /// The domain of JetStream whose streams are meant, which need not be the one of the servers: a leaf node has one of its
+    /// own. Default: that of the servers.
+    pub domain: Option<String>,
     /// From the beginning of a publish to its last acknowledgement, waiting for a connection included.
     /// Default 4 s: less than the relay's own publish deadline (5 s), so that each event is named in the
     /// answer.
@@ -173,6 +178,7 @@ impl NatsSettings {
             servers: servers.into().each(),
             credentials: Credentials::None,
             tls: Tls::default(),
+            domain: None,
             deadline: Duration::from_secs(4),
             batches_in_flight: 8,
             allow_lossy: false,
@@ -197,6 +203,12 @@ impl NatsSettings {
         for server in &self.servers {
             server.parse()?;
         }
+        if let Some(domain) = self.domain.as_deref().filter(|domain| !is_word(domain)) {
+            return Err(wrong(format!(
+                "`domain` is one word of a subject, without dots, blanks, and wildcards: not `{}`",
+                domain.escape_debug()
+            )));
+        }
         if self.deadline.is_zero() || self.deadline > DEADLINE_MAX {
             return Err(wrong("`deadline` is more than nothing and at most 10 min"));
         }
@@ -206,11 +218,33 @@ impl NatsSettings {
         Ok(())
     }
 
+    /// Where JetStream is asked: what its subjects begin with.
+    pub(crate) fn api(&self) -> String {
+        match &self.domain {
+            Some(domain) => format!("$JS.{domain}.API"),
+            None => "$JS.API".to_owned(),
+        }
+    }
+
+    /// An error, with the domain that was asked where that is not the servers' own.
+    pub(crate) fn within(&self, error: Error) -> Error {
+        match &self.domain {
+            Some(domain) => error.context("domain", domain),
+            None => error,
+        }
+    }
+
     /// The servers, for a message.
     pub(crate) fn shown(&self) -> String {
         let shown: Vec<String> = self.servers.iter().map(ToString::to_string).collect();
         shown.join(", ")
     }
+}
+
+/// Whether it can be a word of a subject.
+fn is_word(text: &str) -> bool {
+    let kept = |c: char| c.is_whitespace() || c.is_control() || ".*>".contains(c);
+    !text.is_empty() && text.len() <= DOMAIN_BYTES_MAX && !text.contains(kept)
 }
 
 pub(crate) fn wrong(message: impl Into<String>) -> Error {
@@ -334,6 +368,12 @@ mod tests {
         let idle = NatsSettings { batches_in_flight: 0, ..good };
         for settings in [none, hasty, idle] {
             assert_eq!(settings.check().unwrap_err().kind(), ErrorKind::Config);
+        }
+        for domain in ["", "a.b", "a b", "*", ">", "a\r\nPUB b 0", &"a".repeat(256)] {
+            let mut settings = NatsSettings::new("nats://127.0.0.1:4222");
+            settings.domain = Some(domain.to_owned());
+            let refused = settings.check().unwrap_err();
+            assert!(refused.to_string().contains("`domain`"), "{refused}");
         }
         for server in ["nats://127.0.0.1:99999", "nats://", "nats://a:4222/shop", "kafka://a:9092"]
         {

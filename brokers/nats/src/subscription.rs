@@ -85,7 +85,8 @@ impl NatsSubscription {
         let connection = Connection::new(nats)?;
         let until = Instant::now() + connection.settings().deadline;
         let up = connection.up(until).await?;
-        let members = group::join(&up, &settings, partitions.as_ref(), None).await?;
+        let members = group::join(&up, &settings, partitions.as_ref(), None).await;
+        let members = members.map_err(|error| connection.settings().within(error))?;
         // The server's word counts: whoever made a consumer may have chosen another time.
         let waits = members.iter().map(|member| member.consumer.cached_info().config.ack_wait);
         settings.visibility = waits.min().unwrap_or(settings.visibility);

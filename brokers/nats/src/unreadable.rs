@@ -206,7 +206,7 @@ async fn next(
     from: u64,
 ) -> std::result::Result<Option<RawMessage>, Unread> {
     let what = format!("STREAM.MSG.GET.{}", info.stream_name);
-    let subject = format!("$JS.API.{what}");
+    let subject = format!("{}.{what}", up.api);
     let filter = Some(&*info.config.filter_subject).filter(|filter| !filter.is_empty());
     let question = json!({ "seq": from, "next_by_subj": filter.unwrap_or(">") });
     let (jetstream, begun) = (up.jetstream.clone(), Instant::now());

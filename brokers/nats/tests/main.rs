@@ -6,6 +6,7 @@
 mod burying;
 mod changed;
 mod denied;
+mod domains;
 mod examining;
 mod fetching;
 mod granting;

@@ -86,7 +86,7 @@ macro_rules! connection {
         }
 
         impl $name {
-            /// Who we are, and whom we believe.
+            /// Who we are, whom we believe, and whose streams are meant.
             pub fn login(&self) -> NatsLogin<'_> {
                 NatsLogin {
                     user: self.user.as_deref(),
@@ -98,6 +98,7 @@ macro_rules! connection {
                     roots: self.roots.as_ref(),
                     certificate: self.certificate.as_ref(),
                     certificate_key: self.certificate_key.as_ref(),
+                    domain: self.domain.as_deref(),
                 }
             }
 
@@ -127,6 +128,9 @@ connection! {
         timeout: Duration { default: "4s", min: "50ms", max: "5m", rules: &[BATCH_ENDS] },
         /// Batches under way at once. Eight fill the round trip to a stream of three replicas.
         batches: u32 { default: "8", min: "1", max: "1024", class: Restart },
+        /// The domain of JetStream whose streams take the subjects, where it is not that of the servers: theirs may be a
+        /// leaf node with one of its own.
+        domain: Option<String> { example: "hub", rules: &[Rule::Topic(TopicRule::Subject)] },
         /// Publish with core NATS, which keeps nothing: whoever does not listen at that moment never
         /// hears of the event.
         allow_lossy: bool { default: "false" },
@@ -147,12 +151,17 @@ connection! {
         /// One event in work at a time in the whole group, so that the order of the stream holds across its
         /// instances and their crashes. Counts for a group that is new.
         in_order: bool { default: "false", class: Restart },
+        /// The domain of JetStream that has the stream, where it is not that of the servers: theirs may be a leaf node with
+        /// one of its own.
+        domain: Option<String> {
+            example: "hub", class: Restart, rules: &[Rule::Topic(TopicRule::Subject)],
+        },
         /// How long the server may take to answer.
         timeout: Duration { default: "4s", min: "50ms", max: "5m", class: Restart },
     }
 }
 
-/// Who we are for a server of NATS, and whom we believe.
+/// Who we are for a server of NATS, whom we believe, and whose streams are meant.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct NatsLogin<'a> {
@@ -174,4 +183,6 @@ pub struct NatsLogin<'a> {
     pub certificate: Option<&'a PathBuf>,
     /// The key of our certificate.
     pub certificate_key: Option<&'a PathBuf>,
+    /// The domain of JetStream.
+    pub domain: Option<&'a str>,
 }
