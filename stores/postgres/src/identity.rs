@@ -6,8 +6,13 @@
 //! new address; a restored dump, `create database … template`, and an upgrade to another major version
 //! have others.
 //!
+//! A relay that runs on is told as well when another database has taken the place of its own: what it has in
+//! memory, and what it has under way, belongs to the one that gave it its leases ([`Home`]).
+//!
 //! What it cannot see: a copy of the cluster's files, as a base backup makes it, which is what a standby
 //! is too. Where the user may not ask for the cluster's identifier, the database's number alone counts.
+
+use std::sync::{Mutex, PoisonError};
 
 use postrider_core::{Code, Error, ErrorKind, Result};
 
@@ -43,17 +48,56 @@ pub(crate) async fn read(session: &Session) -> Result<Place> {
     Ok(Place { known: (text(0), text(1)), found: (text(2), text(3)) })
 }
 
-/// Checks that this database is the one that publishes: for a relay, before it asks for a partition.
-///
-/// # Errors
-/// `Conflict` if this is a copy that nobody adopted.
-pub(crate) async fn check(session: &Session) -> Result<()> {
-    if read(session).await?.is_same() {
-        return Ok(());
+/// Where a relay was given its first lease. Invariant: nothing of a relay's is read or saved elsewhere. A copy has the
+/// same leases and the same token of its server's life, and the same cursors where they have not moved since, so nothing
+/// else would tell it apart at once.
+#[derive(Debug, Default)]
+pub(crate) struct Home(Mutex<Option<(String, String)>>);
+
+impl Home {
+    /// Checks that this database is the one that publishes: for a relay, before it asks for a partition.
+    ///
+    /// # Errors
+    /// `Conflict` if this is a copy that nobody adopted, or one that was adopted while the relay had leases elsewhere.
+    pub(crate) async fn enter(&self, session: &Session) -> Result<()> {
+        let place = read(session).await?;
+        if !place.is_same() {
+            return Err(moved("open store", NOT_ADOPTED));
+        }
+        let known = self.known().get_or_insert_with(|| place.found.clone()).clone();
+        same_as(known, place, "open store")
     }
-    Err(Error::new(ErrorKind::Conflict, "open store")
-        .code(Code::StoreMoved)
-        .message("this database is not the one that published last: a copy, or a restored dump"))
+
+    /// Checks that a session leads to where the leases are of, if there are any.
+    ///
+    /// # Errors
+    /// As [`Home::enter`].
+    pub(crate) async fn check(&self, session: &Session, operation: &'static str) -> Result<()> {
+        let Some(known) = self.known().clone() else { return Ok(()) };
+        let place = read(session).await?;
+        if !place.is_same() {
+            return Err(moved(operation, NOT_ADOPTED));
+        }
+        same_as(known, place, operation)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Option<(String, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const NOT_ADOPTED: &str =
+    "this database is not the one that published last: a copy, or a restored dump";
+const ADOPTED: &str = "this database took the place of the one that this relay began with, and was adopted: start the \
+                       relay anew";
+
+fn same_as(known: (String, String), place: Place, operation: &'static str) -> Result<()> {
+    let place = Place { known, ..place };
+    if place.is_same() { Ok(()) } else { Err(moved(operation, ADOPTED)) }
+}
+
+fn moved(operation: &'static str, message: &'static str) -> Error {
+    Error::new(ErrorKind::Conflict, operation).code(Code::StoreMoved).message(message)
 }
 
 /// Makes this database the one that publishes, in the caller's transaction.

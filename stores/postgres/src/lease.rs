@@ -11,11 +11,11 @@ use postrider_core::source::RenewRequest;
 use postrider_core::{Hindrance, Lease, PartitionId, RelayId, Result};
 use tokio_postgres::Row;
 
+use crate::open;
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
 use crate::typed::{micros, params, partition, signed, span, unsigned};
-use crate::{identity, open};
 
 const ACQUIRE: Sql = sql!("lease/acquire");
 const RENEW: Sql = sql!("lease/renew");
@@ -26,7 +26,7 @@ const REPORT: Sql = sql!("lease/report");
 /// granted to nobody, and whoever still holds it is about to let it go.
 pub(crate) async fn acquire(store: &PostgresStore, request: &AcquireRequest) -> Result<Acquired> {
     let session = store.sessions().line(Line::Lease, "acquire").await?;
-    identity::check(&session).await?;
+    store.sessions().home().enter(&session).await?;
     if !store.maintained().counters_were_checked() {
         open::check_counters(&session).await?;
         store.maintained().counters_checked();

@@ -15,6 +15,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use crate::connect::Address;
+use crate::identity::Home;
 use crate::pooler::{Pooler, Way};
 use crate::session::Session;
 use crate::sql::{Sql, Texts, sql};
@@ -56,6 +57,7 @@ pub(crate) struct Sessions {
     lines: [tokio::sync::Mutex<Option<Arc<Session>>>; LINES],
     lent: Arc<Semaphore>,
     idle: Mutex<Vec<Session>>,
+    home: Home,
 }
 
 impl Sessions {
@@ -75,7 +77,13 @@ impl Sessions {
             lines: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             lent: Arc::new(Semaphore::new(lent_max.max(1))),
             idle: Mutex::default(),
+            home: Home::default(),
         }
+    }
+
+    /// Where a relay of this handle was given its first lease.
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -92,12 +100,24 @@ impl Sessions {
     }
 
     /// The shared session for a purpose, connected if it is not.
+    ///
+    /// # Errors
+    /// `Conflict` if it is a relay's, and leads to another database than its leases are of. A session of our own stays
+    /// where it is; a pooler's may be of another database with each transaction.
     pub(crate) async fn line(&self, line: Line, operation: &'static str) -> Result<Arc<Session>> {
         let mut slot = self.lines[line as usize].lock().await;
         if let Some(session) = slot.as_ref().filter(|session| !session.is_closed()) {
-            return Ok(Arc::clone(session));
+            let session = Arc::clone(session);
+            drop(slot);
+            if line != Line::Inbox && !session.prepares() {
+                self.home.check(&session, operation).await?;
+            }
+            return Ok(session);
         }
         let session = Arc::new(self.connect(operation).await?);
+        if line != Line::Inbox {
+            self.home.check(&session, operation).await?;
+        }
         if line == Line::Page && session.prepares() {
             session.batch(operation, &self.texts.text(&SETUP_PAGE)).await?;
         }

@@ -4,7 +4,6 @@ use postrider_core::Result;
 use postrider_core::operate::Note;
 
 use super::{note, producers, rebase, sequence};
-use crate::sessions::Line;
 use crate::sql::{Sql, sql};
 use crate::typed::{params, signed, unsigned};
 use crate::{PostgresStore, identity};
@@ -21,7 +20,8 @@ const STRETCH: u64 = 200_000;
 /// only then is the place remembered. What is interrupted is finished by doing it again.
 pub(super) async fn adopt(store: &PostgresStore, note: &Note) -> Result<()> {
     let note = note::checked(note)?;
-    let place = identity::read(&*store.sessions().line(Line::Read, "adopt").await?).await?;
+    // Not by a line of the relay's, should it be of the same handle: those are refused where nobody adopted.
+    let place = identity::read(&store.sessions().connect("adopt").await?).await?;
     if !place.is_same() {
         // Producers too: they may have begun here before anybody adopts it.
         let tx = producers::keep_out(store, "adopt").await?;
