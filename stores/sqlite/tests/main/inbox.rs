@@ -315,3 +315,24 @@ async fn a_claim_and_a_transaction_exclude_each_other() {
     let refused = InboxStore::complete(&store, &lease, b"late").await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
 }
+
+/// INV-4: who stood still until a purge took its claim is refused, as after every other claim.
+#[tokio::test]
+async fn a_claim_of_before_a_purge_is_refused() {
+    let fresh = Fresh::new();
+    let store = fresh.store();
+    let lease = Duration::from_secs(60);
+    let request = ClaimRequest::new(&incoming(1), &handler("billing"), lease).unwrap();
+    let claimed = async || match store.claim(&request).await.unwrap() {
+        Claim::Claimed(lease) => lease,
+        other => panic!("it is free: {other:?}"),
+    };
+    let stood_still = claimed().await;
+    fresh.connect().execute("update inbox set received_at = 1, expires_at = 1", ()).unwrap();
+    assert_eq!(store.purge(Duration::ZERO, 10).await.unwrap(), 1);
+    let at_work = claimed().await;
+    assert!(at_work.token > stood_still.token, "{at_work:?} after {stood_still:?}");
+    let refused = InboxStore::complete(&store, &stood_still, b"paid").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+    store.heartbeat(&at_work, lease).await.expect("the claim of now stands");
+}
