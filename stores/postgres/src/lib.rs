@@ -74,6 +74,7 @@ mod outbox;
 mod own;
 #[cfg(feature = "store")]
 mod pooler;
+mod pooler_news;
 #[cfg(feature = "tokio-postgres")]
 mod prepared;
 #[cfg(feature = "store")]

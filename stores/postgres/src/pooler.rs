@@ -4,9 +4,8 @@
 //! nothing that the store promises depends on the answer. What is lost is comfort: prepared statements,
 //! settings of a session, and LISTEN. Invariant: where the answer is not known, nothing relies on them.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use postrider_core::operate::Finding;
@@ -18,6 +17,7 @@ use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
 use crate::error::{During, of_postgres};
+use crate::pooler_news::{forget, is_news};
 use crate::sql::{Sql, Texts, sql};
 
 const BEGIN: Sql = sql!("session/begin");
@@ -228,20 +228,6 @@ impl Way {
     }
 }
 
-/// The stores of which it was said that a pooler lies before them. A program has several handles on one, a relay's and an
-/// operator's, and each looks for itself.
-static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-
-/// Whether nobody was told of a store yet; from now on somebody was.
-fn is_news(store: &str) -> bool {
-    TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(store.to_owned())
-}
-
-/// What is found once more is news again.
-fn forget(store: &str) {
-    TOLD.lock().unwrap_or_else(PoisonError::into_inner).remove(store);
-}
-
 /// The right to examine the way.
 pub(crate) struct Examination<'a> {
     way: &'a Way,
@@ -393,20 +379,6 @@ mod tests {
         }
         let mut uncounted = Left { seen: of("ours", 7, None), surplus: 0 };
         assert!(!uncounted.is_shared(of("ours", 7, None)));
-    }
-
-    /// A relay's and an operator's handle on one store are one warning.
-    #[test]
-    fn a_pooler_is_told_of_once() {
-        let store = "postgres://told-of-once/shop";
-        let (relay, operator) = (Way::new(Pooler::Auto, store), Way::new(Pooler::Auto, store));
-        relay.owns(Ownership::Shared);
-        assert!(!is_news(store), "it was said");
-        operator.hears(Hearing::Deaf);
-        operator.owns(Ownership::Shared);
-        relay.owns(Ownership::Own);
-        assert!(is_news(store), "a pooler that comes back is told of again");
-        assert!(is_news("postgres://told-of-once/other"), "each store for itself");
     }
 
     #[test]
