@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// F21: what others delete in a compacted topic is said to be that, and not a document that cannot be read; an event without a
+    /// What others delete in a compacted topic is said to be that, and not a document that cannot be read; an event without a
     /// value stays one.
     #[test]
     fn a_tombstone_of_somebody_elses_is_called_one() {
