@@ -79,6 +79,9 @@ struct SetArgs {
     /// Which destination
     #[arg(value_name = "NAME")]
     name: DestinationId,
+    /// Nothing is asked here: for scripts that say it with every change
+    #[arg(long = "yes", hide = true)]
+    _yes: bool,
     #[command(flatten)]
     by: MayGiveReason,
     #[command(flatten)]

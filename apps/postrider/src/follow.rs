@@ -113,7 +113,18 @@ async fn follow(
     }
     watch.progress.clear();
     note(&done(requests));
-    Ok(Exit::Success)
+    Ok(outcome(requests))
+}
+
+/// Whether anything of what was chosen was done. A script that takes an event back has to hear that it was delivered
+/// meanwhile; one that reads on has what it wanted where others were faster with some of it.
+fn outcome(requests: &[RequestState]) -> Exit {
+    let of_rows = |request: &RequestState| !["rewind", "enable"].contains(&&*request.verb);
+    let done: u64 = requests.iter().map(|request| request.done).sum();
+    match requests.iter().any(|request| of_rows(request) && request.skipped > 0) && done == 0 {
+        true => Exit::Failure,
+        false => Exit::Success,
+    }
 }
 
 /// Reads how far the requests are. A store that is busy for a moment is read again at the next look.
@@ -171,6 +182,12 @@ fn done(requests: &[RequestState]) -> String {
             _ => format!("; in {} it had passed nothing since then", count(skipped)),
         };
         return format!("{verb}: set back in {} partitions{rest}", count(done));
+    }
+    if done == 0 && skipped > 0 {
+        return format!(
+            "{verb}: nothing was changed: none of the {} was in the state any more in which it was counted",
+            count(skipped)
+        );
     }
     let mut text = format!("{verb}: {} done", count(done));
     if skipped > 0 {
@@ -232,8 +249,15 @@ mod tests {
     fn what_was_done_and_what_was_not_is_said() {
         assert_eq!(done(&[state(1, 1_000, 0), state(2, 5, 0)]), "redrive: 1,005 done");
         assert!(done(&[state(1, 3, 2)]).contains("3 done, 2 skipped: they were not"));
+        let overtaken = [state(1, 0, 2), state(2, 0, 3)];
+        assert!(done(&overtaken).contains("nothing was changed: none of the 5 was"));
+        assert!(matches!(outcome(&overtaken), Exit::Failure));
+        assert!(matches!(outcome(&[state(1, 0, 2), state(2, 1, 3)]), Exit::Success));
+        assert!(matches!(outcome(&[state(1, 0, 0)]), Exit::Success));
         let rewound = |skipped| RequestState { verb: "rewind".into(), ..state(1, 21, skipped) };
         assert_eq!(done(&[rewound(0)]), "rewind: set back in 21 partitions");
+        let nowhere = RequestState { done: 0, ..rewound(11) };
+        assert!(matches!(outcome(&[nowhere]), Exit::Success), "it is where it was asked to be");
         assert!(done(&[rewound(11)]).ends_with("; in 11 it had passed nothing since then"));
         assert_eq!(written_down(&[state(7, 0, 0)]), "request 7 is written down");
         assert_eq!(

@@ -61,6 +61,9 @@ struct SetArgs {
     /// Which partition, from 0
     #[arg(value_name = "N")]
     partition: u16,
+    /// Nothing is asked here: for scripts that say it with every change
+    #[arg(long = "yes", hide = true)]
+    _yes: bool,
     #[command(flatten)]
     by: MayGiveReason,
     #[command(flatten)]

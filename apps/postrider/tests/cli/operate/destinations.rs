@@ -16,7 +16,7 @@ fn destinations_and_partitions_are_listed() {
 #[test]
 fn a_paused_destination_waits() {
     let shop = Shop::delivered();
-    let paused = shop.json(&["destinations", "pause", "default", "--reason", "upgrade"]);
+    let paused = shop.json(&["destinations", "pause", "default", "--reason", "upgrade", "--yes"]);
     assert_eq!(paused["rows"][0]["state"], "paused", "{paused}");
     shop.commit(7..=8);
     let before = shop.arrived().len();
@@ -42,7 +42,7 @@ fn an_unknown_destination_suggests() {
         assert_eq!(code(&run), 1, "{args:?}: {}", err(&run));
         assert!(said(&run).contains("Did you mean `default`?"), "{args:?}: {}", err(&run));
     }
-    let run = shop.operate(&["partitions", "pause", "7"]);
+    let run = shop.operate(&["partitions", "pause", "7", "--yes"]);
     assert_eq!(code(&run), 1);
     assert!(said(&run).contains("no partition 7"), "{}", err(&run));
 }
