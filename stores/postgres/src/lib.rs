@@ -74,6 +74,7 @@ mod outbox;
 mod own;
 #[cfg(feature = "store")]
 mod pooler;
+#[cfg(feature = "store")]
 mod pooler_news;
 #[cfg(feature = "tokio-postgres")]
 mod prepared;
