@@ -8,7 +8,7 @@ use rusqlite::TransactionBehavior;
 
 use crate::endpoint::{Endpoint, Plan};
 use crate::history::{assert_one_effect_each, judge};
-use crate::stage::Stage;
+use crate::stage::{Stage, TAKEN_OVER};
 
 /// Both calls for an event had the same key.
 fn assert_two_calls_of_one_key(endpoint: &Endpoint, id: EventId) {
@@ -38,7 +38,7 @@ async fn killed_in_a_call_the_next_one_calls_by_the_same_key() {
     stage.settled().await;
     sidecar.stop().await;
     assert_two_calls_of_one_key(&endpoint, event);
-    assert_eq!(stage.number("select token from inbox"), 2);
+    assert_eq!(stage.number(TAKEN_OVER), 1);
     assert_one_effect_each(&stage, &endpoint).await;
 }
 

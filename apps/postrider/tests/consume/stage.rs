@@ -14,6 +14,9 @@ use tokio::process::Command;
 use crate::endpoint::Endpoint;
 use crate::sidecar::Sidecar;
 
+/// How often a claim was taken over: a token begins with the moment, in microseconds of whole milliseconds.
+pub(crate) const TAKEN_OVER: &str = "select token % 1000 from inbox";
+
 /// The topic of everything.
 pub(crate) const TOPIC: &str = "order.placed";
 

@@ -132,11 +132,16 @@ async fn a_copy_in_the_databases_place_stops_a_running_relay() {
     a_copy_takes_its_place(&url, Pooler::Auto).await;
 }
 
-/// The same where the relay's connections outlive the change, since they are a pooler's.
-#[tokio::test]
-async fn a_copy_behind_a_pooler_stops_a_running_relay() {
-    match services::url("pgbouncer") {
-        Ok(url) => a_copy_takes_its_place(&url, Pooler::Transaction).await,
-        Err(reason) => eprintln!("skipped: {reason}"),
+/// Behind the pooler, which leads to one of the servers.
+mod pooled {
+    use super::*;
+
+    /// INV-1, INV-2: the same where the relay's connections outlive the change, since they are a pooler's.
+    #[tokio::test]
+    async fn a_copy_behind_a_pooler_stops_a_running_relay() {
+        match services::url("pgbouncer") {
+            Ok(url) => a_copy_takes_its_place(&url, Pooler::Transaction).await,
+            Err(reason) => eprintln!("skipped: {reason}"),
+        }
     }
 }
