@@ -9,12 +9,10 @@ use std::time::Duration;
 
 use async_nats::ServerAddr;
 use percent_encoding::percent_decode_str;
-use postrider_core::{Error, ErrorKind, Result};
+use postrider_core::{Error, ErrorKind, Result, TopicRule};
 
 /// The longest deadline of a publish.
 const DEADLINE_MAX: Duration = Duration::from_secs(10 * 60);
-/// Of a domain's name: more than anybody gives one, and far from the bound of a line to the server.
-const DOMAIN_BYTES_MAX: usize = 255;
 /// The most batches under way at once.
 const BATCHES_MAX: u32 = 1_024;
 
@@ -203,11 +201,10 @@ impl NatsSettings {
         for server in &self.servers {
             server.parse()?;
         }
-        if let Some(domain) = self.domain.as_deref().filter(|domain| !is_word(domain)) {
-            return Err(wrong(format!(
-                "`domain` is one word of a subject, without dots, blanks, and wildcards: not `{}`",
-                domain.escape_debug()
-            )));
+        if let Some(domain) = self.domain.as_deref()
+            && let Some(why) = TopicRule::Word.unusable(domain)
+        {
+            return Err(wrong(format!("`domain` {:?}: {why}", domain)));
         }
         if self.deadline.is_zero() || self.deadline > DEADLINE_MAX {
             return Err(wrong("`deadline` is more than nothing and at most 10 min"));
@@ -239,12 +236,6 @@ impl NatsSettings {
         let shown: Vec<String> = self.servers.iter().map(ToString::to_string).collect();
         shown.join(", ")
     }
-}
-
-/// Whether it can be a word of a subject.
-fn is_word(text: &str) -> bool {
-    let kept = |c: char| c.is_whitespace() || c.is_control() || ".*>".contains(c);
-    !text.is_empty() && text.len() <= DOMAIN_BYTES_MAX && !text.contains(kept)
 }
 
 pub(crate) fn wrong(message: impl Into<String>) -> Error {

@@ -67,7 +67,7 @@ pub(crate) enum Rule {
     },
     /// It is at most one of so many parts of another duration or number: of its table, or by the whole path.
     AtMost { key: &'static str, part: u32, why: &'static str },
-    /// It is a topic of such a broker.
+    /// It is a topic of such a broker, or a name by its rules.
     Topic(TopicRule),
 }
 

@@ -130,7 +130,7 @@ connection! {
         batches: u32 { default: "8", min: "1", max: "1024", class: Restart },
         /// The domain of JetStream whose streams take the subjects, where it is not that of the servers: theirs may be a
         /// leaf node with one of its own.
-        domain: Option<String> { example: "hub", rules: &[Rule::Topic(TopicRule::Subject)] },
+        domain: Option<String> { example: "hub", rules: &[Rule::Topic(TopicRule::Word)] },
         /// Publish with core NATS, which keeps nothing: whoever does not listen at that moment never
         /// hears of the event.
         allow_lossy: bool { default: "false" },
@@ -154,7 +154,7 @@ connection! {
         /// The domain of JetStream that has the stream, where it is not that of the servers: theirs may be a leaf node with
         /// one of its own.
         domain: Option<String> {
-            example: "hub", class: Restart, rules: &[Rule::Topic(TopicRule::Subject)],
+            example: "hub", class: Restart, rules: &[Rule::Topic(TopicRule::Word)],
         },
         /// How long the server may take to answer.
         timeout: Duration { default: "4s", min: "50ms", max: "5m", class: Restart },

@@ -142,6 +142,7 @@ pub(crate) fn limits(key: &Key) -> String {
         }
         Rule::AtMost { key, part, .. } => format!("at most {}", share(*part, key)),
         Rule::Topic(TopicRule::Subject) => "a subject without wildcards".to_owned(),
+        Rule::Topic(TopicRule::Word) => "one word of a subject".to_owned(),
         Rule::Topic(_) => "a topic's name".to_owned(),
     });
     let words: Vec<String> =

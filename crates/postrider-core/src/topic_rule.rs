@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 const NAME_CHARS_MAX: usize = 249;
 /// Bytes of a [`TopicRule::Subject`]. Longer ones are a mistake in a template.
 const SUBJECT_BYTES_MAX: usize = 1_024;
+/// Bytes of a [`TopicRule::Word`]: more than anybody gives a name, and far from the bound of a subject.
+const WORD_BYTES_MAX: usize = 255;
 
 /// Which names of topics a destination takes.
 ///
@@ -28,6 +30,8 @@ pub enum TopicRule {
     Name,
     /// Parts with dots between, none of them empty or a wildcard, without blanks, 1,024 bytes at most.
     Subject,
+    /// One part of a subject, 255 bytes at most: no topic, but a name that stands in subjects.
+    Word,
 }
 
 impl TopicRule {
@@ -48,6 +52,7 @@ impl TopicRule {
             TopicRule::Any => None,
             TopicRule::Name => unusable_name(topic),
             TopicRule::Subject => unusable_subject(topic),
+            TopicRule::Word => unusable_word(topic),
         }
     }
 }
@@ -79,6 +84,15 @@ fn unusable_subject(topic: &str) -> Option<&'static str> {
     }
 }
 
+fn unusable_word(topic: &str) -> Option<&'static str> {
+    match topic {
+        _ if topic.len() > WORD_BYTES_MAX => Some("it is longer than 255 bytes"),
+        _ if topic.contains('.') => Some("it is one word, without dots"),
+        _ if topic.contains(['*', '>']) => Some("it is no wildcard"),
+        _ => unusable_subject(topic),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +105,9 @@ mod tests {
         let subject = ["", "a b", "a..b", ".a", "a.", "a.*", "a.>", "$JS.API", "a\r\nPUB b 0"];
         assert!(subject.iter().all(|topic| TopicRule::Subject.unusable(topic).is_some()));
         assert!(TopicRule::Subject.unusable(&"a".repeat(1_025)).is_some());
+        let word = ["", "a.b", "a b", "*", ">", "a*", "$JS", "a\r\nPUB b 0", &"a".repeat(256)];
+        assert!(word.iter().all(|name| TopicRule::Word.unusable(name).is_some()));
+        assert_eq!(TopicRule::Word.unusable("hub-1"), None);
         for topic in ["orders", "shop.orders_v2-x", &"a".repeat(249)] {
             assert_eq!(TopicRule::Name.unusable(topic), None, "{topic}");
             assert_eq!(TopicRule::Subject.unusable(topic), None, "{topic}");

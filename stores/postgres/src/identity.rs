@@ -48,8 +48,9 @@ pub(crate) async fn read(session: &Session) -> Result<Place> {
     Ok(Place { known: (text(0), text(1)), found: (text(2), text(3)) })
 }
 
-/// Where a relay was given its first lease. Invariant: nothing of a relay's is read or saved elsewhere. A copy has the
-/// same leases and the same token of its server's life, and the same cursors where they have not moved since, so nothing
+/// Where a relay was given its first lease. Invariant: no event of a relay's is read elsewhere, and nothing that it settles is
+/// saved there; what keeps the tables in order is not looked at. Behind a transaction pooler the look and what it is for
+/// are two transactions: only a change of the place between these two is not seen. A copy has the same leases and the same token of its server's life, and the same cursors where they have not moved since, so nothing
 /// else would tell it apart at once.
 #[derive(Debug, Default)]
 pub(crate) struct Home(Mutex<Option<(String, String)>>);
