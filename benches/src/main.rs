@@ -30,12 +30,14 @@ mod relay;
 mod sql;
 mod start;
 mod textbook;
+mod tuning;
 mod webhook;
 
 use std::process::ExitCode;
 
 use options::{Options, StoreKind};
 use outcome::Outcome;
+use tuning::Tuning;
 
 /// Whatever went wrong: a benchmark stops at the first error.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -159,9 +161,15 @@ fn start(arguments: &[String]) -> Result<()> {
         return Err(format!("there is no benchmark `{name}`").into());
     };
     let options = Options::parse(&arguments[1..])?;
+    let brokers = options.store == StoreKind::Postgres && options.broker.is_server();
+    if options.tuning != Tuning::default()
+        && !(brokers && ["drain", "memory"].contains(&name.as_str()))
+    {
+        return Err("`--tune` is for `drain` and `memory` with kafka or nats".into());
+    }
     let before = measure::load_average();
     let outcome = match options.store {
-        StoreKind::Postgres if options.broker.is_server() => brokered(name, &options)?,
+        StoreKind::Postgres if brokers => brokered(name, &options)?,
         StoreKind::Postgres => postgres::run(name, &options)?,
         StoreKind::Sqlite => (benchmark.run)(&options)?,
         StoreKind::Dynamodb => on_dynamodb(name, &options)?,

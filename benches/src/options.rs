@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use crate::Result;
+use crate::tuning::Tuning;
 
 /// The most rows of any benchmark: at some 700 bytes each, 10 million are 7 GB of temporary file.
 const ROWS_MAX: u64 = 10_000_000;
@@ -26,6 +27,8 @@ options:
   --rounds N              how often each contender is measured; medians are reported
   --seconds N             how long events come in `writer`
   --idle-seconds N        how long `latency`, `idle`, and `interval` look at an idle relay
+  --tune LIST             `drain` and `memory` with kafka or nats: other settings than the defaults, as
+                          partitions=64,batches=16,linger=10,memory=32,rows=10000 (milliseconds, MiB)
   --binary PATH           the `postrider` that `start` starts; without it, this program
   --json                  one JSON object on one line";
 
@@ -102,6 +105,8 @@ pub(crate) struct Options {
     pub(crate) seconds: Option<u64>,
     /// The program that `start` starts; without one it starts itself.
     pub(crate) binary: Option<PathBuf>,
+    /// What a benchmark with a broker has instead of the defaults.
+    pub(crate) tuning: Tuning,
     pub(crate) json: bool,
 }
 
@@ -115,6 +120,7 @@ impl Options {
             idle_seconds: None,
             seconds: None,
             binary: None,
+            tuning: Tuning::default(),
             json: false,
         };
         let mut left = arguments.iter();
@@ -138,6 +144,7 @@ impl Options {
                 "--idle-seconds" => {
                     options.idle_seconds = Some(number(argument, value()?, IDLE_MAX)?);
                 }
+                "--tune" => options.tuning = Tuning::parse(value()?)?,
                 "--binary" => options.binary = Some(PathBuf::from(value()?)),
                 other => return Err(format!("unknown option `{other}`\n{USAGE}").into()),
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postrider_core::{Broker, Destination, DestinationId, OutboxSource, Route, Template};
-use postrider_relay::{Ending, Health, Relay, RelayHandle, State, Target};
+use postrider_relay::{Ending, Health, Relay, RelayHandle, Settings, State, Target};
 use postrider_sqlite::SqliteStore;
 use tokio::runtime::Runtime;
 
@@ -47,22 +47,23 @@ pub(crate) fn drain_store(
     broker: Arc<dyn Broker>,
     rows: u64,
 ) -> Result<Drained> {
-    drain_route(runtime, store, broker, rows, everywhere()?)
+    drain_route(runtime, store, broker, rows, everywhere()?, Settings::default())
 }
 
-/// The same along a route that takes every event.
+/// The same along a route, with settings that are not the defaults.
 pub(crate) fn drain_route(
     runtime: &Runtime,
     store: Arc<dyn OutboxSource>,
     broker: Arc<dyn Broker>,
     rows: u64,
     route: Route,
+    settings: Settings,
 ) -> Result<Drained> {
     let written = written_bytes();
     let start = Instant::now();
     let report = runtime.block_on(async {
         let destination = destination("bench", route)?;
-        let builder = Relay::builder(store).destination(destination, broker);
+        let builder = Relay::builder(store).destination(destination, broker).settings(settings);
         let relay = builder.target(Target::Once).start().await?;
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(relay.stopped().await)
     })?;

@@ -16,10 +16,11 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 use super::consumer::{Tally, WORKERS, business};
-use super::server::{PARTITIONS, Server};
+use super::server::Server;
 use crate::Result;
 use crate::measure::now_nanos;
 use crate::postgres::server::connect;
+use crate::tuning::Tuning;
 
 /// How often a thread that hears nothing looks whether it should end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -76,7 +77,7 @@ impl Arrivals {
                     .set("enable.auto.commit", "false")
                     .create()?;
                 let mut all = TopicPartitionList::new();
-                for partition in 0..PARTITIONS {
+                for partition in 0..i32::try_from(Tuning::default().partitions())? {
                     all.add_partition_offset(topic, partition, Offset::Beginning)?;
                 }
                 consumer.assign(&all)?;

@@ -29,6 +29,7 @@ use crate::measure::{Contender, cpu_seconds, median, ratio, take_turns};
 use crate::options::{Options, StoreKind};
 use crate::outcome::{Outcome, rounded};
 use crate::postgres::server::Server as Postgres;
+use crate::tuning::Tuning;
 use crate::{Result, progress, relay};
 
 const EVENTS: u64 = 20_000;
@@ -175,8 +176,8 @@ fn check(runtime: &tokio::runtime::Runtime, postgres: &Postgres, events: u64) ->
 
 /// Fills the topic with our own broker.
 async fn publish(server: &Server, options: &Options, events: u64) -> Result<()> {
-    server.create(TOPIC).await?;
-    let broker = server::open(options.broker, &server.address())?;
+    server.create(TOPIC, Tuning::default().partitions()).await?;
+    let broker = server::open(options.broker, &server.address(), &Tuning::default())?;
     for first in (0..events).step_by(usize::try_from(BATCH)?) {
         let numbers = first..events.min(first + BATCH);
         let batch = numbers.map(outgoing).collect::<Result<Vec<_>>>()?;

@@ -4,15 +4,17 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use postrider_core::Route;
 use serde_json::{Value, json};
 
 use super::server::{self, Server};
-use super::{ask, route, store};
+use super::{ask, store};
 use crate::backlog::KEYS;
 use crate::measure::{Contender, cpu_seconds, median, peak_memory_kib, take_turns};
 use crate::options::{BrokerKind, Options, StoreKind};
 use crate::outcome::{Outcome, rounded};
 use crate::postgres::{backlog, server::Server as Postgres};
+use crate::tuning::Tuning;
 use crate::{Result, progress, relay};
 
 const ROWS: u64 = 300_000;
@@ -44,19 +46,23 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let costs = RefCell::new(BTreeMap::<&'static str, Costs>::new());
     let number = RefCell::new(0u32);
     let (url, address, kind) = (postgres.url(), server.address(), options.broker.as_str());
-    let count = rows.to_string();
+    let (count, tuning) = (rows.to_string(), options.tuning.text.as_str());
     let round = |name: &'static str| -> Result<f64> {
         *number.borrow_mut() += 1;
         let topic = format!("orders-{}", number.borrow());
         backlog::rewind(&runtime, &postgres)?;
-        runtime.block_on(server.create(&topic))?;
+        runtime.block_on(server.create(&topic, options.tuning.partitions()))?;
         let before = server.cpu_seconds();
         let answer = match name {
             "client_producer" => ask(&["produce", &url, &count, kind, &address, &topic])?,
-            "noop" => ask(&["drain", &url, &count, "noop", "-", &topic, "structured"])?,
-            "ours_debezium" => ask(&["drain", &url, &count, kind, &address, &topic, "debezium"])?,
-            "ours_binary" => ask(&["drain", &url, &count, kind, &address, &topic, "binary"])?,
-            _ => ask(&["drain", &url, &count, kind, &address, &topic, "structured"])?,
+            "noop" => ask(&["drain", &url, &count, "noop", "-", &topic, "structured", tuning])?,
+            "ours_debezium" => {
+                ask(&["drain", &url, &count, kind, &address, &topic, "debezium", tuning])?
+            }
+            "ours_binary" => {
+                ask(&["drain", &url, &count, kind, &address, &topic, "binary", tuning])?
+            }
+            _ => ask(&["drain", &url, &count, kind, &address, &topic, "structured", tuning])?,
         };
         let mut costs = costs.borrow_mut();
         let costs = costs.entry(name).or_default();
@@ -77,10 +83,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     drop(contenders);
     let outcome = Outcome::new("drain", options.broker.as_str(), rows, rounds, &series)
         .on(StoreKind::Postgres, &postgres.version(&runtime)?);
-    Ok(describe(outcome, &costs.into_inner()))
+    Ok(describe(outcome, tuning, &costs.into_inner()))
 }
 
-fn describe(outcome: Outcome, costs: &BTreeMap<&'static str, Costs>) -> Outcome {
+fn describe(outcome: Outcome, tuning: &str, costs: &BTreeMap<&'static str, Costs>) -> Outcome {
     let of = |value: fn(&Costs) -> &Vec<f64>| -> Value {
         let pairs = costs.iter().map(|(name, costs)| (*name, rounded(median(value(costs)))));
         json!(pairs.collect::<BTreeMap<_, _>>())
@@ -88,6 +94,7 @@ fn describe(outcome: Outcome, costs: &BTreeMap<&'static str, Costs>) -> Outcome 
     let [client, noop] = ["client_producer", "noop"].map(|name| outcome.ratio(name));
     outcome
         .add("keys", KEYS)
+        .add("tuning", tuning)
         .add("payload_bytes", PAYLOAD_BYTES as u64)
         .add("cpu_s_per_100k", of(|costs| &costs.client))
         .add("broker_cpu_s_per_100k", of(|costs| &costs.server))
@@ -104,14 +111,14 @@ fn describe(outcome: Outcome, costs: &BTreeMap<&'static str, Costs>) -> Outcome 
 pub(super) fn relay(
     url: &str,
     rows: u64,
-    kind: &str,
-    address: &str,
-    topic: &str,
-    format: &str,
+    (kind, address): (&str, &str),
+    route: Route,
+    tuning: &Tuning,
 ) -> Result<Value> {
-    let broker = server::open(BrokerKind::parse(kind)?, address)?;
+    let broker = server::open(BrokerKind::parse(kind)?, address, tuning)?;
     let runtime = relay::runtime()?;
-    let drained = relay::drain_route(&runtime, store(url)?, broker, rows, route(topic, format)?)?;
+    let drained =
+        relay::drain_route(&runtime, store(url)?, broker, rows, route, tuning.settings())?;
     Ok(json!({
         "per_s": drained.per_s,
         "cpu_seconds": cpu_seconds(),

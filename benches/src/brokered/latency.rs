@@ -21,6 +21,7 @@ use crate::options::{BrokerKind, Options, StoreKind};
 use crate::outcome::{Outcome, rounded};
 use crate::postgres::latency::{RATE, pace, summary};
 use crate::postgres::{backlog, server::Server as Postgres};
+use crate::tuning::Tuning;
 use crate::{Result, child, relay};
 
 const EVENTS: u64 = 60_000;
@@ -51,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let journey = |which: usize, nudged: bool| -> Result<f64> {
         *number.borrow_mut() += 1;
         let topic = format!("orders-{}", number.borrow());
-        runtime.block_on(server.create(&topic))?;
+        runtime.block_on(server.create(&topic, Tuning::default().partitions()))?;
         let start = Instant::now();
         let (micros, report) = travel(&runtime, &postgres, &server, &topic, events, nudged)?;
         let figure = |name: &str| report.get(name).and_then(Value::as_f64).unwrap_or_default();
@@ -163,7 +164,7 @@ impl Drop for Running {
 
 /// The child's side: says that it is ready, and relays until its standard input ends.
 pub(super) fn relay(url: &str, kind: &str, address: &str, topic: &str, nudged: bool) -> Result<()> {
-    let broker = server::open(BrokerKind::parse(kind)?, address)?;
+    let broker = server::open(BrokerKind::parse(kind)?, address, &Tuning::default())?;
     let runtime = relay::runtime()?;
     let store: Arc<dyn OutboxSource> =
         Arc::new(Counted::new(postrider_postgres::PostgresStore::new(url)?, nudged));

@@ -36,13 +36,14 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let peaks = RefCell::new([Vec::new(), Vec::new()]);
     let number = RefCell::new(0u32);
     let (address, kind) = (server.address(), options.broker.as_str());
+    let tuning = options.tuning.text.as_str();
     let drain = |postgres: &Postgres, rows: u64, which: usize| -> Result<f64> {
         *number.borrow_mut() += 1;
         let topic = format!("orders-{}", number.borrow());
         backlog::rewind(&runtime, postgres)?;
-        runtime.block_on(server.create(&topic))?;
+        runtime.block_on(server.create(&topic, options.tuning.partitions()))?;
         let (url, rows) = (postgres.url(), rows.to_string());
-        let answer = ask(&["drain", &url, &rows, kind, &address, &topic, "structured"])?;
+        let answer = ask(&["drain", &url, &rows, kind, &address, &topic, "structured", tuning])?;
         runtime.block_on(server.delete(&topic))?;
         peaks.borrow_mut()[which].push(answer("peak_kib"));
         Ok(answer("per_s"))
@@ -59,6 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         .on(StoreKind::Postgres, &many.version(&runtime)?)
         .add("small_rows", small_rows)
         .add("payload_bytes", PAYLOAD_BYTES)
+        .add("tuning", tuning)
         .add("peak_rss_kib", json!({ "large": large_peak, "small": small_peak }))
         .add("peak_rss_ratio", rounded(times))
         .note(

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::options::Options;
 use crate::outcome::Outcome;
+use crate::tuning::Tuning;
 use crate::{Result, child};
 
 /// Runs a benchmark by its name.
@@ -36,8 +37,9 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<Outcome> {
 /// The side of a child: what needs a process of its own, so that its processor time and memory are its own.
 pub(crate) fn child(words: &[&str]) -> Result<()> {
     let answer = match *words {
-        ["drain", url, rows, kind, address, topic, format] => {
-            drain::relay(url, rows.parse()?, kind, address, topic, format)?
+        ["drain", url, rows, kind, address, topic, format, tuning] => {
+            let tuning = Tuning::parse(tuning)?;
+            drain::relay(url, rows.parse()?, (kind, address), route(topic, format)?, &tuning)?
         }
         ["produce", url, rows, kind, address, topic] => {
             producer::round(url, rows.parse()?, kind, address, topic)?

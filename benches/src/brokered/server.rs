@@ -15,10 +15,8 @@ use rdkafka::config::ClientConfig;
 use crate::broker::NoopBroker;
 use crate::measure::cpu_seconds_of_children;
 use crate::options::BrokerKind;
+use crate::tuning::Tuning;
 use crate::{Result, progress};
-
-/// Partitions of a topic: as many as a small cluster's topics have, and more than this machine's processors.
-pub(super) const PARTITIONS: i32 = 8;
 
 /// What is deleted is gone soon: runs are short, and leave much behind.
 const KAFKA: &str = "log.segment.delete.delay.ms=1000\nnum.io.threads=4\n";
@@ -54,11 +52,12 @@ impl Server {
         })
     }
 
-    /// Makes a topic, or a stream on files with its subject: nothing is in it.
-    pub(super) async fn create(&self, topic: &str) -> Result<()> {
+    /// Makes a topic of so many partitions, or a stream on files with its subject: nothing is in it.
+    pub(super) async fn create(&self, topic: &str, partitions: u32) -> Result<()> {
         match self {
             Server::Kafka(_) => {
-                let new = NewTopic::new(topic, PARTITIONS, TopicReplication::Fixed(1));
+                let partitions = i32::try_from(partitions)?;
+                let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
                 let made = self.admin()?.create_topics([&new], &AdminOptions::new()).await?;
                 made.into_iter().try_for_each(|made| made.map(drop)).map_err(|(topic, code)| {
                     format!("the topic `{topic}` could not be made: {code}").into()
@@ -99,9 +98,14 @@ impl Server {
 }
 
 /// Our broker at an address.
-pub(super) fn open(kind: BrokerKind, address: &str) -> Result<Arc<dyn Broker>> {
+pub(super) fn open(kind: BrokerKind, address: &str, tuning: &Tuning) -> Result<Arc<dyn Broker>> {
     Ok(match kind {
-        BrokerKind::Kafka => Arc::new(KafkaBroker::new(KafkaSettings::new(address))?),
+        BrokerKind::Kafka => {
+            let mut settings = KafkaSettings::new(address);
+            settings.batches_in_flight = tuning.batches.unwrap_or(settings.batches_in_flight);
+            settings.linger = tuning.linger.unwrap_or(settings.linger);
+            Arc::new(KafkaBroker::new(settings)?)
+        }
         BrokerKind::Nats => Arc::new(NatsBroker::new(NatsSettings::new(address))?),
         BrokerKind::Noop => Arc::new(NoopBroker),
         BrokerKind::Local => return Err("the local broker has no address".into()),
