@@ -139,7 +139,8 @@ pub trait InboxStore: Send + Sync {
 
     /// Says for how long a message of a handler may come again: its consumer's retries, and whatever the
     /// broker adds. From then on [`purge`](Self::purge) leaves every row for at least the longest of these
-    /// times. Saying it again replaces it. Every consumer of an inbox says it, since no other knows.
+    /// times. Saying it again replaces it. Every consumer of an inbox says it, since no other knows; what a handler did
+    /// whose consumer has not is left for [`HORIZON_UNKNOWN`].
     ///
     /// A store in a database tells it to every program; DynamoDB's, whose rows go by themselves, keeps it for
     /// this inbox and its clones.
@@ -151,7 +152,7 @@ pub trait InboxStore: Send + Sync {
 
     /// Deletes processed rows older than the retention, at most so many, and says how many. A claim whose lease runs stays;
     /// one that ended so long ago, and that nobody took again, goes too in PostgreSQL and SQLite, with its steps. Whatever it is asked, no row goes before the longest
-    /// [recorded](Self::record_horizon) time has passed, and without a record none before
+    /// [recorded](Self::record_horizon) time has passed, and of a handler without a record none before
     /// [`HORIZON_UNKNOWN`]: what comes again after its row is gone is acted on again.
     fn purge(&self, older_than: Duration, rows_max: u32) -> BoxFuture<'_, Result<u64>>;
 }

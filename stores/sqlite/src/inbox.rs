@@ -297,14 +297,16 @@ fn horizon(connection: &Connection) -> Result<Option<Duration>> {
 
 fn purge(connection: &Connection, older_than: Duration, rows_max: u32) -> Result<u64> {
     let kept = horizon(connection)?.unwrap_or(HORIZON_UNKNOWN).max(older_than);
-    let before = now(connection)?.saturating_sub(millis(kept));
+    let now = now(connection)?;
+    let before = now.saturating_sub(millis(kept));
+    let before_silent = now.saturating_sub(millis(HORIZON_UNKNOWN.max(older_than)));
     let purged = || -> rusqlite::Result<u64> {
         let mut keys: Vec<(String, String, String)> = Vec::new();
         for find in [sql::INBOX_PURGE_FIND, sql::INBOX_PURGE_FIND_CLAIMS] {
             let found = u32::try_from(keys.len()).unwrap_or(u32::MAX);
             let rest = rows_max.saturating_sub(found);
             let mut find = connection.prepare_cached(find)?;
-            for row in find.query_map(params![before, rest], |row| row.try_into())? {
+            for row in find.query_map(params![before, rest, before_silent], |row| row.try_into())? {
                 keys.push(row?);
             }
         }

@@ -187,11 +187,15 @@ impl State {
     fn purge(&mut self, older_than: Duration, rows_max: u32, now: Duration) -> u64 {
         let horizon = self.horizons.values().max().copied().unwrap_or(HORIZON_UNKNOWN);
         let kept = older_than.max(horizon);
+        let silent = older_than.max(HORIZON_UNKNOWN);
         let old: Vec<InboxKey> = self
             .inbox
             .iter()
-            .filter(|(_, row)| match row.status {
-                Status::Processed { at, .. } => now.saturating_sub(at) > kept,
+            .filter(|(key, row)| match row.status {
+                Status::Processed { at, .. } => {
+                    let said = self.horizons.contains_key(&key.handler);
+                    now.saturating_sub(at) > if said { kept } else { silent }
+                }
                 Status::Claimed { .. } | Status::Forgotten => false,
             })
             .map(|(key, _)| key.clone())

@@ -241,6 +241,7 @@ fn an_inbox_that_purges_too_much_is_caught() {
     fails(inbox::a_purge_is_bounded::<Naive>());
     fails(inbox::a_purge_leaves_what_may_come_again::<Naive>());
     fails(inbox::a_purge_goes_by_the_longest_horizon::<Naive>());
+    fails(inbox::a_purge_keeps_what_a_silent_handler_did::<Naive>());
 }
 
 /// The harness itself is sound: what works in it passes.

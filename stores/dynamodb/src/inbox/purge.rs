@@ -16,7 +16,7 @@ use crate::error::failed;
 use crate::inbox::Inbox;
 use crate::inbox::condition::millis;
 use crate::inbox::parts::{self, PART};
-use crate::inbox::row::{EXPIRES_AT, PARTS, PROCESSED, PROCESSED_AT, ROW, STATUS};
+use crate::inbox::row::{EXPIRES_AT, HANDLER, PARTS, PROCESSED, PROCESSED_AT, ROW, STATUS};
 use crate::item::{Item, n, s, text};
 
 /// Items that one page of the scan looks at.
@@ -35,6 +35,12 @@ impl Horizons {
     fn longest(&self) -> Option<Duration> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().max().copied()
     }
+
+    /// Whether the consumer of a row's handler has told.
+    fn knows(&self, row: &Item) -> bool {
+        let horizons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        text(row, HANDLER).is_some_and(|name| horizons.keys().any(|known| known.as_str() == name))
+    }
 }
 
 impl Inbox {
@@ -42,11 +48,13 @@ impl Inbox {
     /// nothing, so this is for tables without one.
     pub(crate) async fn purge_processed(&self, older_than: Duration, rows_max: u32) -> Result<u64> {
         let horizon = self.horizons.longest().unwrap_or(self.options.horizon);
-        let before = self.now_ms().saturating_sub(millis(older_than.max(horizon)));
+        let before = |kept: Duration| self.now_ms().saturating_sub(millis(older_than.max(kept)));
+        let (before, before_silent) = (before(horizon), before(self.options.horizon));
         let (mut gone, mut from) = (0, None);
         while gone < u64::from(rows_max) {
             let (found, next) = self.old_ones(before, from).await?;
             for item in found {
+                let before = if self.horizons.knows(&item) { before } else { before_silent };
                 if gone >= u64::from(rows_max) {
                     break;
                 }
@@ -77,7 +85,7 @@ impl Inbox {
             .table_name(self.table())
             .limit(PAGE_ITEMS)
             .set_exclusive_start_key(from)
-            .projection_expression("#pk, #sk, #parts")
+            .projection_expression("#pk, #sk, #parts, #handler")
             .filter_expression(
                 "(#status = :processed AND #done <= :before)                  OR (attribute_exists(#part) AND #expires <= :now)",
             )
@@ -85,6 +93,7 @@ impl Inbox {
             .expression_attribute_names("#sk", SK)
             .expression_attribute_names("#parts", PARTS)
             .expression_attribute_names("#part", PART)
+            .expression_attribute_names("#handler", HANDLER)
             .expression_attribute_names("#expires", EXPIRES_AT)
             .expression_attribute_names("#status", STATUS)
             .expression_attribute_names("#done", PROCESSED_AT)

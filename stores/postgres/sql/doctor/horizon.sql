@@ -1,5 +1,5 @@
 -- For how long messages may come again, in seconds; whether the inbox is used at all; and which of the handlers that
--- worked last have never said for how long: a purge does not wait for their messages.
+-- worked last have never said for how long: what they did stays for 35 days.
 select (select extract(epoch from max(horizon))::bigint from {inbox_horizon}),
     exists (select from {inbox}),
     (select coalesce(array_agg(distinct i.handler order by i.handler), array[]::text[])

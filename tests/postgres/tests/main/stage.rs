@@ -21,7 +21,11 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// A loaded machine takes long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The longest until events flow again after a relay died: as long as the fault matrix says for a lease of 15 s.
+/// The longest until a partition has another owner: as much longer than the lease as the fault matrix says for one of 15 s.
+pub(crate) const ANOTHER_OWNER_MAX: Duration = LEASE.saturating_add(Duration::from_secs(5));
+
+/// The longest until events have arrived that a death left behind, those included that are tried one by one: as long as
+/// the fault matrix says.
 pub(crate) const TAKEOVER_MAX: Duration = Duration::from_secs(20);
 
 /// The longest until everything flows again that was written before the server restarted, from when it answers.

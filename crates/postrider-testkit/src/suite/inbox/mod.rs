@@ -65,6 +65,7 @@ macro_rules! inbox_suite {
                 a_purge_is_bounded,
                 a_purge_leaves_what_may_come_again,
                 a_purge_goes_by_the_longest_horizon,
+                a_purge_keeps_what_a_silent_handler_did,
                 // transactional
                 a_committed_effect_happens_once,
                 a_failed_handler_leaves_no_marker,

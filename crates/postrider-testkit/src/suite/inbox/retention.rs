@@ -130,3 +130,18 @@ pub async fn a_purge_goes_by_the_longest_horizon<H: InboxHarness>() {
     assert_eq!(inbox.purge(LONG * 24, 100).await.expect("purge"), 0, "the retention is longer");
     assert_eq!(inbox.purge(Duration::ZERO, 100).await.expect("purge"), 1);
 }
+
+/// R087 R121: a consumer that has said nothing is not forgotten because another one has: what its handler did stays, until
+/// it says something.
+pub async fn a_purge_keeps_what_a_silent_handler_did<H: InboxHarness>() {
+    let harness = H::start().await;
+    let (inbox, unit) = (harness.inbox(), harness.unit());
+    done(&*inbox, 2).await;
+    inbox.record_horizon(&handler("mail"), unit).await.expect("the horizon is recorded");
+    harness.pass(unit * 3).await;
+    assert_eq!(inbox.purge(unit, 100).await.expect("purge"), 0, "billing's may come again");
+    let again = claim(&*inbox, &event(1), LONG).await;
+    assert!(matches!(again, Claim::Processed { .. }), "{again:?}");
+    nothing_comes_again(&*inbox).await;
+    assert_eq!(inbox.purge(unit, 100).await.expect("purge"), 2);
+}

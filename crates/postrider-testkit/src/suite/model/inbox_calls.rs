@@ -259,9 +259,11 @@ impl<'a> Play<'a> {
     /// Deletes in portions until nothing is deleted any more.
     async fn purge(&mut self, older_than: u32, rows_max: u32) -> Result<(), Broken> {
         let older_than = units(self.unit, older_than, 1);
-        let told = Message { event: 0, handler: 0, other_payload: false }.handler();
-        let told = self.workers[0].record_horizon(&told, Duration::ZERO).await;
-        answered(told, "record horizon")?;
+        for handler in 0..2 {
+            let told = Message { event: 0, handler, other_payload: false }.handler();
+            let told = self.workers[0].record_horizon(&told, Duration::ZERO).await;
+            answered(told, "record horizon")?;
+        }
         let mut portions = Vec::new();
         while portions.last() != Some(&0) && portions.len() < 16 {
             let purged = self.workers[0].purge(older_than, rows_max).await;

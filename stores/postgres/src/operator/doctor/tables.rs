@@ -314,11 +314,11 @@ fn dedup(horizon: Option<Duration>, used: bool, silent: &[String]) -> Finding {
         (Some(horizon), _) if !silent.is_empty() => coded(
             "dedup horizon",
             format!(
-                "rows are kept for {} hours at least, and nobody has said for how long messages of {} may come again",
+                "rows are kept for {} hours at least, and those of {} for 35 days, since nobody has said for how long its messages may come again; a purge that meets them goes no further",
                 horizon.as_secs() / 3_600,
                 listed(silent)
             ),
-            "let their consumers record it, so that retention never forgets too soon",
+            "let their consumers record it, so that their rows go with the others",
             Code::HorizonShort,
         ),
         (Some(horizon), _) => good(
