@@ -9,6 +9,7 @@ use std::time::Duration;
 use postrider_core::{ErrorKind, Jitter, Tick, reach};
 
 use crate::outlet::LaneRef;
+use crate::part::Part;
 use crate::settings::Settings;
 use crate::turn::Turn;
 
@@ -48,6 +49,8 @@ pub(crate) struct Endpoint {
     /// Events of the next batch at most: halved when a batch fails without naming an event.
     pub(crate) batch_rows: u32,
     pub(crate) last_ack: Option<Tick>,
+    /// A part of it that takes nothing.
+    pub(crate) part: Option<Box<Part>>,
 }
 
 impl Endpoint {
@@ -70,6 +73,7 @@ impl Endpoint {
             paused_until: Tick::default(),
             batch_rows: batch_rows_max.max(1),
             last_ack: None,
+            part: None,
         }
     }
 

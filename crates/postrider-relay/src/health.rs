@@ -6,7 +6,6 @@ use std::fmt;
 use postrider_core::{Code, DestinationId, PartitionId, RelayId, Tick};
 
 use crate::drain::Ending;
-use crate::endpoint::Endpoint;
 use crate::machine::Machine;
 use crate::owned::Owned;
 use crate::trouble::Troubles;
@@ -14,7 +13,7 @@ use crate::violation::Violations;
 
 /// Endpoints of one destination that are named, of those that are disabled and of those that fail: a screen of them says
 /// enough.
-const NAMED_MAX: usize = 100;
+pub(crate) const NAMED_MAX: usize = 100;
 
 /// Counters of one relay, since it started.
 #[derive(Debug, Default)]
@@ -154,6 +153,15 @@ pub enum Blocker {
         /// Failures in a row.
         failures: u32,
     },
+    /// A part of an endpoint takes nothing, while others do: a partition without a leader.
+    Part {
+        /// Of which destination.
+        destination: DestinationId,
+        /// Which topic, subject, queue, or URL.
+        topic: String,
+        /// What was said of it last.
+        detail: String,
+    },
     /// Another relay holds a partition.
     Lease {
         /// Which partition.
@@ -213,6 +221,10 @@ impl fmt::Display for Blocker {
             Blocker::Endpoint { destination, topic, failures } => {
                 write!(f, "endpoint {topic} of {destination}: {failures} failures in a row")
             }
+            Blocker::Part { destination, topic, detail } => write!(
+                f,
+                "a part of endpoint {topic} of {destination}, which takes nothing while the rest does: {detail}"
+            ),
             Blocker::Lease { partition, owner } => {
                 write!(f, "partition {partition} is held by {owner}")
             }
@@ -322,20 +334,6 @@ impl Machine {
         }
     }
 
-    /// Endpoints that take nothing, of each destination a screen of them.
-    pub(crate) fn failing<'a>(
-        &'a self,
-        standing: &'a [DestinationId],
-    ) -> impl Iterator<Item = (&'a DestinationId, &'a Endpoint)> {
-        self.outlets.iter().flat_map(|(destination, outlet)| {
-            // While nothing of a destination moves, one that has failed once is named already.
-            let stands = standing.contains(destination);
-            let failing = outlet.endpoints.iter().filter(move |e| stands && e.failures() > 0);
-            let down = outlet.down(&self.settings, self.now).filter(move |_| !stands);
-            down.chain(failing).take(NAMED_MAX).map(move |endpoint| (destination, endpoint))
-        })
-    }
-
     fn blockers(&self, standing: &[DestinationId]) -> Vec<Blocker> {
         let troubles = self.owned.values().flat_map(|owned| owned.trouble.iter());
         let stores = self.stats.trouble.iter().chain(troubles).map(|error| Blocker::Store {
@@ -347,6 +345,12 @@ impl Machine {
             topic: endpoint.topic.to_string(),
             failures: endpoint.failures(),
         });
+        let parts = self.hindered().map(|(destination, endpoint, said)| Blocker::Part {
+            destination: destination.clone(),
+            topic: endpoint.topic.to_string(),
+            detail: said.to_owned(),
+        });
+        let endpoints = endpoints.chain(parts);
         let share = self.owned.is_empty();
         let leases = self.held_by_others().iter().filter(|_| share).map(|held| Blocker::Lease {
             partition: held.lease.partition,

@@ -70,7 +70,7 @@ impl Machine {
             if acked > 0 {
                 self.requeue(&batch.destination, item, None);
                 if let Some(outlet) = self.outlets.get_mut(&batch.destination) {
-                    let _ = outlet.acked(batch.endpoint, self.now);
+                    let _ = outlet.acked(batch.endpoint, self.now, &self.settings);
                 }
             }
         }

@@ -34,6 +34,7 @@ mod outcome;
 mod outlet;
 mod owned;
 mod pace;
+mod part;
 mod paused;
 mod perform;
 mod presence;

@@ -19,6 +19,7 @@ use crate::lane::{Entry, Lane, Origin};
 use crate::machine::{BatchItem, Machine};
 use crate::notice::{Notice, delivered, subject};
 use crate::owned::FlowState;
+use crate::part::put_off;
 
 /// What an endpoint is to blame for.
 enum Blame {
@@ -60,8 +61,9 @@ impl Machine {
         outlet.answered(endpoint);
         let rows: u32 = items.iter().map(|item| item.entries).sum();
         let (outcomes, error) = counted(result, rows as usize);
+        outlet.note_hindered(endpoint, self.now, sent, &outcomes);
         if outcomes.contains(&Outcome::Acked)
-            && let Some((failures, away)) = outlet.acked(endpoint, self.now)
+            && let Some((failures, away)) = outlet.acked(endpoint, self.now, &self.settings)
         {
             let topic = Arc::clone(&outlet.endpoint(endpoint).topic);
             let destination = destination.clone();
@@ -77,13 +79,17 @@ impl Machine {
         };
         let before = self.stats.delivered;
         let mut outcomes = outcomes.into_iter();
-        let (mut endpoint_fault, mut gone) = (None, None);
+        let (mut endpoint_fault, mut gone, mut retried) = (None, None, None);
         let mut faulted = Vec::new();
         for item in items {
             let attempt = |before| Attempt { alone: rows == 1, before, sent, last_ack };
-            let judged = |before| match &error {
-                Some(error) => judge_unnamed(error, attempt(before)),
-                None => judge(outcomes.next().unwrap_or(Outcome::Skipped), attempt(before)),
+            let judged = |before| {
+                let judgement = match &error {
+                    Some(error) => judge_unnamed(error, attempt(before)),
+                    None => judge(outcomes.next().unwrap_or(Outcome::Skipped), attempt(before)),
+                };
+                retried = retried.max(before.filter(|_| judgement == Judgement::Delivered));
+                judgement
             };
             let blame = self.settle_lane(destination, item, sent, judged);
             faulted.extend(blame.is_some().then_some(*item));
@@ -95,6 +101,7 @@ impl Machine {
                 None => {}
             }
         }
+        self.outlets.get_mut(destination).into_iter().for_each(|it| it.relents(endpoint, retried));
         let delivered = self.stats.delivered - before;
         self.stats.tally(destination).delivered += delivered;
         if let Some(fault) = &gone {
@@ -188,7 +195,10 @@ impl Machine {
         item: &BatchItem,
         judgement: Judgement,
     ) -> Option<Blame> {
-        let outlet = self.outlets.get(destination)?;
+        let outlet = self.outlets.get_mut(destination)?;
+        if judgement.is_of_the_event() {
+            outlet.moved(self.now, &self.settings);
+        }
         let flow = self.owned.get_mut(&item.partition)?.flow(destination)?;
         let head = flow.lanes.get(&item.key)?.head()?;
         let route = outlet.route(head.route);
@@ -238,10 +248,7 @@ impl Machine {
             Judgement::Hindered { fault, since } => {
                 reach!(EventHindered);
                 self.stats.count_endpoint_failure(destination);
-                // As pauses of endpoints grow, by halves of them apart.
-                let pause = since.map_or(Duration::ZERO, |since| since * 2);
-                let pause = pause.min(self.settings.pause_max).max(route.retry.delay_min);
-                let delay = pause.mul_f64(1.0 - 0.5 * self.jitter.unit());
+                let delay = put_off(since, &route.retry, &self.settings, &mut self.jitter);
                 let attempted = attempted(attempts, Reason::Failed, fault.to_string());
                 self.give_up_or_retry(destination, item, Some(delay), attempted, policy);
                 None
@@ -269,7 +276,6 @@ impl Machine {
         ) else {
             return;
         };
-        outlet.moved(now);
         let holds_key = holds_key(policy);
         self.stats.progressed_at = now;
         let Some(head) = flow.lanes.get(&item.key).and_then(|lane| lane.head()) else { return };

@@ -51,6 +51,8 @@ pub(crate) struct Outlet {
     pub(crate) moving_since: Tick,
     /// When it was last seen with nothing to deliver.
     pub(crate) idle_at: Tick,
+    /// When it was last seen with all of it well.
+    pub(crate) well_at: Tick,
     /// Endpoints that are disabled, by topic. Kept apart from the endpoints, so that a sweep of those
     /// that are not used does not forget it.
     pub(crate) disabled: BTreeMap<Box<str>, Disabling>,
@@ -81,6 +83,7 @@ impl Outlet {
             moved_at: None,
             moving_since: Tick::default(),
             idle_at: Tick::default(),
+            well_at: Tick::default(),
             disabled: BTreeMap::new(),
             untold: BTreeSet::new(),
             stranded: Vec::new(),
@@ -225,17 +228,23 @@ impl Outlet {
 
     /// The endpoint acknowledged something. Says how often in a row it had failed before, and for how
     /// long, if it had.
-    pub(crate) fn acked(&mut self, index: u32, now: Tick) -> Option<(u32, Duration)> {
+    pub(crate) fn acked(
+        &mut self,
+        index: u32,
+        now: Tick,
+        settings: &Settings,
+    ) -> Option<(u32, Duration)> {
         self.last_ack = Some(now);
-        self.moved(now);
         let rows_max = self.capabilities.batch_rows_max.max(1);
         let endpoint = &mut self.endpoints[index as usize];
         endpoint.last_ack = Some(now);
         endpoint.batch_rows = endpoint.batch_rows.saturating_mul(2).clamp(1, rows_max);
         let failures = endpoint.recover();
+        let away = now.since(endpoint.failing_since);
         self.failing -= u32::from(failures > 0);
         reach!(EndpointRecovered, if failures > 0);
-        (failures > 0).then(|| (failures, now.since(endpoint.failing_since)))
+        self.moved(now, settings);
+        (failures > 0).then_some((failures, away))
     }
 
     /// The endpoint failed, through no fault of an event: it pauses. Says how long.
@@ -368,14 +377,6 @@ impl Outlet {
     /// The rest of an endpoint's pause.
     pub(crate) fn pause_left(&self, index: u32, now: Tick) -> Duration {
         self.endpoint(index).paused_until.since(now)
-    }
-
-    /// Endpoints that count as down, or pause for long because they asked for it.
-    pub(crate) fn down(&self, settings: &Settings, now: Tick) -> impl Iterator<Item = &Endpoint> {
-        let (settings, long) = (*settings, now + settings.pause_min * 8);
-        self.endpoints.iter().filter(move |endpoint| {
-            endpoint.is_down(&settings) || (endpoint.failures > 0 && endpoint.paused_until > long)
-        })
     }
 
     /// When the outlet wants to be looked at again, if nothing else happens.

@@ -1,7 +1,7 @@
 //! Progress: whether the relay moves, told destination by destination.
 //!
 //! Keeps INV-8: a cursor that moves past what is not its destination's, and another destination that flows, hide
-//! none that stands.
+//! none that stands. Nor does what flows beside something that takes nothing turn the state with each event.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use crate::health::{Blocker, State};
 use crate::machine::Machine;
 use crate::outlet::Outlet;
 use crate::owned::{FlowState, Owned};
+use crate::settings::Settings;
 
 /// How long without progress still counts as moving.
 const WHILE: Duration = Duration::from_secs(5);
@@ -25,15 +26,28 @@ const LOOKS_APART: Duration = Duration::from_millis(250);
 
 impl Outlet {
     /// An event was acknowledged, or got an answer of its own.
-    pub(crate) fn moved(&mut self, now: Tick) {
+    pub(crate) fn moved(&mut self, now: Tick, settings: &Settings) {
         if self.moved_at.is_none_or(|at| now >= at + HELD) {
-            // Who had something to deliver all the while stood, and does so no more: that is believed at once.
-            self.moving_since = self.idle_at.min(now);
+            // Who had something to deliver all the while stood, and does so no more: that is believed at once. While some of it
+            // takes nothing, it always has.
+            let ails = self.ails_since(settings, now).is_some();
+            self.moving_since = if ails { now } else { self.idle_at.min(now) };
         }
         self.moved_at = Some(now);
     }
 
-    /// Whether it moves so steadily that this counts beside others that stand, or moved before they stood: one event in a long
+    /// Whether it moves: within a while, or steadily where it has moved beside something of its own that takes nothing.
+    fn moves(&self, now: Tick, settings: &Settings) -> bool {
+        let beside = self
+            .ails_since(settings, now)
+            .filter(|since| self.moved_at.is_some_and(|at| at > *since));
+        match beside {
+            Some(_) => self.is_steady(now, self.well_at),
+            None => self.moved_at.is_some_and(|at| now < at + WHILE),
+        }
+    }
+
+    /// Whether it moves so steadily that this counts beside what stands, or moved before that stood: one event in a long
     /// while would turn the relay's state for some seconds, and each next one again.
     fn is_steady(&self, now: Tick, calm_at: Tick) -> bool {
         let since = self.moving_since;
@@ -53,6 +67,9 @@ impl Machine {
             if !self.owned.values().any(|owned| has_work(owned, id)) {
                 outlet.idle_at = now;
             }
+            if outlet.ails_since(&self.settings, now).is_none() {
+                outlet.well_at = now;
+            }
         }
         if self.standing().next().is_none() {
             self.stats.calm_at = now;
@@ -62,9 +79,9 @@ impl Machine {
     /// Destinations whose events do not move, though those of others may: there are some, or an endpoint is down.
     pub(crate) fn standing(&self) -> impl Iterator<Item = &DestinationId> {
         let stands = |id: &DestinationId, outlet: &Outlet| {
-            let down = outlet.down(&self.settings, self.now).next().is_some();
-            let late = self.now >= outlet.idle_at + WHILE && self.has_work(id);
-            !self.is_recent(outlet.moved_at) && (down || late)
+            let late = || self.now >= outlet.idle_at + WHILE && self.has_work(id);
+            !outlet.moves(self.now, &self.settings)
+                && (outlet.ails_since(&self.settings, self.now).is_some() || late())
         };
         self.outlets.iter().filter(move |(id, outlet)| stands(id, outlet)).map(|(id, _)| id)
     }
@@ -93,7 +110,7 @@ impl Machine {
             let works = self.has_work(id);
             busy |= works;
             moves |= match standing.is_empty() {
-                true => works || self.is_recent(outlet.moved_at),
+                true => works || outlet.moves(self.now, &self.settings),
                 false => !standing.contains(id) && outlet.is_steady(self.now, self.stats.calm_at),
             };
         }
@@ -102,10 +119,6 @@ impl Machine {
             true => State::Blocked,
             false => State::Empty,
         }
-    }
-
-    fn is_recent(&self, at: Option<Tick>) -> bool {
-        at.is_some_and(|at| self.now < at + WHILE)
     }
 
     fn has_work(&self, destination: &DestinationId) -> bool {

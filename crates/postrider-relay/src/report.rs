@@ -74,8 +74,12 @@ impl Machine {
             let words = format!("endpoint {}: {}", endpoint.topic, endpoint.said);
             Hindrance::new(Some(destination.clone()), &words)
         });
+        let parts = self.hindered().map(|(destination, endpoint, said)| {
+            let words = format!("a part of endpoint {} takes nothing: {said}", endpoint.topic);
+            Hindrance::new(Some(destination.clone()), &words)
+        });
         let mut told = Vec::new();
-        for hindrance in stores.chain(endpoints) {
+        for hindrance in stores.chain(endpoints).chain(parts) {
             if !told.contains(&hindrance) {
                 told.push(hindrance);
             }

@@ -135,6 +135,7 @@ impl Watch {
 fn blockers(health: &Health) -> Vec<&Blocker> {
     let standing = |blocker: &&Blocker| match blocker {
         Blocker::Endpoint { destination, .. } => health.standing.contains(destination),
+        Blocker::Part { .. } => true,
         _ => false,
     };
     match health.state {
@@ -149,6 +150,9 @@ fn cause(blocker: &Blocker) -> String {
     match blocker {
         Blocker::Endpoint { destination, topic, .. } => {
             format!("endpoint {topic} of {destination}")
+        }
+        Blocker::Part { destination, topic, .. } => {
+            format!("a part of endpoint {topic} of {destination}")
         }
         Blocker::WaitingFull { destination, .. } => {
             format!("destination {destination} is full of waiting events")

@@ -14,6 +14,7 @@ mod isolation;
 mod notices;
 mod observed;
 mod ownership;
+mod parts;
 mod pausing;
 #[cfg(postrider_sim)]
 mod planted;
