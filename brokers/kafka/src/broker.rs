@@ -161,7 +161,7 @@ impl KafkaBroker {
             let topic = &outgoing.topic;
             let refused = matches!(outcome, Some(Outcome::Rejected(fault)) if fault.kind == ErrorKind::TooLarge);
             if refused && standings.facts(topic).is_some_and(|facts| facts.is_from_before(begun)) {
-                self.topics.suspect(topic);
+                self.topics.doubt(topic);
                 *outcome = None;
                 doubted = true;
             }

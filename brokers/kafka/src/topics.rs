@@ -29,6 +29,10 @@ const TOPICS_MAX: usize = 4_096;
 /// How long to wait for a topic's settings. A user that may not read them is answered at once.
 const SETTINGS_MAX: Duration = Duration::from_secs(1);
 
+/// How far apart a topic of which something failed is asked for again: each time takes a client of its own, and many batches
+/// fail together. The old answer counts meanwhile.
+const AGAIN_APART: Duration = Duration::from_secs(1);
+
 /// Partitions that are named, of those with which something is wrong.
 const NAMED_MAX: usize = 10;
 
@@ -75,14 +79,32 @@ pub(crate) enum Standing {
     Unsaid(Fault),
 }
 
-/// What was found of a topic that is there; locked while it is asked for.
-type Entry = Arc<tokio::sync::Mutex<Option<Arc<Facts>>>>;
+/// What is remembered of a topic.
+#[derive(Default)]
+struct Entry {
+    /// What was found of it, if it is there; locked while it is asked for.
+    found: Arc<tokio::sync::Mutex<Option<Arc<Facts>>>>,
+    /// When something last went wrong there.
+    suspected: Mutex<Option<Instant>>,
+}
+
+impl Entry {
+    fn suspected(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.suspected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether what was seen then still counts.
+fn is_fresh(seen: Instant, suspected: Option<Instant>, refresh: Duration, now: Instant) -> bool {
+    let doubted = suspected.is_some_and(|at| at >= seen);
+    now < seen + if doubted { AGAIN_APART.min(refresh) } else { refresh }
+}
 
 /// See the module.
 pub(crate) struct Topics {
     settings: Arc<KafkaSettings>,
     trouble: Arc<Trouble>,
-    known: Mutex<HashMap<Arc<str>, Entry>>,
+    known: Mutex<HashMap<Arc<str>, Arc<Entry>>>,
     /// How many partitions each had when it was looked at last.
     counted: Mutex<HashMap<Arc<str>, usize>>,
 }
@@ -134,8 +156,13 @@ impl Topics {
     ) -> Result<Standing> {
         let entry = self.entry(topic);
         let unreachable = || self.trouble.unreachable(&self.settings.shown());
-        let mut found = timeout_at(until, entry.lock_owned()).await.map_err(|_| unreachable())?;
-        let fresh = |facts: &&Arc<Facts>| facts.seen.elapsed() < self.settings.refresh;
+        let mut found = timeout_at(until, Arc::clone(&entry.found).lock_owned())
+            .await
+            .map_err(|_| unreachable())?;
+        let suspected = *entry.suspected();
+        let fresh = |facts: &&Arc<Facts>| {
+            is_fresh(facts.seen, suspected, self.settings.refresh, Instant::now())
+        };
         if let Some(facts) = found.as_ref().filter(fresh).map(Arc::clone) {
             self.compare(topic, &facts);
             return Ok(Standing::There(facts));
@@ -150,9 +177,10 @@ impl Topics {
         // one call has for them would never get an event.
         let asking = spawn_blocking(move || {
             let standing = question.ask()?;
-            if let Standing::There(facts) = &standing {
-                *found = Some(Arc::clone(facts));
-            }
+            *found = match &standing {
+                Standing::There(facts) => Some(Arc::clone(facts)),
+                _ => None,
+            };
             Ok::<_, Error>(standing)
         });
         let answered = timeout_at(until, asking).await.map_err(|_| unreachable())?;
@@ -165,8 +193,16 @@ impl Topics {
         Ok(standing)
     }
 
-    /// Something went wrong there: it is asked for again before anything else is sent to it.
+    /// Something went wrong there: it is asked for again before more is sent to it, if it was not just asked for.
     pub(crate) fn suspect(&self, topic: &str) {
+        let entry = self.lock().get(topic).map(Arc::clone);
+        if let Some(entry) = entry {
+            *entry.suspected() = Some(Instant::now());
+        }
+    }
+
+    /// What is known of it may be wrong: it is asked for again at once.
+    pub(crate) fn doubt(&self, topic: &str) {
         self.lock().remove(topic);
     }
 
@@ -194,7 +230,7 @@ impl Topics {
         }
     }
 
-    fn entry(&self, topic: &Arc<str>) -> Entry {
+    fn entry(&self, topic: &Arc<str>) -> Arc<Entry> {
         let mut known = self.lock();
         if known.len() >= TOPICS_MAX && !known.contains_key(topic) {
             known.clear();
@@ -202,7 +238,7 @@ impl Topics {
         Arc::clone(known.entry(Arc::clone(topic)).or_default())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Entry>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -323,5 +359,27 @@ impl Question {
                  with which servers before Kafka 3.7 acknowledge nothing: add replicas, or want fewer"
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// INV-6: where every batch fails, it is asked once a second, and not for each; and at once where it was asked long ago.
+    #[test]
+    fn a_topic_of_which_all_fails_is_asked_for_once_a_second() {
+        let (begun, step) = (Instant::now(), Duration::from_millis(50));
+        let refresh = Duration::from_secs(300);
+        let (mut seen, mut asked) = (begun, 0);
+        for n in 200..400 {
+            let now = begun + step * n;
+            assert!(is_fresh(seen, None, refresh, now));
+            if !is_fresh(seen, Some(now - step / 2), refresh, now) {
+                (seen, asked) = (now, asked + 1);
+            }
+            assert!(n > 200 || asked == 1, "what failed first is looked at");
+        }
+        assert_eq!(asked, 10);
     }
 }
