@@ -109,6 +109,13 @@ pub(crate) fn denied(topic: &str, code: Code) -> Fault {
     )
 }
 
+/// We may not read there.
+pub(crate) fn unreadable(topic: &str, code: Code) -> String {
+    format!(
+        "this user may not read the topic `{topic}`: {code}; grant it READ on the topic and on the group"
+    )
+}
+
 /// A record larger than the topic takes.
 pub(crate) fn too_large(topic: &str, bytes: u64, bytes_max: Option<u64>) -> Fault {
     let limit = bytes_max.map(|max| format!(", which takes {max}")).unwrap_or_default();

@@ -9,14 +9,57 @@ use std::fmt::Write as _;
 
 use postrider_core::KeyHash;
 
+use crate::holdings::Place;
+use crate::notice::Notice;
+use crate::reader::Member;
 use crate::record::Record;
 
 /// How the text begins that stands beside an offset. Others may write something else there.
 const PREFIX: &str = "postrider dead";
 
+/// How the text begins where there are none.
+const OURS: &str = "postrider";
+
+/// What stands before the name of who acts on the records.
+const BY: &str = " by=";
+
+/// What is to stand beside an offset, with who has acted on what stands before it: programs from before read it as if he were not
+/// named.
+pub(crate) fn signed(aside: &str, handler: Option<&str>) -> String {
+    match handler {
+        Some(handler) if aside.is_empty() => format!("{OURS}{BY}{handler}"),
+        Some(handler) => format!("{aside}{BY}{handler}"),
+        None => aside.to_owned(),
+    }
+}
+
+/// Who has acted on what stands before an offset, as the text beside it says.
+pub(crate) fn signer(text: &str) -> Option<&str> {
+    let (_, handler) = text.strip_prefix(OURS)?.rsplit_once(BY)?;
+    Some(handler)
+}
+
 /// Records that are written down. Servers take 4,096 bytes (`offset.metadata.max.bytes`), of which each needs up to 37;
 /// what there is no room for comes again.
 const ASIDE_MAX: usize = 100;
+
+impl Member {
+    /// Who acts on what is received, as his inbox knows him.
+    pub(crate) fn handler(&self) -> Option<&str> {
+        self.handler.as_deref()
+    }
+
+    /// A partition is ours, with this beside its offset: says so where another handler wrote that, and what was put aside.
+    pub(crate) fn greet(&self, (topic, partition): &Place, beside: &str) -> Aside {
+        let others = self.handler().zip(signer(beside)).filter(|(now, before)| now != before);
+        if let Some((now, before)) = others {
+            let (topic, partition) = (topic.to_string(), *partition);
+            let (before, now) = (before.to_owned(), now.to_owned());
+            self.notices.tell(&Notice::OtherHandler { topic, partition, before, now });
+        }
+        Aside::read(beside)
+    }
+}
 
 /// The places of records that were put aside, each with what tells it from another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,8 +152,22 @@ mod tests {
         let mut aside = Aside::default();
         (0..200).for_each(|n| aside.add(&record(i64::MAX - n, 1)));
         let text = aside.written();
+        let text = signed(&text, Some(&"h".repeat(128)));
         assert!(text.len() < 4_096, "{}", text.len());
         assert_eq!(Aside::read(&text).0.len(), ASIDE_MAX);
+    }
+
+    /// Neither hides the other; and who is not named is nobody.
+    #[test]
+    fn who_has_acted_stands_beside() {
+        let mut aside = Aside::default();
+        assert_eq!(signer(&signed(&aside.written(), Some("billing"))), Some("billing"));
+        aside.add(&record(7, 1));
+        let text = signed(&aside.written(), Some("billing"));
+        assert_eq!((Aside::read(&text), signer(&text)), (aside.clone(), Some("billing")));
+        for text in [&*aside.written(), "", "theirs by=billing", &*signed(&aside.written(), None)] {
+            assert_eq!(signer(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod examine;
 mod flight;
 #[cfg(test)]
 mod golden;
+mod group;
 mod holdings;
 mod keys;
 mod membership;

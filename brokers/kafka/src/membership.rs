@@ -15,9 +15,10 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
-use crate::answer::missing;
+use crate::answer::{missing, unreadable};
 use crate::begin;
 use crate::client::metadata;
+use crate::group::Coordinator;
 use crate::holdings::Holdings;
 use crate::reader::{Member, Reader};
 use crate::resets::Resets;
@@ -34,6 +35,7 @@ const REFRESH: Duration = Duration::from_secs(10);
 /// See the module.
 pub(crate) struct Membership {
     pub(crate) holdings: Arc<Holdings>,
+    pub(crate) coordinator: Arc<Coordinator>,
     ended: Arc<AtomicBool>,
     /// Somebody asked for that.
     left: AtomicBool,
@@ -53,11 +55,13 @@ impl Membership {
         before: Option<&Holdings>,
     ) -> Result<Membership> {
         let holdings = Arc::new(Holdings::after(settings, before));
+        let coordinator = Arc::new(Coordinator::of(settings.session, settings.visibility));
         let ended = Arc::new(AtomicBool::new(false));
         let renews = Arc::new(AtomicBool::new(false));
         let (reads, reading) = watch::channel(());
         let membership = Membership {
             holdings: Arc::clone(&holdings),
+            coordinator: Arc::clone(&coordinator),
             ended: Arc::clone(&ended),
             left: AtomicBool::new(false),
             renews: Arc::clone(&renews),
@@ -67,6 +71,9 @@ impl Membership {
         let member = Member {
             reports: Reports::default(),
             transaction_max: settings.transaction_max,
+            coordinator,
+            handler: settings.handler.clone(),
+            notices: kafka.notices.clone(),
             holdings: Arc::clone(&holdings),
             trouble: Arc::new(Trouble::default()),
             patience: settings.visibility,
@@ -132,12 +139,20 @@ fn join(
         Ok(error.map(RDKafkaErrorCode::from))
     };
     for topic in &settings.topics {
-        let detail = match found(topic)? {
+        let (kind, detail) = match found(topic)? {
             None => continue,
-            Some(RDKafkaErrorCode::UnknownTopicOrPartition) => missing(topic).detail,
-            Some(other) => format!("the topic `{topic}` cannot be read: {other}"),
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition) => {
+                (ErrorKind::Unroutable, missing(topic).detail)
+            }
+            // It may be there, or not.
+            Some(code @ RDKafkaErrorCode::TopicAuthorizationFailed) => {
+                (ErrorKind::Unauthorized, unreadable(topic, code))
+            }
+            Some(other) => {
+                (ErrorKind::Unroutable, format!("the topic `{topic}` cannot be read: {other}"))
+            }
         };
-        return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
+        return Err(Error::new(kind, "subscribe").message(detail));
     }
     // Who may not ask is not refused: a dead letter that cannot be kept is not let go.
     if let Some(dead) = &settings.dead_letters
@@ -154,7 +169,7 @@ fn join(
     let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
     consumer.subscribe(&topics).map_err(refused)?;
     let (topics, group) = (settings.topics.clone(), settings.group.clone());
-    let reader = Reader { consumer, topics, group, notices: kafka.notices.clone() };
+    let reader = Reader { consumer, topics, group };
     let begun = thread::Builder::new().name("kafka reader".to_owned()).spawn(move || {
         reader.read();
         drop(reads);

@@ -36,6 +36,17 @@ pub enum Notice {
         /// The partition.
         partition: i32,
     },
+    /// A partition is ours of which another handler has settled something, in the same group: by the mark beside its offset.
+    OtherHandler {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// Who that was.
+        before: String,
+        /// Who acts on it now.
+        now: String,
+    },
     /// The wall clock stepped back, so another client was made: the library's own threads wait until the clock has caught up.
     ClockSteppedBack {
         /// By how much.
@@ -53,17 +64,26 @@ impl fmt::Display for Notice {
             ),
             Notice::RecordsLetGo { topic, partition, settled, first } => write!(
                 f,
-                "lost: the servers let go of up to {} records of {topic}/{partition} (offsets {settled} to {}) before the \
-                 group had settled them, by the topic's retention or by an operator; nobody has acted on them, if nobody \
-                 has them elsewhere. It goes on behind them. Keep the topic for longer, or its consumers alive",
-                first - settled,
-                first - 1
+                "lost, as far as there were any: the servers let go of offsets {settled} to {} of {topic}/{partition} before \
+                 the group had settled them, by the topic's retention or by an operator. At most {} records stood there: each \
+                 end of another producer's transaction, what such a one took back, and what compaction removed, was an offset \
+                 as well, and nobody can tell any more. Nobody of the group has acted on them. It goes on behind them. Keep \
+                 the topic for longer, or its consumers alive",
+                first - 1,
+                first - settled
             ),
             Notice::PartitionFull { topic, partition } => write!(
                 f,
                 "{topic}/{partition} is read no further: as many of its records are unsettled as may be (`unsettled`, and \
                  the bytes of all), behind one that is tried again later or has long been at work. Other keys of it wait \
                  as well; nothing is lost"
+            ),
+            Notice::OtherHandler { topic, partition, before, now } => write!(
+                f,
+                "in this group {topic}/{partition} was settled by a handler named `{before}` before, and this one is named \
+                 `{now}`: an inbox tells their work apart by these names, so what one of them did is done again by the other \
+                 where it comes again. Give all instances of a group one name (`--handler`), and handlers that are to act on \
+                 the same events a group each. After a renaming on purpose this is said once for each partition"
             ),
             Notice::ClockSteppedBack { by } => write!(
                 f,

@@ -115,16 +115,23 @@ fn settled<C: ConsumerContext>(consumer: &BaseConsumer<C>, places: &[Place]) -> 
     if places.is_empty() {
         return Vec::new();
     }
-    let mut list = TopicPartitionList::with_capacity(places.len());
-    for (topic, partition) in places {
-        list.add_partition(topic, *partition);
-    }
-    let Ok(committed) = consumer.committed_offsets(list, ANSWER_MAX) else { return Vec::new() };
+    let Ok(committed) = consumer.committed_offsets(list_of(places), ANSWER_MAX) else {
+        return Vec::new();
+    };
     let settled = |it: &TopicPartitionListElem<'_>| match it.offset() {
         Offset::Offset(settled) => Some(((it.topic().into(), it.partition()), settled)),
         _ => None,
     };
     committed.elements().iter().filter_map(settled).collect()
+}
+
+/// The same as the library has it.
+pub(crate) fn list_of(places: &[Place]) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(places.len());
+    for (topic, partition) in places {
+        list.add_partition(topic, *partition);
+    }
+    list
 }
 
 /// The first record that the servers have of a partition.

@@ -18,10 +18,11 @@ use rdkafka::statistics::Statistics;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::absence::Absence;
-use crate::aside::Aside;
+use crate::aside::{Aside, signed};
+use crate::group::{Coordinator, is_gone, not_let_in};
 use crate::holdings::{Holdings, Mark, Place};
 use crate::notice::Notices;
-use crate::places::Places;
+use crate::places::{Places, list_of};
 use crate::record::record;
 use crate::resets::Resets;
 use crate::stuck::{Stuck, positions};
@@ -69,6 +70,10 @@ pub(crate) struct Member {
     pub(crate) reports: Reports,
     /// How long a transaction of others may hold up a partition.
     pub(crate) transaction_max: Duration,
+    pub(crate) coordinator: Arc<Coordinator>,
+    /// Who acts on what is received.
+    pub(crate) handler: Option<String>,
+    pub(crate) notices: Notices,
 }
 
 /// How the library begins to say that records were not given. It asks for them again by itself.
@@ -77,6 +82,7 @@ const OF_READING: &str = "Fetch from broker";
 impl ClientContext for Member {
     fn stats(&self, said: Statistics) {
         self.reports.hear(&said);
+        self.coordinator.hear(&said, Instant::now());
     }
 
     fn log(&self, _: RDKafkaLogLevel, _: &str, said: &str) {
@@ -109,7 +115,7 @@ impl ConsumerContext for Member {
         }
         // The thread that commits has ended, or cannot be heard of: then the partitions are given up already.
         if self.ended.load(Ordering::Acquire) {
-            let _ = consumer.commit(&offsets(&settled), CommitMode::Sync);
+            let _ = consumer.commit(&offsets(&settled, self.handler()), CommitMode::Sync);
             give_up();
         }
     }
@@ -136,29 +142,23 @@ fn known(consumer: &BaseConsumer<Member>, list: &TopicPartitionList) -> Vec<(Pla
         let beside = committed.as_ref().ok().and_then(|committed| {
             let found = committed.find_partition(&place.0, place.1)?;
             // Another program may have written what is no text, of which the library makes a panic.
-            catch_unwind(AssertUnwindSafe(|| Aside::read(found.metadata()))).ok()
+            catch_unwind(AssertUnwindSafe(|| consumer.context().greet(&place, found.metadata())))
+                .ok()
         });
         (place, beside.unwrap_or_default())
     };
     places(list).into_iter().map(read).collect()
 }
 
-fn offsets(marks: &[Mark]) -> TopicPartitionList {
+fn offsets(marks: &[Mark], handler: Option<&str>) -> TopicPartitionList {
     let mut list = TopicPartitionList::with_capacity(marks.len());
     for ((topic, partition), (offset, aside)) in marks {
         let mut it = list.add_partition(topic, *partition);
         // An offset that was read is one that can be written.
-        if it.set_offset(Offset::Offset(*offset)).is_ok() && !aside.is_empty() {
-            it.set_metadata(aside);
+        let beside = signed(aside, handler);
+        if it.set_offset(Offset::Offset(*offset)).is_ok() && !beside.is_empty() {
+            it.set_metadata(beside);
         }
-    }
-    list
-}
-
-fn list_of(places: Vec<Place>) -> TopicPartitionList {
-    let mut list = TopicPartitionList::with_capacity(places.len());
-    for (topic, partition) in places {
-        list.add_partition(&topic, partition);
     }
     list
 }
@@ -169,7 +169,6 @@ pub(crate) struct Reader {
     pub(crate) topics: Vec<String>,
     /// For messages.
     pub(crate) group: String,
-    pub(crate) notices: Notices,
 }
 
 impl Reader {
@@ -231,7 +230,7 @@ impl Reader {
             if looked.elapsed() >= COMMIT_EVERY {
                 looked = Instant::now();
                 self.flow(&mut places);
-                places.look(&self.consumer, &member.resets, &self.notices);
+                places.look(&self.consumer, &member.resets, &member.notices);
                 transactions.look(&self.consumer);
             }
             if self.follow_topics(&mut absence) {
@@ -282,7 +281,8 @@ impl Reader {
         let holdings = &self.member().holdings;
         let settled = holdings.uncommitted();
         if !settled.is_empty() {
-            self.consumer.commit(&offsets(&settled), CommitMode::Sync)?;
+            let marks = offsets(&settled, self.member().handler());
+            self.consumer.commit(&marks, CommitMode::Sync)?;
             holdings.committed(&settled);
         }
         Ok(())
@@ -292,11 +292,11 @@ impl Reader {
         let (full, free) = self.member().holdings.flow();
         if !full.is_empty() {
             // Where it fails, a little more is read.
-            let _ = self.consumer.pause(&list_of(full.clone()));
+            let _ = self.consumer.pause(&list_of(&full));
         }
         if !free.is_empty() {
             // Where it fails, the partition was given up.
-            let _ = self.consumer.resume(&list_of(free.clone()));
+            let _ = self.consumer.resume(&list_of(&free));
         }
         places.follow(full, &free);
     }
@@ -328,7 +328,10 @@ impl Reader {
                 (ErrorKind::Unavailable, "it goes on when one of them is back")
             }
             RDKafkaErrorCode::Fatal => (ErrorKind::Unavailable, "start the consumer anew"),
-            _ => return false,
+            code => match not_let_in(code) {
+                Some(told) => told,
+                None => return false,
+            },
         };
         self.tell(kind, &said, advice);
         true
@@ -361,14 +364,6 @@ impl Drop for Broken<'_> {
     fn drop(&mut self) {
         self.0.ended.store(true, Ordering::Release);
     }
-}
-
-/// Whether a topic is not there.
-fn is_gone(error: &KafkaError) -> bool {
-    matches!(
-        error.rdkafka_error_code(),
-        Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic)
-    )
 }
 
 /// When to join anew after this, if at all: it may have left a partition that is ours and is not read. Where reading alone

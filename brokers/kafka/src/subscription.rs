@@ -50,6 +50,10 @@ pub struct SubscriptionSettings {
     /// [`hindrance`](Subscription::hindrance) names it. Default 90 s: a producer's are ended by their coordinator after 60 s by
     /// default, and it looks every 10 s.
     pub transaction_max: Duration,
+    /// Who acts on the deliveries, as his inbox knows him: written down beside what he has settled. Where a partition comes from
+    /// another one, [`Notice::OtherHandler`](crate::Notice::OtherHandler) says so: neither knows what the other did. Default:
+    /// nobody.
+    pub handler: Option<String>,
     /// The topic that takes what was refused for good, with the reason as headers. Without one a refused record
     /// is passed over, and stands in its topic as long as that keeps it. It has to be there.
     pub dead_letters: Option<String>,
@@ -67,6 +71,7 @@ impl SubscriptionSettings {
             unsettled_bytes_max: 16 * 1024 * 1024,
             from_now: false,
             transaction_max: Duration::from_secs(90),
+            handler: None,
             dead_letters: None,
         }
     }
@@ -269,7 +274,9 @@ impl Subscription for KafkaSubscription {
     }
 
     fn hindrance(&self) -> Option<String> {
-        transactions::named(&self.holdings().held_up(), self.settings.transaction_max)
+        let silent = self.membership().coordinator.hindrance();
+        let held_up = || self.holdings().held_up();
+        silent.or_else(|| transactions::named(&held_up(), self.settings.transaction_max))
     }
 
     /// Leaves the group: what is settled is committed, and others need not wait for the end of the session. A server that does

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use postrider_core::{Broker, EventId, Outcome};
-use postrider_kafka::{KafkaBroker, KafkaSettings};
+use postrider_core::{Broker, ErrorKind, EventId, Outcome, Subscription};
+use postrider_kafka::{KafkaBroker, KafkaSettings, KafkaSubscription, SubscriptionSettings};
 use postrider_testkit::carry::{assert_in_order, carry as carry_many, until_acked};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{Headers as _, Message as _};
-use rdkafka::mocking::MockCluster;
+use rdkafka::mocking::{MockCluster, MockCoordinator};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
@@ -178,4 +178,73 @@ async fn what_passes_is_waited_for() {
     let outcomes = broker.publish(&batch).await.unwrap();
     let [Outcome::Unroutable(fault)] = &outcomes[..] else { panic!("{outcomes:?}") };
     assert!(fault.detail.contains("WRITE"), "{fault}");
+}
+
+/// INV-8: a member whose group's coordinator stands still, while the servers of its topic answer, says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coordinator_that_stands_still_is_told_of() {
+    let cluster = MockCluster::new(2).unwrap();
+    cluster.create_topic("orders", 1, 1).unwrap();
+    cluster.partition_leader("orders", 0, Some(1)).unwrap();
+    cluster.coordinator(MockCoordinator::Group("billing".to_owned()), 2).unwrap();
+    let broker = KafkaBroker::new(settings(&cluster)).unwrap();
+    carry(&broker, 1).await;
+    let mut of = SubscriptionSettings::new("orders", "billing");
+    of.session = Duration::from_secs(6);
+    let subscription = KafkaSubscription::open(settings(&cluster), of).await.unwrap();
+    let first = crate::subscribing::receive(&subscription, 1).await;
+    subscription.ack(&first[0]).await.unwrap();
+    assert_eq!(subscription.hindrance(), None);
+    cluster.broker_round_trip_time(2, Duration::from_secs(600)).unwrap();
+    let begun = tokio::time::Instant::now();
+    let said = loop {
+        if let Some(said) = subscription.hindrance() {
+            break said;
+        }
+        assert!(begun.elapsed() < PATIENCE, "nobody is told");
+        // waits: the library reports now and then, and nobody is called when it does
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let coordinator = cluster.bootstrap_servers();
+    let coordinator = coordinator.split(',').nth(1).unwrap();
+    assert!(said.contains(coordinator), "{said}");
+}
+
+/// INV-8: whom the group does not let in says why, and does not seem to have nothing to do: at its start, and where it has to join
+/// anew later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whom_the_group_does_not_let_in_says_why() {
+    for (error, kind, said) in [
+        (
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_INCONSISTENT_GROUP_PROTOCOL,
+            ErrorKind::Conflict,
+            "another program is in this group",
+        ),
+        (
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_SESSION_TIMEOUT,
+            ErrorKind::Config,
+            "choose a `session`",
+        ),
+        (
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_MAX_SIZE_REACHED,
+            ErrorKind::Conflict,
+            "`group.max.size`",
+        ),
+    ] {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("orders", 1, 1).unwrap();
+        let of = SubscriptionSettings::new("orders", "billing");
+        let subscription = KafkaSubscription::open(settings(&cluster), of.clone()).await.unwrap();
+        cluster.request_errors(RDKafkaApiKey::JoinGroup, &[error; 100]);
+        let refused = KafkaSubscription::open(settings(&cluster), of).await.unwrap_err();
+        assert_eq!(refused.kind(), kind, "{refused}");
+        assert!(refused.to_string().contains(said), "{refused}");
+        // The other one was asked to join anew for its sake, or is when it is not known any more.
+        cluster.request_errors(
+            RDKafkaApiKey::Heartbeat,
+            &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID],
+        );
+        let told = tokio::time::timeout(PATIENCE, subscription.receive(1)).await.unwrap();
+        assert!(told.unwrap_err().to_string().contains(said));
+    }
 }

@@ -90,6 +90,7 @@ async fn of_sidecar(
     let group = consumer.group.clone().unwrap_or_else(|| handler.to_string());
     let wishes = Wishes {
         group: group.clone(),
+        handler: None,
         visibility: visibility(consumer.lease),
         deliveries_max: u32::MAX,
         dead_letters: None,

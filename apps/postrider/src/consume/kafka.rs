@@ -56,6 +56,7 @@ fn settings(
     let mut settings = SubscriptionSettings::new("", &wishes.group);
     settings.topics = topics.to_vec();
     settings.visibility = wishes.visibility;
+    settings.handler = wishes.handler.clone();
     connection.notices = Notices::to(|notice| tracing::warn!("{notice}"));
     if let Some(kafka) = configured {
         connection.deadline = kafka.timeout;
@@ -90,6 +91,7 @@ mod tests {
         let loaded = Loader::new(&environment).text("postrider.toml", text).load().unwrap();
         let wishes = Wishes {
             group: "billing".to_owned(),
+            handler: None,
             visibility: Duration::from_secs(30),
             deliveries_max: u32::MAX,
             dead_letters: None,

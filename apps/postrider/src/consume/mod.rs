@@ -258,6 +258,7 @@ fn counted(
 fn wishes(args: &ConsumeArgs, plan: &Plan, deliveries_max: u32) -> Wishes {
     Wishes {
         group: plan.group.clone(),
+        handler: Some(plan.handler.to_string()),
         visibility: source::visibility(plan.lease),
         deliveries_max: deliveries_max.saturating_mul(2),
         dead_letters: args.dead_letters.clone(),

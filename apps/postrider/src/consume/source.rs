@@ -62,6 +62,8 @@ pub(crate) enum Source {
 )]
 pub(crate) struct Wishes {
     pub(crate) group: String,
+    /// Who acts on what comes, as the inbox knows it; nobody where it is only looked at.
+    pub(crate) handler: Option<String>,
     /// How long a delivery stays invisible without a sign of life.
     pub(crate) visibility: Duration,
     /// Deliveries after which the broker gives up by itself: beyond what the engine allows, so that
