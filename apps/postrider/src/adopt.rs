@@ -44,7 +44,8 @@ pub(crate) async fn run(args: AdoptArgs) -> Result<Exit, Failure> {
         return Ok(exit);
     }
     store.operator.adopt(&by).await?;
-    note(&format!("{name} is the one to publish from"));
+    // What is under way in one that had its leases elsewhere is of no use here: it is refused until it begins anew.
+    note(&format!("{name} is the one to publish from; start relays anew that ran before"));
     args.global.out().one(&Adopted { store: name }, String::new)?;
     Ok(Exit::Success)
 }

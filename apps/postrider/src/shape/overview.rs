@@ -58,8 +58,8 @@ pub(crate) enum Verdict {
 /// Something that holds events up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Blocker {
-    /// `no_relay`, `lease`, `definitions`, `destination_paused`, `partition_paused`, `endpoint_disabled`,
-    /// `endpoint_down`, `dead_letters`, `waiting_full`, `requests`, or `unknown`.
+    /// `copy`, `no_relay`, `no_destination`, `lease`, `definitions`, `destination_paused`, `partition_paused`,
+    /// `endpoint_disabled`, `endpoint_down`, `dead_letters`, `waiting_full`, `requests`, or `unknown`.
     pub(crate) kind: &'static str,
     /// Whether it makes the verdict `unhealthy`.
     pub(crate) critical: bool,

@@ -2,16 +2,19 @@
 //!
 //! Invariant (INV-8): where a backlog does not move, something stands here that names who holds it.
 
-use std::collections::HashSet;
+mod relays;
+
 use std::path::Path;
 use std::time::Duration;
 
-use postrider_core::operate::{DestinationView, Overview, RelayView};
+use postrider_core::operate::{DestinationView, Overview};
 use postrider_core::{Destination, DestinationId, DestinationState, Hindrance, Timestamp};
 use postrider_relay::SAVES_APART_MAX;
 
 use crate::age::short;
-use crate::shape::{Blocker, Verdict, words};
+use crate::shape::{Blocker, Verdict};
+pub(crate) use crate::status::held::relays::start_relay;
+use crate::status::held::relays::{hindrances, relays, told_by};
 use crate::terminal::count;
 
 /// A cursor that was saved so lately moves. A relay saves at least as often while events flow, also where saves are dear.
@@ -101,79 +104,6 @@ pub(crate) fn held_up_by(
 pub(crate) fn verdict(blockers: &[Blocker], strict: bool) -> Verdict {
     let counts = |blocker: &Blocker| strict || blocker.critical;
     if blockers.iter().any(counts) { Verdict::Unhealthy } else { Verdict::Healthy }
-}
-
-fn work(overview: &Overview) -> u64 {
-    overview.requests
-        + overview
-            .destinations
-            .iter()
-            .map(|view| view.pending + view.waiting.total() - view.waiting.dead)
-            .sum::<u64>()
-}
-
-/// How a relay is started on this store.
-///
-/// `--to` is named only where no destination is: it would write one of its own into a store that a
-/// configuration is for, and everything would go there.
-pub(crate) fn start_relay(overview: &Overview, config: Option<&Path>) -> String {
-    let known = overview.destinations.iter().any(|view| view.id.as_str() != Destination::UNROUTED);
-    match config {
-        Some(path) => format!(
-            "start it: systemctl start postrider, or postrider relay --config {}",
-            path.display()
-        ),
-        None if known => {
-            "start it as it was before: systemctl start postrider, or postrider relay \
-                          --config FILE"
-                .to_owned()
-        }
-        None => "start one: postrider relay --config FILE, or --store URL --to URL".to_owned(),
-    }
-}
-
-fn relays(overview: &Overview, config: Option<&Path>, found: &mut Vec<Blocker>) {
-    if overview.relays.is_empty() {
-        found.push(Blocker {
-            kind: "no_relay",
-            // Without anything to do, none is missed.
-            critical: work(overview) > 0,
-            message: "no relay is alive".to_owned(),
-            advice: start_relay(overview, config),
-        });
-        return;
-    }
-    let outdated = overview.relays.iter().filter(|relay| !relay.current);
-    for relay in outdated {
-        found.push(Blocker {
-            kind: "definitions",
-            critical: overview.relays.iter().all(|relay| !relay.current),
-            message: format!("{} has other definitions than the store", relay.owner),
-            advice: "restart it with the current ones, or bring the store's to its configuration: postrider destinations \
-                     apply --config FILE; they serve what they agree on"
-                .to_owned(),
-        });
-    }
-}
-
-/// What relays say of themselves. Whether it is critical shows in what stands because of it.
-fn hindrances(overview: &Overview, found: &mut Vec<Blocker>) {
-    let mut told = HashSet::new();
-    for (relay, hindrance) in told_by(overview) {
-        let message = words(hindrance);
-        if told.insert(message.clone()) {
-            found.push(Blocker {
-                kind: "relay_hindered",
-                critical: false,
-                message,
-                advice: format!("so says {}; it goes on by itself when that is over", relay.owner),
-            });
-        }
-    }
-}
-
-fn told_by(overview: &Overview) -> impl Iterator<Item = (&RelayView, &Hindrance)> {
-    overview.relays.iter().flat_map(|relay| relay.hindrances.iter().map(move |it| (relay, it)))
 }
 
 /// A store that has more events than numbers were given was restored in part, or its sequence was set back. What gets those
@@ -352,7 +282,10 @@ fn unexplained(overview: &Overview, seen: &Seen<'_>, limits: Limits, found: &mut
     }
     let explained = found.iter().any(|blocker| {
         blocker.critical
-            && matches!(blocker.kind, "no_relay" | "lease" | "definitions" | "partition_paused")
+            && matches!(
+                blocker.kind,
+                "copy" | "no_relay" | "lease" | "definitions" | "partition_paused"
+            )
     }) || view.state == DestinationState::Paused;
     if explained {
         return;

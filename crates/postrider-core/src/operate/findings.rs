@@ -129,6 +129,14 @@ fn relay(patient: &Patient<'_>) -> Finding {
         true => format!("{} events were never read", overview.enqueued),
         false => format!("events wait at {}", listed(&behind)),
     };
+    if overview.copy {
+        return critical(
+            "relay",
+            format!("no relay publishes from a copy, and {what}"),
+            "one that runs here is refused; start it anew when this is adopted",
+            Code::StoreMoved,
+        );
+    }
     critical(
         "relay",
         format!("no relay is alive, and {what}"),

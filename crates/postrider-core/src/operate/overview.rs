@@ -35,6 +35,9 @@ pub struct Overview {
     pub requests: u64,
     /// Bytes of the table for events that no other table was made for, in a store that has one.
     pub stray_bytes: Option<u64>,
+    /// Whether this is not the place that published last: a copy, or a restored backup. No relay publishes from it until
+    /// somebody adopts it, and none counts as alive here.
+    pub copy: bool,
 }
 
 /// A relay that is alive.

@@ -61,6 +61,7 @@ pub(super) async fn read(store: &DynamoStore) -> Result<Overview> {
         scheduled_next: None,
         requests: request::open_ids(store, "overview").await?.len() as u64,
         stray_bytes: None,
+        copy: false,
     };
     if known.rows.is_empty() {
         // Nobody has defined a destination; what is written is there all the same.

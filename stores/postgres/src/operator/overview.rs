@@ -22,7 +22,7 @@ use super::value::{count, flag, number, partition, shown, small, text, time};
 use crate::session::Session;
 use crate::sql::{Sql, sql};
 use crate::typed::{Moment, params};
-use crate::{PostgresStore, schema};
+use crate::{PostgresStore, identity, schema};
 
 const CURSORS_COUNT: Sql = sql!("operator/cursors_count");
 const DEAD_SINCE: Sql = sql!("operator/dead_since");
@@ -103,6 +103,7 @@ async fn whole(session: &Session, name: &str) -> Result<Overview> {
         scheduled_next: time(&scheduled, 2),
         requests: count(&requests, 0),
         stray_bytes: number(&kept, 3).map(i64::unsigned_abs),
+        copy: !identity::read(session).await?.is_same(),
     })
 }
 

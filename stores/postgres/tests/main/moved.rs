@@ -106,6 +106,8 @@ async fn a_copy_takes_its_place(way: &str, pooler: Pooler) {
     database.run(EVENT).await;
     let told = relay.is_refused().await;
     assert!(told.contains("a copy, or a restored dump"), "{told}");
+    let operator = PostgresStore::new(&database.url).unwrap();
+    assert!(operator.overview().await.expect("an overview").copy);
 
     rename(&server, &[(&name, &copy), (&aside, &name)]).await;
     relay.works(1).await;
@@ -114,13 +116,14 @@ async fn a_copy_takes_its_place(way: &str, pooler: Pooler) {
     // As if the lease of the relay had run out.
     database.run("update postrider.outbox_lease set owner = null").await;
     let note = Note { who: "anna@db1".to_owned(), why: "a proof".to_owned() };
-    PostgresStore::new(&database.url).unwrap().adopt(&note).await.expect("adopt");
+    operator.adopt(&note).await.expect("adopt");
+    assert!(!operator.overview().await.expect("an overview").copy);
     let told = relay.is_refused().await;
     assert!(told.contains("start the relay anew"), "{told}");
     let anew = Relay::start(&database.url, Pooler::Auto).await;
     anew.works(2).await;
 
-    drop((relay, anew));
+    drop((relay, anew, operator));
     admin.batch_execute(&format!("drop database {aside} with (force)")).await.unwrap();
     database.drop().await;
 }

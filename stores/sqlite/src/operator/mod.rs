@@ -47,7 +47,8 @@ const STAGED_MAX: usize = 10_000;
 impl Operator for SqliteStore {
     fn overview(&self) -> BoxFuture<'_, Result<Overview>> {
         let name = format!("sqlite:{}", self.file.name());
-        Box::pin(self.read("overview", move |tx| overview::read(tx, name)))
+        let path = self.file.path().to_owned();
+        Box::pin(self.read("overview", move |tx| overview::read(tx, &path, name)))
     }
 
     fn backlog<'a>(

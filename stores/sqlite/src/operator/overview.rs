@@ -4,6 +4,7 @@
 //! waiting ones by their index; what would need a look at rows looks at a stated number of them.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use postrider_core::operate::{
     BacklogGroup, DestinationView, ErrorGroup, Overview, PartitionView, RelayView, SettledTotals,
@@ -17,6 +18,7 @@ use postrider_core::{
 use rusqlite::{Connection, params};
 
 use super::delivery::{Standing, standings};
+use super::identity::{self, Copy};
 use super::sql;
 use super::value::{self, count, moment, moment_at, not_found, shown, small, text, time};
 use crate::schema;
@@ -33,7 +35,7 @@ const REASONS_MAX: usize = 10;
 const ENDPOINTS_MAX: i64 = 100;
 
 /// The state of everything.
-pub(super) fn read(connection: &Connection, name: String) -> Result<Overview> {
+pub(super) fn read(connection: &Connection, path: &Path, name: String) -> Result<Overview> {
     schema::check(connection)?;
     let now = now(connection)?;
     let (sequence, kept, first) = outbox(connection)?;
@@ -64,6 +66,7 @@ pub(super) fn read(connection: &Connection, name: String) -> Result<Overview> {
         })?
         .unwrap_or_default(),
         stray_bytes: None,
+        copy: identity::compare(connection, path)? == Copy::Other,
     })
 }
 

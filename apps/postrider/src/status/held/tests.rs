@@ -62,6 +62,7 @@ fn overview() -> Overview {
         scheduled_next: None,
         requests: 0,
         stray_bytes: None,
+        copy: false,
     }
 }
 
@@ -91,8 +92,11 @@ fn what_moves_is_held_up_by_nobody() {
 #[test]
 fn every_standstill_has_a_cause() {
     type Change = fn(&mut Overview);
-    let cases: [(Change, &str); 6] = [
+    let cases: [(Change, &str); 9] = [
+        (|overview| overview.destinations.clear(), "no_destination"),
+        (|overview| (overview.destinations.clear(), overview.relays.clear()).0, "no_relay"),
         (|_| {}, "unknown"),
+        (|overview| overview.copy = true, "copy"),
         (|overview| overview.relays.clear(), "no_relay"),
         (|overview| overview.kept = overview.enqueued + 1, "numbers"),
         (|overview| overview.relays[0].current = false, "definitions"),

@@ -53,7 +53,19 @@ fn a_sequence_that_fell_behind_is_raised() {
 #[test]
 fn a_copy_is_adopted() {
     let shop = Shop::delivered();
+    let (file, copy) = (shop.path("shop.db"), shop.path("copy.db"));
+    shop.connect().execute("vacuum into ?1", [copy.to_str().unwrap()]).unwrap();
+    for beside in ["-wal", "-shm"] {
+        _ = std::fs::remove_file(shop.path(&format!("shop.db{beside}")));
+    }
+    std::fs::rename(copy, file).unwrap();
+    // Nobody who starts one more relay gets any further.
+    let status = shop.operate(&["status", "--rate", "0"]);
+    let said = out(&status).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("a copy") && said.contains("postrider adopt --reason"), "{said}");
+    assert!(code(&status) == 6 && !said.contains("no relay is alive"), "{said}");
     let run = shop.operate(&["adopt", "--yes", "--reason", "moved to db2"]);
     assert_eq!(code(&run), 0, "{}", err(&run));
     assert!(shop.answer(&["audit"]).contains("moved to db2"));
+    assert!(!out(&shop.operate(&["status", "--rate", "0"])).contains("adopt"));
 }

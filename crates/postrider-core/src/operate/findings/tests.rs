@@ -54,6 +54,7 @@ fn ill() -> Overview {
         scheduled_next: None,
         requests: 1,
         stray_bytes: None,
+        copy: false,
     }
 }
 

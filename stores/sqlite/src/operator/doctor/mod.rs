@@ -40,7 +40,7 @@ pub(super) fn examine(
     path: &Path,
     now: Timestamp,
 ) -> Result<Vec<Finding>> {
-    let overview = overview::read(connection, path.display().to_string())?;
+    let overview = overview::read(connection, path, path.display().to_string())?;
     let patient = Patient { connection, path, overview };
     let examinations: [(&str, Examination); 11] = [
         ("integrity", file::integrity),
