@@ -239,6 +239,21 @@ impl Error {
         Error(Box::new(Repr { kind, operation, message, context, source: None, code, of_store }))
     }
 
+    /// What it says, without the partition and the token that it was about: the same for all that one cause meets.
+    ///
+    /// ```
+    /// # use postrider_core::{Error, ErrorKind};
+    /// let met = |partition| Error::new(ErrorKind::Unavailable, "settle").context("partition", partition);
+    /// assert_ne!(met(1).to_string(), met(2).to_string());
+    /// assert_eq!(met(1).of_any_partition(), met(2).of_any_partition());
+    /// ```
+    pub fn of_any_partition(&self) -> String {
+        let mut text = String::new();
+        // A string takes whatever is written to it.
+        _ = self.0.write(&mut text, &["partition", "token"]);
+        text
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -270,23 +285,26 @@ impl Error {
     }
 }
 
+impl Repr {
+    fn write(&self, to: &mut impl fmt::Write, left_out: &[&str]) -> fmt::Result {
+        to.write_str(self.operation)?;
+        if self.message.is_empty() {
+            write!(to, ": {:?}", self.kind)?;
+        } else {
+            write!(to, ": {}", self.message)?;
+        }
+        let mut open = " (";
+        for (name, value) in self.context.iter().filter(|(name, _)| !left_out.contains(name)) {
+            write!(to, "{open}{name}={value}")?;
+            open = ", ";
+        }
+        if open == " (" { Ok(()) } else { to.write_str(")") }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let repr = &self.0;
-        f.write_str(repr.operation)?;
-        if repr.message.is_empty() {
-            write!(f, ": {:?}", repr.kind)?;
-        } else {
-            write!(f, ": {}", repr.message)?;
-        }
-        for (index, (name, value)) in repr.context.iter().enumerate() {
-            let open = if index == 0 { " (" } else { ", " };
-            write!(f, "{open}{name}={value}")?;
-        }
-        if !repr.context.is_empty() {
-            f.write_str(")")?;
-        }
-        Ok(())
+        self.0.write(f, &[])
     }
 }
 

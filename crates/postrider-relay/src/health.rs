@@ -8,7 +8,7 @@ use postrider_core::{Code, DestinationId, PartitionId, RelayId, Tick};
 use crate::drain::Ending;
 use crate::machine::Machine;
 use crate::owned::Owned;
-use crate::trouble::Troubles;
+use crate::trouble::{Troubles, causes};
 use crate::violation::Violations;
 
 /// Endpoints of one destination that are named, of those that are disabled and of those that fail: a screen of them says
@@ -336,10 +336,8 @@ impl Machine {
 
     fn blockers(&self, standing: &[DestinationId]) -> Vec<Blocker> {
         let troubles = self.owned.values().flat_map(|owned| owned.trouble.iter());
-        let stores = self.stats.trouble.iter().chain(troubles).map(|error| Blocker::Store {
-            message: error.to_string(),
-            code: error.operator_code(),
-        });
+        let stores = causes(self.stats.trouble.iter().chain(troubles))
+            .map(|(message, code)| Blocker::Store { message, code });
         let endpoints = self.failing(standing).map(|(destination, endpoint)| Blocker::Endpoint {
             destination: destination.clone(),
             topic: endpoint.topic.to_string(),

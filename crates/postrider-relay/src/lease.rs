@@ -122,7 +122,7 @@ impl Machine {
     /// Forgets a partition, and says so. Returns whether it was ours.
     pub(crate) fn drop_partition(&mut self, partition: PartitionId, why: LostBecause) -> bool {
         let Some(mut owned) = self.owned.remove(&partition) else { return false };
-        self.notices.extend(owned.trouble.changes());
+        self.told.hear(owned.trouble.changes(), &mut self.notices);
         for state in owned.flows.values_mut() {
             if let FlowState::Ready(flow) = state {
                 self.notices.extend(flow.notices.drain(..));

@@ -101,7 +101,8 @@ fn log_lease(notice: &Notice, owner: &RelayId) {
             partition = partition.0, token, reason = why.as_str(), relay = %owner,
             "partition lost"
         ),
-        Notice::Fenced { partition, token, detail } => tracing::warn!(
+        // That the partition is lost is a warning, and so is what the store said, once for all partitions that it says it of.
+        Notice::Fenced { partition, token, detail } => tracing::debug!(
             partition = partition.0, token, detail, relay = %owner,
             "settlement refused; nothing was written"
         ),

@@ -29,7 +29,7 @@ use crate::outlet::Outlet;
 use crate::owned::{FlowState, Owned};
 use crate::report::Reporting;
 use crate::settings::Settings;
-use crate::trouble::Work;
+use crate::trouble::{Told, Work};
 
 /// The relay's decisions.
 ///
@@ -72,6 +72,7 @@ pub struct Machine {
     pub(crate) gauges: BTreeMap<DestinationId, Gauge>,
     pub(crate) stats: Stats,
     pub(crate) notices: Notices,
+    pub(crate) told: Told,
     /// Until when what is in step polls fast, because a row was found somewhere.
     pub(crate) busy_until: Tick,
     /// How far apart the store wants saves of cursors; nothing where it does not mind.
@@ -157,6 +158,7 @@ impl Machine {
             gauges: BTreeMap::new(),
             stats: Stats::default(),
             notices: Notices::default(),
+            told: Told::default(),
             busy_until: Tick::default(),
             saves_apart: Duration::ZERO,
             purging: false,
@@ -237,15 +239,21 @@ impl Machine {
 
     /// Takes over what flows and troubles have to say.
     fn gather_notices(&mut self) {
-        self.notices.extend(self.stats.trouble.changes());
+        self.told.hear(self.stats.trouble.changes(), &mut self.notices);
         for owned in self.owned.values_mut() {
-            self.notices.extend(owned.trouble.changes());
+            self.told.hear(owned.trouble.changes(), &mut self.notices);
             for state in owned.flows.values_mut() {
                 if let FlowState::Ready(flow) = state {
                     self.notices.extend(flow.notices.drain(..));
                 }
             }
         }
+        let (stats, owned) = (&self.stats, &self.owned);
+        let stands = |work, kind| {
+            stats.trouble.stands(work, kind)
+                || owned.values().any(|owned| owned.trouble.stands(work, kind))
+        };
+        self.told.look(stands, &mut self.notices);
     }
 
     /// The commands to perform, oldest first.

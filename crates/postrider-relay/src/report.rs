@@ -8,6 +8,7 @@ use postrider_core::{DestinationId, Hindrance, Result, Tick, reach};
 
 use crate::command::Command;
 use crate::machine::{Asked, Machine};
+use crate::trouble::causes;
 
 /// What stands is told again after so many heartbeats: the relay's row in the store may be a new one.
 const AGAIN_AFTER: u32 = 10;
@@ -66,9 +67,9 @@ impl Machine {
     fn hindrances(&self) -> Vec<Hindrance> {
         let standing: Vec<DestinationId> = self.standing().cloned().collect();
         let troubles = self.owned.values().flat_map(|owned| owned.trouble.iter());
-        let stores = self.stats.trouble.iter().chain(troubles).map(|error| {
-            let code = error.operator_code().map(|code| format!(" [{code}]"));
-            Hindrance::new(None, &format!("{error}{}", code.unwrap_or_default()))
+        let stores = causes(self.stats.trouble.iter().chain(troubles)).map(|(words, code)| {
+            let code = code.map(|code| format!(" [{code}]"));
+            Hindrance::new(None, &format!("{words}{}", code.unwrap_or_default()))
         });
         let endpoints = self.failing(&standing).map(|(destination, endpoint)| {
             let words = format!("endpoint {}: {}", endpoint.topic, endpoint.said);
