@@ -209,10 +209,9 @@ impl Watch {
 
     fn line(&self, watched: &Watched, stats: &Stats, draining: bool) -> String {
         let state = match () {
-            () if draining => "draining",
-            () if trouble(watched).is_some() => "held up",
-            () if stats.in_work > 0 => "working",
-            () => "nothing to do",
+            () if draining => "draining".to_owned(),
+            () if trouble(watched).is_some() => "held up".to_owned(),
+            () => state(stats),
         };
         let seconds = self.pace.started.elapsed().as_secs();
         format!(
@@ -239,6 +238,16 @@ impl Watch {
             text.push_str(&format!(", {} claims lost", count(lost)));
         }
         text
+    }
+}
+
+/// What it is at, where nothing is known to hold it up. What it gave back is to be done yet, though nothing is in hand: after
+/// an outage of the inbox a claim that could not be ended keeps its key for the rest of its lease.
+fn state(stats: &Stats) -> String {
+    match (stats.in_work, stats.away) {
+        (0, 0) => "nothing to do".to_owned(),
+        (0, away) => format!("waiting for {} given back", count(away)),
+        _ => "working".to_owned(),
     }
 }
 
@@ -289,6 +298,17 @@ pub(super) fn trouble(watched: &Watched) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// INV-8: what was given back and waits for its claim is not nothing.
+    #[test]
+    fn what_was_given_back_is_still_to_do() {
+        let mut stats = Stats::default();
+        assert_eq!(state(&stats), "nothing to do");
+        stats.away = 3;
+        assert_eq!(state(&stats), "waiting for 3 given back");
+        stats.in_work = 1;
+        assert_eq!(state(&stats), "working");
+    }
 
     /// Nothing stands still in silence.
     #[test]
