@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider_core::operate::Finding;
+use postrider_core::operate::{Finding, Level};
 use postrider_core::{Code, Result};
 use tokio_postgres::Row;
 
@@ -103,17 +103,35 @@ pub(super) async fn primary(patient: &Patient<'_>) -> Result<Finding> {
 }
 
 pub(super) async fn replication(patient: &Patient<'_>) -> Result<Finding> {
-    if let PublishAfter::Standby(name) = patient.store.publish_after() {
-        let name: &str = name;
-        let named = count(&patient.session.row("doctor", &NAMED, params![name]).await?, 0);
-        match named {
-            0 => return Ok(away(name)),
-            1 => {}
-            _ => return Ok(several(name, named)),
-        }
-    }
     let row = server(patient).await?;
-    Ok(standbys(&shown(&row, 8), count(&row, 10), count(&row, 11), count(&row, 12)))
+    let all = standbys(&shown(&row, 8), count(&row, 10), count(&row, 11), count(&row, 12));
+    let PublishAfter::Standby(name) = patient.store.publish_after() else { return Ok(all) };
+    let name: &str = name;
+    let row = patient.session.row("doctor", &NAMED, params![name]).await?;
+    let awaited = awaited(name, count(&row, 0), flag(&row, 1));
+    // Where it is there and seen, it may lie behind, and commits may wait for another one.
+    let worse = awaited.level == Level::Good && all.level != Level::Good;
+    Ok(if worse { all } else { awaited })
+}
+
+/// Of the standby that `publish_after` waits for.
+fn awaited(name: &str, named: u64, unseen: bool) -> Finding {
+    match named {
+        0 => away(name),
+        _ if unseen => critical(
+            "replication",
+            format!(
+                "nothing is published: publish_after waits for the standby {name}, and this user may not see how far it is"
+            ),
+            "grant pg_monitor to the relay's user",
+            Code::StandbyShort,
+        ),
+        1 => good(
+            "replication",
+            format!("nothing is published that the standby {name} does not have"),
+        ),
+        _ => several(name, named),
+    }
 }
 
 /// The standby that `publish_after` waits for is not there.
@@ -316,8 +334,6 @@ fn of_slots(holders: &[Holder]) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use postrider_core::operate::Level;
-
     use super::*;
 
     #[test]
@@ -327,6 +343,15 @@ mod tests {
         assert_eq!(synchronous("off", &[]).level, Level::Warning);
         assert_eq!(synchronous("local", &[]).level, Level::Good);
         assert_eq!(synchronous("on", &["role app".to_owned()]).level, Level::Warning);
+        // INV-8: what keeps everything from being published is not good.
+        for (named, unseen, level) in [
+            (1, false, Level::Good),
+            (0, false, Level::Critical),
+            (2, false, Level::Warning),
+            (1, true, Level::Critical),
+        ] {
+            assert_eq!(awaited("b", named, unseen).level, level, "{named} {unseen}");
+        }
         assert_eq!(standbys("", 0, 0, 0).level, Level::Good);
         assert_eq!(standbys("b", 1, 0, 0).level, Level::Critical);
         assert_eq!(standbys("b", 1, 1, LAG_MAX + 1).level, Level::Warning);
