@@ -56,19 +56,23 @@ pub(crate) fn read(url: &str) -> Result<Read> {
     Ok(Read { config, tls })
 }
 
-/// Host and database, without user and password.
+/// Hosts and database, without user and password. Of several hosts all are named: which of them answers may change.
 pub(crate) fn name(config: &Config) -> String {
-    let host = match config.get_hosts().first() {
-        Some(Host::Tcp(host)) => host.clone(),
-        #[cfg(unix)]
-        Some(Host::Unix(path)) => path.display().to_string(),
-        _ => "localhost".to_owned(),
+    let host = |(index, host): (usize, &Host)| {
+        let host = match host {
+            Host::Tcp(host) => host.clone(),
+            #[cfg(unix)]
+            Host::Unix(path) => path.display().to_string(),
+        };
+        // One port may stand for all of them.
+        match config.get_ports().get(index).or_else(|| config.get_ports().first()) {
+            Some(port) if *port != 5432 => format!("{host}:{port}"),
+            _ => host,
+        }
     };
-    let port = match config.get_ports().first() {
-        Some(port) if *port != 5432 => format!(":{port}"),
-        _ => String::new(),
-    };
-    format!("postgres://{host}{port}/{}", database(config))
+    let hosts: Vec<String> = config.get_hosts().iter().enumerate().map(host).collect();
+    let hosts = if hosts.is_empty() { "localhost".to_owned() } else { hosts.join(",") };
+    format!("postgres://{hosts}/{}", database(config))
 }
 
 fn database(config: &Config) -> &str {

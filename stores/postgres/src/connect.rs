@@ -161,6 +161,13 @@ mod tests {
     fn the_password_is_nowhere_to_be_seen() {
         let address = Address::parse("postgres://app:s3cret@db.example:6000/shop").unwrap();
         assert_eq!(address.name(), "postgres://db.example:6000/shop");
+        for (several, named) in [
+            ("postgres://u:s3cret@a:6000,b:6001/shop", "postgres://a:6000,b:6001/shop"),
+            ("host=a,b port=6000 user=u dbname=shop", "postgres://a:6000,b:6000/shop"),
+            ("postgres://u@a,b/shop", "postgres://a,b/shop"),
+        ] {
+            assert_eq!(Address::parse(several).unwrap().name(), named);
+        }
         assert!(!format!("{address:?}").contains("s3cret"));
         let refused = Address::parse("postgres://app:s3cret@db:port/shop").unwrap_err();
         assert!(!format!("{refused} {refused:?}").contains("s3cret"));

@@ -72,7 +72,7 @@ fn classify(state: &str, text: &str) -> Class {
         "25006" => (
             ErrorKind::ReadOnly,
             "the database cannot be written to: it is a standby, was demoted to one, or is set to \
-             read-only; nothing was published"
+             read-only; nothing was written"
                 .to_owned(),
             Some(Code::ReadOnly),
         ),
