@@ -73,7 +73,7 @@ impl Claiming<'_> {
         update
             .update_expression(
                 "SET #source = :source, #event = :event, #handler = :handler, #type = :type, \
-                 #hash = :hash, #status = :claimed, #token = if_not_exists(#token, :none) + :one, \
+                 #hash = :hash, #status = :claimed, #token = if_not_exists(#token, :begin) + :one, \
                  #attempts = if_not_exists(#attempts, :none) + :one, \
                  #failed = if_not_exists(#failed, if_not_exists(#attempts, :none)) + :outlived, \
                  #received = if_not_exists(#received, :now), #claimed = :now, #beat = :beat, \
@@ -91,6 +91,7 @@ impl Claiming<'_> {
             .expression_attribute_values(":hash", b(self.request.payload_hash.to_vec()))
             .expression_attribute_values(":claimed", s(CLAIMED))
             .expression_attribute_values(":none", n(0))
+            .expression_attribute_values(":begin", n(token_begin(self.now_ms)))
             .expression_attribute_values(":one", n(1))
             .expression_attribute_values(":outlived", n(self.request.outlived))
             .expression_attribute_values(":now", n(self.now_ms))
@@ -235,6 +236,13 @@ fn names(mut update: Update, used: &[(&str, &str)]) -> Update {
         update = update.expression_attribute_names(*place, *name);
     }
     update
+}
+
+/// Behind which the tokens of a new row begin: this moment, in microseconds. What stood here before is forgotten, and
+/// counted from a moment of the past, less often than once in a microsecond: a worker that slept through its row's
+/// time to live never holds the token of another claim.
+pub(crate) fn token_begin(now_ms: i64) -> i64 {
+    now_ms.saturating_mul(1_000)
 }
 
 /// When an item goes: seconds since 1970, as the time to live has it.

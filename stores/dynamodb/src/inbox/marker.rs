@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::{ReturnValuesOnConditionCheckFailure, TransactWrite
 use postrider_core::inbox::Accepted;
 use postrider_core::{Event, HandlerName, InboxKey, Result};
 
-use crate::inbox::condition::expires;
+use crate::inbox::condition::{expires, token_begin};
 use crate::inbox::row::{
     self, BEAT, DURATION, EVENT_ID, EXPIRES_AT, HANDLER, HASH, PARTS, PROCESSED, PROCESSED_AT,
     RECEIVED_AT, RELEASED, RESULT, Row, SOURCE, STATUS, TOKEN, TYPE, UNTIL,
@@ -97,7 +97,7 @@ impl Marker {
             .update_expression(
                 "SET #source = :source, #event = :event, #handler = :handler, #type = :type, \
                  #status = :processed, #hash = :hash, #received = if_not_exists(#received, :now), \
-                 #done = :now, #expires = :expires, #token = if_not_exists(#token, :none) + :one \
+                 #done = :now, #expires = :expires, #token = if_not_exists(#token, :begin) + :one \
                  REMOVE #released, #beat, #duration, #until, #result, #parts",
             )
             .condition_expression(
@@ -134,7 +134,7 @@ impl Marker {
             (":hash", b(self.hash.to_vec())),
             (":now", n(self.now_ms)),
             (":expires", n(self.expires_at)),
-            (":none", n(0)),
+            (":begin", n(token_begin(self.now_ms))),
             (":one", n(1)),
         ];
         for (place, value) in values {

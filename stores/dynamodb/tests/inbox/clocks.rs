@@ -7,7 +7,7 @@ use std::time::Duration;
 use postrider_core::{BoxFuture, Claim, Clock, ErrorKind, InboxStore as _, Tick, Timestamp};
 use postrider_dynamodb::{Inbox, InboxOptions};
 
-use super::{claim, claimed, event};
+use super::{billing, claim, claimed, event};
 use crate::fresh::Fresh;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -148,4 +148,26 @@ async fn clocks_beyond_the_skew_take_over_early() {
     // What it can no longer do is record it.
     let late = owner.complete(&lease, b"late").await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Fenced);
+}
+
+/// INV-4: who stood still until the row of its claim had expired is refused, as after every other claim.
+#[tokio::test]
+async fn a_claim_of_before_a_row_expired_is_refused() {
+    let Some(fresh) = Fresh::new(1).await else { return };
+    let clocks = Clocks::wrong_by(0);
+    let [stood_still, other] = [0, 1].map(|_| worker(&fresh, &clocks, None));
+    let lease = claimed(&stood_still, &event(1), LEASE).await;
+    assert!(is_leased(&claim(&other, &event(1), LEASE).await));
+    clocks.pass(LEASE);
+    let done = claimed(&other, &event(1), LEASE).await;
+    other.complete(&done, b"paid").await.unwrap();
+    clocks.pass(36 * 24 * 60 * MINUTE);
+    other.record_horizon(&billing(), Duration::ZERO).await.unwrap();
+    assert_eq!(other.purge(Duration::ZERO, 10).await.unwrap(), 1);
+    let at_work = claimed(&other, &event(1), LEASE).await;
+    for (name, late) in [("the first", &lease), ("the second", &done)] {
+        let refused = stood_still.complete(late, b"paid").await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Fenced, "{name}: {refused}");
+    }
+    other.heartbeat(&at_work, LEASE).await.expect("the claim of now stands");
 }
