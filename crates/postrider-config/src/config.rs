@@ -121,7 +121,7 @@ section! {
         /// the CloudEvent's attributes as headers).
         format: CallFormat { default: "structured", class: Restart },
         /// Headers of every call. Their values are secrets.
-        headers: BTreeMap<HeaderName, SecretRef> { max: "32", class: Restart },
+        headers: BTreeMap<HeaderName, SecretRef> { max: "32", class: Live },
         /// How long one call may take. It must end before its lease does.
         timeout: Duration { default: "30s", min: "100ms", max: "1h", class: Restart },
         /// How long an event stays claimed by a consumer that is not heard of.

@@ -72,8 +72,8 @@ use crate::{age, duration, store, terminal};
 ///
 /// Runs until SIGTERM or SIGINT, then takes nothing new, lets calls finish for
 /// --drain, and gives back the rest. A second signal aborts the calls. SIGHUP
-/// reads the configuration again: who we are for NATS and Kafka counts from
-/// then on, and nothing in work is lost.
+/// reads the configuration again: who we are for NATS and Kafka, and the headers
+/// of calls, count from then on, and nothing in work is lost.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Each call carries `idempotency-key`, the same at every attempt: a handler that

@@ -12,7 +12,7 @@ use postrider_core::HandlerName;
 
 use crate::config;
 use crate::consume::ConsumeArgs;
-use crate::consume::request::{self, Format};
+use crate::consume::request::{self, Extra, Format};
 use crate::failure::Failure;
 use crate::logs::{self, LogFormat};
 use crate::relay::brokers;
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     pub(crate) to: String,
     pub(crate) format: Format,
     /// The operator's own headers of every call.
-    pub(crate) headers: HeaderMap,
+    pub(crate) headers: Extra,
     pub(crate) timeout: Duration,
     pub(crate) lease: Duration,
     pub(crate) concurrency: usize,
@@ -96,7 +96,7 @@ impl Plan {
             postgres: config.postgres.clone(),
             to: address(&args.to, |table| &table.endpoint).ok_or_else(|| missing("--to"))?,
             format: args.format.unwrap_or(usual.format),
-            headers: headers(&args.headers, table, &secrets)?,
+            headers: Extra::new(headers(&args.headers, table, &secrets)?),
             timeout: args.timeout.unwrap_or(usual.timeout),
             lease: args.lease.unwrap_or(usual.lease),
             concurrency: args.concurrency.unwrap_or(usual.concurrency) as usize,

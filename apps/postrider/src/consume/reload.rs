@@ -11,6 +11,7 @@ use postrider_core::Subscription;
 
 use super::ConsumeArgs;
 use super::plan::Plan;
+use super::request::Extra;
 use super::source::{Source, Wishes};
 use crate::certificate::{self, Ends};
 use crate::failure::Failure;
@@ -31,6 +32,8 @@ pub(super) struct Reloader<'a> {
     wishes: Wishes,
     /// The listener's token.
     token: Token,
+    /// The operator's own headers of every call.
+    headers: Extra,
     /// Whether others can reach the listener, so that it must have a token.
     listens_openly: bool,
     /// The handler, by which it is known when its certificate ends.
@@ -46,6 +49,7 @@ pub(super) struct Reread {
     wishes: Wishes,
     log: String,
     token: Token,
+    headers: Extra,
     said: Vec<String>,
 }
 
@@ -79,7 +83,7 @@ impl<'a> Reloader<'a> {
     ) -> Reloader<'a> {
         let (present, secrets) = (plan.present.clone(), plan.secrets.clone());
         let listens_openly = plan.listen.is_some_and(|address| !address.ip().is_loopback());
-        let token = plan.token.clone();
+        let (token, headers) = (plan.token.clone(), plan.headers.clone());
         let (handler, ends) = (plan.handler.to_string(), Ends::default());
         let reloader = Reloader {
             args,
@@ -88,6 +92,7 @@ impl<'a> Reloader<'a> {
             source,
             wishes,
             token,
+            headers,
             listens_openly,
             handler,
             ends,
@@ -163,8 +168,9 @@ impl<'a> Reloader<'a> {
                     .to_owned(),
             );
         }
-        let (config, secrets, log, token) = (plan.present, plan.secrets, plan.log, plan.token);
-        Ok(Reread { config, secrets, source, wishes, log, token, said })
+        let (config, secrets, log) = (plan.present, plan.secrets, plan.log);
+        let (token, headers) = (plan.token, plan.headers);
+        Ok(Reread { config, secrets, source, wishes, log, token, headers, said })
     }
 
     /// Whether it takes another connection. A client of Kafka reads certificates once, so they may be others in files
@@ -182,6 +188,7 @@ impl<'a> Reloader<'a> {
             terminal::note(&failure.render(terminal::style()));
         }
         self.token.follow(&read.token);
+        self.headers.follow(&read.headers);
         read.said.iter().for_each(|line| terminal::note(line));
         self.present = read.config;
         self.secrets = read.secrets;

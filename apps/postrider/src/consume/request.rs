@@ -3,7 +3,7 @@
 //! Invariant: the idempotency key of an event and a handler is the same at every attempt, by every
 //! sidecar, after every crash.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::otel;
 use bytes::Bytes;
@@ -50,8 +50,27 @@ pub(crate) struct Call {
 pub(crate) struct Writer {
     pub(crate) handler: HandlerName,
     pub(crate) format: Format,
-    /// The operator's own headers, secrets among them.
-    pub(crate) extra: HeaderMap,
+    pub(crate) extra: Extra,
+}
+
+/// The operator's own headers, secrets among them. Clones share them: a reload exchanges all of them at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Extra(Arc<RwLock<Arc<HeaderMap>>>);
+
+impl Extra {
+    pub(crate) fn new(headers: HeaderMap) -> Extra {
+        Extra(Arc::new(RwLock::new(Arc::new(headers))))
+    }
+
+    /// Takes over what the other says.
+    pub(crate) fn follow(&self, other: &Extra) {
+        let headers = other.present();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = headers;
+    }
+
+    fn present(&self) -> Arc<HeaderMap> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Writer {
@@ -88,7 +107,7 @@ impl Writer {
                 let _ = put(&mut headers, name, value);
             }
         }
-        for (name, value) in &self.extra {
+        for (name, value) in &*self.extra.present() {
             headers.insert(name, value.clone());
         }
         Ok(Call { headers, body })
@@ -226,7 +245,7 @@ mod tests {
         let variable = |name: &str| (name == "TOKEN").then(|| "hunter2\n".to_owned());
         let mut extra = HeaderMap::new();
         extra_headers(&mut extra, &["authorization=env:TOKEN".to_owned()], variable).unwrap();
-        Writer { handler: HandlerName::new("billing").unwrap(), format, extra }
+        Writer { handler: HandlerName::new("billing").unwrap(), format, extra: Extra::new(extra) }
     }
 
     /// R089: the key depends on the event and the handler, and on no attempt.

@@ -1,5 +1,7 @@
 //! What the flags refuse, and what the inbox forgets.
 
+use rustix::process::Signal;
+
 use crate::endpoint::Endpoint;
 use crate::sidecar::{Ended, Sidecar};
 use crate::stage::Stage;
@@ -129,4 +131,41 @@ async fn probe(stage: &Stage) -> i64 {
     let ended = sidecar.stop().await;
     assert!(!ended.text.contains("--retention"), "{}", ended.text);
     stage.number("select received_at from inbox")
+}
+
+/// A token of the endpoint's is rotated: with SIGHUP the calls carry what its file says then, and what is in work is not
+/// touched.
+#[tokio::test]
+async fn a_reload_takes_the_headers_of_calls() {
+    let stage = Stage::new();
+    let endpoint = Endpoint::willing().await;
+    let text = format!(
+        "[consume.billing]\nfrom = \"local://queue.db/*\"\ninbox = \"sqlite://billing.db\"\n\
+         endpoint = \"{}\"\nheaders = {{ authorization = \"file:token\" }}\n",
+        endpoint.url()
+    );
+    std::fs::write(stage.path("postrider.toml"), text).unwrap();
+    std::fs::write(stage.path("token"), "older").unwrap();
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_postrider"));
+    command.args(["consume", "--config", "postrider.toml"]).current_dir(stage.folder.path());
+    let variables = postrider_testkit::services::variables();
+    variables.iter().for_each(|name| _ = command.env_remove(name));
+    let mut sidecar = Sidecar::start(command);
+    sidecar.hear("receiving").await;
+    let first = stage.place("1").await;
+    endpoint.called(1).await;
+    // What cannot be a header's value changes nothing.
+    std::fs::write(stage.path("token"), "wro\u{1}ng").unwrap();
+    sidecar.signal(Signal::HUP);
+    sidecar.hear("the reload changed nothing").await;
+    std::fs::write(stage.path("token"), "newer").unwrap();
+    sidecar.signal(Signal::HUP);
+    sidecar.hear("secrets: read anew").await;
+    let second = stage.place("1").await;
+    stage.settled().await;
+    let ended = sidecar.stop().await;
+    assert!(!ended.text.contains("newer") && !ended.text.contains("older"), "{}", ended.text);
+    for (id, token) in [(first, "older"), (second, "newer")] {
+        assert_eq!(endpoint.calls_of(id).remove(0).header("authorization"), token);
+    }
 }
