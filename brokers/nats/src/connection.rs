@@ -16,12 +16,12 @@ use postrider_core::{Error, ErrorKind, Result};
 use tokio::sync::{Mutex, OnceCell, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use crate::denied::Denied;
 use crate::diagnosis::{Diagnosis, is_vague, judge};
 use crate::dialing::Dialing;
 use crate::options::{addresses, identified, usable};
 use crate::settings::{NatsSettings, wrong};
 use crate::silence::Silence;
+use crate::standing::{Standing, note};
 
 /// How long a server may take to answer when a connection is made. More than a congested network needs.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -35,23 +35,6 @@ pub(crate) const PING_MIN: Duration = Duration::from_secs(5);
 /// so what is granted later is of no use to an old one. Not shorter, because each one costs the server a connection, for
 /// as long as nothing is granted.
 const DEAF_MAX: Duration = Duration::from_secs(5);
-
-/// How the connection stands.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Standing {
-    /// It is up.
-    up: bool,
-    /// Nobody wants it any more.
-    pub(crate) closed: bool,
-    /// Grows each time it comes up: what was asked before is not answered any more.
-    pub(crate) epoch: u64,
-    /// When it came up, or was told last to be made anew.
-    since: Option<Instant>,
-    /// What was said when it went down, or when it could not be made.
-    trouble: Option<String>,
-    /// What the server did not let this user do over this connection, and when it said so last.
-    denied: Denied,
-}
 
 /// See the module.
 pub(crate) struct Connection {
@@ -114,12 +97,6 @@ pub(crate) enum Hindrance {
     Refused,
     /// This user may not listen to answers.
     Deaf,
-}
-
-impl Standing {
-    fn is_gone(&self, epoch: u64) -> bool {
-        !self.up || self.epoch != epoch
-    }
 }
 
 impl Line {
@@ -283,6 +260,11 @@ impl Connection {
         });
     }
 
+    /// Another one takes its place: it settles what came by it, and is not dialled any more where the server refuses it.
+    pub(crate) fn rest(&self) {
+        self.standing.send_modify(|now| now.rests = true);
+    }
+
     /// Sends what is queued, and ends the connection.
     pub(crate) async fn close(&self) {
         let up = self.standing.borrow().up;
@@ -364,37 +346,3 @@ const QUEUED_MAX: usize = 512;
 /// Acknowledgements that are waited for at once, those whose call was dropped included: more than the relay
 /// can have under way.
 const IN_FLIGHT_MAX: usize = 65_536;
-
-fn note(now: &mut Standing, event: &Event) {
-    match event {
-        Event::Connected => {
-            now.up = true;
-            now.epoch += 1;
-            now.since = Some(Instant::now());
-            now.trouble = None;
-            now.denied = Denied::default();
-        }
-        Event::Disconnected => {
-            now.up = false;
-            now.trouble.get_or_insert_with(|| "the connection was lost".to_owned());
-        }
-        Event::Closed | Event::Draining => {
-            now.up = false;
-            now.trouble = Some("the connection was closed".to_owned());
-        }
-        Event::ServerError(error) => {
-            let said = error.to_string();
-            // The connection stands all the same.
-            if !now.denied.note(&said, Instant::now()) {
-                now.trouble = Some(said);
-            }
-        }
-        // What was found out says more.
-        Event::ClientError(ClientError::Other(said)) if is_vague(said) => {
-            now.trouble.get_or_insert_with(|| said.clone());
-        }
-        Event::ClientError(ClientError::Other(said)) => now.trouble = Some(said.clone()),
-        Event::ClientError(error) => now.trouble = Some(error.to_string()),
-        Event::LameDuckMode | Event::SlowConsumer(_) => {}
-    }
-}

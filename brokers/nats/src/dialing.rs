@@ -11,7 +11,7 @@ use async_nats::{ReconnectToServer, Server, ServerAddr};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::connection::Standing;
+use crate::standing::Standing;
 
 /// Between two attempts to reach a server. The first ones come sooner.
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
@@ -68,7 +68,7 @@ impl Dialing {
     ) -> Option<ReconnectToServer> {
         let epoch = standing.borrow().epoch;
         let (addr, pause) = self.next(&servers, epoch)?;
-        let closed = async { drop(standing.wait_for(|now| now.closed).await) };
+        let closed = async { drop(standing.wait_for(Standing::is_given_up).await) };
         tokio::select! {
             biased;
             () = closed => std::future::pending().await,
@@ -96,7 +96,7 @@ mod tests {
     const INFO: &[u8] = b"INFO {\"server_id\":\"a\",\"server_name\":\"a\",\"version\":\"2.10.0\",\"go\":\"\",\
         \"host\":\"127.0.0.1\",\"port\":4222,\"headers\":true,\"max_payload\":1048576,\"proto\":1}\r\n";
 
-    /// A server that tells who came, and is away from the second time on that somebody comes.
+    /// A server that tells who came, and from the second time on that somebody comes refuses the old one, and is away for the new one.
     fn server() -> (String, mpsc::UnboundedReceiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("nats://{}", listener.local_addr().unwrap());
@@ -116,6 +116,8 @@ mod tests {
                 if known.insert(who.clone()) {
                     stream.get_mut().write_all(b"PONG\r\n").unwrap();
                     kept.push(stream.into_inner());
+                } else if who == "old" {
+                    _ = stream.get_mut().write_all(b"-ERR 'Authorization Violation'\r\n");
                 }
                 if tell.send(who).is_err() {
                     return;
@@ -161,6 +163,29 @@ mod tests {
             let olds = after.iter().filter(|who| *who == "old").count();
             assert!(olds <= 1, "closed: {closed}: {seen:?}, and then {after:?}");
         }
+    }
+
+    /// F32, F36: after a reload the server refuses the old password, which is not shown again and again because something that came
+    /// by the old connection is not settled yet.
+    #[tokio::test]
+    async fn a_connection_that_rests_and_is_refused_is_dialled_no_more() {
+        let (address, mut told) = server();
+        let (old, new) = (connection(&address, "old"), connection(&address, "new"));
+        old.up(Instant::now() + PATIENCE).await.unwrap();
+        let _ = new.up(Instant::now() + Duration::from_millis(200)).await;
+        let mut seen: Vec<String> = Vec::new();
+        while seen.iter().filter(|who| *who == "old").count() < 4 {
+            seen.push(timeout(PATIENCE, told.recv()).await.unwrap().unwrap());
+        }
+        old.rest();
+        while told.try_recv().is_ok() {}
+        // One may have been under way.
+        let mut after: Vec<String> = Vec::new();
+        while after.iter().filter(|who| *who == "new").count() < 5 {
+            after.push(timeout(PATIENCE, told.recv()).await.unwrap().unwrap());
+        }
+        let olds = after.iter().filter(|who| *who == "old").count();
+        assert!(olds <= 1, "{seen:?}, and then {after:?}");
     }
 
     /// INV-8: what the client says it drops when nobody reads it in time. Its word that it is connected may be among that.

@@ -11,6 +11,7 @@ use postrider_core::{Code, Error, ErrorKind, Result, Route};
 use tokio::time::{Instant, timeout_at};
 
 use crate::connection::{Connection, Up};
+use crate::domain;
 use crate::takers::examine_partitions;
 
 /// Streams that are looked at. More are not listed by one answer of the server, and nobody reads more.
@@ -55,8 +56,10 @@ pub(crate) async fn examine(connection: &Connection, routes: &[Route]) -> Result
 }
 
 async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
-    let mut found = Vec::new();
-    let mut streams = BTreeSet::new();
+    let (mut found, mut streams) = (Vec::new(), BTreeSet::new());
+    let account = answer(up, "INFO", &serde_json::Value::Null).await?;
+    let elsewhere = domain::of_account(up, &account);
+    let elsewhere = elsewhere.as_deref().map(domain::advice).unwrap_or_default();
     let sending: Vec<&Route> = routes.iter().filter(|route| !route.drop).collect();
     let (spread, plain): (Vec<&Route>, Vec<&Route>) =
         sending.iter().partition(|route| route.topic.partitions().is_some());
@@ -64,7 +67,7 @@ async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
     for topic in topics {
         let of_topic = |route: &&&Route| route.topic.to_string() == topic;
         let Some(route) = spread.iter().find(of_topic) else { continue };
-        streams.extend(examine_partitions(up, &route.topic, &mut found).await?);
+        streams.extend(examine_partitions(up, &route.topic, &elsewhere, &mut found).await?);
     }
     let subjects: BTreeSet<String> =
         plain.iter().map(|route| filter(route.topic.prefix())).collect();
@@ -75,7 +78,7 @@ async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
                 "subjects",
                 format!("no stream takes the subject {subject}: its events wait"),
                 format!(
-                    "nats stream add NAME --subjects '{subject}', or correct the route's topic"
+                    "nats stream add NAME --subjects '{subject}', or correct the route's topic{elsewhere}"
                 ),
                 Code::Unroutable,
             ));
@@ -94,7 +97,7 @@ async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
         found.extend(of_writing(up, name).await?);
     }
     found.extend(of_version(&server.version, replicas));
-    found.extend(of_account(&answer(up, "INFO", &serde_json::Value::Null).await?));
+    found.extend(of_account(&account));
     Ok(found)
 }
 

@@ -31,6 +31,7 @@ mod copy;
 mod denied;
 mod diagnosis;
 mod dialing;
+mod domain;
 mod encode;
 mod examine;
 #[cfg(test)]
@@ -50,6 +51,7 @@ mod receiving;
 mod send;
 mod settings;
 mod silence;
+mod standing;
 mod subscription;
 mod takers;
 mod unreadable;

@@ -9,6 +9,7 @@ use postrider_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, timeout_at};
 
 use crate::connection::{Connection, Up};
+use crate::domain;
 use crate::group;
 use crate::partitions;
 use crate::settings::NatsSettings;
@@ -38,8 +39,12 @@ pub async fn ack_wait(
     let until = Instant::now() + connection.settings().deadline;
     let up = connection.up(until).await?;
     let asked = timeout_at(until, ask(&up, &settings.stream, &names)).await;
+    let asked = match asked {
+        Ok(Err(error)) => Err(domain::told_of_the_servers_own(&up, until, error).await),
+        Ok(answer) => answer,
+        Err(_) => Err(Error::new(ErrorKind::Timeout, "look at group")),
+    };
     connection.close().await;
-    let asked = asked.unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, "look at group")));
     asked.map_err(|error| connection.settings().within(error))
 }
 

@@ -21,6 +21,7 @@ use crate::asking::{Asking, With};
 use crate::begin;
 use crate::bury::DeadLetter;
 use crate::connection::Connection;
+use crate::domain;
 use crate::granted::answered;
 use crate::group::{self, Before, Member};
 use crate::partitions::Partitions;
@@ -86,7 +87,13 @@ impl NatsSubscription {
         let until = Instant::now() + connection.settings().deadline;
         let up = connection.up(until).await?;
         let members = group::join(&up, &settings, partitions.as_ref(), None).await;
-        let members = members.map_err(|error| connection.settings().within(error))?;
+        let members = match members {
+            Ok(members) => members,
+            Err(error) => {
+                let error = domain::told_of_the_servers_own(&up, until, error).await;
+                return Err(connection.settings().within(error));
+            }
+        };
         // The server's word counts: whoever made a consumer may have chosen another time.
         let waits = members.iter().map(|member| member.consumer.cached_info().config.ack_wait);
         settings.visibility = waits.min().unwrap_or(settings.visibility);
@@ -209,6 +216,11 @@ impl NatsSubscription {
     /// Tells the server, and waits until it has heard. The client's own way takes it for heard where nobody is there to
     /// hear it, and opens a subscription for each.
     async fn settle(&self, delivery: &Delivery, kind: AckKind) -> Result<()> {
+        let settled = self.tell(delivery, kind).await;
+        settled.map_err(|error| self.connection.settings().within(error))
+    }
+
+    async fn tell(&self, delivery: &Delivery, kind: AckKind) -> Result<()> {
         let reply = self.receipts.find(delivery.receipt)?;
         let until = Instant::now() + self.connection.settings().deadline;
         let mut up = self.connection.up(until).await?;
@@ -283,7 +295,7 @@ impl Subscription for NatsSubscription {
         Box::pin(async move {
             let received = self.receive_some(max).await;
             self.connection.note_receipt(&received);
-            received
+            received.map_err(|error| self.connection.settings().within(error))
         })
     }
 
@@ -346,6 +358,7 @@ impl Subscription for NatsSubscription {
 
     fn rest(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async {
+            self.connection.rest();
             self.asking.lock().await.withdraw().await;
             Ok(())
         })

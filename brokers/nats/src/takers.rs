@@ -15,10 +15,11 @@ use crate::partitions::of_consumer;
 /// Consumers of a stream that are looked at. A server lists 256 at once.
 const CONSUMERS_MAX: usize = 4_096;
 
-/// Looks at the partitions of a topic. Returns the streams that take some of them.
+/// Looks at the partitions of a topic; what else to do where no stream takes them is said with it. Returns the streams that take some of them.
 pub(crate) async fn examine_partitions(
     up: &Up,
     topic: &Template,
+    elsewhere: &str,
     found: &mut Vec<Finding>,
 ) -> Result<BTreeSet<String>> {
     let count = topic.partitions().unwrap_or_default();
@@ -40,7 +41,7 @@ pub(crate) async fn examine_partitions(
             format!("no stream takes the partitions {numbers} of {topic}: their events wait"),
             format!(
                 "let a stream take all of them, like nats stream add NAME --subjects '{all}', or correct \
-                 the route's topic"
+                 the route's topic{elsewhere}"
             ),
             Code::Unroutable,
         ));

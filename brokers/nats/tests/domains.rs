@@ -66,10 +66,14 @@ async fn the_streams_of_another_domain_are_found() {
     let own = NatsBroker::new(of(&leaf, None)).unwrap();
     let found = own.examine(&routes).await.unwrap();
     assert_eq!(codes(&found), [Code::Unroutable], "{found:?}");
+    let advice = found[0].advice.as_deref().unwrap_or_default();
+    assert!(advice.contains("which is `leaf`: set `domain`"), "{advice}");
 
     for subject in [None, Some("shop.{partition:2}.>")] {
         let missing = NatsSubscription::open(of(&leaf, None), group(subject)).await.unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::Unroutable, "{missing}");
+        let said = missing.to_string();
+        assert!(said.contains("domain=leaf") && said.contains("set `domain`"), "{said}");
     }
     let opened = NatsSubscription::open(of(&leaf, Some("hub")), group(None)).await.unwrap();
     let begun = Instant::now();
@@ -81,6 +85,17 @@ async fn the_streams_of_another_domain_are_found() {
     opened.ack(&received[0]).await.unwrap();
     let info = stream.consumer_info("billing").await.unwrap();
     assert_eq!((info.ack_floor.stream_sequence, info.num_ack_pending), (1, 0), "{info:?}");
+
+    // The hub goes away, and the leaf node stays: whose streams do not answer is said.
+    drop((stream, hub));
+    let begun = Instant::now();
+    let said = loop {
+        assert!(begun.elapsed() < PATIENCE, "nothing was said");
+        if let Err(error) = opened.receive(1).await {
+            break error.to_string();
+        }
+    };
+    assert!(said.contains("domain=hub"), "{said}");
 }
 
 /// A domain that nobody answers for is no stream that is not there: it is said which one was asked.
