@@ -19,6 +19,7 @@ use crate::granted::answered;
 use crate::partitions::{self, Partitions};
 use crate::place::Places;
 use crate::settings::{SubscriptionSettings, wrong};
+use crate::unfit::{self, unfit};
 
 /// Below it the server delivers again what is merely on its way.
 const VISIBILITY_MIN: Duration = Duration::from_millis(100);
@@ -239,7 +240,7 @@ async fn find(
         };
         let said = format!("cannot be used: {error}");
         match is_ours {
-            true => unfit(settings, &wanted, &said, "choose another group"),
+            true => unfit(settings, &wanted, &said, unfit::advice(&said)),
             false => Error::new(ErrorKind::Unavailable, "subscribe")
                 .message(format!("the group's consumer `{}` {said}", wanted.name))
                 .context("stream", &settings.stream)
@@ -351,13 +352,6 @@ pub(crate) fn examine(settings: &SubscriptionSettings, wanted: &Wanted, info: &I
         return Ok(());
     };
     Err(unfit(settings, wanted, &said, &format!("{advice}, or choose another group")))
-}
-
-fn unfit(settings: &SubscriptionSettings, wanted: &Wanted, said: &str, advice: &str) -> Error {
-    Error::new(ErrorKind::Config, "subscribe")
-        .message(format!("the group's consumer `{}` {said}; {advice}", wanted.name))
-        .context("stream", &settings.stream)
-        .context("group", &settings.group)
 }
 
 #[cfg(test)]

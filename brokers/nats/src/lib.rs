@@ -54,6 +54,7 @@ mod silence;
 mod standing;
 mod subscription;
 mod takers;
+mod unfit;
 mod unreadable;
 mod watch;
 

@@ -346,3 +346,24 @@ async fn a_quota_that_is_used_up_is_the_endpoints_trouble() {
         assert_eq!(outcomes, [Outcome::Acked], "there is room");
     }
 }
+
+/// A work-queue stream refuses every group but the first, so to choose another one is no way out: it is said what is.
+#[tokio::test]
+async fn a_second_group_of_a_work_queue_is_told_what_helps() {
+    let Some(server) = Server::start() else { return };
+    let retention = stream::RetentionPolicy::WorkQueue;
+    let subjects = vec!["jobs.>".to_owned()];
+    let config =
+        stream::Config { name: "JOBS".to_owned(), subjects, retention, ..Default::default() };
+    server.stream_of(config).await;
+    let open = async |group: &str, from_now: bool| {
+        let mut settings = SubscriptionSettings::new("JOBS", group);
+        settings.from_now = from_now;
+        NatsSubscription::open(server.settings(), settings).await.map(drop)
+    };
+    let said = open("late", true).await.unwrap_err().to_string();
+    assert!(said.contains("leave `from_now` out"), "{said}");
+    open("billing", false).await.unwrap();
+    let said = open("shipping", false).await.unwrap_err().to_string();
+    assert!(said.contains("join the one that is there"), "{said}");
+}
