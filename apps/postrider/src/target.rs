@@ -65,6 +65,19 @@ pub(crate) struct Remote {
     topic: Option<Template>,
 }
 
+/// Servers as other clients have them, each with its scheme: what stands behind the second one would be taken for a topic.
+///
+/// # Errors
+/// A configuration failure that says how they are written here.
+pub(crate) fn scheme_once(url: &TargetUrl) -> Result<(), Failure> {
+    let scheme = url.scheme();
+    if !url.path().contains(&format!(",{scheme}://")) {
+        return Ok(());
+    }
+    Err(Failure::config(format!("`{scheme}://` stands before each server"))
+        .advice(format!("Write it once, as in {scheme}://one:4222,two:4222.")))
+}
+
 impl Remote {
     fn parse(url: &TargetUrl) -> Result<Remote, Failure> {
         let scheme = url.scheme();
@@ -72,6 +85,7 @@ impl Remote {
         if url.expose() != url.path() {
             return Err(Failure::config(format!("{scheme}:// takes no parameters")).advice(advice));
         }
+        scheme_once(url)?;
         let (servers, topic) = url.path().split_once('/').unwrap_or_else(|| (url.path(), ""));
         if servers.is_empty() {
             return Err(Failure::config("the address names no server").advice(advice));
@@ -225,6 +239,7 @@ mod tests {
             ("kafka:///orders", "names no server"),
             ("kafka://k:9092/{colour}", "colour"),
             ("nats://n:4222/a?x=1", "takes no parameters"),
+            ("nats://n:4222,nats://m:4222/a", "Write it once, as in nats://one:4222,two:4222"),
             ("queue.db", "did you mean `local://queue.db`?"),
             ("file://", "path of file:// is missing"),
             ("stdout://x", "takes no path"),

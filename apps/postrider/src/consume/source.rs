@@ -10,6 +10,7 @@ use postrider_local::{LocalBroker, SubscribeOptions};
 
 use crate::failure::Failure;
 use crate::store::unknown;
+use crate::target::scheme_once;
 
 /// The sources that work today, as they are written.
 const WORKS: [&str; 4] = [
@@ -225,6 +226,7 @@ fn of_nats(url: &TargetUrl) -> Result<Source, Failure> {
     if url.expose() != url.path() {
         return Err(Failure::config("nats:// takes no parameters").advice(advice));
     }
+    scheme_once(url)?;
     let (server, rest) = url.path().split_once('/').unwrap_or_else(|| (url.path(), ""));
     let (stream, subject) = rest.split_once('/').unwrap_or((rest, ""));
     if server.is_empty() || stream.is_empty() {
@@ -262,6 +264,7 @@ fn of_kafka(url: &TargetUrl) -> Result<Source, Failure> {
     if url.expose() != url.path() {
         return Err(Failure::config("kafka:// takes no parameters").advice(advice));
     }
+    scheme_once(url)?;
     let (servers, topics) = url.path().split_once('/').unwrap_or_else(|| (url.path(), ""));
     if servers.contains('@') {
         return Err(Failure::config("an address of Kafka says nothing of who we are").advice(
@@ -362,6 +365,7 @@ mod tests {
             ("local://queue.db/", "names no file"),
             ("local://queue.db?x=1", "takes no parameters"),
             ("nats://127.0.0.1:4222", "names no stream"),
+            ("nats://a:4222,nats://b:4222/SHOP", "Write it once, as in nats://one:4222,two:4222"),
             ("nats://127.0.0.1:4222/S?x=1", "takes no parameters"),
             ("kafka://127.0.0.1:9092", "names no topic"),
             ("kafka://127.0.0.1:9092/a,,b", "names no topic"),

@@ -10,8 +10,21 @@ fn parts(address: &Address) -> Option<(&str, &str)> {
     Some(rest.split_once('/').unwrap_or((rest, "")))
 }
 
+/// Whether it is written as other clients have it, which split at the commas alone: what stands behind the second scheme would
+/// be taken for a topic.
+fn repeats_scheme(address: &Address) -> bool {
+    let scheme = address.scheme().unwrap_or_default();
+    address.literal().is_some_and(|text| text.contains(&format!(",{scheme}://")))
+}
+
 /// Each server has a host, and a port that can be one.
 pub(super) fn examine(address: &Address, at: &Path, example: &str, reading: &mut Reading) {
+    if repeats_scheme(address) {
+        let scheme = address.scheme().unwrap_or_default();
+        let message = format!("`{scheme}://` stands before each server");
+        let advice = format!("write it once, as in \"{scheme}://one:4222,two:4222\"");
+        return reading.contradict(std::slice::from_ref(at), Complaint::new(message, advice));
+    }
     let Some((servers, _)) = parts(address) else { return };
     let Some((server, why)) = servers.split(',').find_map(|one| Some((one, unfit(one.trim())?)))
     else {
@@ -24,9 +37,8 @@ pub(super) fn examine(address: &Address, at: &Path, example: &str, reading: &mut
 
 /// Nothing stands behind the servers of a destination: its routes name the topics.
 pub(super) fn examine_end(address: &Address, paths: &[Path], reading: &mut Reading) {
-    let Some((servers, topic)) = parts(address).filter(|(_, topic)| !topic.is_empty()) else {
-        return;
-    };
+    let behind = parts(address).filter(|(_, topic)| !topic.is_empty() && !repeats_scheme(address));
+    let Some((servers, topic)) = behind else { return };
     let scheme = address.scheme().unwrap_or_default();
     let message =
         format!("`{}` is not looked at here: routes name the topics", topic.escape_debug());
