@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::address::Address;
+use crate::config::Config;
 use crate::environment::Environment;
 use crate::load::Loaded;
 use crate::problem::Problem;
@@ -22,6 +23,13 @@ impl Secrets {
     /// The text behind a reference of the configuration.
     pub fn get(&self, reference: &SecretRef) -> Option<&Secret> {
         self.0.get(reference)
+    }
+
+    /// Those alone that a configuration refers to.
+    #[must_use]
+    pub fn of(&self, config: &Config) -> Secrets {
+        let named = config.listed().into_iter().flat_map(|listed| listed.secrets);
+        Secrets(named.filter_map(|it| Some((it.clone(), self.0.get(&it)?.clone()))).collect())
     }
 
     /// The whole of an address of the configuration: as it is written out, or as it was read.

@@ -265,7 +265,7 @@ fn wishes(args: &ConsumeArgs, plan: &Plan, deliveries_max: u32) -> Wishes {
         nats: plan.nats.clone(),
         kafka: plan.kafka.clone(),
         sqs: plan.sqs.clone(),
-        secrets: plan.secrets.clone(),
+        secrets: plan.secrets_of_source(),
     }
 }
 

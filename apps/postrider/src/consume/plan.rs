@@ -114,6 +114,17 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The secrets of the source: another one takes another connection. Others, as those of the headers of calls, do not, since a
+    /// sidecar with another connection counts as another instance.
+    pub(crate) fn secrets_of_source(&self) -> Secrets {
+        let mut asked = self.present.clone();
+        asked.consume.values_mut().for_each(|table| table.headers.clear());
+        asked.observe = Config::default().observe;
+        self.secrets.of(&asked)
+    }
+}
+
 /// What is about this sidecar.
 fn own(config: &Config, handler: Option<&HandlerName>) -> Config {
     let mut own = config.clone();

@@ -144,7 +144,7 @@ impl<'a> Reloader<'a> {
             self.source.clone()
         };
         let mut wishes = self.wishes.clone();
-        wishes.secrets = plan.secrets.clone();
+        wishes.secrets = plan.secrets_of_source();
         if let (Some(present), Some(read)) = (wishes.nats.take(), &plan.nats) {
             wishes.nats = Some(present.with_login_of(read));
         }

@@ -289,6 +289,28 @@ async fn credentials_follow_a_reload() {
     assert_one_effect_each(&nats.stage, &endpoint).await;
 }
 
+/// INV-3: a header's new value takes no other connection, which would count as another instance.
+#[tokio::test]
+async fn a_reload_of_a_header_keeps_the_connection() {
+    let Some(nats) = Nats::start().await else { return };
+    let endpoint = Endpoint::willing().await;
+    let headers = "\n[consume.billing.headers]\nauthorization = \"file:token\"";
+    std::fs::write(nats.stage.path("postrider.toml"), nats.configuration("") + headers).unwrap();
+    std::fs::write(nats.stage.path("token"), "older").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+    command.args(["consume", "--config", "postrider.toml", "--to", &endpoint.url()]);
+    let mut sidecar = Sidecar::start(nats.placed(command));
+    sidecar.hear("receiving").await;
+    std::fs::write(nats.stage.path("token"), "newer").unwrap();
+    sidecar.signal(Signal::HUP);
+    sidecar.hear("secrets: read anew").await;
+    nats.place("1").await;
+    nats.settled().await;
+    let ended = sidecar.stop().await;
+    assert_eq!(endpoint.calls()[0].header("authorization"), "newer");
+    assert_eq!(ended.text.matches("event: connected").count(), 1, "{}", ended.text);
+}
+
 /// INV-1: a consumer that gives messages up in silence, or takes others, is not joined.
 #[tokio::test]
 async fn a_consumer_that_loses_messages_is_refused() {
