@@ -5,10 +5,11 @@
 use async_nats::header::HeaderName;
 use async_nats::{HeaderMap, Subject};
 use bytes::Bytes;
-use postrider_core::{Error, ErrorKind, Fault, Outcome, Result};
+use postrider_core::{Error, ErrorKind, Fault, Outcome, Result, Timestamp};
 use tokio::time::Instant;
 
 use crate::connection::Up;
+use crate::copy::{Look, look};
 use crate::encode::{Encoded, MESSAGE_ID, is_servers};
 use crate::receipts::Original;
 use crate::send::{Answer, answer, send};
@@ -61,9 +62,7 @@ impl DeadLetter<'_> {
     /// With the place and the reason, and an id of its own: one copy a group, however often this is tried.
     fn described(&self, mut headers: HeaderMap) -> HeaderMap {
         let sequence = self.sequence.to_string();
-        // A stream that is made anew counts anew, and what it has at the same place is another message.
-        let time = self.original.at;
-        let id = format!("{}/{}/{sequence}/{time}", self.stream, self.group);
+        let id = self.id();
         for (name, value) in [
             (MESSAGE_ID, &*id),
             ("postrider-dead-stream", self.stream),
@@ -77,15 +76,37 @@ impl DeadLetter<'_> {
         headers
     }
 
+    fn id(&self) -> String {
+        // A stream that is made anew counts anew, and what it has at the same place is another message.
+        format!("{}/{}/{}/{}", self.stream, self.group, self.sequence, self.original.at)
+    }
+
+    /// What its stream calls a copy is looked at: it remembers the ids of what somebody purged. Where the letter does not stand
+    /// there, or is not shown, it is sent under another id: rather twice than never.
     async fn keep(&self, up: &mut Up, letter: Encoded, until: Instant) -> Outcome {
+        let mut again = letter.clone();
+        let known = match self.tell(up, letter, until).await {
+            Answer::Decided(outcome) => return outcome,
+            Answer::Known(known) => known,
+        };
+        let id = self.id();
+        if look(up, self.subject, &id, &known, until).await == Look::Here {
+            return Outcome::Acked;
+        }
+        let now = Timestamp::now().as_micros();
+        again.headers.insert(MESSAGE_ID, format!("{id}/{now}").as_str());
+        match self.tell(up, again, until).await {
+            Answer::Decided(outcome) => outcome,
+            // Nobody else has sent this id.
+            Answer::Known(_) => Outcome::Acked,
+        }
+    }
+
+    async fn tell(&self, up: &mut Up, letter: Encoded, until: Instant) -> Answer {
         let begun = Instant::now();
         match send(up, &Subject::from(self.subject), letter, until).await {
-            Ok(sent) => match answer(up, self.subject, sent, begun, until).await {
-                Answer::Decided(outcome) => outcome,
-                // Nobody else's message has this id.
-                Answer::Known(_) => Outcome::Acked,
-            },
-            Err(unsent) => unsent.outcome(),
+            Ok(sent) => answer(up, self.subject, sent, begun, until).await,
+            Err(unsent) => Answer::Decided(unsent.outcome()),
         }
     }
 

@@ -22,6 +22,7 @@ const CONTENT_TYPE: &str = "datacontenttype";
 const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
 /// A message, ready to be sent.
+#[derive(Clone)]
 pub(crate) struct Encoded {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,

@@ -239,3 +239,27 @@ async fn what_keeps_a_dead_letter_from_being_written_is_said() {
     assert!(refused.to_string().contains("to `dead`: grant it"), "{refused}");
     assert!(begun.elapsed() < Duration::from_secs(15), "not at the deadline");
 }
+
+/// INV-1: a stream remembers the ids of what somebody purged from it, and calls a letter a copy that it does not have any more. What
+/// is refused again after that, as where a group begins anew, is kept all the same, and once.
+#[tokio::test]
+async fn a_dead_letter_whose_copy_was_purged_is_kept_again() {
+    let Some(server) = Server::start() else { return };
+    let orders = server.stream("orders", "orders").await;
+    let letters = server.stream("dead", "dead").await;
+    let jetstream = server.jetstream().await;
+    publish(&jetstream, &[], "poison".to_owned()).await;
+    let refuse = async || {
+        let subscription = group(server.settings()).await;
+        subscription.reject(&next(&subscription).await, &poison()).await.unwrap();
+        orders.delete_consumer("billing").await.unwrap();
+    };
+    refuse().await;
+    // Of what its stream has, no second one is kept.
+    refuse().await;
+    assert_eq!(dead(&jetstream).await.len(), 1);
+    letters.purge().await.unwrap();
+    refuse().await;
+    let mut info = jetstream.get_stream("dead").await.unwrap();
+    assert_eq!(info.info().await.unwrap().state.messages, 1);
+}
