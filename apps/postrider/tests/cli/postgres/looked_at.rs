@@ -16,9 +16,12 @@ fn a_database_that_cannot_be_written_to_is_looked_at() {
     let run = |args: &[&str]| {
         database.shop.command(&[args, &["--store", &url]].concat()).output().unwrap()
     };
+    // An event waits, and no destination is defined: that alone is not well.
+    let status = run(&["status"]);
+    assert_eq!(code(&status), 6, "{}", err(&status));
+    assert!(err(&status).contains("cannot be written to (PR-1003)"), "{}", err(&status));
     for args in [
-        &["status"][..],
-        &["outbox", "ls"],
+        &["outbox", "ls"][..],
         &["outbox", "show", &id],
         &["dead", "ls"],
         &["destinations", "ls"],
