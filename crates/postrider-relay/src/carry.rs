@@ -107,7 +107,7 @@ impl Machine {
                 }
             }
             self.carrying.caught_up = false;
-            self.carrying.at = now + self.settings.heartbeat;
+            self.carrying.at = self.again_within(self.settings.heartbeat);
             return;
         };
         let all = self.owned.values().all(|owned| leases.contains(&owned.lease));

@@ -90,10 +90,11 @@ impl Machine {
             other => other,
         };
         let Some(due) = owned.trouble.note(Work::Due, Some(destination), result) else {
+            let again = self.again.of(settings.poll_max, now);
             if let Some(flow) = owned.flow(destination) {
                 flow.asking = false;
                 reach!(WaitingNotAnswered);
-                flow.due_at = flow.due_at.min(now + settings.poll_max);
+                flow.due_at = flow.due_at.min(now + again);
             }
             return;
         };
@@ -147,6 +148,10 @@ impl Machine {
         result: Result<Admitted>,
     ) {
         let (now, settings) = (self.now, self.settings);
+        let again = match &result {
+            Ok(_) => Duration::ZERO,
+            Err(_) => self.again.of(settings.heartbeat, now),
+        };
         let Some(owned) = self.owned_under(partition, token) else {
             return;
         };
@@ -161,7 +166,7 @@ impl Machine {
                 .next_in
                 .unwrap_or(settings.due_every)
                 .clamp(settings.poll_min, settings.due_every),
-            None => settings.heartbeat,
+            None => again,
         };
         let idle = settings.in_step && pause == settings.due_every;
         let next = if idle { beat(now, pause) } else { now + pause };

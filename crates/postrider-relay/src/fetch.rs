@@ -112,13 +112,17 @@ impl Machine {
         destination: DestinationId,
         result: Result<Loaded>,
     ) {
-        let (now, retry) = (self.now, self.now + self.settings.heartbeat);
+        let now = self.now;
         let rows_max = self.settings.window.rows_max;
         let outlet = self.outlets.get(&destination);
         let unrouted = outlet.is_some_and(|outlet| outlet.definition.is_unrouted());
         let result = match result {
             Err(error) if is_void(&error) => return self.refused(partition, token, error),
             result => result,
+        };
+        let retry = match &result {
+            Ok(_) => now,
+            Err(_) => self.again_within(self.settings.heartbeat),
         };
         let Some(owned) = self.owned_under(partition, token) else {
             return;
@@ -165,10 +169,13 @@ impl Machine {
         token: u64,
         result: Result<Cursor>,
     ) {
-        let retry = self.now + self.settings.poll_max;
         let result = match result {
             Err(error) if is_void(&error) => return self.refused(partition, token, error),
             result => result,
+        };
+        let retry = match &result {
+            Ok(_) => self.now,
+            Err(_) => self.again_within(self.settings.poll_max),
         };
         let Some(owned) = self.owned_under(partition, token) else {
             return;
@@ -355,7 +362,7 @@ impl Machine {
         reach!(FetchFailed, if !slow);
         reach!(FetchRewound, if slow);
         let pause = if slow { self.settings.heartbeat } else { self.settings.poll_max };
-        let again = self.now + pause;
+        let again = self.again_within(pause);
         let Some(owned) = self.owned.get_mut(&partition) else { return };
         for destination in destinations {
             if let Some(flow) = owned.flow(destination) {

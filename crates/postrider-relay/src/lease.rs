@@ -215,9 +215,11 @@ impl Machine {
         if result.is_ok() && std::mem::take(&mut self.tenancy.reclaiming) {
             self.tenancy.acquire_now(self.now);
         }
-        let again = self.now + self.settings.poll_max;
-        if self.stats.trouble.note(Work::Release, None, result).is_none() && again < until {
-            self.tenancy.releasing.push((again, until, leases));
+        if self.stats.trouble.note(Work::Release, None, result).is_none() {
+            let again = self.again_within(self.settings.poll_max);
+            if again < until {
+                self.tenancy.releasing.push((again, until, leases));
+            }
         }
     }
 
@@ -281,6 +283,9 @@ impl Machine {
         let Some(acquired) = self.stats.trouble.note(Work::Acquire, None, result) else {
             reach!(LeaseNotAnswered);
             self.tenancy.dead = self.tenancy.dead.take().or(asked_with);
+            // Of what is left of the pause: an answer that took longer than that is not a reason to ask at once.
+            let left = self.tenancy.acquire_at.since(self.now).max(self.settings.poll_min);
+            self.tenancy.acquire_at = self.again_within(left);
             return;
         };
         // A partition that was lost is asked for again, and what is renewed is another lease.
@@ -331,7 +336,7 @@ impl Machine {
         let Some(renewed) = self.stats.trouble.note(Work::Renew, None, result) else {
             reach!(LeaseRenewalFailed);
             // Try again soon: publishing stops by our own clock if nothing helps.
-            self.tenancy.renew_at = self.now + self.settings.heartbeat / 3;
+            self.tenancy.renew_at = self.again_within(self.settings.heartbeat / 3);
             return;
         };
         self.tenancy.census = renewed.census;

@@ -7,6 +7,7 @@
 //!
 //! The main loop is [`Machine::step`]; a module per verb holds its part.
 
+mod again;
 mod attempt;
 mod carry;
 mod clock;

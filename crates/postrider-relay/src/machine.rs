@@ -16,6 +16,7 @@ use postrider_core::{
     PartitionId, Presence, RelayId, Tick, reach,
 };
 
+use crate::again::Again;
 use crate::carry::Carrying;
 use crate::command::{Answer, Command, Input, Ticket};
 use crate::drain::Mode;
@@ -49,6 +50,8 @@ pub struct Machine {
     pub(crate) presence: Option<Presence>,
     pub(crate) now: Tick,
     pub(crate) jitter: Jitter,
+    /// When the store is asked again.
+    pub(crate) again: Again,
     pub(crate) mode: Mode,
     /// What this relay can serve: its own definitions, with what their brokers can do.
     pub(crate) local: BTreeMap<DestinationId, (Arc<Destination>, BrokerCapabilities)>,
@@ -152,6 +155,7 @@ impl Machine {
             .collect();
         Machine {
             jitter: Jitter::seeded(settings.seed),
+            again: Again::seeded(settings.seed),
             mode: Mode::new(target),
             tenancy: Tenancy::default(),
             reporting: Reporting::default(),
@@ -384,7 +388,7 @@ impl Machine {
             }
             None => {
                 reach!(DefinitionsNotRead);
-                self.defining = Defining::Wanted(self.now + self.settings.heartbeat);
+                self.defining = Defining::Wanted(self.again_within(self.settings.heartbeat));
             }
         }
     }

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::SystemClock;
+use crate::again::own_seed;
 use crate::drain::{Ending, Target};
 use crate::health::Health;
 use crate::machine::Machine;
@@ -150,6 +151,7 @@ impl RelayBuilder {
         let facts = self.source.open().await?;
         self.source.register(&definitions).await?;
         let owner = RelayId::mint();
+        let settings = Settings { seed: own_seed(self.settings.seed, &owner), ..self.settings };
         let alive = if self.presence { Alive::announce(&owner) } else { None };
         let presence = alive.as_ref().map(|alive| alive.presence().clone());
         let local = self
@@ -162,14 +164,8 @@ impl RelayBuilder {
             .into_iter()
             .map(|(definition, broker)| (definition.id, broker))
             .collect();
-        let machine = Machine::new(
-            owner.clone(),
-            facts.partitions,
-            presence,
-            local,
-            self.settings,
-            self.target,
-        );
+        let machine =
+            Machine::new(owner.clone(), facts.partitions, presence, local, settings, self.target);
         let (stop, stopping) = watch::channel(Stop::No);
         let (health_sender, health) = watch::channel(machine.health());
         let nudge = Arc::new(Notify::new());

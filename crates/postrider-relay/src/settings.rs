@@ -78,7 +78,7 @@ pub struct Settings {
     pub drain: Duration,
     /// How long a one-shot run goes on without settling anything. Default 60 s.
     pub stall: Duration,
-    /// The seed of the jitter.
+    /// The seed of the jitter. A relay that is started mixes its own name into it, so that several have jitter of their own.
     pub seed: u64,
 }
 

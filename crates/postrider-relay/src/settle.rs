@@ -145,7 +145,7 @@ impl Machine {
         token: u64,
         result: Result<()>,
     ) {
-        let (now, settings) = (self.now, self.settings);
+        let settings = self.settings;
         let Some(owned) = self.owned_under(partition, token) else {
             return;
         };
@@ -174,9 +174,11 @@ impl Machine {
             RetryClass::Permanent => settings.heartbeat,
             _ => RETRY_MIN.saturating_mul(1 << doublings).min(settings.heartbeat),
         };
-        settling.retry_at = Some(now + pause);
-        owned.settling = Some(settling);
-        owned.trouble.add(Work::Settle, None, error);
+        settling.retry_at = Some(self.again_within(pause));
+        if let Some(owned) = self.owned_under(partition, token) {
+            owned.settling = Some(settling);
+            owned.trouble.add(Work::Settle, None, error);
+        }
         self.give_up_crossed(partition);
     }
 

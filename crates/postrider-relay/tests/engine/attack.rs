@@ -92,7 +92,8 @@ fn a_target_that_cannot_be_read_is_not_asked_for_again_at_once() {
             machine.step(Tick(round * 1_000_000), Input::Answered(ticket, answer));
         }
     }
-    assert!((2..=3).contains(&heads), "asked {heads} times in a second");
+    // After `poll_max`, or up to half of that earlier.
+    assert!((2..=4).contains(&heads), "asked {heads} times in a second");
 }
 
 fn unavailable() -> Outcome {

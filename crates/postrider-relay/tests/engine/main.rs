@@ -1,6 +1,7 @@
 //! The machine in a small world of virtual time: order, isolation, failures, leases, drains.
 
 mod absent;
+mod again;
 mod attack;
 mod bounds;
 mod careful;
