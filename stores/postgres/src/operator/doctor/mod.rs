@@ -99,6 +99,7 @@ pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec
         ("grants", session::grants(patient).await),
         ("numbering", session::numbering(patient).await),
         ("vouching", session::vouching(patient).await),
+        ("schema version", tables::version(patient).await),
         ("tables", tables::guards(patient).await),
         ("keys", tables::keys(patient).await),
         ("numbers", tables::numbers(patient).await),

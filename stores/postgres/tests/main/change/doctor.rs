@@ -2,7 +2,7 @@
 
 use postrider_core::operate::{Finding, Level, Operator};
 use postrider_core::{Code, DestinationState, ErrorKind, NewEvent, OutboxSource, Timestamp};
-use postrider_postgres::PostgresStore;
+use postrider_postgres::{PostgresStore, Schema};
 
 use crate::operator::{Act, Play, everything, note, of_type};
 use crate::support::{Fresh, id};
@@ -54,6 +54,9 @@ async fn a_healthy_store_has_good_findings_only() {
     assert_eq!(illnesses(&play).await, []);
     let findings = findings(&play).await;
     assert!(findings.len() >= 30);
+    let version = findings.iter().find(|finding| finding.subject == "schema version");
+    let version = &version.expect("how the tables are numbered is said").message;
+    assert!(version.starts_with(&format!("version {},", Schema::VERSION)), "{version}");
     assert!(findings.iter().all(|finding| !finding.message.contains("could not be examined")));
     let Some(empty) = Fresh::new(1).await else { return };
     let none = Fresh::empty().expect("a server").store();
@@ -65,6 +68,10 @@ async fn a_healthy_store_has_good_findings_only() {
         "{:?}",
         ill.collect::<Vec<_>>()
     );
+    // What a newer program made is not looked at: what is read would be another thing.
+    empty.run("update {outbox_meta} set value = '99' where key = 'schema'").await;
+    let newer = empty.store().doctor(Timestamp::now()).await.unwrap_err();
+    assert_eq!(newer.kind(), ErrorKind::SchemaTooNew, "{newer}");
 }
 
 /// INV-8: without a relay and with events it says so, and what to run.
