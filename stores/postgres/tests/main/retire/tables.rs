@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use postrider_core::source::{FetchRequest, OutboxSource, RetireRequest, Retired};
+use postrider_core::Start;
+use postrider_core::source::{
+    DefinitionChange, FetchRequest, OutboxSource, RetireRequest, Retired,
+};
 use postrider_core::waiting::{Passed, Settlement, SettlementPart};
 use postrider_postgres::{Layout, Names};
 use postrider_testkit::cluster::Cluster;
 use tokio_postgres::Client;
 
 use super::{Play, gone};
-use crate::relay::stands;
-use crate::support::{Fresh, connect, id};
+use crate::relay::{read, stands};
+use crate::support::{Fresh, connect, destination, id};
 
 /// A transaction that was prepared; rolled back with this value, also where a test fails.
 struct Prepared {
@@ -265,6 +268,47 @@ async fn the_beginning_of_history_is_said_before_anything_goes() {
     assert_eq!(play.retire(100).await, gone(4_096, true));
     assert_eq!(play.retire(100).await, gone(4_096, true));
     assert!(play.tables().await.ends_with("8192* 12288 16384 rest"));
+}
+
+/// F35: a relay that is killed when the beginning of history has moved and no table is empty yet has taken nothing that
+/// anybody is promised: who begins then begins behind the mark, with all that is there, and the next relay deletes the rest.
+#[tokio::test]
+async fn a_kill_between_the_mark_and_the_deletion_is_made_good() {
+    let Some(play) = Play::new(Layout::Partitioned).await else { return };
+    play.old_in_tables(9_000, "30 days").await;
+    play.passed(9_000).await;
+    let reader = play.fresh.connect().await;
+    let reads = play.fresh.sql("begin; lock table only {outbox}_p0 in access share mode");
+    reader.batch_execute(&reads.replace("\"_p0", "_p0\"")).await.expect("it reads");
+    let kill = play.fresh.sql(
+        "select count(pg_terminate_backend(l.pid)) from pg_locks l
+        where not l.granted and l.mode = 'AccessExclusiveLock' and l.relation = '{outbox}_p0'::regclass",
+    );
+    let kill = kill.replace("\"_p0'", "_p0\"'");
+    let killer = async || while play.fresh.number(&kill).await == 0 {};
+    let request = play.request(100);
+    let (killed, ()) = tokio::join!(play.store.retire(&request), killer());
+    assert!(killed.is_err(), "{killed:?}");
+    let tables = play.tables().await;
+    let said = (play.history_start().await, &*tables);
+    assert_eq!(said, (8_192, "0* 4096* 8192* 12288 16384 rest"), "said, and nothing is gone");
+    reader.batch_execute("commit").await.expect("commit");
+
+    let put = vec![(destination("b"), Start::Beginning)];
+    let change = DefinitionChange { put, ..DefinitionChange::default() };
+    play.fresh.store().apply(&change).await.expect("apply");
+    let begins = stands(&play.store, &play.lease, "b").await;
+    let unread = || async {
+        let rows = read(&play.store, &play.lease, &begins).await;
+        (rows.len(), rows.first().map(|row| row.row.seq), rows.last().map(|row| row.row.seq))
+    };
+    let all = (809, Some(8_192), Some(9_000));
+    assert_eq!(unread().await, all);
+    assert_eq!(play.retire(100).await, gone(4_096, true));
+    assert_eq!(play.retire(100).await, gone(4_096, true));
+    let tables = play.tables().await;
+    assert!(tables.ends_with("8192* 12288 16384 rest"), "{tables}");
+    assert_eq!(unread().await, all, "what it was promised is there");
 }
 
 /// One cursor that has not passed all of it for good keeps a table.
