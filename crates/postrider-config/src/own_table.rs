@@ -52,7 +52,7 @@ section! {
         created_at: Option<String> { example: "created_at", class: Restart },
         /// The layout `published_at`: the time that is null while a row is pending.
         published_at: Option<String> { example: "published_at", class: Restart },
-        /// The layout `status`: the column.
+        /// The layout `status`: the column. One that counts attempts beside it is neither read nor written: each failure would be a write to your table.
         status: Option<String> { example: "status", class: Restart },
         /// The layout `status`: what it says while a row is pending.
         pending: String { default: "pending", class: Restart },

@@ -107,7 +107,7 @@ impl Mapping {
     }
 
     /// The same with a `status` that goes from `pending` to `published`, ordered by an integer `id`. Its
-    /// count of attempts is the application's: Postrider keeps its own.
+    /// count of attempts is the application's, and is neither read nor written: Postrider keeps its own.
     pub fn status(table: impl Into<String>) -> Mapping {
         let (column, pending) = ("status".to_owned(), "pending".to_owned());
         let settled = Settled::Status { column, pending, published: "published".to_owned() };
