@@ -15,9 +15,12 @@ pub(crate) fn judge(topic: &str, code: Code, trouble: Option<String>) -> Outcome
     let said = || described(code, trouble.as_deref());
     let unknown = || format!("{}; whether the event arrived is not known", said());
     match code {
-        Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition => {
-            Outcome::Unroutable(missing(topic))
-        }
+        Code::UnknownTopicOrPartition | Code::UnknownTopic => Outcome::Unroutable(missing(topic)),
+        // The client counts fewer than we do: it has not heard of the new ones, or the topic is another one now.
+        Code::UnknownPartition => hindered(
+            ErrorKind::Unavailable,
+            format!("the partitions of the topic `{topic}` have just changed; nothing was sent"),
+        ),
         Code::TopicAuthorizationFailed
         | Code::ClusterAuthorizationFailed
         | Code::TransactionalIdAuthorizationFailed
@@ -174,6 +177,7 @@ mod tests {
             Code::PurgeInflight,
             Code::QueueFull,
             Code::ThrottlingQuotaExceeded,
+            Code::UnknownPartition,
         ] {
             assert!(matches!(judged(code), Outcome::Hindered(_)), "{code:?}");
         }

@@ -18,6 +18,7 @@ use crate::encode::{Encoded, encode, unusable};
 use crate::examine::examine;
 use crate::flight::{Answer, Flight};
 use crate::settings::{BYTES_MAX, Compression, KafkaSettings, ROWS_MAX};
+use crate::standings::Standings;
 use crate::topics::{Facts, Standing, Topics};
 use crate::trouble::Trouble;
 use crate::wall_clock::WallClock;
@@ -37,26 +38,6 @@ pub struct KafkaBroker {
     topics: Topics,
     clock: WallClock,
     closed: AtomicBool,
-}
-
-/// The topics of a batch, and how each stands.
-struct Standings(Vec<(Arc<str>, Standing)>);
-
-impl Standings {
-    fn of(&self, topic: &str) -> Option<&Standing> {
-        self.0.iter().find(|(known, _)| **known == *topic).map(|(_, standing)| standing)
-    }
-
-    fn facts(&self, topic: &str) -> Option<&Facts> {
-        match self.of(topic)? {
-            Standing::There(facts) => Some(facts),
-            Standing::Closed(_) | Standing::Unsaid(_) => None,
-        }
-    }
-
-    fn is_alone(&self, topic: &str) -> bool {
-        self.facts(topic).is_some_and(Facts::is_alone)
-    }
 }
 
 /// What was given to the client, how large each record is, and whether it has a key.
@@ -109,7 +90,7 @@ impl KafkaBroker {
         let together = self.producer(&self.together, ready).await?;
         let standings = self.standings(&together, batch, ready).await?;
         let mut outcomes: Vec<Option<Outcome>> =
-            batch.iter().map(|outgoing| closed(&standings, &outgoing.topic)).collect();
+            batch.iter().map(|outgoing| standings.closed(&outgoing.topic)).collect();
         self.send_all(batch, &standings, &mut outcomes, &together, deadline).await;
         if self.doubt(batch, &standings, &mut outcomes, begun) {
             // Unless it can be asked for, nothing is refused.
@@ -182,7 +163,7 @@ impl KafkaBroker {
         batch: &[Outgoing],
         until: Instant,
     ) -> Result<Standings> {
-        let mut standings = Standings(Vec::new());
+        let mut standings = Standings::default();
         for outgoing in batch {
             let topic = &outgoing.topic;
             if standings.of(topic).is_some() {
@@ -190,9 +171,12 @@ impl KafkaBroker {
             }
             let standing = match unusable(topic) {
                 Some(fault) => Standing::Closed(fault),
-                None => self.topics.look(producer, topic, until, batch.len() == 1).await?,
+                None => {
+                    let clients = (producer, &self.alone);
+                    self.topics.look(clients, topic, until, batch.len() == 1).await?
+                }
             };
-            standings.0.push((Arc::clone(topic), standing));
+            standings.add(topic, standing);
         }
         Ok(standings)
     }
@@ -304,7 +288,9 @@ impl KafkaBroker {
         }
         sending.bytes[index] = bytes_of(&record);
         sending.keyed[index] = record.key.is_some();
-        producer.send(&outgoing.topic, record, sending.flight.board(index));
+        let partition =
+            facts.zip(record.key.as_deref()).and_then(|(facts, key)| facts.partition(key));
+        producer.send(&outgoing.topic, partition, record, sending.flight.board(index));
         None
     }
 
@@ -338,19 +324,6 @@ impl KafkaBroker {
 /// Never nothing: a record without a key, headers, and value takes its frame.
 fn bytes_of(record: &Encoded<'_>) -> u64 {
     record.bytes.max(1)
-}
-
-/// The outcome of an event whose topic takes nothing.
-fn closed(standings: &Standings, topic: &str) -> Option<Outcome> {
-    match standings.of(topic)? {
-        Standing::There(_) => None,
-        // The event's own fields made it.
-        Standing::Closed(fault) if fault.kind == ErrorKind::Invalid => {
-            Some(Outcome::Rejected(fault.clone()))
-        }
-        Standing::Closed(fault) => Some(Outcome::Unroutable(fault.clone())),
-        Standing::Unsaid(fault) => Some(Outcome::Hindered(fault.clone())),
-    }
 }
 
 impl Broker for KafkaBroker {

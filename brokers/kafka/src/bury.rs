@@ -130,7 +130,7 @@ async fn keep(
     until: Instant,
 ) -> Option<Answer> {
     let flight = Flight::new(1);
-    producer.send(topic, record, flight.board(0));
+    producer.send(topic, None, record, flight.board(0));
     let _ = timeout_at(until, flight.landed()).await;
     flight.answers().pop().flatten()
 }

@@ -84,11 +84,18 @@ impl Producer {
         self.inner().client()
     }
 
-    /// Queues a record. Never waits; the answer comes with the ticket.
-    pub(crate) fn send(&self, topic: &str, record: Encoded<'_>, ticket: Box<Ticket>) {
+    /// Queues a record, for a partition if one is named. Never waits; the answer comes with the ticket.
+    pub(crate) fn send(
+        &self,
+        topic: &str,
+        partition: Option<i32>,
+        record: Encoded<'_>,
+        ticket: Box<Ticket>,
+    ) {
         let mut base = BaseRecord::with_opaque_to(topic, ticket).headers(record.headers);
         base.key = record.key.as_deref();
         base.payload = record.value;
+        base.partition = partition;
         if let Err((error, base)) = self.inner().send::<[u8], [u8]>(base) {
             base.delivery_opaque.answer(refusal(&error));
         }
@@ -228,6 +235,11 @@ impl Client {
             Error::new(ErrorKind::Internal, "open kafka").message(error.to_string())
         })??;
         Ok(Arc::clone(made.insert(Arc::new(producer))))
+    }
+
+    /// The producer, if there is one: nobody waits for one to be made.
+    pub(crate) async fn made(&self) -> Option<Arc<Producer>> {
+        self.made.lock().await.as_ref().map(Arc::clone)
     }
 
     /// The next one to ask gets a new producer. What the old one has queued counts as not published, and it is told to give that up,

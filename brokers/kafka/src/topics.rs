@@ -19,8 +19,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::{denied, missing};
-use crate::client::{Producer, end};
+use crate::client::{Client, Producer, end};
 use crate::notice::Notice;
+use crate::partition::partition;
 use crate::settings::{KafkaSettings, SET_BYTES_MAX};
 use crate::trouble::Trouble;
 
@@ -54,6 +55,11 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// Where the records of a key go.
+    pub(crate) fn partition(&self, key: &[u8]) -> Option<i32> {
+        partition(key, self.partitions)
+    }
+
     /// Whether records are to be sent one by one.
     pub(crate) fn is_alone(&self) -> bool {
         self.alone.load(Ordering::Relaxed) || self.bytes_max.is_some_and(|max| max < SET_BYTES_MAX)
@@ -128,12 +134,12 @@ impl Topics {
     /// `Unavailable` or `Unauthorized` if the cluster does not say in time; nothing was sent.
     pub(crate) async fn look(
         &self,
-        producer: &Arc<Producer>,
+        clients: (&Arc<Producer>, &Client),
         topic: &Arc<str>,
         until: Instant,
         alone: bool,
     ) -> Result<Standing> {
-        let looked = self.look_up(producer, topic, until).await;
+        let looked = self.look_up(clients, topic, until).await;
         match looked {
             Err(error)
                 if alone && error.kind() == ErrorKind::Unavailable && self.was_any_found() =>
@@ -150,7 +156,7 @@ impl Topics {
 
     async fn look_up(
         &self,
-        producer: &Arc<Producer>,
+        (producer, other): (&Arc<Producer>, &Client),
         topic: &Arc<str>,
         until: Instant,
     ) -> Result<Standing> {
@@ -167,8 +173,10 @@ impl Topics {
             self.compare(topic, &facts);
             return Ok(Standing::There(facts));
         }
+        let other = timeout_at(until, other.made()).await.map_err(|_| unreachable())?;
         let question = Question {
             producer: Arc::clone(producer),
+            other,
             settings: Arc::clone(&self.settings),
             trouble: Arc::clone(&self.trouble),
             topic: Arc::clone(topic),
@@ -211,8 +219,8 @@ impl Topics {
         self.lock().clear();
     }
 
-    /// Tells of partitions that were added. Nothing has to be drained: of a key one event is under way, so its next
-    /// one is sent when the one before it is in the old partition.
+    /// Tells of partitions that were added, before anything is sent by the new count. Nothing has to be drained: of a key one
+    /// event is under way, so its next one is sent when the one before it is in the old partition.
     fn compare(&self, topic: &Arc<str>, facts: &Facts) {
         if facts.compared.swap(true, Ordering::AcqRel) {
             return;
@@ -225,8 +233,8 @@ impl Topics {
         let before = counted.insert(Arc::clone(topic), now);
         drop(counted);
         if let Some(before) = before.filter(|before| *before < now) {
-            let topic = topic.to_string();
-            self.settings.notices.tell(&Notice::PartitionsAdded { topic, before, now });
+            let added = Notice::PartitionsAdded { topic: topic.to_string(), before, now };
+            self.settings.notices.tell(&added);
         }
     }
 
@@ -246,6 +254,8 @@ impl Topics {
 /// A question about one topic, asked on a thread that may wait.
 struct Question {
     producer: Arc<Producer>,
+    /// Another client that sends to it.
+    other: Option<Arc<Producer>>,
     settings: Arc<KafkaSettings>,
     trouble: Arc<Trouble>,
     topic: Arc<str>,
@@ -268,7 +278,12 @@ impl Question {
         if let Some(error) = found.error() {
             return Ok(Standing::Closed(self.judge(error.into())));
         }
-        let (bytes_max, in_sync_min) = self.describe();
+        let patience = SETTINGS_MAX.min(self.settings.preparation() / 2);
+        // It refuses partitions of which it has not heard; where it does not hear of them now, it is asked again after that.
+        if let Some(other) = &self.other {
+            let _ = other.client().fetch_metadata(Some(&self.topic), patience);
+        }
+        let (bytes_max, in_sync_min) = self.describe(patience);
         if let Some(fault) = in_sync_min.and_then(|min| self.lacking(found, min)) {
             return Ok(Standing::Closed(fault));
         }
@@ -295,13 +310,12 @@ impl Question {
     }
 
     /// The topic's largest request and its fewest replicas in sync, where we may know them.
-    fn describe(&self) -> (Option<u64>, Option<usize>) {
+    fn describe(&self, patience: Duration) -> (Option<u64>, Option<usize>) {
         let Ok(admin) =
             AdminClient::<DefaultClientContext>::from_config(&self.settings.connection())
         else {
             return (None, None);
         };
-        let patience = SETTINGS_MAX.min(self.settings.preparation() / 2);
         let options = AdminOptions::new().request_timeout(Some(patience));
         let topic = [ResourceSpecifier::Topic(&self.topic)];
         let described = Handle::current().block_on(admin.describe_configs(&topic, &options));

@@ -7,6 +7,7 @@ mod beginning;
 mod encryption;
 mod examining;
 mod full;
+mod growing;
 mod holding;
 mod identity;
 mod keys;

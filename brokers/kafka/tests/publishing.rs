@@ -150,7 +150,7 @@ async fn a_tombstone_is_a_record_without_a_value() {
 }
 
 /// Vectors of Kafka's own tests of its hash (`UtilsTest`).
-const MURMUR2: [(&str, i32); 6] = [
+pub(crate) const MURMUR2: [(&str, i32); 6] = [
     ("21", -973_932_308),
     ("foobar", -790_332_482),
     ("a-little-bit-long-string", -985_981_536),

@@ -118,7 +118,12 @@ impl KafkaServer {
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
         let made = self.admin().create_topics([&topic], &options).await.expect("an answer");
         made.into_iter().next().expect("one answer").expect("a topic");
-        // The controller knows it; the server learns of it a moment later.
+        let partitions = usize::try_from(partitions).expect("some partitions");
+        self.until_known(name, partitions).await;
+    }
+
+    /// The controller knows a topic first; the server learns of it a moment later.
+    async fn until_known(&self, name: &str, partitions: usize) {
         let (config, name) = (self.client(), name.to_owned());
         let known = move || {
             let consumer: BaseConsumer = config.create().expect("a client");
@@ -126,7 +131,7 @@ impl KafkaServer {
             loop {
                 let metadata = consumer.fetch_metadata(Some(&name), PATIENCE).expect("an answer");
                 let found = &metadata.topics()[0];
-                if found.error().is_none() && !found.partitions().is_empty() {
+                if found.error().is_none() && found.partitions().len() == partitions {
                     return;
                 }
                 assert!(begun.elapsed() < PATIENCE, "`{name}` does not appear");
@@ -156,12 +161,13 @@ impl KafkaServer {
         }
     }
 
-    /// Gives a topic more partitions, so many in all.
+    /// Gives a topic more partitions, so many in all, and waits until the server knows them.
     pub async fn add_partitions(&self, topic: &str, partitions: usize) {
         let more = [NewPartitions::new(topic, partitions)];
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
         let made = self.admin().create_partitions(&more, &options).await.expect("an answer");
         made.into_iter().next().expect("one answer").expect("partitions");
+        self.until_known(topic, partitions).await;
     }
 
     /// Puts a record into a topic once more, as if its producer had made it that long ago.
