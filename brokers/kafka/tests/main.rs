@@ -8,6 +8,7 @@ mod encryption;
 mod examining;
 mod full;
 mod growing;
+mod heavy;
 mod holding;
 mod identity;
 mod keys;
