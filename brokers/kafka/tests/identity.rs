@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use postrider_core::{Broker, ErrorKind, Outcome, Subscription};
 use postrider_kafka::{KafkaBroker, KafkaSubscription, Mechanism, Sasl, SubscriptionSettings};
+#[cfg(feature = "tls")]
+use postrider_kafka::{KafkaSettings, Tls};
+#[cfg(feature = "tls")]
+use postrider_testkit::authority::Authority;
 use postrider_testkit::carry::until_acked;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, timeout};
@@ -71,6 +75,71 @@ async fn credentials_are_shown_and_refused() {
     let refused = says(&server, None).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
     assert!(refused.to_string().contains("`mechanism`"), "{refused}");
+}
+
+/// What the guide's example configures, a password that is proved over an encrypted connection, lets a destination
+/// and a subscription in; each half alone does not.
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn a_password_is_proved_over_tls() {
+    let authority = Authority::new();
+    let Some(mut server) = Server::with(
+        &authority.of_kafka_with_users(),
+        &["SCRAM-SHA-512=[name=joe,password=sesame]"],
+    )
+    .await
+    else {
+        return;
+    };
+    let roots = authority.roots();
+    server.let_in(&[
+        ("security.protocol", "sasl_ssl"),
+        ("ssl.ca.location", roots.to_str().unwrap()),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.username", "broker"),
+        ("sasl.password", "hush"),
+    ]);
+    let topic = server.topic("orders", 1, &[]).await;
+    let mut settings = server.settings();
+    settings.tls = Some(Tls { roots: Some(roots), identity: None });
+    settings.sasl = sasl(Mechanism::ScramSha512, "sesame");
+    let broker = KafkaBroker::new(settings.clone()).unwrap();
+    let sent = event("1", 1, 10);
+    until_acked(&broker, &topic, &sent).await;
+    let subscription =
+        KafkaSubscription::open(settings.clone(), SubscriptionSettings::new(&topic, "billing"));
+    let subscription = subscription.await.unwrap();
+    let received = timeout(PATIENCE, async {
+        loop {
+            let came = subscription.receive(1).await.unwrap();
+            if let Some(first) = came.into_iter().next() {
+                return first;
+            }
+        }
+    });
+    let received = received.await.expect("it comes");
+    assert_eq!(received.event.as_ref().map(|event| event.id), Ok(sent.id));
+    subscription.ack(&received).await.unwrap();
+    subscription.close().await.unwrap();
+    let refused = async |change: &dyn Fn(&mut KafkaSettings)| {
+        let mut settings = settings.clone();
+        change(&mut settings);
+        let broker = KafkaBroker::new(settings).unwrap();
+        broker.publish(&[outgoing(&topic, &event("1", 2, 10))]).await.unwrap_err()
+    };
+    let wrong = refused(&|settings| settings.sasl = sasl(Mechanism::ScramSha512, "guess")).await;
+    assert_eq!(wrong.kind(), ErrorKind::Unauthorized, "{wrong:?}");
+    assert!(wrong.to_string().contains("`user` and `password`"), "{wrong}");
+    let stranger = Authority::new();
+    let unknown = Tls { roots: Some(stranger.roots()), identity: None };
+    let wrong = refused(&|settings| settings.tls = Some(unknown.clone())).await;
+    assert_eq!(wrong.kind(), ErrorKind::Unauthorized, "{wrong:?}");
+    assert!(wrong.to_string().contains("correct `roots`"), "{wrong}");
+    let wrong = refused(&|settings| settings.sasl = None).await;
+    assert_eq!(wrong.kind(), ErrorKind::Unavailable, "{wrong:?}");
+    let wrong = refused(&|settings| settings.tls = None).await;
+    assert_eq!(wrong.kind(), ErrorKind::Unavailable, "{wrong:?}");
+    assert_eq!(server.count(&topic).await, 1, "nothing else was sent");
 }
 
 /// Long enough for a session and for the clients' pauses, on a machine with other work.

@@ -73,6 +73,21 @@ impl Authority {
         )
     }
 
+    /// The lines of a Kafka server that shows a certificate and asks for a password: `broker`'s is `hush`, as it is; whoever
+    /// proves one is among the users that it is started with.
+    pub fn of_kafka_with_users(&self) -> String {
+        let encrypted = self.of_kafka().replace("CLIENT:SSL", "CLIENT:SASL_SSL");
+        let encrypted = encrypted.replace("ssl.client.auth=required", "ssl.client.auth=none");
+        let package = "org.apache.kafka.common.security";
+        format!(
+            "{encrypted}sasl.mechanism.inter.broker.protocol=PLAIN\n\
+             listener.name.client.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512\n\
+             listener.name.client.plain.sasl.jaas.config={package}.plain.PlainLoginModule required \
+             username=\"broker\" password=\"hush\" user_broker=\"hush\";\n\
+             listener.name.client.scram-sha-512.sasl.jaas.config={package}.scram.ScramLoginModule required;\n"
+        )
+    }
+
     /// The lines of a NATS server that shows a certificate which is good until a year; `verify` asks clients for one
     /// as well.
     pub fn of_nats(&self, until: i32, verify: bool) -> String {
