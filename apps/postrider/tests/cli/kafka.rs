@@ -18,14 +18,19 @@ listener.name.client.sasl.enabled.mechanisms=PLAIN
 listener.name.client.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"joe\" password=\"hunter2\" user_joe=\"hunter2\";";
 
 /// A server with more lines of configuration; `None`, with the reason printed, where there is no program.
-#[allow(clippy::print_stdout, reason = "a skipped test says why")]
 fn server(properties: &str) -> Option<KafkaServer> {
+    server_of(properties, &[])
+}
+
+/// The same with users who prove their passwords.
+#[allow(clippy::print_stdout, reason = "a skipped test says why")]
+fn server_of(properties: &str, users: &[&str]) -> Option<KafkaServer> {
     if let Err(reason) = artifacts() {
         println!("skipped: a server of Kafka: {reason}");
         assert!(std::env::var_os("CI").is_none(), "{reason}");
         return None;
     }
-    Some(KafkaServer::start(properties, &[]).unwrap())
+    Some(KafkaServer::start(properties, users).unwrap())
 }
 
 fn url(server: &KafkaServer) -> String {
@@ -175,4 +180,43 @@ fn a_reload_refuses_a_certificate_beside_another_key() {
     until("the last are delivered", || stored() == 9);
     assert!(relay.stop().success());
     assert_none_dead(&shop);
+}
+
+/// The guide's own example, word by word but for the addresses: a password that is proved over TLS.
+#[cfg(feature = "kafka-tls")]
+#[test]
+fn the_example_of_the_guide_is_let_in() {
+    let authority = Authority::new();
+    let users = ["SCRAM-SHA-512=[name=relay,password=hunter2]"];
+    let Some(mut server) = server_of(&authority.of_kafka_with_users(), &users) else { return };
+    let roots = authority.roots();
+    server.let_in(&[
+        ("security.protocol", "sasl_ssl"),
+        ("ssl.ca.location", roots.to_str().unwrap()),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.username", "broker"),
+        ("sasl.password", "hush"),
+    ]);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(server.create("shop.order", 1, &[]));
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/kafka.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let theirs = "kafka://kafka-1.internal:9092,kafka-2.internal:9092";
+    let changed = [
+        (theirs, url(&server)),
+        ("/etc/postrider/roots.pem", roots.display().to_string()),
+        ("env:KAFKA_PASSWORD", "file:password".to_owned()),
+    ];
+    let example = changed.iter().fold(example.to_owned(), |example, (theirs, ours)| {
+        assert!(example.contains(theirs), "{theirs} is not in the example");
+        example.replace(theirs, ours)
+    });
+    let shop = Shop::new();
+    shop.configure(&example);
+    std::fs::write(shop.path("password"), "hunter2").unwrap();
+    shop.place(1..4);
+    let ended = shop.relay(&["--config", "postrider.toml", "--once"]);
+    assert_eq!(code(&ended), 0, "{}", err(&ended));
+    assert_eq!(runtime.block_on(server.count("shop.order")), 3);
 }
