@@ -21,6 +21,7 @@
 //! # Ok(()) }
 //! ```
 
+mod advisory;
 mod answer;
 mod asking;
 mod begin;
@@ -34,6 +35,7 @@ mod dialing;
 mod domain;
 mod encode;
 mod examine;
+mod given_up;
 #[cfg(test)]
 mod golden;
 mod granted;

@@ -129,6 +129,7 @@ impl NatsSubscription {
             at: taken,
         };
         let until = at + self.settings.visibility;
+        self.given_up.came(member.partition, receipt.message, delivered);
         let count = self.receipts.open(receipt, until, reply, original, delivered);
         let topic: Arc<str> = Arc::from(message.subject.as_str());
         let decoded = decode(&topic, message.headers.as_ref(), message.payload);

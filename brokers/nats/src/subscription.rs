@@ -17,11 +17,13 @@ use postrider_core::{
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::advisory::{self, Listening, Told};
 use crate::asking::{Asking, With};
 use crate::begin;
 use crate::bury::DeadLetter;
 use crate::connection::Connection;
 use crate::domain;
+use crate::given_up::GivenUp;
 use crate::granted::answered;
 use crate::group::{self, Before, Member};
 use crate::partitions::Partitions;
@@ -57,6 +59,8 @@ pub struct NatsSubscription {
     pub(crate) unreadable: Arc<Unreadable>,
     places: Arc<Places>,
     watch: Arc<Watch>,
+    pub(crate) given_up: Arc<GivenUp>,
+    _listening: Option<Listening>,
     asking: Mutex<Asking>,
     /// One of the questions has an answer.
     told: Arc<Notify>,
@@ -102,19 +106,30 @@ impl NatsSubscription {
         let (place, owed) = passed.map(|(place, told)| (place + 1, told)).unzip();
         let places = Arc::new(Places::new(settings.visibility));
         let unreadable = Arc::new(Unreadable::new(settings.visibility));
-        let watch = Arc::new(Watch::new());
+        let (watch, told) = (Arc::new(Watch::new()), Arc::<Notify>::default());
+        let receipts = Arc::<Receipts>::default();
+        let given_up = Arc::new(GivenUp::new(Arc::clone(&receipts)));
+        let hears = Told {
+            given_up: Arc::clone(&given_up),
+            watch: Arc::clone(&watch),
+            notify: Arc::clone(&told),
+        };
+        let domain = connection.settings().domain.as_deref();
+        let listening = advisory::listen(&up, until, domain, &settings, &members, hears).await;
         Ok(NatsSubscription {
             connection,
             group: Arc::from(settings.group.as_str()),
             settings,
             partitions,
             members,
-            receipts: Arc::default(),
+            receipts,
             unreadable,
             places,
             watch,
+            given_up,
+            _listening: listening,
             asking: Mutex::new(asking),
-            told: Arc::default(),
+            told,
             owed: std::sync::Mutex::new(owed),
             passed: AtomicU64::new(place.unwrap_or_default()),
             suspect: AtomicBool::new(false),
@@ -126,7 +141,10 @@ impl NatsSubscription {
     /// settled last comes again, or all of the stream. That the server has answered is an answer of its own: a stream in which nothing happens
     /// would leave who asked with the failure.
     async fn receive_some(&self, max: usize) -> Result<Vec<Delivery>> {
+        self.bury_given_up().await?;
         if self.suspect.load(Ordering::Acquire) {
+            // Also while nothing is received: how long a consumer gives messages up.
+            self.watch.look(&self.settings, &self.members, &self.given_up, &self.told);
             let until = Instant::now() + self.connection.settings().deadline;
             let up = self.connection.up(until).await?;
             let partitions = self.partitions.as_ref();
@@ -134,6 +152,7 @@ impl NatsSubscription {
             let joined = group::join(&up, &self.settings, partitions, Some(before));
             let joined = timeout_at(until, joined).await;
             let joined = joined.map_err(|_| self.lost("it did not answer in time"))??;
+            self.given_up.joined(&joined);
             // It stays suspect: that all is well is the next answer.
             if let Some(told) = group::made_anew(&self.settings, &joined) {
                 return Err(told);
@@ -167,7 +186,11 @@ impl NatsSubscription {
             return Err(owed);
         }
         loop {
-            self.watch.look(&self.settings, &self.members, &self.told);
+            self.watch.look(&self.settings, &self.members, &self.given_up, &self.told);
+            if self.given_up.is_due() {
+                // Buried by the next receive, which is asked for at once.
+                return Ok(Vec::new());
+            }
             if let Some(error) = self.watch.take() {
                 // What came to them is given back before somebody else has it.
                 asking.withdraw().await;
@@ -250,6 +273,7 @@ impl NatsSubscription {
         }
         self.receipts.close(receipt);
         self.receipts.forget(receipt.message);
+        self.given_up.settled(receipt.message);
     }
 
     /// Keeps a copy where dead letters go, and only then lets the message go.

@@ -230,6 +230,48 @@ async fn next(
     }
 }
 
+/// One message, as its stream has it, if it is still there: without its headers where the client cannot read them, and its place alone
+/// where this user may not read the stream.
+///
+/// # Errors
+/// Why it cannot be read now.
+pub(crate) async fn as_stored(
+    up: &mut Up,
+    info: &Info,
+    sequence: u64,
+) -> std::result::Result<Option<Original>, String> {
+    let left_out = |said: &str| {
+        let mut headers = HeaderMap::new();
+        headers.insert(LEFT_OUT, said);
+        Some(headers)
+    };
+    let mut message = match next(up, info, sequence).await {
+        Ok(Some(message)) if message.sequence == sequence => message,
+        Ok(_) => return Ok(None),
+        Err(Unread::Lost) => return Err("the connection was lost".to_owned()),
+        Err(Unread::Failed(said)) => return Err(said),
+        Err(Unread::Refused(subject)) => {
+            let said = format!("headers and body: this user may not publish to {subject}");
+            let (headers, body) = (left_out(&said), bytes::Bytes::new());
+            let subject = Subject::from(info.config.filter_subject.as_str());
+            return Ok(Some(Original { subject, headers, body, at: 0 }));
+        }
+    };
+    let mut headers = None;
+    let read = match StreamMessage::try_from(message.clone()) {
+        Ok(read) => Some(read),
+        Err(_) => {
+            message.headers = None;
+            headers = left_out("headers: they cannot be read");
+            StreamMessage::try_from(message).ok()
+        }
+    };
+    let Some(read) = read else { return Err("it cannot be read".to_owned()) };
+    let headers = headers.or(Some(read.headers));
+    let at = read.time.unix_timestamp_nanos();
+    Ok(Some(Original { subject: read.subject, headers, body: read.payload, at }))
+}
+
 /// What is wrong with a message, if the client cannot read it.
 fn judge(mut message: RawMessage, member: usize, info: &Info) -> Option<Found> {
     let said = match StreamMessage::try_from(message.clone()) {

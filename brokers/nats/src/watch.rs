@@ -12,10 +12,12 @@ use postrider_core::{Error, ErrorKind};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
+use crate::given_up::GivenUp;
 use crate::group::{JOINED_AT_ONCE, Member, Wanted, examine};
 use crate::settings::SubscriptionSettings;
 
-/// How often the server is asked: what a consumer gives up in between is lost. In a group with very many, each has its turn.
+/// How often the server is asked: what a consumer gives up in between is heard of, or known by whoever had it last, or lost. In a
+/// group with very many, each has its turn.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// How long its answer may take, which nobody waits for.
@@ -47,6 +49,11 @@ impl Watch {
         self.lock().due
     }
 
+    /// Looks at the next occasion.
+    pub(crate) fn hasten(&self) {
+        self.lock().due = Instant::now();
+    }
+
     /// What was found since.
     pub(crate) fn take(&self) -> Option<Error> {
         self.lock().found.take()
@@ -57,6 +64,7 @@ impl Watch {
         self: &Arc<Self>,
         settings: &SubscriptionSettings,
         members: &[Member],
+        given_up: &Arc<GivenUp>,
         told: &Arc<Notify>,
     ) {
         let now = Instant::now();
@@ -74,6 +82,7 @@ impl Watch {
         let members: Vec<Member> =
             members.iter().cycle().skip(first).take(looked_at).cloned().collect();
         let (watch, told, settings) = (Arc::clone(self), Arc::clone(told), settings.clone());
+        let given_up = Arc::clone(given_up);
         tokio::spawn(async move {
             let looks = members.into_iter().map(|member| async move {
                 let info = timeout(LOOK_MAX, member.consumer.get_info()).await;
@@ -83,6 +92,7 @@ impl Watch {
             while let Some((member, info)) = looks.next().await {
                 // That it is gone, or silent, whoever receives finds out.
                 let Ok(Ok(info)) = info else { continue };
+                given_up.looked_at(member.partition, &info);
                 if let Some(error) = watch.judge(&settings, &member, &info) {
                     watch.lock().found = Some(error);
                     return told.notify_one();

@@ -13,7 +13,7 @@ use crate::server::Server;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hub with the streams `SHOP` and `DEAD`, and a leaf node without any.
-async fn hub_and_leaf() -> Option<(Server, Server)> {
+pub(crate) async fn hub_and_leaf() -> Option<(Server, Server)> {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let hub = Server::within(
         &format!("server_name: hub\nleafnodes {{ listen: \"127.0.0.1:{port}\" }}"),
@@ -30,7 +30,7 @@ async fn hub_and_leaf() -> Option<(Server, Server)> {
     Some((hub, leaf))
 }
 
-fn of(server: &Server, domain: Option<&str>) -> NatsSettings {
+pub(crate) fn of(server: &Server, domain: Option<&str>) -> NatsSettings {
     let mut settings = server.settings();
     settings.domain = domain.map(str::to_owned);
     settings.deadline = Duration::from_secs(2);

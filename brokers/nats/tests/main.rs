@@ -9,6 +9,7 @@ mod denied;
 mod domains;
 mod examining;
 mod fetching;
+mod given_up;
 mod granting;
 mod leaving;
 mod orphaned;
