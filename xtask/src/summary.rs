@@ -1,7 +1,8 @@
 //! What `cargo test` printed, summed: how many passed and failed, and which cases were skipped.
 //!
 //! Tests run with `--show-output`, so a case that cannot run here says so on a line of its own that
-//! begins with `skipped:`. Such lines are collected; the output of passing tests is not repeated.
+//! begins with `skipped:`. Such lines are collected, each with the name of its test, since many say no more than which server is
+//! missing; the output of passing tests is not repeated.
 
 /// Sums over all test programs read so far.
 #[derive(Debug, Default)]
@@ -11,27 +12,32 @@ pub(crate) struct Summary {
     /// As they came; two backends may skip a case of one suite for the same reason.
     pub(crate) skipped: Vec<String>,
     inside_successes: bool,
-    /// Inside what a test itself printed, which may look like anything.
-    inside_output: bool,
+    /// The test inside of whose own output this is, which may look like anything.
+    inside_output: Option<String>,
 }
 
 impl Summary {
     /// Takes one line in; true where a person should see it.
     pub(crate) fn take(&mut self, line: &str) -> bool {
         if let Some(reason) = line.trim_start().strip_prefix("skipped:") {
-            self.skipped.push(format!("skipped: {}", reason.trim()));
+            let reason = reason.trim();
+            let test = self.inside_output.as_deref().filter(|test| !says(reason, test));
+            let test = test.map(|test| format!("{test}: ")).unwrap_or_default();
+            self.skipped.push(format!("skipped: {test}{reason}"));
         }
         match line {
             "successes:" | "failures:" => {
                 self.inside_successes = line == "successes:";
-                self.inside_output = false;
+                self.inside_output = None;
             }
-            _ if line.starts_with("---- ") && line.ends_with(" stdout ----") => {
-                self.inside_output = true;
+            _ => {
+                let printed = line.strip_prefix("---- ");
+                if let Some(test) = printed.and_then(|it| it.strip_suffix(" stdout ----")) {
+                    self.inside_output = Some(test.to_owned());
+                }
             }
-            _ => {}
         }
-        if !self.inside_output
+        if self.inside_output.is_none()
             && let Some(counts) = line.strip_prefix("test result: ")
         {
             self.inside_successes = false;
@@ -51,6 +57,12 @@ impl Summary {
     pub(crate) fn closing(&self) -> String {
         format!("{} passed, {} failed", self.passed, self.failed)
     }
+}
+
+/// Whether a reason begins with its test's name by itself.
+fn says(reason: &str, test: &str) -> bool {
+    let name = test.rsplit("::").next().unwrap_or(test);
+    [test, name].iter().any(|it| reason.strip_prefix(it).is_some_and(|rest| rest.starts_with(':')))
 }
 
 /// The number before `word` in `ok. 3 passed; 0 failed; …`.
@@ -89,8 +101,26 @@ mod tests {
         for line in OUTPUT.lines() {
             summary.take(line);
         }
-        let expected = "skipped: claims under load: the store declares no leases";
+        let expected = "skipped: a: claims under load: the store declares no leases";
         assert_eq!(summary.skipped, [expected]);
+    }
+
+    #[test]
+    fn a_skipped_test_is_named_once() {
+        for (printed, expected) in [
+            ("---- m::it_works stdout ----\nskipped: no server", "skipped: m::it_works: no server"),
+            (
+                "---- m::it_works stdout ----\nskipped: it_works: no server",
+                "skipped: it_works: no server",
+            ),
+            ("skipped: no server", "skipped: no server"),
+        ] {
+            let mut summary = Summary::default();
+            for line in printed.lines() {
+                summary.take(line);
+            }
+            assert_eq!(summary.skipped, [expected]);
+        }
     }
 
     #[test]
