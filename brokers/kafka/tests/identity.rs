@@ -92,13 +92,7 @@ async fn a_password_is_proved_over_tls() {
         return;
     };
     let roots = authority.roots();
-    server.let_in(&[
-        ("security.protocol", "sasl_ssl"),
-        ("ssl.ca.location", roots.to_str().unwrap()),
-        ("sasl.mechanism", "PLAIN"),
-        ("sasl.username", "broker"),
-        ("sasl.password", "hush"),
-    ]);
+    server.let_in_as_broker(&roots);
     let topic = server.topic("orders", 1, &[]).await;
     let mut settings = server.settings();
     settings.tls = Some(Tls { roots: Some(roots), identity: None });

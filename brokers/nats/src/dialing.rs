@@ -137,6 +137,19 @@ mod tests {
         Connection::new(settings).unwrap()
     }
 
+    /// Who came, until one of them has come so often.
+    async fn dials(
+        told: &mut mpsc::UnboundedReceiver<String>,
+        whose: &str,
+        times: usize,
+    ) -> Vec<String> {
+        let mut seen: Vec<String> = Vec::new();
+        while seen.iter().filter(|who| *who == whose).count() < times {
+            seen.push(timeout(PATIENCE, told.recv()).await.unwrap().unwrap());
+        }
+        seen
+    }
+
     /// F32: whoever answers at an old address does not get the old password, whether the connection was closed or dropped.
     #[tokio::test]
     async fn a_closed_connection_is_dialled_no_more() {
@@ -146,20 +159,14 @@ mod tests {
             old.up(Instant::now() + PATIENCE).await.unwrap();
             // With the second one the server goes away, under both.
             let _ = new.up(Instant::now() + Duration::from_millis(200)).await;
-            let mut seen: Vec<String> = Vec::new();
-            while seen.iter().filter(|who| *who == "old").count() < 3 {
-                seen.push(timeout(PATIENCE, told.recv()).await.unwrap().unwrap());
-            }
+            let seen = dials(&mut told, "old", 3).await;
             if closed {
                 old.close().await;
             }
             drop(old);
             while told.try_recv().is_ok() {}
+            let after = dials(&mut told, "new", 5).await;
             // One may have been under way.
-            let mut after: Vec<String> = Vec::new();
-            while after.iter().filter(|who| *who == "new").count() < 5 {
-                after.push(timeout(PATIENCE, told.recv()).await.unwrap().unwrap());
-            }
             let olds = after.iter().filter(|who| *who == "old").count();
             assert!(olds <= 1, "closed: {closed}: {seen:?}, and then {after:?}");
         }
@@ -173,17 +180,11 @@ mod tests {
         let (old, new) = (connection(&address, "old"), connection(&address, "new"));
         old.up(Instant::now() + PATIENCE).await.unwrap();
         let _ = new.up(Instant::now() + Duration::from_millis(200)).await;
-        let mut seen: Vec<String> = Vec::new();
-        while seen.iter().filter(|who| *who == "old").count() < 4 {
-            seen.push(timeout(PATIENCE, told.recv()).await.unwrap().unwrap());
-        }
+        let seen = dials(&mut told, "old", 4).await;
         old.rest();
         while told.try_recv().is_ok() {}
+        let after = dials(&mut told, "new", 5).await;
         // One may have been under way.
-        let mut after: Vec<String> = Vec::new();
-        while after.iter().filter(|who| *who == "new").count() < 5 {
-            after.push(timeout(PATIENCE, told.recv()).await.unwrap().unwrap());
-        }
         let olds = after.iter().filter(|who| *who == "old").count();
         assert!(olds <= 1, "{seen:?}, and then {after:?}");
     }

@@ -190,13 +190,7 @@ fn the_example_of_the_guide_is_let_in() {
     let users = ["SCRAM-SHA-512=[name=relay,password=hunter2]"];
     let Some(mut server) = server_of(&authority.of_kafka_with_users(), &users) else { return };
     let roots = authority.roots();
-    server.let_in(&[
-        ("security.protocol", "sasl_ssl"),
-        ("ssl.ca.location", roots.to_str().unwrap()),
-        ("sasl.mechanism", "PLAIN"),
-        ("sasl.username", "broker"),
-        ("sasl.password", "hush"),
-    ]);
+    server.let_in_as_broker(&roots);
     let runtime = Runtime::new().unwrap();
     runtime.block_on(server.create("shop.order", 1, &[]));
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/kafka.md");

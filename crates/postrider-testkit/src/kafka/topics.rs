@@ -1,5 +1,6 @@
 //! A test's own client of a server: makes topics, and reads what stands in them.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use postrider_core::{Event, EventId, Timestamp, cloudevents};
@@ -92,6 +93,18 @@ impl KafkaServer {
     pub fn let_in(&mut self, settings: &[(&str, &str)]) {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         self.client = settings.iter().map(owned).collect();
+    }
+
+    /// As the user `broker` of a server with the lines of `Authority::of_kafka_with_users`, whose
+    /// certificate these roots signed.
+    pub fn let_in_as_broker(&mut self, roots: &Path) {
+        self.let_in(&[
+            ("security.protocol", "sasl_ssl"),
+            ("ssl.ca.location", &roots.display().to_string()),
+            ("sasl.mechanism", "PLAIN"),
+            ("sasl.username", "broker"),
+            ("sasl.password", "hush"),
+        ]);
     }
 
     /// An administrator.
