@@ -1,4 +1,7 @@
-//! The documentation of the code: every library, and every program that is no library's namesake.
+//! The documentation of the code: every library, and every program.
+//!
+//! Pages stand in a folder by the crate's name, which cargo empties before it writes them. A program that is called like
+//! a library is therefore written in a run before: side by side, one empties what the other writes.
 //!
 //! What a page rests on is checked already by clippy. Cargo takes that over where features, compiler, and flags are
 //! the same; where they are not, all of it is checked once more, which costs time and nothing else.
@@ -12,16 +15,10 @@ use crate::check::LINTS;
 use crate::step::{self, Verdict};
 
 /// The example is asked for because its dependencies are those of tests, as clippy's are.
-const DOCS: [&str; 8] = [
-    "doc",
-    "--quiet",
-    "--workspace",
-    "--no-deps",
-    "--all-features",
-    "--lib",
-    "--example",
-    "producer",
-];
+const LIBRARIES: [&str; 3] = ["--lib", "--example", "producer"];
+
+/// What both runs have in common: the same features, so that the second finds what the first checked.
+const DOCS: [&str; 5] = ["doc", "--quiet", "--workspace", "--no-deps", "--all-features"];
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -39,11 +36,27 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// Writes it, and fails with the first warning.
+/// The programs, by whether a library has their name.
+#[derive(Debug, PartialEq, Eq)]
+struct Programs {
+    namesakes: Vec<String>,
+    others: Vec<String>,
+}
+
+/// Writes it, and fails with the first warning. What stays under a shared name is the library's.
 pub(crate) fn write(root: &Path) -> Verdict {
+    let programs = programs(&step::metadata(root)?)?;
+    if !programs.namesakes.is_empty() {
+        document(root, &[], &programs.namesakes)?;
+    }
+    document(root, &LIBRARIES, &programs.others)
+}
+
+fn document(root: &Path, targets: &[&str], programs: &[String]) -> Verdict {
     let mut command = step::cargo(root, &DOCS);
-    for program in programs(&step::metadata(root)?)? {
-        command.args(["--bin", &program]);
+    command.args(targets);
+    for program in programs {
+        command.args(["--bin", program]);
     }
     command.env("RUSTDOCFLAGS", "-D warnings");
     // What cargo-clippy sets.
@@ -54,25 +67,18 @@ pub(crate) fn write(root: &Path) -> Verdict {
     step::complete_or_say(&mut command)
 }
 
-/// The programs that are documented. One that is called like its package's library would have the same page.
-fn programs(metadata: &str) -> Result<Vec<String>, String> {
+fn programs(metadata: &str) -> Result<Programs, String> {
     let metadata: Metadata = serde_json::from_str(metadata)
         .map_err(|error| format!("cargo metadata cannot be read: {error}"))?;
-    let crate_name = |target: &Target| target.name.replace('-', "_");
-    let mut programs = Vec::new();
-    for package in metadata.packages {
-        let is = |target: &Target, kind: &str| target.kind.iter().any(|one| one == kind);
-        let libraries: Vec<String> =
-            package.targets.iter().filter(|target| is(target, "lib")).map(crate_name).collect();
-        programs.extend(
-            package
-                .targets
-                .iter()
-                .filter(|target| is(target, "bin") && !libraries.contains(&crate_name(target)))
-                .map(|target| target.name.clone()),
-        );
-    }
-    Ok(programs)
+    let named = |kind: &str| -> Vec<String> {
+        let targets = metadata.packages.iter().flat_map(|package| &package.targets);
+        targets.filter(|t| t.kind.iter().any(|one| one == kind)).map(|t| t.name.clone()).collect()
+    };
+    let crate_name = |name: &String| name.replace('-', "_");
+    let libraries: Vec<String> = named("lib").iter().map(crate_name).collect();
+    let (namesakes, others) =
+        named("bin").into_iter().partition(|program| libraries.contains(&crate_name(program)));
+    Ok(Programs { namesakes, others })
 }
 
 /// The compiler that clippy is.
@@ -88,13 +94,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_documented_unless_they_are_called_like_their_library() {
+    fn programs_are_documented_apart_where_any_library_has_their_name() {
         let target = |name: &str, kind: &str| format!(r#"{{"name":"{name}","kind":["{kind}"]}}"#);
         let package = |targets: &[String]| format!(r#"{{"targets":[{}]}}"#, targets.join(","));
         let both = [target("a_shop", "lib"), target("a-shop", "bin"), target("till", "bin")];
         let alone = [target("relay", "bin"), target("relay", "test"), target("demo", "example")];
-        let metadata = format!(r#"{{"packages":[{},{}]}}"#, package(&both), package(&alone));
-        assert_eq!(programs(&metadata).expect("it can be read"), ["till", "relay"]);
+        let elsewhere = [target("relay", "lib")];
+        let metadata = format!(
+            r#"{{"packages":[{},{},{}]}}"#,
+            package(&both),
+            package(&alone),
+            package(&elsewhere)
+        );
+        let found = programs(&metadata).expect("it can be read");
+        assert_eq!(found.namesakes, ["a-shop", "relay"]);
+        assert_eq!(found.others, ["till"]);
         programs("{}").expect_err("no packages");
     }
 }
