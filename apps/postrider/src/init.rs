@@ -134,6 +134,10 @@ fn tell(shown: &str, before: Option<u32>, now: u32, new_file: &str) {
         Some(before) if before == now => {
             format!("{shown} has the tables already, version {now}: nothing was changed")
         }
+        Some(before) if before > now => format!(
+            "{shown} has tables of version {before}, which a newer program made and this one, which knows {now}, works with: \
+             nothing was changed"
+        ),
         Some(before) => format!("migrated the tables in {shown} from version {before} to {now}"),
     });
 }

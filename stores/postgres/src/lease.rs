@@ -12,6 +12,7 @@ use postrider_core::{Hindrance, Lease, PartitionId, RelayId, Result};
 use tokio_postgres::Row;
 
 use crate::open;
+use crate::schema;
 use crate::sessions::Line;
 use crate::sql::{Sql, sql};
 use crate::store::PostgresStore;
@@ -24,6 +25,10 @@ const REPORT: Sql = sql!("lease/report");
 
 /// Announces the asker, and grants what is free or lost, up to what is wanted. A paused partition is
 /// granted to nobody, and whoever still holds it is about to let it go.
+///
+/// # Errors
+/// `SchemaTooNew` if a migration replaced the tables that does not serve this program; nothing is granted then, and
+/// `renew` keeps nothing.
 pub(crate) async fn acquire(store: &PostgresStore, request: &AcquireRequest) -> Result<Acquired> {
     let session = store.sessions().line(Line::Lease, "acquire").await?;
     store.sessions().home().enter(&session).await?;
@@ -48,10 +53,19 @@ pub(crate) async fn acquire(store: &PostgresStore, request: &AcquireRequest) -> 
                 request.current,
                 dead.map(|lease| partition(lease.partition)),
                 dead.map(|lease| lease.owner.as_str()),
-                dead.map(|lease| signed(lease.token))
+                dead.map(|lease| signed(lease.token)),
+                i64::from(schema::VERSION)
             ],
         )
         .await?;
+    // The census is there always.
+    if let Some(serves) = found.first().and_then(|row| row.get::<_, Option<i64>>(9))
+        && serves > i64::from(schema::VERSION)
+    {
+        // Replaced under a relay at work; who starts is told so before.
+        let version = schema::found(&session).await?.version;
+        return Err(schema::too_new(version, schema::VERSION));
+    }
     let mut answer = Acquired::default();
     for row in &found {
         match row.get(0) {
@@ -113,7 +127,8 @@ pub(crate) async fn renew(store: &PostgresStore, request: &RenewRequest) -> Resu
                 micros(request.lease_duration),
                 request.current,
                 partitions,
-                tokens
+                tokens,
+                i64::from(schema::VERSION)
             ],
         )
         .await?;

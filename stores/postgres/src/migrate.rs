@@ -5,6 +5,8 @@
 //! for no lock longer than [`patience.sql`](../sql/init/patience.sql) says, and tries again instead, so
 //! producers never queue behind it for long.
 
+mod print;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,11 +16,13 @@ use crate::Names;
 use crate::connect::Address;
 use crate::error::told;
 use crate::pooler::Pooler;
-use crate::schema::{self, found};
+use crate::schema;
 use crate::sessions::{Sessions, Tx};
 use crate::setup::{Layout, Setup};
 use crate::sql::{Sql, Texts, sql};
 use crate::typed::params;
+
+pub(crate) use self::print::{print, print_revert};
 
 const LOCK: Sql = sql!("init/lock");
 const PATIENCE: Sql = sql!("init/patience");
@@ -26,11 +30,7 @@ const RECORD: Sql = sql!("init/record");
 const FORGET: Sql = sql!("init/forget");
 const USED: Sql = sql!("init/used");
 const HOLD_PRODUCERS: Sql = sql!("init/hold_producers");
-const PRINT_SOURCE: Sql = sql!("init/print_source");
-const PRINT_BEGIN: Sql = sql!("init/print_begin");
-const PRINT_REVERT: Sql = sql!("init/print_revert");
 const META_WRITE: Sql = sql!("meta/write");
-const COMMIT: Sql = sql!("session/commit");
 
 /// How long a migrator goes on trying where locks are in its way.
 const TRIES_FOR: Duration = Duration::from_secs(60);
@@ -43,6 +43,11 @@ const PARTITIONED: &str = include_str!("../sql/schema/001/25_partitions.sql");
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Migration {
     name: &'static str,
+    /// The oldest program that goes on working with the tables after it, by the version that it knows. Where that is not
+    /// the migration's own number, nothing that older programs call, read, or write has changed its name, its
+    /// columns, or its meaning, so that relays of both versions run side by side (F41). Where it is, older relays let go
+    /// within a heartbeat, and are refused from then on.
+    serves: u32,
     /// What it does, in parts.
     up: &'static [&'static str],
     /// What takes it back.
@@ -53,6 +58,7 @@ pub(crate) struct Migration {
 /// goes by, so that the way from one version to the next is tested with this code before there is a second one.
 pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
     name: "outbox, relay, and inbox",
+    serves: 1,
     up: &[
         include_str!("../sql/schema/001/10_keys.sql"),
         include_str!("../sql/schema/001/15_rules.sql"),
@@ -82,6 +88,10 @@ pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
 
 /// The version of the tables that this program knows.
 pub(crate) const VERSION: u32 = last(MIGRATIONS);
+
+/// The oldest version of the tables that this program works with, so that relays may be replaced before `init` is run as well
+/// as after it. It grows when a statement comes to rest on what a later migration made.
+pub(crate) const NEEDS: u32 = 1;
 
 /// A migration and whether it was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,8 +131,8 @@ impl Migrations {
 /// nothing, and two at once do it once.
 ///
 /// # Errors
-/// `SchemaTooNew` if a newer program made the tables; `Conflict` if the schema has tables of these names
-/// that are not Postrider's, if the tables were made with another number of partitions or another layout
+/// `SchemaTooNew` if a newer program made the tables, and they do not serve this one; `Conflict` if the schema has tables of
+/// these names that are not Postrider's, if the tables were made with another number of partitions or another layout
 /// than asked for, or if events were enqueued under another source; `Busy` if others held locks for a
 /// minute; `Config`, `Invalid`, `Unavailable`, `Unauthorized`, `ReadOnly`, `DiskFull`.
 pub async fn init(url: &str, setup: &Setup) -> Result<()> {
@@ -150,6 +160,11 @@ const fn last(list: &[Migration]) -> u32 {
     list.len() as u32
 }
 
+/// The oldest program that tables serve which have so many of the list's migrations.
+fn serves(list: &[Migration], version: usize) -> u32 {
+    list[..version].iter().map(|migration| migration.serves).max().unwrap_or(0)
+}
+
 /// Applies the next migration, if there is one, and returns the version before it.
 async fn step(
     list: &[Migration],
@@ -159,16 +174,16 @@ async fn step(
 ) -> Result<u32> {
     loop {
         let tx = locked(sessions).await?;
-        let version = schema::known_to(&tx, last(list)).await?;
-        let Some(migration) = list.get(version as usize) else {
+        let version = schema::found(&tx).await?.used_by(last(list))?;
+        if version >= last(list) {
             tx.commit("init").await?;
             return Ok(version);
-        };
+        }
         let setup = match version {
             0 => setup.clone(),
             _ => schema::setup(&tx).await?,
         };
-        match apply(tx, &setup, version, migration).await {
+        match apply(tx, &setup, list, version).await {
             Ok(()) => return Ok(version),
             Err(busy) if busy.kind() == ErrorKind::Busy && Instant::now() < until => pause().await,
             Err(error) => return Err(error),
@@ -176,11 +191,12 @@ async fn step(
     }
 }
 
-async fn apply(tx: Tx<'_>, setup: &Setup, version: u32, migration: &Migration) -> Result<()> {
-    let text = setup.render(&text_of(migration, setup));
+async fn apply(tx: Tx<'_>, setup: &Setup, list: &[Migration], version: u32) -> Result<()> {
+    let text = setup.render(&text_of(&list[version as usize], setup));
     tx.batch("init", &text).await.map_err(of_event_triggers)?;
-    let number = i64::from(version) + 1;
-    tx.execute("init", &RECORD, params![number]).await?;
+    let number = version + 1;
+    let serves = serves(list, number as usize);
+    tx.execute("init", &RECORD, params![i64::from(number), i64::from(serves)]).await?;
     if let (0, Some(source)) = (version, &setup.source) {
         tx.execute("init", &META_WRITE, params!["source", source]).await?;
     }
@@ -284,7 +300,7 @@ pub async fn migrations(url: &str, names: &Names) -> Result<Migrations> {
 async fn migrations_by(list: &[Migration], url: &str, names: &Names) -> Result<Migrations> {
     let sessions = sessions(url, names)?;
     let session = sessions.connect("read schema").await?;
-    let version = found(&session).await?;
+    let version = schema::found(&session).await?.version;
     let meta = if version > 0 { schema::meta(&session).await? } else { Default::default() };
     let state = |number: u32| MigrationState {
         version: number,
@@ -311,12 +327,11 @@ async fn revert_by(list: &[Migration], url: &str, names: &Names, to: u32) -> Res
     let until = Instant::now() + TRIES_FOR;
     loop {
         let tx = locked(&sessions).await?;
-        let version = schema::known_to(&tx, last(list)).await?;
-        let Some(migration) = version.checked_sub(1).filter(|_| version > to) else {
+        let version = schema::found(&tx).await?.made_by(last(list))?;
+        if version <= to {
             return tx.commit("migrate down").await;
-        };
-        let migration = &list[migration as usize];
-        match take_back(tx, names, version, migration).await {
+        }
+        match take_back(tx, names, list, version).await {
             Err(busy) if busy.kind() == ErrorKind::Busy && Instant::now() < until => pause().await,
             Err(error) => return Err(error),
             Ok(()) => {}
@@ -338,51 +353,14 @@ pub async fn remove(url: &str, names: &Names) -> Result<()> {
     tx.commit("remove schema").await
 }
 
-async fn take_back(tx: Tx<'_>, names: &Names, version: u32, migration: &Migration) -> Result<()> {
-    if version > 1 {
-        tx.execute("migrate down", &FORGET, params![i64::from(version)]).await?;
+async fn take_back(tx: Tx<'_>, names: &Names, list: &[Migration], version: u32) -> Result<()> {
+    let before = version as usize - 1;
+    if before > 0 {
+        let values = params![i64::from(version), i64::from(serves(list, before))];
+        tx.execute("migrate down", &FORGET, values).await?;
     }
-    tx.batch("migrate down", &names.render(migration.down)).await?;
+    tx.batch("migrate down", &names.render(list[before].down)).await?;
     tx.commit("migrate down").await
-}
-
-/// What [`init`] does to a fresh database, as text.
-pub(crate) fn print(setup: &Setup) -> Result<String> {
-    setup.check()?;
-    let mut text = String::new();
-    let mut put = |part: &str| {
-        text.push_str(setup.render(part).trim_end());
-        text.push_str("\n\n");
-    };
-    put(PRINT_BEGIN.text);
-    for (number, migration) in (1..).zip(MIGRATIONS) {
-        put(&text_of(migration, setup));
-        put(&RECORD.text.replace("$1::bigint", &number.to_string()));
-    }
-    if let Some(source) = &setup.source {
-        put(&PRINT_SOURCE.text.replace("$source$", &source.replace('\'', "''")));
-    }
-    put(COMMIT.text);
-    Ok(text)
-}
-
-/// What [`revert`] does to tables of this program's version, as text: each migration in a transaction of its own.
-pub(crate) fn print_revert(names: &Names, to: u32) -> String {
-    let mut text = String::new();
-    for number in (to + 1..=VERSION).rev() {
-        let migration = &MIGRATIONS[number as usize - 1];
-        let mut put = |part: &str| {
-            text.push_str(names.render(part).trim_end());
-            text.push_str("\n\n");
-        };
-        put(PRINT_REVERT.text);
-        if number > 1 {
-            put(&FORGET.text.replace("$1::bigint", &number.to_string()));
-        }
-        put(migration.down);
-        put(COMMIT.text);
-    }
-    text
 }
 
 pub(crate) fn sessions(url: &str, names: &Names) -> Result<Sessions> {

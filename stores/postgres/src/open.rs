@@ -1,4 +1,4 @@
-//! Opening: the tables are there, of this version, and what the store's promises rest on is as it was
+//! Opening: the tables are there, of a version that serves this program, and what the store's promises rest on is as it was
 //! when they were made.
 //!
 //! Keeps INV-1 where a database was restored, upgraded, or tampered with: a sequence or a transaction
@@ -57,14 +57,14 @@ async fn writable(session: &Session) -> Result<()> {
 
 async fn readable(name: &str, session: &Session) -> Result<StoreFacts> {
     all_seen(session, "open store").await?;
-    schema::check(session).await?;
+    let schema = schema::check(session).await?;
     same_columns(session).await?;
     let setup = schema::setup(session).await?;
     let partitions = setup.partitions.unwrap_or(Setup::PARTITIONS);
     let partitions_asked = i64::from(partitions);
     let found = session.row("open store", &CHECK, params![partitions_asked]).await?;
     same_partitions(&found)?;
-    Ok(StoreFacts { name: name.to_owned(), partitions, schema: schema::VERSION })
+    Ok(StoreFacts { name: name.to_owned(), partitions, schema })
 }
 
 /// Rows that a policy hides would count as not there: a cursor passes them, and a key does not wait for them (INV-1, INV-3).

@@ -16,6 +16,9 @@ const TABLES: Sql = sql!("init/tables");
 /// The version of the tables that this program knows.
 pub(crate) const VERSION: u32 = migrate::VERSION;
 
+/// The oldest version of the tables that this program works with.
+pub(crate) const NEEDS: u32 = migrate::NEEDS;
+
 /// The tables, as SQL text and as a version.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema;
@@ -40,33 +43,56 @@ impl Schema {
     }
 }
 
-/// The version of the tables; 0 if there are none.
-pub(crate) async fn version(session: &Session) -> Result<u32> {
-    known_to(session, VERSION).await
+/// What the tables say of themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Their version, also one that this program does not know; 0 if there are none.
+    pub(crate) version: u32,
+    /// The oldest program that they serve, by the version that it knows.
+    serves: u32,
 }
 
-/// The same for a program that knows the tables up to a version.
-pub(crate) async fn known_to(session: &Session, known: u32) -> Result<u32> {
-    match found(session).await? {
-        version if version > known => Err(too_new(version, known)),
-        version => Ok(version),
+impl Found {
+    /// The version, for a program that knows it, or one that the tables serve nevertheless.
+    pub(crate) fn used_by(self, known: u32) -> Result<u32> {
+        match self.version > known && self.serves > known {
+            true => Err(too_new(self.version, known)),
+            false => Ok(self.version),
+        }
+    }
+
+    /// The version, for a program that knows how it was made.
+    pub(crate) fn made_by(self, known: u32) -> Result<u32> {
+        match self.version > known {
+            true => Err(too_new(self.version, known)),
+            false => Ok(self.version),
+        }
     }
 }
 
-fn too_new(version: u32, known: u32) -> Error {
+/// Tables of a version that do not serve a program which knows less.
+pub(crate) fn too_new(version: u32, known: u32) -> Error {
     Error::new(ErrorKind::SchemaTooNew, "read schema")
         .message(format!("the tables have version {version}, this program knows {known}"))
 }
 
-/// The version of the tables, also one that this program does not know; 0 if there are none.
-pub(crate) async fn found(session: &Session) -> Result<u32> {
+/// The version of the tables; 0 if there are none.
+///
+/// # Errors
+/// `SchemaTooNew` if they do not serve this program.
+pub(crate) async fn version(session: &Session) -> Result<u32> {
+    found(session).await?.used_by(VERSION)
+}
+
+/// What the tables say of themselves.
+pub(crate) async fn found(session: &Session) -> Result<Found> {
     let names = session.texts().names();
     let ours = ["_meta", "", "_cursor", "_lease"].map(|rest| format!("{}{rest}", names.outbox()));
     let found = session
         .rows("read schema", &TABLES, params![names.schema(), Vec::from(ours.clone())])
         .await?;
     if found.is_empty() {
-        return Ok(0);
+        return Ok(Found::default());
     }
     if !found.iter().any(|row| row.get::<_, &str>(0) == ours[0]) {
         let tables: Vec<&str> = found.iter().map(|row| row.get(0)).collect();
@@ -75,21 +101,24 @@ pub(crate) async fn found(session: &Session) -> Result<u32> {
             .context("tables", tables.join(", ")));
     }
     let meta = meta(session).await?;
-    meta.get("schema").and_then(|text| text.parse().ok()).ok_or_else(|| {
+    let number = |key: &str| meta.get(key).and_then(|text| text.parse().ok());
+    let version = number("schema").ok_or_else(|| {
         Error::new(ErrorKind::Corrupt, "read schema")
             .message("outbox_meta does not say which version the tables have")
-    })
+    })?;
+    Ok(Found { version, serves: number("serves").unwrap_or(version) })
 }
 
-/// Checks that the tables are there and of this program's version.
-pub(crate) async fn check(session: &Session) -> Result<()> {
+/// Checks that the tables are there, and that this program works with them. Says their version.
+pub(crate) async fn check(session: &Session) -> Result<u32> {
     let missing =
         |message: String| Error::new(ErrorKind::SchemaMissing, "open store").message(message);
     match version(session).await {
-        Ok(VERSION) => Ok(()),
         Ok(0) => Err(missing("the database has no Postrider tables".to_owned())),
+        Ok(version) if version >= NEEDS => Ok(version),
         Ok(older) => Err(missing(format!(
-            "the tables have version {older}, this program needs {VERSION}: run `postrider init`"
+            "the tables have version {older}, this program needs {}: run `postrider init`",
+            NEEDS
         ))),
         Err(e) if e.kind() == ErrorKind::Conflict => {
             Err(missing("the database has no Postrider tables".to_owned()).source(e))

@@ -6,6 +6,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use postrider_core::lease::AcquireRequest;
+use postrider_core::source::{DueRequest, RenewRequest};
+use postrider_core::{
+    Destination, DestinationId, Lease, Operator as _, OutboxSource as _, RelayId,
+};
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
@@ -17,15 +22,19 @@ const EVENT: &str = "insert into {outbox} (aggregate_type, aggregate_id, event_t
 /// A producer may wait so long for a migration, and no longer.
 const STALL_MAX: Duration = Duration::from_secs(1);
 
-/// What a second version could be: it alters what producers write to, and what is there.
+/// What a second version could be: it alters what producers write to, and what is there. It is said to serve nobody who does
+/// not know it.
 const SECOND: Migration = Migration {
     name: "remarks",
+    serves: 2,
     up: &[
-        "alter table {outbox} add column remark text;",
+        "alter table {outbox} add column remark text;
+         alter table {outbox_waiting} add column remark text;",
         "create table {outbox_remark} (id bigint primary key);
          insert into {outbox_remark} select count(*) from {outbox};",
     ],
-    down: "drop table {outbox_remark}; alter table {outbox} drop column remark;",
+    down: "drop table {outbox_remark}; alter table {outbox_waiting} drop column remark;
+         alter table {outbox} drop column remark;",
 };
 
 /// The same, whose connection dies behind what it has done.
@@ -38,7 +47,11 @@ const CUT: Migration = Migration {
     ..SECOND
 };
 
+/// The same, said to serve programs of the first version.
+const SERVING: Migration = Migration { serves: 1, ..SECOND };
+
 const TWO: &[Migration] = &[MIGRATIONS[0], SECOND];
+const TWO_SERVING: &[Migration] = &[MIGRATIONS[0], SERVING];
 const TWO_CUT: &[Migration] = &[MIGRATIONS[0], CUT];
 
 /// A schema with tables of the first version, and an event.
@@ -103,6 +116,13 @@ impl Place {
         self.revert(TWO, 1).await.expect("back");
         assert_eq!(self.stands().await, FIRST);
         self.end().await;
+    }
+
+    /// A store of a program that knows the first version.
+    fn store(&self) -> crate::PostgresStore {
+        let names = self.setup.names.clone();
+        let options = crate::Options { names, ..crate::Options::default() };
+        crate::PostgresStore::with(&self.url, options).unwrap()
     }
 
     async fn end(self) {
@@ -176,9 +196,8 @@ async fn what_is_cut_off_in_the_middle_is_done_again() {
 async fn an_older_program_refuses_the_next_version() {
     let Some(place) = Place::new().await else { return };
     place.init(TWO).await.expect("the next version");
-    let options = crate::Options { names: place.setup.names.clone(), ..crate::Options::default() };
-    let store = crate::PostgresStore::with(&place.url, options).unwrap();
-    let opened = postrider_core::OutboxSource::open(&store).await.map(|_| ());
+    let store = place.store();
+    let opened = store.open().await.map(|_| ());
     let older = [opened, place.init(MIGRATIONS).await, place.revert(MIGRATIONS, 0).await];
     for refused in older.map(Result::unwrap_err) {
         assert_eq!(refused.kind(), ErrorKind::SchemaTooNew, "{refused}");
@@ -187,8 +206,74 @@ async fn an_older_program_refuses_the_next_version() {
     }
     assert_eq!(place.stands().await, BOTH);
     place.revert(TWO, 1).await.expect("the newer program");
-    postrider_core::OutboxSource::open(&store).await.expect("it is at home again");
+    store.open().await.expect("it is at home again");
     assert_eq!(place.number("select count(*) from {outbox}").await, 1, "no event went");
+    place.end().await;
+}
+
+/// F29, F41, R108: tables that serve the version before are opened and left as they are by its programs, whose `init` has
+/// nothing to do, and which cannot take them back.
+#[tokio::test]
+async fn an_older_program_works_with_a_version_that_serves_it() {
+    let Some(place) = Place::new().await else { return };
+    place.init(TWO_SERVING).await.expect("the next version");
+    let store = place.store();
+    assert_eq!(store.open().await.expect("it serves").schema, 2);
+    assert_eq!(store.overview().await.expect("it may look").facts.schema, 2);
+    place.init(MIGRATIONS).await.expect("nothing to do");
+    assert_eq!(place.stands().await, BOTH);
+    let refused = place.revert(MIGRATIONS, 0).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::SchemaTooNew, "{refused}");
+    assert_eq!(place.stands().await, BOTH);
+    place.revert_to_first_and_end().await;
+}
+
+/// F29, F41: an older program at work goes on through a migration that serves it, with the leases that it has; one that does
+/// not serve it takes them from it, and gives it none until it is taken back.
+#[tokio::test]
+async fn an_older_program_at_work_lets_go_where_it_is_not_served() {
+    let Some(place) = Place::new().await else { return };
+    let store = place.store();
+    store.open().await.expect("it is at home");
+    let owner = RelayId::mint();
+    let lease_duration = Duration::from_secs(60);
+    let asks = AcquireRequest {
+        owner: owner.clone(),
+        lease_duration,
+        wanted: u16::MAX,
+        free_for: Duration::ZERO,
+        presence: None,
+        current: true,
+        dead: None,
+    };
+    let granted = store.acquire(&asks).await.expect("its own").granted;
+    let leases: Vec<Lease> = granted.into_iter().map(|granted| granted.lease).collect();
+    let renews = RenewRequest { owner, leases: leases.clone(), lease_duration, current: true };
+    let destination = DestinationId::new(Destination::UNROUTED).expect("a name");
+    let due = || DueRequest {
+        lease: leases[0].clone(),
+        destination: destination.clone(),
+        except: Vec::new(),
+        rows_max: 10,
+        bytes_max: 1_000,
+    };
+    for serves in [true, false] {
+        store.due(&due()).await.expect("an answer");
+        place.init(if serves { TWO_SERVING } else { TWO }).await.expect("the next version");
+        store.due(&due()).await.expect("an answer in the same session");
+        assert_eq!(store.renew(&renews).await.expect("an answer").kept.is_empty(), !serves);
+        let acquired = store.acquire(&asks).await;
+        match acquired {
+            Ok(acquired) => assert!(serves && acquired.granted.is_empty(), "{acquired:?}"),
+            Err(refused) => {
+                assert!(!serves && refused.kind() == ErrorKind::SchemaTooNew, "{refused}");
+            }
+        }
+        place.revert(TWO, 1).await.expect("back");
+        assert_eq!(store.renew(&renews).await.expect("an answer").kept, leases);
+    }
+    let owned = "select count(*) from {outbox_lease} where owner is not null and token = 1";
+    assert_eq!(place.number(owned).await, leases.len() as i64, "nothing was granted anew");
     place.end().await;
 }
 

@@ -84,7 +84,7 @@ async fn is_copy(session: &Session) -> Result<bool> {
 }
 
 async fn whole(session: &Session, name: &str) -> Result<Overview> {
-    check(session).await?;
+    let schema = check(session).await?;
     let meta = schema::meta(session).await?;
     let partitions = u16::try_from(schema::number(&meta, "partitions")?).unwrap_or(u16::MAX);
     let clock = session.row("overview", &SEQUENCE, params![]).await?;
@@ -96,7 +96,7 @@ async fn whole(session: &Session, name: &str) -> Result<Overview> {
     let counted = count(&scheduled, 0);
     let requests = session.row("overview", &REQUESTS_OPEN_COUNT, params![]).await?;
     Ok(Overview {
-        facts: StoreFacts { name: name.to_owned(), partitions, schema: schema::VERSION },
+        facts: StoreFacts { name: name.to_owned(), partitions, schema },
         now,
         definitions: schema::number(&meta, "definitions_version")?,
         enqueued: sequence.saturating_sub(count(&clock, 2)),
@@ -118,12 +118,12 @@ async fn whole(session: &Session, name: &str) -> Result<Overview> {
 }
 
 /// Says what is wrong with the tables before a statement fails on them.
-async fn check(session: &Session) -> Result<()> {
+async fn check(session: &Session) -> Result<u32> {
     match schema::version(session).await? {
-        schema::VERSION => Ok(()),
+        found if found >= schema::NEEDS => Ok(found),
         found => Err(Error::new(ErrorKind::SchemaMissing, "overview").message(format!(
             "the tables have version {found}, this program needs {}: run `postrider init`",
-            schema::VERSION
+            schema::NEEDS
         ))),
     }
 }

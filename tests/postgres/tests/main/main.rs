@@ -14,3 +14,4 @@ mod own_table;
 mod points;
 mod producers;
 mod stage;
+mod versions;

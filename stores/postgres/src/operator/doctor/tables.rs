@@ -1,5 +1,6 @@
 //! The tables: their guards, their numbers, their growth.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -60,11 +61,20 @@ fn guards_of(patient: &Patient<'_>) -> Vec<String> {
     guards
 }
 
-/// Which version the tables have. Of another one this command has ended before, with what to do about it: what it would
-/// look at may not be there.
+/// Which version the tables have. Of one that does not serve this program the command has ended before, with what to do
+/// about it: what it would look at may not be there.
 pub(super) async fn version(patient: &Patient<'_>) -> Result<Finding> {
     let (found, known) = (schema::version(&patient.session).await?, schema::VERSION);
-    Ok(good("schema version", format!("version {found}, and this program knows up to {known}")))
+    let detail = match found.cmp(&known) {
+        Ordering::Equal => format!("version {found}, the one that this program makes"),
+        Ordering::Greater => format!(
+            "version {found}, which serves this program as well, though it knows {known}: replace it when you can"
+        ),
+        Ordering::Less => format!(
+            "version {found}, with which this program works, though it makes {known}: `postrider init` brings them there"
+        ),
+    };
+    Ok(good("schema version", detail))
 }
 
 pub(super) async fn guards(patient: &Patient<'_>) -> Result<Finding> {

@@ -1,0 +1,77 @@
+//! Tables of the next version under relays of this one: as long as there is none, it is the tests' own.
+
+use std::time::Instant;
+
+use crate::stage::{ANOTHER_OWNER_MAX, LEASE, PATIENCE, Stage};
+
+/// What a next version could do without a program of this one noticing: it adds.
+const NEXT: &str = "
+    begin;
+    alter table {outbox} add column remark text;
+    alter table {outbox_cursor} add column remark text;
+    alter table {outbox_waiting} add column remark text;
+    alter table {outbox_settled} add column remark text;
+    create table {outbox_remark} (id bigint primary key);
+    update {outbox_meta} set value = '2' where key = 'schema';
+    commit;";
+
+/// And back.
+const BACK: &str = "
+    begin;
+    drop table {outbox_remark};
+    alter table {outbox_settled} drop column remark;
+    alter table {outbox_waiting} drop column remark;
+    alter table {outbox_cursor} drop column remark;
+    alter table {outbox} drop column remark;
+    update {outbox_meta} set value = '1' where key in ('schema', 'serves');
+    commit;";
+
+/// Says whom the tables serve.
+const NOBODY_OLDER: &str = "update {outbox_meta} set value = '2' where key = 'serves'";
+
+/// F29, F41, R108: relays of this version go on, start, and take over on tables of the next one that serve them, and on the
+/// way back; nothing is lost, and nothing comes twice but what a kill left unsaved. Where the tables serve them no more, they let go
+/// within a lease, one that starts ends, and all goes on when the tables are taken back.
+#[tokio::test]
+async fn relays_roll_over_tables_of_the_next_version() {
+    let Some(mut stage) = Stage::open(&["fsync = off"]).await else { return };
+    let url = stage.cluster.url();
+    let (mut first, mut second) = (stage.relay(&url, &[]), stage.relay(&url, &[]));
+    let mut unsaved = 0;
+    for step in [NEXT, BACK] {
+        stage.write(500).await;
+        drop(stage.session(step).await);
+        stage.write(500).await;
+        stage.all_arrive().await;
+        first.kill().await.unwrap();
+        unsaved += stage.unsaved().await;
+        first = stage.relay(&url, &[]);
+        stage.write(500).await;
+        stage.all_arrive().await;
+    }
+    assert_eq!(second.try_wait().unwrap(), None, "it lives on");
+    drop(stage.session(NEXT).await);
+    drop(stage.session(NOBODY_OLDER).await);
+    let began = Instant::now();
+    let held = "select count(*) from {outbox_lease} l join {outbox_renewal} n using (partition)
+        where l.owner is not null and n.expires_at > clock_timestamp()";
+    while stage.number(held).await > 0 {
+        assert!(began.elapsed() < ANOTHER_OWNER_MAX, "somebody goes on");
+        // waits: the leases run out, which nobody is told of
+        tokio::time::sleep(LEASE / 20).await;
+    }
+    stage.write(100).await;
+    let mut third = stage.relay(&url, &[]);
+    let ended = tokio::time::timeout(PATIENCE, third.wait()).await.expect("it is refused").unwrap();
+    assert!(!ended.success(), "{ended}");
+    assert_eq!(stage.number(held).await, 0, "and nobody took anything");
+    drop(stage.session(BACK).await);
+    stage.all_arrive().await;
+    for relay in [&mut first, &mut second] {
+        assert_eq!(relay.try_wait().unwrap(), None, "it outlives that, too");
+    }
+    let (committed, arrived) = stage.judge().await;
+    let twice = (arrived - committed) as u64;
+    eprintln!("{committed} committed, {twice} came twice, {unsaved} unsaved at the kills");
+    assert!(twice <= unsaved, "{twice} came twice, and only {unsaved} were not saved");
+}
