@@ -88,7 +88,11 @@ fn availability(standing: &Standing, request: &AcquireRequest, now: i64) -> Avai
 
 /// Announces the asker, and grants what is free or lost, up to what is wanted. A paused partition is
 /// granted to nobody, and whoever still holds it is about to let it go.
+///
+/// # Errors
+/// `SchemaTooNew` if the tables were replaced by such as do not serve this program; `renew` keeps nothing then.
 pub(crate) fn acquire(connection: &Connection, request: &AcquireRequest) -> Result<Acquired> {
+    schema::check_served(connection)?;
     let now = now(connection)?;
     let standings = standings(connection)?;
     let mut request = request.clone();
@@ -194,7 +198,11 @@ pub(crate) fn renew(connection: &Connection, request: &RenewRequest) -> Result<R
     let until = now.saturating_add(millis(request.lease_duration));
     let mut kept = Vec::new();
     let mut statement = connection.prepare_cached(sql::LEASE_RENEW).during("renew")?;
-    for lease in &request.leases {
+    let served = match schema::check_served(connection) {
+        Err(error) if error.kind() == ErrorKind::SchemaTooNew => false,
+        checked => checked.map(|()| true)?,
+    };
+    for lease in request.leases.iter().filter(|_| served) {
         let renewed = statement
             .execute(params![lease.partition.0, lease.owner.as_str(), signed(lease.token), until])
             .during("renew")?;

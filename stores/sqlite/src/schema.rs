@@ -11,7 +11,9 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use crate::error::During;
 use crate::{connection, sql};
 
-/// The migrations, in order; the version of the tables is how many were applied.
+/// The migrations, in order; the version of the tables is how many were applied. From the sixth on each writes under
+/// [`SERVES`] which older programs go on working with the tables after it: with the version before, if nothing that
+/// they call, read, or write has changed its name, columns, or meaning; else its own (F41).
 const MIGRATIONS: &[&str] = &[
     include_str!("../sql/schema/001.sql"),
     include_str!("../sql/schema/002.sql"),
@@ -23,8 +25,15 @@ const MIGRATIONS: &[&str] = &[
 /// The version of the tables that this program knows.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
 
+/// The oldest version of the tables that this program works with.
+const NEEDS: u32 = 5;
+
 /// The key of [`sql::META_READ`] under which the version stands.
 const SCHEMA: &str = "schema";
+
+/// The key under which the oldest program stands, by the version that it knows, that the tables serve; where nothing does, it
+/// is their own version.
+const SERVES: &str = "serves";
 
 /// The tables, as SQL text and as a version.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +97,7 @@ fn migrate(path: &Path, source: &str, replace: bool) -> Result<()> {
     let mut connection = connection::connect(path)?;
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).during("init")?;
     let found = version(&tx)?;
-    for migration in &MIGRATIONS[found as usize..] {
+    for migration in MIGRATIONS.iter().skip(found as usize) {
         tx.execute_batch(migration).during("init")?;
     }
     if found > 0 && replace {
@@ -120,6 +129,9 @@ fn version(connection: &Connection) -> Result<u32> {
 }
 
 /// The version of the tables, as a program sees it that knows them up to a version.
+///
+/// # Errors
+/// `SchemaTooNew` if it is newer, and they do not serve that program.
 fn version_up_to(connection: &Connection, known: u32) -> Result<u32> {
     let mut statement = connection.prepare(sql::META_TABLES).during("read schema")?;
     let tables = statement
@@ -134,31 +146,44 @@ fn version_up_to(connection: &Connection, known: u32) -> Result<u32> {
             .message("the database has tables of these names that are not Postrider's")
             .context("tables", tables.join(", ")));
     }
-    let text = read_meta(connection, SCHEMA)?;
-    let version = text.as_deref().and_then(|text| text.parse().ok());
-    match version {
-        Some(version) if version > known => Err(Error::new(ErrorKind::SchemaTooNew, "read schema")
-            .message(format!("the tables have version {version}, this program knows {known}"))),
+    let number =
+        |key| Ok::<_, Error>(read_meta(connection, key)?.and_then(|text| text.parse().ok()));
+    match number(SCHEMA)? {
+        Some(version) if version > known && number(SERVES)?.unwrap_or(version) > known => {
+            Err(Error::new(ErrorKind::SchemaTooNew, "read schema")
+                .message(format!("the tables have version {version}, this program knows {known}")))
+        }
         Some(version) => Ok(version),
         None => Err(Error::new(ErrorKind::Corrupt, "read schema")
             .message("outbox_meta does not say which version the tables have")),
     }
 }
 
-/// Checks that the tables are there and of this program's version.
-pub(crate) fn check(connection: &Connection) -> Result<()> {
+/// Checks that the tables are there, and that this program works with them. Says their version.
+pub(crate) fn check(connection: &Connection) -> Result<u32> {
     let missing =
         |message: String| Error::new(ErrorKind::SchemaMissing, "open store").message(message);
     match version(connection) {
-        Ok(VERSION) => Ok(()),
         Ok(0) => Err(missing("the database has no Postrider tables".to_owned())),
+        Ok(version) if version >= NEEDS => Ok(version),
         Ok(older) => Err(missing(format!(
-            "the tables have version {older}, this program needs {VERSION}: run `postrider init`"
+            "the tables have version {older}, this program needs {NEEDS}: run `postrider init`"
         ))),
         Err(e) if e.kind() == ErrorKind::Conflict => {
             Err(missing("the database has no Postrider tables".to_owned()).source(e))
         }
         Err(e) => Err(e),
+    }
+}
+
+/// Checks that a newer program has not replaced the tables under this one by such as do not serve it.
+///
+/// # Errors
+/// `SchemaTooNew`
+pub(crate) fn check_served(connection: &Connection) -> Result<()> {
+    match read_meta(connection, SERVES)?.and_then(|text| text.parse::<u32>().ok()) {
+        Some(oldest) if oldest > VERSION => version(connection).map(drop),
+        _ => Ok(()),
     }
 }
 
@@ -181,7 +206,14 @@ pub(crate) fn read_number(connection: &Connection, key: &'static str) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use postrider_core::lease::AcquireRequest;
+    use postrider_core::source::RenewRequest;
+    use postrider_core::{Lease, RelayId};
+
     use super::*;
+    use crate::lease;
 
     /// F29: to a program that knows only an older version the tables are too new, and to a newer one
     /// they are what they are.
@@ -201,5 +233,54 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What a later version says of itself.
+    fn say(connection: &Connection, serves: &str) {
+        for (key, value) in [(SCHEMA, "99"), (SERVES, serves)] {
+            connection.execute(sql::META_WRITE, (key, value)).unwrap();
+        }
+    }
+
+    /// F29, F41, R108: tables of a newer version that serve this program are worked with, also by a relay that is at work; it keeps and
+    /// gets nothing where they do not serve it, until they do again.
+    #[test]
+    fn tables_of_a_newer_version_may_serve_this_program() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(&MIGRATIONS.concat()).unwrap();
+        let owner = RelayId::mint();
+        let lease_duration = Duration::from_secs(60);
+        let asks = AcquireRequest {
+            owner: owner.clone(),
+            lease_duration,
+            wanted: u16::MAX,
+            free_for: Duration::ZERO,
+            presence: None,
+            current: true,
+            dead: None,
+        };
+        let granted = lease::acquire(&connection, &asks).unwrap().granted;
+        let leases: Vec<Lease> = granted.into_iter().map(|granted| granted.lease).collect();
+        assert_eq!(leases.len(), 1);
+        let renews = RenewRequest { owner, leases: leases.clone(), lease_duration, current: true };
+        let too_new = |refused: Error| assert_eq!(refused.kind(), ErrorKind::SchemaTooNew);
+        for _ in 0..2 {
+            say(&connection, "5");
+            assert_eq!(check(&connection).unwrap(), 99);
+            too_new(version_up_to(&connection, 4).unwrap_err());
+            assert_eq!(lease::renew(&connection, &renews).unwrap().kept, leases);
+            assert_eq!(lease::acquire(&connection, &asks).unwrap().granted, []);
+            say(&connection, "6");
+            too_new(check(&connection).unwrap_err());
+            assert_eq!(lease::renew(&connection, &renews).unwrap().kept, []);
+            too_new(lease::acquire(&connection, &asks).unwrap_err());
+        }
+    }
+
+    /// One that forgets would serve those that an earlier one served, whatever it did.
+    #[test]
+    fn each_further_migration_says_whom_it_serves() {
+        let says = |migration: &&str| migration.contains("'serves'");
+        assert!(MIGRATIONS.iter().skip(5).all(says));
     }
 }

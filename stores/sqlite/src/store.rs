@@ -142,9 +142,9 @@ pub(crate) fn span(from: i64, to: i64) -> std::time::Duration {
     std::time::Duration::from_millis(unsigned(to.saturating_sub(from)))
 }
 
-/// Checks that the file is a store of this version that can be written to.
+/// Checks that the file is a store that serves this program, and can be written to.
 fn open(connection: &mut Connection, name: String) -> Result<StoreFacts> {
-    schema::check(connection)?;
+    let schema = schema::check(connection)?;
     let partitions = schema::read_number(connection, "partitions")?;
     match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
         Ok(tx) => {
@@ -160,7 +160,7 @@ fn open(connection: &mut Connection, name: String) -> Result<StoreFacts> {
         partitions: u16::try_from(partitions).map_err(|_| {
             Error::new(ErrorKind::Corrupt, "open store").message("too many partitions")
         })?,
-        schema: schema::VERSION,
+        schema,
     })
 }
 

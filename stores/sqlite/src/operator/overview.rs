@@ -36,7 +36,7 @@ const ENDPOINTS_MAX: i64 = 100;
 
 /// The state of everything.
 pub(super) fn read(connection: &Connection, path: &Path, name: String) -> Result<Overview> {
-    schema::check(connection)?;
+    let schema = schema::check(connection)?;
     let now = now(connection)?;
     let (sequence, kept, first) = outbox(connection)?;
     let (scheduled, scheduled_next) = scheduled(connection)?;
@@ -49,7 +49,7 @@ pub(super) fn read(connection: &Connection, path: &Path, name: String) -> Result
         facts: StoreFacts {
             name,
             partitions: u16::try_from(partitions).unwrap_or(u16::MAX),
-            schema: schema::VERSION,
+            schema,
         },
         now: moment(now),
         definitions: schema::read_number(connection, "definitions_version")?,

@@ -68,8 +68,12 @@ async fn a_healthy_store_has_good_findings_only() {
         "{:?}",
         ill.collect::<Vec<_>>()
     );
-    // What a newer program made is not looked at: what is read would be another thing.
     empty.run("update {outbox_meta} set value = '99' where key = 'schema'").await;
+    let findings = empty.store().doctor(Timestamp::now()).await.unwrap();
+    let serves = |finding: &Finding| finding.message.starts_with("version 99, which serves");
+    assert!(findings.iter().any(serves), "{findings:?}");
+    // What does not serve this program is not looked at: what is read would be another thing.
+    empty.run("update {outbox_meta} set value = '99' where key = 'serves'").await;
     let newer = empty.store().doctor(Timestamp::now()).await.unwrap_err();
     assert_eq!(newer.kind(), ErrorKind::SchemaTooNew, "{newer}");
 }

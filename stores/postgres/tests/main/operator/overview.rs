@@ -134,7 +134,7 @@ async fn an_overview_says_what_is_wrong_with_the_tables() {
     let refused = empty.store().overview().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::SchemaMissing, "{refused}");
     let Some(fresh) = Fresh::made(1).await else { return };
-    fresh.run("update {outbox_meta} set value = '99' where key = 'schema'").await;
+    fresh.run("update {outbox_meta} set value = '99' where key in ('schema', 'serves')").await;
     let refused = fresh.store().overview().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::SchemaTooNew, "{refused}");
 }
