@@ -313,6 +313,9 @@ pub struct Malformed {
     pub reason: Reason,
     /// Which column, and what is wrong with it.
     pub detail: String,
+    /// The event, where it can be read and only stands where it must not: routes decide whose dead letter it is, and
+    /// its key goes on without it, since what else the key has is elsewhere. Sent again, it is late.
+    pub event: Option<Arc<Event>>,
 }
 
 /// A question for what is due.

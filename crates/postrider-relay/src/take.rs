@@ -35,6 +35,7 @@ impl Flow {
         }
         let event = match &row.event {
             Ok(event) => event,
+            Err(Malformed { event: Some(event), .. }) => event,
             Err(malformed) => return self.take_malformed(ordinal, row, malformed, outlet, now),
         };
         if outlet.definition.is_unrouted() {
@@ -47,6 +48,11 @@ impl Flow {
         if outlet.definition.routes[route].drop {
             reach!(RowDropped);
             return self.window.settle(ordinal, Passed::Dropped);
+        }
+        if let Err(malformed) = &row.event
+            && event.payload != Payload::Erased
+        {
+            return self.take_malformed(ordinal, row, malformed, outlet, now);
         }
         if let Some(placement) = self.suspicion() {
             reach!(SuspectEntered);
@@ -139,7 +145,8 @@ impl Flow {
         }
         let attempted = attempted(0, malformed.reason, malformed.detail.clone());
         reach!(RowMalformed);
-        self.wait(ordinal, row, None, Placement::Dead { attempted, holds_key: true }, now);
+        let placement = Placement::Dead { attempted, holds_key: malformed.event.is_none() };
+        self.wait(ordinal, row, malformed.event.as_ref(), placement, now);
     }
 
     fn take_unrouted(

@@ -75,6 +75,7 @@ impl Derivation {
         made.and_then(|made| checked(&made, version, source)).map_err(|error| Malformed {
             reason: Reason::Malformed,
             detail: format!("no event can be made of the business item: {error}"),
+            event: None,
         })
     }
 }

@@ -104,6 +104,7 @@ pub(crate) fn waiting(
             detail:
                 "this relay has no mapping for events of business items; give it one, and redrive"
                     .to_owned(),
+            event: None,
         });
     };
     derivation.decode(item, &row.place, store.default_source()).event

@@ -173,7 +173,7 @@ pub(crate) fn event(
             row.place.pk.escape_debug(),
             row.place.sk.escape_debug()
         );
-        return Err(Malformed { reason: Reason::Malformed, detail });
+        return Err(Malformed { reason: Reason::Malformed, detail, event: None });
     };
     decode(item, &row.place, store.default_source()).event
 }

@@ -218,6 +218,7 @@ fn read(item: &Item, source: &Arc<str>) -> Result<Event, Malformed> {
         return Err(Malformed {
             reason: Reason::UnknownFormat,
             detail: format!("format {format}; this program knows {FORMAT_MAX}"),
+            event: None,
         });
     }
     let required = |name: &'static str| {
@@ -272,6 +273,7 @@ fn payload(item: &Item) -> Result<Payload, Malformed> {
             Err(_) => Err(Malformed {
                 reason: Reason::Malformed,
                 detail: "the attribute payload is text and no JSON".to_owned(),
+                event: None,
             }),
         },
         Some(AttributeValue::B(bytes)) => {
@@ -286,6 +288,7 @@ fn malformed(name: &str) -> Malformed {
     Malformed {
         reason: Reason::Malformed,
         detail: format!("the attribute {name} is absent or cannot be read"),
+        event: None,
     }
 }
 

@@ -42,6 +42,7 @@ impl<'a> Version<'a> {
             detail: format!(
                 "the attribute {name} of the business item is absent or cannot be read"
             ),
+            event: None,
         };
         let id = text(item, EVENT_ID).and_then(|id| id.parse().ok());
         let written_ms: Option<i64> = number(item, AT);

@@ -11,8 +11,10 @@ use postrider_core::{DestinationId, Error, ErrorKind, Result};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use crate::place::{self, Places, Suspect};
 use crate::room::Room;
 use crate::row::{self, Decoded, Decoder};
+use crate::session::Session;
 use crate::tick::life;
 use crate::typed::unsigned;
 
@@ -30,7 +32,12 @@ pub(crate) struct Found {
 pub(crate) struct Answer {
     first: Option<Row>,
     pages: HashMap<i32, Vec<Found>>,
+    /// The partition of each page.
+    partitions: Vec<i16>,
     decoder: Decoder,
+    places: Places,
+    /// Rows that seem to be where their keys do not belong: of which page, and which of its rows.
+    strayed: Vec<(i32, usize)>,
     events: u64,
     /// The largest payload that came, and the largest that did not.
     largest: u64,
@@ -38,11 +45,15 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn new(default_source: &Arc<str>) -> Answer {
+    /// An answer with a page of each of these partitions.
+    pub(crate) fn new(fixed: &Fixed, partitions: Vec<i16>) -> Answer {
         Answer {
             first: None,
             pages: HashMap::new(),
-            decoder: Decoder::new(default_source, EVENT),
+            partitions,
+            decoder: Decoder::new(&fixed.source, EVENT),
+            places: Places::new(fixed.partitions),
+            strayed: Vec::new(),
             events: 0,
             largest: 0,
             cut: None,
@@ -69,7 +80,43 @@ impl Answer {
             }
         };
         let drawn = Drawn { xid: unsigned(row.get(2)), seq: unsigned(row.get(EVENT)) };
-        self.pages.entry(row.get(0)).or_default().push(Found { drawn, decoded });
+        let number = row.get(0);
+        let page = self.pages.entry(number).or_default();
+        if let Some(Decoded { event: Ok(event), .. }) = &decoded
+            && self.partitions.get(place_of(number)) != Some(&self.places.of(event))
+        {
+            self.strayed.push((number, page.len()));
+        }
+        page.push(Found { drawn, decoded });
+    }
+
+    /// Makes a dead letter of each row that is not where its key belongs, by the database's word.
+    pub(crate) async fn refuse_strayed(&mut self, session: &Session) -> Result<()> {
+        let strayed = std::mem::take(&mut self.strayed);
+        let suspects: Vec<Suspect> =
+            strayed.into_iter().filter_map(|at| self.suspect(at)).collect();
+        if suspects.is_empty() {
+            return Ok(());
+        }
+        let judged = place::judge(session, &suspects).await?;
+        for (suspect, belongs) in suspects.iter().zip(judged) {
+            let (number, nth) = suspect.at;
+            let found = self.pages.get_mut(&number).and_then(|page| page.get_mut(nth));
+            if let Some(Found { decoded: Some(decoded), .. }) = found
+                && let Ok(event) = &decoded.event
+                && let Some(belongs) = belongs
+            {
+                decoded.event = Err(place::refused(Arc::clone(event), suspect.partition, belongs));
+            }
+        }
+        Ok(())
+    }
+
+    fn suspect(&self, at: (i32, usize)) -> Option<Suspect> {
+        let found = self.pages.get(&at.0)?.get(at.1)?;
+        let event = found.decoded.as_ref()?.event.as_ref().ok()?;
+        let partition = self.partitions.get(place_of(at.0)).copied()?;
+        Some(Suspect { at, key: event.key(), partition, seq: found.drawn.seq.cast_signed() })
     }
 
     /// What the server said of itself.
@@ -97,6 +144,19 @@ impl Answer {
     pub(crate) fn page(&mut self, number: i32) -> Vec<Found> {
         self.pages.remove(&number).unwrap_or_default()
     }
+}
+
+/// Pages are numbered from 1.
+fn place_of(number: i32) -> usize {
+    usize::try_from(number - 1).unwrap_or(usize::MAX)
+}
+
+/// What was fixed when the tables were made.
+#[derive(Clone, Debug)]
+pub(crate) struct Fixed {
+    /// The default of `outbox.source`.
+    pub(crate) source: Arc<str>,
+    pub(crate) partitions: u16,
 }
 
 fn is_cut(row: &Row) -> bool {

@@ -11,7 +11,7 @@ use postrider_core::snapshot::{SequenceTick, SnapshotCursor, Verdict};
 use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Result};
 
-use crate::answer::{Answer, Found, Server};
+use crate::answer::{Answer, Fixed, Found, Server};
 use crate::gather::Reply;
 use crate::gone_back;
 use crate::open::all_seen;
@@ -19,8 +19,10 @@ use crate::question;
 use crate::room::Room;
 use crate::session::Session;
 use crate::sessions::Line;
+use crate::setup::Setup;
 use crate::store::PostgresStore;
 use crate::tick::judge;
+use crate::typed::partition;
 
 /// The page behind a cursor.
 pub(crate) async fn fetch(store: &PostgresStore, request: &FetchRequest) -> Result<Page> {
@@ -92,7 +94,8 @@ async fn ask(
     let (room, tick) = store.remembered().room_and_tick();
     let pages = questions.len();
     questions.iter_mut().for_each(|(_, asked)| asked.limit(room, pages));
-    let mut answer = Answer::new(&store.default_source(&session).await?);
+    let partitions = questions.iter().map(|(_, asked)| partition(asked.request.lease.partition));
+    let mut answer = Answer::new(&store.fixed(&session).await?, partitions.collect());
     let asked = questions.iter().map(|(_, asked)| asked);
     question::ask(&session, asked, (room, tick), |row| answer.take(row)).await?;
     let server = answer.server()?;
@@ -108,6 +111,7 @@ async fn ask(
         }
         store.await_standby(&server.written, server.life).await?;
     }
+    answer.refuse_strayed(&session).await?;
     answer.note_sizes(&mut store.remembered().room);
     let mut pages = Vec::with_capacity(questions.len());
     for ((number, (_, asked)), known) in (1..).zip(questions.iter()).zip(known) {
@@ -251,14 +255,21 @@ fn check_rewound(after: u64, stands: u64) -> Result<()> {
 }
 
 impl PostgresStore {
-    /// The default of `outbox.source`, which cannot change once there was an event.
-    pub(crate) async fn default_source(&self, session: &Session) -> Result<Arc<str>> {
-        if let Some(source) = &self.remembered().source {
-            return Ok(Arc::clone(source));
+    /// The number of partitions, and the default of `outbox.source`, which cannot change once there was an event.
+    async fn fixed(&self, session: &Session) -> Result<Fixed> {
+        if let Some(fixed) = &self.remembered().fixed {
+            return Ok(fixed.clone());
         }
-        let meta = crate::schema::meta(session).await?;
-        let source: Arc<str> = Arc::from(meta.get("source").map_or("/outbox", String::as_str));
-        self.remembered().source = Some(Arc::clone(&source));
-        Ok(source)
+        let setup = crate::schema::setup(session).await?;
+        let source = Arc::from(setup.source.as_deref().unwrap_or("/outbox"));
+        let partitions = setup.partitions.unwrap_or(Setup::PARTITIONS);
+        let fixed = Fixed { source, partitions };
+        self.remembered().fixed = Some(fixed.clone());
+        Ok(fixed)
+    }
+
+    /// The default of `outbox.source`.
+    pub(crate) async fn default_source(&self, session: &Session) -> Result<Arc<str>> {
+        Ok(self.fixed(session).await?.source)
     }
 }

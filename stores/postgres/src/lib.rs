@@ -73,6 +73,8 @@ mod outbox;
 #[cfg(feature = "store")]
 mod own;
 #[cfg(feature = "store")]
+mod place;
+#[cfg(feature = "store")]
 mod pooler;
 #[cfg(feature = "store")]
 mod pooler_news;

@@ -7,6 +7,7 @@ use postrider_core::snapshot::{CrashToken, Incarnation, SequenceTick, SequenceTi
 use postrider_core::source::FetchRequest;
 use postrider_core::{DestinationId, Lease, Timestamp};
 
+use crate::answer::Fixed;
 use crate::room::Room;
 
 /// The memory of a store's handle.
@@ -15,8 +16,8 @@ pub(crate) struct Remembered {
     pub(crate) ticks: SequenceTicks,
     /// How large payloads are.
     pub(crate) room: Room,
-    /// The default of `outbox.source`.
-    pub(crate) source: Option<std::sync::Arc<str>>,
+    /// What was fixed when the tables were made.
+    pub(crate) fixed: Option<Fixed>,
     /// What the sequence had given, as the last fetch read it.
     pub(crate) given: Option<(u64, Incarnation)>,
     /// By partition: under which token of the lease it was loaded, and in which life.

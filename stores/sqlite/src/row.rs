@@ -101,6 +101,7 @@ impl Decoder {
             return Err(Malformed {
                 reason: Reason::UnknownFormat,
                 detail: format!("format {format}; this program knows {FORMAT_MAX}"),
+                event: None,
             });
         }
         self.share_source(row)?;
@@ -152,7 +153,7 @@ impl Decoder {
 }
 
 fn malformed(column: &str, what: &str) -> Malformed {
-    Malformed { reason: Reason::Malformed, detail: format!("{column} {what}") }
+    Malformed { reason: Reason::Malformed, detail: format!("{column} {what}"), event: None }
 }
 
 /// The name of a column, for a person.

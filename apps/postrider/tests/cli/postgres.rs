@@ -5,6 +5,7 @@ mod configured;
 mod killed;
 mod looked_at;
 mod mended;
+mod misplaced;
 mod own;
 mod reconcile;
 mod reverted;

@@ -195,6 +195,7 @@ impl State {
         let malformed = Malformed {
             reason: Reason::Malformed,
             detail: "headers: not a JSON object".to_owned(),
+            event: None,
         };
         let key = "order/malformed";
         self.push(LogRow {

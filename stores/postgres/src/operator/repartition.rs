@@ -68,7 +68,7 @@ impl PostgresStore {
         let tx = self.sessions().begin(OPERATION).await?;
         moved += unsigned(tx.row(OPERATION, &REST, params![]).await?.get(0));
         tx.execute(OPERATION, &REQUESTS, params![]).await?;
-        tx.execute(OPERATION, &HASH_RECORD, params![]).await?;
+        tx.execute(OPERATION, &HASH_RECORD, params![signed(begins.floor)]).await?;
         let subject = format!("{moved} events moved; cursors begin anew at {}", begins.told());
         note::write(&tx, &note, OPERATION, &subject).await?;
         tx.commit(OPERATION).await?;

@@ -208,7 +208,7 @@ fn examine(mut decoded: Decoded) -> Decoded {
         _ => limits.check(event).err().map(|error| error.to_string()),
     };
     if let Some(detail) = wrong {
-        decoded.event = Err(Malformed { reason: Reason::Malformed, detail });
+        decoded.event = Err(Malformed { reason: Reason::Malformed, detail, event: None });
     }
     decoded
 }

@@ -16,6 +16,7 @@ mod inbox;
 mod init;
 mod late;
 mod lease;
+mod misplaced;
 mod moved;
 mod operator;
 mod own;

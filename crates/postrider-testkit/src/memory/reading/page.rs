@@ -52,6 +52,7 @@ fn readable(row: &LogRow, format_max: u16) -> Result<Arc<Event>, Malformed> {
         return Err(Malformed {
             reason: Reason::UnknownFormat,
             detail: format!("format: {} is newer than this program knows", row.format),
+            event: None,
         });
     }
     row.event.clone()

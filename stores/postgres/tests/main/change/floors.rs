@@ -29,7 +29,7 @@ async fn settled(play: &Play, rounds: usize, by: &[(&str, Act)]) {
 
 /// A few events at a time, each after another tick, until destinations have passed everything up to a number:
 /// strangers' transactions hold the grounds back.
-async fn at_rest(play: &Play, destinations: &[&str], least: i64) {
+pub(crate) async fn at_rest(play: &Play, destinations: &[&str], least: i64) {
     for _ in 0..200 {
         let grounds = destinations.iter().map(|of| ground(play, of));
         let grounds = futures_util::future::join_all(grounds).await;

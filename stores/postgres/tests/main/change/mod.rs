@@ -5,7 +5,7 @@ mod definitions;
 mod doctor;
 mod erase;
 mod examined;
-mod floors;
+pub(crate) mod floors;
 mod forget;
 mod held;
 mod inbox;

@@ -62,7 +62,12 @@ impl Play {
         Play::on(Fresh::made(partitions).await?, partitions, destinations).await
     }
 
-    async fn on(fresh: Fresh, partitions: u16, destinations: &[Destination]) -> Option<Play> {
+    /// The same in these tables.
+    pub(crate) async fn on(
+        fresh: Fresh,
+        partitions: u16,
+        destinations: &[Destination],
+    ) -> Option<Play> {
         let store = fresh.store();
         store.open().await.expect("open");
         store.register(destinations).await.expect("register");
