@@ -13,5 +13,7 @@ mod faults;
 mod own_table;
 mod points;
 mod producers;
+mod promoted;
+mod rights;
 mod stage;
 mod versions;

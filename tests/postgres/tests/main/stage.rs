@@ -144,6 +144,11 @@ impl Stage {
         Ok(())
     }
 
+    /// A statement with the tables' names in their places.
+    pub(crate) fn named(&self, statement: &str) -> String {
+        self.names.render(statement)
+    }
+
     /// One number out of the database.
     pub(crate) async fn number(&self, statement: &str) -> i64 {
         let client = connect(&self.cluster.url()).await;
