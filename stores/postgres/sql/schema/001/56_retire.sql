@@ -145,7 +145,8 @@ end
 $$;
 
 -- Empties one table below a number that outbox_retire_to gave, with what is said of its events in the log and
--- among the discarded. TRUNCATE locks that table alone. `more` if another is to be emptied.
+-- among the discarded. TRUNCATE locks that table alone; where the disk is full the table is dropped. `more` if another is
+-- to be emptied.
 create function {outbox_empty}(
     p_partition smallint, p_owner text, p_token bigint, p_below bigint,
     out gone bigint, out more boolean)
@@ -183,7 +184,18 @@ begin
         v_table.lower := 0;
         v_table.upper := coalesce(v_last + 1, 0);
     end if;
-    execute format('truncate %s', v_table.id);
+    begin
+        execute format('truncate %s', v_table.id);
+    exception when disk_full then
+        -- An emptied table has new files, and its indexes a page each. Where there is no room for those either it goes as
+        -- a whole, which takes none, but a lock on the outbox: producers and readers wait 200 ms for it at most.
+        if v_table.id::oid = {text:outbox_default}::regclass or not pg_try_advisory_xact_lock(
+            hashtextextended('postrider tables ' || {text:outbox}, 0))
+        then
+            raise;
+        end if;
+        execute format('drop table %s', v_table.id);
+    end;
     select coalesce(max(passed.events), 0) into gone
     from (
         select sum(s.count) as events
