@@ -7,7 +7,7 @@ use std::time::Duration;
 use postrider_core::Invariant;
 use postrider_testkit::cluster::Wanted;
 use postrider_testkit::services;
-use tokio::sync::watch;
+use tokio::sync::{Barrier, watch};
 use uuid::Uuid;
 
 use crate::cluster::{Cluster, connect};
@@ -63,9 +63,17 @@ pub(crate) async fn carry(mut relay: Relay, mut dice: Dice, ended: watch::Receiv
     relay.wake_the_dead().await;
 }
 
-/// Reads by a rule until the writers have ended, and everything then. Returns what it read.
-async fn read_by(shop: Shop, rule: Rule, ended: watch::Receiver<bool>) -> (Rule, Vec<Uuid>) {
+/// Reads by a rule until the writers have ended, and everything then. Returns what it read. Nothing is written before
+/// all readers have looked, as a relay that is there before a store's first event does.
+async fn read_by(
+    shop: Shop,
+    rule: Rule,
+    looked: Arc<Barrier>,
+    ended: watch::Receiver<bool>,
+) -> (Rule, Vec<Uuid>) {
     let mut reader = Reader::new(&shop, rule).await;
+    reader.read().await;
+    looked.wait().await;
     while !*ended.borrow() {
         reader.begin_tick().await;
         // waits: whatever lies between the two halves of a tick must not matter
@@ -107,10 +115,13 @@ async fn play(cluster: &Cluster, seed: u64) -> Round {
         relays.spawn(carry(relay, dice, ended.clone()));
     }
     let mut readers = tokio::task::JoinSet::new();
+    let looked = Arc::new(Barrier::new(Rule::WRONG_UNDER_LOAD.len() + 2));
     for rule in Rule::WRONG_UNDER_LOAD.into_iter().chain([Rule::Right]) {
-        readers.spawn(read_by(shop.clone(), rule, ended.clone()));
+        readers.spawn(read_by(shop.clone(), rule, Arc::clone(&looked), ended.clone()));
     }
-    // F16, F17: a stranger's transaction, with an event of its own, stays open for as long as anybody writes.
+    looked.wait().await;
+    // F16, F17: a stranger's transaction, with an event of its own, the first of all, stays open for as long as anybody
+    // writes.
     let stranger = shop.connect().await;
     stranger.batch_execute(&shop.sql(&format!("begin; {}", events(1)))).await.unwrap();
     let mut deeds = LOAD.run(&shop, seed).await;

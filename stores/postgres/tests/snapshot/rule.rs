@@ -23,8 +23,8 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    pub(crate) const WRONG_UNDER_LOAD: [Rule; 3] =
-        [Rule::AtTheFetch, Rule::TickInTheFetch, Rule::NumberFirst];
+    pub(crate) const WRONG_UNDER_LOAD: [Rule; 4] =
+        [Rule::AtTheFetch, Rule::TickInTheFetch, Rule::NumberFirst, Rule::FreshOneGiven];
 }
 
 /// The reader, with everything that it has read.
@@ -118,11 +118,12 @@ impl Reader {
     }
 
     async fn given(&self) -> u64 {
-        if self.rule == Rule::FreshOneGiven {
-            let row = self.one(&self.shop.sql("select last_value from {outbox_seq}")).await;
-            return row.get::<_, i64>(0).cast_unsigned();
-        }
-        let row = self.one(&self.shop.sql("select {outbox_given}()")).await;
+        // The sequence's own row says 1 before the first number, and is right in this afterwards.
+        let given = match self.rule {
+            Rule::FreshOneGiven => "select greatest({outbox_given}(), 1)",
+            _ => "select {outbox_given}()",
+        };
+        let row = self.one(&self.shop.sql(given)).await;
         row.get::<_, i64>(0).cast_unsigned()
     }
 
