@@ -162,7 +162,10 @@ pub(crate) fn read(
 ) -> Result<(Event, Marks), Fault> {
     let pairs = || attributes.iter().map(|(name, value)| (&**name, &**value));
     let read = match plain::is_ours(pairs().map(|(name, _)| name)) {
-        true => plain::parse(pairs(), body, &Around { topic, key: None, time: None }),
+        true => {
+            let around = Around { topic, key: None, time: None, source: plain::ROUTER_SOURCE };
+            plain::parse(pairs(), body, &around)
+        }
         false => cloudevents::parse(&body),
     };
     read.map_err(|error| Fault::new(ErrorKind::Invalid, format!("{error:?}")))

@@ -26,7 +26,8 @@ const SOMEBODY_ELSES_TOMBSTONE: &str = "the record has no value, and no headers 
      was deleted has to be acted on, let its producer write an event: the headers `ce_id`, `ce_source`, `ce_type`, and `ce_specversion` \
      beside the missing value";
 
-pub(crate) fn decode(message: &impl Message) -> Result<(Arc<Event>, Marks), Fault> {
+/// Reads a record. `source` is who said what the router wrote, which does not say it.
+pub(crate) fn decode(message: &impl Message, source: &str) -> Result<(Arc<Event>, Marks), Fault> {
     let wrong = |detail: String| Fault::new(ErrorKind::Invalid, detail);
     let mut attributes: Vec<(&str, &str)> = Vec::new();
     let mut content_type = None;
@@ -45,14 +46,14 @@ pub(crate) fn decode(message: &impl Message) -> Result<(Arc<Event>, Marks), Faul
     let body = message.payload().unwrap_or_default();
     let is_binary = attributes.iter().any(|(name, _)| *name == "specversion");
     let read = if plain::is_ours(names(message)) {
-        read_plain(message, body)
+        read_plain(message, body, source)
     } else if is_binary {
         let body = Bytes::copy_from_slice(body);
         binary::parse_keyed(attributes, content_type, body, ordering_key(message).as_deref())
     } else if !content_type.is_some_and(cloudevents::is_structured)
         && names(message).any(|name| name == plain::ROUTER_ID)
     {
-        read_plain(message, body)
+        read_plain(message, body, source)
     } else if message.payload().is_none() {
         return Err(wrong(SOMEBODY_ELSES_TOMBSTONE.to_owned()));
     } else {
@@ -97,6 +98,7 @@ fn bounded(key: Cow<'_, str>) -> Cow<'_, str> {
 fn read_plain(
     message: &impl Message,
     body: &[u8],
+    source: &str,
 ) -> Result<(Event, Marks), postrider_core::Error> {
     let texts = message.headers().into_iter().flat_map(Headers::iter).filter_map(|header| {
         Some((header.key, std::str::from_utf8(header.value.unwrap_or_default()).ok()?))
@@ -109,6 +111,7 @@ fn read_plain(
             .timestamp()
             .to_millis()
             .map(|ms| Timestamp::from_micros(ms.saturating_mul(1_000))),
+        source,
     };
     plain::parse(texts, Bytes::copy_from_slice(body), &around)
 }
@@ -153,7 +156,8 @@ mod tests {
                 let record = encode(&sent, &RecordKey::aggregate_id(), &mut document).unwrap();
                 let value = record.value.map(<[u8]>::to_vec);
                 let key = record.key.as_deref();
-                let read = decode(&keyed(key, value, record.headers)).unwrap();
+                let read =
+                    decode(&keyed(key, value, record.headers), plain::ROUTER_SOURCE).unwrap();
                 assert_eq!(read, (sent.event, marks));
             }
         }
@@ -174,7 +178,7 @@ mod tests {
             (Some(b"{}".to_vec()), header("postrider-source", b"/s")),
             (Some(b"{}".to_vec()), header("id", b"17")),
         ] {
-            let fault = decode(&message(value, headers)).unwrap_err();
+            let fault = decode(&message(value, headers), plain::ROUTER_SOURCE).unwrap_err();
             assert_eq!(fault.kind, ErrorKind::Invalid);
         }
     }
@@ -188,14 +192,17 @@ mod tests {
         };
         let structured = headers("application/cloudevents+json");
         for headers in [OwnedHeaders::new(), headers("application/json"), structured] {
-            let fault = decode(&keyed(Some(b"42"), None, headers.clone())).unwrap_err();
+            let fault = decode(&keyed(Some(b"42"), None, headers.clone()), plain::ROUTER_SOURCE)
+                .unwrap_err();
             assert!(fault.detail.contains("tombstone"), "{fault:?}");
-            let fault = decode(&keyed(Some(b"42"), Some(Vec::new()), headers)).unwrap_err();
+            let fault =
+                decode(&keyed(Some(b"42"), Some(Vec::new()), headers), plain::ROUTER_SOURCE)
+                    .unwrap_err();
             assert!(!fault.detail.contains("tombstone"), "an empty value is one: {fault:?}");
         }
         let [_, binary, _] = without_a_key(7, b"42");
         let deleted = keyed(Some(b"42"), None, binary.headers().unwrap().clone());
-        assert_eq!(decode(&deleted).unwrap().0.id, EventId::from_u128(7));
+        assert_eq!(decode(&deleted, plain::ROUTER_SOURCE).unwrap().0.id, EventId::from_u128(7));
     }
 
     /// What others write about order 42, in each way that says no key of its own but the record's.
@@ -223,7 +230,9 @@ mod tests {
     fn a_records_key_orders_what_has_none() {
         let (short, long) = ([0u8, 0, 0, 200], [200u8; 600]);
         let (text, text_long) = (&b"42"[..], "4".repeat(2_000));
-        let of = |id, key: &[u8], nth: usize| decode(&without_a_key(id, key)[nth]).unwrap().0;
+        let of = |id, key: &[u8], nth: usize| {
+            decode(&without_a_key(id, key)[nth], plain::ROUTER_SOURCE).unwrap().0
+        };
         let keys = [text, &short, &long, text_long.as_bytes(), b"43", &[0, 0, 0, 201], &[201; 600]];
         for nth in 0..3 {
             for key in keys {

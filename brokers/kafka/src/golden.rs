@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use postrider_core::plain::ROUTER_SOURCE;
 use postrider_core::{
     Event, EventId, Format, Layout, Marks, Outgoing, Payload, RecordKey, Template, Timestamp,
 };
@@ -112,7 +113,7 @@ fn payloads_are_untouched_in_every_format_but_one() {
         let sent = outgoing(event, format);
         let message = message(&sent);
         assert_eq!(message.payload(), Some(AVRO));
-        let (read, marks) = decode(&message).unwrap();
+        let (read, marks) = decode(&message, ROUTER_SOURCE).unwrap();
         let mut read = (*read).clone();
         read.headers.remove("eventType");
         assert_eq!((read, marks), ((*sent.event).clone(), Marks::default()));
@@ -132,7 +133,7 @@ fn records_of_the_router_itself_are_read() {
     let time = rdkafka::message::Timestamp::CreateTime(1_556_890_294_484);
     let topic = "outbox.event.order".to_owned();
     let message = OwnedMessage::new(value, key, topic, time, 0, 0, Some(headers));
-    let (event, _) = decode(&message).unwrap();
+    let (event, _) = decode(&message, ROUTER_SOURCE).unwrap();
     assert_eq!(event.id.to_string(), id);
     assert_eq!(event.key(), "order/1");
     assert_eq!(event.occurred_at, Timestamp::from_micros(1_556_890_294_484_000));
@@ -146,9 +147,10 @@ fn a_record_without_an_id_is_no_event() {
         let ids = ["id", "postrider-id", "ce_id"];
         let kept = message.headers().unwrap().iter().filter(|header| !ids.contains(&header.key));
         let kept = kept.fold(OwnedHeaders::new(), OwnedHeaders::insert);
-        let refused = decode(&message.clone().replace_headers(Some(kept))).unwrap_err();
+        let refused =
+            decode(&message.clone().replace_headers(Some(kept)), ROUTER_SOURCE).unwrap_err();
         assert_eq!(refused.kind, postrider_core::ErrorKind::Invalid, "{format}");
         assert!(refused.detail.contains("id"), "{refused}");
-        assert!(decode(&message).is_ok(), "{format}: the control");
+        assert!(decode(&message, ROUTER_SOURCE).is_ok(), "{format}: the control");
     }
 }

@@ -52,6 +52,8 @@ mod places;
 mod reader;
 mod record;
 mod resets;
+#[cfg(test)]
+mod router;
 mod servers;
 mod settings;
 mod standings;

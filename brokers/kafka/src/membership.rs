@@ -73,6 +73,7 @@ impl Membership {
             transaction_max: settings.transaction_max,
             coordinator,
             handler: settings.handler.clone(),
+            router_source: settings.router_source.clone(),
             notices: kafka.notices.clone(),
             holdings: Arc::clone(&holdings),
             trouble: Arc::new(Trouble::default()),

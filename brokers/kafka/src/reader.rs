@@ -73,6 +73,8 @@ pub(crate) struct Member {
     pub(crate) coordinator: Arc<Coordinator>,
     /// Who acts on what is received.
     pub(crate) handler: Option<String>,
+    /// Who said what Debezium's router wrote.
+    pub(crate) router_source: String,
     pub(crate) notices: Notices,
 }
 
@@ -214,7 +216,7 @@ impl Reader {
                         topic = Arc::from(message.topic());
                     }
                     let place = (Arc::clone(&topic), message.partition());
-                    if member.holdings.push(&place, record(&message)) {
+                    if member.holdings.push(&place, record(&message, &member.router_source)) {
                         self.flow(&mut places);
                     }
                 }

@@ -45,8 +45,9 @@ impl Record {
 
 /// Reads one. The library's own reading of a header panics where its name is not UTF-8, which no server looks at; so
 /// would a fault of ours, and each process of the group after the other would end at the same record.
-pub(crate) fn record(message: &BorrowedMessage<'_>) -> Record {
-    let read = catch_unwind(AssertUnwindSafe(|| (decode(message), detached(message))));
+pub(crate) fn record(message: &BorrowedMessage<'_>, router_source: &str) -> Record {
+    let read =
+        catch_unwind(AssertUnwindSafe(|| (decode(message, router_source), detached(message))));
     let (decoded, headers) = read.unwrap_or_else(|_| (Err(unreadable()), None));
     let (event, marks) = match decoded {
         Ok((event, marks)) => (Ok(event), marks),

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use postrider_core::plain::ROUTER_SOURCE;
 use postrider_core::subscription::SubscriptionCapabilities;
 use postrider_core::{
     BoxFuture, Delivery, Error, ErrorKind, Fault, Result, Subscription, Timestamp,
@@ -54,6 +55,10 @@ pub struct SubscriptionSettings {
     /// another one, [`Notice::OtherHandler`](crate::Notice::OtherHandler) says so: neither knows what the other did. Default:
     /// nobody.
     pub handler: Option<String>,
+    /// The source of events in records that Debezium's router wrote, which say none. With its id that is how an inbox knows an
+    /// event. Default `debezium`, which is also what Postrider's rows of the router's table say
+    /// ([`ROUTER_SOURCE`](postrider_core::plain::ROUTER_SOURCE)): an event that came by both is one.
+    pub router_source: String,
     /// The topic that takes what was refused for good, with the reason as headers. Without one a refused record
     /// is passed over, and stands in its topic as long as that keeps it. It has to be there.
     pub dead_letters: Option<String>,
@@ -72,6 +77,7 @@ impl SubscriptionSettings {
             from_now: false,
             transaction_max: Duration::from_secs(90),
             handler: None,
+            router_source: ROUTER_SOURCE.to_owned(),
             dead_letters: None,
         }
     }
@@ -84,6 +90,11 @@ impl SubscriptionSettings {
             return Err(wrong(
                 "the group's own topics take its dead letters, which would come again as new events: choose \
                  another topic for `dead_letters`",
+            ));
+        }
+        if self.router_source.is_empty() {
+            return Err(wrong(
+                "`router_source` is not empty: an event without a source is refused",
             ));
         }
         if self.group.is_empty() {

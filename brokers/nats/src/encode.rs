@@ -187,7 +187,8 @@ fn read_plain(subject: &str, headers: &HeaderMap, body: Bytes) -> Result<(Event,
         }
     }
     let pairs = texts.iter().map(|(name, value)| (*name, &**value));
-    plain::parse(pairs, body, &Around { topic: subject, key: None, time: None })
+    let around = Around { topic: subject, key: None, time: None, source: plain::ROUTER_SOURCE };
+    plain::parse(pairs, body, &around)
 }
 
 fn is_binary(headers: &HeaderMap) -> bool {

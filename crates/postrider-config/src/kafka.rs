@@ -143,6 +143,10 @@ connection! {
         /// topic's ends are written down as its places when the first instance starts. A group whose places somebody
         /// deletes, or that the cluster forgot, is such a group again at the next start.
         from_now: bool { default: "false", class: Restart },
+        /// Who said what Debezium's router wrote, which does not say it. With the id that is how the inbox knows an event, so it is
+        /// what the relay says that takes over the router's table: `debezium` too, unless its table has another
+        /// `default_source`.
+        router_source: String { default: "debezium", class: Restart },
         /// How long an instance may be silent before its partitions go to others.
         session: Duration { default: "10s", min: "1s", max: "30m", class: Restart },
         /// Records of one partition that may wait behind one that is not settled.

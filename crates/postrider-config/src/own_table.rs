@@ -24,6 +24,10 @@ section! {
         /// The order. A unique integer is the event's number. With anything else Postrider numbers the
         /// rows, at a write for each.
         order: Option<String> { example: "seq", class: Restart },
+        /// Who says it where there is no such column, or it is null. If absent, `debezium` in the layout of that name, as consumers
+        /// take it for the source of what Debezium's router wrote (`router_source`), so that an event that was sent by both is
+        /// acted on once; in other layouts the store's source.
+        default_source: Option<String> { example: "/shop", class: Restart },
         /// Who says it.
         source: Option<String> { example: "source", class: Restart },
         /// The kind of thing it happened to.

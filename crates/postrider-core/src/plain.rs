@@ -8,6 +8,8 @@
 //!
 //! Invariant: whatever is written here is read back equal, and an id is read, never made up.
 
+mod connect;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +29,10 @@ pub const ID: &str = "postrider-id";
 pub const ROUTER_ID: &str = "id";
 /// The header that says what the body is.
 pub const CONTENT_TYPE: &str = "content-type";
+/// The source of what Debezium's router wrote, which says none, unless its reader is told another one: with its id it is how an
+/// inbox knows an event. Where Postrider takes over the router's table, its rows have the same source, so that an event that
+/// came by both is one.
+pub const ROUTER_SOURCE: &str = "debezium";
 
 /// The header with who says it: with it, a message is ours.
 const SOURCE: &str = "postrider-source";
@@ -66,7 +72,7 @@ pub struct Header<'a> {
 /// let read = plain::parse(
 ///     headers.iter().map(|header| (&*header.name, &*header.value)),
 ///     bytes::Bytes::copy_from_slice(sent.event.payload.as_bytes()),
-///     &Around { topic: "orders", key: None, time: None },
+///     &Around { topic: "orders", key: None, time: None, source: plain::ROUTER_SOURCE },
 /// )?;
 /// assert_eq!(read, ((*sent.event).clone(), sent.marks));
 /// # Ok::<(), postrider_core::Error>(())
@@ -168,6 +174,8 @@ pub struct Around<'a> {
     pub key: Option<&'a str>,
     /// Its own time, where a transport has one.
     pub time: Option<Timestamp>,
+    /// Who said it, where it does not say so itself: usually [`ROUTER_SOURCE`].
+    pub source: &'a str,
 }
 
 /// Reads an event, and how it is marked, from the names and decoded values of a message's headers, and its body.
@@ -175,7 +183,7 @@ pub struct Around<'a> {
 /// What Debezium's router wrote is read too. It says little: the id is the header `id`, the aggregate's id the
 /// message's key, the aggregate's type what the topic has behind `outbox.event.` (or its last part), the event's
 /// type a header `eventType`, `event_type`, or `type` if there is one, else the aggregate's type, and the source
-/// `debezium:` with the topic.
+/// what is said [around](Around::source) it. What a converter of Kafka Connect wrapped, its schema beside it, is unwrapped.
 ///
 /// # Errors
 /// [`ErrorKind::TooLarge`] if headers and body are over [`DOCUMENT_BYTES_MAX`]; [`ErrorKind::Invalid`] if there
@@ -186,23 +194,34 @@ pub fn parse<'a>(
     around: &Around<'_>,
 ) -> Result<(Event, Marks)> {
     let mut texts = Texts::read(headers, body.len())?;
+    // What we wrote is as it was; the router may have been told to write some of the same headers.
+    let is_routers = !texts.has("recorded");
+    let source = texts.own("source").map(|source| match is_routers {
+        true => connect::text(&source),
+        false => source,
+    });
+    // A column of the router's table that is null is a header without a value.
+    let source = source.filter(|source| !source.is_empty() || !is_routers);
+    let body = if is_routers { connect::unwrapped(body) } else { body };
     let id = match texts.own("id") {
         Some(id) => id,
-        // Written by a converter that makes JSON of headers, it has quotes.
-        None => texts.take(ROUTER_ID).ok_or_else(without_id)?.trim_matches('"').to_owned(),
+        None => connect::text(&texts.take(ROUTER_ID).ok_or_else(without_id)?),
     };
     let id: EventId = id.parse().map_err(|e| wrong(format!("the header with the id: {e}")))?;
     let aggregate_type = texts.own("aggregate-type").unwrap_or_else(|| type_of(around.topic));
     let aggregate_id = texts.own("aggregate-id");
-    let key = around.key.filter(|key| !key.is_empty()).map(ToOwned::to_owned);
+    let key = around.key.map(|key| match is_routers {
+        true => connect::unwrapped_key(key),
+        false => key.to_owned(),
+    });
+    let key = key.filter(|key| !key.is_empty());
     let aggregate_id = aggregate_id.or(key).unwrap_or_else(|| id.to_string());
     let event_type = texts.own("type").or_else(|| texts.event_type());
     let event_type = event_type.unwrap_or_else(|| aggregate_type.clone());
     let mut event = Event::new(id, &aggregate_type, &aggregate_id, &event_type);
     let default_key = event.key();
     event.key = texts.own("key").filter(|key| *key != default_key).map(Into::into);
-    let source = texts.own("source").unwrap_or_else(|| format!("debezium:{}", around.topic));
-    event.source = Arc::from(source);
+    event.source = Arc::from(source.as_deref().unwrap_or(around.source));
     event.event_version = texts.parsed("version")?.unwrap_or(1);
     event.tenant = texts.own("tenant").map(Into::into);
     event.encoding = texts.own("encoding").map(Into::into);
@@ -253,6 +272,10 @@ impl Texts {
         self.0.remove(name)
     }
 
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(&format!("{PREFIX}{name}"))
+    }
+
     fn own(&mut self, name: &str) -> Option<String> {
         self.0.remove(&format!("{PREFIX}{name}"))
     }
@@ -268,9 +291,8 @@ impl Texts {
 
     /// It stays what it is besides: a header.
     fn event_type(&self) -> Option<String> {
-        let said = TYPES.iter().find_map(|name| self.0.get(*name))?;
-        let said = said.trim_matches('"');
-        (!said.is_empty()).then(|| said.to_owned())
+        let said = connect::text(TYPES.iter().find_map(|name| self.0.get(*name))?);
+        (!said.is_empty()).then_some(said)
     }
 
     fn rest(self) -> impl Iterator<Item = (String, String)> {

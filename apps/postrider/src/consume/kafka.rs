@@ -61,6 +61,7 @@ fn settings(
     if let Some(kafka) = configured {
         connection.deadline = kafka.timeout;
         settings.from_now = kafka.from_now;
+        settings.router_source.clone_from(&kafka.router_source);
         settings.session = kafka.session;
         settings.transaction_max = kafka.transaction_max;
         settings.unsettled_max = kafka.unsettled as usize;

@@ -150,6 +150,9 @@ fn mapping(own: &OwnTableConfig, table: &str) -> Mapping {
         TableLayout::Status => Mapping::status(table),
         TableLayout::Debezium => Mapping::debezium(table),
     };
+    if own.default_source.is_some() {
+        mapping.default_source.clone_from(&own.default_source);
+    }
     for (key, given) in columns(own) {
         let Some(name) = given else { continue };
         let column = (name != "-").then(|| name.clone());

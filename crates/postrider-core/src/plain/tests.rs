@@ -4,7 +4,8 @@ use super::*;
 use crate::{Layout, Payload, Template};
 use proptest::prelude::*;
 
-const AROUND: Around<'_> = Around { topic: "outbox.event.order", key: Some("42"), time: None };
+const AROUND: Around<'_> =
+    Around { topic: "outbox.event.order", key: Some("42"), time: None, source: ROUTER_SOURCE };
 
 fn outgoing(event: Event, format: Format) -> Outgoing {
     let mut outgoing = Outgoing::new(Arc::new(event), "outbox.event.order");
@@ -88,13 +89,22 @@ fn messages_of_the_router_are_read() {
     let (event, _) = parse(bare, body.clone(), &around).unwrap();
     assert_eq!(event.id.to_string(), id);
     assert_eq!((&*event.aggregate_type, &*event.aggregate_id), ("order", "42"));
-    assert_eq!((&*event.event_type, &*event.source), ("order", "debezium:outbox.event.order"));
+    assert_eq!((&*event.event_type, &*event.source), ("order", ROUTER_SOURCE));
+    let told = Around { source: "/shop", ..around };
+    let (event, _) = parse(bare, body.clone(), &told).unwrap();
+    assert_eq!(&*event.source, "/shop");
+    // What the router was told to place there says it itself, unless its column is null.
+    for (placed, source) in [("/own", "/own"), ("", "/shop")] {
+        let said = [("id", id), ("postrider-source", placed)];
+        assert_eq!(&*parse(said, body.clone(), &told).unwrap().0.source, source);
+    }
+    let (event, _) = parse(bare, body.clone(), &around).unwrap();
     assert_eq!((event.occurred_at, &*event.content_type), (time, "application/json"));
     assert_eq!(event.payload, Payload::Json(body));
     assert_eq!(event.headers.get("x-schema-id").unwrap(), "7");
     let quoted = format!("\"{id}\"");
     let typed = [("id", &*quoted), ("eventType", "OrderCreated")];
-    let elsewhere = Around { topic: "shop.customers", key: None, time: None };
+    let elsewhere = Around { topic: "shop.customers", key: None, ..AROUND };
     let (event, _) = parse(typed, Bytes::from_static(b"\x00\x01"), &elsewhere).unwrap();
     assert_eq!((&*event.event_type, &*event.aggregate_type), ("OrderCreated", "customers"));
     assert_eq!(&*event.aggregate_id, id);
@@ -152,7 +162,7 @@ proptest! {
         body: Vec<u8>,
         topic: String,
     ) {
-        let around = Around { topic: &topic, key: Some(&topic), time: None };
+        let around = Around { topic: &topic, key: Some(&topic), ..AROUND };
         let texts = headers.iter().map(|(name, value)| (&**name, &**value));
         let _ = parse(texts, Bytes::from(body), &around);
     }

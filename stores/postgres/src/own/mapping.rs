@@ -3,6 +3,7 @@
 //! Invariant: no name of a mapping can end a statement and begin another. Names are checked here and
 //! always quoted, and the values of a status are quoted as texts.
 
+use postrider_core::plain::ROUTER_SOURCE;
 use postrider_core::{Error, ErrorKind, Result};
 
 /// PostgreSQL cuts identifiers at so many bytes.
@@ -27,8 +28,10 @@ pub struct Mapping {
     /// The order. An integer that is unique and never null is the event's number. With anything else, or
     /// nothing, Postrider numbers the rows as it reads them, at a write for each.
     pub order: Option<String>,
-    /// Who says it; the store's source where there is none.
+    /// Who says it; where there is none, or it is null, the default.
     pub source: Option<String>,
+    /// Who says it by default; the store's source where that is not said either.
+    pub default_source: Option<String>,
     /// The kind of thing it happened to; the table's name where there is none.
     pub aggregate_type: Option<String>,
     /// Which one of them; the event's identity where there is none, and then nothing is in order.
@@ -43,6 +46,9 @@ pub struct Mapping {
     pub payload: Option<String>,
     /// What it says where `payload` is null: `bytea`.
     pub payload_bytes: Option<String>,
+    /// A row without a payload is a tombstone, as it is for Debezium's router: an event without a byte, with the header by
+    /// which Kafka's records of it have no value. Otherwise it is no event, and a dead letter.
+    pub tombstones: bool,
     /// The payload's media type; JSON where there is none, and opaque bytes of a `bytea`.
     pub content_type: Option<String>,
     /// Headers, a `jsonb` object of strings.
@@ -90,6 +96,7 @@ impl Mapping {
             id: "id".to_owned(),
             order: named("seq"),
             source: None,
+            default_source: None,
             aggregate_type: named("aggregate_type"),
             aggregate_id: named("aggregate_id"),
             key: None,
@@ -97,6 +104,7 @@ impl Mapping {
             event_version: None,
             payload: named("payload"),
             payload_bytes: None,
+            tombstones: false,
             content_type: None,
             headers: None,
             tenant: None,
@@ -115,7 +123,8 @@ impl Mapping {
     }
 
     /// Debezium's `outboxevent`: `id`, `aggregatetype`, `aggregateid`, `type`, and `payload`, without an
-    /// order of its own, and rows that are deleted.
+    /// order of its own, and rows that are deleted. They say what readers of the router's records take for their source
+    /// ([`ROUTER_SOURCE`]), so that an event that was sent by both is one for an inbox; and one without a payload is a tombstone.
     pub fn debezium(table: impl Into<String>) -> Mapping {
         let named = |name: &str| Some(name.to_owned());
         Mapping {
@@ -124,6 +133,8 @@ impl Mapping {
             aggregate_id: named("aggregateid"),
             event_type: named("type"),
             created_at: None,
+            default_source: named(ROUTER_SOURCE),
+            tombstones: true,
             settled: Settled::Delete,
             ..Mapping::published_at(table)
         }
@@ -142,9 +153,12 @@ impl Mapping {
         if self.payload.is_none() && self.payload_bytes.is_none() {
             return Err(config("payload", "there is no column for the payload"));
         }
+        if let Some(source) = &self.default_source {
+            check_value("default_source", source)?;
+        }
         if let Settled::Status { pending, published, .. } = &self.settled {
             for value in [pending, published] {
-                check_value(value)?;
+                check_value("status", value)?;
             }
             if pending == published {
                 return Err(config("status", "pending and published are the same"));
@@ -222,15 +236,12 @@ fn check_name(what: &'static str, name: &str) -> Result<()> {
 }
 
 /// A backslash means something in a text on servers that are set so.
-fn check_value(value: &str) -> Result<()> {
+fn check_value(key: &'static str, value: &str) -> Result<()> {
     if !value.is_empty() && value.len() <= 255 && is_plain(value) && !value.contains('\\') {
         return Ok(());
     }
-    Err(config(
-        "status",
-        "a status has 1 to 255 bytes, without braces, backslashes, and control characters",
-    )
-    .context("value", value.escape_debug()))
+    Err(config(key, "it has 1 to 255 bytes, without braces, backslashes, and control characters")
+        .context("value", value.escape_debug()))
 }
 
 /// A mistake in the mapping.

@@ -13,6 +13,8 @@ const MARK_STATUS: &str = include_str!("../../sql/own/part/mark_status.sql");
 const DELETE: &str = include_str!("../../sql/own/part/delete.sql");
 const SINCE: &str = include_str!("../../sql/own/part/since.sql");
 const NOTE: &str = include_str!("../../sql/own/part/note.sql");
+/// The header of an event whose record is to have no value.
+const TOMBSTONE: &str = "kafka-tombstone";
 
 /// What stands in the places of a table's statements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -237,6 +239,38 @@ impl Table<'_> {
         Some(if column.of == "timestamp" { format!("({own} at time zone 'UTC')") } else { own })
     }
 
+    /// Who says it.
+    fn source(&self) -> String {
+        let own = self.word("source", "null::text");
+        match &self.mapping.default_source {
+            Some(said) => format!("coalesce({own}, {})", text(said)),
+            None => own,
+        }
+    }
+
+    /// The bytes and the headers of a row, where one without a payload is a tombstone.
+    fn entombed(
+        &self,
+        json: &Option<String>,
+        opaque: Option<String>,
+        headers: String,
+    ) -> (Option<String>, String) {
+        if !self.mapping.tombstones {
+            return (opaque, headers);
+        }
+        let each = json.iter().chain(&opaque).map(|own| format!("{own} is null"));
+        let nothing = each.collect::<Vec<_>>().join(" and ");
+        let bytes = opaque.unwrap_or_else(|| "null::bytea".to_owned());
+        (
+            Some(format!("case when {nothing} then ''::bytea else {bytes} end")),
+            format!(
+                "case when {nothing} then jsonb_build_object({}, {}) || {headers} else {headers} end",
+                text(TOMBSTONE),
+                text("true")
+            ),
+        )
+    }
+
     /// When a row was written, if it says.
     fn written(&self) -> Option<String> {
         self.time("created_at").or_else(|| self.time("occurred_at"))
@@ -266,6 +300,11 @@ impl Table<'_> {
         let json = if bytes { None } else { own("payload") };
         let opaque = if bytes { own("payload") } else { own("payload_bytes") };
         let kind = self.word("aggregate_type", &text(table));
+        let headers = own("headers").map_or_else(
+            || "jsonb_build_object()".to_owned(),
+            |own| format!("coalesce({own}, jsonb_build_object())"),
+        );
+        let (opaque, headers) = self.entombed(&json, opaque, headers);
         let media = match (bytes, &opaque, &json) {
             (true, ..) => text("application/octet-stream"),
             (_, Some(_), Some(json)) => format!(
@@ -281,7 +320,7 @@ impl Table<'_> {
         [
             (format!("({seq})::bigint"), "seq"),
             (id.clone(), "id"),
-            (self.word("source", "null::text"), "source"),
+            (self.source(), "source"),
             (kind.clone(), "aggregate_type"),
             (self.word("aggregate_id", &format!("({id})::text")), "aggregate_id"),
             (self.word("key", "null::text"), "key"),
@@ -291,13 +330,7 @@ impl Table<'_> {
             (opaque.unwrap_or_else(|| "null::bytea".to_owned()), "payload_bytes"),
             (self.word("content_type", &media), "content_type"),
             ("null::text".to_owned(), "encoding"),
-            (
-                own("headers").map_or_else(
-                    || "jsonb_build_object()".to_owned(),
-                    |own| format!("coalesce({own}, jsonb_build_object())"),
-                ),
-                "headers",
-            ),
+            (headers, "headers"),
             (self.word("tenant", "null::text"), "tenant"),
             ("1::smallint".to_owned(), "format"),
             (format!("{occurred}::timestamptz"), "occurred_at"),

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures, and skips")]
 
+mod cutting_over;
 mod fanning;
 mod fault;
 mod formats;
