@@ -18,6 +18,8 @@ pub enum Traffic {
     Open,
     /// Nothing passes, and the connections stay open: what was sent into it passes when it is open again.
     Cut,
+    /// Answers pass, and requests are on their way for as long as it lasts.
+    RequestsHeld,
     /// Requests pass, and answers are lost.
     AnswersLost,
     /// Requests pass, and each piece of an answer comes so much later.
@@ -30,6 +32,8 @@ pub struct Proxy {
     /// Where clients connect to, on 127.0.0.1.
     pub port: u16,
     traffic: watch::Sender<Traffic>,
+    /// Bytes of requests that are on their way.
+    held: watch::Sender<usize>,
 }
 
 impl Proxy {
@@ -41,18 +45,30 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let own = listener.local_addr().expect("its number").port();
         let (traffic, told) = watch::channel(Traffic::Open);
+        let (held, _) = watch::channel(0);
+        let counted = held.clone();
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
-                tokio::spawn(connect(near, far, told.clone()));
+                tokio::spawn(connect(near, far, told.clone(), counted.clone()));
             }
         });
-        Proxy { port: own, traffic }
+        Proxy { port: own, traffic, held }
     }
 
     /// From now on.
     pub fn set(&self, traffic: Traffic) {
         self.traffic.send_replace(traffic);
+    }
+
+    /// Waits until so many bytes of requests are on their way, and will arrive when it is open again, whatever becomes of
+    /// who sent them. Of one connection no more than 16 KiB are counted.
+    ///
+    /// # Panics
+    /// If the proxy is gone.
+    pub async fn holds(&self, bytes: usize) {
+        let mut held = self.held.subscribe();
+        held.wait_for(|held| *held >= bytes).await.expect("it counts as long as it is there");
     }
 
     /// Cuts it, or opens it.
@@ -62,24 +78,30 @@ impl Proxy {
 }
 
 /// One connection. Each way ends by itself, as a side closes it or what was lost does.
-async fn connect(near: TcpStream, far: TcpStream, traffic: watch::Receiver<Traffic>) {
+async fn connect(
+    near: TcpStream,
+    far: TcpStream,
+    traffic: watch::Receiver<Traffic>,
+    held: watch::Sender<usize>,
+) {
     let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
-    tokio::join!(requests(near_in, far_out, traffic.clone()), answers(far_in, near_out, traffic));
-}
-
-/// Waits while nothing passes, and says what does then.
-async fn passing(traffic: &mut watch::Receiver<Traffic>) -> Option<Traffic> {
-    traffic.wait_for(|now| *now != Traffic::Cut).await.ok().map(|now| *now)
+    let requests = requests(near_in, far_out, traffic.clone(), held);
+    tokio::join!(requests, answers(far_in, near_out, traffic));
 }
 
 async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     mut traffic: watch::Receiver<Traffic>,
+    held: watch::Sender<usize>,
 ) {
     let mut bytes = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
-        if passing(&mut traffic).await.is_none() || to.write_all(&bytes[..count]).await.is_err() {
+        held.send_modify(|held| *held += count);
+        let passes = |now: &Traffic| !matches!(now, Traffic::Cut | Traffic::RequestsHeld);
+        let open = traffic.wait_for(passes).await.is_ok();
+        held.send_modify(|held| *held -= count);
+        if !open || to.write_all(&bytes[..count]).await.is_err() {
             return;
         }
     }
@@ -102,7 +124,8 @@ async fn answers(
             },
         };
         let Ok(count @ 1..) = read else { return };
-        match passing(&mut traffic).await {
+        let now = traffic.wait_for(|now| *now != Traffic::Cut).await.ok().map(|now| *now);
+        match now {
             None => return,
             Some(Traffic::AnswersLost) => {
                 lost = true;
@@ -112,7 +135,7 @@ async fn answers(
             Some(_) if lost => return,
             // waits: that is what late means
             Some(Traffic::AnswersLate(late)) => tokio::time::sleep(late).await,
-            Some(Traffic::Open | Traffic::Cut) => {}
+            Some(Traffic::Open | Traffic::Cut | Traffic::RequestsHeld) => {}
         }
         if to.write_all(&bytes[..count]).await.is_err() {
             return;

@@ -7,6 +7,7 @@ use postrider_core::{Broker, EventId};
 use postrider_kafka::{KafkaBroker, KafkaSettings};
 use postrider_testkit::kafka::{KafkaServer, Stored};
 use postrider_testkit::own_server::free_ports;
+use postrider_testkit::proxy::Proxy;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
@@ -125,7 +126,12 @@ async fn a_server_and_its_relays_may_be_killed_and_stopped() {
 /// of it for the first time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_woken_relay_sends_no_more_than_it_had_under_way() {
-    killing::woken::<Kafka>(u64::from(KEYS)).await;
+    let port = free_ports(1).unwrap()[0];
+    let way = Proxy::to(port).await;
+    let behind = || KafkaServer::behind(port, way.port);
+    let Some(kafka) = Kafka::of(behind).await else { return };
+    let far = format!("kafka://127.0.0.1:{}", way.port);
+    killing::woken(&kafka, &way, &far, u64::from(KEYS)).await;
 }
 
 /// F8, INV-1, INV-3: answers that are late by less than a publish may take, and by twice the lease.

@@ -8,6 +8,7 @@ use async_nats::jetstream::{self, Context, stream};
 use postrider_core::{Broker, EventId, cloudevents};
 use postrider_nats::{NatsBroker, NatsSettings};
 use postrider_testkit::nats::NatsServer;
+use postrider_testkit::proxy::Proxy;
 
 use crate::killing;
 use crate::late::{self, Line};
@@ -135,7 +136,10 @@ async fn a_server_and_its_relays_may_be_killed_and_stopped() {
 /// of it for the first time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_woken_relay_sends_no_more_than_it_had_under_way() {
-    killing::woken::<Nats>(u64::from(KEYS)).await;
+    let Some(nats) = Nats::start().await else { return };
+    let way = Proxy::to(nats.server.port()).await;
+    let far = format!("nats://127.0.0.1:{}", way.port);
+    killing::woken(&nats, &way, &far, u64::from(KEYS)).await;
 }
 
 /// F8, INV-1, INV-3: answers that are late by less than a publish may take, and by twice the lease.
