@@ -5,10 +5,8 @@ use std::time::Duration;
 use postrider_core::operate::{Finding, Level};
 use postrider_core::{Broker, Code, Route};
 use postrider_kafka::{KafkaBroker, KafkaSettings, Mechanism, RecordKey, Sasl};
-use postrider_testkit::kafka::KafkaServer;
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::producer::{DefaultProducerContext, Producer as _, ThreadedProducer};
-use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use crate::server::Server;
@@ -198,13 +196,7 @@ async fn a_permission_that_is_missing_is_found() {
 /// sound topic nothing is found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_are_looked_at_and_a_sound_topic_is_left_alone() {
-    let Some(first) = Server::own().await else { return };
-    let (first, others) = spawn_blocking(move || {
-        let others: Vec<KafkaServer> = (2..4).map(|n| first.join(n).unwrap()).collect();
-        (first, others)
-    })
-    .await
-    .unwrap();
+    let Some((first, others)) = Server::with_two_more().await else { return };
     let min = "min.insync.replicas";
     for (name, replicas, least) in
         [("sound", 3, "2"), ("all", 3, "3"), ("few", 3, "1"), ("one", 1, "1")]

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says why")]
 
 mod beginning;
+mod copies;
 mod encryption;
 mod examining;
 mod full;
@@ -15,6 +16,7 @@ mod keys;
 mod mocked;
 mod proxied;
 mod publishing;
+mod rebalancing;
 mod server;
 mod stalling;
 mod subscribing;

@@ -51,6 +51,16 @@ impl Server {
         Some(Server(server.unwrap().unwrap()))
     }
 
+    /// One of the test's own, and two more of its cluster, with the numbers 2 and 3. It is their controller.
+    pub(crate) async fn with_two_more() -> Option<(Server, Vec<KafkaServer>)> {
+        let first = Server::own().await?;
+        let join = move || {
+            let others = (2..4).map(|number| first.join(number).unwrap()).collect();
+            (first, others)
+        };
+        Some(spawn_blocking(join).await.unwrap())
+    }
+
     /// The one that tests share while any of them runs.
     pub(crate) async fn shared() -> Option<Arc<Server>> {
         static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
