@@ -14,6 +14,7 @@ mod late;
 mod nats;
 mod outage;
 mod outbox;
+mod outliving;
 mod refusing;
 mod server;
 mod shop;
