@@ -8,6 +8,7 @@
 //!
 //! Invariant: what comes after a group began is handed out, whoever of its members dies (INV-1).
 
+use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -104,23 +105,25 @@ fn has_older<C: ConsumerContext>(
         return Ok(false);
     }
     let mut times = TopicPartitionList::with_capacity(all.count());
+    // Before the times: what comes in between is young, and would seem to be old.
+    let mut stands = HashMap::with_capacity(all.count());
     for it in all.elements() {
+        let place = (it.topic().to_owned(), it.partition());
+        stands
+            .insert(place, consumer.fetch_watermarks(it.topic(), it.partition(), kafka.deadline)?);
         // What the library asks for as a time is an offset to its list.
         times.add_partition_offset(it.topic(), it.partition(), Offset::Offset(then))?;
     }
-    for since in consumer.offsets_for_times(times, kafka.deadline)?.elements() {
-        let (first, end) =
-            consumer.fetch_watermarks(since.topic(), since.partition(), kafka.deadline)?;
-        let since = match since.offset() {
-            Offset::Offset(offset) => offset,
-            // There is nothing as young as that.
-            _ => end,
-        };
-        if since > first {
-            return Ok(true);
+    let found = consumer.offsets_for_times(times, kafka.deadline)?;
+    Ok(found.elements().iter().any(|since| {
+        let place = (since.topic().to_owned(), since.partition());
+        let Some((first, end)) = stands.get(&place) else { return false };
+        match since.offset() {
+            Offset::Offset(offset) => offset > *first,
+            // There was nothing as young as that.
+            _ => end > first,
         }
-    }
-    Ok(false)
+    }))
 }
 
 /// Writes these down as the group's places, and gives the consumer back with what the servers say.

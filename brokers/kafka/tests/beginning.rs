@@ -102,6 +102,35 @@ async fn a_group_says_when_it_begins_with_what_is_old() {
     assert!(!old(&open_all().await, Duration::ZERO).await, "it has a place");
 }
 
+/// R121: a group that begins while its topic gets its first records does not begin with what is old.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_just_now_is_not_old() {
+    let Some(server) = Server::shared().await else { return };
+    let mut beside = 0;
+    for round in 0..5 {
+        let topic = server.topic("young", 8, &[]).await;
+        let settings = SubscriptionSettings::new(&topic, &unique("young"));
+        let subscription = KafkaSubscription::open(server.settings(), settings).await.unwrap();
+        let broker = KafkaBroker::new(server.settings()).unwrap();
+        let publishing = tokio::spawn(async move {
+            for n in 0..400 {
+                let sent = [event(&format!("{round}-{n}"), n, 10)];
+                assert_eq!(publish(&broker, &topic, &sent).await, [Outcome::Acked]);
+            }
+        });
+        while !publishing.is_finished() {
+            // A server that is busy may not say.
+            let Ok(old) = subscription.begins_before(Duration::from_secs(3_600)).await else {
+                continue;
+            };
+            assert!(!old);
+            beside += usize::from(!publishing.is_finished());
+        }
+        publishing.await.unwrap();
+    }
+    assert!(beside > 5, "it was asked only {beside} times while they came");
+}
+
 /// Where a group at work has no place in a topic, nobody may write down where it begins there, and nothing is guessed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_at_work_gets_no_beginning_in_another_topic() {
