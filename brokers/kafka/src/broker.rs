@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use postrider_core::operate::Finding;
 use postrider_core::{
@@ -22,6 +23,10 @@ use crate::standings::Standings;
 use crate::topics::{Facts, Standing, Topics};
 use crate::trouble::Trouble;
 use crate::wall_clock::WallClock;
+
+/// Servers that are away are asked for so often: what was committed meanwhile is to go out within five seconds when they are
+/// back, and the client takes up to one of them to find that out.
+const PAUSE_MAX: Duration = Duration::from_secs(3);
 
 /// A broker that publishes to Kafka.
 ///
@@ -340,6 +345,7 @@ impl Broker for KafkaBroker {
         can.batch_bytes_max = BYTES_MAX;
         can.batches_in_flight_max = self.settings.batches_in_flight;
         can.endpoint_batches_max = self.settings.batches_in_flight;
+        can.pause_max = PAUSE_MAX;
         can
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_nats::Subject;
 use async_nats::jetstream::publish::PublishAck;
@@ -19,6 +20,9 @@ use crate::encode::{Documents, encode};
 use crate::lossy;
 use crate::send::{Answer, Sent, answer, send};
 use crate::settings::NatsSettings;
+
+/// A server that is away is asked for so often: what was committed meanwhile is to go out within five seconds when it is back.
+const PAUSE_MAX: Duration = Duration::from_secs(3);
 
 /// A broker that publishes to NATS JetStream.
 ///
@@ -174,6 +178,7 @@ impl Broker for NatsBroker {
         can.batches_in_flight_max = settings.batches_in_flight;
         can.formats = &[Format::Structured, Format::Binary, Format::Plain, Format::Debezium];
         can.endpoint_batches_max = settings.batches_in_flight;
+        can.pause_max = PAUSE_MAX;
         can
     }
 

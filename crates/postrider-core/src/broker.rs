@@ -79,6 +79,9 @@ pub struct BrokerCapabilities {
     pub batches_in_flight_max: u32,
     /// Batches under way at once to one endpoint.
     pub endpoint_batches_max: u32,
+    /// The longest pause between two probes of an endpoint that is down, where the relay's own is longer: of one whose probe
+    /// costs nobody anything, and from which much is waited for when it is back.
+    pub pause_max: Duration,
     /// How it can write an event. A relay does not start with a route that asks for another format.
     pub formats: &'static [Format],
     /// Its messages have keys, so a route may say of what they are made.
@@ -87,7 +90,7 @@ pub struct BrokerCapabilities {
 
 impl BrokerCapabilities {
     /// A broker that promises nothing but its answers, with modest limits: 100 events or 1 MiB a
-    /// batch, 4 batches at once; it writes CloudEvents.
+    /// batch, 4 batches at once; it writes CloudEvents, and is probed as seldom as the relay likes.
     pub const fn least() -> BrokerCapabilities {
         BrokerCapabilities {
             prefix_order: false,
@@ -98,6 +101,7 @@ impl BrokerCapabilities {
             batch_bytes_max: 1024 * 1024,
             batches_in_flight_max: 4,
             endpoint_batches_max: 4,
+            pause_max: Duration::MAX,
             formats: &[Format::Structured, Format::Binary],
             message_keys: false,
         }

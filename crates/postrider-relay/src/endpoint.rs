@@ -100,12 +100,14 @@ impl Endpoint {
         self.failures >= settings.down_after || self.away
     }
 
-    /// What was sent to it then failed: it pauses, longer each time, or as long as it asks for. Says how long.
+    /// What was sent to it then failed: it pauses, longer each time up to what its broker and the settings say, or as long
+    /// as it asks for. Says how long.
     pub(crate) fn fail(
         &mut self,
         now: Tick,
         sent: Tick,
         after: Option<Duration>,
+        pause_max: Duration,
         settings: &Settings,
         jitter: &mut Jitter,
     ) -> Duration {
@@ -114,7 +116,8 @@ impl Endpoint {
             self.rounds = self.rounds.saturating_add(1);
         }
         let doublings = (self.rounds - 1).min(20);
-        let step = settings.pause_min.saturating_mul(1 << doublings).min(settings.pause_max);
+        let longest = settings.pause_max.min(pause_max);
+        let step = settings.pause_min.saturating_mul(1 << doublings).min(longest);
         // The server's wish is granted within reason.
         let wish = after.unwrap_or_default().min(WISH_MAX);
         // A second or two is how busy servers spread what they get: to copy all that comes meanwhile would cost more

@@ -263,7 +263,7 @@ impl Outlet {
             reach!(EndpointSuspected);
             self.failing += 1;
         }
-        endpoint.fail(now, sent, after, settings, jitter)
+        endpoint.fail(now, sent, after, self.capabilities.pause_max, settings, jitter)
     }
 
     /// A batch failed without naming an event: the next has half as many.

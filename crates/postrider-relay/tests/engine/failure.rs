@@ -61,6 +61,36 @@ fn what_was_under_way_together_fails_together() {
     assert_eq!(world.delivered("all"), 40);
 }
 
+/// F5, INV-8: what comes after an outage of ten minutes is sent as soon as its broker wishes, however long it was away; and
+/// where it wishes nothing, the pauses are the relay's.
+#[test]
+fn a_broker_is_probed_as_often_as_it_wishes() {
+    let longest = |pause_max: Duration| {
+        let mut capabilities = BrokerCapabilities::least();
+        (capabilities.durable, capabilities.pause_max) = (true, pause_max);
+        let mut world = World::simple();
+        world.places.clear();
+        world.add_place_with(everything("all"), capabilities);
+        world.start(Target::Forever);
+        let mut longest = Duration::ZERO;
+        for n in 0..5 {
+            world.place("all").broker.set_down("order.changed", true);
+            world.commit((0..10).map(|key| event(key, n)).collect());
+            world.run_for(Duration::from_secs(600));
+            world.place("all").broker.set_down("order.changed", false);
+            let before = world.clock.elapsed();
+            let wanted = 10 * (n as usize + 1);
+            world.run_until(Duration::from_secs(60), |world| world.delivered("all") == wanted);
+            longest = longest.max(world.clock.elapsed() - before);
+        }
+        longest
+    };
+    let seldom = longest(Duration::MAX);
+    assert!(seldom > Duration::from_secs(10), "the outage is long enough to tell: {seldom:?}");
+    let often = longest(Duration::from_secs(3));
+    assert!(often <= Duration::from_secs(4), "{often:?}");
+}
+
 /// R019, R093: failures count, and enough of them make a dead letter with its reason.
 #[test]
 fn a_poison_event_is_dead_after_its_attempts_and_the_others_flow() {
