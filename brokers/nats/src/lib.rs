@@ -44,6 +44,7 @@ mod limit;
 mod look;
 mod lossy;
 mod options;
+mod overtaken;
 mod partitions;
 mod passed;
 mod place;

@@ -3,7 +3,7 @@
 //! Invariant: a delivery is settled only by a confirmed answer to the server, and what nobody settles comes
 //! again (INV-1).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -66,8 +66,6 @@ pub struct NatsSubscription {
     told: Arc<Notify>,
     /// What is told at the next receive, since something came with it.
     pub(crate) owed: std::sync::Mutex<Option<Error>>,
-    /// The group's place behind which messages are gone, once that was told, and one more.
-    passed: AtomicU64,
     /// A receive failed: the consumer may be gone.
     suspect: AtomicBool,
     /// This user was not let receive, and has not been since.
@@ -103,11 +101,11 @@ impl NatsSubscription {
         settings.visibility = waits.min().unwrap_or(settings.visibility);
         let asking = Asking::of(members.len());
         let passed = timeout_at(until, passed(&up, &settings, &members)).await.ok().flatten();
-        let (place, owed) = passed.map(|(place, told)| (place + 1, told)).unzip();
         let places = Arc::new(Places::new(settings.visibility));
         let unreadable = Arc::new(Unreadable::new(settings.visibility));
-        let (watch, told) = (Arc::new(Watch::new()), Arc::<Notify>::default());
-        let receipts = Arc::<Receipts>::default();
+        let watch = Arc::new(Watch::of(&up, &settings).await);
+        let owed = passed.filter(|(place, _)| watch.is_new(*place)).map(|(_, told)| told);
+        let (told, receipts) = (Arc::<Notify>::default(), Arc::<Receipts>::default());
         let given_up = Arc::new(GivenUp::new(Arc::clone(&receipts)));
         let hears = Told {
             given_up: Arc::clone(&given_up),
@@ -131,7 +129,6 @@ impl NatsSubscription {
             asking: Mutex::new(asking),
             told,
             owed: std::sync::Mutex::new(owed),
-            passed: AtomicU64::new(place.unwrap_or_default()),
             suspect: AtomicBool::new(false),
             refused: AtomicBool::new(false),
         })
@@ -159,7 +156,7 @@ impl NatsSubscription {
             }
             let passed = timeout_at(until, passed(&up, &self.settings, &joined)).await;
             if let Some((place, told)) = passed.ok().flatten()
-                && self.passed.swap(place + 1, Ordering::AcqRel) != place + 1
+                && self.watch.is_new(place)
             {
                 return Err(told);
             }

@@ -11,6 +11,7 @@ mod examining;
 mod fetching;
 mod given_up;
 mod granting;
+mod heavy;
 mod leaving;
 mod orphaned;
 mod partitioned;

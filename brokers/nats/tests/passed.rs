@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::stream::{RetentionPolicy, Stream};
 use postrider_core::Subscription;
 use postrider_nats::{NatsBroker, NatsSubscription, SubscriptionSettings};
 use postrider_testkit::carry::until_acked;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::publishing::event;
 use crate::server::Server;
 
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The server is looked at every 5 s, and one look is waited for.
+const LOOK: Duration = Duration::from_secs(7);
 
 async fn group(server: &Server, subject: Option<&str>) -> NatsSubscription {
     let mut settings = SubscriptionSettings::new("SHOP", "billing");
@@ -74,4 +76,129 @@ async fn what_a_stream_let_go_under_a_group_is_told_once() {
             None => assert!(heard.is_empty(), "{subject:?} {kept}: {heard:?}"),
         }
     }
+}
+
+/// INV-1: of a group with partitions, to which all of the stream belongs, what lies behind all of its places was given to nobody.
+#[tokio::test]
+async fn what_a_stream_let_go_under_partitions_is_told_once() {
+    for (kept, loses) in [(5, true), (16, false)] {
+        let Some(server) = Server::start() else { return };
+        let stream = server.stream("SHOP", "shop.*.>").await;
+        let broker = NatsBroker::new(server.settings()).unwrap();
+        for number in 1..=20 {
+            let subject = format!("shop.{}.order", number % 2);
+            until_acked(&broker, &subject, &event("1", number, 10)).await;
+        }
+        let before = group(&server, Some("shop.{partition:2}.>")).await;
+        assert!(told(&before, 4).await.is_empty());
+        // What was given out and not settled is no place that was come to.
+        before.close().await.unwrap();
+        drop(before);
+        let settled = server.jetstream().await;
+        let mut places = Vec::new();
+        for partition in 0..2 {
+            let stream = settled.get_stream("SHOP").await.unwrap();
+            let name = format!("billing-partition-{partition}");
+            places.push(stream.consumer_info(name).await.unwrap().delivered.stream_sequence);
+        }
+        let furthest = *places.iter().max().unwrap();
+        keep(&server, &stream, kept).await;
+        let behind = group(&server, Some("shop.{partition:2}.>")).await;
+        let heard = told(&behind, usize::try_from(kept).unwrap().min(10)).await;
+        match loses {
+            true => {
+                let least = format!("{} at least", 15 - furthest);
+                assert!(heard.len() == 1 && heard[0].contains(&least), "{furthest}: {heard:?}");
+            }
+            false => assert!(heard.is_empty(), "{kept}: {heard:?}"),
+        }
+    }
+}
+
+/// What is told of while a group is at work, until so much time has passed.
+async fn heard(subscription: &NatsSubscription, settles: bool, time: Duration) -> Vec<String> {
+    let (mut heard, until) = (Vec::new(), Instant::now() + time);
+    while let Ok(received) = timeout_at(until, subscription.receive(10)).await {
+        match received {
+            Ok(deliveries) if settles => {
+                for delivery in deliveries {
+                    subscription.ack(&delivery).await.unwrap();
+                }
+            }
+            Ok(_) => {}
+            Err(error) => heard.push(error.to_string()),
+        }
+    }
+    heard
+}
+
+/// INV-1: what is taken under a group at work that takes some of the subjects is told of, whatever takes it.
+#[tokio::test]
+async fn what_is_taken_under_a_group_with_a_filter_is_told() {
+    let subjects = ["shop.a", "shop.{partition:1}.b"];
+    for (subject, purges) in subjects.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        let Some(server) = Server::start() else { return };
+        let stream = server.stream("SHOP", "shop.>").await;
+        let broker = NatsBroker::new(server.settings()).unwrap();
+        for number in 1..=20 {
+            let subject = ["shop.a", "shop.0.b", "shop.others"][number as usize % 3];
+            until_acked(&broker, subject, &event("1", number, 10)).await;
+        }
+        let mut settings = SubscriptionSettings::new("SHOP", "billing");
+        settings.subject = Some(subject.to_owned());
+        settings.unsettled_max = 1;
+        let slow = NatsSubscription::open(server.settings(), settings).await.unwrap();
+        // One is at work, and what is behind it is looked at.
+        assert!(heard(&slow, false, LOOK).await.is_empty(), "{subject}");
+        match purges {
+            true => _ = stream.purge().await.unwrap(),
+            false => keep(&server, &stream, 3).await,
+        }
+        let heard = heard(&slow, false, LOOK * 2).await;
+        assert!(heard.len() == 1, "{subject} {purges}: {heard:?}");
+        assert!(heard[0].contains("had not been given"), "{heard:?}");
+    }
+}
+
+/// A group that takes some of the subjects, and settles all that it is given, is told of nothing, whatever its stream lets go, and
+/// however busy it is.
+#[tokio::test]
+async fn a_group_that_is_given_everything_hears_of_no_loss() {
+    for retention in [RetentionPolicy::Limits, RetentionPolicy::Interest] {
+        let Some(server) = Server::start() else { return };
+        let stream = server.stream("SHOP", "shop.>").await;
+        let mut config = stream.cached_info().config.clone();
+        server.jetstream().await.delete_stream("SHOP").await.unwrap();
+        (config.retention, config.max_messages) = (retention, 400);
+        server.jetstream().await.create_stream(config).await.unwrap();
+        let group = group(&server, Some("shop.a")).await;
+        let broker = NatsBroker::new(server.settings()).unwrap();
+        let busy = async {
+            for number in 1u32.. {
+                let subject = ["shop.a", "shop.others", "shop.others"][number as usize % 3];
+                until_acked(&broker, subject, &event("1", number, 10)).await;
+            }
+        };
+        tokio::select! {
+            heard = heard(&group, true, LOOK * 3) => assert!(heard.is_empty(), "{retention:?}: {heard:?}"),
+            () = busy => unreachable!("it has no end"),
+        }
+    }
+}
+
+/// INV-1: what comes and goes between two looks is told of where all of the stream is the group's.
+#[tokio::test]
+async fn a_burst_that_is_let_go_under_a_group_at_work_is_told() {
+    let Some(server) = Server::start() else { return };
+    let stream = server.stream("SHOP", "shop.>").await;
+    keep(&server, &stream, 10).await;
+    let mut settings = SubscriptionSettings::new("SHOP", "billing");
+    settings.unsettled_max = 1;
+    let slow = NatsSubscription::open(server.settings(), settings).await.unwrap();
+    let broker = NatsBroker::new(server.settings()).unwrap();
+    for number in 1..=100 {
+        until_acked(&broker, "shop.order", &event("1", number, 10)).await;
+    }
+    let heard = heard(&slow, false, LOOK).await;
+    assert!(heard.len() == 1 && heard[0].contains("begins with 91"), "{heard:?}");
 }

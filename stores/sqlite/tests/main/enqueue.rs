@@ -161,7 +161,7 @@ fn the_same_id_twice_is_a_conflict() {
     assert!(refused.to_string().contains(&twice.event().id.to_string()), "{refused}");
 }
 
-/// R012, R123: what cannot be delivered is refused where its author sees it.
+/// F20, R012, R123: what cannot be delivered is refused where its author sees it.
 #[test]
 fn what_breaks_a_rule_is_refused_with_its_reason() {
     let fresh = Fresh::new();
@@ -170,6 +170,11 @@ fn what_breaks_a_rule_is_refused_with_its_reason() {
     let outbox = Outbox::new();
     let large = event(1).bytes(vec![0; 1024 * 1024 + 1], "a/b");
     assert_eq!(outbox.enqueue(&tx, &large).unwrap_err().kind(), ErrorKind::TooLarge);
+    // F20: before anything is written, with what it has and what it may have.
+    let huge = event(1).bytes(vec![0; 100_000_000], "a/b");
+    let refused = outbox.enqueue(&tx, &huge).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TooLarge);
+    assert!(refused.to_string().contains("100000000 bytes, the limit is 1048576"), "{refused}");
     let no_json = event(1).payload(Payload::Json("{".into()), "application/json");
     let erased = event(1).payload(Payload::Erased, "application/json");
     for bad in [NewEvent::new("", "1", "t"), event(1).source("a\nb"), no_json, erased] {

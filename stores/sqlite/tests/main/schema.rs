@@ -160,6 +160,9 @@ fn the_table_refuses_what_is_no_payload() {
         ("payload", "null", "payload_or_payload_bytes_or_erased"),
         ("payload, payload_bytes", "'{}', x'00'", "payload_or_payload_bytes_or_erased"),
         ("payload_bytes", "zeroblob(1048577)", "payload_has_at_most_1_mib"),
+        // F20: a hundred megabytes, refused in the same words.
+        ("payload_bytes", "zeroblob(100000000)", "payload_has_at_most_1_mib"),
+        ("payload", "'\"' || hex(zeroblob(50000000)) || '\"'", "payload_has_at_most_1_mib"),
     ];
     for (columns, values, says) in payloads {
         let refused = insert(
