@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use clap::ValueEnum;
 use postrider_config::LogLevel;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, reload};
@@ -109,14 +109,22 @@ fn read(levels: &str) -> Result<Targets, Failure> {
              warn,postrider_relay=debug.",
         )
     };
-    let word = levels.split(',').map(str::trim).find(|part| {
-        !part.contains('=') && part.parse::<tracing_subscriber::filter::LevelFilter>().is_err()
-    });
+    let word = levels
+        .split(',')
+        .map(str::trim)
+        .find(|part| !part.contains('=') && part.parse::<LevelFilter>().is_err());
     if let Some(word) = word {
         return Err(refuse(format!("`{}` is no level", word.escape_debug())));
     }
-    levels.parse().map_err(|error| refuse(format!("{error}")))
+    let read: Targets = levels.parse().map_err(|error| refuse(format!("{error}")))?;
+    let is_wanted = levels.contains(CLIENT_OF_NATS)
+        || read.default_level().is_some_and(|level| level > LevelFilter::INFO);
+    Ok(if is_wanted { read } else { read.with_target(CLIENT_OF_NATS, LevelFilter::OFF) })
 }
+
+/// It tells of each connection that it could not make, twice, and each second while its servers are away: hundreds of lines in ten
+/// minutes, and none that is not said by our own. Who names it, or wants more than `info` of everybody, gets it.
+const CLIENT_OF_NATS: &str = "async_nats";
 
 #[cfg(test)]
 mod tests {
@@ -127,5 +135,17 @@ mod tests {
         let text = start("loud", LogFormat::Text).unwrap_err().plain_text();
         assert!(text.contains("loud") && text.contains("warn,postrider_relay=debug"), "{text}");
         assert!("xml".parse::<LogFormat>().is_err());
+    }
+
+    /// A server that is away for ten minutes writes no hundreds of lines between ours, unless somebody wants them.
+    #[test]
+    fn the_client_of_nats_is_silent_unless_it_is_wanted() {
+        let tells = |levels: &str| {
+            let levels = read(levels).unwrap();
+            assert!(levels.would_enable("postrider_relay", &tracing::Level::WARN));
+            levels.would_enable("async_nats::connector", &tracing::Level::ERROR)
+        };
+        assert!(!tells("info") && !tells("warn,postrider_relay=debug"));
+        assert!(tells("info,async_nats=info") && tells("debug") && tells("info,async_nats=error"));
     }
 }
