@@ -299,6 +299,8 @@ async fn a_reload_of_a_header_keeps_the_connection() {
     std::fs::write(nats.stage.path("token"), "older").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
     command.args(["consume", "--config", "postrider.toml", "--to", &endpoint.url()]);
+    // The client tells of each connection, where that is asked for.
+    command.args(["--log", "info,async_nats=info"]);
     let mut sidecar = Sidecar::start(nats.placed(command));
     sidecar.hear("receiving").await;
     std::fs::write(nats.stage.path("token"), "newer").unwrap();

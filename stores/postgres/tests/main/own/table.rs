@@ -119,8 +119,8 @@ impl Layout {
                 values (gen_random_uuid(), 'order', 'malformed', 'order.placed', '{}', '[1]')"
             }
             Layout::Debezium => {
-                "insert into {schema}.\"own events\" (id, aggregatetype, aggregateid, type)
-                values (gen_random_uuid(), 'order', 'malformed', 'order.placed')"
+                "insert into {schema}.\"own events\" (id, aggregatetype, aggregateid, type, payload)
+                values (gen_random_uuid(), 'order', 'malformed', '', '{}')"
             }
         }
     }
