@@ -6,13 +6,15 @@ mod published;
 mod split;
 mod tables;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use postrider_core::source::{OutboxSource, RenewRequest, RetireRequest, Retired};
-use postrider_core::{Code, ErrorKind, EventId, Lease};
+use postrider_core::source::{
+    DefinitionChange, OutboxSource, RenewRequest, RetireRequest, Retired,
+};
+use postrider_core::{Code, ErrorKind, EventId, Lease, Start};
 use postrider_postgres::{Layout, PostgresStore, Setup, init};
 
-use crate::support::{Fresh, LONG, acquire};
+use crate::support::{Fresh, LONG, acquire, destination};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
@@ -76,6 +78,26 @@ impl Play {
             on conflict do nothing"
         );
         self.fresh.run(&passed).await;
+    }
+
+    /// Adds a destination, from the beginning, at a moment at which nobody else on this server has a transaction open: what is
+    /// open may still write far below, and tables wait for it.
+    async fn begins_beside_nobody(&self, id: &str) {
+        let ground =
+            format!("select min(ground) from {{outbox_cursor}} where destination = '{id}'");
+        let (store, began) = (self.fresh.store(), Instant::now());
+        loop {
+            let put = vec![(destination(id), Start::Beginning)];
+            let change = DefinitionChange { put, ..DefinitionChange::default() };
+            store.apply(&change).await.expect("apply");
+            if self.fresh.number(&ground).await > 0 {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "somebody always has one open");
+            let remove = vec![destination(id).id];
+            let change = DefinitionChange { remove, ..DefinitionChange::default() };
+            store.apply(&change).await.expect("apply");
+        }
     }
 
     /// The events stand in `waiting` in a state, as a dead letter would.

@@ -4,10 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use postrider_core::Start;
-use postrider_core::source::{
-    DefinitionChange, FetchRequest, OutboxSource, RetireRequest, Retired,
-};
+use postrider_core::source::{FetchRequest, OutboxSource, RetireRequest, Retired};
 use postrider_core::waiting::{Passed, Settlement, SettlementPart};
 use postrider_postgres::{Layout, Names};
 use postrider_testkit::cluster::Cluster;
@@ -15,7 +12,7 @@ use tokio_postgres::Client;
 
 use super::{Play, gone};
 use crate::relay::{read, stands};
-use crate::support::{Fresh, connect, destination, id};
+use crate::support::{Fresh, connect, id};
 
 /// A transaction that was prepared; rolled back with this value, also where a test fails.
 struct Prepared {
@@ -294,9 +291,7 @@ async fn a_kill_between_the_mark_and_the_deletion_is_made_good() {
     assert_eq!(said, (8_192, "0* 4096* 8192* 12288 16384 rest"), "said, and nothing is gone");
     reader.batch_execute("commit").await.expect("commit");
 
-    let put = vec![(destination("b"), Start::Beginning)];
-    let change = DefinitionChange { put, ..DefinitionChange::default() };
-    play.fresh.store().apply(&change).await.expect("apply");
+    play.begins_beside_nobody("b").await;
     let begins = stands(&play.store, &play.lease, "b").await;
     let unread = || async {
         let rows = read(&play.store, &play.lease, &begins).await;
