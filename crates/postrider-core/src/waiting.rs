@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `retrying` | a counted failure; promotion when the one before it left | delivered, another failure, giving up |
 //! | `parked` | an earlier event of its key waits | promotion; the operator |
-//! | `held` | the breaker of its (endpoint, event type) opened | the breaker closes; the operator |
+//! | `held` | its endpoint refuses all events of its type, so it is not given up | tried at its time like `retrying`; the operator |
 //! | `disabled` | its endpoint said that it is gone, or was disabled | the operator enables the endpoint, or discards it |
 //! | `dead` | it gave up, was refused for good, or nothing can deliver it | redrive, discard |
 //! | `discarded` | the operator | retirement of its sequence number |
@@ -32,7 +32,7 @@ pub enum WaitingState {
     Retrying,
     /// It waits behind an earlier event of its key.
     Parked,
-    /// It waits for the breaker of its (endpoint, event type).
+    /// Its endpoint refuses all events of its type: it is not given up, and tried again at its time.
     Held,
     /// Its endpoint is disabled. It is not tried; what follows of its key is parked behind it.
     Disabled,
@@ -66,6 +66,8 @@ pub enum Reason {
     /// It was under way when the relay died, more than once: it is tried alone, and each attempt is
     /// saved before it is made.
     Suspect,
+    /// Its endpoint refuses all events of its type: what refuses them is to be mended, not this event.
+    Held,
     /// Its endpoint is disabled.
     Disabled,
     /// An operator had it sent again after it was dead.
@@ -107,8 +109,18 @@ text_enum!(Reason, "reason",
     Behind => "behind", Failed => "failed", GaveUp => "gave_up", Rejected => "rejected",
     TooLarge => "too_large", Malformed => "malformed", UnknownFormat => "unknown_format",
     NoRoute => "no_route", EndpointDown => "endpoint_down",
-    Suspect => "suspect", Disabled => "disabled", Redriven => "redriven",
+    Suspect => "suspect", Held => "held", Disabled => "disabled", Redriven => "redriven",
     Requeued => "requeued");
+
+impl WaitingState {
+    /// The state of an event that is due at a time, by its reason. Either is given out alike when that has come.
+    pub const fn of_timed(reason: Reason) -> WaitingState {
+        match reason {
+            Reason::Held => WaitingState::Held,
+            _ => WaitingState::Retrying,
+        }
+    }
+}
 
 /// The longest detail that is kept with a waiting event, in bytes: an answer's first screen.
 pub const DETAIL_BYTES_MAX: usize = 2_048;
@@ -146,7 +158,7 @@ pub struct NewWaiting {
 pub enum Placement {
     /// Behind its key, or at its head and due at once.
     Behind(Reason),
-    /// Tried again after a delay.
+    /// Tried again after a delay; its state is what [`WaitingState::of_timed`] says of its reason.
     Retry {
         /// From now, on the database's clock.
         delay: Duration,
@@ -175,7 +187,7 @@ pub enum Placement {
 pub enum WaitingChange {
     /// It was delivered: the row goes, and the next of its key is promoted.
     Delivered(RowRef),
-    /// The attempt failed, and another follows after the delay.
+    /// The attempt failed, and another follows after the delay; its state is what [`WaitingState::of_timed`] says of its reason.
     Retry {
         /// Which event.
         row: RowRef,
@@ -206,7 +218,7 @@ pub enum WaitingChange {
     /// Its payload was erased before it was delivered: the row goes, and the next of its key is
     /// promoted, as if it had been delivered.
     Erased(RowRef),
-    /// No attempt counts: the endpoint is to blame. It is due again after the delay.
+    /// No attempt counts: the endpoint is to blame. It is due again after the delay, in the state and with the reason that it has.
     Postpone {
         /// Which event.
         row: RowRef,
