@@ -116,7 +116,7 @@ impl State {
         if stored.holds() {
             // It came before others that are due: they wait behind it from now on.
             for (_, later) in rows.range_mut(new.row.seq + 1..) {
-                if later.key == stored.key && later.state == WaitingState::Retrying && !later.late {
+                if later.key == stored.key && later.is_timed() && !later.late {
                     later.state = WaitingState::Parked;
                 }
             }
@@ -129,6 +129,7 @@ fn place(stored: &mut Stored, placement: &Placement, now: Duration) {
     match placement {
         Placement::Behind(reason) => stored.reason = *reason,
         Placement::Retry { delay, attempted } => {
+            stored.state = WaitingState::of_timed(attempted.reason);
             stored.due = now + *delay;
             record(stored, attempted);
         }
@@ -172,6 +173,10 @@ fn change_waiting(
             rows.remove(&seq);
         }
         WaitingChange::Retry { delay, attempted, .. } => {
+            // One that is parked or disabled stays so: its turn has not come.
+            if stored.is_timed() {
+                stored.state = WaitingState::of_timed(attempted.reason);
+            }
             record(stored, attempted);
             stored.due = now + *delay;
         }

@@ -50,7 +50,7 @@ pub struct WaitingView {
     pub holds_key: bool,
     /// Delivered late on purpose.
     pub late: bool,
-    /// When it is due, by the store's clock since its start; of no meaning unless it is retrying.
+    /// When it is due, by the store's clock since its start; of no meaning unless it is retrying or held.
     pub due: Duration,
 }
 
@@ -66,6 +66,11 @@ impl Stored {
             WaitingState::Dead => self.holds_key,
             WaitingState::Discarded => false,
         }
+    }
+
+    /// Whether it is tried by itself when its time has come, if it is the first of its key.
+    pub(super) fn is_timed(&self) -> bool {
+        matches!(self.state, WaitingState::Retrying | WaitingState::Held)
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -172,10 +177,10 @@ impl State {
             .filter(|row| !request.except.contains(&row.key_hash));
         for row in rows {
             match (row.state, open.get(&*row.key)) {
-                (WaitingState::Retrying, _) if row.late => {
+                _ if row.is_timed() && row.late => {
                     runs.push(vec![row]);
                 }
-                (WaitingState::Retrying, None) => {
+                (_, None) if row.is_timed() => {
                     open.insert(&row.key, runs.len());
                     runs.push(vec![row]);
                 }

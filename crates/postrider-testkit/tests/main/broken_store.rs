@@ -28,6 +28,8 @@ const PAGES_WITHOUT_LIMIT: u8 = 7;
 const RENEWS_WHAT_IS_LOST: u8 = 8;
 const COUNTS_POSTPONEMENTS: u8 = 9;
 const READS_WHEN_GONE: u8 = 10;
+const HELD_FOR_GOOD: u8 = 11;
+const HELD_IS_RETRYING: u8 = 12;
 
 /// The memory store with a flaw.
 struct Broken<const FLAW: u8>(OnePartition);
@@ -217,7 +219,12 @@ impl<const FLAW: u8> OutboxSource for BrokenSource<FLAW> {
     }
 
     fn due<'a>(&'a self, request: &'a DueRequest) -> BoxFuture<'a, Result<Due>> {
-        self.0.due(request)
+        Box::pin(async move {
+            if FLAW == HELD_FOR_GOOD && self.0.counts(&request.destination).await?.held > 0 {
+                return Ok(Due::default());
+            }
+            self.0.due(request).await
+        })
     }
 
     fn admit<'a>(&'a self, lease: &'a Lease, rows_max: u32) -> BoxFuture<'a, Result<Admitted>> {
@@ -231,7 +238,13 @@ impl<const FLAW: u8> OutboxSource for BrokenSource<FLAW> {
     }
 
     fn counts<'a>(&'a self, destination: &'a DestinationId) -> BoxFuture<'a, Result<Counts>> {
-        self.0.counts(destination)
+        Box::pin(async move {
+            let mut counts = self.0.counts(destination).await?;
+            if FLAW == HELD_IS_RETRYING {
+                counts.retrying += std::mem::take(&mut counts.held);
+            }
+            Ok(counts)
+        })
     }
 
     fn wake(&self) -> BoxFuture<'_, ()> {
@@ -314,6 +327,24 @@ fn a_store_that_never_wakes_is_caught() {
     fails(source::a_commit_wakes_the_relay::<Broken<NEVER_WAKES>>());
 }
 
+#[test]
+fn a_store_that_never_gives_out_what_is_held_is_caught() {
+    type Flawed = Broken<HELD_FOR_GOOD>;
+    fails(source::a_held_event_comes_at_its_time::<Flawed>());
+    fails(source::a_postponed_held_event_stays_held::<Flawed>());
+    fails(source::the_last_attempt_says_what_is_held::<Flawed>());
+    fails(source::an_event_that_enters_before_a_held_one_parks_it::<Flawed>());
+}
+
+#[test]
+fn a_store_that_counts_what_is_held_as_retrying_is_caught() {
+    type Flawed = Broken<HELD_IS_RETRYING>;
+    fails(source::a_held_event_comes_at_its_time::<Flawed>());
+    fails(source::a_postponed_held_event_stays_held::<Flawed>());
+    fails(source::the_last_attempt_says_what_is_held::<Flawed>());
+    fails(source::a_held_event_holds_what_follows::<Flawed>());
+}
+
 /// The harness itself is sound: what a flaw does not concern passes.
 #[test]
 fn what_a_flaw_does_not_concern_passes() {
@@ -322,4 +353,6 @@ fn what_a_flaw_does_not_concern_passes() {
     passes(store::what_is_committed_is_read_in_order::<Broken<CURSOR_ON_NUMBERS>>());
     passes(source::attempts_are_kept::<Broken<NOBODY_OWNS>>());
     passes(source::a_late_owner_settles_nothing::<Broken<NO_DELAY>>());
+    passes(source::attempts_are_kept::<Broken<HELD_FOR_GOOD>>());
+    passes(source::events_of_a_failed_key_wait_in_order::<Broken<HELD_IS_RETRYING>>());
 }

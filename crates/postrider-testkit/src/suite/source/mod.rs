@@ -3,6 +3,7 @@
 
 mod destinations;
 mod endpoints;
+mod held;
 mod leases;
 mod pages;
 mod pausing;
@@ -15,6 +16,7 @@ mod waiting_changes;
 
 pub use destinations::*;
 pub use endpoints::*;
+pub use held::*;
 pub use leases::*;
 pub use pages::*;
 pub use pausing::*;
@@ -94,6 +96,13 @@ macro_rules! source_suite {
                 a_postponed_event_counts_no_attempt,
                 a_late_owner_changes_nothing_that_waits,
                 changes_sent_twice_change_once,
+                // held
+                a_held_event_comes_at_its_time,
+                a_postponed_held_event_stays_held,
+                the_last_attempt_says_what_is_held,
+                a_held_event_holds_what_follows,
+                an_event_that_enters_before_a_held_one_parks_it,
+                a_held_event_leaves_like_another,
                 // requests
                 a_redriven_dead_letter_comes_out_in_its_place,
                 a_redriven_dead_letter_that_let_its_key_pass_is_late,
