@@ -6,7 +6,8 @@ use postrider_core::DeadKeyPolicy;
 use postrider_core::waiting::{Attempted, DETAIL_BYTES_MAX, Reason};
 
 use crate::flow::Flow;
-use crate::notice::{Notice, Subject};
+use crate::notice::Notice;
+use crate::subject::Subject;
 
 /// The outcome of an attempt, with its detail cut to what is kept.
 pub(crate) fn attempted(attempts: u32, reason: Reason, detail: impl Into<String>) -> Attempted {

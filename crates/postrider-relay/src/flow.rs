@@ -18,8 +18,9 @@ use crate::entering::Entering;
 use crate::gauge::Passage;
 use crate::hot::Hot;
 use crate::lane::{Entry, KeyMap, Lane, Origin};
-use crate::notice::{Notice, Subject};
+use crate::notice::Notice;
 use crate::skip::Skipping;
+use crate::subject::Subject;
 use crate::trial::Trial;
 use crate::window::{Ordinal, Window};
 

@@ -162,6 +162,17 @@ pub enum Blocker {
         /// What was said of it last.
         detail: String,
     },
+    /// An endpoint refuses every event of one type; they wait as held.
+    Held {
+        /// Of which destination.
+        destination: DestinationId,
+        /// Which topic, subject, queue, or URL.
+        topic: String,
+        /// Which type.
+        event_type: String,
+        /// What was answered last.
+        detail: String,
+    },
     /// Another relay holds a partition.
     Lease {
         /// Which partition.
@@ -224,6 +235,11 @@ impl fmt::Display for Blocker {
             Blocker::Part { destination, topic, detail } => write!(
                 f,
                 "a part of endpoint {topic} of {destination}, which takes nothing while the rest does: {detail}"
+            ),
+            Blocker::Held { destination, topic, event_type, detail } => write!(
+                f,
+                "endpoint {topic} of {destination} refuses every {event_type}, which wait as held: {detail} [{}]",
+                Code::TypeHeld
             ),
             Blocker::Lease { partition, owner } => {
                 write!(f, "partition {partition} is held by {owner}")
@@ -348,7 +364,7 @@ impl Machine {
             topic: endpoint.topic.to_string(),
             detail: said.to_owned(),
         });
-        let endpoints = endpoints.chain(parts);
+        let endpoints = endpoints.chain(parts).chain(self.held_types());
         let share = self.owned.is_empty();
         let leases = self.held_by_others().iter().filter(|_| share).map(|held| Blocker::Lease {
             partition: held.lease.partition,

@@ -38,13 +38,6 @@ pub(crate) enum Judgement {
     Untried,
 }
 
-impl Judgement {
-    /// Whether the event got an answer of its own: that of a part of an endpoint is none.
-    pub(crate) fn is_of_the_event(&self) -> bool {
-        matches!(self, Judgement::Counts { .. } | Judgement::Refused { .. })
-    }
-}
-
 /// Judges one event's outcome.
 ///
 /// A transient failure counts against the event only if the answer names it, or it was sent alone,

@@ -8,8 +8,8 @@ use postrider_core::{DestinationId, Outcome, Tick, planted, reach};
 
 use crate::command::Ticket;
 use crate::machine::{BatchItem, Machine};
-use crate::notice::delivered;
 use crate::outcome::deliver;
+use crate::subject::delivered;
 
 /// Batches whose answer may still come; beyond, the oldest are forgotten and merely sent again.
 const LATE_MAX: usize = 64;

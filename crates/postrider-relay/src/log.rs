@@ -19,7 +19,9 @@ pub(crate) fn write(notice: &Notice, owner: &RelayId) {
         Notice::EndpointFailed { .. }
         | Notice::EndpointRecovered { .. }
         | Notice::EndpointDisabled { .. }
-        | Notice::EndpointEnabled { .. } => log_endpoint(notice),
+        | Notice::EndpointEnabled { .. }
+        | Notice::TypeHeld { .. }
+        | Notice::TypeTaken { .. } => log_endpoint(notice),
         Notice::LeaseTaken { .. }
         | Notice::LeaseReleased { .. }
         | Notice::LeaseLost { .. }
@@ -81,6 +83,14 @@ fn log_endpoint(notice: &Notice) {
         Notice::EndpointDisabled { destination, topic, detail } => tracing::warn!(
             %destination, endpoint = &**topic, detail, code = %Code::EndpointDisabled,
             "endpoint disabled until an operator enables it"
+        ),
+        Notice::TypeHeld { destination, topic, event_type, refused, detail } => tracing::error!(
+            %destination, endpoint = &**topic, event_type, refused, detail, code = %Code::TypeHeld,
+            "endpoint refuses every event of a type; they wait, and one is tried now and then"
+        ),
+        Notice::TypeTaken { destination, topic, event_type, refused, away } => tracing::info!(
+            %destination, endpoint = &**topic, event_type, refused, away_ms = millis(*away),
+            "endpoint takes the type again"
         ),
         Notice::EndpointEnabled { destination, topic } => {
             tracing::info!(%destination, endpoint = &**topic, "endpoint in service again");

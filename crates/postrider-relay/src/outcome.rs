@@ -17,9 +17,10 @@ use crate::flow::Flow;
 use crate::judge::{Attempt, Judgement, judge, judge_unnamed};
 use crate::lane::{Entry, Lane, Origin};
 use crate::machine::{BatchItem, Machine};
-use crate::notice::{Notice, delivered, subject};
+use crate::notice::Notice;
 use crate::owned::FlowState;
 use crate::part::put_off;
+use crate::subject::{delivered, subject};
 
 /// What an endpoint is to blame for.
 enum Blame {
@@ -156,6 +157,10 @@ impl Machine {
                     flow.remember(entry.row.seq, sent);
                 }
             }
+            if let Some(outlet) = self.outlets.get_mut(destination) {
+                let heard = outlet.hears(&entry, &judgement, sent, now, &self.settings);
+                self.notices.extend(heard);
+            }
             if judgement == Judgement::Delivered {
                 self.stats.delivered += 1;
                 self.stats.progressed_at = now;
@@ -196,7 +201,7 @@ impl Machine {
         judgement: Judgement,
     ) -> Option<Blame> {
         let outlet = self.outlets.get_mut(destination)?;
-        if judgement.is_of_the_event() {
+        if matches!(judgement, Judgement::Counts { .. }) {
             outlet.moved(self.now, &self.settings);
         }
         let flow = self.owned.get_mut(&item.partition)?.flow(destination)?;
@@ -228,12 +233,7 @@ impl Machine {
                 None
             }
             Judgement::Refused { fault } => {
-                reach!(EventRefused);
-                self.stats.count_failure(destination);
-                let attempted = attempted(attempts + 1, Reason::Rejected, fault.to_string());
-                let halts = policy == DeadKeyPolicy::Halt;
-                let delay = halts.then_some(route.retry.delay_max);
-                self.give_up_or_retry(destination, item, delay, attempted, policy);
+                self.refuse_head(destination, item, &fault);
                 None
             }
             Judgement::Endpoint { fault, after } => {
@@ -261,7 +261,7 @@ impl Machine {
     }
 
     /// The head of a lane waits for another try, or is dead; what follows of its key goes behind it.
-    fn give_up_or_retry(
+    pub(crate) fn give_up_or_retry(
         &mut self,
         destination: &DestinationId,
         item: &BatchItem,

@@ -14,6 +14,7 @@ use postrider_core::{
 
 use crate::disable::Disabling;
 use crate::endpoint::Endpoint;
+use crate::hold::Holds;
 use crate::settings::Settings;
 use crate::sweep::ENDPOINTS_KEPT;
 use crate::turn::Turn;
@@ -58,6 +59,8 @@ pub(crate) struct Outlet {
     pub(crate) disabled: BTreeMap<Box<str>, Disabling>,
     /// Those of them that the store is to be told of.
     pub(crate) untold: BTreeSet<Box<str>>,
+    /// Types that endpoints refuse.
+    pub(crate) holds: Holds,
     /// Lanes that became ready for an endpoint that is disabled.
     pub(crate) stranded: Vec<(u32, LaneRef)>,
     /// A buffer for rendering topics.
@@ -86,6 +89,7 @@ impl Outlet {
             well_at: Tick::default(),
             disabled: BTreeMap::new(),
             untold: BTreeSet::new(),
+            holds: Holds::default(),
             stranded: Vec::new(),
             topic: String::new(),
         }

@@ -9,7 +9,7 @@ use postrider_core::{DestinationId, Jitter, Outcome, RetryPolicy, Tick};
 
 use crate::attempt::attempted;
 use crate::endpoint::Endpoint;
-use crate::health::NAMED_MAX;
+use crate::health::{Blocker, NAMED_MAX};
 use crate::machine::Machine;
 use crate::outlet::Outlet;
 use crate::settings::Settings;
@@ -106,12 +106,12 @@ impl Outlet {
         }
     }
 
-    /// Since when some of it takes nothing, if so: an endpoint is down, or a part of one.
+    /// Since when some of it takes nothing, if so: an endpoint is down, a part of one, or one refuses a type.
     pub(crate) fn ails_since(&self, settings: &Settings, now: Tick) -> Option<Tick> {
         let down = self.down(settings, now).map(|endpoint| endpoint.failing_since);
         let parts = self.endpoints.iter().filter(|endpoint| endpoint.hindrance(now).is_some());
         let parts = parts.filter_map(|endpoint| Some(endpoint.part.as_ref()?.since));
-        down.chain(parts).min()
+        down.chain(parts).chain(self.holds.since()).min()
     }
 }
 
@@ -138,6 +138,19 @@ impl Machine {
         self.outlets.iter().flat_map(move |(destination, outlet)| {
             let part = move |it| Some((destination, it, Endpoint::hindrance(it, self.now)?));
             outlet.endpoints.iter().filter_map(part).take(NAMED_MAX)
+        })
+    }
+
+    /// Types that endpoints refuse, of each destination a screen of them.
+    pub(crate) fn held_types(&self) -> impl Iterator<Item = Blocker> {
+        self.outlets.iter().flat_map(|(destination, outlet)| {
+            let held = outlet.holds.held().take(NAMED_MAX);
+            held.map(|(topic, event_type, detail)| Blocker::Held {
+                destination: destination.clone(),
+                topic: topic.to_owned(),
+                event_type: event_type.to_owned(),
+                detail: detail.to_owned(),
+            })
         })
     }
 }

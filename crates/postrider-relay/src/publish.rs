@@ -52,7 +52,8 @@ impl Batch {
     ) -> u32 {
         let mut entries = 0;
         for entry in lane.iter().take(most as usize) {
-            if entry.endpoint != endpoint || !self.has_room_for(entry) {
+            let ends = entry.endpoint != endpoint || (entries > 0 && outlet.is_held(entry));
+            if ends || !self.has_room_for(entry) {
                 break;
             }
             self.push(entry, outlet, replay_through);
@@ -211,6 +212,11 @@ fn fill(
         if flow.skipping.holds(key) {
             // A moment later the dead letter before it is recorded.
             outlet.ready_at(now + SKIP_PAUSE, endpoint, (partition, key));
+            continue;
+        }
+        let held = lane.head().and_then(|head| outlet.holds_back(head, now));
+        if let Some(delay) = held {
+            flow.hold(key, delay, outlet, now);
             continue;
         }
         let in_order = capabilities.prefix_order || planted!(PrefixAssumed);

@@ -74,6 +74,12 @@ pub struct Settings {
     /// Failures in a row, nothing acknowledged between, after which an endpoint counts as down.
     /// Default 3.
     pub down_after: u32,
+    /// Of so many keys, and so many events, of one type an endpoint may refuse for good with none of the type taken between,
+    /// and each of them is to blame itself. With more the type is, and its events wait. Default 20 keys and 81 events, a
+    /// hundredth of a window: fewer a person looks through.
+    pub held_keys: u32,
+    /// See [`held_keys`](Settings::held_keys).
+    pub held_rows: u32,
     /// How long a drain waits for what is under way. Default 10 s, as orchestrators allow at least.
     pub drain: Duration,
     /// How long a one-shot run goes on without settling anything. Default 60 s.
@@ -108,6 +114,8 @@ impl Default for Settings {
             pause_min: Duration::from_millis(100),
             pause_max: Duration::from_secs(30),
             down_after: 3,
+            held_keys: 20,
+            held_rows: 81,
             drain: Duration::from_secs(10),
             stall: Duration::from_secs(60),
             seed: 0,

@@ -67,6 +67,10 @@ pub(crate) struct State {
     sick_topics: BTreeMap<Box<str>, Tick>,
     /// Topics of which a part takes nothing until then.
     limping_topics: BTreeMap<Box<str>, Tick>,
+    /// Topics that refuse each event for good until then.
+    strict_topics: BTreeMap<Box<str>, Tick>,
+    /// Events that were refused for good by such a one.
+    refused: BTreeSet<EventId>,
     /// Events that failed, and whether all that anybody heard of them was that a part of their topic takes nothing.
     pub(crate) hindered: BTreeMap<EventId, bool>,
     /// Who heard of which event that it was taken: what that relay may record as published.
@@ -119,6 +123,8 @@ impl Place {
             sent: Vec::new(),
             sick_topics: BTreeMap::new(),
             limping_topics: BTreeMap::new(),
+            strict_topics: BTreeMap::new(),
+            refused: BTreeSet::new(),
             hindered: BTreeMap::new(),
             told: BTreeSet::new(),
             ever_gone: BTreeSet::new(),
@@ -171,6 +177,11 @@ impl Place {
         self.state().limping_topics.insert(Box::from(topic), until);
     }
 
+    /// One topic refuses each event for good until a time.
+    pub fn topic_strict_until(&self, topic: &str, until: Tick) {
+        self.state().strict_topics.insert(Box::from(topic), until);
+    }
+
     /// When each delivery that it holds was sent, in the order of [`MemoryBroker::published`].
     pub fn sent(&self) -> Vec<Tick> {
         self.state().sent.clone()
@@ -190,6 +201,7 @@ impl Place {
         state.dead_topics.clear();
         state.sick_topics.clear();
         state.limping_topics.clear();
+        state.strict_topics.clear();
         state.gone_topics.clear();
         if state.policy == DeadKeyPolicy::Halt {
             // What is tried for ever comes right some day.
@@ -212,9 +224,10 @@ impl Place {
         self.state().ever_gone.contains(topic)
     }
 
-    /// Whether an event is refused here for good.
+    /// Whether an event is refused here for good, or was.
     pub fn refuses(&self, id: EventId) -> bool {
-        self.state().poison.get(&id) == Some(&Poison::Refused)
+        let state = self.state();
+        state.poison.get(&id) == Some(&Poison::Refused) || state.refused.contains(&id)
     }
 
     /// Makes an event poison here.
@@ -296,6 +309,12 @@ impl Place {
             drop(state);
             self.weather.count("topic_limping_felt");
             return Outcome::Hindered(Fault::new(ErrorKind::Timeout, "no leader"));
+        }
+        if state.strict_topics.get(&*out.topic).is_some_and(|until| now < *until) {
+            state.refused.insert(out.event.id);
+            drop(state);
+            self.weather.count("topic_strict_felt");
+            return Outcome::Rejected(Fault::new(ErrorKind::Rejected, "no schema"));
         }
         if state.gone_topics.contains(&*out.topic) {
             drop(state);

@@ -126,6 +126,15 @@ pub enum What {
         /// For how long, in milliseconds.
         for_ms: u64,
     },
+    /// One endpoint refuses each event for good, as where a schema is not registered.
+    TopicStrict {
+        /// Of which destination.
+        place: u8,
+        /// Which of the event types' topics.
+        topic: u8,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
     /// One endpoint says that it is gone, until an operator enables it.
     TopicGone {
         /// Of which destination.
@@ -227,6 +236,7 @@ impl What {
             What::TopicDown { .. } => "topic_down",
             What::TopicSick { .. } => "topic_sick",
             What::TopicLimps { .. } => "topic_limping",
+            What::TopicStrict { .. } => "topic_strict",
             What::TopicGone { .. } => "topic_gone",
             What::ForgetDedup { .. } => "dedup_forgotten",
             What::CrashServer { .. } => "server_crashed",
@@ -260,7 +270,8 @@ impl What {
             11 => What::KillApp { app: one_of(dice, scenario.apps), steps: steps(dice), again_ms },
             12..=13 => What::BrokerDown { place, for_ms },
             14 => What::TopicDown { place, topic, for_ms },
-            // By a draw that is made already, so that a seed's other worlds stay what they were.
+            // Both by a draw that is made already, so that a seed's other worlds stay what they were.
+            15 if for_ms.is_multiple_of(4) => What::TopicStrict { place, topic, for_ms },
             15 if for_ms.is_multiple_of(2) => What::TopicLimps { place, topic, for_ms },
             15 => What::TopicSick { place, topic, for_ms },
             16 => What::TopicGone { place, topic },

@@ -124,6 +124,10 @@ impl World {
                 let topic = TYPES[usize::from(topic) % TYPES.len()];
                 self.at(place, |place| place.topic_limps_until(topic, after(for_ms)));
             }
+            What::TopicStrict { place, topic, for_ms } => {
+                let topic = TYPES[usize::from(topic) % TYPES.len()];
+                self.at(place, |place| place.topic_strict_until(topic, after(for_ms)));
+            }
             What::TopicGone { place, topic } => {
                 let topic = TYPES[usize::from(topic) % TYPES.len()];
                 self.at(place, |place| place.topic_gone(topic));

@@ -147,6 +147,10 @@ codes! {
         "Its events wait and no attempt is counted. The endpoint's name leads to a private, \
          loopback, or link-local address; if that is meant, set `allow_private` for this \
          destination.",
+    /// An endpoint refuses every event of one type.
+    TypeHeld = 1305,
+        "Its events wait as held, and no attempt is counted; other types flow. Mend what refuses the \
+         type, as the answer says: one event is tried now and then, and the others follow.",
     /// The configuration contradicts itself.
     Config = 1401,
         "Nothing was started. Correct the value that the message names.",

@@ -19,6 +19,8 @@ const WINDOW: u32 = 16;
 fn crowded(partitions: u16, names: &[&str]) -> World {
     let mut world = World::new(partitions, names.iter().map(|name| everything(name)).collect());
     world.settings.waiting_max = MOST;
+    // What waits here is dead, whatever is refused beside it.
+    world.settings.held_rows = u32::MAX;
     world.settings.window.rows_max = WINDOW;
     world.settings.window.page_rows_max = WINDOW;
     world

@@ -1,0 +1,274 @@
+//! Hold: an endpoint that refuses every event of one type is given no more of it than a probe; they wait as held.
+//!
+//! Keeps INV-1 and INV-5: what refuses a whole type (a schema that nobody registered, a right that was taken away) is mended
+//! once, and not by redriving each of its events; other types flow, and the cursor waits for none of them.
+//!
+//! Where some of a type are taken, those that are refused are to blame themselves: one of the type that is acknowledged ends
+//! the count, and lets all of it go again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_core::waiting::{Placement, Reason};
+use postrider_core::{DeadKeyPolicy, DestinationId, Event, Fault, KeyHash, Tick, reach};
+
+use crate::attempt::attempted;
+use crate::flow::Flow;
+use crate::judge::Judgement;
+use crate::lane::{Entry, Lane, Origin};
+use crate::machine::{BatchItem, Machine};
+use crate::notice::Notice;
+use crate::outlet::Outlet;
+use crate::settings::Settings;
+
+/// Types of which refusals are counted at once, of one destination. Beyond, those of further types are dead letters.
+const TYPES_MAX: usize = 256;
+
+/// What comes back late at most when a type is taken again. Five minutes, as after an outage.
+const AWAY_MAX: Duration = Duration::from_secs(300);
+
+/// The types of one destination of which something was refused since one of them was taken last, by topic and type.
+#[derive(Debug, Default)]
+pub(crate) struct Holds(BTreeMap<Arc<str>, BTreeMap<Box<str>, Hold>>);
+
+/// One of them.
+#[derive(Debug)]
+struct Hold {
+    /// Of which keys; as many as decide.
+    keys: BTreeSet<KeyHash>,
+    refused: u32,
+    open: Option<Open>,
+}
+
+/// All of it is refused.
+#[derive(Debug)]
+struct Open {
+    since: Tick,
+    /// When one is sent next.
+    probe_at: Tick,
+    /// When one was sent last.
+    probed: Option<Tick>,
+    pause: Duration,
+    /// How many were put back since then.
+    crowd: u32,
+    /// What was answered last.
+    said: String,
+}
+
+impl Open {
+    /// How long what is not sent stays in the store at most: a quarter of the time that it has been, so that many cost little;
+    /// and where there are few, so short that there is one for each probe.
+    fn away(&self, now: Tick) -> Duration {
+        let turns = self.pause.saturating_mul(self.crowd.saturating_add(1));
+        (now.since(self.since) / 4).min(AWAY_MAX).min(turns).max(self.probe_at.since(now))
+    }
+
+    /// How long one of a key does: they come back one after the other, and not all between two probes.
+    fn apart(&mut self, key: KeyHash, now: Tick) -> Duration {
+        self.crowd = self.crowd.saturating_add(1);
+        let (least, most) = (self.probe_at.since(now), self.away(now));
+        least
+            + most
+                .saturating_sub(least)
+                .mul_f64(f64::from((key.0 >> 32) as u32) / f64::from(u32::MAX))
+    }
+}
+
+impl Holds {
+    fn get(&self, topic: &str, of: &Event) -> Option<&Hold> {
+        self.0.get(topic)?.get(&*of.event_type)
+    }
+
+    fn open(&self, topic: &str, of: &Event) -> Option<&Open> {
+        self.get(topic, of)?.open.as_ref()
+    }
+
+    fn open_mut(&mut self, topic: &str, of: &Event) -> Option<&mut Open> {
+        self.0.get_mut(topic)?.get_mut(&*of.event_type)?.open.as_mut()
+    }
+
+    /// Where something is counted, or there is room to.
+    fn counted(&mut self, topic: &Arc<str>, of: &Event) -> Option<&mut Hold> {
+        let known = self.0.values().map(BTreeMap::len).sum::<usize>();
+        if self.get(topic, of).is_none() && known >= TYPES_MAX {
+            // Those that are not open may be counted anew; there are always few that are.
+            for types in self.0.values_mut() {
+                types.retain(|_, hold| hold.open.is_some());
+            }
+            self.0.retain(|_, types| !types.is_empty());
+            if self.0.values().map(BTreeMap::len).sum::<usize>() >= TYPES_MAX {
+                return None;
+            }
+        }
+        let types = self.0.entry(Arc::clone(topic)).or_default();
+        let new = Hold { keys: BTreeSet::new(), refused: 0, open: None };
+        Some(types.entry(Box::from(&*of.event_type)).or_insert(new))
+    }
+
+    /// One of a type was taken: since when it was held, if it was, and how many had been refused.
+    fn taken(&mut self, topic: &str, of: &Event) -> Option<(Tick, u32)> {
+        let types = self.0.get_mut(topic)?;
+        let hold = types.remove(&*of.event_type);
+        if types.is_empty() {
+            self.0.remove(topic);
+        }
+        hold.and_then(|hold| Some((hold.open?.since, hold.refused)))
+    }
+
+    /// Those that are held, with what was answered.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.0.iter().flat_map(|(topic, types)| {
+            let all = types.iter().map(move |(of, hold)| (&**topic, &**of, hold.open.as_ref()));
+            all.filter_map(|(topic, of, open)| Some((topic, of, &*open?.said)))
+        })
+    }
+
+    /// Since when some are.
+    pub(crate) fn since(&self) -> Option<Tick> {
+        let all = self.0.values().flat_map(BTreeMap::values);
+        all.filter_map(|hold| Some(hold.open.as_ref()?.since)).min()
+    }
+}
+
+impl Outlet {
+    /// Hears what became of an event that was sent then. What an operator is to hear of it.
+    pub(crate) fn hears(
+        &mut self,
+        entry: &Entry,
+        judgement: &Judgement,
+        sent: Tick,
+        now: Tick,
+        settings: &Settings,
+    ) -> Option<Notice> {
+        let topic = Arc::clone(&self.endpoint(entry.endpoint).topic);
+        let destination = self.definition.id.clone();
+        match judgement {
+            Judgement::Delivered if !self.holds.0.is_empty() => {
+                let (since, refused) = self.holds.taken(&topic, &entry.event)?;
+                reach!(TypeTaken);
+                let (of, away) = (entry.event.event_type.to_string(), now.since(since));
+                Some(Notice::TypeTaken { destination, topic, event_type: of, refused, away })
+            }
+            Judgement::Refused { fault } => {
+                let pause_max = settings.pause_max.min(self.capabilities.pause_max);
+                let hold = self.holds.counted(&topic, &entry.event)?;
+                hold.refused = hold.refused.saturating_add(1);
+                let said = attempted(0, Reason::Held, fault.to_string()).detail;
+                if let Some(open) = &mut hold.open {
+                    if open.probed == Some(sent) {
+                        open.pause = (open.pause * 2).min(pause_max);
+                        open.probe_at = now + open.pause;
+                    }
+                    open.said = said;
+                    return None;
+                }
+                if hold.keys.len() <= settings.held_keys as usize {
+                    hold.keys.insert(entry.event.key_hash());
+                }
+                let few = hold.keys.len() <= settings.held_keys as usize;
+                if few || hold.refused <= settings.held_rows {
+                    return None;
+                }
+                reach!(TypeHeld);
+                let (pause, refused) = (settings.pause_min.min(pause_max), hold.refused);
+                let (probe_at, detail) = (now + pause, said.clone());
+                hold.open =
+                    Some(Open { since: now, probe_at, probed: None, pause, crowd: 0, said });
+                let event_type = entry.event.event_type.to_string();
+                Some(Notice::TypeHeld { destination, topic, event_type, refused, detail })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether an event is of a type that its endpoint refuses: not the next in a batch.
+    pub(crate) fn is_held(&self, entry: &Entry) -> bool {
+        !self.holds.0.is_empty()
+            && self.holds.open(&self.endpoint(entry.endpoint).topic, &entry.event).is_some()
+    }
+
+    /// Whether the head of a lane is held: for how long it goes back to the store. Not if it is the next probe.
+    pub(crate) fn holds_back(&mut self, head: &Entry, now: Tick) -> Option<Duration> {
+        if self.holds.0.is_empty() {
+            return None;
+        }
+        let topic = &self.endpoints[head.endpoint as usize].topic;
+        let open = self.holds.open_mut(topic, &head.event)?;
+        if now < open.probe_at {
+            return Some(open.apart(head.event.key_hash(), now));
+        }
+        reach!(TypeProbed);
+        (open.probed, open.crowd) = (Some(now), 0);
+        open.probe_at = now + open.pause;
+        None
+    }
+
+    /// Where an event was refused of a type that is held: for how long it stays in the store, a little longer than others,
+    /// so that the next probe is another's.
+    fn held_for(&self, head: &Entry, now: Tick) -> Option<Duration> {
+        let open = self.holds.open(&self.endpoint(head.endpoint).topic, &head.event)?;
+        Some(open.away(now) + open.pause / 8)
+    }
+
+    /// What was answered of the type of an event.
+    fn said_of(&self, head: &Entry) -> String {
+        let open = self.holds.open(&self.endpoint(head.endpoint).topic, &head.event);
+        open.map_or_else(String::new, |open| open.said.clone())
+    }
+}
+
+impl Flow {
+    /// Lets a lane whose head is held wait in the store.
+    pub(crate) fn hold(&mut self, key: KeyHash, delay: Duration, outlet: &Outlet, now: Tick) {
+        let head = self.lanes.get(&key).and_then(Lane::head);
+        let Some(head) = head else { return };
+        reach!(EventHeld);
+        match head.origin {
+            Origin::Stream(_) => {
+                let attempted = attempted(0, Reason::Held, outlet.said_of(head));
+                self.spill(key, Some(Placement::Retry { delay, attempted }), now);
+            }
+            Origin::Waiting { .. } => _ = self.postpone(key, delay, now),
+        }
+    }
+}
+
+impl Machine {
+    /// The head of a lane was refused for good: it gives up at once, but for the policy that never does; or it waits, because
+    /// all of its type is refused.
+    pub(crate) fn refuse_head(
+        &mut self,
+        destination: &DestinationId,
+        item: &BatchItem,
+        fault: &Fault,
+    ) {
+        let now = self.now;
+        let Some(outlet) = self.outlets.get_mut(destination) else { return };
+        let flow = self.owned.get_mut(&item.partition).and_then(|owned| owned.flow(destination));
+        let head = flow.as_ref().and_then(|flow| flow.lanes.get(&item.key)?.head());
+        let Some(head) = head else { return };
+        let route = outlet.route(head.route);
+        let (policy, delay_max) = (route.dead_key, route.retry.delay_max);
+        let attempts = match head.origin {
+            Origin::Stream(_) => 0,
+            Origin::Waiting { attempts, .. } => attempts,
+        };
+        let (delay, attempted) = match outlet.held_for(head, now) {
+            Some(delay) => {
+                reach!(EventHeld);
+                self.stats.count_endpoint_failure(destination);
+                (Some(delay), attempted(attempts, Reason::Held, fault.to_string()))
+            }
+            None => {
+                reach!(EventRefused);
+                outlet.moved(now, &self.settings);
+                self.stats.count_failure(destination);
+                let halts = policy == DeadKeyPolicy::Halt;
+                let attempted = attempted(attempts + 1, Reason::Rejected, fault.to_string());
+                (halts.then_some(delay_max), attempted)
+            }
+        };
+        self.give_up_or_retry(destination, item, delay, attempted, policy);
+    }
+}
