@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::waiting::{Placement, Reason};
-use postrider_core::{DeadKeyPolicy, DestinationId, Event, Fault, KeyHash, Tick, reach};
+use postrider_core::{DeadKeyPolicy, DestinationId, Event, Fault, KeyHash, Tick, planted, reach};
 
 use crate::attempt::attempted;
 use crate::flow::Flow;
@@ -195,7 +195,7 @@ impl Outlet {
         }
         let topic = &self.endpoints[head.endpoint as usize].topic;
         let open = self.holds.open_mut(topic, &head.event)?;
-        if now < open.probe_at {
+        if now < open.probe_at || planted!(HeldForEver) {
             return Some(open.apart(head.event.key_hash(), now));
         }
         reach!(TypeProbed);

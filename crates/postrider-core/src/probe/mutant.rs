@@ -125,4 +125,6 @@ mutants! {
     WaitingUnbounded,
     /// What a part of an endpoint does not take counts against its events, since others are taken (INV-5).
     HinderedCounts,
+    /// A type that an endpoint refused is never tried again (INV-8).
+    HeldForEver,
 }

@@ -48,7 +48,7 @@ fn changes(world: &World) -> Vec<&'static str> {
 /// INV-1, INV-5: what refuses a whole type buries a hundredth of a window of it, and no more; the rest waits as held, one is tried
 /// now and then, other types flow, and all of it arrives in its keys' order when the type is taken again.
 #[test]
-fn a_type_that_is_refused_waits_and_others_flow() {
+pub(crate) fn a_type_that_is_refused_waits_and_others_flow() {
     let mut world = world();
     let bad: Vec<NewEvent> = (0..600).map(|n| of_type("bad", n % 300, n)).collect();
     let good: Vec<NewEvent> = (0..600).map(|n| of_type("good", n % 300, n)).collect();

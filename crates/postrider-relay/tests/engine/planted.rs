@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 
 use postrider_core::probe::{Mutant, plant};
 
-use crate::{crowd, delivery, failure, isolation, ownership, raced, random, wild};
+use crate::{crowd, delivery, failure, holding, isolation, ownership, raced, random, wild};
 
 /// What has to fail: one test, or a random world of some seed.
 enum Seen {
@@ -56,6 +56,7 @@ const PLANTED: &[(Mutant, Seen)] = &[
         Seen::By(raced::a_settlement_that_was_crossed_by_a_redrive_is_not_sent_again),
     ),
     (Mutant::HinderedCounts, Seen::By(failure::a_part_of_an_endpoint_that_is_away_kills_nothing)),
+    (Mutant::HeldForEver, Seen::By(holding::a_type_that_is_refused_waits_and_others_flow)),
     (Mutant::WaitingUnbounded, Seen::By(crowd::a_full_destination_stops_and_goes_on_by_itself)),
 ];
 
