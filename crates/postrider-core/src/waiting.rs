@@ -350,7 +350,7 @@ pub struct Counts {
     pub retrying: u64,
     /// Behind another.
     pub parked: u64,
-    /// For a breaker.
+    /// Refused with all others of their type, to be tried again.
     pub held: u64,
     /// For an endpoint that is disabled.
     pub disabled: u64,

@@ -96,7 +96,7 @@ pub enum Standing {
     Retrying,
     /// It waits behind another of its key.
     Parked,
-    /// It waits for a breaker.
+    /// Its endpoint refuses all events of its type; it is tried again.
     Held,
     /// Its endpoint is disabled.
     Disabled,

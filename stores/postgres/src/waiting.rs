@@ -38,6 +38,7 @@ fn entry(new: &NewWaiting) -> Value {
     match &new.placement {
         Placement::Behind(reason) => attempted = Cow::Owned(none(*reason)),
         Placement::Retry { delay: after, attempted: last } => {
+            state = WaitingState::of_timed(last.reason);
             (delay, attempted) = (*after, Cow::Borrowed(last));
         }
         Placement::Disabled { endpoint: waits_for, attempted: last } => {

@@ -88,7 +88,7 @@ pub(crate) struct Destination {
     pub(crate) retrying: u64,
     /// Waiting events behind an earlier one of their key.
     pub(crate) parked: u64,
-    /// Waiting events that wait for a breaker.
+    /// Waiting events whose endpoint refuses all events of their type, to be tried again.
     pub(crate) held: u64,
     /// Waiting events of disabled endpoints.
     pub(crate) disabled: u64,

@@ -66,7 +66,7 @@ pub enum Status {
     Retrying,
     /// It waits behind an earlier event of its key.
     Parked,
-    /// It waits for a breaker.
+    /// Its endpoint refuses all events of its type; it is tried again at its time.
     Held,
     /// Its endpoint is disabled.
     Disabled,

@@ -343,6 +343,7 @@ fn a_store_that_counts_what_is_held_as_retrying_is_caught() {
     fails(source::a_postponed_held_event_stays_held::<Flawed>());
     fails(source::the_last_attempt_says_what_is_held::<Flawed>());
     fails(source::a_held_event_holds_what_follows::<Flawed>());
+    fails(source::a_held_event_leaves_like_another::<Flawed>());
 }
 
 /// The harness itself is sound: what a flaw does not concern passes.

@@ -11,7 +11,7 @@ from (
 cross join (
     select (extract(epoch from min(w.next_at) - statement_timestamp()) * 1000000)::bigint as micros
     from {outbox_waiting} w
-    where w.destination = $4 and w.partition = $1 and w.state = 'retrying'
+    where w.destination = $4 and w.partition = $1 and w.state in ('retrying', 'held')
         and w.next_at > statement_timestamp()) n
 left join {outbox_due}($1, $4, $5, $6, $7, statement_timestamp()) with ordinality w on true
 order by w.ordinality;

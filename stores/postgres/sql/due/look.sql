@@ -6,7 +6,7 @@ select a.n::integer,
         where l.partition = a.partition and l.owner = a.owner and l.token = a.token) as owned,
     (select (extract(epoch from min(w.next_at) - clock_timestamp()) * 1000000)::bigint
     from {outbox_waiting} w
-    where w.destination = a.destination and w.partition = a.partition and w.state = 'retrying')
+    where w.destination = a.destination and w.partition = a.partition and w.state in ('retrying', 'held'))
         as next_micros
 from unnest($1::smallint[], $2::text[], $3::bigint[], $4::text[]) with ordinality
     as a (partition, owner, token, destination, n)

@@ -96,6 +96,38 @@ async fn a_settlement_reads_what_it_is_about() {
     assert!(visited > BLOCKS_MAX, "the checker finds a join: {visited} blocks");
 }
 
+/// What is due: two heads of 20,000.
+const DUE: &str = "count(*) from {outbox_due}(0::smallint, 'a', '{}', 2, 1000000, now())";
+
+/// When the next is due, at a place.
+fn look() -> String {
+    let look = include_str!("../../sql/due/look.sql").trim_end().trim_end_matches(';');
+    let look = look.replace("$1", "array[0]").replace("$2", "array['r']");
+    format!("count(*) from ({}) l", look.replace("$3", "array[1]").replace("$4", "array['a']"))
+}
+
+/// What is tried again and what is held is found by when it is due, without what waits besides being read.
+#[tokio::test]
+async fn what_is_due_is_read_by_its_time() {
+    let Some(fresh) = Fresh::made(1).await else { return };
+    fresh.run("alter table {outbox_waiting} set (autovacuum_enabled = off)").await;
+    let all_held = WAITING.replace("'retrying'", "'held'");
+    let some_held =
+        WAITING.replace("'retrying'", "case n % 2 when 0 then 'held' else 'retrying' end");
+    let all_parked = WAITING.replace("'retrying'", "'parked'");
+    for fill in [WAITING, &all_held, &some_held, &all_parked] {
+        for call in [DUE, &look()] {
+            // What was deleted before is passed by as well, as long as nobody tidies up.
+            fresh.run("truncate {outbox_waiting}").await;
+            let visited = after_filling(&fresh, call, fill).await;
+            assert!(visited <= BLOCKS_MAX, "{visited} blocks: {call} {fill}");
+        }
+    }
+    let count = "count(detail) from {outbox_waiting} where state in ('retrying', 'held')";
+    let visited = after_filling(&fresh, count, &some_held).await;
+    assert!(visited > BLOCKS_MAX, "the checker finds a reading of all: {visited} blocks");
+}
+
 /// What fills `waiting` and reads it is planned before anything is known of the table, and kept: a plan that compares each row that
 /// enters with all that wait took seconds for one settlement, with the lease locked meanwhile.
 #[tokio::test]

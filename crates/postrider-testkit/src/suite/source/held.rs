@@ -155,6 +155,7 @@ pub async fn a_held_event_leaves_like_another<H: StoreHarness>() {
     assert_eq!(relay.due(&lease).await, ids(&events[1..]));
     change(&relay, &lease, hold(1)).await;
     assert_eq!(relay.due(&lease).await, []);
+    assert_eq!(counts(&relay).await, Counts { parked: 2, ..ONE_HELD });
     let row = rows[1].row;
     let gives_up = WaitingChange::Dead { row, attempted: failed(10), holds_key: false };
     change(&relay, &lease, gives_up).await;

@@ -150,7 +150,7 @@ create table {outbox_waiting} (
 );
 
 create index {name:outbox_waiting_due} on {outbox_waiting} (destination, partition, next_at, seq)
-    where state = 'retrying';
+    where state in ('retrying', 'held');
 
 create index {name:outbox_waiting_key} on {outbox_waiting} (destination, partition, key_hash, seq)
     where holds_key and state <> 'discarded';

@@ -105,7 +105,7 @@ begin
         where e.holds_key group by e.key_hash, e.key) first
     where w.destination = p_destination and w.partition = p_partition
         and w.key_hash = first.key_hash and w.key = first.key and w.seq > first.seq
-        and w.holds_key and w.state <> 'discarded' and w.state in ('retrying', 'disabled');
+        and w.holds_key and w.state <> 'discarded' and w.state in ('retrying', 'held', 'disabled');
 end
 $$;
 
@@ -161,8 +161,8 @@ begin
                 select from {outbox_endpoint} d where d.destination = p_destination and d.topic = g.endpoint);
         end if;
         update {outbox_waiting} w
-        set state = case when g.kind = 'retry' then 'retrying' when v_waits then 'disabled'
-                else w.state end,
+        set state = case when g.kind = 'retry' and g.reason = 'held' then 'held'
+                when g.kind = 'retry' then 'retrying' when v_waits then 'disabled' else w.state end,
             endpoint = case when v_waits then g.endpoint end,
             next_at = case when v_waits then w.next_at
                 else p_now + g.delay * interval '1 microsecond' end,
@@ -191,7 +191,7 @@ begin
     with heads as (
         select w.seq, w.key, w.key_hash, w.holds_key, w.next_at from {outbox_waiting} w
         where w.destination = p_destination and w.partition = p_partition
-            and w.state = 'retrying' and w.next_at <= p_now and w.key_hash <> all (p_except)
+            and w.state in ('retrying', 'held') and w.next_at <= p_now and w.key_hash <> all (p_except)
             and not (w.holds_key and exists (
                 select from {outbox_waiting} earlier
                 where earlier.destination = p_destination and earlier.partition = p_partition

@@ -36,7 +36,7 @@ begin
         set state = 'parked', endpoint = null
         where w.destination = p_destination and w.partition = p_partition
             and w.key_hash = v_row.key_hash and w.key = v_row.key and w.seq > p_seq
-            and w.holds_key and w.state in ('retrying', 'disabled');
+            and w.holds_key and w.state in ('retrying', 'held', 'disabled');
     end if;
     return true;
 end

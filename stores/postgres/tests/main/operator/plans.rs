@@ -38,7 +38,7 @@ async fn crowded() -> Option<(Play, Client)> {
                 case when state = 'disabled' then 'gone' end, now(), id, repeat(md5(key), 20)
             from (select partition, seq, aggregate_type || '/' || aggregate_id as key, id,
                 case seq % 5 when 0 then 'retrying' when 1 then 'parked' when 2 then 'disabled'
-                    when 3 then 'dead' else 'discarded' end as state
+                    when 3 then 'dead' else case seq % 10 when 4 then 'held' else 'discarded' end end as state
                 from {outbox}) o;
             insert into {outbox_settled}
             select d, p, b, 4, 0, 4, 0, 0, 0, 0, 0, 'relay', now()
