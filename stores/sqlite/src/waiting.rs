@@ -47,7 +47,7 @@ fn insert(connection: &Connection, place: Place<'_>, new: &NewWaiting) -> rusqli
         Placement::Behind(reason) => (WaitingState::Retrying, true, place.now, none(*reason)),
         Placement::Retry { delay, attempted } => {
             let next_at = place.now.saturating_add(millis(*delay));
-            (WaitingState::Retrying, true, next_at, attempted.clone())
+            (WaitingState::of_timed(attempted.reason), true, next_at, attempted.clone())
         }
         Placement::Disabled { attempted, .. } => {
             (WaitingState::Disabled, true, place.now, attempted.clone())
@@ -135,7 +135,8 @@ fn change_one(
                 attempted.attempts,
                 attempted.reason.as_str(),
                 cut(&attempted.detail),
-                place.now
+                place.now,
+                WaitingState::of_timed(attempted.reason).as_str()
             ])?;
         }
         WaitingChange::Dead { row, attempted, holds_key } => {

@@ -1,2 +1,2 @@
 select min(next_at) from outbox_waiting
-where destination = ?1 and partition = ?2 and state = 'retrying';
+where destination = ?1 and partition = ?2 and state in ('retrying', 'held');

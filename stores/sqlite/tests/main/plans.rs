@@ -32,7 +32,7 @@ fn crowded() -> Fresh {
                 next_at, reason, endpoint, moved_at)
             select 'a', 0, i, 'order/' || (i % 5000), i % 5000,
                 case i % 5 when 0 then 'retrying' when 1 then 'parked' when 2 then 'disabled'
-                    when 3 then 'dead' else 'discarded' end,
+                    when 3 then 'dead' else case i % 10 when 4 then 'held' else 'discarded' end end,
                 i % 7 > 0, i, 'failed', 'x', 0
             from n;
             insert into outbox_request (verb, destination, who, created_at, total)
@@ -46,21 +46,26 @@ fn crowded() -> Fresh {
     fresh
 }
 
-/// The steps of a plan that read a large table from its beginning to its end.
-fn scans(connection: &Connection, statement: &str) -> Vec<String> {
+/// The steps of a plan.
+fn steps(connection: &Connection, statement: &str) -> Vec<String> {
     let mut plan =
         connection.prepare(&format!("explain query plan {statement}")).expect("a statement");
     let nulls = vec![rusqlite::types::Null; plan.parameter_count()];
     let steps = plan
         .query_map(rusqlite::params_from_iter(nulls), |row| row.get::<_, String>(3))
         .expect("a plan");
+    steps.map(|step| step.expect("a step")).collect()
+}
+
+/// The steps of a plan that read a large table from its beginning to its end.
+fn scans(connection: &Connection, statement: &str) -> Vec<String> {
     let aliases = |step: &str| {
         let name = step.strip_prefix("SCAN ")?.split(' ').next()?;
         // The statements call a large table by one of these names as well.
         let large = LARGE.contains(&name) || ["o", "w", "r", "q", "earlier"].contains(&name);
         large.then(|| step.to_owned())
     };
-    steps.filter_map(|step| aliases(&step.expect("a step"))).collect()
+    steps(connection, statement).iter().filter_map(|step| aliases(step)).collect()
 }
 
 /// R020: what is asked and what is due is found by index, with or without statistics.
@@ -121,4 +126,27 @@ fn nothing_is_scanned_where_a_hundred_thousand_wait() {
     }
     let control = "select seq from outbox_waiting as w where detail = ?1";
     assert_eq!(scans(&connection, control), ["SCAN w"], "the control");
+}
+
+/// R020: what is tried again and what is held is found by when it is due, whatever waits besides.
+#[test]
+fn what_is_due_is_read_by_its_time() {
+    let fresh = crowded();
+    let by_time = |connection: &Connection, statement: &str| {
+        let index = "INDEX outbox_waiting_due (destination=? AND partition=?";
+        steps(connection, statement).iter().any(|step| step.contains(index))
+    };
+    let all =
+        statements!["waiting/due_heads.sql", "waiting/next_due.sql", "operator/retry_next.sql"];
+    for statistics in [true, false] {
+        if !statistics {
+            fresh.connect().execute_batch("delete from sqlite_stat1").unwrap();
+        }
+        let connection = fresh.connect();
+        for (file, statement) in all {
+            assert!(by_time(&connection, statement), "{file} {:?}", steps(&connection, statement));
+        }
+    }
+    let control = include_str!("../../sql/waiting/next_due.sql").replace(", 'held'", "");
+    assert!(!by_time(&fresh.connect(), &control), "the control: an index of other events");
 }

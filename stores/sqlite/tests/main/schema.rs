@@ -77,7 +77,7 @@ async fn newer_tables_are_refused() {
     let fresh = Fresh::new();
     fresh
         .connect()
-        .execute("update outbox_meta set value = '99' where key = 'schema'", ())
+        .execute("update outbox_meta set value = '99' where key in ('schema', 'serves')", ())
         .unwrap();
     let refused = fresh.store().open().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::SchemaTooNew, "{refused}");

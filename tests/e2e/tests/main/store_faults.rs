@@ -83,7 +83,7 @@ async fn a_newer_store_is_refused() {
     let stage = Stage::new();
     stage.produce(5, &[]).await;
     let own = texts(&stage.shop(), "select value from outbox_meta where key = 'schema'").join("");
-    let set = "update outbox_meta set value = ?1 where key = 'schema'";
+    let set = "update outbox_meta set value = ?1 where key in ('schema', 'serves')";
     stage.shop().execute(set, ["99"]).expect("a newer store");
     let ended = stage.start("relay", &[]).ended().await;
     assert_eq!(ended.code, Some(1));

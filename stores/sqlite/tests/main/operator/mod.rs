@@ -36,6 +36,7 @@ pub(crate) enum Act {
     Drop,
     Erased,
     Retry,
+    Hold,
     Park,
     Dead,
     Disable,
@@ -114,7 +115,7 @@ impl Play {
                 Act::Elsewhere => Passed::OtherRoute,
                 Act::Drop => Passed::Dropped,
                 Act::Erased => Passed::Erased,
-                Act::Retry | Act::Park | Act::Dead | Act::Disable => Passed::Waiting,
+                Act::Retry | Act::Hold | Act::Park | Act::Dead | Act::Disable => Passed::Waiting,
             };
             part.passed.push((row.row, passed));
             if *act == Act::Disable {
@@ -138,7 +139,9 @@ impl Play {
 fn placement(act: Act) -> Placement {
     let failed =
         |detail: &str| Attempted { attempts: 3, reason: Reason::Failed, detail: detail.to_owned() };
+    let refused = Attempted { reason: Reason::Held, ..failed("401 Unauthorized") };
     match act {
+        Act::Hold => Placement::Retry { delay: LONG, attempted: refused },
         Act::Retry => Placement::Retry { delay: LONG, attempted: failed("503 Busy\nmore") },
         Act::Dead => Placement::Dead { attempted: failed("400 Bad Request"), holds_key: true },
         Act::Disable => {

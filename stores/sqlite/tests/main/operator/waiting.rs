@@ -1,6 +1,7 @@
 //! Lists of waiting events.
 
 use postrider_core::operate::{Filter, Operator, Status};
+use postrider_core::waiting::Counts;
 use postrider_core::{Glob, OutboxSource};
 
 use super::{Act, Play, all, everything, later, of_type, page};
@@ -84,4 +85,29 @@ async fn pages_go_from_destination_to_destination() {
     let beyond = play.store.waiting(&all(), &page(10, Some("zzz:0"))).await.unwrap();
     assert_eq!((beyond.rows.len(), beyond.next), (0, None));
     assert_eq!(play.store.counts(&id("a")).await.unwrap().dead, 1);
+}
+
+/// What is held is told apart from what is tried again, by whatever is asked, and with the time at which it is tried.
+#[tokio::test]
+async fn what_is_held_is_shown_as_that_with_its_time() {
+    let play = Play::begin(&[everything("a")]).await;
+    let events = [1, 1, 2, 3].map(|order| of_type("order.placed", order));
+    play.commit(&events);
+    play.settle("a", &[Act::Hold, Act::Park, Act::Hold, Act::Ack]).await;
+    assert_eq!(found(&play, |f| f.status = vec![Status::Held]).await, at("a", &[1, 3]));
+    assert_eq!(found(&play, |f| f.status = vec![Status::Retrying]).await, []);
+    let rows = play.store.waiting(&all(), &page(100, None)).await.unwrap().rows;
+    let (held, parked) = (&rows[0], &rows[1]);
+    assert_eq!((held.status, held.attempts, held.reason.as_str()), (Status::Held, 3, "held"));
+    assert!(held.holds_key && held.next_at.is_some(), "{held:?}");
+    assert_eq!((parked.status, parked.next_at), (Status::Parked, None));
+    let seen = &play.store.overview().await.unwrap().destinations[0];
+    let counts = Counts { held: 2, parked: 1, ..Counts::default() };
+    assert_eq!((seen.waiting, seen.retry_next), (counts, held.next_at));
+    let errors: Vec<_> =
+        seen.errors.iter().map(|e| (e.reason.as_str(), e.detail.as_str(), e.count)).collect();
+    assert_eq!(errors, [("held", "401 Unauthorized", 2)]);
+    let event = play.store.event(held.id.unwrap()).await.unwrap();
+    let told = &event.deliveries[0];
+    assert_eq!((told.status, told.next_at), (Status::Held, held.next_at));
 }
