@@ -83,6 +83,11 @@ impl Stored {
         }
     }
 
+    /// Whether it is tried by itself when its time has come, if it is the first of its key.
+    pub(crate) fn is_timed(&self) -> bool {
+        matches!(self.state, WaitingState::Retrying | WaitingState::Held)
+    }
+
     /// Its place in its key's line.
     pub(crate) fn order(&self) -> (u64, u64) {
         (self.place.n().unwrap_or_default(), self.row.seq)

@@ -27,7 +27,7 @@ pub(crate) struct Waiting {
     rows: HashMap<u64, Stored>,
     /// The rows that hold their key, in its order.
     lines: HashMap<Key, BTreeSet<(u64, u64)>>,
-    /// The heads of lines that are tried again, by when.
+    /// The heads of lines that are tried again or held, by when.
     heads: BTreeSet<(i64, u64)>,
 }
 
@@ -105,13 +105,13 @@ impl Waiting {
                 row.state = WaitingState::Retrying;
                 row.due = row.due.min(now);
             }
-            if row.state == WaitingState::Retrying {
+            if row.is_timed() {
                 self.heads.insert((row.due, row.row.seq));
             }
         }
         for order in [second, changed].into_iter().flatten().filter(|order| Some(*order) != first) {
             let Some(row) = self.rows.get_mut(&order.1) else { continue };
-            if row.state == WaitingState::Retrying {
+            if row.is_timed() {
                 self.heads.remove(&(row.due, row.row.seq));
                 row.state = WaitingState::Parked;
             }
@@ -167,6 +167,7 @@ impl Waiting {
         match &new.placement {
             Placement::Behind(reason) => row.reason = *reason,
             Placement::Retry { delay, attempted } => {
+                row.state = WaitingState::of_timed(attempted.reason);
                 row.due = later(now, *delay);
                 row.record(attempted);
             }
@@ -211,6 +212,10 @@ impl Waiting {
         match change {
             WaitingChange::Delivered(_) | WaitingChange::Erased(_) => {}
             WaitingChange::Retry { delay, attempted, .. } => {
+                // One that is parked or disabled stays so: its turn has not come.
+                if row.is_timed() {
+                    row.state = WaitingState::of_timed(attempted.reason);
+                }
                 row.record(attempted);
                 row.due = later(now, *delay);
             }
@@ -278,7 +283,7 @@ impl Waiting {
 
 /// Whether it is due by itself, whatever its key does.
 fn is_due_alone(row: &Stored) -> bool {
-    row.late && row.state == WaitingState::Retrying
+    row.late && row.is_timed()
 }
 
 fn key_of(row: &Stored) -> Key {

@@ -1,5 +1,7 @@
 //! Operating what waits and what was sent: lists, requests, and the owner that carries them out.
 
+mod held;
+
 use std::time::Duration;
 
 use postrider_core::lease::AcquireRequest;

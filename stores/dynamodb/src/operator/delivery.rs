@@ -61,7 +61,7 @@ impl<'a> Deliveries<'a> {
                 attempts: row.attempts,
                 reason: Some(row.reason.to_string()),
                 detail: Some(row.detail.clone()),
-                next_at: (status(row.state) == Status::Retrying).then(|| moment(row.due)),
+                next_at: row.is_timed().then(|| moment(row.due)),
                 settled_at: None,
             }]);
         }

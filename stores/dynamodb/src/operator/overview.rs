@@ -122,7 +122,7 @@ fn add_waiting(
             (WaitingState::Discarded, _) | (_, None) => {}
             (_, Some(created)) => view.waiting_since = earliest(view.waiting_since, created),
         }
-        if row.state == WaitingState::Retrying {
+        if row.is_timed() {
             view.retry_next = earliest(view.retry_next, row.due);
         }
         if !matches!(row.state, WaitingState::Parked | WaitingState::Discarded) {

@@ -146,7 +146,6 @@ pub(super) fn view(
 ) -> WaitingView {
     let of = |name: &str| item.and_then(|item| text(item, name)).map(str::to_owned);
     let status = status(row.state);
-    let timed = matches!(status, Status::Retrying | Status::Held);
     WaitingView {
         destination: destination.clone(),
         partition,
@@ -161,7 +160,7 @@ pub(super) fn view(
         reason: row.reason.to_string(),
         detail: row.detail.clone(),
         endpoint: row.endpoint.clone(),
-        next_at: timed.then(|| moment(row.due)),
+        next_at: row.is_timed().then(|| moment(row.due)),
         moved_at: moment(row.moved_at),
         holds_key: row.holds(),
         late: row.late,
