@@ -135,7 +135,7 @@ impl Watch {
 fn blockers(health: &Health) -> Vec<&Blocker> {
     let standing = |blocker: &&Blocker| match blocker {
         Blocker::Endpoint { destination, .. } => health.standing.contains(destination),
-        Blocker::Part { .. } => true,
+        Blocker::Part { .. } | Blocker::Held { .. } => true,
         _ => false,
     };
     match health.state {
@@ -153,6 +153,9 @@ fn cause(blocker: &Blocker) -> String {
         }
         Blocker::Part { destination, topic, .. } => {
             format!("a part of endpoint {topic} of {destination}")
+        }
+        Blocker::Held { destination, topic, event_type, .. } => {
+            format!("endpoint {topic} of {destination} refuses every {event_type}")
         }
         Blocker::WaitingFull { destination, .. } => {
             format!("destination {destination} is full of waiting events")
