@@ -55,7 +55,7 @@ pub(crate) async fn run(args: ReconcileArgs) -> Result<Exit, Failure> {
     if let Some(table) = &store.own_table {
         return Err(Failure::plain(format!("of `{table}` there is no log to compare it with")).advice(
             "Nothing was looked at. Its rows say themselves what was published; what waits of them, \
-             `postrider dead ls --status retrying,parked,disabled,dead` has.",
+             `postrider dead ls --status retrying,held,parked,disabled,dead` has.",
         ));
     }
     let names = destinations(&store, args.destination.as_ref()).await?;

@@ -1,1 +1,1 @@
-select id from outbox_waiting where state = 'retrying' order by seq;
+select id from outbox_waiting where state in ('retrying', 'held') order by seq;
