@@ -132,19 +132,26 @@ impl Holds {
 }
 
 impl Outlet {
-    /// Hears what became of an event that was sent then. What an operator is to hear of it.
+    /// Hears now what became of an event that was sent then. What an operator is to hear of it.
     pub(crate) fn hears(
         &mut self,
         entry: &Entry,
         judgement: &Judgement,
-        sent: Tick,
-        now: Tick,
+        (sent, now): (Tick, Tick),
         settings: &Settings,
     ) -> Option<Notice> {
+        // Of every event that is delivered: where nothing is refused it costs nothing.
+        let concerns = match judgement {
+            Judgement::Delivered => !self.holds.0.is_empty(),
+            judgement => matches!(judgement, Judgement::Refused { .. }),
+        };
+        if !concerns {
+            return None;
+        }
         let topic = Arc::clone(&self.endpoint(entry.endpoint).topic);
         let destination = self.definition.id.clone();
         match judgement {
-            Judgement::Delivered if !self.holds.0.is_empty() => {
+            Judgement::Delivered => {
                 let (since, refused) = self.holds.taken(&topic, &entry.event)?;
                 reach!(TypeTaken);
                 let (of, away) = (entry.event.event_type.to_string(), now.since(since));

@@ -137,9 +137,7 @@ impl Machine {
         let Some(flow) = ours else {
             // Not ours any more. The outcomes are still consumed, one per entry.
             reach!(AnswerForLostLane);
-            for _ in 0..item.entries {
-                let _ = judged(None);
-            }
+            (0..item.entries).for_each(|_| _ = judged(None));
             return None;
         };
         let now = self.now;
@@ -157,10 +155,9 @@ impl Machine {
                     flow.remember(entry.row.seq, sent);
                 }
             }
-            if let Some(outlet) = self.outlets.get_mut(destination) {
-                let heard = outlet.hears(&entry, &judgement, sent, now, &self.settings);
-                self.notices.extend(heard);
-            }
+            let (outlet, settings) = (self.outlets.get_mut(destination), &self.settings);
+            let heard = outlet.and_then(|it| it.hears(&entry, &judgement, (sent, now), settings));
+            self.notices.extend(heard);
             if judgement == Judgement::Delivered {
                 self.stats.delivered += 1;
                 self.stats.progressed_at = now;

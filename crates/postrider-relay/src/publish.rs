@@ -19,6 +19,7 @@ use crate::machine::{Asked, BatchItem, Machine};
 use crate::outlet::Outlet;
 use crate::owned::Owned;
 use crate::violation::Broken;
+use crate::window::Window;
 
 /// When a key is looked at again whose dead letter was not recorded yet: a settlement takes less.
 const SKIP_PAUSE: Duration = Duration::from_millis(5);
@@ -169,6 +170,15 @@ fn out_of_order(lane: &Lane, entries: u32, ahead: &BTreeSet<u64>) -> Option<Brok
     None
 }
 
+/// The planted bug: what is about to be sent counts as acknowledged.
+fn settle_early(lane: &Lane, entries: u32, window: &mut Window) {
+    for entry in lane.iter().take(entries as usize) {
+        if let Origin::Stream(ordinal) = entry.origin {
+            window.settle(ordinal, Passed::Acked);
+        }
+    }
+}
+
 /// Fills a batch to an endpoint out of its ready lanes.
 fn fill(
     outlet: &mut Outlet,
@@ -214,8 +224,7 @@ fn fill(
             outlet.ready_at(now + SKIP_PAUSE, endpoint, (partition, key));
             continue;
         }
-        let held = lane.head().and_then(|head| outlet.holds_back(head, now));
-        if let Some(delay) = held {
+        if let Some(delay) = lane.head().and_then(|head| outlet.holds_back(head, now)) {
             flow.hold(key, delay, outlet, now);
             continue;
         }
@@ -229,11 +238,7 @@ fn fill(
         }
         batch.broken = batch.broken.or_else(|| out_of_order(lane, entries, &flow.ahead));
         if planted!(SettleBeforeAck) {
-            for entry in lane.iter().take(entries as usize) {
-                if let Origin::Stream(ordinal) = entry.origin {
-                    flow.window.settle(ordinal, Passed::Acked);
-                }
-            }
+            settle_early(lane, entries, &mut flow.window);
         }
         reach!(LaneSent);
         reach!(LaneSentPrefix, if entries > 1);
