@@ -331,6 +331,8 @@ pub struct WaitingRow {
     pub late: bool,
     /// Whether its reason is [`Reason::Suspect`].
     pub suspect: bool,
+    /// Whether its reason is [`Reason::Held`].
+    pub held: bool,
 }
 
 /// The answer to a question for what is due.

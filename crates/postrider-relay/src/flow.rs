@@ -246,7 +246,7 @@ impl Flow {
     pub(crate) fn postpone(&mut self, key: KeyHash, delay: Duration, now: Tick) -> bool {
         let lane = self.lanes.get(&key).filter(|lane| lane.in_flight == 0);
         let head = lane.and_then(Lane::head).map(|head| (head.row, head.origin));
-        let Some((row, Origin::Waiting { late, attempts, suspect })) = head else {
+        let Some((row, Origin::Waiting { late, attempts, suspect, .. })) = head else {
             return false;
         };
         let change = if suspect {

@@ -28,9 +28,17 @@ const TYPES_MAX: usize = 256;
 /// What comes back late at most when a type is taken again. Five minutes, as after an outage.
 const AWAY_MAX: Duration = Duration::from_secs(300);
 
+/// How long after its last probe was due a type that nobody tries any more counts as held: longer than anything of it stays in
+/// the store.
+const KEPT: Duration = Duration::from_secs(330);
+
 /// The types of one destination of which something was refused since one of them was taken last, by topic and type.
 #[derive(Debug, Default)]
-pub(crate) struct Holds(BTreeMap<Arc<str>, BTreeMap<Box<str>, Hold>>);
+pub(crate) struct Holds {
+    counted: BTreeMap<Arc<str>, BTreeMap<Box<str>, Hold>>,
+    /// Those that were held, and taken again since: what of them is refused now is to blame itself.
+    taken: BTreeSet<(Arc<str>, Box<str>)>,
+}
 
 /// One of them.
 #[derive(Debug)]
@@ -77,7 +85,7 @@ impl Open {
 
 impl Holds {
     fn get(&self, topic: &str, of: &Event) -> Option<&Hold> {
-        self.0.get(topic)?.get(&*of.event_type)
+        self.counted.get(topic)?.get(&*of.event_type)
     }
 
     fn open(&self, topic: &str, of: &Event) -> Option<&Open> {
@@ -85,49 +93,71 @@ impl Holds {
     }
 
     fn open_mut(&mut self, topic: &str, of: &Event) -> Option<&mut Open> {
-        self.0.get_mut(topic)?.get_mut(&*of.event_type)?.open.as_mut()
+        self.counted.get_mut(topic)?.get_mut(&*of.event_type)?.open.as_mut()
     }
 
     /// Where something is counted, or there is room to.
     fn counted(&mut self, topic: &Arc<str>, of: &Event) -> Option<&mut Hold> {
-        let known = self.0.values().map(BTreeMap::len).sum::<usize>();
-        if self.get(topic, of).is_none() && known >= TYPES_MAX {
+        if self.get(topic, of).is_none() && self.types() >= TYPES_MAX {
             // Those that are not open may be counted anew; there are always few that are.
-            for types in self.0.values_mut() {
+            for types in self.counted.values_mut() {
                 types.retain(|_, hold| hold.open.is_some());
             }
-            self.0.retain(|_, types| !types.is_empty());
-            if self.0.values().map(BTreeMap::len).sum::<usize>() >= TYPES_MAX {
+            self.counted.retain(|_, types| !types.is_empty());
+            if self.types() >= TYPES_MAX {
                 return None;
             }
         }
-        let types = self.0.entry(Arc::clone(topic)).or_default();
+        let types = self.counted.entry(Arc::clone(topic)).or_default();
         let new = Hold { keys: BTreeSet::new(), refused: 0, open: None };
         Some(types.entry(Box::from(&*of.event_type)).or_insert(new))
     }
 
+    fn types(&self) -> usize {
+        self.counted.values().map(BTreeMap::len).sum()
+    }
+
     /// One of a type was taken: since when it was held, if it was, and how many had been refused.
-    fn taken(&mut self, topic: &str, of: &Event) -> Option<(Tick, u32)> {
-        let types = self.0.get_mut(topic)?;
-        let hold = types.remove(&*of.event_type);
+    fn took(&mut self, topic: &Arc<str>, of: &Event) -> Option<(Tick, u32)> {
+        let types = self.counted.get_mut(topic)?;
+        let hold = types.remove(&*of.event_type)?;
         if types.is_empty() {
-            self.0.remove(topic);
+            self.counted.remove(topic);
         }
-        hold.and_then(|hold| Some((hold.open?.since, hold.refused)))
+        let open = hold.open?;
+        if self.taken.len() >= TYPES_MAX {
+            self.taken.clear();
+        }
+        self.taken.insert((Arc::clone(topic), Box::from(&*of.event_type)));
+        Some((open.since, hold.refused))
+    }
+
+    /// Whether an event that was held by an owner before is refused once more: its type is held again at once, unless one of it
+    /// was taken since.
+    fn is_again(&self, topic: &Arc<str>, entry: &Entry) -> bool {
+        let held = matches!(entry.origin, Origin::Waiting { held: true, .. });
+        held && !self.taken.contains(&(Arc::clone(topic), Box::from(&*entry.event.event_type)))
     }
 
     /// Those that are held, with what was answered.
-    pub(crate) fn held(&self) -> impl Iterator<Item = (&str, &str, &str)> {
-        self.0.iter().flat_map(|(topic, types)| {
-            let all = types.iter().map(move |(of, hold)| (&**topic, &**of, hold.open.as_ref()));
+    pub(crate) fn held(&self, now: Tick) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.counted.iter().flat_map(move |(topic, types)| {
+            let all = types.iter().map(move |(of, hold)| (&**topic, &**of, hold.stands(now)));
             all.filter_map(|(topic, of, open)| Some((topic, of, &*open?.said)))
         })
     }
 
     /// Since when some are.
-    pub(crate) fn since(&self) -> Option<Tick> {
-        let all = self.0.values().flat_map(BTreeMap::values);
-        all.filter_map(|hold| Some(hold.open.as_ref()?.since)).min()
+    pub(crate) fn since(&self, now: Tick) -> Option<Tick> {
+        let all = self.counted.values().flat_map(BTreeMap::values);
+        all.filter_map(|hold| Some(hold.stands(now)?.since)).min()
+    }
+}
+
+impl Hold {
+    /// What is open of it, and not long left alone: its events may all have been erased, or go elsewhere.
+    fn stands(&self, now: Tick) -> Option<&Open> {
+        self.open.as_ref().filter(|open| now < open.probe_at + KEPT)
     }
 }
 
@@ -142,7 +172,7 @@ impl Outlet {
     ) -> Option<Notice> {
         // Of every event that is delivered: where nothing is refused it costs nothing.
         let concerns = match judgement {
-            Judgement::Delivered => !self.holds.0.is_empty(),
+            Judgement::Delivered => !self.holds.counted.is_empty(),
             judgement => matches!(judgement, Judgement::Refused { .. }),
         };
         if !concerns {
@@ -152,13 +182,14 @@ impl Outlet {
         let destination = self.definition.id.clone();
         match judgement {
             Judgement::Delivered => {
-                let (since, refused) = self.holds.taken(&topic, &entry.event)?;
+                let (since, refused) = self.holds.took(&topic, &entry.event)?;
                 reach!(TypeTaken);
                 let (of, away) = (entry.event.event_type.to_string(), now.since(since));
                 Some(Notice::TypeTaken { destination, topic, event_type: of, refused, away })
             }
             Judgement::Refused { fault } => {
                 let pause_max = settings.pause_max.min(self.capabilities.pause_max);
+                let again = self.holds.is_again(&topic, entry);
                 let hold = self.holds.counted(&topic, &entry.event)?;
                 hold.refused = hold.refused.saturating_add(1);
                 let said = attempted(0, Reason::Held, fault.to_string()).detail;
@@ -174,15 +205,17 @@ impl Outlet {
                     hold.keys.insert(entry.event.key_hash());
                 }
                 let few = hold.keys.len() <= settings.held_keys as usize;
-                if few || hold.refused <= settings.held_rows {
+                if !again && (few || hold.refused <= settings.held_rows) {
                     return None;
                 }
+                reach!(TypeHeldAgain, if again);
                 reach!(TypeHeld);
                 let (pause, refused) = (settings.pause_min.min(pause_max), hold.refused);
                 let (probe_at, detail) = (now + pause, said.clone());
                 hold.open =
                     Some(Open { since: now, probe_at, probed: None, pause, crowd: 0, said });
                 let event_type = entry.event.event_type.to_string();
+                self.holds.taken.remove(&(Arc::clone(&topic), Box::from(&*event_type)));
                 Some(Notice::TypeHeld { destination, topic, event_type, refused, detail })
             }
             _ => None,
@@ -191,13 +224,13 @@ impl Outlet {
 
     /// Whether an event is of a type that its endpoint refuses: not the next in a batch.
     pub(crate) fn is_held(&self, entry: &Entry) -> bool {
-        !self.holds.0.is_empty()
+        !self.holds.counted.is_empty()
             && self.holds.open(&self.endpoint(entry.endpoint).topic, &entry.event).is_some()
     }
 
     /// Whether the head of a lane is held: for how long it goes back to the store. Not if it is the next probe.
     pub(crate) fn holds_back(&mut self, head: &Entry, now: Tick) -> Option<Duration> {
-        if self.holds.0.is_empty() {
+        if self.holds.counted.is_empty() {
             return None;
         }
         let topic = &self.endpoints[head.endpoint as usize].topic;

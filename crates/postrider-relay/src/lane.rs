@@ -18,7 +18,7 @@ pub(crate) enum Origin {
     /// A page of the outbox.
     Stream(Ordinal),
     /// The table `waiting`, with the attempts that counted so far.
-    Waiting { attempts: u32, late: bool, suspect: bool },
+    Waiting { attempts: u32, late: bool, suspect: bool, held: bool },
 }
 
 /// One event in a lane.

@@ -111,7 +111,7 @@ impl Outlet {
         let down = self.down(settings, now).map(|endpoint| endpoint.failing_since);
         let parts = self.endpoints.iter().filter(|endpoint| endpoint.hindrance(now).is_some());
         let parts = parts.filter_map(|endpoint| Some(endpoint.part.as_ref()?.since));
-        down.chain(parts).chain(self.holds.since()).min()
+        down.chain(parts).chain(self.holds.since(now)).min()
     }
 }
 
@@ -144,7 +144,7 @@ impl Machine {
     /// Types that endpoints refuse, of each destination a screen of them.
     pub(crate) fn held_types(&self) -> impl Iterator<Item = Blocker> {
         self.outlets.iter().flat_map(|(destination, outlet)| {
-            let held = outlet.holds.held().take(NAMED_MAX);
+            let held = outlet.holds.held(self.now).take(NAMED_MAX);
             held.map(|(topic, event_type, detail)| Blocker::Held {
                 destination: destination.clone(),
                 topic: topic.to_owned(),

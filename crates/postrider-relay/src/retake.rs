@@ -131,7 +131,12 @@ impl Flow {
             bytes: row.event.size_bytes(),
             event: row.event,
             row: row.row,
-            origin: Origin::Waiting { attempts: row.attempts, late: row.late, suspect: false },
+            origin: Origin::Waiting {
+                attempts: row.attempts,
+                late: row.late,
+                suspect: false,
+                held: row.held,
+            },
             endpoint,
             route,
             tried,

@@ -138,7 +138,12 @@ impl Flow {
             bytes: row.event.size_bytes(),
             event: row.event,
             row: row.row,
-            origin: Origin::Waiting { attempts: row.attempts, late: row.late, suspect: true },
+            origin: Origin::Waiting {
+                attempts: row.attempts,
+                late: row.late,
+                suspect: true,
+                held: false,
+            },
             endpoint,
             route,
             tried,

@@ -155,6 +155,7 @@ fn read(store: &DynamoStore, row: &Stored, item: Option<&Item>) -> Result<Waitin
         attempts: row.attempts,
         late: row.late,
         suspect: row.reason == Reason::Suspect,
+        held: row.reason == Reason::Held,
     })
 }
 

@@ -146,6 +146,7 @@ async fn ask(store: &PostgresStore, request: &DueRequest) -> Result<Found> {
             attempts: u32::try_from(row.get::<_, i32>(2)).unwrap_or_default(),
             late: row.get(3),
             suspect: row.get::<_, &str>(4) == Reason::Suspect.as_str(),
+            held: row.get::<_, &str>(4) == Reason::Held.as_str(),
         });
     }
     Ok(answer)

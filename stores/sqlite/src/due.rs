@@ -128,13 +128,15 @@ impl Taking<'_> {
             return Ok(false);
         }
         self.bytes = self.bytes.saturating_add(decoded.bytes);
+        let reason: String = row.get(EVENT_COLUMNS + 4)?;
         rows.push(WaitingRow {
             row: decoded.row,
             key_hash: KeyHash(row.get::<_, i64>(EVENT_COLUMNS + 3)?.cast_unsigned()),
             event,
             attempts: row.get(EVENT_COLUMNS + 1)?,
             late: row.get(EVENT_COLUMNS + 2)?,
-            suspect: row.get::<_, String>(EVENT_COLUMNS + 4)? == Reason::Suspect.as_str(),
+            suspect: reason == Reason::Suspect.as_str(),
+            held: reason == Reason::Held.as_str(),
         });
         Ok(true)
     }

@@ -155,6 +155,7 @@ spots! {
     EventHindered = "a part of an endpoint took nothing, while others did",
     EventRefused = "an event was refused for good",
     TypeHeld = "an endpoint refused so many of a type that it was held",
+    TypeHeldAgain = "one that an owner before had held was refused, and its type was held at once",
     TypeProbed = "one of a type that is held was tried",
     TypeTaken = "one of a type that was held was taken",
     EventHeld = "an event of a type that is held was to wait",

@@ -101,7 +101,7 @@ fn entry(n: u64) -> Entry {
     Entry {
         event: Arc::new(Event::new(id, "order", "42", "order.changed")),
         row: RowRef { seq: n, id },
-        origin: Origin::Waiting { attempts: 0, late: false, suspect: false },
+        origin: Origin::Waiting { attempts: 0, late: false, suspect: false, held: false },
         endpoint: 0,
         route: 0,
         bytes: n,

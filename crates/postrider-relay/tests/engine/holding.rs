@@ -31,8 +31,14 @@ fn waiting(world: &World) -> (u64, u64, u64) {
 }
 
 fn changes(world: &World) -> Vec<&'static str> {
+    changes_of(world, 82)
+}
+
+/// What the relay said, that was refused so many times before.
+fn changes_of(world: &World, times: u32) -> Vec<&'static str> {
     let told = world.relays[0].notices.iter().filter_map(|notice| match notice {
-        Notice::TypeHeld { event_type, detail, refused: 82, .. } => {
+        Notice::TypeHeld { event_type, detail, refused, .. } => {
+            assert_eq!(*refused, times);
             assert!(event_type == "bad" && detail.contains("refused by the script"), "{notice:?}");
             Some("held")
         }
@@ -91,6 +97,34 @@ pub(crate) fn a_type_that_is_refused_waits_and_others_flow() {
     let health = world.healths().remove(0);
     assert!(health.blockers.is_empty(), "{health:?}");
     assert_eq!(changes(&world), ["held", "taken"]);
+}
+
+/// Another owner knows what was held: it buries nothing more of it. Where the type is taken again meanwhile, what is refused of it
+/// is to blame itself.
+#[test]
+fn another_owner_holds_at_the_first_refusal() {
+    let mut world = world();
+    let bad: Vec<NewEvent> = (0..300).map(|n| of_type("bad", n, n)).collect();
+    world.place("all").broker.refuse(ids(&bad));
+    world.start(Target::Forever);
+    world.commit(bad.clone());
+    world.run_for(Duration::from_secs(60));
+    let before = waiting(&world);
+    assert!(before.1 > 0 && before.0 > 80, "{before:?}");
+    world.kill(0);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(300));
+    assert_eq!(waiting(&world), before);
+    assert_eq!(changes_of(&world, 1), ["held"]);
+
+    world.place("all").broker.relent();
+    world.place("all").broker.refuse(ids(&bad[290..]));
+    world.run_for(Duration::from_secs(400));
+    assert_eq!(
+        (waiting(&world), changes_of(&world, 1)),
+        ((before.0 + 10, 0, 0), vec!["held", "taken"])
+    );
+    world.check("all");
 }
 
 /// The control: of a type of which some are taken those that are refused are to blame, however many; and so are many of few keys.

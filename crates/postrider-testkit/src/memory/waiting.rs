@@ -108,6 +108,7 @@ impl Stored {
                 && !(postrider_core::planted!(RedriveOutOfOrder)
                     && self.reason == Reason::Redriven),
             suspect: self.reason == Reason::Suspect,
+            held: self.reason == Reason::Held,
         })
     }
 }

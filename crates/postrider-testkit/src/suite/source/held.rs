@@ -58,7 +58,10 @@ pub async fn a_held_event_comes_at_its_time<H: StoreHarness>() {
     let read: Vec<_> = due.rows.iter().map(|row| row.row.id).collect();
     assert_eq!(read, ids(&events));
     let first = &due.rows[0];
-    assert_eq!((first.attempts, first.late, first.suspect), (ATTEMPTS, false, false));
+    assert_eq!(
+        (first.attempts, first.late, first.suspect, first.held),
+        (ATTEMPTS, false, false, true)
+    );
     assert_eq!(counts(&relay).await, Counts { parked: 1, ..ONE_HELD }, "asking changes nothing");
 }
 
