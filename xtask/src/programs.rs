@@ -33,7 +33,7 @@ struct Again {
 const POSTGRES: &[(&str, &str)] =
     &[("POSTRIDER_PG_URL", "POSTRIDER_PG18_URL"), ("POSTRIDER_PG_BIN", "POSTRIDER_PG18_BIN")];
 
-const AGAIN: [Again; 4] = [
+const AGAIN: [Again; 8] = [
     Again {
         program: "postrider-postgres main",
         only: &[],
@@ -51,6 +51,26 @@ const AGAIN: [Again; 4] = [
         variables: POSTGRES,
     },
     Again { program: "postrider-e2e-postgres main", only: &[], without: &[], variables: POSTGRES },
+    // Without dump and restore: the package of the current version has no `pg_dump`.
+    Again {
+        program: "postrider-postgres snapshot",
+        only: &[],
+        without: &["restore::"],
+        variables: POSTGRES,
+    },
+    Again { program: "postrider-postgres-sqlx main", only: &[], without: &[], variables: POSTGRES },
+    Again {
+        program: "postrider-postgres-sea-orm main",
+        only: &[],
+        without: &[],
+        variables: POSTGRES,
+    },
+    Again {
+        program: "postrider-postgres-diesel main",
+        only: &[],
+        without: &[],
+        variables: POSTGRES,
+    },
     Again {
         program: "postrider-cli cli",
         only: &["postgres::"],

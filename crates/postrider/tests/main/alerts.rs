@@ -52,6 +52,7 @@ fn alerts_speak_of_metrics_that_exist() {
         ("postrider_oldest_pending_age_seconds", "> 300"),
         ("postrider_pending_events", "deriv("),
         ("postrider_waiting_events", "state=\"dead\""),
+        ("postrider_waiting_events", "state=\"held\""),
         ("postrider_relays", "== 0"),
         ("postrider_disabled_endpoints", "> 0"),
         ("postrider_oldest_transaction_seconds", "> 1800"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use postrider_core::snapshot::SnapshotCursor;
 use postrider_core::source::{FetchRequest, OutboxSource};
 use postrider_core::waiting::{Passed, Placement};
-use postrider_core::{Cursor, ErrorKind, Lease, Operator, PartitionId, RelayId};
+use postrider_core::{Cursor, ErrorKind, Lease, Operator, PartitionId, RelayId, Result};
 use tokio_postgres::Client;
 
 use crate::relay::{failed, pass, waits};
@@ -77,7 +77,22 @@ async fn writes_at_ease(client: &Client, insert: &str) {
 /// that came back says that all of its log is flushed.
 #[tokio::test]
 async fn what_a_crash_took_between_reading_and_flushing_is_not_handed_out() {
-    let Some(fresh) = Fresh::made(1).await else { return };
+    /// Readings that may find nothing new: a busy machine keeps the writer from writing.
+    const TRIES: usize = 20;
+    for _ in 0..TRIES {
+        let Some(fresh) = Fresh::made(1).await else { return };
+        match read_before_a_crash(&fresh).await {
+            Ok(0) => {}
+            Ok(rows) => panic!("it may never have happened: {rows}"),
+            Err(refused) => return assert_eq!(refused.kind(), ErrorKind::Conflict),
+        }
+    }
+    panic!("never was there anything to read");
+}
+
+/// Reads what somebody commits without waiting for the disk, while the server crashes before that is flushed: how many rows
+/// are handed out.
+async fn read_before_a_crash(fresh: &Fresh) -> Result<usize> {
     let (store, lease) = fresh.relay().await;
     let mut cursor = store.load(&lease, &id("a")).await.expect("load").cursor;
     let (writer, mut first, second) =
@@ -96,18 +111,17 @@ async fn what_a_crash_took_between_reading_and_flushing_is_not_handed_out() {
         let (store, request) = (store.clone(), after(&lease, &cursor));
         tokio::spawn(async move { store.fetch(&request).await })
     };
-    in_line(&fresh, &life, 1).await;
+    in_line(fresh, &life, 1).await;
     let crash = format!(
         "begin; {lock}; delete from {life}; insert into {life} values (true, gen_random_uuid()); commit"
     );
     let crashing = tokio::spawn(async move { second.batch_execute(&crash).await });
-    in_line(&fresh, &life, 2).await;
+    in_line(fresh, &life, 2).await;
     holds.rollback().await.unwrap();
     crashing.await.unwrap().expect("it crashes");
     let read = reading.await.unwrap();
     writing.abort();
-    let refused = read.map(|page| page.rows.len()).expect_err("it may never have happened");
-    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    read.map(|page| page.rows.len())
 }
 
 /// Waits until a statement that names something waits for a lock.
