@@ -55,7 +55,7 @@ const AGAIN: [Again; 8] = [
     Again {
         program: "postrider-postgres snapshot",
         only: &[],
-        without: &["restore::"],
+        without: &["restore::", "on_the_current_major"],
         variables: POSTGRES,
     },
     Again { program: "postrider-postgres-sqlx main", only: &[], without: &[], variables: POSTGRES },
