@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::waiting::{Placement, Reason};
+use postrider_core::waiting::{Placement, Reason, WaitingChange};
 use postrider_core::{DeadKeyPolicy, DestinationId, Event, Fault, KeyHash, Tick, planted, reach};
 
 use crate::attempt::attempted;
@@ -268,6 +268,13 @@ impl Flow {
             Origin::Stream(_) => {
                 let attempted = attempted(0, Reason::Held, outlet.said_of(head));
                 self.spill(key, Some(Placement::Retry { delay, attempted }), now);
+            }
+            // One that was promoted, or failed before, waits as held from now on.
+            Origin::Waiting { attempts, late, suspect: false, held: false } => {
+                let attempted = attempted(attempts, Reason::Held, outlet.said_of(head));
+                let change = WaitingChange::Retry { row: head.row, delay, attempted };
+                self.change(key, !late, change, now);
+                self.spill(key, None, now);
             }
             Origin::Waiting { .. } => _ = self.postpone(key, delay, now),
         }

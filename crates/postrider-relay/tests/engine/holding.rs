@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use postrider_core::waiting::{Reason, WaitingState};
-use postrider_core::{Destination, EventId, NewEvent, OutboxSource, Route};
+use postrider_core::{
+    Destination, ErrorKind, EventId, Fault, NewEvent, OutboxSource, Outcome, Route,
+};
 use postrider_relay::{Notice, State, Target};
 
 use crate::world::{World, id, now};
@@ -125,6 +127,36 @@ fn another_owner_holds_at_the_first_refusal() {
         ((before.0 + 10, 0, 0), vec!["held", "taken"])
     );
     world.check("all");
+}
+
+/// What comes out from behind another event of its key waits as held as well.
+#[test]
+fn what_is_promoted_is_held_as_well() {
+    let mut world = world();
+    let first = of_type("good", 0, 0);
+    let slow = Outcome::Retry { fault: Fault::new(ErrorKind::Unavailable, "503"), after: None };
+    world.place("all").broker.answer([first.event().id], &slow);
+    let follows = NewEvent::new("order", "good0", "bad").json(&1).unwrap();
+    let bad: Vec<NewEvent> = (0..200).map(|n| of_type("bad", n, n)).collect();
+    let refuse = |world: &World| {
+        world.place("all").broker.refuse(ids(&bad));
+        world.place("all").broker.refuse([follows.event().id]);
+    };
+    refuse(&world);
+    world.start(Target::Forever);
+    world.commit(vec![of_type("good", 1, 0), first, follows.clone()]);
+    world.commit(bad.clone());
+    world.run_for(Duration::from_millis(600));
+    let state = |world: &World| {
+        let rows = world.store.waiting(&id("all"));
+        let row = rows.iter().find(|row| row.row.id == follows.event().id);
+        row.map(|row| (row.state, row.reason))
+    };
+    assert_eq!(state(&world), Some((WaitingState::Parked, Reason::Behind)), "the control");
+    world.place("all").broker.relent();
+    refuse(&world);
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(state(&world), Some((WaitingState::Held, Reason::Held)));
 }
 
 /// The control: of a type of which some are taken those that are refused are to blame, however many; and so are many of few keys.
