@@ -144,8 +144,10 @@ fn what_is_promoted_is_held_as_well() {
     };
     refuse(&world);
     world.start(Target::Forever);
-    world.commit(vec![of_type("good", 1, 0), first, follows.clone()]);
     world.commit(bad.clone());
+    // So long that hardly one a minute is tried.
+    world.run_for(Duration::from_secs(600));
+    world.commit(vec![of_type("good", 1, 0), first, follows.clone()]);
     world.run_for(Duration::from_millis(600));
     let state = |world: &World| {
         let rows = world.store.waiting(&id("all"));
@@ -155,7 +157,9 @@ fn what_is_promoted_is_held_as_well() {
     assert_eq!(state(&world), Some((WaitingState::Parked, Reason::Behind)), "the control");
     world.place("all").broker.relent();
     refuse(&world);
-    world.run_for(Duration::from_secs(60));
+    let promoted = |world: &World| state(world) != Some((WaitingState::Parked, Reason::Behind));
+    world.run_until(Duration::from_secs(60), promoted);
+    world.run_for(Duration::from_secs(1));
     assert_eq!(state(&world), Some((WaitingState::Held, Reason::Held)));
 }
 
