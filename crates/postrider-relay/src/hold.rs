@@ -55,9 +55,9 @@ struct Open {
     since: Tick,
     /// When one is sent next.
     probe_at: Tick,
-    /// When one was sent last.
-    probed: Option<Tick>,
+    /// How long after the one before at least. It doubles with each that is sent, and not with its answer: that may take longer.
     pause: Duration,
+    pause_max: Duration,
     /// How many were put back since then.
     crowd: u32,
     /// What was answered last.
@@ -70,6 +70,12 @@ impl Open {
     fn away(&self, now: Tick) -> Duration {
         let turns = self.pause.saturating_mul(self.crowd.saturating_add(1));
         (now.since(self.since) / 4).min(AWAY_MAX).min(turns).max(self.probe_at.since(now))
+    }
+
+    /// One is sent now.
+    fn probe(&mut self, now: Tick) {
+        (self.pause, self.crowd) = ((self.pause * 2).min(self.pause_max), 0);
+        self.probe_at = now + self.pause;
     }
 
     /// How long one of a key does: they come back one after the other, and not all between two probes.
@@ -162,12 +168,12 @@ impl Hold {
 }
 
 impl Outlet {
-    /// Hears now what became of an event that was sent then. What an operator is to hear of it.
+    /// Hears what became of an event. What an operator is to hear of it.
     pub(crate) fn hears(
         &mut self,
         entry: &Entry,
         judgement: &Judgement,
-        (sent, now): (Tick, Tick),
+        now: Tick,
         settings: &Settings,
     ) -> Option<Notice> {
         // Of every event that is delivered: where nothing is refused it costs nothing.
@@ -194,10 +200,6 @@ impl Outlet {
                 hold.refused = hold.refused.saturating_add(1);
                 let said = attempted(0, Reason::Held, fault.to_string()).detail;
                 if let Some(open) = &mut hold.open {
-                    if open.probed == Some(sent) {
-                        open.pause = (open.pause * 2).min(pause_max);
-                        open.probe_at = now + open.pause;
-                    }
                     open.said = said;
                     return None;
                 }
@@ -212,8 +214,7 @@ impl Outlet {
                 reach!(TypeHeld);
                 let (pause, refused) = (settings.pause_min.min(pause_max), hold.refused);
                 let (probe_at, detail) = (now + pause, said.clone());
-                hold.open =
-                    Some(Open { since: now, probe_at, probed: None, pause, crowd: 0, said });
+                hold.open = Some(Open { since: now, probe_at, pause, pause_max, crowd: 0, said });
                 let event_type = entry.event.event_type.to_string();
                 self.holds.taken.remove(&(Arc::clone(&topic), Box::from(&*event_type)));
                 Some(Notice::TypeHeld { destination, topic, event_type, refused, detail })
@@ -239,8 +240,7 @@ impl Outlet {
             return Some(open.apart(head.event.key_hash(), now));
         }
         reach!(TypeProbed);
-        (open.probed, open.crowd) = (Some(now), 0);
-        open.probe_at = now + open.pause;
+        open.probe(now);
         None
     }
 

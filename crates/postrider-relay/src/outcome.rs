@@ -156,7 +156,7 @@ impl Machine {
                 }
             }
             let (outlet, settings) = (self.outlets.get_mut(destination), &self.settings);
-            let heard = outlet.and_then(|it| it.hears(&entry, &judgement, (sent, now), settings));
+            let heard = outlet.and_then(|it| it.hears(&entry, &judgement, now, settings));
             self.notices.extend(heard);
             if judgement == Judgement::Delivered {
                 self.stats.delivered += 1;

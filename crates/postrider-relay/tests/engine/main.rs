@@ -10,6 +10,7 @@ mod crowd;
 mod delivery;
 mod disabled;
 mod failure;
+mod held;
 mod holding;
 mod hot;
 mod isolation;

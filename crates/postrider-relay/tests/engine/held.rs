@@ -1,0 +1,88 @@
+//! Held: what a type that is held costs, and what stands beside it.
+
+#![allow(clippy::unwrap_used, reason = "part of a test")]
+
+use std::time::Duration;
+
+use postrider_core::waiting::WaitingState;
+use postrider_core::{
+    BrokerCapabilities, Clock, Destination, EventId, NewEvent, OutboxSource, Route, Tick,
+};
+use postrider_relay::{Notice, Target};
+use postrider_testkit::fault::{BrokerAction, Gate, Operation, SourceAction};
+
+use crate::world::{World, id, now};
+
+fn destination(topic: &str) -> Destination {
+    Destination::new(id("all"), "memory", vec![Route::all(topic.parse().unwrap())])
+}
+
+fn world() -> World {
+    World::new(1, vec![destination("orders")])
+}
+
+fn of_type(kind: &str, key: u64, n: u64) -> NewEvent {
+    NewEvent::new("order", format!("{kind}{key}"), kind).json(&n).unwrap()
+}
+
+fn ids(events: &[NewEvent]) -> Vec<EventId> {
+    events.iter().map(|event| event.event().id).collect()
+}
+
+/// A relay that holds a type, of which so many keys were refused.
+fn holding(world: &mut World, keys: u64) -> Vec<NewEvent> {
+    let bad: Vec<NewEvent> = (0..keys).map(|key| of_type("bad", key, key)).collect();
+    world.place("all").broker.refuse(ids(&bad));
+    world.start(Target::Forever);
+    world.commit(bad.clone());
+    world.run_for(Duration::from_millis(50));
+    bad
+}
+
+fn dead(world: &World) -> u64 {
+    now(world.store.counts(&id("all"))).unwrap().dead
+}
+
+/// Runs while each answer about what is due comes late.
+fn run_slowly(world: &mut World, steps: u32, mut over: impl FnMut(&World) -> bool) -> bool {
+    let mut gate = Gate::new();
+    let due = |world: &World, gate: &Gate| {
+        let action = SourceAction::HoldAnswer(gate.clone());
+        world.source.script(Operation::Due).always(Some(action));
+    };
+    for _ in 0..steps {
+        due(world, &gate);
+        world.run_for(Duration::from_secs(2));
+        let next = Gate::new();
+        due(world, &next);
+        gate.open();
+        gate = next;
+        if over(world) {
+            return true;
+        }
+    }
+    false
+}
+
+/// INV-5, INV-6: probes come apart as far as they should, however long their answers take.
+#[test]
+fn probes_come_apart_though_answers_are_slow() {
+    let mut world = world();
+    holding(&mut world, 300);
+    let gates: Vec<Gate> = (0..2_000).map(|_| Gate::new()).collect();
+    let script = gates.iter().cloned().map(BrokerAction::HoldAnswer);
+    world.place("all").broker.script.then(script);
+    let (mut came, mut opened): (Vec<Tick>, usize) = (Vec::new(), 0);
+    for _ in 0..3_000 {
+        world.run_for(Duration::from_millis(20));
+        let tick = world.clock.tick();
+        while gates[came.len()].arrived.count() > 0 {
+            came.push(tick);
+        }
+        while opened < came.len() && tick >= came[opened] + Duration::from_secs(1) {
+            gates[opened].open();
+            opened += 1;
+        }
+    }
+    assert!((5..=40).contains(&came.len()), "of a minute: {}", came.len());
+}
