@@ -224,6 +224,12 @@ fn fill(
             outlet.ready_at(now + SKIP_PAUSE, endpoint, (partition, key));
             continue;
         }
+        if lane.head().is_some_and(|head| !batch.has_room_for(head)) {
+            // Before it is asked whether it is held: it would no longer be the next probe.
+            reach!(BatchFull);
+            outlet.put_back(endpoint, (partition, key));
+            break;
+        }
         if let Some(delay) = lane.head().and_then(|head| outlet.holds_back(head, now)) {
             flow.hold(key, delay, outlet, now);
             continue;
@@ -231,11 +237,6 @@ fn fill(
         let in_order = capabilities.prefix_order || planted!(PrefixAssumed);
         let prefix = if in_order { batch.rows_max } else { 1 };
         let entries = batch.push_prefix(lane, endpoint, prefix, outlet, replay_through);
-        if entries == 0 {
-            reach!(BatchFull);
-            outlet.put_back(endpoint, (partition, key));
-            break;
-        }
         batch.broken = batch.broken.or_else(|| out_of_order(lane, entries, &flow.ahead));
         if planted!(SettleBeforeAck) {
             settle_early(lane, entries, &mut flow.window);
