@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_core::waiting::{Placement, Reason, WaitingChange};
+use postrider_core::waiting::{Placement, Reason, WaitingChange, WaitingRow};
 use postrider_core::{DeadKeyPolicy, DestinationId, Event, Fault, KeyHash, Tick, planted, reach};
 
 use crate::attempt::attempted;
@@ -20,6 +20,7 @@ use crate::lane::{Entry, Lane, Origin};
 use crate::machine::{BatchItem, Machine};
 use crate::notice::Notice;
 use crate::outlet::Outlet;
+use crate::retake::Retaken;
 use crate::settings::Settings;
 
 /// Types of which refusals are counted at once, of one destination. Beyond, those of further types are dead letters.
@@ -229,16 +230,29 @@ impl Outlet {
             && self.holds.open(&self.endpoint(entry.endpoint).topic, &entry.event).is_some()
     }
 
-    /// Whether the head of a lane is held: for how long it goes back to the store. Not if it is the next probe.
-    pub(crate) fn holds_back(&mut self, head: &Entry, now: Tick) -> Option<Duration> {
+    /// Whether an event is held, and it is not time for a probe: for how long it stays in the store.
+    pub(crate) fn keeps_away(
+        &mut self,
+        endpoint: u32,
+        event: &Event,
+        now: Tick,
+    ) -> Option<Duration> {
         if self.holds.counted.is_empty() {
             return None;
         }
+        let open = self.holds.open_mut(&self.endpoints[endpoint as usize].topic, event)?;
+        let away = now < open.probe_at || planted!(HeldForEver);
+        away.then(|| open.apart(event.key_hash(), now))
+    }
+
+    /// Whether the head of a lane is held: for how long it goes back to the store. Not if it is the next probe.
+    pub(crate) fn holds_back(&mut self, head: &Entry, now: Tick) -> Option<Duration> {
+        let away = self.keeps_away(head.endpoint, &head.event, now);
+        if away.is_some() || self.holds.counted.is_empty() {
+            return away;
+        }
         let topic = &self.endpoints[head.endpoint as usize].topic;
         let open = self.holds.open_mut(topic, &head.event)?;
-        if now < open.probe_at || planted!(HeldForEver) {
-            return Some(open.apart(head.event.key_hash(), now));
-        }
         reach!(TypeProbed);
         open.probe(now);
         None
@@ -252,8 +266,8 @@ impl Outlet {
     }
 
     /// What was answered of the type of an event.
-    fn said_of(&self, head: &Entry) -> String {
-        let open = self.holds.open(&self.endpoint(head.endpoint).topic, &head.event);
+    fn said_of(&self, endpoint: u32, event: &Event) -> String {
+        let open = self.holds.open(&self.endpoint(endpoint).topic, event);
         open.map_or_else(String::new, |open| open.said.clone())
     }
 }
@@ -266,18 +280,40 @@ impl Flow {
         reach!(EventHeld);
         match head.origin {
             Origin::Stream(_) => {
-                let attempted = attempted(0, Reason::Held, outlet.said_of(head));
+                let attempted = attempted(0, Reason::Held, outlet.said_of(head.endpoint, &head.event));
                 self.spill(key, Some(Placement::Retry { delay, attempted }), now);
             }
             // One that was promoted, or failed before, waits as held from now on.
             Origin::Waiting { attempts, late, suspect: false, held: false } => {
-                let attempted = attempted(attempts, Reason::Held, outlet.said_of(head));
+                let said = outlet.said_of(head.endpoint, &head.event);
+                let attempted = attempted(attempts, Reason::Held, said);
                 let change = WaitingChange::Retry { row: head.row, delay, attempted };
                 self.change(key, !late, change, now);
                 self.spill(key, None, now);
             }
             Origin::Waiting { .. } => _ = self.postpone(key, delay, now),
         }
+    }
+}
+
+impl Flow {
+    /// Lets a row that was due wait as held. It stands in no lane meanwhile: it would be the only probe of an endpoint that is
+    /// down, and not be sent.
+    pub(crate) fn hold_row(
+        &mut self,
+        row: &WaitingRow,
+        endpoint: u32,
+        delay: Duration,
+        outlet: &Outlet,
+        now: Tick,
+    ) -> Retaken {
+        reach!(EventHeld);
+        if row.held || row.suspect {
+            return self.put_back(row, delay, now);
+        }
+        let attempted =
+            attempted(row.attempts, Reason::Held, outlet.said_of(endpoint, &row.event));
+        self.end_turn(row, WaitingChange::Retry { row: row.row, delay, attempted }, now)
     }
 }
 

@@ -96,6 +96,9 @@ impl Flow {
             let change = wait_for_endpoint(row.row, row.attempts, outlet, endpoint);
             return self.end_turn(&row, change, now);
         }
+        if !follows && let Some(delay) = outlet.keeps_away(endpoint, &row.event, now) {
+            return self.hold_row(&row, endpoint, delay, outlet, now);
+        }
         let route = u16::try_from(route).unwrap_or(u16::MAX);
         let suspect = self.suspects(&row, outlet.route(route));
         let probed = outlet.is_down(endpoint, settings) && (follows || outlet.has_probe(endpoint));

@@ -110,3 +110,22 @@ fn a_probe_without_room_is_the_next() {
     world.run_for(Duration::from_secs(1));
     assert_eq!(world.delivered("all"), 2);
 }
+
+/// INV-5, INV-8: what is held does not take the place of the probe of its endpoint.
+#[test]
+fn what_is_held_is_no_probe_of_an_endpoint_that_is_down() {
+    let mut world = World::new(1, vec![destination("{aggregate_type}")]);
+    holding(&mut world, 2_000);
+    world.run_for(Duration::from_secs(1_300));
+    let other = |n: u64| NewEvent::new("other", format!("{n}"), "other").json(&n).unwrap();
+    world.place("all").broker.set_down("order", true);
+    world.commit(vec![other(0), of_type("good", 0, 0)]);
+    for n in 1..200 {
+        world.commit(vec![other(n)]);
+        world.run_for(Duration::from_secs(10));
+    }
+    assert_eq!(world.delivered("all"), 200, "the control");
+    world.place("all").broker.set_down("order", false);
+    let came = run_slowly(&mut world, 300, |world| world.delivered("all") > 200);
+    assert!(came, "not within ten minutes");
+}
