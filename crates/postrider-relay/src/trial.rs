@@ -142,7 +142,7 @@ impl Flow {
                 attempts: row.attempts,
                 late: row.late,
                 suspect: true,
-                held: false,
+                held: row.held,
             },
             endpoint,
             route,

@@ -129,3 +129,20 @@ fn what_is_held_is_no_probe_of_an_endpoint_that_is_down() {
     let came = run_slowly(&mut world, 300, |world| world.delivered("all") > 200);
     assert!(came, "not within ten minutes");
 }
+
+/// INV-1: an owner that suspects what waits buries nothing of what is held.
+#[test]
+fn a_careful_owner_buries_nothing_of_what_is_held() {
+    let mut world = world();
+    holding(&mut world, 300);
+    world.run_for(Duration::from_secs(120));
+    let before = dead(&world);
+    for _ in 0..4 {
+        world.kill(0);
+        world.clock.advance(world.settings.lease + Duration::from_millis(1));
+        world.start(Target::Forever);
+        world.run_for(Duration::from_millis(500));
+    }
+    world.run_for(Duration::from_secs(600));
+    assert_eq!(dead(&world), before);
+}
