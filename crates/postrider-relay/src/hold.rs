@@ -26,6 +26,9 @@ use crate::settings::Settings;
 /// Types of which refusals are counted at once, of one destination. Beyond, those of further types are dead letters.
 const TYPES_MAX: usize = 256;
 
+/// For how long those of which one was refused are not forgotten for others.
+const LATELY: Duration = Duration::from_secs(60);
+
 /// What comes back late at most when a type is taken again. Five minutes, as after an outage.
 const AWAY_MAX: Duration = Duration::from_secs(300);
 
@@ -47,6 +50,8 @@ struct Hold {
     /// Of which keys; as many as decide.
     keys: BTreeSet<KeyHash>,
     refused: u32,
+    /// When one was last.
+    at: Tick,
     open: Option<Open>,
 }
 
@@ -104,11 +109,12 @@ impl Holds {
     }
 
     /// Where something is counted, or there is room to.
-    fn counted(&mut self, topic: &Arc<str>, of: &Event) -> Option<&mut Hold> {
+    fn counted(&mut self, topic: &Arc<str>, of: &Event, now: Tick) -> Option<&mut Hold> {
         if self.get(topic, of).is_none() && self.types() >= TYPES_MAX {
-            // Those that are not open may be counted anew; there are always few that are.
+            // Those of which nothing was refused lately may be counted anew. Not all that are not open: of more types than that,
+            // refused in turn, none would ever be.
             for types in self.counted.values_mut() {
-                types.retain(|_, hold| hold.open.is_some());
+                types.retain(|_, hold| hold.open.is_some() || now < hold.at + LATELY);
             }
             self.counted.retain(|_, types| !types.is_empty());
             if self.types() >= TYPES_MAX {
@@ -116,7 +122,7 @@ impl Holds {
             }
         }
         let types = self.counted.entry(Arc::clone(topic)).or_default();
-        let new = Hold { keys: BTreeSet::new(), refused: 0, open: None };
+        let new = Hold { keys: BTreeSet::new(), refused: 0, at: now, open: None };
         Some(types.entry(Box::from(&*of.event_type)).or_insert(new))
     }
 
@@ -197,8 +203,8 @@ impl Outlet {
             Judgement::Refused { fault } => {
                 let pause_max = settings.pause_max.min(self.capabilities.pause_max);
                 let again = self.holds.is_again(&topic, entry);
-                let hold = self.holds.counted(&topic, &entry.event)?;
-                hold.refused = hold.refused.saturating_add(1);
+                let hold = self.holds.counted(&topic, &entry.event, now)?;
+                (hold.refused, hold.at) = (hold.refused.saturating_add(1), now);
                 let said = attempted(0, Reason::Held, fault.to_string()).detail;
                 if let Some(open) = &mut hold.open {
                     open.said = said;

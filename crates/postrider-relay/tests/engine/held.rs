@@ -146,3 +146,17 @@ fn a_careful_owner_buries_nothing_of_what_is_held() {
     world.run_for(Duration::from_secs(600));
     assert_eq!(dead(&world), before);
 }
+
+/// INV-1: so do many types at once.
+#[test]
+fn of_many_types_many_are_held() {
+    let mut world = world();
+    let of = |n: u64| of_type(&format!("bad{}", n % 300), n / 300, n);
+    let bad: Vec<NewEvent> = (0..300 * 150).map(of).collect();
+    world.place("all").broker.refuse(ids(&bad));
+    world.start(Target::Forever);
+    world.commit(bad);
+    world.run_for(Duration::from_secs(60));
+    let dead = dead(&world);
+    assert!(dead < 40_000, "{dead}");
+}
