@@ -84,10 +84,12 @@ impl Open {
         self.probe_at = now + self.pause;
     }
 
-    /// How long one of a key does: they come back one after the other, and not all between two probes.
+    /// How long one of a key does: they come back one after the other, and not all between two probes. None sooner than in half
+    /// of the time: the same few would come back each time, and cost as much as all others.
     fn apart(&mut self, key: KeyHash, now: Tick) -> Duration {
         self.crowd = self.crowd.saturating_add(1);
-        let (least, most) = (self.probe_at.since(now), self.away(now));
+        let most = self.away(now);
+        let least = self.probe_at.since(now).max(most / 2);
         least
             + most
                 .saturating_sub(least)

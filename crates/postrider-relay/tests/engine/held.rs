@@ -160,3 +160,21 @@ fn of_many_types_many_are_held() {
     let dead = dead(&world);
     assert!(dead < 40_000, "{dead}");
 }
+
+/// INV-6: what is held costs the store as little as what waits for an endpoint.
+#[test]
+fn what_is_held_costs_little() {
+    let mut world = world();
+    holding(&mut world, 3_000);
+    world.run_for(Duration::from_secs(1_300));
+    world.relays[0].notices.clear();
+    world.run_for(Duration::from_secs(600));
+    let rows = world.store.waiting(&id("all"));
+    let held = rows.iter().filter(|row| row.state == WaitingState::Held).count() as u64;
+    let written = |notice: &Notice| match notice {
+        Notice::Settled { waiting, .. } => *waiting,
+        _ => 0,
+    };
+    let written: u64 = world.relays[0].notices.iter().map(written).sum();
+    assert!(written <= held * 3, "{written} of {held} in ten minutes");
+}
