@@ -61,6 +61,8 @@ struct Open {
     since: Tick,
     /// When one is sent next.
     probe_at: Tick,
+    /// When one is that was just read: what waits may be nothing but poison, and take every turn for hours.
+    fresh_at: Tick,
     /// How long after the one before at least. It doubles with each that is sent, and not with its answer: that may take longer.
     pause: Duration,
     pause_max: Duration,
@@ -78,10 +80,14 @@ impl Open {
         (now.since(self.since) / 4).min(AWAY_MAX).min(turns).max(self.probe_at.since(now))
     }
 
-    /// One is sent now.
-    fn probe(&mut self, now: Tick) {
-        (self.pause, self.crowd) = ((self.pause * 2).min(self.pause_max), 0);
-        self.probe_at = now + self.pause;
+    /// One is sent now, in the turn of those that were just read or in that of all.
+    fn probe(&mut self, fresh: bool, now: Tick) {
+        self.pause = (self.pause * 2).min(self.pause_max);
+        let next = now + self.pause;
+        match fresh {
+            true => self.fresh_at = next,
+            false => (self.probe_at, self.crowd) = (next, 0),
+        }
     }
 
     /// How long one of a key does: they come back one after the other, and not all between two probes. None sooner than in half
@@ -172,7 +178,7 @@ impl Holds {
 impl Hold {
     /// What is open of it, and not long left alone: its events may all have been erased, or go elsewhere.
     fn stands(&self, now: Tick) -> Option<&Open> {
-        self.open.as_ref().filter(|open| now < open.probe_at + KEPT)
+        self.open.as_ref().filter(|open| now < open.probe_at.max(open.fresh_at) + KEPT)
     }
 }
 
@@ -223,7 +229,15 @@ impl Outlet {
                 reach!(TypeHeld);
                 let (pause, refused) = (settings.pause_min.min(pause_max), hold.refused);
                 let (probe_at, detail) = (now + pause, said.clone());
-                hold.open = Some(Open { since: now, probe_at, pause, pause_max, crowd: 0, said });
+                hold.open = Some(Open {
+                    since: now,
+                    probe_at,
+                    fresh_at: probe_at,
+                    pause,
+                    pause_max,
+                    crowd: 0,
+                    said,
+                });
                 let event_type = entry.event.event_type.to_string();
                 self.holds.taken.remove(&(Arc::clone(&topic), Box::from(&*event_type)));
                 Some(Notice::TypeHeld { destination, topic, event_type, refused, detail })
@@ -255,14 +269,17 @@ impl Outlet {
 
     /// Whether the head of a lane is held: for how long it goes back to the store. Not if it is the next probe.
     pub(crate) fn holds_back(&mut self, head: &Entry, now: Tick) -> Option<Duration> {
-        let away = self.keeps_away(head.endpoint, &head.event, now);
-        if away.is_some() || self.holds.counted.is_empty() {
-            return away;
+        if self.holds.counted.is_empty() {
+            return None;
         }
         let topic = &self.endpoints[head.endpoint as usize].topic;
         let open = self.holds.open_mut(topic, &head.event)?;
+        let fresh = matches!(head.origin, Origin::Stream(_)) && now >= open.fresh_at;
+        if (now < open.probe_at && !fresh) || planted!(HeldForEver) {
+            return Some(open.apart(head.event.key_hash(), now));
+        }
         reach!(TypeProbed);
-        open.probe(now);
+        open.probe(fresh, now);
         None
     }
 
