@@ -305,7 +305,8 @@ impl Flow {
         reach!(EventHeld);
         match head.origin {
             Origin::Stream(_) => {
-                let attempted = attempted(0, Reason::Held, outlet.said_of(head.endpoint, &head.event));
+                let attempted =
+                    attempted(0, Reason::Held, outlet.said_of(head.endpoint, &head.event));
                 self.spill(key, Some(Placement::Retry { delay, attempted }), now);
             }
             // One that was promoted, or failed before, waits as held from now on.
@@ -336,8 +337,7 @@ impl Flow {
         if row.held || row.suspect {
             return self.put_back(row, delay, now);
         }
-        let attempted =
-            attempted(row.attempts, Reason::Held, outlet.said_of(endpoint, &row.event));
+        let attempted = attempted(row.attempts, Reason::Held, outlet.said_of(endpoint, &row.event));
         self.end_turn(row, WaitingChange::Retry { row: row.row, delay, attempted }, now)
     }
 }

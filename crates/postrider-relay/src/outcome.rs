@@ -274,7 +274,10 @@ impl Machine {
             return;
         };
         let holds_key = holds_key(policy);
-        self.stats.progressed_at = now;
+        if attempted.reason != Reason::Held {
+            // A probe of what is held is none, or a one-shot run would wait for it for ever.
+            self.stats.progressed_at = now;
+        }
         let Some(head) = flow.lanes.get(&item.key).and_then(|lane| lane.head()) else { return };
         let (row, origin, subject) = (head.row, head.origin, subject(flow, outlet, head));
         flow.notices.push(Notice::AttemptFailed {
