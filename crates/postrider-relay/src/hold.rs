@@ -380,3 +380,6 @@ impl Machine {
         self.give_up_or_retry(destination, item, delay, attempted, policy);
     }
 }
+
+#[cfg(test)]
+mod tests;

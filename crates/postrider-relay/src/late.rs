@@ -7,6 +7,7 @@ use postrider_core::waiting::RowRef;
 use postrider_core::{DestinationId, Outcome, Tick, planted, reach};
 
 use crate::command::Ticket;
+use crate::judge::Judgement;
 use crate::machine::{BatchItem, Machine};
 use crate::outcome::deliver;
 use crate::subject::delivered;
@@ -90,6 +91,10 @@ impl Machine {
         }
         let Some(entry) = lane.pop() else { return false };
         reach!(LateAckTaken);
+        if let Some(outlet) = self.outlets.get_mut(destination) {
+            let heard = outlet.hears(&entry, &Judgement::Delivered, now, &self.settings);
+            self.notices.extend(heard);
+        }
         if !self.notices.no_deliveries
             && let Some(outlet) = self.outlets.get(destination)
         {

@@ -115,7 +115,7 @@ fn a_probe_without_room_is_the_next() {
 #[test]
 fn what_is_held_is_no_probe_of_an_endpoint_that_is_down() {
     let mut world = World::new(1, vec![destination("{aggregate_type}")]);
-    holding(&mut world, 2_000);
+    holding(&mut world, 500);
     world.run_for(Duration::from_secs(1_300));
     let other = |n: u64| NewEvent::new("other", format!("{n}"), "other").json(&n).unwrap();
     world.place("all").broker.set_down("order", true);
@@ -182,7 +182,7 @@ fn one_that_is_well_does_not_wait_for_all_that_are_not() {
 #[test]
 fn what_is_held_costs_little() {
     let mut world = world();
-    holding(&mut world, 3_000);
+    holding(&mut world, 600);
     world.run_for(Duration::from_secs(1_300));
     world.relays[0].notices.clear();
     world.run_for(Duration::from_secs(600));
