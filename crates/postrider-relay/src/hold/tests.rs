@@ -1,3 +1,5 @@
+//! Types that are counted: that many at once keep their counts.
+
 use postrider_core::EventId;
 
 use super::*;

@@ -182,7 +182,7 @@ fn one_that_is_well_does_not_wait_for_all_that_are_not() {
 #[test]
 fn what_is_held_costs_little() {
     let mut world = world();
-    holding(&mut world, 600);
+    holding(&mut world, 1200);
     world.run_for(Duration::from_secs(1_300));
     world.relays[0].notices.clear();
     world.run_for(Duration::from_secs(600));
