@@ -5,12 +5,11 @@
 use std::time::Duration;
 
 use postrider_core::waiting::WaitingState;
-use postrider_core::{
-    BrokerCapabilities, Clock, Destination, EventId, NewEvent, OutboxSource, Route, Tick,
-};
+use postrider_core::{BrokerCapabilities, Clock, Destination, NewEvent, OutboxSource, Route, Tick};
 use postrider_relay::{Notice, Target};
 use postrider_testkit::fault::{BrokerAction, Gate, Operation, SourceAction};
 
+use crate::holding::{ids, of_type};
 use crate::world::{World, id, now};
 
 fn destination(topic: &str) -> Destination {
@@ -19,14 +18,6 @@ fn destination(topic: &str) -> Destination {
 
 fn world() -> World {
     World::new(1, vec![destination("orders")])
-}
-
-fn of_type(kind: &str, key: u64, n: u64) -> NewEvent {
-    NewEvent::new("order", format!("{kind}{key}"), kind).json(&n).unwrap()
-}
-
-fn ids(events: &[NewEvent]) -> Vec<EventId> {
-    events.iter().map(|event| event.event().id).collect()
 }
 
 /// A relay that holds a type, of which so many keys were refused.

@@ -18,11 +18,11 @@ fn world() -> World {
     World::new(1, vec![Destination::new(id("all"), "memory", vec![route])])
 }
 
-fn of_type(kind: &str, key: u64, n: u64) -> NewEvent {
+pub(crate) fn of_type(kind: &str, key: u64, n: u64) -> NewEvent {
     NewEvent::new("order", format!("{kind}{key}"), kind).json(&n).unwrap()
 }
 
-fn ids(events: &[NewEvent]) -> Vec<EventId> {
+pub(crate) fn ids(events: &[NewEvent]) -> Vec<EventId> {
     events.iter().map(|event| event.event().id).collect()
 }
 
