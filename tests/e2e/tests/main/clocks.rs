@@ -132,7 +132,7 @@ async fn a_step_past_a_claim_causes_no_second_effect() {
     let mut late = stage.play("consumer", &[&place[..], &LONG].concat()).await;
     late.reached().await;
     // So that no heartbeat comes between the step and the other's claim.
-    late.pause();
+    late.pause_between_writes(&stage.inbox());
     step_inbox(&stage, 10);
     stage.consume("mail").await;
     late.resume();

@@ -190,7 +190,7 @@ async fn outlived(place: &str) -> (Vec<String>, Stage) {
     let (stage, witness) = delivered(1).await;
     let mut late = consumer(&stage, "mail", &["--hold", place]).await;
     late.reached().await;
-    late.pause();
+    late.pause_between_writes(&stage.inbox());
     stage.consume("mail").await;
     late.resume();
     late.release().await;

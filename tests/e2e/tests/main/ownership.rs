@@ -22,7 +22,7 @@ async fn overtake(point: Point) -> (u64, u64) {
     let place = format!("{point}:1");
     let mut a = stage.play("relay", &[&["--hold", place.as_str()], &LEASE[..]].concat()).await;
     a.reached().await;
-    a.pause();
+    a.pause_between_writes(&stage.shop());
     let stored = stage.log().await.len() as u64;
     let token = number(&stage.shop(), "select token from outbox_lease");
 
@@ -77,7 +77,7 @@ async fn a_late_settlement_is_refused() {
     witness.hear(&stage.produce(EVENTS, &[]).await);
     let mut a = stage.play("relay", &[&["--hold", "before_settle:1"], &LEASE[..]].concat()).await;
     a.reached().await;
-    a.pause();
+    a.pause_between_writes(&stage.shop());
     let mut b = stage.play("relay", &[&["--halt", "before_settle:1"], &LEASE[..]].concat()).await;
     b.reached().await;
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
@@ -14,6 +15,9 @@ use tokio::sync::mpsc;
 /// How long a child may take to say what is waited for: far beyond what anything here takes, so that
 /// a test that hangs says where.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// So often a child may be found in the middle of a write: it writes for some milliseconds in each second.
+const PAUSES_MAX: u32 = 100;
 
 /// A running child.
 pub(crate) struct Process {
@@ -148,6 +152,45 @@ impl Process {
     pub(crate) fn pause(&self) {
         kill_process(self.pid(), Signal::STOP).expect("the child is there");
     }
+
+    /// SIGSTOP while it writes nothing to this database: who stands still in the middle of a write keeps SQLite's lock for as
+    /// long, and nobody else could begin.
+    pub(crate) fn pause_between_writes(&self, database: &Connection) {
+        let write = |patience| {
+            database.busy_timeout(patience)?;
+            database.execute_batch("begin immediate; rollback")
+        };
+        for _ in 0..PAUSES_MAX {
+            self.pause();
+            self.stands_still();
+            if write(Duration::ZERO).is_ok() {
+                return;
+            }
+            self.resume();
+            write(PATIENCE).expect("its write ends");
+        }
+        panic!("{} was writing each time that it was stopped", self.name);
+    }
+
+    /// Returns when none of its threads runs: the signal is given, and not yet taken, when it is sent.
+    #[cfg(target_os = "linux")]
+    fn stands_still(&self) {
+        let tasks = format!("/proc/{}/task", self.pid().as_raw_nonzero());
+        let is_still = || {
+            let tasks = std::fs::read_dir(&tasks).expect("its threads");
+            // The state stands behind the name, which ends with the last bracket.
+            tasks.flatten().all(|task| {
+                let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+                stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 't']))
+            })
+        };
+        while !is_still() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn stands_still(&self) {}
 
     /// SIGCONT.
     pub(crate) fn resume(&self) {
