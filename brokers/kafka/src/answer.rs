@@ -93,6 +93,16 @@ pub(crate) fn unheard(trouble: Option<String>) -> Outcome {
     judge("", Code::MessageTimedOut, trouble)
 }
 
+/// What ran out of time while servers keep the client back, which `said` says: they have a quota, and nothing is broken.
+pub(crate) fn throttled(outcome: Outcome, said: impl FnOnce() -> Option<String>) -> Outcome {
+    let Outcome::Hindered(fault) = outcome else { return outcome };
+    let why = if fault.kind == ErrorKind::Timeout { said() } else { None };
+    Outcome::Hindered(match why {
+        Some(why) => Fault::new(ErrorKind::Busy, format!("{why} ({})", fault.detail)),
+        None => fault,
+    })
+}
+
 /// The topic is not there.
 pub(crate) fn missing(topic: &str) -> Fault {
     Fault::new(
@@ -182,6 +192,21 @@ mod tests {
             assert!(matches!(judged(code), Outcome::Hindered(_)), "{code:?}");
         }
         assert!(matches!(judged(Code::Unknown), Outcome::Retry { .. }));
+    }
+
+    /// F25: a quota is no outage, and what else was refused is none of its doing.
+    #[test]
+    fn what_runs_out_of_time_under_a_quota_is_throttled() {
+        let said = || Some("a quota".to_owned());
+        let outcome = throttled(unheard(None), said);
+        assert_eq!(kind(&outcome), ErrorKind::Busy);
+        let Outcome::Hindered(fault) = outcome else { panic!("it waits: {outcome:?}") };
+        assert!(fault.detail.starts_with("a quota") && fault.detail.contains("not known"));
+        assert_eq!(kind(&throttled(unheard(None), || None)), ErrorKind::Timeout);
+        for code in [Code::NotEnoughReplicas, Code::MessageSizeTooLarge] {
+            let before = judge("orders", code, None);
+            assert_eq!(throttled(before.clone(), said), before);
+        }
     }
 
     #[test]

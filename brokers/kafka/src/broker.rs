@@ -13,7 +13,7 @@ use postrider_core::{
 use rdkafka::error::RDKafkaErrorCode as Code;
 use tokio::time::{Instant, timeout_at};
 
-use crate::answer::{is_too_large, judge, keyless, too_large, unheard};
+use crate::answer::{is_too_large, judge, keyless, throttled, too_large, unheard};
 use crate::client::{Client, Producer};
 use crate::encode::{Encoded, encode, unusable};
 use crate::examine::examine;
@@ -318,6 +318,7 @@ impl KafkaBroker {
             Some(Err(code)) => judge(topic, code, trouble()),
             None => unheard(trouble()),
         };
+        let outcome = throttled(outcome, || self.trouble.throttle.said(std::time::Instant::now()));
         // What is wrong with the topic, the next call asks and says in plain words.
         if !matches!(outcome, Outcome::Rejected(_) | Outcome::Skipped) {
             self.topics.suspect(topic);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postrider_core::{Error, ErrorKind, Result};
 use rdkafka::client::ClientContext;
@@ -16,6 +16,7 @@ use rdkafka::producer::{
     BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig,
     ThreadedProducer,
 };
+use rdkafka::statistics::Statistics;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
@@ -36,6 +37,10 @@ impl Context {
 }
 
 impl ClientContext for Context {
+    fn stats(&self, said: Statistics) {
+        self.trouble.throttle.hear(&said, Instant::now());
+    }
+
     fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {
         // What matters comes as an error too, and a library prints nothing.
     }

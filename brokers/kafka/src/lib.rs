@@ -59,6 +59,7 @@ mod settings;
 mod standings;
 mod stuck;
 mod subscription;
+mod throttle;
 mod topics;
 mod transactions;
 mod trouble;

@@ -14,6 +14,7 @@ use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use crate::notice::Notices;
 use crate::servers;
 use crate::subscription::SubscriptionSettings;
+use crate::throttle::REPORT_EVERY;
 
 /// The longest deadline of a publish.
 const DEADLINE_MAX: Duration = Duration::from_secs(10 * 60);
@@ -274,6 +275,7 @@ impl KafkaSettings {
             .set("partitioner", "murmur2_random")
             .set("linger.ms", self.linger.as_millis().to_string())
             .set("compression.type", self.compression.word())
+            .set("statistics.interval.ms", REPORT_EVERY.as_millis().to_string())
             .set("message.timeout.ms", self.delivery().as_millis().to_string())
             .set("message.max.bytes", RECORD_BYTES_MAX.to_string())
             .set("batch.size", SET_BYTES_MAX.to_string())

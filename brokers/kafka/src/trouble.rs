@@ -3,13 +3,20 @@
 //! Invariant: never a secret; the library's words name hosts and mechanisms.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use postrider_core::{Error, ErrorKind};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
+use crate::throttle::Throttle;
+
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble(Mutex<Option<(ErrorKind, String)>>);
+pub(crate) struct Trouble {
+    last: Mutex<Option<(ErrorKind, String)>>,
+    /// That servers keep the client back.
+    pub(crate) throttle: Throttle,
+}
 
 impl Trouble {
     /// The client says that something is wrong.
@@ -55,7 +62,9 @@ impl Trouble {
 
     /// The error of a call that sent nothing.
     pub(crate) fn unreachable(&self, servers: &str) -> Error {
-        let known = self.lock().clone();
+        let throttled = || Some((ErrorKind::Busy, self.throttle.said(Instant::now())?));
+        // Of one that keeps us back no error is heard.
+        let known = self.lock().clone().or_else(throttled);
         let (kind, said) = known
             .unwrap_or_else(|| (ErrorKind::Unavailable, "it did not answer in time".to_owned()));
         let advice = advice(kind, &said).map(|advice| format!("; {advice}")).unwrap_or_default();
@@ -65,7 +74,7 @@ impl Trouble {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(ErrorKind, String)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
