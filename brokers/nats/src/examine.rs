@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::connection::{Connection, Up};
 use crate::domain;
+use crate::monitor::{self, Forcing};
 use crate::takers::examine_partitions;
 
 /// Streams that are looked at. More are not listed by one answer of the server, and nobody reads more.
@@ -47,15 +48,22 @@ pub(crate) async fn examine(connection: &Connection, routes: &[Route]) -> Result
         )]);
     }
     let until = Instant::now() + settings.deadline * DEADLINES;
-    match timeout_at(until, ask(&up, routes)).await {
-        Ok(found) => found.map_err(|error| settings.within(error)),
+    // Whoever does not tell keeps nobody from telling the rest.
+    let (forcing, untold) =
+        monitor::ask(&settings.monitors()?, Instant::now() + settings.deadline).await;
+    match timeout_at(until, ask(&up, routes, &forcing)).await {
+        Ok(found) => {
+            let mut found = found.map_err(|error| settings.within(error))?;
+            found.extend(untold);
+            Ok(found)
+        }
         Err(_) => {
             Err(Error::new(ErrorKind::Timeout, "examine").message("NATS did not answer in time"))
         }
     }
 }
 
-async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
+async fn ask(up: &Up, routes: &[Route], forcing: &[Forcing]) -> Result<Vec<Finding>> {
     let (mut found, mut streams) = (Vec::new(), BTreeSet::new());
     let account = answer(up, "INFO", &serde_json::Value::Null).await?;
     let elsewhere = domain::of_account(up, &account);
@@ -88,15 +96,19 @@ async fn ask(up: &Up, routes: &[Route]) -> Result<Vec<Finding>> {
     let horizon = sending.iter().map(|route| route.retry.span()).max().unwrap_or_default();
     let server = up.client.server_info();
     found.extend(of_server(server.max_payload));
-    let mut replicas = 0;
+    let unforced =
+        monitor::unforced(forcing).unwrap_or_else(|| unforced(&server.version).to_owned());
+    let (mut replicas, mut copies) = (0, usize::MAX);
     for name in streams.iter().take(STREAMS_MAX) {
         let stream = up.jetstream.get_stream(name).await.map_err(|error| silent(&error))?;
         let info = stream.cached_info();
         replicas = replicas.max(info.config.num_replicas);
-        found.extend(of_stream(info, horizon, unforced(&server.version)));
+        copies = copies.min(info.config.num_replicas);
+        found.extend(of_stream(info, horizon, &unforced));
         found.extend(of_writing(up, name).await?);
     }
     found.extend(of_version(&server.version, replicas));
+    found.extend(monitor::judge(forcing, if replicas == 0 { 0 } else { copies }));
     found.extend(of_account(&account));
     Ok(found)
 }
@@ -265,7 +277,7 @@ fn unforced(version: &str) -> &'static str {
     if is_before_2_10(version) {
         "a minute, which servers before 2.10 cannot change"
     } else {
-        "two minutes unless the server's sync_interval says otherwise"
+        "two minutes unless the server's sync_interval says otherwise, which `monitoring` would tell"
     }
 }
 

@@ -43,6 +43,7 @@ mod group;
 mod limit;
 mod look;
 mod lossy;
+mod monitor;
 mod options;
 mod overtaken;
 mod partitions;

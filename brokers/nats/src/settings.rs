@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_nats::ServerAddr;
 use percent_encoding::percent_decode_str;
-use postrider_core::{Error, ErrorKind, Result, TopicRule};
+use postrider_core::{Error, ErrorKind, Result, TopicRule, http_hosts};
 
 /// The longest deadline of a publish.
 const DEADLINE_MAX: Duration = Duration::from_secs(10 * 60);
@@ -31,6 +31,9 @@ pub struct NatsSettings {
     /// The domain of JetStream whose streams are meant, which need not be the one of the servers: a leaf node has one of its
     /// own. Default: that of the servers.
     pub domain: Option<String>,
+    /// Where the servers tell their operators how they are set, as `http://one:8222,two:8222`: what `examine` cannot know
+    /// otherwise, which is how often they force their files to the disk. Default: nowhere.
+    pub monitoring: Option<String>,
     /// From the beginning of a publish to its last acknowledgement, waiting for a connection included.
     /// Default 4 s: less than the relay's own publish deadline (5 s), so that each event is named in the
     /// answer.
@@ -177,6 +180,7 @@ impl NatsSettings {
             credentials: Credentials::None,
             tls: Tls::default(),
             domain: None,
+            monitoring: None,
             deadline: Duration::from_secs(4),
             batches_in_flight: 8,
             allow_lossy: false,
@@ -206,6 +210,7 @@ impl NatsSettings {
         {
             return Err(wrong(format!("`domain` {:?}: {why}", domain)));
         }
+        self.monitors()?;
         if self.deadline.is_zero() || self.deadline > DEADLINE_MAX {
             return Err(wrong("`deadline` is more than nothing and at most 10 min"));
         }
@@ -213,6 +218,15 @@ impl NatsSettings {
             return Err(wrong(format!("`batches_in_flight` is 1 to {BATCHES_MAX}")));
         }
         Ok(())
+    }
+
+    /// The hosts at which servers tell how they are set.
+    ///
+    /// # Errors
+    /// `Config` if that is no such address.
+    pub(crate) fn monitors(&self) -> Result<Vec<String>> {
+        let hosts = self.monitoring.as_deref().map(http_hosts).transpose();
+        hosts.map(Option::unwrap_or_default).map_err(|why| wrong(format!("`monitoring`: {why}")))
     }
 
     /// Where JetStream is asked: what its subjects begin with.
@@ -366,6 +380,10 @@ mod tests {
             let refused = settings.check().unwrap_err();
             assert!(refused.to_string().contains("`domain`"), "{refused}");
         }
+        let mut settings = NatsSettings::new("nats://127.0.0.1:4222");
+        settings.monitoring = Some("https://127.0.0.1:8222".to_owned());
+        let refused = settings.check().unwrap_err();
+        assert!(refused.to_string().contains("`monitoring`"), "{refused}");
         for server in ["nats://127.0.0.1:99999", "nats://", "nats://a:4222/shop", "kafka://a:9092"]
         {
             let refused = NatsSettings::new(server).check().unwrap_err();

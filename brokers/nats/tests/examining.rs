@@ -6,6 +6,7 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stor
 use postrider_core::operate::{Finding, Level};
 use postrider_core::{Broker, Code, RetryPolicy, Route};
 use postrider_nats::{NatsBroker, NatsSubscription, SubscriptionSettings};
+use postrider_testkit::own_server::free_ports;
 
 use crate::publishing::{event, outgoing};
 use crate::server::Server;
@@ -248,4 +249,46 @@ async fn nothing_is_found_on_a_sound_stream() {
     assert_eq!(codes(&found), old.as_slice(), "{found:?}");
     assert_eq!(found.len(), 1 + old.as_slice().len());
     assert!(found[0].message.contains("3 replicas"), "{found:?}");
+}
+
+/// R125: how often a server forces its files is asked where it is monitored: what one server alone has is lost with the power. Who
+/// does not answer there is named, and the rest is found all the same.
+#[tokio::test]
+async fn files_that_are_not_forced_are_found_where_servers_are_monitored() {
+    let started = |jetstream: &str| {
+        let port = free_ports(1).unwrap()[0];
+        let monitored = format!("http: \"127.0.0.1:{port}\"");
+        Server::within(&monitored, jetstream).map(|server| (server, port))
+    };
+    let examined = async |server: &Server, monitoring: String| {
+        server.jetstream().await.get_or_create_stream(sound("orders")).await.unwrap();
+        let mut settings = server.settings();
+        settings.monitoring = Some(monitoring);
+        let broker = NatsBroker::new(settings).unwrap();
+        broker.examine(&[Route::all("orders".parse().unwrap())]).await.unwrap()
+    };
+    let Some((server, port)) = started("") else { return };
+    let found = examined(&server, format!("http://127.0.0.1:{port}")).await;
+    let old = server.outdated().await.is_some();
+    let disk = found.iter().find(|finding| finding.subject == "disk");
+    if old {
+        assert_eq!(disk, None, "it does not say");
+    } else {
+        let disk = disk.expect("it says how often");
+        assert_eq!((disk.level, disk.code), (Level::Warning, Some(Code::CopiesFew)));
+        assert!(disk.message.contains("120s"), "{disk:?}");
+        assert!(found[0].message.contains("up to 120s"), "the stream's says so too: {found:?}");
+        let (server, port) = started("sync_interval: always").expect("another server");
+        let found = examined(&server, format!("http://127.0.0.1:{port}")).await;
+        let disk = found.iter().find(|finding| finding.subject == "disk").expect("it says so");
+        assert_eq!(disk.level, Level::Good, "{disk:?}");
+    }
+    // The port of its clients answers no such question, and at the other nobody listens.
+    let free = free_ports(1).unwrap()[0];
+    let wrong = format!("http://127.0.0.1:{},127.0.0.1:{free}", server.port());
+    let found = examined(&server, wrong).await;
+    let expected = [Code::CopiesFew, Code::Unexamined, Code::Unexamined];
+    assert_eq!(codes(&found), expected, "{found:?}");
+    assert!(found[2].subject.contains(&free.to_string()), "{found:?}");
+    assert!(found[2].message.contains("/varz"), "{found:?}");
 }

@@ -69,6 +69,8 @@ pub(crate) enum Rule {
     AtMost { key: &'static str, part: u32, why: &'static str },
     /// It is a topic of such a broker, or a name by its rules.
     Topic(TopicRule),
+    /// It is the address of servers that are asked over HTTP.
+    Hosts,
 }
 
 /// Of every broker: what it was asked has an answer while the relay listens.

@@ -126,6 +126,7 @@ fn rules(key: &Key, object: &mut Object) {
                 more("at_most", json!({ "key": key, "parts": part }));
             }
             Rule::Topic(rule) => more("topic", json!(rule)),
+            Rule::Hosts => more("hosts", json!("http")),
         }
     }
 }

@@ -131,6 +131,11 @@ connection! {
         /// The domain of JetStream whose streams take the subjects, where it is not that of the servers: theirs may be a
         /// leaf node with one of its own.
         domain: Option<String> { example: "hub", rules: &[Rule::Topic(TopicRule::Word)] },
+        /// Where the servers are monitored, several with commas between. `doctor` asks there how often they force their files
+        /// to the disk, which they tell no client. Nothing else does.
+        monitoring: Option<String> {
+            example: "http://nats-1.internal:8222,nats-2.internal:8222", rules: &[Rule::Hosts],
+        },
         /// Publish with core NATS, which keeps nothing: whoever does not listen at that moment never
         /// hears of the event.
         allow_lossy: bool { default: "false" },

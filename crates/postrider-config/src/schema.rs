@@ -144,6 +144,7 @@ pub(crate) fn limits(key: &Key) -> String {
         Rule::Topic(TopicRule::Subject) => "a subject without wildcards".to_owned(),
         Rule::Topic(TopicRule::Word) => "one word of a subject".to_owned(),
         Rule::Topic(_) => "a topic's name".to_owned(),
+        Rule::Hosts => "`http://HOST:PORT`, and more hosts behind commas".to_owned(),
     });
     let words: Vec<String> =
         std::iter::once(range).chain(rules).filter(|words| !words.is_empty()).collect();

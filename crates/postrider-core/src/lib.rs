@@ -84,7 +84,7 @@ pub use text::Text;
 pub use timestamp::Timestamp;
 pub use topic_rule::TopicRule;
 pub use typed::TypedEvent;
-pub use url::TargetUrl;
+pub use url::{TargetUrl, http_hosts};
 
 /// A boxed future, so that the contracts are object-safe and name no runtime.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

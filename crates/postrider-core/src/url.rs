@@ -96,9 +96,67 @@ impl fmt::Debug for TargetUrl {
     }
 }
 
+/// So many hosts are named at most: a cluster has three or five servers.
+const HOSTS_MAX: usize = 16;
+
+/// The hosts of `http://one:8222,two:8222`, each with its port: servers that are asked one by one.
+///
+/// # Errors
+/// What it has to be. The text is not repeated: it may hold a secret.
+///
+/// ```
+/// let hosts = postrider_core::http_hosts("http://one:8222,[::1]:8222")?;
+/// assert_eq!(hosts, ["one:8222", "[::1]:8222"]);
+/// assert!(postrider_core::http_hosts("https://one:8222").is_err());
+/// # Ok::<(), &'static str>(())
+/// ```
+pub fn http_hosts(text: &str) -> Result<Vec<String>, &'static str> {
+    const FORM: &str = "it is http://HOST:PORT, with more hosts behind commas";
+    let hosts = text.strip_prefix("http://").ok_or(FORM)?;
+    let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
+    let host = |host: &str| {
+        let (name, port) = host.rsplit_once(':').ok_or(FORM)?;
+        let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+        let named = match bare {
+            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => {
+                let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+                !name.is_empty() && name.chars().all(letter)
+            }
+        };
+        let numbered = port.parse::<u16>().is_ok_and(|port| port > 0);
+        if named && numbered { Ok(host.to_owned()) } else { Err(FORM) }
+    };
+    let hosts: Vec<String> =
+        hosts.split(',').map(|it| host(it.trim())).collect::<Result<_, _>>()?;
+    if hosts.len() > HOSTS_MAX { Err("it names 16 hosts at most") } else { Ok(hosts) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_have_ports_and_nothing_else() {
+        assert_eq!(http_hosts("http://a:1, b.c:2/").unwrap(), ["a:1", "b.c:2"]);
+        for wrong in [
+            "",
+            "a:1",
+            "http://",
+            "http://a",
+            "http://a:0",
+            "http://a:70000",
+            "http://a:1,",
+            "http://joe:pa55@a:1",
+            "http://a:1/varz",
+            "http://a b:1",
+            "http://[a]:1",
+            "https://a:1",
+        ] {
+            assert!(!http_hosts(wrong).unwrap_err().contains("pa55"), "{wrong}");
+        }
+        assert!(http_hosts(&format!("http://{}", ["a:1"; 17].join(","))).is_err());
+    }
 
     #[test]
     fn secrets_are_not_shown() {

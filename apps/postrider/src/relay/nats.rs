@@ -38,6 +38,7 @@ pub(super) fn open(
     settings.deadline = nats.timeout;
     settings.batches_in_flight = nats.batches;
     settings.allow_lossy = nats.allow_lossy;
+    settings.monitoring.clone_from(&nats.monitoring);
     Ok(Arc::new(postrider_nats::NatsBroker::new(settings)?))
 }
 

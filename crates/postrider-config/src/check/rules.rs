@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use postrider_core::http_hosts;
+
 use crate::config::Config;
 use crate::duration;
 use crate::field::Listed;
@@ -28,19 +30,24 @@ pub(super) fn examine(config: &Config, reading: &mut Reading) {
                     examine_at_most(one, (key, part, why), &values, reading);
                 }
                 Rule::Topic(rule) => {
-                    if let Some(why) = one.exact.as_deref().and_then(|text| rule.unusable(text)) {
-                        let message = format!("`{}`: {why}", one.key.name);
-                        let advice =
-                            format!("write {} = {}", one.key.name, one.key.shown_example());
-                        reading.contradict(
-                            std::slice::from_ref(&one.path),
-                            Complaint::new(message, advice),
-                        );
-                    }
+                    let why = one.exact.as_deref().and_then(|text| rule.unusable(text));
+                    examine_text(one, why, reading);
+                }
+                Rule::Hosts => {
+                    let why = one.exact.as_deref().and_then(|text| http_hosts(text).err());
+                    examine_text(one, why, reading);
                 }
             }
         }
     }
+}
+
+/// Says why a text is not what it has to be, if there is a reason.
+fn examine_text(one: &Listed, why: Option<&str>, reading: &mut Reading) {
+    let Some(why) = why else { return };
+    let message = format!("`{}`: {why}", one.key.name);
+    let advice = format!("write {} = {}", one.key.name, one.key.shown_example());
+    reading.contradict(std::slice::from_ref(&one.path), Complaint::new(message, advice));
 }
 
 /// Whether it has a value that says something: a flag says something if it is true.
