@@ -49,7 +49,7 @@ struct Benchmark {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const BENCHMARKS: [Benchmark; 16] = [
+const BENCHMARKS: [Benchmark; 17] = [
     Benchmark {
         name: "enqueue",
         about: "a business transaction with the event, against the same without",
@@ -118,6 +118,11 @@ const BENCHMARKS: [Benchmark; 16] = [
     Benchmark {
         name: "dead",
         about: "postgres: a destination beside a dead one, against alone",
+        run: postgres::only,
+    },
+    Benchmark {
+        name: "peer",
+        about: "postgres: a drain to nothing, against Debezium's embedded engine on the same server",
         run: postgres::only,
     },
     Benchmark {

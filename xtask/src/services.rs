@@ -25,6 +25,7 @@ mod probe;
 mod rabbit;
 mod redis;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
@@ -144,6 +145,15 @@ pub(crate) fn provide(names: &[&str]) -> (Vec<Variable>, Vec<String>) {
         }
     }
     (variables, skipped)
+}
+
+/// Programs of Java that are no servers: the folder with the jars of these artifacts (`group:artifact:version`), beside the
+/// compiler that makes something of them.
+pub(crate) fn jars(name: &str, artifacts: &[&str]) -> Result<PathBuf, String> {
+    let place = Folder::open()?.place(name);
+    let _held = place.lock()?;
+    package::program(&place, "javac", "default-jdk-headless")?;
+    package::maven(&place, name, artifacts)
 }
 
 fn up(folder: &Folder, chosen: &[&dyn Service]) -> Result<(), String> {

@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::backlog;
 use super::server::Server;
-use crate::measure::{Contender, median, peak_memory_kib, take_turns};
+use crate::measure::{Contender, cpu_seconds, median, peak_memory_kib, take_turns};
 use crate::options::{BrokerKind, Options, StoreKind};
 use crate::outcome::Outcome;
 use crate::{Result, broker, child, progress, relay};
@@ -83,6 +84,12 @@ fn build_large(runtime: &Runtime, server: &Server, rows: u64) -> Result<()> {
 pub(crate) fn drain(url: &str, rows: u64, kind: &str, path: &Path) -> Result<Value> {
     let broker = broker::open(BrokerKind::parse(kind)?, path)?;
     let store = Arc::new(postrider_postgres::PostgresStore::new(url)?);
+    let start = Instant::now();
     let drained = relay::drain_store(&relay::runtime()?, store, broker, rows)?;
-    Ok(json!({ "per_s": drained.per_s, "peak_kib": peak_memory_kib() }))
+    Ok(json!({
+        "per_s": drained.per_s,
+        "seconds_with_start": start.elapsed().as_secs_f64(),
+        "cpu_seconds": cpu_seconds(),
+        "peak_kib": peak_memory_kib(),
+    }))
 }

@@ -12,6 +12,7 @@ mod live;
 mod loops;
 pub(crate) mod memory;
 mod own;
+mod peer;
 pub(crate) mod plain;
 pub(crate) mod server;
 mod settled;
@@ -34,6 +35,7 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<Outcome> {
         "live" => live::run(options),
         "memory" => memory::run(options),
         "own" => own::run(options),
+        "peer" => peer::run(options),
         "settled" => settled::run(options),
         "writer" => writer::run(options),
         other => Err(format!("`{other}` is not measured on PostgreSQL").into()),

@@ -30,6 +30,11 @@ pub(crate) struct Server {
 impl Server {
     /// Makes a cluster and starts it. As root, under the account for servers.
     pub(crate) fn start(runtime: &Runtime) -> Result<Server> {
+        Server::start_with(runtime, &[])
+    }
+
+    /// The same with more settings.
+    pub(crate) fn start_with(runtime: &Runtime, more: &[&str]) -> Result<Server> {
         let programs = services::postgres_programs()?;
         let account = services::account()?;
         let folder = tempfile::tempdir()?;
@@ -60,7 +65,7 @@ impl Server {
             .args(["-D".into(), data, "-p".into(), PathBuf::from(port.to_string())])
             .arg("-k")
             .arg(folder.path())
-            .args(settings())
+            .args(settings(more))
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()?;
@@ -80,6 +85,10 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(())
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn url(&self) -> String {
@@ -142,8 +151,8 @@ pub(crate) async fn connect(url: &str) -> Result<Client> {
     Ok(client)
 }
 
-fn settings() -> impl Iterator<Item = String> {
-    [
+fn settings(more: &[&str]) -> impl Iterator<Item = String> {
+    let usual = [
         "listen_addresses=127.0.0.1",
         "fsync=on",
         "shared_buffers=512MB",
@@ -151,6 +160,6 @@ fn settings() -> impl Iterator<Item = String> {
         "max_connections=100",
         "max_prepared_transactions=10",
     ]
-    .into_iter()
-    .flat_map(|setting| ["-c".to_owned(), setting.to_owned()])
+    .into_iter();
+    usual.chain(more.iter().copied()).flat_map(|setting| ["-c".to_owned(), setting.to_owned()])
 }
