@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use postrider_core::cloudevents::{self, binary};
 use postrider_core::plain::{self, Around};
-use postrider_core::{ErrorKind, Event, Fault, KeyHash, Marks, Timestamp};
+use postrider_core::{ErrorKind, Event, Fault, KeyHash, Marks, Timestamp, schema_id};
 use rdkafka::message::{Headers, Message};
 
 use crate::encode::{CONTENT_TYPE, PREFIX};
@@ -50,6 +50,7 @@ pub(crate) fn decode(message: &impl Message, source: &str) -> Result<(Arc<Event>
     } else if is_binary {
         let body = Bytes::copy_from_slice(body);
         binary::parse_keyed(attributes, content_type, body, ordering_key(message).as_deref())
+            .map(|(event, marks)| (with_schema_ids(event, message), marks))
     } else if !content_type.is_some_and(cloudevents::is_structured)
         && names(message).any(|name| name == plain::ROUTER_ID)
     {
@@ -65,6 +66,19 @@ pub(crate) fn decode(message: &impl Message, source: &str) -> Result<(Arc<Event>
 
 fn names<M: Message>(message: &M) -> impl Iterator<Item = &str> {
     message.headers().into_iter().flat_map(Headers::iter).map(|header| header.key)
+}
+
+/// The event with the headers that name its schema, where only the record says them, as those of somebody else do.
+fn with_schema_ids(mut event: Event, message: &impl Message) -> Event {
+    for header in message.headers().into_iter().flat_map(Headers::iter) {
+        let Some(name) = schema_id::spelling(header.key).map(str::to_ascii_lowercase) else {
+            continue;
+        };
+        if let Some(value) = schema_id::to_text(&name, header.value.unwrap_or_default()) {
+            event.headers.entry(name).or_insert_with(|| value.into_owned());
+        }
+    }
+    event
 }
 
 /// The record's key as text: its bytes in hexadecimal digits where they are none.
@@ -93,16 +107,18 @@ fn bounded(key: Cow<'_, str>) -> Cow<'_, str> {
     Cow::Owned(format!("fnv1a:{:016x}", KeyHash::of(&key).0))
 }
 
-/// A record whose value is the payload. Of headers that are no text, as those of some serialisers, only their
-/// readers know the meaning: they are left out.
+/// A record whose value is the payload. Of headers that are no text, but for those that name a schema, only their readers
+/// know the meaning: they are left out.
 fn read_plain(
     message: &impl Message,
     body: &[u8],
     source: &str,
 ) -> Result<(Event, Marks), postrider_core::Error> {
     let texts = message.headers().into_iter().flat_map(Headers::iter).filter_map(|header| {
-        Some((header.key, std::str::from_utf8(header.value.unwrap_or_default()).ok()?))
+        Some((header.key, schema_id::to_text(header.key, header.value.unwrap_or_default())?))
     });
+    let texts: Vec<(&str, Cow<'_, str>)> = texts.collect();
+    let texts = texts.iter().map(|(name, value)| (*name, &**value));
     let key = key_text(message);
     let around = Around {
         topic: message.topic(),

@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 
 use postrider_core::cloudevents::{self, binary};
-use postrider_core::{ErrorKind, Event, Fault, Format, Outgoing, RecordKey, TopicRule, plain};
+use postrider_core::{
+    ErrorKind, Event, Fault, Format, Outgoing, RecordKey, TopicRule, plain, schema_id,
+};
 use rdkafka::message::{Header, OwnedHeaders};
 
 /// The header of an event that says: this record is a tombstone. Its value is `true`, and the event has an
@@ -68,14 +70,18 @@ pub(crate) fn encode<'a>(
                 name.clear();
                 name.push_str(PREFIX);
                 name.push_str(plain);
-                headers.put(&name, &value);
+                headers.put(&name, &*value);
             }
-            headers.put(CONTENT_TYPE, &event.content_type);
+            headers.put(CONTENT_TYPE, &*event.content_type);
+            // Beside the attribute that holds them: who looks for them does not look there.
+            for (name, value) in schema_id::of(event) {
+                headers.put(name, &schema_id::to_bytes(name, value));
+            }
             event.payload.as_bytes()
         }
         Format::Plain | Format::Debezium => {
-            for header in plain::headers(outgoing, |_, _| true).map_err(said)? {
-                headers.put(&header.name, &header.value);
+            for header in plain::headers(outgoing, schema_id::survives).map_err(said)? {
+                headers.put(&header.name, &schema_id::to_bytes(&header.name, &header.value));
             }
             event.payload.as_bytes()
         }
@@ -108,7 +114,8 @@ impl Writer {
         Writer { headers: Some(OwnedHeaders::new_with_capacity(expected)), bytes: 0 }
     }
 
-    fn put(&mut self, name: &str, value: &str) {
+    fn put(&mut self, name: &str, value: &(impl AsRef<[u8]> + ?Sized)) {
+        let value = value.as_ref();
         self.bytes += name.len() + value.len();
         let headers = self.headers.take();
         self.headers =

@@ -37,6 +37,20 @@ fn event() -> Event {
     event
 }
 
+/// Headers by which the readers of registries find the schema.
+const OF_REGISTRIES: [(&str, &str); 5] = [
+    ("__value_schema_id", "89791762-2336-4186-9674-299b90a802e2"),
+    ("apicurio.value.globalid", "7"),
+    ("apicurio.value.encoding", "BINARY"),
+    ("value.schema.version.id", "0x0300000001"),
+    ("key.schema.version.id", "of no registry: %20"),
+];
+
+fn with_headers_of_registries(mut event: Event) -> Event {
+    event.headers.extend(OF_REGISTRIES.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    event
+}
+
 fn outgoing(event: Event, format: Format) -> Outgoing {
     let mut sent = Outgoing::new(Arc::new(event), "outbox.event.order");
     sent.format = format;
@@ -70,7 +84,11 @@ fn shown(message: &OwnedMessage) -> String {
     let _ = writeln!(text, "topic: {}", message.topic());
     let _ = writeln!(text, "key: {}", message.key().map_or_else(|| "none".to_owned(), bytes));
     for header in message.headers().into_iter().flat_map(Headers::iter) {
-        let value = String::from_utf8(header.value.unwrap().to_vec()).unwrap();
+        let value = header.value.unwrap();
+        let value = String::from_utf8(value.to_vec())
+            .ok()
+            .filter(|value| !value.contains(char::is_control))
+            .unwrap_or_else(|| bytes(value));
         let _ = writeln!(text, "{}: {value}", header.key);
     }
     let _ = writeln!(text, "\n{}", message.payload().map_or_else(|| "no value".to_owned(), bytes));
@@ -96,17 +114,21 @@ fn the_wire_is_what_it_was() {
         opaque.payload = Payload::bytes(AVRO);
         opaque.content_type = postrider_core::Text::from("application/vnd.apache.avro");
         opaque.key = Some("acme/order/42".into());
-        let found = shown(&message(&outgoing(opaque, format)));
+        let found = shown(&message(&outgoing(opaque.clone(), format)));
         compare(&format!("{format}-avro.txt"), &found);
+        if format != Format::Structured {
+            let found = shown(&message(&outgoing(with_headers_of_registries(opaque), format)));
+            compare(&format!("{format}-registries.txt"), &found);
+        }
     }
 }
 
-/// R013, R063: Avro, Protobuf, and raw bytes come through byte for byte, with their content type and the header
-/// that names their schema; and what was written is read back, but for headers that a route added.
+/// R013, R063: Avro, Protobuf, and raw bytes come through byte for byte, with their content type and the headers
+/// that name their schema; and what was written is read back, but for headers that a route added.
 #[test]
 fn payloads_are_untouched_in_every_format_but_one() {
     for format in [Format::Binary, Format::Plain, Format::Debezium] {
-        let mut event = event();
+        let mut event = with_headers_of_registries(event());
         event.payload = Payload::Bytes(Bytes::from_static(AVRO));
         event.content_type =
             postrider_core::Text::from("application/x-protobuf; messageType=\"Order\"");
@@ -118,6 +140,25 @@ fn payloads_are_untouched_in_every_format_but_one() {
         read.headers.remove("eventType");
         assert_eq!((read, marks), ((*sent.event).clone(), Marks::default()));
     }
+}
+
+/// Registries' headers of somebody else's CloudEvent are the event's, as texts; and what was packed counts more than what
+/// stands beside it, which anybody may have written.
+#[test]
+fn schema_ids_of_others_are_read() {
+    let sent = message(&outgoing(with_headers_of_registries(event()), Format::Binary));
+    let headers = sent.headers().unwrap();
+    let kept = headers.iter().filter(|header| header.key != "ce_postriderheaders");
+    let kept = kept.fold(OwnedHeaders::new(), OwnedHeaders::insert);
+    let (read, _) = decode(&sent.clone().replace_headers(Some(kept)), ROUTER_SOURCE).unwrap();
+    for (name, value) in OF_REGISTRIES {
+        assert_eq!(read.headers[name], value);
+    }
+    assert_eq!(read.headers["schema-id"], "7");
+    let other = rdkafka::message::Header { key: "SCHEMA-ID", value: Some("8") };
+    let twice = sent.clone().replace_headers(Some(headers.clone().insert(other)));
+    let (read, _) = decode(&twice, ROUTER_SOURCE).unwrap();
+    assert_eq!(*read, with_headers_of_registries(event()));
 }
 
 /// Debezium's own output, as its documentation shows it, with nothing of ours.

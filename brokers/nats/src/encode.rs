@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use postrider_core::cloudevents::{self, binary};
 use postrider_core::plain::{self, Around};
 use postrider_core::{
-    ErrorKind, Event, Fault, Format, Marks, Outgoing, Payload, Result, TopicRule,
+    ErrorKind, Event, Fault, Format, Marks, Outgoing, Payload, Result, TopicRule, schema_id,
 };
 
 /// The header by which a stream knows an event that it has already.
@@ -87,6 +87,10 @@ pub(crate) fn encode(
             }
             let content_type = binary::encode_value(&event.content_type).into_owned();
             headers.insert(format!("{}{CONTENT_TYPE}", binary::PREFIX), content_type);
+            // Beside the attribute that holds them: who looks for them does not look there.
+            for (name, value) in schema_id::of(event).filter(|(_, value)| is_plain(value)) {
+                headers.insert(name, value);
+            }
             body_of(event)
         }
         Format::Plain | Format::Debezium => {
@@ -216,7 +220,16 @@ fn read_binary(headers: &HeaderMap, body: Bytes) -> Result<(Event, Marks)> {
         }
     }
     let pairs = texts.iter().map(|(name, value)| (&**name, &**value));
-    binary::parse(pairs, content_type.as_deref(), body)
+    let (mut event, marks) = binary::parse(pairs, content_type.as_deref(), body)?;
+    // Where only the message says them, as those of somebody else do.
+    for (name, values) in headers.iter() {
+        let (name, value): (&str, _) = (name.as_ref(), values.first());
+        if let (Some(name), Some(value)) = (schema_id::spelling(name), value) {
+            let value = || value.as_str().to_owned();
+            event.headers.entry(name.to_ascii_lowercase()).or_insert_with(value);
+        }
+    }
+    Ok((event, marks))
 }
 
 #[cfg(test)]

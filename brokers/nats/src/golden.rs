@@ -35,6 +35,20 @@ fn event() -> Event {
     event
 }
 
+/// Headers by which the readers of registries find the schema.
+const OF_REGISTRIES: [(&str, &str); 5] = [
+    ("__value_schema_id", "89791762-2336-4186-9674-299b90a802e2"),
+    ("apicurio.value.globalid", "7"),
+    ("apicurio.value.encoding", "BINARY"),
+    ("value.schema.version.id", "0x0300000001"),
+    ("key.schema.version.id", "of no registry: %20"),
+];
+
+fn with_headers_of_registries(mut event: Event) -> Event {
+    event.headers.extend(OF_REGISTRIES.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    event
+}
+
 fn outgoing(event: Event, format: Format) -> Outgoing {
     let mut sent = Outgoing::new(Arc::new(event), "outbox.event.order");
     sent.format = format;
@@ -77,15 +91,42 @@ fn the_wire_is_what_it_was() {
         let message = encode(&sent, identity(&sent), 1 << 20, &mut Documents::default()).unwrap();
         let found = shown(&message);
         compare(&format!("{format}.txt"), &found);
+        if format != Format::Structured {
+            let sent = outgoing(with_headers_of_registries(event()), format);
+            let message = encode(&sent, identity(&sent), 1 << 20, &mut Documents::default());
+            compare(&format!("{format}-registries.txt"), &shown(&message.unwrap()));
+        }
     }
 }
 
-/// R013, R063: Avro, Protobuf, and raw bytes come through byte for byte, with their content type and the header
-/// that names their schema; and what was written is read back, but for headers that a route added.
+/// Registries' headers of somebody else's CloudEvent are the event's; and what was packed counts more than what stands
+/// beside it, which anybody may have written.
+#[test]
+fn schema_ids_of_others_are_read() {
+    let sent = outgoing(with_headers_of_registries(event()), Format::Binary);
+    let message = encode(&sent, identity(&sent), 1 << 20, &mut Documents::default()).unwrap();
+    let read = |headers| decode(&sent.topic, Some(&headers), message.body.clone()).unwrap().0;
+    let mut bare = async_nats::HeaderMap::new();
+    for (name, values) in message.headers.iter() {
+        if AsRef::<str>::as_ref(name) != "ce-postriderheaders" {
+            bare.insert(name.clone(), values[0].clone());
+        }
+    }
+    let of_others = read(bare);
+    for (name, value) in OF_REGISTRIES {
+        assert_eq!(of_others.headers[name], value);
+    }
+    let mut twice = message.headers.clone();
+    twice.insert("schema-id", "8");
+    assert_eq!(read(twice), sent.event);
+}
+
+/// R013, R063: Avro, Protobuf, and raw bytes come through byte for byte, with their content type and the headers
+/// that name their schema; and what was written is read back, but for headers that a route added.
 #[test]
 fn payloads_are_untouched_in_every_format_but_one() {
     for format in [Format::Binary, Format::Plain, Format::Debezium] {
-        let mut event = event();
+        let mut event = with_headers_of_registries(event());
         event.payload = Payload::bytes(AVRO);
         event.content_type =
             postrider_core::Text::from("application/x-protobuf; messageType=\"Order\"");

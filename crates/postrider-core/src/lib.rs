@@ -43,6 +43,7 @@ pub mod probe;
 pub mod record_key;
 pub mod retry;
 pub mod route;
+pub mod schema_id;
 pub mod snapshot;
 pub mod source;
 pub mod subscription;

@@ -3,8 +3,8 @@
 //!
 //! What Postrider knows of an event stands in headers that begin with [`PREFIX`], which no application may use.
 //! In the format `debezium` the event's id stands in the header `id`, where Debezium's outbox event router puts
-//! it. The application's headers keep their names; what a transport cannot carry under its own name goes into
-//! one header, `postrider-headers`, as a JSON object.
+//! it. The application's headers keep their names, those that name a [schema](crate::schema_id) in the spelling of their
+//! readers; what a transport cannot carry under its own name goes into one header, `postrider-headers`, as a JSON object.
 //!
 //! Invariant: whatever is written here is read back equal, and an id is read, never made up.
 
@@ -19,6 +19,7 @@ use bytes::Bytes;
 use crate::cloudevents::{DOCUMENT_BYTES_MAX, binary};
 use crate::{
     Error, ErrorKind, Event, EventId, Format, Headers, Marks, Outgoing, Result, Timestamp,
+    schema_id,
 };
 
 /// What Postrider's own headers begin with.
@@ -100,7 +101,8 @@ pub fn headers(
         let taken =
             is_reserved(name, is_router) || said().any(|(said, _)| said.eq_ignore_ascii_case(name));
         if !taken && carries(name, value) {
-            headers.push(open(Cow::Borrowed(&**name), Cow::Borrowed(&**value)));
+            let name = schema_id::spelling(name).unwrap_or(name);
+            headers.push(open(Cow::Borrowed(name), Cow::Borrowed(&**value)));
         } else {
             packed.insert(name, value);
         }
@@ -245,7 +247,7 @@ pub fn parse<'a>(
     Ok((event, marks))
 }
 
-/// The headers of a message, ours in lower case.
+/// The headers of a message; ours, and those that name a schema, in lower case.
 struct Texts(BTreeMap<String, String>);
 
 impl Texts {
@@ -262,7 +264,9 @@ impl Texts {
                     .message(format!("{size} bytes or more, at most {DOCUMENT_BYTES_MAX}")));
             }
             let lower = name.to_ascii_lowercase();
-            let known = lower.starts_with(PREFIX) || lower == CONTENT_TYPE;
+            let known = lower.starts_with(PREFIX)
+                || lower == CONTENT_TYPE
+                || schema_id::spelling(&lower).is_some();
             texts.insert(if known { lower } else { name.to_owned() }, value.to_owned());
         }
         Ok(Texts(texts))

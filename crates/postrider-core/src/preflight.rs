@@ -16,7 +16,7 @@ use crate::cloudevents::{self, binary};
 use crate::template::Field;
 use crate::{
     Destination, Error, ErrorKind, Event, EventId, Format, Marks, Outgoing, Result, Route,
-    TopicRule, plain,
+    TopicRule, plain, schema_id,
 };
 
 /// How long what was read is believed. A destination that can carry less from now on is heeded then, and until
@@ -264,8 +264,14 @@ fn message_bytes(event: &Event, route: &Route, topics: TopicRule) -> Result<u64>
         Format::Binary => {
             let attributes = binary::attributes(event, Marks::default())?;
             let named = attributes.iter().map(|(name, value)| pair(name, value));
+            let beside = |(name, value): (&str, &str)| match encoded {
+                true if !is_printable(value) => 0,
+                true => name.len() + value.len(),
+                false => name.len() + schema_id::to_bytes(name, value).len(),
+            };
             binary::PREFIX.len() * attributes.len()
                 + named.sum::<usize>()
+                + schema_id::of(event).map(beside).sum::<usize>()
                 + pair(plain::CONTENT_TYPE, &event.content_type)
                 + body
         }
