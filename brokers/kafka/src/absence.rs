@@ -7,10 +7,11 @@ use postrider_core::ErrorKind;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::RDKafkaErrorCode;
 
+use crate::notice::Notice;
 use crate::reader::{COMMIT_MAX, Reader};
 
 /// How often it is asked whether the topics are there, and how long that may take: records wait meanwhile. The library
-/// asks every few minutes, and does not tell one that was made anew since from the one before.
+/// asks every few minutes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// The same while one is gone.
@@ -63,12 +64,17 @@ impl Reader {
     ///
     /// What is known of the places of one that is gone is of no topic that will ever be: one that is made anew begins at
     /// its beginning, and the library would go on where the old one ended. A commit that was refused says the same,
-    /// also where the topic is there again.
+    /// also where the topic is there again; and the library says of one that it is another now.
     pub(crate) fn follow_topics(&self, absence: &mut Absence) -> bool {
         let member = self.member();
         let refused = member.refused.swap(false, Ordering::AcqRel);
         let every = if absence.gone.is_empty() { LOOK_EVERY } else { GONE_EVERY };
-        if !refused && absence.asked.elapsed() < every {
+        let mut lost = member.replaced.all();
+        for topic in lost.clone() {
+            member.notices.tell(&Notice::TopicReplaced { topic });
+        }
+        let replaced = !lost.is_empty();
+        if !refused && !replaced && absence.asked.elapsed() < every {
             return false;
         }
         let looks: Vec<Look> = self.topics.iter().map(|topic| self.look(topic)).collect();
@@ -82,14 +88,14 @@ impl Reader {
         let again = absence.gone.iter().any(|topic| !gone.contains(topic));
         // One that was refused and is there again: nobody says which.
         let unknown = refused && gone.is_empty();
-        let lost = if unknown { &self.topics } else { &gone };
-        member.turn.alone(COMMIT_MAX, || member.holdings.let_go(lost));
+        lost.extend(if unknown { self.topics.clone() } else { gone.clone() });
+        member.turn.alone(COMMIT_MAX, || member.holdings.let_go(&lost));
         if gone.iter().any(|topic| !absence.gone.contains(topic)) {
             let said = format!("there is no topic `{}`", gone.join("`, `"));
             self.tell(ErrorKind::Unroutable, &said, "create the topic, or correct its name");
         }
         absence.gone = gone;
-        again || unknown
+        again || unknown || replaced
     }
 
     fn look(&self, topic: &str) -> Look {

@@ -120,6 +120,22 @@ fn told(coordinator: Option<&Broker>, joins: bool, silent: Duration) -> String {
     )
 }
 
+/// How soon the group is joined anew when its coordinator has moved.
+const ANEW: Duration = Duration::from_secs(1);
+/// The same when somebody has to grant something first: others of the group are disturbed each time.
+const ANEW_GRANTED: Duration = Duration::from_secs(30);
+
+/// When to join anew after this, if at all: it may have left a partition that is ours and is not read. Where reading alone
+/// is refused, it is read again as soon as that is granted.
+pub(crate) fn until_anew(error: &KafkaError, of_reading: bool) -> Option<Duration> {
+    match error.rdkafka_error_code()? {
+        RDKafkaErrorCode::TopicAuthorizationFailed if of_reading => None,
+        RDKafkaErrorCode::NotCoordinator | RDKafkaErrorCode::CoordinatorNotAvailable => Some(ANEW),
+        RDKafkaErrorCode::TopicAuthorizationFailed => Some(ANEW_GRANTED),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,5 +177,15 @@ mod tests {
             assert_eq!(said.is_some(), told.is_some(), "{at} {said:?}");
             assert!(said.unwrap_or_default().contains(told.unwrap_or_default()), "{at}");
         }
+    }
+
+    /// Others of a group are disturbed by who joins anew, so nobody does whom that would not help.
+    #[test]
+    fn a_group_is_joined_anew_where_that_helps() {
+        let denied = KafkaError::MessageConsumption(RDKafkaErrorCode::TopicAuthorizationFailed);
+        assert_eq!(until_anew(&denied, false), Some(ANEW_GRANTED));
+        assert_eq!(until_anew(&denied, true), None);
+        let moved = KafkaError::MessageConsumption(RDKafkaErrorCode::NotCoordinator);
+        assert_eq!(until_anew(&moved, false), Some(ANEW));
     }
 }

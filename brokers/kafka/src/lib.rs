@@ -51,6 +51,7 @@ mod partition;
 mod places;
 mod reader;
 mod record;
+mod replaced;
 mod resets;
 #[cfg(test)]
 mod router;

@@ -21,6 +21,7 @@ use crate::client::metadata;
 use crate::group::Coordinator;
 use crate::holdings::Holdings;
 use crate::reader::{Member, Reader};
+use crate::replaced::Replaced;
 use crate::resets::Resets;
 use crate::settings::{KafkaSettings, wrong};
 use crate::subscription::SubscriptionSettings;
@@ -84,6 +85,7 @@ impl Membership {
             renews,
             of_reading: AtomicBool::new(false),
             resets: Resets::default(),
+            replaced: Replaced::default(),
         };
         let (kafka, settings) = (Arc::clone(kafka), settings.clone());
         let joining = spawn_blocking(move || join(&kafka, &settings, member, reads));

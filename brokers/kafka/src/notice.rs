@@ -47,6 +47,12 @@ pub enum Notice {
         /// Who acts on it now.
         now: String,
     },
+    /// A topic was deleted and made anew under its consumers. What was settled of the one before says nothing of this one, so it
+    /// is read from its beginning.
+    TopicReplaced {
+        /// The topic.
+        topic: String,
+    },
     /// The wall clock stepped back, so another client was made: the library's own threads wait until the clock has caught up.
     ClockSteppedBack {
         /// By how much.
@@ -84,6 +90,11 @@ impl fmt::Display for Notice {
                  `{now}`: an inbox tells their work apart by these names, so what one of them did is done again by the other \
                  where it comes again. Give all instances of a group one name (`--handler`), and handlers that are to act on \
                  the same events a group each. After a renaming on purpose this is said once for each partition"
+            ),
+            Notice::TopicReplaced { topic } => write!(
+                f,
+                "the topic `{topic}` was deleted and made anew: what stood in the one before and was not settled is gone, and \
+                 this one is read from its beginning, by another client"
             ),
             Notice::ClockSteppedBack { by } => write!(
                 f,

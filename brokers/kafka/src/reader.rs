@@ -19,11 +19,12 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::absence::Absence;
 use crate::aside::{Aside, signed};
-use crate::group::{Coordinator, is_gone, not_let_in};
+use crate::group::{Coordinator, is_gone, not_let_in, until_anew};
 use crate::holdings::{Holdings, Mark, Place};
 use crate::notice::Notices;
 use crate::places::{Places, list_of};
 use crate::record::record;
+use crate::replaced::Replaced;
 use crate::resets::Resets;
 use crate::stuck::{Stuck, positions};
 use crate::transactions::{Reports, Transactions};
@@ -42,10 +43,6 @@ pub(crate) const COMMIT_MAX: Duration = Duration::from_secs(3);
 const KNOWN_MAX: Duration = Duration::from_secs(3);
 /// How long commits may fail before somebody is told: a rebalance, or another coordinator, takes less.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
-/// How soon the group is joined anew when its coordinator has moved.
-const ANEW: Duration = Duration::from_secs(1);
-/// The same when somebody has to grant something first: others of the group are disturbed each time.
-const ANEW_GRANTED: Duration = Duration::from_secs(30);
 
 /// Follows the group.
 pub(crate) struct Member {
@@ -66,6 +63,8 @@ pub(crate) struct Member {
     pub(crate) of_reading: AtomicBool,
     /// Where reading went on somewhere else.
     pub(crate) resets: Resets,
+    /// Topics in whose place another one is.
+    pub(crate) replaced: Replaced,
     /// What the library last reported.
     pub(crate) reports: Reports,
     /// How long a transaction of others may hold up a partition.
@@ -90,6 +89,7 @@ impl ClientContext for Member {
     fn log(&self, _: RDKafkaLogLevel, _: &str, said: &str) {
         // What else matters comes as an error too, and a library prints nothing.
         self.resets.hear(said);
+        self.replaced.hear(said);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
@@ -216,7 +216,10 @@ impl Reader {
                         topic = Arc::from(message.topic());
                     }
                     let place = (Arc::clone(&topic), message.partition());
-                    if member.holdings.push(&place, record(&message, &member.router_source)) {
+                    // It stands behind others that were not read, where the topic is not the one it was.
+                    if !member.replaced.has(&topic)
+                        && member.holdings.push(&place, record(&message, &member.router_source))
+                    {
                         self.flow(&mut places);
                     }
                 }
@@ -281,7 +284,9 @@ impl Reader {
 
     fn commit(&self) -> KafkaResult<()> {
         let holdings = &self.member().holdings;
-        let settled = holdings.uncommitted();
+        let mut settled = holdings.uncommitted();
+        // Of a topic that is no more, it would be the group's place in the one that is there now.
+        settled.retain(|(place, _)| !self.member().replaced.has(&place.0));
         if !settled.is_empty() {
             let marks = offsets(&settled, self.member().handler());
             self.consumer.commit(&marks, CommitMode::Sync)?;
@@ -365,31 +370,5 @@ struct Broken<'a>(&'a Member);
 impl Drop for Broken<'_> {
     fn drop(&mut self) {
         self.0.ended.store(true, Ordering::Release);
-    }
-}
-
-/// When to join anew after this, if at all: it may have left a partition that is ours and is not read. Where reading alone
-/// is refused, it is read again as soon as that is granted.
-fn until_anew(error: &KafkaError, of_reading: bool) -> Option<Duration> {
-    match error.rdkafka_error_code()? {
-        RDKafkaErrorCode::TopicAuthorizationFailed if of_reading => None,
-        RDKafkaErrorCode::NotCoordinator | RDKafkaErrorCode::CoordinatorNotAvailable => Some(ANEW),
-        RDKafkaErrorCode::TopicAuthorizationFailed => Some(ANEW_GRANTED),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Others of a group are disturbed by who joins anew, so nobody does whom that would not help.
-    #[test]
-    fn a_group_is_joined_anew_where_that_helps() {
-        let denied = KafkaError::MessageConsumption(RDKafkaErrorCode::TopicAuthorizationFailed);
-        assert_eq!(until_anew(&denied, false), Some(ANEW_GRANTED));
-        assert_eq!(until_anew(&denied, true), None);
-        let moved = KafkaError::MessageConsumption(RDKafkaErrorCode::NotCoordinator);
-        assert_eq!(until_anew(&moved, false), Some(ANEW));
     }
 }

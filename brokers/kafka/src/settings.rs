@@ -294,10 +294,12 @@ impl KafkaSettings {
         let session = subscription.session;
         // A rebalance waits for handlers, and asks for no records meanwhile.
         let silence = subscription.visibility.saturating_add(POLL_MAX).max(session);
-        // Where it reads on somewhere else, since its place was let go, is said in its log alone: see `resets`.
-        config.log_level = RDKafkaLogLevel::Warning;
+        // Where it reads on somewhere else, since its place was let go, is said in its log alone: see `resets`. That a topic is
+        // another one is said only to who debugs, beside a few lines for each partition now and then: see `replaced`.
+        config.log_level = RDKafkaLogLevel::Debug;
         config
             .set("group.id", &*subscription.group)
+            .set("debug", "topic")
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
             .set("auto.offset.reset", "earliest")

@@ -7,8 +7,9 @@ use postrider_core::{ErrorKind, Subscription};
 use postrider_kafka::{KafkaBroker, KafkaSubscription, Notice, Notices, SubscriptionSettings};
 use postrider_testkit::carry::until_acked;
 use rdkafka::admin::AdminOptions;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use tokio::task::block_in_place;
+use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::{Instant, timeout};
 
 use crate::publishing::{event, publish};
@@ -61,6 +62,64 @@ async fn a_consumer_goes_on_in_a_topic_that_is_made_anew() {
         }
     }
     assert_eq!(came, [sent[2].id, sent[3].id]);
+}
+
+/// INV-1: a topic that is deleted and made anew at once, and filled past where the old one ended, under a consumer that has
+/// nothing to commit: all that comes there is handed out, and that is said once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_takes_the_place_of_another_is_read_from_its_beginning() {
+    let Some(server) = Server::shared().await else { return };
+    let (topic, group) = (server.topic("replaced", 1, &[]).await, unique("replaced"));
+    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let sent: Vec<_> = (0..12).map(|n| event("1", n, 10)).collect();
+    publish(&broker, &topic, &sent[..3]).await;
+    let settings = SubscriptionSettings::new(&topic, &group);
+    let (subscription, heard) = told(&server, settings).await;
+    for event in &sent[..3] {
+        let deliveries = receive(&subscription, 1).await;
+        assert_eq!(ids(&deliveries), [event.id]);
+        subscription.ack(&deliveries[0]).await.unwrap();
+    }
+    until_committed(&server, &topic, &group, 3).await;
+    server.admin().delete_topics(&[&topic], &AdminOptions::new()).await.unwrap();
+    server.create(&topic, 1, &[]).await;
+    let fresh = KafkaBroker::new(server.settings()).unwrap();
+    for event in &sent[3..] {
+        until_acked(&fresh, &topic, event).await;
+    }
+    let (mut came, begun) = (Vec::new(), Instant::now());
+    while came.len() < 9 {
+        assert!(begun.elapsed() < PATIENCE * 3, "{came:?}");
+        let Ok(Ok(deliveries)) = timeout(PATIENCE, subscription.receive(1)).await else { continue };
+        for delivery in deliveries {
+            came.push(delivery.event.as_ref().unwrap().id);
+            subscription.ack(&delivery).await.unwrap();
+        }
+    }
+    assert_eq!(came, sent[3..].iter().map(|event| event.id).collect::<Vec<_>>());
+    assert_eq!(*heard.lock().unwrap(), [Notice::TopicReplaced { topic }]);
+}
+
+/// Waits until the group has settled everything before that offset.
+async fn until_committed(server: &Server, topic: &str, group: &str, offset: i64) {
+    let (mut config, topic) = (server.client(), topic.to_owned());
+    config.set("group.id", group);
+    let ask = move || {
+        let consumer: BaseConsumer = config.create().unwrap();
+        let mut list = TopicPartitionList::new();
+        list.add_partition(&topic, 0);
+        let begun = std::time::Instant::now();
+        loop {
+            let found = consumer.committed_offsets(list.clone(), PATIENCE).unwrap();
+            if found.find_partition(&topic, 0).unwrap().offset() == Offset::Offset(offset) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{found:?}");
+            // waits: servers tell nobody what is committed
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    spawn_blocking(ask).await.unwrap();
 }
 
 /// A member of a group that writes down what is told it.
