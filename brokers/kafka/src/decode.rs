@@ -71,12 +71,7 @@ fn names<M: Message>(message: &M) -> impl Iterator<Item = &str> {
 /// The event with the headers that name its schema, where only the record says them, as those of somebody else do.
 fn with_schema_ids(mut event: Event, message: &impl Message) -> Event {
     for header in message.headers().into_iter().flat_map(Headers::iter) {
-        let Some(name) = schema_id::spelling(header.key).map(str::to_ascii_lowercase) else {
-            continue;
-        };
-        if let Some(value) = schema_id::to_text(&name, header.value.unwrap_or_default()) {
-            event.headers.entry(name).or_insert_with(|| value.into_owned());
-        }
+        schema_id::take(&mut event.headers, header.key, header.value.unwrap_or_default());
     }
     event
 }

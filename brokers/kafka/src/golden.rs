@@ -159,6 +159,11 @@ fn schema_ids_of_others_are_read() {
     let twice = sent.clone().replace_headers(Some(headers.clone().insert(other)));
     let (read, _) = decode(&twice, ROUTER_SOURCE).unwrap();
     assert_eq!(*read, with_headers_of_registries(event()));
+    // As whoever inserts rows by SQL may write it.
+    let mut spelled = event();
+    spelled.headers.insert("apicurio.value.globalId".to_owned(), "7".to_owned());
+    let sent = message(&outgoing(spelled.clone(), Format::Binary));
+    assert_eq!(*decode(&sent, ROUTER_SOURCE).unwrap().0, spelled);
 }
 
 /// Debezium's own output, as its documentation shows it, with nothing of ours.

@@ -223,10 +223,8 @@ fn read_binary(headers: &HeaderMap, body: Bytes) -> Result<(Event, Marks)> {
     let (mut event, marks) = binary::parse(pairs, content_type.as_deref(), body)?;
     // Where only the message says them, as those of somebody else do.
     for (name, values) in headers.iter() {
-        let (name, value): (&str, _) = (name.as_ref(), values.first());
-        if let (Some(name), Some(value)) = (schema_id::spelling(name), value) {
-            let value = || value.as_str().to_owned();
-            event.headers.entry(name.to_ascii_lowercase()).or_insert_with(value);
+        if let Some(value) = values.first() {
+            schema_id::take(&mut event.headers, name.as_ref(), value.as_str().as_bytes());
         }
     }
     Ok((event, marks))

@@ -24,7 +24,7 @@ use std::fmt::Write as _;
 
 use uuid::Uuid;
 
-use crate::Event;
+use crate::{Event, Headers};
 
 /// The longest value that is read as bytes: no serializer writes one of a hundred.
 const BYTES_MAX: usize = 256;
@@ -84,6 +84,17 @@ pub fn spelling(name: &str) -> Option<&'static str> {
 /// The event's headers of this kind, each by the name that its readers look for.
 pub fn of(event: &Event) -> impl Iterator<Item = (&'static str, &str)> {
     event.headers.iter().filter_map(|(name, value)| Some((spelling(name)?, &**value)))
+}
+
+/// Takes such a header of a message for one of the event's, in lower case, unless the event has it already, however it spells
+/// it there. Any other is left out.
+pub fn take(headers: &mut Headers, name: &str, value: &[u8]) {
+    if spelling(name).is_none() || headers.keys().any(|known| known.eq_ignore_ascii_case(name)) {
+        return;
+    }
+    if let Some(value) = to_text(name, value) {
+        headers.insert(name.to_ascii_lowercase(), value.into_owned());
+    }
 }
 
 /// A header's value as its readers expect it where it is bytes; of any other header the text.
