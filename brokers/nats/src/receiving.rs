@@ -24,6 +24,9 @@ use crate::subscription::{FETCH_MAX, NatsSubscription};
 /// How long the next message of an answer may take: they come in one go.
 const NEXT_MAX: Duration = Duration::from_millis(200);
 
+/// Who is woken so much later than it wished stood still. A machine with much to do is as late as that at times, and waits once more.
+const STILL_MIN: Duration = Duration::from_millis(50);
+
 impl NatsSubscription {
     /// What came to the questions, if that is something for whoever receives: that this user is let receive again is, too. An
     /// error is told when nothing else came, or else at the next receive.
@@ -64,9 +67,16 @@ impl NatsSubscription {
         let fetch = member.consumer.fetch().max_messages(max.min(limit)).messages().await;
         let mut messages = fetch.map_err(|error| self.lost(&error.to_string()))?;
         let (mut deliveries, mut failed) = (Vec::new(), None);
+        let mut stood_still = false;
         loop {
             let next = timeout_at(until, messages.next());
             let next = match answered(&mut up, &subject, since, next).await {
+                // A process that stood still finds that its time is over before its client has read what came meanwhile.
+                Ok(Err(_)) if until.elapsed() > STILL_MIN && !stood_still => {
+                    stood_still = true;
+                    until = Instant::now() + self.connection.settings().deadline;
+                    continue;
+                }
                 Ok(next) => next.unwrap_or_default(),
                 Err(error) => {
                     if up.is_gone() {
