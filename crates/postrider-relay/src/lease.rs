@@ -217,8 +217,9 @@ impl Machine {
         }
         if self.stats.trouble.note(Work::Release, None, result).is_none() {
             let again = self.again_within(self.settings.poll_max);
-            if again < until {
-                self.tenancy.releasing.push((again, until, leases));
+            match again < until {
+                true => self.tenancy.releasing.push((again, until, leases)),
+                false => self.stats.trouble.drop_work(&[Work::Release]), // They have ended by themselves.
             }
         }
     }
@@ -280,7 +281,12 @@ impl Machine {
         let sent = if planted!(LeaseCountedFromAnswer) { self.now } else { sent };
         self.tenancy.asking = false;
         let asked_with = self.tenancy.asked_with.take();
-        let Some(acquired) = self.stats.trouble.note(Work::Acquire, None, result) else {
+        let acquired = self.stats.trouble.note(Work::Acquire, None, result);
+        if self.owned.is_empty() {
+            // Asked of what is owned alone: what stands is what this answer says, or nothing.
+            self.stats.trouble.drop_work(&[Work::CarryOut, Work::Renew]);
+        }
+        let Some(acquired) = acquired else {
             reach!(LeaseNotAnswered);
             self.tenancy.dead = self.tenancy.dead.take().or(asked_with);
             // Of what is left of the pause: an answer that took longer than that is not a reason to ask at once.

@@ -98,6 +98,12 @@ impl Troubles {
         });
     }
 
+    /// There is no such work any more, and so nothing that will succeed: how it ended last is of no interest, and its
+    /// failure is not over.
+    pub(crate) fn drop_work(&mut self, work: &[Work]) {
+        self.standing.retain(|(other, ..)| !work.contains(other));
+    }
+
     /// Notes how an operation ended, and passes on what it brought.
     pub(crate) fn note<T>(
         &mut self,

@@ -16,6 +16,7 @@ mod hot;
 mod isolation;
 mod notices;
 mod observed;
+mod outdated;
 mod ownership;
 mod parts;
 mod pausing;
