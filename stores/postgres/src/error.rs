@@ -3,7 +3,7 @@
 use postrider_core::{Error, ErrorKind, Result};
 use tokio_postgres::error::DbError;
 
-use crate::state::of_state;
+use crate::state::{CLOSED, of_state};
 
 /// Says during which operation an error of PostgreSQL happened.
 pub(crate) trait During<T> {
@@ -23,7 +23,12 @@ pub(crate) fn of_postgres(operation: &'static str, error: tokio_postgres::Error)
         let (kind, message) = of_driver(&error);
         return Error::new(kind, operation).message(message).source(error);
     };
-    let state = if refuses_as_standby(told) { STANDBY } else { told.code().code() };
+    let state = match told.code().code() {
+        _ if refuses_as_standby(told) => STANDBY,
+        // While it connects, and for no other reason there.
+        "55000" if told.routine() == Some("CheckMyDatabase") => CLOSED,
+        state => state,
+    };
     of_state(operation, state, told.message()).source(error)
 }
 

@@ -19,6 +19,9 @@ const STANDS: &str = "PRG01";
 /// Raised by a function that has to see what others commit while it waits for them, and would not.
 const BLIND: &str = "PRL01";
 
+/// The database takes no connections: it has no state of its own.
+pub(crate) const CLOSED: &str = "PRX01";
+
 /// The server ended a session that stood still in a transaction.
 pub(crate) const STOOD_STILL: &str = "25P03";
 
@@ -48,10 +51,12 @@ fn classify(state: &str, text: &str) -> Class {
         INVALID => (ErrorKind::Invalid, text.to_owned(), None),
         BLIND => (ErrorKind::Config, format!("{text}; nothing was done. {SEEING}"), None),
         STANDS => (ErrorKind::Config, text.to_owned(), None),
-        // 57P01 to 57P03: stopped by an operator, by a crash of another process, or starting up.
-        "57P01" | "57P02" | "57P03" => {
-            plain(ErrorKind::Unavailable, "the database is stopping or starting")
-        }
+        "57P01" => plain(
+            ErrorKind::Unavailable,
+            "the server ended this session: somebody told it to (pg_terminate_backend), or it is stopping",
+        ),
+        // By a crash of another process, or starting up.
+        "57P02" | "57P03" => plain(ErrorKind::Unavailable, "the database is stopping or starting"),
         STOOD_STILL => plain(
             ErrorKind::Unavailable,
             "this program stood still in a transaction, which keeps others waiting: the server ended it after 5 s, and \
@@ -68,7 +73,15 @@ fn classify(state: &str, text: &str) -> Class {
         ),
         "57014" => plain(ErrorKind::Timeout, "the database cancelled the statement"),
         "53100" => plain(ErrorKind::DiskFull, "the database's disk is full; nothing was written"),
-        "53300" => plain(ErrorKind::Unavailable, "the database has no connection left for us"),
+        "53300" => plain(
+            ErrorKind::Unavailable,
+            "the database has no connection left for us: its server's max_connections, or the connection limit of this user \
+             or database, is reached",
+        ),
+        CLOSED => plain(
+            ErrorKind::Unavailable,
+            "the database lets nobody in (ALLOW_CONNECTIONS is off). When it may: alter database … allow_connections true",
+        ),
         "25006" => (
             ErrorKind::ReadOnly,
             "the database cannot be written to: it is a standby, was demoted to one, or is set to \
@@ -104,6 +117,12 @@ fn by_class(code: &str, text: &str) -> Class {
         "08" => (ErrorKind::Unavailable, "the connection to the database was lost".to_owned()),
         // 54: more than the server takes, like JSON nested too deep.
         "22" | "23" | "54" => (ErrorKind::Invalid, format!("refused: {text}")),
+        "28" if code != "28P01" => (
+            ErrorKind::Unauthorized,
+            "the server does not let this user in: the role is not there or may not log in (NOLOGIN), or pg_hba.conf does not \
+             take it from here, perhaps for want of TLS"
+                .to_owned(),
+        ),
         "28" => (
             ErrorKind::Unauthorized,
             "the database does not accept the user or password".to_owned(),
@@ -153,6 +172,8 @@ mod tests {
             ("23514", ErrorKind::Invalid),
             ("22P02", ErrorKind::Invalid),
             ("28P01", ErrorKind::Unauthorized),
+            ("28000", ErrorKind::Unauthorized),
+            (CLOSED, ErrorKind::Unavailable),
             ("XX001", ErrorKind::Corrupt),
             ("42601", ErrorKind::Internal),
         ] {

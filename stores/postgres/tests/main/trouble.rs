@@ -49,6 +49,47 @@ async fn sessions_that_are_killed_are_opened_again() {
     store.load(&lease, &crate::support::id("a")).await.expect("the lease is still ours");
 }
 
+/// F36: whoever is not let in says what stands in the way, and goes on by itself when it is taken away.
+#[tokio::test]
+async fn what_stands_at_the_door_is_named() {
+    let Some(mut fresh) = Fresh::new(1).await else { return };
+    let name = format!("door_{}", fresh.names.schema());
+    fresh.run(&format!("create role {name} login superuser")).await;
+    fresh.run(&format!("create database {name}")).await;
+    let own = fresh.url.replace("postgres@", &format!("{name}@"));
+    let (server, _) = own.rsplit_once('/').expect("a database is named");
+    let other = format!("{server}/{name}");
+    for (url, shut, open, kind, named) in [
+        (&own, "role {} nologin", "role {} login", ErrorKind::Unauthorized, "NOLOGIN"),
+        (
+            &other,
+            "database {} allow_connections false",
+            "database {} allow_connections true",
+            ErrorKind::Unavailable,
+            "ALLOW_CONNECTIONS",
+        ),
+        (
+            &own,
+            "role {} nosuperuser connection limit 0",
+            "role {} superuser",
+            ErrorKind::Unavailable,
+            "connection limit",
+        ),
+    ] {
+        fresh.store_url.clone_from(url);
+        let store = fresh.store();
+        fresh.run(&format!("alter {}", shut.replace("{}", &name))).await;
+        let refused = store.destinations().await.unwrap_err();
+        assert_eq!(refused.kind(), kind, "{refused:?}");
+        assert!(refused.to_string().contains(named), "{refused}");
+        fresh.run(&format!("alter {}", open.replace("{}", &name))).await;
+        let let_in = store.destinations().await.err().map(|error| error.kind());
+        assert!(matches!(let_in, None | Some(ErrorKind::SchemaMissing)), "{named}: {let_in:?}");
+    }
+    fresh.run(&format!("drop database {name} with (force)")).await;
+    fresh.run(&format!("drop role {name}")).await;
+}
+
 /// F36: without a connection left, and with too few for a second session, the store says so and tries again.
 #[tokio::test]
 async fn out_of_connections_is_said_and_ends_by_itself() {
