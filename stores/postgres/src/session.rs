@@ -238,7 +238,12 @@ impl Session {
                 if error.code().is_some_and(|state| state.code() == "0A000") {
                     self.lock().clear();
                 }
-                Err(of_postgres(operation, error))
+                let error = of_postgres(operation, error);
+                if error.kind() == ErrorKind::ReadOnly {
+                    // It may be so by a default of its role or database, which a session keeps to its end.
+                    self.give_up();
+                }
+                Err(error)
             }
             Err(_) => {
                 self.give_up();

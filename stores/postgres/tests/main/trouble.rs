@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use postrider_core::source::OutboxSource;
-use postrider_core::{ErrorKind, Operator};
+use postrider_core::{ErrorKind, HandlerName, InboxStore, Operator};
 use postrider_postgres::PostgresStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -88,6 +88,26 @@ async fn what_stands_at_the_door_is_named() {
     }
     fresh.run(&format!("drop database {name} with (force)")).await;
     fresh.run(&format!("drop role {name}")).await;
+}
+
+/// INV-8: a session keeps what its role had when it began. Where a default of read-only is taken back, whoever was refused
+/// under it goes on, though nobody ends its sessions.
+#[tokio::test]
+async fn what_may_be_written_to_again_is() {
+    let Some(mut fresh) = Fresh::new(1).await else { return };
+    let role = format!("reader_{}", fresh.names.schema());
+    fresh.run(&format!("create role {role} login superuser")).await;
+    fresh.run(&format!("alter role {role} set default_transaction_read_only = on")).await;
+    fresh.store_url = fresh.url.replace("postgres@", &format!("{role}@"));
+    let (store, handler) = (fresh.store(), HandlerName::new("billing").expect("a name"));
+    let alone = store.record_horizon(&handler, LONG).await.unwrap_err();
+    let within = store.purge(LONG, 1).await.unwrap_err();
+    assert_eq!((alone.kind(), within.kind()), (ErrorKind::ReadOnly, ErrorKind::ReadOnly));
+    fresh.run(&format!("alter role {role} reset default_transaction_read_only")).await;
+    store.record_horizon(&handler, LONG).await.expect("it may be written to again");
+    store.purge(LONG, 1).await.expect("in a transaction as well");
+    drop(store);
+    fresh.run(&format!("drop role {role}")).await;
 }
 
 /// F36: without a connection left, and with too few for a second session, the store says so and tries again.
