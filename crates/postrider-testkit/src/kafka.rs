@@ -116,13 +116,22 @@ impl KafkaServer {
     ///
     /// As [`start`](Self::start).
     pub fn behind(port: u16, advertised: u16) -> Result<KafkaServer, String> {
+        KafkaServer::known_as(port, &format!("127.0.0.1:{advertised}"))
+    }
+
+    /// The same with clients who are told to come by a host and a port.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn known_as(port: u16, advertised: &str) -> Result<KafkaServer, String> {
         let ports = free_ports(2)?;
         let [client, controller] = ports[..] else { return Err("no ports".to_owned()) };
         let properties = format!(
             "listener.security.protocol.map=CLIENT:PLAINTEXT,FAR:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
              listeners=CLIENT://127.0.0.1:{client},FAR://127.0.0.1:{port},\
              CONTROLLER://127.0.0.1:{controller}\n\
-             advertised.listeners=CLIENT://127.0.0.1:{client},FAR://127.0.0.1:{advertised}\n"
+             advertised.listeners=CLIENT://127.0.0.1:{client},FAR://{advertised}\n"
         );
         KafkaServer::of("", &properties, &[], (client, controller))
     }

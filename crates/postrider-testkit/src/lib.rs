@@ -14,6 +14,7 @@
 //! | let a seed decide what happens next | [`dice`] |
 //! | sign certificates (feature `authority`) | `authority` |
 //! | put a network between a client and a server that loses and delays | [`proxy`] |
+//! | let the name of a server lead a process elsewhere, under way | [`names`] |
 //! | carry events to a broker as the relay does, and look at the order | [`carry`] |
 //! | show that a broker outlives such a network | [`wire`] |
 //! | judge what happened | the crate `postrider-history` |
@@ -29,6 +30,7 @@ pub mod dynamodb;
 pub mod fault;
 pub mod kafka;
 pub mod memory;
+pub mod names;
 pub mod nats;
 pub mod own_server;
 pub mod proxy;

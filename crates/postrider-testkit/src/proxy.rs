@@ -4,12 +4,14 @@
 //! Invariant: what is carried is carried in order and whole; a connection of which something was lost carries
 //! nothing more, and is closed as soon as answers pass again.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// What becomes of what is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +31,9 @@ pub enum Traffic {
 /// Carries bytes to a port of this machine and back.
 #[derive(Debug)]
 pub struct Proxy {
-    /// Where clients connect to, on 127.0.0.1.
+    /// Where clients connect to, on 127.0.0.1 unless another address was asked for.
     pub port: u16,
+    carrying: JoinHandle<()>,
     traffic: watch::Sender<Traffic>,
     /// Bytes of requests that are on their way.
     held: watch::Sender<usize>,
@@ -42,18 +45,36 @@ impl Proxy {
     /// # Panics
     /// If this machine has no free port.
     pub async fn to(port: u16) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        Proxy::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), port).await
+    }
+
+    /// The same at an address of this machine; with 0 as its port, at a free one.
+    ///
+    /// # Panics
+    /// If somebody else listens there.
+    pub async fn at(address: SocketAddr, port: u16) -> Proxy {
+        let listener = TcpListener::bind(address).await.expect("a port");
         let own = listener.local_addr().expect("its number").port();
         let (traffic, told) = watch::channel(Traffic::Open);
         let (held, _) = watch::channel(0);
         let counted = held.clone();
-        tokio::spawn(async move {
+        let carrying = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
             while let Ok((near, _)) = listener.accept().await {
                 let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
-                tokio::spawn(connect(near, far, told.clone(), counted.clone()));
+                connections.spawn(connect(near, far, told.clone(), counted.clone()));
+                // Those that ended are not kept.
+                while connections.try_join_next().is_some() {}
             }
         });
-        Proxy { port: own, traffic, held }
+        Proxy { port: own, carrying, traffic, held }
+    }
+
+    /// Nobody listens there any more, and what is connected is closed.
+    pub async fn end(self) {
+        self.carrying.abort();
+        // It has ended because it was told to.
+        let _ = self.carrying.await;
     }
 
     /// From now on.

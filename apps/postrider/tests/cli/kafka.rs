@@ -23,14 +23,17 @@ fn server(properties: &str) -> Option<KafkaServer> {
 }
 
 /// The same with users who prove their passwords.
-#[allow(clippy::print_stdout, reason = "a skipped test says why")]
 fn server_of(properties: &str, users: &[&str]) -> Option<KafkaServer> {
-    if let Err(reason) = artifacts() {
-        println!("skipped: a server of Kafka: {reason}");
-        assert!(std::env::var_os("CI").is_none(), "{reason}");
-        return None;
-    }
-    Some(KafkaServer::start(properties, users).unwrap())
+    (!is_absent()).then(|| KafkaServer::start(properties, users).unwrap())
+}
+
+/// Whether there is no server's program, with the reason printed.
+#[allow(clippy::print_stdout, reason = "a skipped test says why")]
+pub(crate) fn is_absent() -> bool {
+    let Err(reason) = artifacts() else { return false };
+    println!("skipped: a server of Kafka: {reason}");
+    assert!(std::env::var_os("CI").is_none(), "{reason}");
+    true
 }
 
 fn url(server: &KafkaServer) -> String {

@@ -15,6 +15,7 @@ mod crowd;
 mod demo;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
+mod elsewhere;
 mod examples;
 mod exits;
 mod help;

@@ -11,7 +11,7 @@ use crate::{Shop, code, err, out, said};
 
 /// A server with more lines of configuration; `None`, with the reason printed, where there is no program.
 #[allow(clippy::print_stdout, reason = "a skipped test says why")]
-fn server(config: &str) -> Option<NatsServer> {
+pub(crate) fn server(config: &str) -> Option<NatsServer> {
     match NatsServer::start(config) {
         Ok(server) => Some(server),
         Err(reason) => {

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 use postrider_core::{Broker, Invariant};
 use postrider_kafka::{KafkaBroker, KafkaSettings, Mechanism, Sasl};
 use postrider_testkit::kafka::{KafkaServer, Stored, artifacts};
+use postrider_testkit::own_server::free_ports;
 use rustix::process::Signal;
 use tokio::process::Command;
 use tokio::task::spawn_blocking;
 
+use crate::elsewhere::{acted_on_while_it_moves, moving};
 use crate::endpoint::{Endpoint, Plan};
 use crate::history::{assert_one_effect_each, judge};
 use crate::remote::{PATIENCE, Remote};
@@ -37,30 +39,44 @@ struct Kafka {
 impl Kafka {
     async fn start() -> Option<Kafka> {
         let kafka = Kafka::bare("").await?;
-        kafka.server.create("orders", 2, &[]).await;
-        kafka.server.create("postrider.dead.billing", 1, &[]).await;
-        std::fs::write(kafka.stage.path("short.toml"), kafka.configuration(SESSION)).unwrap();
+        kafka.topics().await;
         Some(kafka)
     }
 
+    /// The topics, and a configuration with short sessions.
+    async fn topics(&self) {
+        self.server.create("orders", 2, &[]).await;
+        self.server.create("postrider.dead.billing", 1, &[]).await;
+        std::fs::write(self.stage.path("short.toml"), self.configuration(SESSION)).unwrap();
+    }
+
     async fn bare(properties: &'static str) -> Option<Kafka> {
-        if let Err(reason) = artifacts() {
-            println!("skipped: a server of Kafka: {reason}");
-            assert!(std::env::var_os("CI").is_none(), "{reason}");
-            return None;
-        }
-        let server = spawn_blocking(move || KafkaServer::start(properties, &[])).await;
-        let server = server.unwrap().unwrap();
-        let mut settings = KafkaSettings::new(&server.address());
+        let start = move || KafkaServer::start(properties, &[]);
+        let mut kafka = Kafka::with(Stage::new(), start).await?;
         if !properties.is_empty() {
+            let mut settings = KafkaSettings::new(&kafka.server.address());
             settings.sasl = Some(Sasl {
                 mechanism: Mechanism::Plain,
                 user: "joe".to_owned(),
                 password: PASSWORD.into(),
             });
+            kafka.broker = KafkaBroker::new(settings).unwrap();
         }
-        let broker = KafkaBroker::new(settings).unwrap();
-        Some(Kafka { stage: Stage::new(), server, broker })
+        Some(kafka)
+    }
+
+    async fn with(
+        stage: Stage,
+        start: impl FnOnce() -> Result<KafkaServer, String> + Send + 'static,
+    ) -> Option<Kafka> {
+        if let Err(reason) = artifacts() {
+            println!("skipped: a server of Kafka: {reason}");
+            assert!(std::env::var_os("CI").is_none(), "{reason}");
+            return None;
+        }
+        let server = spawn_blocking(start).await.unwrap().unwrap();
+        let broker = KafkaBroker::new(KafkaSettings::new(&server.address())).unwrap();
+        Some(Kafka { stage, server, broker })
     }
 
     /// With users, and topics that one of them made.
@@ -355,4 +371,18 @@ async fn a_reload_loses_nothing_that_is_in_work() {
     assert_eq!(endpoint.calls().len(), 9, "{}", ended.text);
     let verdict = judge(&kafka.stage, &endpoint.effects()).await;
     assert!(verdict.broken().is_empty() && verdict.judged(Invariant::KeyOrder) > 0, "{verdict}");
+}
+
+/// F36: the name that a server has, and tells its clients, leads elsewhere under a sidecar.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sidecar_follows_the_name_of_its_server() {
+    let stage = Stage::new();
+    let behind = free_ports(1).unwrap()[0];
+    let Some(mut moving) = moving(&stage, behind).await else { return };
+    let known_as = moving.address();
+    let start = move || KafkaServer::known_as(behind, &known_as);
+    let Some(kafka) = Kafka::with(stage, start).await else { return };
+    kafka.topics().await;
+    let own = kafka.server.address();
+    acted_on_while_it_moves(&kafka, &mut moving, &own).await;
 }

@@ -11,6 +11,8 @@ mod answers;
 mod crashes;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
+#[cfg(any(feature = "kafka", feature = "nats"))]
+mod elsewhere;
 mod endpoint;
 mod flags;
 mod guide;

@@ -9,6 +9,7 @@ use postrider_testkit::nats::NatsServer;
 use rustix::process::Signal;
 use tokio::process::Command;
 
+use crate::elsewhere::{acted_on_while_it_moves, moving};
 use crate::endpoint::{Endpoint, Plan};
 use crate::history::{assert_one_effect_each, judge};
 use crate::remote::{PATIENCE, Remote};
@@ -348,4 +349,14 @@ async fn a_consumer_that_loses_messages_is_refused() {
     nats.settled().await;
     sidecar.stop().await;
     assert_one_effect_each(&nats.stage, &endpoint).await;
+}
+
+/// F36: the name of its server leads elsewhere under a sidecar.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sidecar_follows_the_name_of_its_server() {
+    let Some(nats) = Nats::start().await else { return };
+    let Some(mut moving) = moving(&nats.stage, nats.server.port()).await else { return };
+    std::fs::write(nats.stage.path("short.toml"), nats.configuration("in_order = true")).unwrap();
+    let own = format!("127.0.0.1:{}", nats.server.port());
+    acted_on_while_it_moves(&nats, &mut moving, &own).await;
 }

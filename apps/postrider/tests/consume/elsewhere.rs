@@ -1,0 +1,53 @@
+//! The name of a server gets another address under a running sidecar.
+
+use std::time::Instant;
+
+use postrider_testkit::names::{Leaving, Moving};
+use tokio::process::Command;
+
+use crate::endpoint::Endpoint;
+use crate::history::assert_one_effect_each;
+use crate::remote::Remote;
+use crate::sidecar::Sidecar;
+use crate::stage::Stage;
+
+/// A way to a server by its name; `None`, with the reason printed, where this machine lets nobody have names of his own.
+pub(crate) async fn moving(stage: &Stage, behind: u16) -> Option<Moving> {
+    match Moving::new(stage.folder.path(), "server.test", behind).await {
+        Ok(moving) => Some(moving),
+        Err(reason) => {
+            println!("skipped: a server whose name leads elsewhere: {reason}");
+            None
+        }
+    }
+}
+
+/// A sidecar while its server moves, however that leaves its addresses, and where the name leads to somebody silent as well:
+/// each order is acted on once, those of a key in their order, and none stands still for long.
+pub(crate) async fn acted_on_while_it_moves(remote: &impl Remote, moving: &mut Moving, own: &str) {
+    let endpoint = Endpoint::willing().await;
+    let from = remote.from().replace(own, &moving.address());
+    let command =
+        remote.command(&from, &endpoint, &["--group", "billing", "--config", "short.toml"]);
+    let mut sidecar = Sidecar::start(Command::from(moving.wrap(command.as_std())));
+    sidecar.hear("receiving").await;
+    let mut placed = 0;
+    for round in 0..4 {
+        match round {
+            1 => moving.moves(Leaving::Refused).await,
+            2 => moving.moves(Leaving::Silent).await,
+            3 => moving.moves_behind_silence(Leaving::Refused).await,
+            _ => {}
+        }
+        let begun = Instant::now();
+        for key in ["1", "2", "3", "1", "2", "3"] {
+            remote.place(key).await;
+            placed += 1;
+        }
+        endpoint.called(placed).await;
+        println!("after {round} moves: {:?}", begun.elapsed());
+    }
+    remote.settled().await;
+    sidecar.stop().await;
+    assert_one_effect_each(remote.stage(), &endpoint).await;
+}
