@@ -103,6 +103,8 @@ mod settle;
 #[cfg(feature = "store")]
 mod setup;
 #[cfg(feature = "store")]
+mod silence;
+#[cfg(feature = "store")]
 mod since;
 mod sql;
 mod staged;

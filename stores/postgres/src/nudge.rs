@@ -148,7 +148,13 @@ async fn notify(
             let (client, wire) = address.connect("notify").await?;
             // Ends by itself when the client is dropped or the connection is lost.
             tokio::spawn(async move { _ = wire.await });
-            slot.insert(Session::new(client, Arc::clone(texts), Arc::clone(way), DEADLINE))
+            slot.insert(Session::new(
+                client,
+                Arc::clone(texts),
+                Arc::clone(way),
+                DEADLINE,
+                &Arc::default(),
+            ))
         }
     };
     session.execute("notify", &NOTIFY, params![""]).await.map(drop)

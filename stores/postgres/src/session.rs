@@ -16,6 +16,7 @@ use tokio_postgres::{Client, Row, RowStream, Statement};
 
 use crate::error::of_postgres;
 use crate::pooler::{Ownership, Way};
+use crate::silence::{Ear, Silence};
 use crate::sql::{Sql, Texts};
 use crate::state::{STOOD_STILL, of_state};
 use crate::typed::Param;
@@ -36,6 +37,8 @@ pub(crate) struct Session {
     broken: AtomicBool,
     /// Whether the server ended it because a transaction stood still.
     stood_still: Arc<AtomicBool>,
+    /// When the server was heard last.
+    ear: Ear,
 }
 
 impl Session {
@@ -44,11 +47,12 @@ impl Session {
         texts: Arc<Texts>,
         way: Arc<Way>,
         deadline: Duration,
+        silence: &Arc<Silence>,
     ) -> Session {
         let (prepared, broken) = (Mutex::default(), AtomicBool::new(false));
         let prepares = way.ownership() == Ownership::Own;
-        let stood_still = Arc::default();
-        Session { client, texts, prepared, prepares, way, deadline, broken, stood_still }
+        let (stood_still, ear) = (Arc::default(), Ear::new(silence));
+        Session { client, texts, prepared, prepares, way, deadline, broken, stood_still, ear }
     }
 
     /// The same session, whose wire says there why the server ended it.
@@ -68,7 +72,7 @@ impl Session {
 
     /// Whether it is of no use any more.
     pub(crate) fn is_closed(&self) -> bool {
-        self.broken.load(Ordering::Relaxed) || self.client.is_closed()
+        self.broken.load(Ordering::Relaxed) || self.client.is_closed() || self.ear.is_deaf()
     }
 
     /// Ends its use: the server rolls back what is open when the connection goes.
@@ -224,7 +228,12 @@ impl Session {
         operation: &'static str,
         call: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
-        match tokio::time::timeout(self.deadline, call).await {
+        let question = self.ear.ask();
+        let answer = tokio::time::timeout(self.deadline, call).await;
+        if answer.is_ok() {
+            question.answered();
+        }
+        match answer {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(error)) if self.prepares && is_of_another_session(&error) => {
                 self.give_up();

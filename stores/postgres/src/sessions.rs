@@ -18,6 +18,7 @@ use crate::connect::Address;
 use crate::identity::Home;
 use crate::pooler::{Pooler, Way};
 use crate::session::Session;
+use crate::silence::Silence;
 use crate::sql::{Sql, Texts, sql};
 
 const SETUP: Sql = sql!("session/setup");
@@ -58,6 +59,7 @@ pub(crate) struct Sessions {
     lent: Arc<Semaphore>,
     idle: Mutex<Vec<Session>>,
     home: Home,
+    silence: Arc<Silence>,
 }
 
 impl Sessions {
@@ -78,6 +80,7 @@ impl Sessions {
             lent: Arc::new(Semaphore::new(lent_max.max(1))),
             idle: Mutex::default(),
             home: Home::default(),
+            silence: Arc::default(),
         }
     }
 
@@ -204,7 +207,8 @@ impl Sessions {
 
     /// A client as a session.
     pub(crate) fn wrap(&self, client: Client) -> Session {
-        Session::new(client, Arc::clone(&self.texts), Arc::clone(&self.way), self.deadline)
+        let (texts, way) = (Arc::clone(&self.texts), Arc::clone(&self.way));
+        Session::new(client, texts, way, self.deadline, &self.silence)
     }
 
     fn give_back(&self, session: Session) {
