@@ -15,9 +15,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::address;
 use crate::error::of_postgres;
+use crate::places::{self, Silent};
 use crate::tls::{self, Check, Tls};
 
-/// How long host, encryption, and password may take together. The driver bounds the host alone, and a server
+/// How long host, encryption, and password of one place may take together. The driver bounds the host alone, and a server
 /// that stopped in the midst of a greeting would be waited for for ever.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -34,6 +35,7 @@ pub(crate) struct Address {
     tls: Tls,
     name: Arc<str>,
     again: Option<Provider>,
+    silent: Arc<Silent>,
 }
 
 /// What moves a connection's bytes, and hears its notifications.
@@ -46,7 +48,7 @@ impl Address {
         // What cannot be read at the beginning is a mistake in the configuration.
         tls.connector(false)?;
         let name = address::name(&config);
-        Ok(Address { config, tls, name: name.into(), again: None })
+        Ok(Address { config, tls, name: name.into(), again: None, silent: Arc::default() })
     }
 
     /// An address that is asked for again at each connection: its password may change.
@@ -87,7 +89,7 @@ impl Address {
                 return self.greet(operation).await;
             };
             let now = again().and_then(|url| Address::parse(&url))?;
-            now.greet(operation).await
+            Address { silent: Arc::clone(&self.silent), ..now }.greet(operation).await
         };
         connected.await.map_err(|error| error.context("store", self.name()))
     }
@@ -101,15 +103,46 @@ impl Address {
         _ = tokio::time::timeout(CANCEL_TIMEOUT, token.cancel_query(connector)).await;
     }
 
+    /// Tries one place after the other; of what went wrong the last is said.
     async fn greet(&self, operation: &'static str) -> Result<(Client, Wire)> {
+        let looking =
+            tokio::time::timeout(GREETING_TIMEOUT, places::of(&self.config, &self.silent));
+        let places = match looking.await {
+            Ok(Ok(places)) => places,
+            Ok(Err(error)) => return Err(of_looking(operation, error)),
+            Err(_) => {
+                return Err(unavailable(
+                    operation,
+                    "nobody says in time where the database's host name leads",
+                ));
+            }
+        };
         let direct = self.config.get_ssl_negotiation() == SslNegotiation::Direct;
-        let connecting = self.config.connect(self.tls.connector(direct)?);
-        match tokio::time::timeout(GREETING_TIMEOUT, connecting).await {
-            Ok(connected) => connected.map_err(|error| of_connecting(operation, error)),
-            Err(_) => Err(Error::new(ErrorKind::Unavailable, operation)
-                .message("the database's host answers, and the database does not")),
+        let mut failed = None;
+        for place in places {
+            let connecting = place.config.connect(self.tls.connector(direct)?);
+            failed = Some(match tokio::time::timeout(GREETING_TIMEOUT, connecting).await {
+                Ok(Ok(connected)) => return Ok(connected),
+                Ok(Err(error)) => of_connecting(operation, error),
+                Err(_) => {
+                    self.silent.note(&place);
+                    unavailable(operation, "the database's host answers, and the database does not")
+                }
+            });
         }
+        Err(failed.unwrap_or_else(|| unavailable(operation, NOWHERE)))
     }
+}
+
+/// What is said of a name without an address.
+const NOWHERE: &str = "the database's host name leads nowhere; it is looked up again at each try";
+
+fn unavailable(operation: &'static str, message: &'static str) -> Error {
+    Error::new(ErrorKind::Unavailable, operation).message(message)
+}
+
+fn of_looking(operation: &'static str, error: std::io::Error) -> Error {
+    unavailable(operation, NOWHERE).source(error)
 }
 
 /// Why there is no connection, for whoever has to mend it.
@@ -139,10 +172,6 @@ fn reason(broken: &std::io::Error) -> Option<String> {
                 .to_owned()
         }
         std::io::ErrorKind::TimedOut => "the database's host does not answer".to_owned(),
-        // The standard library has no kind for it.
-        _ if broken.to_string().starts_with("failed to lookup address") => {
-            "the database's host name leads nowhere; it is looked up again at each try".to_owned()
-        }
         _ => return None,
     })
 }

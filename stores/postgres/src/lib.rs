@@ -75,6 +75,8 @@ mod own;
 #[cfg(feature = "store")]
 mod place;
 #[cfg(feature = "store")]
+mod places;
+#[cfg(feature = "store")]
 mod pooler;
 #[cfg(feature = "store")]
 mod pooler_news;

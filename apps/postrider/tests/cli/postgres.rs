@@ -2,6 +2,7 @@
 
 mod bloat;
 mod configured;
+mod elsewhere;
 mod killed;
 mod looked_at;
 mod mended;
