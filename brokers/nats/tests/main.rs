@@ -9,6 +9,8 @@ mod denied;
 mod domains;
 mod examining;
 mod fetching;
+#[cfg(unix)]
+mod full;
 mod given_up;
 mod granting;
 mod heavy;

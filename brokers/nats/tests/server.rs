@@ -35,7 +35,16 @@ impl Server {
 
     /// Starts one with more lines of configuration, and of JetStream's.
     pub(crate) fn within(config: &str, jetstream: &str) -> Option<Server> {
-        match NatsServer::start_within(config, jetstream) {
+        Server::started(NatsServer::start_within(config, jetstream))
+    }
+
+    /// Starts one whose files are all in a folder there.
+    pub(crate) fn below(folder: &std::path::Path) -> Option<Server> {
+        Server::started(NatsServer::start_below(folder, "", ""))
+    }
+
+    fn started(server: Result<NatsServer, String>) -> Option<Server> {
+        match server {
             Ok(server) => Some(Server(server)),
             Err(reason) => {
                 println!("skipped: a server of NATS: {reason}");

@@ -13,6 +13,7 @@
 //! | start a NATS or a Kafka server of the test's own (feature `kafka`: with a client), or DynamoDB Local | [`nats`], [`kafka`], [`dynamodb`] |
 //! | let a seed decide what happens next | [`dice`] |
 //! | sign certificates (feature `authority`) | `authority` |
+//! | give a server a disk that can be full | [`disk`] |
 //! | put a network between a client and a server that loses and delays | [`proxy`] |
 //! | let the name of a server lead a process elsewhere, under way | [`names`] |
 //! | carry events to a broker as the relay does, and look at the order | [`carry`] |
@@ -25,6 +26,8 @@ pub mod carry;
 #[cfg(all(feature = "cluster", unix))]
 pub mod cluster;
 pub mod dice;
+#[cfg(unix)]
+pub mod disk;
 pub mod driver;
 pub mod dynamodb;
 pub mod fault;

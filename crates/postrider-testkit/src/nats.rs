@@ -56,9 +56,18 @@ impl NatsServer {
     ///
     /// The reason why it cannot be, for the skip of the test.
     pub fn start_within(config: &str, jetstream: &str) -> Result<NatsServer, String> {
+        NatsServer::start_below(&std::env::temp_dir(), config, jetstream)
+    }
+
+    /// The same with all that it keeps in a folder of its own in another one, as on a disk of its own.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot be, for the skip of the test.
+    pub fn start_below(below: &Path, config: &str, jetstream: &str) -> Result<NatsServer, String> {
         program()?;
         let port = free_ports(1)?[0];
-        let process = OwnServer::new("nats")?;
+        let process = OwnServer::new_below(below, "nats")?;
         let (config, jetstream) = (config.to_owned(), jetstream.to_owned());
         let mut server = NatsServer { process, port, config, jetstream };
         server.run()?;

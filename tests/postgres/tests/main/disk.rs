@@ -1,14 +1,11 @@
 //! The database's disk is full, with everything on it: tables, log, and the server's own files.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use postrider_postgres::Setup;
 use postrider_testkit::cluster::Wanted;
+use postrider_testkit::disk::Disk;
 use postrider_testkit::suite::skip;
 
 use uuid::Uuid;
@@ -18,84 +15,16 @@ use crate::stage::{PATIENCE, Row, Stage, connect};
 /// Room for a cluster, its log, and some events.
 const DISK_MIB: u32 = 256;
 
-/// A small file system, gone with this value.
-struct Disk {
-    folder: PathBuf,
-    _parent: tempfile::TempDir,
-}
-
-impl Disk {
-    /// The reason why there is none: only root may mount.
-    fn new() -> Result<Disk, String> {
-        let parent = tempfile::TempDir::with_prefix("postrider-disk-").expect("a folder");
-        let folder = parent.path().join("disk");
-        std::fs::create_dir(&folder).expect("a folder");
-        readable(parent.path());
-        let size = format!("size={DISK_MIB}m,mode=777");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &size, "postrider-test"])
-            .arg(&folder)
-            .output()
-            .map_err(|error| format!("mount: {error}"))?;
-        match mounted.status.success() {
-            true => Ok(Disk { folder, _parent: parent }),
-            false => Err(format!(
-                "a file system of its own cannot be mounted: {}",
-                String::from_utf8_lossy(&mounted.stderr).trim()
-            )),
-        }
-    }
-
-    fn ballast(&self) -> PathBuf {
-        self.folder.join("ballast")
-    }
-
-    /// Leaves no byte.
-    fn fill(&self) {
-        Disk::pour(&mut File::create(self.ballast()).expect("the ballast"));
-    }
-
-    /// The same once more, where something has let go of some.
-    fn fill_up(&self) {
-        let mut file = File::options().append(true).open(self.ballast()).expect("the ballast");
-        Disk::pour(&mut file);
-    }
-
-    fn pour(file: &mut File) {
-        for size in [1 << 20, 1 << 12] {
-            let block = vec![0; size];
-            while file.write_all(&block).is_ok() {}
-        }
-    }
-
-    fn relieve(&self) {
-        std::fs::remove_file(self.ballast()).expect("the ballast");
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // Lazily: a server that just ended may hold it for a moment.
-        _ = Command::new("umount").arg("-l").arg(&self.folder).status();
-    }
-}
-
-fn readable(folder: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    let all = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(folder, all).expect("permissions");
-}
-
 /// F23, R002: the database's disk is full under a writer and two relays. Producers fail cleanly, and nothing is
 /// half written; with space again the relays go on by themselves, and every commit that was acknowledged is
 /// delivered. A server that gives up for want of room for its log is started again, as its supervisor does.
 #[tokio::test]
 async fn the_disk_of_the_database_may_be_full() {
-    let disk = match Disk::new() {
+    let disk = match Disk::new(DISK_MIB) {
         Ok(disk) => disk,
         Err(reason) => return skip("a database whose disk is full", &reason),
     };
-    let wanted = Wanted::default().below(&disk.folder).settings(&["max_wal_size = '64MB'"]);
+    let wanted = Wanted::default().below(disk.folder()).settings(&["max_wal_size = '64MB'"]);
     let cluster = match wanted.start().await {
         Ok(cluster) => cluster,
         Err(reason) => return skip("a database whose disk is full", &reason),
@@ -153,11 +82,11 @@ const PURGE_MAX: Duration = Duration::from_secs(20);
 /// refused cleanly, and with space it goes on by itself.
 #[tokio::test]
 async fn what_is_old_is_purged_beside_a_full_disk() {
-    let disk = match Disk::new() {
+    let disk = match Disk::new(DISK_MIB) {
         Ok(disk) => disk,
         Err(reason) => return skip("a purge beside a full disk", &reason),
     };
-    let wanted = Wanted::default().below(&disk.folder).settings(&["max_wal_size = '64MB'"]);
+    let wanted = Wanted::default().below(disk.folder()).settings(&["max_wal_size = '64MB'"]);
     let cluster = match wanted.start().await {
         Ok(cluster) => cluster,
         Err(reason) => return skip("a purge beside a full disk", &reason),
