@@ -1,6 +1,6 @@
 //! The name of a server gets another address under a running sidecar.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use postrider_testkit::names::{Leaving, Moving};
 use tokio::process::Command;
@@ -10,6 +10,9 @@ use crate::history::assert_one_effect_each;
 use crate::remote::Remote;
 use crate::sidecar::Sidecar;
 use crate::stage::Stage;
+
+/// How long orders may stand still: Kafka's library gives a reading up after a minute.
+const STILL_MAX: Duration = Duration::from_secs(100);
 
 /// A way to a server by its name; `None`, with the reason printed, where this machine lets nobody have names of his own.
 pub(crate) async fn moving(stage: &Stage, behind: u16) -> Option<Moving> {
@@ -44,7 +47,11 @@ pub(crate) async fn acted_on_while_it_moves(remote: &impl Remote, moving: &mut M
             remote.place(key).await;
             placed += 1;
         }
-        endpoint.called(placed).await;
+        while endpoint.calls().len() < placed {
+            assert!(begun.elapsed() < STILL_MAX, "after {round} moves: {}", endpoint.calls().len());
+            // waits: until a way that is silent is given up, which nobody tells
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         println!("after {round} moves: {:?}", begun.elapsed());
     }
     remote.settled().await;
