@@ -76,10 +76,10 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
             Origin::File { path, line, column } if *line > 0 => {
-                write!(f, "{path}:{line}:{column}: {}", self.message)?;
+                write!(f, "{}:{line}:{column}: {}", Shown(path), Shown(&self.message))?;
             }
-            Origin::Default => write!(f, "configuration: {}", self.message)?,
-            origin => write!(f, "{origin}: {}", self.message)?,
+            Origin::Default => write!(f, "configuration: {}", Shown(&self.message))?,
+            origin => write!(f, "{}: {}", Shown(&origin.to_string()), Shown(&self.message))?,
         }
         if let Some(excerpt) = &self.excerpt {
             let number = excerpt.line.to_string();
@@ -88,13 +88,51 @@ impl fmt::Display for Problem {
             write!(f, "\n  {gutter} | {lead}{}", "^".repeat(excerpt.width))?;
         }
         for related in &self.related {
-            write!(f, "\n  {related}")?;
+            write!(f, "\n  {}", Shown(related))?;
         }
         if !self.advice.is_empty() {
-            write!(f, "\n  {}", self.advice)?;
+            write!(f, "\n  {}", Shown(&self.advice))?;
         }
         Ok(())
     }
 }
 
 impl std::error::Error for Problem {}
+
+/// A text that may hold a name of somebody else's choice: control characters are told, not written.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.split_inclusive(|c: char| c.is_control() && c != '\n').try_for_each(|part| {
+            let mut chars = part.chars();
+            match chars.next_back() {
+                Some(last) if last.is_control() && last != '\n' => {
+                    write!(f, "{}{}", chars.as_str(), last.escape_default())
+                }
+                _ => f.write_str(part),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Environment, Loader};
+
+    /// Names of variables and files are a stranger's: a terminal that is told of them does nothing of it.
+    #[test]
+    fn a_problem_is_shown_without_control_characters() {
+        let environment: Environment =
+            [("POSTRIDER_RELAY__LEAS\u{7f}E", "1s"), ("POSTRIDER_\u{1b}[2J", "1")]
+                .into_iter()
+                .collect();
+        let loader = Loader::new(&environment).text("a\u{1b}[2J.toml", "[relay]\nlease = 1\n");
+        let problems = loader.load().unwrap_err();
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        for problem in problems {
+            let shown = problem.to_string();
+            assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
+        }
+    }
+}

@@ -7,7 +7,7 @@
 use toml::de::{DeTable, Error};
 
 use crate::config::Config;
-use crate::key::{Shape, TableShape};
+use crate::key::{Shape, TableShape, quoted};
 use crate::problem::{Origin, Problem};
 use crate::reading::PROBLEMS_MAX;
 use crate::source::Source;
@@ -119,8 +119,9 @@ fn advice(line: &str, shown: usize) -> String {
         return "what stands here is not shown, because it may be a secret".into();
     }
     let bare = value.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if bare && value.len() <= 80 && !value.contains(['"', '=', ',']) {
-        format!("texts stand in quotes: write {name} = \"{value}\"")
+    let plain = bare && !name.chars().any(char::is_control);
+    if plain && value.len() <= 80 && !value.contains(['"', '=', ',']) {
+        format!("texts stand in quotes: write {name} = {}", quoted(value))
     } else {
         String::new()
     }
@@ -129,6 +130,19 @@ fn advice(line: &str, shown: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What the file holds is said as text: a terminal that is told of it does nothing of it.
+    #[test]
+    fn advice_holds_no_control_character() {
+        let said = |line: &str| advice(line, line.len());
+        assert_eq!(said("lease = 15s"), "texts stand in quotes: write lease = \"15s\"");
+        assert_eq!(said("lease = a\\b"), "texts stand in quotes: write lease = \"a\\\\b\"");
+        assert_eq!(
+            said("lease = a\u{1b}[2Jb"),
+            "texts stand in quotes: write lease = \"a\\u001B[2Jb\""
+        );
+        assert_eq!(said("\u{1b}[2J lease = a"), "");
+    }
 
     /// R107: a line that cannot be read shows no secret.
     #[test]
