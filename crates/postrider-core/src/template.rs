@@ -192,8 +192,24 @@ impl FromStr for Template {
         if parts.is_empty() {
             return Err(refuse("the template is empty".into()));
         }
+        if let Some((first, other)) = counts(&parts) {
+            return Err(refuse(format!(
+                "it counts partitions as {first} and as {other}: an event is in one of them, so write \
+                 one count"
+            )));
+        }
         Ok(Template { text: text.to_owned(), parts })
     }
+}
+
+/// Two counts of partitions that are not the same, if there are.
+fn counts(parts: &[Part]) -> Option<(u16, u16)> {
+    let mut counts = parts.iter().filter_map(|part| match part {
+        Part::Field(Field::Partition(count)) => Some(*count),
+        _ => None,
+    });
+    let first = counts.next()?;
+    counts.find(|other| *other != first).map(|other| (first, other))
 }
 
 /// The field, or why there is none.
@@ -316,6 +332,15 @@ mod tests {
         let bare: Template = "orders.{partition:2}".parse().unwrap();
         assert_eq!(bare.prefix_within(1), ("orders.1".to_owned(), false));
         assert_eq!("shop.{event_type}".parse::<Template>().unwrap().partitions(), None);
+    }
+
+    /// Whoever looks for the subjects of a partition fills in one number: a second count would lead past what is written.
+    #[test]
+    fn a_topic_counts_its_partitions_once() {
+        let refused = "shop.{partition:5}.{partition:7}".parse::<Template>().unwrap_err();
+        assert!(refused.to_string().contains("as 5 and as 7"), "{refused}");
+        let twice: Template = "shop.{partition:5}.{partition:5}".parse().unwrap();
+        assert_eq!(twice.prefix_within(3), ("shop.3.3".to_owned(), false));
     }
 
     #[test]
