@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod docs;
 mod example;
+mod fuzz;
 mod lean;
 mod lexed;
 mod programs;
@@ -27,7 +28,7 @@ mod tree;
 use std::process::ExitCode;
 
 /// Commands with what they do, in the order in which `help` shows them.
-const COMMANDS: [(&str, &str); 10] = [
+const COMMANDS: [(&str, &str); 11] = [
     ("check", "the quick part: format, clippy, tidy, generated pages, unit tests"),
     (
         "test",
@@ -47,6 +48,10 @@ const COMMANDS: [(&str, &str); 10] = [
     (
         "sim",
         "worlds in simulated time: --seed N [--trace], --seeds N, …; without arguments, the list",
+    ),
+    (
+        "fuzz",
+        "[TARGET…] [--for 10m]: inputs led by the code they reach, for what reads them from outside",
     ),
     (
         "services",
@@ -71,6 +76,7 @@ fn main() -> ExitCode {
             .unwrap_or_else(|| docs::run(&root, rest.iter().any(|flag| flag == "--check"))),
         Some("bench") => bench::run(&root, &rest),
         Some("example") => example::run(&root, &rest),
+        Some("fuzz") => fuzz::run(&root, &rest),
         Some("sim") => sim::run(&root, &rest),
         Some("services") => services::run(&rest),
         Some("help" | "--help" | "-h") => {

@@ -65,7 +65,8 @@ fn build(root: &Path) -> Result<PathBuf, String> {
 /// A cargo command whose build has the probes.
 fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = step::cargo(root, arguments);
-    let (name, value) = flags(env::var_os("CARGO_ENCODED_RUSTFLAGS"), env::var_os("RUSTFLAGS"));
+    let (name, value) =
+        flags(&FLAGS, env::var_os("CARGO_ENCODED_RUSTFLAGS"), env::var_os("RUSTFLAGS"));
     command.env(name, value).arg("--target-dir").arg(target(root));
     command
 }
@@ -78,13 +79,17 @@ fn target(root: &Path) -> PathBuf {
 
 /// The variable that tells the flags, and what it says: those that are there already, and ours. The
 /// encoded form goes before the plain one, as it does in cargo.
-fn flags(encoded: Option<OsString>, plain: Option<OsString>) -> (&'static str, OsString) {
+pub(crate) fn flags(
+    ours: &[&str],
+    encoded: Option<OsString>,
+    plain: Option<OsString>,
+) -> (&'static str, OsString) {
     let (name, before, between) = match (encoded, plain) {
         (Some(encoded), _) => ("CARGO_ENCODED_RUSTFLAGS", encoded, "\u{1f}"),
         (None, plain) => ("RUSTFLAGS", plain.unwrap_or_default(), " "),
     };
     let mut value = before;
-    for flag in FLAGS {
+    for flag in ours {
         if !value.is_empty() {
             value.push(between);
         }
@@ -100,7 +105,7 @@ mod tests {
     #[test]
     fn flags_of_the_environment_are_kept() {
         let said = |encoded: Option<&str>, plain: Option<&str>| {
-            let (name, value) = flags(encoded.map(Into::into), plain.map(Into::into));
+            let (name, value) = flags(&FLAGS, encoded.map(Into::into), plain.map(Into::into));
             (name, value.into_string().expect("text"))
         };
         let ours = "--cfg postrider_sim".to_owned();

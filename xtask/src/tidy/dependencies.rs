@@ -77,6 +77,7 @@ impl Role {
             "tests/aws"
             | "tests/brokers"
             | "tests/e2e"
+            | "tests/fuzz"
             | "tests/postgres"
             | "tests/refused"
             | "benches"
@@ -127,6 +128,7 @@ impl Role {
                 Self::TestKit,
                 Self::Facade,
                 Self::Adapter,
+                Self::Config,
             ],
         }
     }

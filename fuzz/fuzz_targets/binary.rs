@@ -1,0 +1,5 @@
+//! CloudEvents in binary mode.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| postrider_fuzzed::binary(input));

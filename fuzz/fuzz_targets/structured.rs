@@ -1,0 +1,5 @@
+//! A document of CloudEvents.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| postrider_fuzzed::structured(input));
