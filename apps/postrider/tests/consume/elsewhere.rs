@@ -11,8 +11,9 @@ use crate::remote::Remote;
 use crate::sidecar::Sidecar;
 use crate::stage::Stage;
 
-/// How long orders may stand still: Kafka's library gives a reading up after a minute.
-const STILL_MAX: Duration = Duration::from_secs(100);
+/// How long orders may stand still: three times what was seen, and less than the minute after which Kafka's library would give
+/// a question up by itself.
+const STILL_MAX: Duration = Duration::from_secs(50);
 
 /// A way to a server by its name; `None`, with the reason printed, where this machine lets nobody have names of his own.
 pub(crate) async fn moving(stage: &Stage, behind: u16) -> Option<Moving> {

@@ -97,7 +97,6 @@ fn a_relay_follows_the_name_of_a_server_of_nats() {
 
 /// F36: the name that a server of Kafka has, and tells its clients, leads elsewhere.
 #[cfg(feature = "kafka")]
-#[ignore = "not bounded yet: a relay may stand still for over a minute beside a server that left without a word"]
 #[test]
 fn a_relay_follows_the_name_of_a_server_of_kafka() {
     use postrider_testkit::kafka::{KafkaServer, Stored};
