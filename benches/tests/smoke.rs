@@ -147,6 +147,8 @@ fn what_does_not_exist_is_refused() {
         "drain --rows 0",
         "enqueue --broker local",
         "start --binary",
+        // It says where the peer's jars come from.
+        "peer --store postgres",
     ] {
         let output = bench(wrong);
         assert!(!output.status.success(), "{wrong}");

@@ -12,6 +12,7 @@ use postrider_core::plain::ROUTER_SOURCE;
 use postrider_core::{
     Event, EventId, Format, Layout, Marks, Outgoing, Payload, RecordKey, Template, Timestamp,
 };
+use postrider_testkit::registries::{OF_REGISTRIES, with_headers_of_registries};
 use rdkafka::message::{Headers, Message, OwnedHeaders, OwnedMessage};
 
 use crate::decode::decode;
@@ -34,20 +35,6 @@ fn event() -> Event {
         ("schema-id", "7"),
     ];
     event.headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    event
-}
-
-/// Headers by which the readers of registries find the schema.
-const OF_REGISTRIES: [(&str, &str); 5] = [
-    ("__value_schema_id", "89791762-2336-4186-9674-299b90a802e2"),
-    ("apicurio.value.globalid", "7"),
-    ("apicurio.value.encoding", "BINARY"),
-    ("value.schema.version.id", "0x0300000001"),
-    ("key.schema.version.id", "of no registry: %20"),
-];
-
-fn with_headers_of_registries(mut event: Event) -> Event {
-    event.headers.extend(OF_REGISTRIES.map(|(name, value)| (name.to_owned(), value.to_owned())));
     event
 }
 

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 /// An answer has some ten kilobytes; what is longer is none of a server of NATS.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Each beginning of a header counts: the library reads no more of them.
+/// Headers of an answer: the library reads no more.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 
 /// How often a server forces its files.

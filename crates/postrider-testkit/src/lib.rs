@@ -37,6 +37,7 @@ pub mod names;
 pub mod nats;
 pub mod own_server;
 pub mod proxy;
+pub mod registries;
 pub mod services;
 pub mod suite;
 pub mod turns;

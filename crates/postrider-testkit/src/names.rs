@@ -86,7 +86,7 @@ impl Names {
 
 /// How a server leaves an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaving {
+enum Leaving {
     /// Connections are closed, and new ones refused: somebody is there, and it is not the server.
     Refused,
     /// Connections stand, and new ones are taken, with nobody behind them: what a machine that is gone looks like.
@@ -133,19 +133,28 @@ impl Moving {
         self.names.wrap(command)
     }
 
-    /// To the next address: there first, then it leaves the old one, and then the name follows.
-    pub async fn moves(&mut self, leaving: Leaving) {
-        self.moves_behind(leaving, &[]).await;
+    /// So many places one after the other: where it is, and behind each way to leave it.
+    pub const PLACES: usize = 4;
+
+    /// Goes to one of the [`PLACES`](Moving::PLACES), in their order: it stays at the first.
+    pub async fn goes_to(&mut self, place: usize) {
+        match place {
+            1 => self.moves_behind(Leaving::Refused, &[]).await,
+            2 => self.moves_behind(Leaving::Silent, &[]).await,
+            3 => self.moves_behind_silence(Leaving::Refused).await,
+            _ => {}
+        }
     }
 
-    /// The same, and the name leads to an address at which nobody ever says anything as well, and there first.
-    pub async fn moves_behind_silence(&mut self, leaving: Leaving) {
+    /// Moves, and the name leads to an address at which nobody ever says anything as well, and there first.
+    async fn moves_behind_silence(&mut self, leaving: Leaving) {
         let (silent, proxy) = self.next().await;
         proxy.cut(true);
         self.left.push(proxy);
         self.moves_behind(leaving, &[silent]).await;
     }
 
+    /// To the next address: there first, then it leaves the old one, and then the name follows, behind others.
     async fn moves_behind(&mut self, leaving: Leaving, others: &[Ipv4Addr]) {
         let (address, next) = self.next().await;
         let old = std::mem::replace(&mut self.at, next);

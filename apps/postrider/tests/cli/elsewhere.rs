@@ -5,7 +5,7 @@ mod brokers;
 
 use std::time::{Duration, Instant};
 
-use postrider_testkit::names::{Leaving, Moving};
+use postrider_testkit::names::Moving;
 use tokio::runtime::Runtime;
 
 use crate::Shop;
@@ -42,15 +42,8 @@ pub(crate) fn carried_while_it_moves(
     arrived: &dyn Fn() -> usize,
 ) {
     let mut placed = 0;
-    for round in 0..4 {
-        runtime.block_on(async {
-            match round {
-                1 => moving.moves(Leaving::Refused).await,
-                2 => moving.moves(Leaving::Silent).await,
-                3 => moving.moves_behind_silence(Leaving::Refused).await,
-                _ => {}
-            }
-        });
+    for round in 0..Moving::PLACES {
+        runtime.block_on(moving.goes_to(round));
         let begun = Instant::now();
         placed += place();
         while arrived() < placed {

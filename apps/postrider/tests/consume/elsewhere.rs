@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use postrider_testkit::names::{Leaving, Moving};
+use postrider_testkit::names::Moving;
 use tokio::process::Command;
 
 use crate::endpoint::Endpoint;
@@ -36,13 +36,8 @@ pub(crate) async fn acted_on_while_it_moves(remote: &impl Remote, moving: &mut M
     let mut sidecar = Sidecar::start(Command::from(moving.wrap(command.as_std())));
     sidecar.hear("receiving").await;
     let mut placed = 0;
-    for round in 0..4 {
-        match round {
-            1 => moving.moves(Leaving::Refused).await,
-            2 => moving.moves(Leaving::Silent).await,
-            3 => moving.moves_behind_silence(Leaving::Refused).await,
-            _ => {}
-        }
+    for round in 0..Moving::PLACES {
+        moving.goes_to(round).await;
         let begun = Instant::now();
         for key in ["1", "2", "3", "1", "2", "3"] {
             remote.place(key).await;
