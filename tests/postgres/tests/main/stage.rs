@@ -12,6 +12,7 @@ use postrider_postgres::{Names, Setup, init};
 use postrider_testkit::cluster::Cluster;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
@@ -160,6 +161,22 @@ impl Stage {
         let client = connect(&self.cluster.url()).await;
         client.batch_execute(&self.names.render(statement)).await.expect("it runs");
         client
+    }
+
+    /// Changes the tables as a migrator does: it waits for no lock long, and where a relay's own locks cross its, it tries again.
+    pub(crate) async fn migrates(&self, step: &str) {
+        let step = format!("begin; set local lock_timeout = '400ms'; {step}; commit");
+        let began = Instant::now();
+        loop {
+            let client = connect(&self.cluster.url()).await;
+            let Err(error) = client.batch_execute(&self.names.render(&step)).await else { return };
+            let crossed = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::LOCK_NOT_AVAILABLE];
+            let again = error.code().is_some_and(|code| crossed.contains(code));
+            assert!(again && began.elapsed() < PATIENCE, "{error:?}");
+            eprintln!("the tables are changed at another try: {error}");
+            // waits: another transaction holds a lock, and the server does not say when it ends
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// What is committed.

@@ -6,25 +6,21 @@ use crate::stage::{ANOTHER_OWNER_MAX, LEASE, PATIENCE, Stage};
 
 /// What a next version could do without a program of this one noticing: it adds.
 const NEXT: &str = "
-    begin;
     alter table {outbox} add column remark text;
     alter table {outbox_cursor} add column remark text;
     alter table {outbox_waiting} add column remark text;
     alter table {outbox_settled} add column remark text;
     create table {outbox_remark} (id bigint primary key);
-    update {outbox_meta} set value = '2' where key = 'schema';
-    commit;";
+    update {outbox_meta} set value = '2' where key = 'schema'";
 
 /// And back.
 const BACK: &str = "
-    begin;
     drop table {outbox_remark};
     alter table {outbox_settled} drop column remark;
     alter table {outbox_waiting} drop column remark;
     alter table {outbox_cursor} drop column remark;
     alter table {outbox} drop column remark;
-    update {outbox_meta} set value = '1' where key in ('schema', 'serves');
-    commit;";
+    update {outbox_meta} set value = '1' where key in ('schema', 'serves')";
 
 /// Says whom the tables serve.
 const NOBODY_OLDER: &str = "update {outbox_meta} set value = '2' where key = 'serves'";
@@ -40,7 +36,7 @@ async fn relays_roll_over_tables_of_the_next_version() {
     let mut unsaved = 0;
     for step in [NEXT, BACK] {
         stage.write(500).await;
-        drop(stage.session(step).await);
+        stage.migrates(step).await;
         stage.write(500).await;
         stage.all_arrive().await;
         first.kill().await.unwrap();
@@ -57,8 +53,8 @@ async fn relays_roll_over_tables_of_the_next_version() {
         // waits: relays at rest save what they have sent, and tell nobody
         tokio::time::sleep(LEASE / 20).await;
     }
-    drop(stage.session(NEXT).await);
-    drop(stage.session(NOBODY_OLDER).await);
+    stage.migrates(NEXT).await;
+    stage.migrates(NOBODY_OLDER).await;
     let began = Instant::now();
     let held = "select count(*) from {outbox_lease} l join {outbox_renewal} n using (partition)
         where l.owner is not null and n.expires_at > clock_timestamp()";
@@ -72,7 +68,7 @@ async fn relays_roll_over_tables_of_the_next_version() {
     let ended = tokio::time::timeout(PATIENCE, third.wait()).await.expect("it is refused").unwrap();
     assert!(!ended.success(), "{ended}");
     assert_eq!(stage.number(held).await, 0, "and nobody took anything");
-    drop(stage.session(BACK).await);
+    stage.migrates(BACK).await;
     stage.all_arrive().await;
     for relay in [&mut first, &mut second] {
         assert_eq!(relay.try_wait().unwrap(), None, "it outlives that, too");
