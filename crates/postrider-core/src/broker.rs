@@ -69,7 +69,8 @@ pub struct BrokerCapabilities {
     pub keeps_key_order: bool,
     /// Absorbs a second publish of an id, for how long at least.
     pub deduplicates_for: Option<Duration>,
-    /// What was acknowledged survives a crash of the broker.
+    /// What was acknowledged survives a crash of the broker, where its server is set up so that it can:
+    /// [`examine`](Broker::examine) tells of one that is not.
     pub durable: bool,
     /// Events of one batch.
     pub batch_rows_max: u32,

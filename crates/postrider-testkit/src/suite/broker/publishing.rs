@@ -220,7 +220,7 @@ pub async fn a_restart_keeps_what_was_acknowledged<H: BrokerHarness>() {
     let mut harness = H::start().await;
     let (broker, topic) = (harness.broker(), harness.topic("orders"));
     if !broker.capabilities().durable {
-        return skip(CASE, "this broker is not durable");
+        return skip(CASE, "this broker does not declare `durable`");
     }
     let before: Vec<_> = (0..10).map(|n| event(&n.to_string(), n)).collect();
     publish_all(&*broker, &topic, &before).await;

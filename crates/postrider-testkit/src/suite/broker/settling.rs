@@ -164,7 +164,7 @@ pub async fn a_restart_delivers_again_what_was_not_settled<H: BrokerHarness>() {
     };
     let Delivered { mut harness, topic, subscription, event, .. } = case;
     if !harness.broker().capabilities().durable {
-        return skip(name, "this broker is not durable");
+        return skip(name, "this broker does not declare `durable`");
     }
     let visibility = subscription.capabilities().visibility;
     drop(subscription);
