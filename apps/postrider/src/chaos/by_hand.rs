@@ -11,11 +11,11 @@ use rusqlite::Connection;
 
 use crate::chaos::bank::Bank;
 use crate::chaos::queue::Queue;
-use crate::chaos::scene::TOPIC;
+use crate::chaos::scene::{PATIENCE, TOPIC};
 use crate::failure::Failure;
 
 /// How long an empty queue is watched before it counts as empty.
-const IDLE: Duration = Duration::from_millis(300);
+const IDLE: Duration = Duration::from_millis(500);
 
 /// The two tables.
 pub(crate) struct ByHand {
@@ -119,14 +119,21 @@ pub(crate) async fn next(
     Ok(Some((delivery, event)))
 }
 
+/// How long the next message is waited for, of so many that are known to be there. A service may take longer for one
+/// of them than a queue is watched that should be empty.
+pub(crate) fn patience(came: usize, known: usize) -> Duration {
+    if came < known { PATIENCE } else { IDLE }
+}
+
 /// Charges whatever comes until nothing comes any more, and acknowledges it; how many came.
 ///
 /// # Errors
 /// What the broker says.
 pub(crate) async fn charge_without_inbox(queue: &Queue, bank: &Bank) -> Result<usize, Failure> {
+    let known = queue.count().await?;
     let subscription = queue.subscribe(Duration::from_secs(5)).await?;
     let mut came = 0;
-    while let Some((delivery, event)) = next(&*subscription, IDLE).await? {
+    while let Some((delivery, event)) = next(&*subscription, patience(came, known)).await? {
         bank.charge_anew(&event.aggregate_id);
         subscription.ack(&delivery).await?;
         came += 1;

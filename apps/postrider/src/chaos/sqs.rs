@@ -17,8 +17,6 @@ use crate::target::Directed;
 pub(crate) const VISIBILITY_MIN: Duration = Duration::from_secs(2);
 /// How long an answer may take: an emulator on a busy machine needs its time.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long an empty queue is watched before it counts as empty.
-const IDLE: Duration = Duration::from_millis(500);
 /// The region of an endpoint that says none.
 const REGION_LOCAL: &str = "us-east-1";
 /// Who we are at an endpoint on this machine: such servers look at no signature.
@@ -135,9 +133,12 @@ impl Queue {
     /// # Errors
     /// What the service says.
     pub(crate) async fn drain(&self) -> Result<Vec<(EventId, bool)>, Failure> {
+        let (known, _) = self.held().await?;
         let subscription = self.subscribe(scene::PATIENCE).await?;
         let mut came = Vec::new();
-        while let Some((delivery, event)) = by_hand::next(&*subscription, IDLE).await? {
+        while let Some((delivery, event)) =
+            by_hand::next(&*subscription, by_hand::patience(came.len(), known)).await?
+        {
             subscription.ack(&delivery).await?;
             came.push((event.id, delivery.marks.late));
         }
