@@ -73,6 +73,8 @@ pub(crate) async fn run(args: DemoRelayArgs) -> Result<Exit, Failure> {
         .target(if args.once { Target::Once } else { Target::Forever });
     if let (Some(point), Some(nth)) = (args.hang, args.nth) {
         relay = relay.observer(Arc::new(Hang::new(point, nth)));
+    } else if args.once {
+        relay = relay.observer(Arc::new(Tell));
     }
     let handle = relay.start().await?;
     say("ready");
@@ -107,19 +109,32 @@ async fn finish(handle: RelayHandle) -> Result<Exit, Failure> {
 struct Hang {
     point: Point,
     nth: u64,
+    published: AtomicBool,
+    /// Whether what is being saved was begun after that.
+    begun: AtomicBool,
     saved: AtomicBool,
     reached: AtomicU64,
 }
 
 impl Hang {
     fn new(point: Point, nth: u64) -> Hang {
-        Hang { point, nth, saved: AtomicBool::new(false), reached: AtomicU64::new(0) }
+        let [published, begun, saved] = [false; 3].map(AtomicBool::new);
+        Hang { point, nth, published, begun, saved, reached: AtomicU64::new(0) }
     }
 
     /// Whether this is the moment.
     fn is_it(&self, point: Point) -> bool {
-        if point == Point::AfterSettle {
-            self.saved.store(true, Ordering::Relaxed);
+        // What is saved before anything was sent moves no cursor, and is no progress to those who count deaths.
+        let (published, begun) = (&self.published, &self.begun);
+        match point {
+            Point::AfterPublish => published.store(true, Ordering::Relaxed),
+            Point::BeforeSettle => {
+                begun.store(published.load(Ordering::Relaxed), Ordering::Relaxed)
+            }
+            Point::AfterSettle => {
+                _ = self.saved.fetch_or(begun.load(Ordering::Relaxed), Ordering::Relaxed)
+            }
+            _ => {}
         }
         point == self.point
             && self.saved.load(Ordering::Relaxed)
@@ -135,5 +150,17 @@ impl Observer for Hang {
                 std::future::pending::<()>().await;
             }
         })
+    }
+}
+
+/// Says that it gets on, so that a slow machine is not taken for a relay that hangs.
+struct Tell;
+
+impl Observer for Tell {
+    fn reached(&self, point: Point) -> BoxFuture<'_, ()> {
+        if point == Point::AfterSettle {
+            say("saved");
+        }
+        Box::pin(std::future::ready(()))
     }
 }

@@ -163,7 +163,8 @@ async fn a_claim_of_before_a_row_expired_is_refused() {
     other.complete(&done, b"paid").await.unwrap();
     clocks.pass(36 * 24 * 60 * MINUTE);
     other.record_horizon(&billing(), Duration::ZERO).await.unwrap();
-    assert_eq!(other.purge(Duration::ZERO, 10).await.unwrap(), 1);
+    // The next claim shows that it is gone. It goes uncounted where an answer was lost and the deletion was sent again.
+    assert!(other.purge(Duration::ZERO, 10).await.unwrap() <= 1);
     let at_work = claimed(&other, &event(1), LEASE).await;
     for (name, late) in [("the first", &lease), ("the second", &done)] {
         let refused = stood_still.complete(late, b"paid").await.unwrap_err();
