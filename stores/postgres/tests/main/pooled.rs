@@ -101,7 +101,7 @@ async fn a_pooler_is_found_out_beside_others() {
     for round in 0..200 {
         let store = fresh.store();
         match store.open().await {
-            Ok(()) => {
+            Ok(_) => {
                 assert!(
                     !store.capabilities().wakes,
                     "sessions are taken for its own, round {round}"

@@ -62,7 +62,12 @@ async fn counts(fresh: &Fresh) -> (i64, i64) {
 #[tokio::test]
 async fn what_was_broken_off_has_ended_nobody() {
     let Some(fresh) = with_effects().await else { return };
-    let hanging = receiver(&fresh, "billing", |_, _| Box::pin(std::future::pending()));
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let begins = Arc::clone(&begun);
+    let hanging = receiver(&fresh, "billing", move |_, _| {
+        begins.notify_one();
+        Box::pin(std::future::pending())
+    });
     let slow = receiver(&fresh, "billing", |tx, _| {
         Box::pin(async move {
             tx.batch_execute("set local statement_timeout = 20; select pg_sleep(5)").await?;
@@ -72,9 +77,10 @@ async fn what_was_broken_off_has_ended_nobody() {
     let event = incoming(1);
     let delivery = of_another(&event);
     for _ in 0..DELIVERIES_MAX {
-        let dropped = hanging.receive(&event, &delivery);
-        let moment = std::time::Duration::from_millis(100);
-        assert!(tokio::time::timeout(moment, dropped).await.is_err(), "it hangs");
+        tokio::select! {
+            ended = hanging.receive(&event, &delivery) => panic!("it hangs: {ended:?}"),
+            () = begun.notified() => {}
+        }
         hanging.at_rest().await;
         assert_eq!(counts(&fresh).await, (0, 0), "as soon as the receiver says that it is at rest");
         let ended = slow.receive(&event, &delivery).await;

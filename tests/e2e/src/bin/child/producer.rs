@@ -4,6 +4,7 @@
 //! So what was tried and has no outcome is unknown, and only the database knows better.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use postrider_core::{Error, Jitter, NewEvent, Result};
 use postrider_e2e::{PLACED, tenant, trouble};
@@ -14,9 +15,14 @@ use crate::args::Args;
 use crate::halt::Halt;
 use crate::words::say;
 
+/// How long the shop waits for a relay's writes, where a test is not about that.
+const LOCKED_MAX: Duration = Duration::from_secs(60);
+
 pub(crate) fn run(args: &Args, halt: &Halt) -> Result<ExitCode> {
     let files = args.files()?;
     let mut connection = postrider_sqlite::connect(&files.shop)?;
+    // SQLite lets no writer queue: on a slow disk a relay that saves again and again may have the lock for long.
+    connection.busy_timeout(LOCKED_MAX).map_err(trouble)?;
     let pages: i64 = args.number("pages-more", 0)?;
     if pages > 0 {
         limit_pages(&connection, pages).map_err(trouble)?;
