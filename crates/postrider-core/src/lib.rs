@@ -40,6 +40,7 @@ pub mod payload;
 pub mod plain;
 pub mod preflight;
 pub mod probe;
+pub mod range;
 pub mod record_key;
 pub mod retry;
 pub mod route;

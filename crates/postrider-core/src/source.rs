@@ -8,6 +8,7 @@ use std::time::Duration;
 
 pub use crate::lease::RenewRequest;
 use crate::lease::{AcquireRequest, Acquired, Renewed};
+use crate::range::Range;
 use crate::waiting::{Counts, Due, Reason, RowRef, Settlement};
 use crate::{
     BoxFuture, Cursor, Destination, DestinationId, DestinationRow, Event, Hindrance, KeyHash,
@@ -140,7 +141,7 @@ pub trait OutboxSource: Send + Sync {
         Box::pin(async { Ok(CarriedOut::default()) })
     }
 
-    /// The oldest events that may be deleted: passed by every cursor of the partition, waiting
+    /// The oldest events that may be deleted: passed by every cursor of the partition, those of ranges included, waiting
     /// nowhere (a discarded row does not count), and older than the retention. In seq order, for an
     /// archive.
     fn retirable<'a>(
@@ -193,6 +194,8 @@ pub struct SourceCapabilities {
     /// `fetch` answers for a destination that is not there any more, because to know it would take another read
     /// for each page. What is sent of it until the next heartbeat is not saved.
     pub reads_when_gone: bool,
+    /// It keeps [ranges](crate::range), and can read what lies between two cursors.
+    pub ranges: bool,
 }
 
 impl SourceCapabilities {
@@ -207,6 +210,7 @@ impl SourceCapabilities {
             refuses_malformed: false,
             unique_ids: false,
             reads_when_gone: false,
+            ranges: false,
         }
     }
 }
@@ -261,6 +265,8 @@ pub struct Loaded {
     /// The destination was rewound: events with numbers up to this one are a replay, and say so. 0
     /// where it never was.
     pub replay_through: u64,
+    /// Its ranges there. `None` where the store keeps none: all that waits is copied then.
+    pub ranges: Option<Vec<Range>>,
 }
 
 /// What to read.
@@ -272,7 +278,9 @@ pub struct FetchRequest {
     pub destinations: Vec<DestinationId>,
     /// After what.
     pub after: Cursor,
-    /// Only what is committed before this head, for a drain.
+    /// Only what this cursor has passed: a head, for a drain, or the destination's own saved cursor, for a
+    /// [range](crate::range). The page that reaches it says that there is no more; where the asker's cursor has passed it,
+    /// nothing is left.
     pub until: Option<Cursor>,
     /// At most so many events.
     pub rows_max: u32,

@@ -14,6 +14,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::range::RangeChange;
 use crate::{Cursor, DestinationId, Error, ErrorKind, Event, EventId, KeyHash, Lease};
 
 /// Names one event in one partition of a source.
@@ -283,6 +284,8 @@ pub struct SettlementPart {
     /// Endpoints that are disabled from now on. One that is already is left as it is. The version of
     /// the definitions grows, so that other relays hear of it.
     pub disabled: Vec<DisabledEndpoint>,
+    /// What becomes of [ranges](crate::range::Range), in order. Empty where the store keeps none.
+    pub ranges: Vec<RangeChange>,
 }
 
 /// An endpoint that takes nothing until an operator enables it.
@@ -304,6 +307,7 @@ impl SettlementPart {
             waiting: Vec::new(),
             changes: Vec::new(),
             disabled: Vec::new(),
+            ranges: Vec::new(),
         }
     }
 
@@ -313,6 +317,7 @@ impl SettlementPart {
             && self.waiting.is_empty()
             && self.changes.is_empty()
             && self.disabled.is_empty()
+            && self.ranges.is_empty()
     }
 }
 

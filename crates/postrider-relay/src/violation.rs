@@ -121,6 +121,7 @@ mod tests {
                         cursor: Cursor::number(0),
                         waiting_keys: Vec::new(),
                         waiting_ahead: Vec::new(),
+                        ranges: None,
                         replay_through: 0,
                     })),
                     Command::Fetch(_) => {

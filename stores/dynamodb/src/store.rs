@@ -338,6 +338,7 @@ impl DynamoStore {
             cursor: self.readings().begin(lease, destination),
             waiting_keys: waiting.held_keys(),
             waiting_ahead: waiting.ahead(),
+            ranges: None,
             replay_through: 0,
         };
         self.readings().note_waiting(

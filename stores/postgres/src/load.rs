@@ -58,6 +58,7 @@ pub(crate) async fn load(
         cursor,
         waiting_keys: keys.iter().map(key).collect(),
         waiting_ahead: ahead.iter().map(|row| unsigned(row.get(0))).collect(),
+        ranges: None,
         replay_through: unsigned(row.get(2)),
     })
 }

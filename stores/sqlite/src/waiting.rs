@@ -267,7 +267,7 @@ pub(crate) fn load(
             )?
             .collect::<rusqlite::Result<_>>()?;
         let cursor = Cursor::number(position);
-        Ok(Some(Loaded { cursor, waiting_keys, waiting_ahead, replay_through }))
+        Ok(Some(Loaded { cursor, waiting_keys, waiting_ahead, replay_through, ranges: None }))
     };
     read().during("load")?.ok_or_else(|| {
         Error::new(ErrorKind::NotFound, "load")

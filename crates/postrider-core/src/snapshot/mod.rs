@@ -13,6 +13,7 @@
 //! |---|---|
 //! | which transactions a snapshot sees | [`Snapshot`] |
 //! | how far a destination is, and what is new to it | [`SnapshotCursor`] |
+//! | what lies between two cursors | [`Leg`] |
 //! | how low a scan must begin | [`SequenceTicks`] |
 //! | when all of this must be forgotten | [`CrashToken`] |
 //!
@@ -32,11 +33,13 @@
 mod crash;
 mod cursor;
 mod encoding;
+mod leg;
 mod tick;
 mod visible;
 
 pub use crash::{CrashToken, Incarnation, Verdict};
 pub use cursor::{Drawn, Pending, SnapshotCursor};
 pub use encoding::{ENCODED_BYTES_MAX, RUNNING_MAX};
+pub use leg::Leg;
 pub use tick::{SequenceTick, SequenceTicks, TICK_PAUSE, given_through};
 pub use visible::Snapshot;

@@ -143,6 +143,7 @@ fn what_is_found_in_a_partition_that_is_taken_over_is_counted() {
             cursor: Cursor::number(0),
             waiting_keys: vec![(KeyHash(1), found)],
             waiting_ahead: Vec::new(),
+            ranges: None,
             replay_through: 0,
         };
         let id = DestinationId::new("a").unwrap();

@@ -78,6 +78,7 @@ impl State {
             self.settled.remove(id);
             self.endpoints.retain(|(destination, _), _| destination != id);
             self.replay.retain(|(destination, _), _| destination != id);
+            self.ranges.retain(|(destination, _), _| destination != id);
         }
         if changed {
             self.definitions += 1;

@@ -35,6 +35,7 @@ mod lag;
 mod lease;
 mod ledger;
 mod line;
+mod range;
 mod reading;
 mod rename;
 mod request;

@@ -53,6 +53,7 @@ impl State {
         move_all(&mut self.waiting, from, to);
         move_all(&mut self.endpoints, from, to);
         move_all(&mut self.replay, from, to);
+        move_all(&mut self.ranges, from, to);
         self.requests.iter_mut().for_each(|request| request.rename(from, to));
         self.definitions += 1;
         Ok(())

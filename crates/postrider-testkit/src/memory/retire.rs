@@ -60,7 +60,9 @@ impl State {
         };
         let passed = |row: &LogRow| {
             let mut ids = self.destinations.keys();
-            ids.len() > 0 && ids.all(|id| self.has_passed(id, partition, row))
+            ids.len() > 0
+                && ids.all(|id| self.has_passed(id, partition, row))
+                && self.is_behind_ranges(partition, row)
         };
         let old = |row: &LogRow| {
             let event = row.event.as_ref().ok();

@@ -55,6 +55,7 @@ impl State {
             });
         }
         self.waiting.insert(place, waiting);
+        self.change_ranges(&part.destination, partition, &part.ranges);
         if self.advance(part, partition)
             && let Some(lease) = self.leases.get_mut(usize::from(partition))
         {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider_core::range::Range;
 use postrider_core::snapshot::SnapshotCursor;
 use postrider_core::source::Malformed;
 use postrider_core::waiting::{Passed, Reason, RowRef};
@@ -63,6 +64,8 @@ pub(super) struct State {
     pub(super) pending: BTreeMap<DestinationId, Vec<BTreeSet<u64>>>,
     /// What waits, by destination and partition, by number.
     pub(super) waiting: BTreeMap<(DestinationId, u16), BTreeMap<u64, Stored>>,
+    /// The ranges of each destination in a partition.
+    pub(super) ranges: BTreeMap<(DestinationId, u16), Vec<Range>>,
     pub(super) settled: BTreeMap<DestinationId, Vec<(RowRef, Passed)>>,
     /// Endpoints that are disabled, with what they answered.
     pub(super) endpoints: BTreeMap<(DestinationId, Box<str>), String>,

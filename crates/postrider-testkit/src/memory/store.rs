@@ -131,6 +131,7 @@ impl MemoryStore {
         capabilities.scheduled = true;
         capabilities.wakes = true;
         capabilities.unique_ids = true;
+        capabilities.ranges = !kind.marks_rows();
         capabilities
     }
 

@@ -41,6 +41,7 @@ pub(super) async fn load(
         cursor: table.readings().begin(destination),
         waiting_keys: keys.iter().map(key).collect(),
         waiting_ahead: ahead.iter().map(|row| unsigned(row.get(0))).collect(),
+        ranges: None,
         replay_through: 0,
     })
 }

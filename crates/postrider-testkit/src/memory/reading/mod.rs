@@ -177,9 +177,15 @@ impl State {
             let cursor = self.snapshot_of(id, partition);
             return cursor.is_some_and(|cursor| snapshot::has_passed(cursor, row));
         }
-        let Some(cursor) = self.cursor_of(id, partition) else { return false };
+        self.cursor_of(id, partition).is_some_and(|cursor| self.is_passed(cursor, row))
+    }
+
+    /// Whether a cursor has passed a row, where rows do not say so themselves.
+    pub(super) fn is_passed(&self, cursor: &Cursor, row: &LogRow) -> bool {
         match self.kind {
             Kind::Number => number::has_passed(cursor, row),
+            Kind::Snapshot => SnapshotCursor::decode(cursor)
+                .is_ok_and(|cursor| snapshot::has_passed(&cursor, row)),
             _ => change_log::has_passed(cursor, row),
         }
     }
@@ -280,6 +286,7 @@ impl State {
     /// anything is.
     pub(super) fn set_back(&mut self, id: &DestinationId, partition: u16, to: &Cursor) -> bool {
         let through = self.sent_through(id, partition);
+        let to = &self.before_ranges(id, partition, to);
         let moved = match self.kind {
             Kind::RowState | Kind::Keyed => handing::set_back(self, id, partition, to),
             Kind::Snapshot => self.set_back_snapshot(id, partition, to),
@@ -288,6 +295,7 @@ impl State {
         if !moved {
             return false;
         }
+        self.end_ranges(id, partition);
         let replay = self.replay.entry((id.clone(), partition)).or_default();
         *replay = through.max(*replay);
         let rows = self.log.get(usize::from(partition)).map(Vec::as_slice).unwrap_or_default();
@@ -297,6 +305,20 @@ impl State {
             settled.retain(|(row, _)| !again.contains(&row.seq));
         }
         true
+    }
+
+    /// The target of a rewind, or where the first range of the destination begins if that lies before it.
+    fn before_ranges(&self, id: &DestinationId, partition: u16, to: &Cursor) -> Cursor {
+        let ranges = self.ranges_of(id, partition).unwrap_or_default();
+        let cursors = ranges.into_iter().map(|range| range.cursor).chain([to.clone()]);
+        let first = match self.kind {
+            Kind::Snapshot => {
+                let ground = |cursor: &Cursor| SnapshotCursor::decode(cursor).map(|c| c.ground());
+                cursors.min_by_key(|cursor| ground(cursor).unwrap_or_default())
+            }
+            _ => cursors.min_by_key(Cursor::position),
+        };
+        first.unwrap_or_else(|| to.clone())
     }
 
     fn set_back_snapshot(&mut self, id: &DestinationId, partition: u16, to: &Cursor) -> bool {
@@ -337,6 +359,7 @@ impl State {
             waiting_keys: self.waiting_keys(id, partition),
             waiting_ahead: self.waiting_ahead(id, partition),
             replay_through: self.replay.get(&(id.clone(), partition)).copied().unwrap_or(0),
+            ranges: self.ranges_of(id, partition),
         })
     }
 

@@ -124,14 +124,13 @@ impl Reading<'_> {
         let given = given(self.state);
         check_rewound(after.floor_ahead().max(after.position()), given)?;
         self.memory.given = Some((given, self.life));
+        if let Some(until) = until {
+            return self.page_until(after, until, format_max);
+        }
         let goes_on = after.target().is_some();
-        let link = match until {
-            _ if goes_on => after.clone(),
-            Some(head) if after.covers(&head.base()) => {
-                return Ok(Page { rows: Vec::new(), end: self.request.after.clone(), more: false });
-            }
-            Some(head) => after.toward(head.base(), Some(head.floor()))?,
-            None => {
+        let link = match goes_on {
+            true => after.clone(),
+            false => {
                 let now = self.state.snapshot();
                 let floor = match planted!(FloorAtFetch) {
                     true => Some(given),
@@ -161,8 +160,30 @@ impl Reading<'_> {
         reach!(SnapshotDrained);
         reach!(SnapshotPending, if !drained.pending().is_empty());
         reach!(SnapshotPendingOver, if after.pending().len() > drained.pending().len());
-        let more = goes_on && self.is_more_behind(&drained, until);
+        let more = goes_on && self.is_more_behind(&drained);
         Ok(Page { more, end: drained.encode()?, rows: page.rows })
+    }
+
+    /// A page of what lies between two cursors.
+    fn page_until(
+        self,
+        after: &SnapshotCursor,
+        until: &SnapshotCursor,
+        format_max: u16,
+    ) -> Result<Page> {
+        let Some(leg) = after.leg(until)? else {
+            return Ok(Page { rows: Vec::new(), end: self.request.after.clone(), more: false });
+        };
+        let base = leg.link.encode()?;
+        let mut page = Rows::default();
+        for row in self.next_rows(&leg.link).filter(|row| row.row.seq <= leg.through) {
+            if !page.add(row, base.at(row.row.seq), self.request, format_max) {
+                return Ok(Page { more: true, end: page.end(self.request), rows: page.rows });
+            }
+        }
+        let end = if leg.last { until.clone() } else { leg.link.drained() };
+        let more = !leg.last && end.leg(until)?.is_some();
+        Ok(Page { more, end: end.encode()?, rows: page.rows })
     }
 
     /// The rows of a link's target that are beyond its position, in order of the sequence.
@@ -177,14 +198,9 @@ impl Reading<'_> {
     }
 
     /// Whether there is more behind the end of a target that an earlier fetch began.
-    fn is_more_behind(&self, drained: &SnapshotCursor, until: Option<&SnapshotCursor>) -> bool {
-        match until {
-            Some(head) => !drained.covers(&head.base()),
-            None => {
-                let link = drained.toward(self.state.snapshot(), None);
-                link.is_ok_and(|link| self.next_rows(&link).next().is_some())
-            }
-        }
+    fn is_more_behind(&self, drained: &SnapshotCursor) -> bool {
+        let link = drained.toward(self.state.snapshot(), None);
+        link.is_ok_and(|link| self.next_rows(&link).next().is_some())
     }
 }
 
