@@ -140,6 +140,8 @@ impl Machine {
                                 && flow.lanes.is_empty()
                                 && flow.nothing_due
                                 && !flow.asking
+                                && flow.ranges.reading.is_none()
+                                && flow.range_to_read(&self.settings).is_none()
                                 && !flow.has_outcomes()
                         }
                         _ => false,

@@ -72,6 +72,7 @@ impl Machine {
             self.probe_paused(partition);
             self.fetch(partition, &mut budget);
         }
+        self.read_ranges();
     }
 
     fn load(&mut self, partition: PartitionId) {
@@ -328,8 +329,10 @@ impl Machine {
                 continue;
             };
             flow.fetching = false;
-            for row in &page.rows {
-                flow.take(row, outlet, &self.routes, &settings, now);
+            let start = flow.window.read().clone();
+            let befores = std::iter::once(&start).chain(page.rows.iter().map(|row| &row.cursor));
+            for (row, before) in page.rows.iter().zip(befores) {
+                flow.take(row, before, outlet, &self.routes, &settings, now);
             }
             flow.window.read_to(page.end.clone());
             flow.was_read(now);

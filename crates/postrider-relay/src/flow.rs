@@ -19,6 +19,7 @@ use crate::gauge::Passage;
 use crate::hot::Hot;
 use crate::lane::{Entry, KeyMap, Lane, Origin};
 use crate::notice::Notice;
+use crate::range::Ranges;
 use crate::skip::Skipping;
 use crate::subject::Subject;
 use crate::trial::Trial;
@@ -42,6 +43,8 @@ pub(crate) struct Flow {
     pub(crate) entering_bytes: u64,
     /// Events on their way into `waiting`, not saved yet.
     pub(crate) entering: Entering,
+    /// Keys of which nothing more is copied into `waiting`.
+    pub(crate) ranges: Ranges,
     /// Keys whose followers wait until a dead letter is recorded.
     pub(crate) skipping: Skipping,
     /// So many rows yet are sent one at a time: the relay died here more than once.
@@ -116,6 +119,9 @@ impl Flow {
     ) -> Flow {
         let mut waiting: KeyMap<u32> = loaded.waiting_keys.into_iter().collect();
         let passage = Passage::found(waiting.values().copied());
+        let ranges = Ranges::found(loaded.ranges);
+        // A range holds its key, whether anything of it waits or not.
+        ranges.keys().for_each(|key| *waiting.entry(key).or_default() += 1);
         if planted!(FetchBeforeWaitingKeys) {
             waiting.clear();
         }
@@ -132,6 +138,7 @@ impl Flow {
             taken_bytes: 0,
             entering_bytes: 0,
             entering: Entering::default(),
+            ranges,
             skipping: Skipping::default(),
             careful: 0,
             wary: 0,
@@ -174,6 +181,19 @@ impl Flow {
         placement: Placement,
         now: Tick,
     ) {
+        self.enter(row, key_hash, event, placement, now);
+        self.window.settle(ordinal, Passed::Waiting);
+    }
+
+    /// The same for one that is not of the window.
+    pub(crate) fn enter(
+        &mut self,
+        row: RowRef,
+        key_hash: KeyHash,
+        event: Option<Arc<Event>>,
+        placement: Placement,
+        now: Tick,
+    ) {
         if let Placement::Retry { delay, .. } = &placement {
             self.due_at = self.due_at.min(now + *delay);
         }
@@ -192,7 +212,6 @@ impl Flow {
         self.skipping.enter(key_hash, &placement);
         self.entering_bytes += event.as_deref().map_or(0, Event::size_bytes);
         self.part.waiting.push(NewWaiting { row, key_hash, event, placement });
-        self.window.settle(ordinal, Passed::Waiting);
     }
 
     /// Moves everything of a lane into `waiting`: the head as its placement says, the rest behind it.
@@ -350,6 +369,7 @@ impl Flow {
             self.entering.entered(new.key_hash, new.row.seq);
             self.skipping.entered(new.key_hash, &new.placement);
         }
+        self.ranges_settled(&written.ranges);
         // Whatever left or entered may have made a head due.
         let at_once = written.waiting.iter().any(|new| match new.placement {
             Placement::Behind(_) => true,
@@ -359,6 +379,16 @@ impl Flow {
         if promotes || at_once {
             self.look_for_due(now);
         }
+    }
+
+    /// One more of what waits holds a key.
+    pub(crate) fn wait_for_range(&mut self, key: KeyHash) {
+        *self.waiting.entry(key).or_default() += 1;
+    }
+
+    /// How much of what waits holds a key.
+    pub(crate) fn waiting_of(&self, key: KeyHash) -> u32 {
+        self.waiting.get(&key).copied().unwrap_or_default()
     }
 
     /// One waiting event no longer holds its key.
@@ -382,9 +412,10 @@ impl Flow {
         self.waiting.contains_key(&key)
     }
 
-    /// Bytes of its events in memory: open in the window, out of `waiting`, or about to enter it.
+    /// Bytes of its events in memory: open in the window, kept for a range, out of `waiting`, or about to enter it.
     pub(crate) fn open_bytes(&self) -> u64 {
-        self.window.open_bytes() + self.taken_bytes + self.entering_bytes
+        let kept = self.ranges.kept_bytes();
+        self.window.open_bytes() + kept + self.taken_bytes + self.entering_bytes
     }
 
     pub(crate) fn waiting_keys(&self) -> usize {

@@ -43,6 +43,8 @@ mod presence;
 mod progress;
 mod publish;
 mod purge;
+mod range;
+mod read_range;
 mod relay;
 mod relieve;
 mod report;

@@ -80,6 +80,8 @@ pub struct Machine {
     pub(crate) busy_until: Tick,
     /// How far apart the store wants saves of cursors; nothing where it does not mind.
     pub(crate) saves_apart: Duration,
+    /// A page is being read for a range of some key.
+    pub(crate) reading_range: bool,
     /// Old events of some partition are being deleted.
     pub(crate) purging: bool,
     /// Batches whose deadline has passed and whose answer may still come.
@@ -127,6 +129,7 @@ pub(crate) enum Asked {
     ProbeFetch(PartitionId, u64, DestinationId),
     Retire(PartitionId, u64),
     Count(DestinationId),
+    ReadRange { partition: PartitionId, token: u64, destination: DestinationId, page: u64 },
 }
 
 /// All routes of all destinations, for the events that none of them takes.
@@ -165,6 +168,7 @@ impl Machine {
             told: Told::default(),
             busy_until: Tick::default(),
             saves_apart: Duration::ZERO,
+            reading_range: false,
             purging: false,
             late: BTreeMap::new(),
             settings,
@@ -322,6 +326,9 @@ impl Machine {
             }
             (Asked::CarryOut(leases), Answer::CarriedOut(result)) => {
                 self.carried_out(&leases, result);
+            }
+            (Asked::ReadRange { partition, token, destination, page }, Answer::Fetched(result)) => {
+                self.range_read((partition, token), &destination, page, result);
             }
             (Asked::Count(destination), Answer::Counted(result)) => {
                 self.waiting_counted(&destination, result);

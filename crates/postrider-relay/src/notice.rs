@@ -66,6 +66,13 @@ pub enum Notice {
         /// Which.
         subject: Subject,
     },
+    /// So much of a key waits that nothing more of it is copied: what follows is read again when its turn comes.
+    RangeOpened {
+        /// The first event that is not.
+        subject: Subject,
+        /// How many of its key wait.
+        waiting: u64,
+    },
     /// An endpoint failed, through no fault of an event.
     EndpointFailed {
         /// Of which destination.

@@ -26,6 +26,8 @@ pub(crate) type LaneRef = (PartitionId, KeyHash);
 #[derive(Debug)]
 pub(crate) struct Outlet {
     pub(crate) definition: Arc<Destination>,
+    /// Its version in the store.
+    pub(crate) version: u64,
     /// What each route says about messages besides their format.
     layouts: Vec<Option<Arc<Layout>>>,
     pub(crate) capabilities: BrokerCapabilities,
@@ -72,6 +74,7 @@ impl Outlet {
         Outlet {
             layouts: definition.routes.iter().map(Route::layout).collect(),
             definition,
+            version: 0,
             capabilities,
             endpoints: Vec::new(),
             by_topic: BTreeMap::new(),

@@ -102,7 +102,11 @@ impl Machine {
                     owned.settling.is_some()
                         || matches!(owned.flows.get(&id), Some(FlowState::Loading(_)))
                         || owned.ready().any(|(flow, state)| {
-                            *flow == id && (state.fetching || state.asking || state.has_outcomes())
+                            *flow == id
+                                && (state.fetching
+                                    || state.asking
+                                    || state.has_outcomes()
+                                    || state.ranges.reading.is_some())
                         })
                 });
             reach!(OutletCloses, if busy);
@@ -122,6 +126,8 @@ impl Machine {
                 reach!(OutletOpened);
                 let mut outlet = Outlet::new(Arc::clone(definition), *can);
                 outlet.idle_at = self.now;
+                let row = self.definitions.rows.iter().find(|row| row.definition.id == *id);
+                outlet.version = row.map_or(0, |row| row.version);
                 self.teach_disabled(id, &mut outlet);
                 self.outlets.insert(id.clone(), outlet);
             }

@@ -58,6 +58,10 @@ pub struct Settings {
     /// 1,000,000: some gigabytes of a database, and still counted in a tenth of a second (by PostgreSQL in a second, where
     /// vacuum has not come by); and so many that a person was told long ago, at half of them.
     pub waiting_max: u64,
+    /// When so many events of one key wait, nothing more of it is copied: what follows is read again when a quarter of them
+    /// is left, and meanwhile one [range](postrider_core::range) stands for it. Default 10,000: some megabytes of a
+    /// database, and far more than one question for what is due takes out. Where the store keeps no ranges all is copied.
+    pub range_after: u32,
     /// How often the store is asked to carry out what operators want. Default 2 s: a person waits so
     /// long, and an idle relay asks one small question every other second. A store that wakes the relay is
     /// asked at once.
@@ -108,6 +112,7 @@ impl Default for Settings {
             due_every: Duration::from_secs(5),
             due_rows_max: 256,
             waiting_max: WAITING_MAX,
+            range_after: 10_000,
             carry_every: Duration::from_secs(2),
             carry_rows_max: 256,
             retention: None,

@@ -252,6 +252,7 @@ impl Machine {
         let in_flight = owned.ready().any(|(_, flow)| {
             flow.fetching
                 || flow.asking
+                || flow.ranges.reading.is_some()
                 || flow.has_outcomes()
                 || flow.lanes.values().any(|lane| lane.in_flight > 0)
         });

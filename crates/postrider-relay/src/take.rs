@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use postrider_core::source::{FetchedRow, Malformed};
-use postrider_core::waiting::{Passed, Placement, Reason};
-use postrider_core::{Event, Payload, Tick, planted, reach};
+use postrider_core::waiting::{Passed, Placement, Reason, RowRef};
+use postrider_core::{Cursor, Event, Payload, Tick, planted, reach};
 
 use crate::attempt::{attempted, holds_key};
 use crate::flow::{Flow, Routed};
@@ -17,10 +17,11 @@ use crate::settings::Settings;
 use crate::window::Ordinal;
 
 impl Flow {
-    /// Takes a fetched row: into a lane, behind its key in `waiting`, or past it.
+    /// Takes a fetched row: into a lane, behind its key in `waiting`, or past it. `before` has passed all before it.
     pub(crate) fn take(
         &mut self,
         row: &FetchedRow,
+        before: &Cursor,
         outlet: &mut Outlet,
         routed: &dyn Routed,
         settings: &Settings,
@@ -36,7 +37,15 @@ impl Flow {
         let event = match &row.event {
             Ok(event) => event,
             Err(Malformed { event: Some(event), .. }) => event,
-            Err(malformed) => return self.take_malformed(ordinal, row, malformed, outlet, now),
+            Err(malformed) => {
+                let of_range = !outlet.definition.is_unrouted()
+                    && self.ranges.has(row.key_hash)
+                    && self.pass_by_range(ordinal, row, before, outlet, settings);
+                if !of_range {
+                    self.take_malformed(ordinal, row, malformed, outlet, now);
+                }
+                return;
+            }
         };
         if outlet.definition.is_unrouted() {
             return self.take_unrouted(ordinal, row, event, routed, now);
@@ -48,6 +57,9 @@ impl Flow {
         if outlet.definition.routes[route].drop {
             reach!(RowDropped);
             return self.window.settle(ordinal, Passed::Dropped);
+        }
+        if self.waits(row.key_hash) && self.pass_by_range(ordinal, row, before, outlet, settings) {
+            return;
         }
         if let Err(malformed) = &row.event
             && event.payload != Payload::Erased
@@ -176,10 +188,20 @@ impl Flow {
         placement: Placement,
         now: Tick,
     ) {
-        if let Placement::Dead { attempted, holds_key } = &placement {
-            let subject = self.subject(row.row, event.cloned());
+        self.note_if_dead(row.row, event, &placement);
+        self.enter_waiting(ordinal, row.row, row.key_hash, event.cloned(), placement, now);
+    }
+
+    /// Says of a row that it is a dead letter, if it is placed as one.
+    pub(crate) fn note_if_dead(
+        &mut self,
+        row: RowRef,
+        event: Option<&Arc<Event>>,
+        placement: &Placement,
+    ) {
+        if let Placement::Dead { attempted, holds_key } = placement {
+            let subject = self.subject(row, event.cloned());
             self.note_dead(subject, attempted, *holds_key);
         }
-        self.enter_waiting(ordinal, row.row, row.key_hash, event.cloned(), placement, now);
     }
 }

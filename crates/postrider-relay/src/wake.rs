@@ -81,6 +81,7 @@ impl Machine {
             .unsaved_since
             .filter(|_| owned.settling.is_none() && flow.has_outcomes())
             .map(|since| since + self.saving(flow, budget).after);
-        [poll, due, save].into_iter().flatten().min()
+        let range = flow.range_wake_at(&self.settings).filter(|_| open && !self.reading_range);
+        [poll, due, save, range].into_iter().flatten().min()
     }
 }

@@ -193,6 +193,16 @@ impl Window {
         self.saved = to;
     }
 
+    /// Where the store's cursor stands.
+    pub(crate) fn saved_at(&self) -> &Cursor {
+        &self.saved
+    }
+
+    /// The first row that it has not passed, or that is read next.
+    pub(crate) fn unsaved_from(&self) -> Ordinal {
+        Ordinal(self.first - self.savable() as u64)
+    }
+
     /// Rows read and not saved.
     pub(crate) fn len(&self) -> usize {
         self.savable() + self.slots.len()

@@ -72,6 +72,7 @@ pub fn settings(shared: &Shared, seed: u64) -> Settings {
     settings.window.rows_max = scenario.window_rows;
     // So few events as there are here show it as well.
     (settings.held_keys, settings.held_rows) = (1, 2);
+    settings.range_after = 3;
     settings.waiting_max = shared.waiting_max().unwrap_or(settings.waiting_max);
     settings.window.page_rows_max = (scenario.window_rows / 4).max(2);
     // The slowest poll is what an idle world costs most.

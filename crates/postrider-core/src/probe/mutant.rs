@@ -125,6 +125,8 @@ mutants! {
     WaitingUnbounded,
     /// What a part of an endpoint does not take counts against its events, since others are taken (INV-5).
     HinderedCounts,
+    /// What the saved cursor has not passed when a range ends is not copied (INV-1).
+    RangeForgetsWindow,
     /// A type that an endpoint refused is never tried again (INV-8).
     HeldForEver,
 }

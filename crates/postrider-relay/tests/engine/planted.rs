@@ -57,6 +57,7 @@ const PLANTED: &[(Mutant, Seen)] = &[
     ),
     (Mutant::HinderedCounts, Seen::By(failure::a_part_of_an_endpoint_that_is_away_kills_nothing)),
     (Mutant::HeldForEver, Seen::By(holding::a_type_that_is_refused_waits_and_others_flow)),
+    (Mutant::RangeForgetsWindow, Seen::InSome(wild::run)),
     (Mutant::WaitingUnbounded, Seen::By(crowd::a_full_destination_stops_and_goes_on_by_itself)),
 ];
 

@@ -87,6 +87,7 @@ impl Play {
         world.settings.window.rows_max = 16 + dice.below(64) as u32;
         world.settings.window.page_rows_max = 8;
         world.settings.seed = seed;
+        world.settings.range_after = 2 + dice.below(8) as u32;
         if dice.below(2) == 0 {
             let retention = Retention::of(Duration::from_secs(20));
             let every = Duration::from_secs(5);
@@ -212,7 +213,8 @@ impl Play {
         let published = world.place("a").memory.published();
         let acked = published.iter().filter(|p| p.is_acked()).map(|p| p.event.id);
         let waits = world.store.waiting(&id("a")).into_iter().map(|row| row.row.id);
-        let visible = acked.chain(waits).collect::<BTreeSet<_>>().len() as u64;
+        let ranged = world.ranged("a").into_iter().map(|row| row.id);
+        let visible = acked.chain(waits).chain(ranged).collect::<BTreeSet<_>>().len() as u64;
         let total = world.store.committed().len() as u64;
         assert_eq!(visible, total, "INV-1, INV-8: {counts:?} {:#?}", world.healths());
         assert!(counts.dead <= self.poison, "INV-5: {counts:?} of {}", self.poison);

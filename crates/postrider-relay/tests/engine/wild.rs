@@ -59,6 +59,7 @@ impl Play {
         world.settings.window.page_rows_max = 8;
         world.settings.due_rows_max = 4 + (dice.bits() % 16) as u32;
         world.settings.seed = seed;
+        world.settings.range_after = 2 + (dice.bits() % 8) as u32;
         let mut play = Play { dice, world, gates: Vec::new(), variant: 0, committed: 0 };
         play.start();
         play
@@ -282,6 +283,7 @@ impl Play {
             let stuck: Vec<_> = waiting.iter().filter(moves).collect();
             assert!(stuck.is_empty(), "INV-8 {name}: {stuck:#?} {:#?}", world.healths());
             let mut seen: BTreeSet<EventId> = waiting.iter().map(|row| row.row.id).collect();
+            seen.extend(world.ranged(name).into_iter().map(|row| row.id));
             let published = world.place(name).memory.published();
             seen.extend(published.iter().filter(|p| p.is_acked()).map(|p| p.event.id));
             let settled = world.store.settled(&place);

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use postrider_core::operate::{Note, RequestId, RowKey, Submission, Verb};
+use postrider_core::waiting::RowRef;
 use postrider_core::{
     Archive, BoxFuture, Broker, BrokerCapabilities, Clock, Destination, DestinationId, Event,
     NewEvent, OutboxSource, RelayId, RetryPolicy, Route, Tick,
@@ -351,6 +352,18 @@ impl World {
     pub(crate) fn duplicates(&self, name: &str) -> usize {
         let stored = self.place(name).memory.published().iter().filter(|p| p.is_acked()).count();
         stored - self.delivered(name)
+    }
+
+    /// What ranges of a place stand for. Each of them waits behind something: left alone, a range is read to its end.
+    pub(crate) fn ranged(&self, name: &str) -> Vec<RowRef> {
+        let (rows, waiting) = (self.store.ranged(&id(name)), self.store.waiting(&id(name)));
+        let committed = self.store.committed();
+        let key = |row: &RowRef| committed.iter().find(|it| it.row == *row).map(|it| &it.key);
+        for row in &rows {
+            let held = waiting.iter().any(|waits| key(&waits.row) == key(row));
+            assert!(held, "INV-8: nobody reads what the range of {row:?} stands for");
+        }
+        rows
     }
 
     /// Checks INV-2, INV-3 and INV-7 for a place: only committed events, first deliveries of each

@@ -128,7 +128,8 @@ impl State {
         let Ok(event) = &row.event else { return false };
         let place = asked.place();
         let waits = self.waiting.get(&place).is_some_and(|rows| rows.contains_key(&asked.seq));
-        if !self.has_passed(&asked.destination, asked.partition, row) || waits {
+        let ranged = self.is_in_range(&asked.destination, asked.partition, row);
+        if !self.has_passed(&asked.destination, asked.partition, row) || waits || ranged {
             return false;
         }
         let stored = Stored {

@@ -4,9 +4,31 @@
 //! reads again all that they stood for.
 
 use postrider_core::range::{Range, RangeChange};
+use postrider_core::waiting::RowRef;
 use postrider_core::{Cursor, DestinationId};
 
+use super::MemoryStore;
 use super::state::{LogRow, State};
+
+impl MemoryStore {
+    /// What a destination has passed and neither sent nor let wait, because a range stands for it.
+    pub fn ranged(&self, destination: &DestinationId) -> Vec<RowRef> {
+        let state = self.state();
+        let mut found = Vec::new();
+        for partition in state.partitions() {
+            let waits = state.waiting.get(&(destination.clone(), partition));
+            let waits = |row: &LogRow| waits.is_some_and(|all| all.contains_key(&row.row.seq));
+            let rows = state.rows(partition).unwrap_or_default().iter();
+            let ranged = rows.filter(|row| {
+                state.is_in_range(destination, partition, row)
+                    && state.has_passed(destination, partition, row)
+                    && !waits(row)
+            });
+            found.extend(ranged.map(|row| row.row));
+        }
+        found
+    }
+}
 
 impl State {
     /// Carries out what a settlement says of a destination's ranges.
@@ -53,6 +75,13 @@ impl State {
     pub(super) fn is_behind_ranges(&self, partition: u16, row: &LogRow) -> bool {
         let mut ranges = self.ranges.iter().filter(|((_, p), _)| *p == partition);
         ranges.all(|(_, all)| all.iter().all(|range| self.is_passed(&range.cursor, row)))
+    }
+
+    /// Whether a range stands for a row, if the destination has passed it and it does not wait.
+    pub(super) fn is_in_range(&self, id: &DestinationId, partition: u16, row: &LogRow) -> bool {
+        let ranges = self.ranges.get(&(id.clone(), partition)).into_iter().flatten();
+        let mut of_key = ranges.filter(|range| range.key_hash == row.key_hash);
+        of_key.any(|range| !self.is_passed(&range.cursor, row))
     }
 
     /// A destination is set back to a place that lies before all of its ranges, which end.
