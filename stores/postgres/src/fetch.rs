@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use postrider_core::snapshot::{SequenceTick, SnapshotCursor, Verdict};
+use postrider_core::snapshot::{Leg, SequenceTick, SnapshotCursor, Verdict};
 use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Result};
 
@@ -136,7 +136,10 @@ async fn ask(
 pub(crate) struct Asked<'a> {
     pub(crate) request: &'a FetchRequest,
     pub(crate) after: SnapshotCursor,
+    /// Where it is to end, if not with what is visible now.
     until: Option<SnapshotCursor>,
+    /// The stretch of the way there that is read; none if nothing is left of it.
+    leg: Option<Leg>,
     /// The target, where it is known before the server is asked.
     pub(crate) link: Option<SnapshotCursor>,
     /// The most rows of its page.
@@ -147,30 +150,29 @@ impl Asked<'_> {
     fn new(request: &FetchRequest) -> Result<Asked<'_>> {
         let after = SnapshotCursor::decode(&request.after)?;
         let until = request.until.as_ref().map(SnapshotCursor::decode).transpose()?;
-        let link = match &until {
-            _ if after.target().is_some() => Some(after.clone()),
-            // Nothing is left before the head: a target that is the base itself has no rows.
-            Some(head) if after.covers(&head.base()) => Some(after.toward(after.base(), None)?),
-            Some(head) => Some(after.toward(head.base(), Some(head.floor()))?),
+        let leg = match &until {
+            Some(until) => after.leg(until)?,
             None => None,
         };
-        Ok(Asked { request, after, until, link, rows_max: 1 })
-    }
-
-    /// Whether nothing is left before the head.
-    fn is_covered(&self) -> bool {
-        let covered = self.until.as_ref().is_some_and(|head| self.after.covers(&head.base()));
-        covered && self.after.target().is_none()
+        let link = match (&until, &leg) {
+            (_, Some(leg)) => Some(leg.link.clone()),
+            (None, None) => Some(after.clone()).filter(|after| after.target().is_some()),
+            // Nothing is left of the way: a target that is the base itself has no rows.
+            (Some(_), None) => {
+                let end = after.drained();
+                Some(end.toward(end.base(), None)?)
+            }
+        };
+        Ok(Asked { request, after, until, leg, link, rows_max: 1 })
     }
 
     /// `tick`: what the statement chose its rows by. A later one that serves its snapshot would lose rows.
     fn page(&self, server: &Server, tick: Option<SequenceTick>, rows: Vec<Found>) -> Result<Page> {
         check_rewound(self.after.floor_ahead().max(self.after.position()), server.stands)?;
-        let goes_on = self.after.target().is_some();
-        if self.is_covered() {
-            let end = self.request.after.clone();
-            return Ok(Page { rows: Vec::new(), end, more: false });
+        if let Some(until) = &self.until {
+            return self.page_until(until, rows);
         }
+        let goes_on = self.after.target().is_some();
         let link = match &self.link {
             Some(link) => link.clone(),
             None => {
@@ -190,10 +192,28 @@ impl Asked<'_> {
             // An idle partition's cursor stays what it is.
             return Ok(Page { rows, end: self.request.after.clone(), more: false });
         }
-        let drained = link.drained();
         // A target that an earlier fetch began may be old: what was committed since is looked for at once.
-        let more = goes_on && self.until.as_ref().is_none_or(|head| !drained.covers(&head.base()));
-        Ok(Page { rows, end: drained.encode()?, more })
+        Ok(Page { rows, end: link.drained().encode()?, more: goes_on })
+    }
+
+    /// A page of what lies between two cursors: as far as the stretch goes, which the statement does not know.
+    fn page_until(&self, until: &SnapshotCursor, mut found: Vec<Found>) -> Result<Page> {
+        let Some(leg) = &self.leg else {
+            return Ok(Page { rows: Vec::new(), end: self.request.after.clone(), more: false });
+        };
+        let is_full = found.len() >= self.rows_max;
+        let all = found.len();
+        found.retain(|found| found.drawn.seq <= leg.through);
+        let (within, base) = (found.len(), leg.link.encode()?);
+        let rows = self.rows(found, &leg.link, &base);
+        let reached = within < all || rows.last().is_some_and(|row| row.row.seq == leg.through);
+        if rows.len() < within || (is_full && !reached) {
+            let last = rows.last().map_or_else(|| leg.link.position(), |row| row.row.seq);
+            return Ok(Page { rows, end: base.at(last), more: true });
+        }
+        let end = if leg.last { until.clone() } else { leg.link.drained() };
+        let more = !leg.last && end.leg(until)?.is_some();
+        Ok(Page { rows, end: end.encode()?, more })
     }
 
     /// The rows as events, as far as the page's bytes suffice, and one at least.

@@ -1,8 +1,10 @@
 //! Where a destination stands in a partition, and what waits there.
 
+use postrider_core::range::Range;
 use postrider_core::snapshot::{Snapshot, SnapshotCursor, Verdict};
 use postrider_core::source::Loaded;
 use postrider_core::{Cursor, DestinationId, Error, ErrorKind, KeyHash, Lease, Result};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::sessions::Line;
@@ -13,10 +15,11 @@ use crate::typed::{params, partition, unsigned};
 
 const CURSOR: Sql = sql!("load/cursor");
 const KEYS: Sql = sql!("load/keys");
+const RANGES: Sql = sql!("load/ranges");
 const AHEAD: Sql = sql!("load/ahead");
 const NOW: Sql = sql!("load/now");
 
-/// Reads a cursor and the waiting rows it has to know of. The three statements need no common snapshot:
+/// Reads a cursor, and the waiting rows and the ranges it has to know of. The statements need no common snapshot:
 /// whoever had the lease before is fenced, and the asker itself writes nothing meanwhile.
 pub(crate) async fn load(
     store: &PostgresStore,
@@ -41,25 +44,42 @@ pub(crate) async fn load(
     if judge(known, Some(seen)) != Verdict::Keep {
         return Err(store.other_life(&session, "load", Some(seen)).await);
     }
-    let base: Vec<u8> = row.get(0);
-    let cursor = Cursor::new(base.into(), unsigned(row.get(1)));
-    // A cursor that cannot be read is found here, and not by the first fetch.
-    SnapshotCursor::decode(&cursor).map_err(|e| e.context("destination", destination))?;
-    let (keys, ahead) = futures_util::future::try_join(
+    let cursor = read(&row, 0).map_err(|e| e.context("destination", destination))?;
+    let (keys, ahead, ranges) = futures_util::future::try_join3(
         session.rows("load", &KEYS, params![place.0, place.1]),
         session.rows("load", &AHEAD, params![place.0, place.1]),
+        session.rows("load", &RANGES, params![place.0, place.1]),
     )
     .await?;
-    let key = |row: &tokio_postgres::Row| {
+    let key = |row: &Row| {
         let (hash, count): (i64, i64) = (row.get(0), row.get(1));
         (KeyHash(hash.cast_unsigned()), u32::try_from(count).unwrap_or(u32::MAX))
     };
+    let ranges = ranges.iter().map(range).collect::<Result<_>>();
+    let ranges = ranges.map_err(|e| e.context("destination", destination))?;
     Ok(Loaded {
         cursor,
         waiting_keys: keys.iter().map(key).collect(),
         waiting_ahead: ahead.iter().map(|row| unsigned(row.get(0))).collect(),
-        ranges: None,
+        ranges: Some(ranges),
         replay_through: unsigned(row.get(2)),
+    })
+}
+
+/// A cursor in two columns, its base and its position. One that cannot be read is found here, and not by the first fetch.
+fn read(row: &Row, column: usize) -> Result<Cursor> {
+    let base: Vec<u8> = row.get(column);
+    let cursor = Cursor::new(base.into(), unsigned(row.get(column + 1)));
+    SnapshotCursor::decode(&cursor).map(|_| cursor)
+}
+
+fn range(row: &Row) -> Result<Range> {
+    let key: &str = row.get(1);
+    Ok(Range {
+        key_hash: KeyHash(row.get::<_, i64>(0).cast_unsigned()),
+        cursor: read(row, 2).map_err(|e| e.context("range", key.escape_debug()))?,
+        key: key.into(),
+        version: unsigned(row.get(4)),
     })
 }
 

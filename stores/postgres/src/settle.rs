@@ -8,8 +8,9 @@
 
 use std::collections::BTreeMap;
 
+use postrider_core::range::RangeChange;
 use postrider_core::waiting::{Passed, RowRef, Settlement, SettlementPart};
-use postrider_core::{Cursor, ErrorKind, Result, Timestamp};
+use postrider_core::{Cursor, ErrorKind, KeyHash, Result, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -46,7 +47,10 @@ pub(crate) async fn settle(store: &PostgresStore, settlement: &Settlement) -> Re
     // Cursors are locked in one order everywhere.
     parts.sort_by(|a, b| a.destination.as_str().cmp(b.destination.as_str()));
     let durable = parts.iter().any(|part| {
-        !part.waiting.is_empty() || !part.changes.is_empty() || !part.disabled.is_empty()
+        !part.waiting.is_empty()
+            || !part.changes.is_empty()
+            || !part.disabled.is_empty()
+            || !part.ranges.is_empty()
     });
     let save = Save {
         partition: partition(lease.partition),
@@ -138,14 +142,46 @@ pub(crate) fn part(part: &SettlementPart) -> Result<Value> {
         "waiting": waiting::entering(&part.waiting),
         "changes": waiting::changes(&part.changes),
         "disabled": disabled.collect::<Vec<_>>(),
+        "ranges": part.ranges.iter().map(range).collect::<Result<Vec<_>>>()?,
     }))
 }
 
 fn cursor(from: &Cursor, to: &Cursor) -> Result<Value> {
-    let row = Columns::of(to)?;
+    Ok(both(standing(from), place(to)?))
+}
+
+/// What becomes of a range. A key is as long as it is; what the database takes in no text is none of a row's.
+fn range(change: &RangeChange) -> Result<Value> {
+    let said = |kind: &str, key: KeyHash| json!({ "kind": kind, "key_hash": key.0.cast_signed() });
+    Ok(match change {
+        RangeChange::Open(range) => {
+            let named = json!({ "key": &*range.key, "version": signed(range.version) });
+            both(both(said("open", range.key_hash), named), place(&range.cursor)?)
+        }
+        RangeChange::Move { key_hash, from, to } => {
+            both(both(said("move", *key_hash), standing(from)), place(to)?)
+        }
+        RangeChange::Close { key_hash, from } => both(said("close", *key_hash), standing(from)),
+    })
+}
+
+/// An object with what another has.
+fn both(mut one: Value, other: Value) -> Value {
+    if let (Value::Object(one), Value::Object(other)) = (&mut one, other) {
+        one.extend(other);
+    }
+    one
+}
+
+/// Where something stands: what is to be changed stands there, or is left alone.
+fn standing(at: &Cursor) -> Value {
+    json!({ "from": hex(at.base()), "at": signed(at.position()) })
+}
+
+/// The columns of a cursor.
+fn place(at: &Cursor) -> Result<Value> {
+    let row = Columns::of(at)?;
     Ok(json!({
-        "from": hex(from.base()),
-        "at": signed(from.position()),
         "to": hex(&row.base),
         "position": row.position,
         "base_xmax": row.base_xmax,

@@ -209,6 +209,7 @@ impl OutboxSource for PostgresStore {
         can.scheduled = true;
         can.wakes = self.sessions().way().ownership() != Ownership::Shared;
         can.refuses_malformed = true;
+        can.ranges = true;
         can
     }
 

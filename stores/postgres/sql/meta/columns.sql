@@ -26,6 +26,9 @@ from (
             'destination partition seq key key_hash state holds_key late next_at attempts reason detail endpoint '
             || 'moved_at id source aggregate_type aggregate_id event_key event_type event_version payload '
             || 'payload_bytes content_type encoding headers tenant format occurred_at created_at erased_at'),
+        ({text:outbox_range},
+            'destination partition key_hash key version base position base_xmax floor pending_xids pending_floors '
+            || 'target_xmin target_xmax target_xip target_floor ground opened_at'),
         ({text:outbox_endpoint}, 'destination topic detail disabled_at'),
         ({text:outbox_settled},
             'destination partition bucket count id_sum acked other_route dropped waiting erased floor relay '

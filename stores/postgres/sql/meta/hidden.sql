@@ -4,8 +4,8 @@ select name
 from unnest(array[
     {text:outbox_meta}, {text:outbox}, {text:outbox_scheduled}, {text:outbox_destination}, {text:outbox_cursor},
     {text:outbox_lease}, {text:outbox_renewal}, {text:outbox_relay}, {text:outbox_life}, {text:outbox_flush},
-    {text:outbox_waiting}, {text:outbox_endpoint}, {text:outbox_settled}, {text:outbox_request},
-    {text:outbox_request_row}, {text:outbox_audit}, {text:outbox_own_passed}, {text:outbox_own_number}, {text:inbox},
+    {text:outbox_waiting}, {text:outbox_range}, {text:outbox_endpoint}, {text:outbox_settled},
+    {text:outbox_request}, {text:outbox_request_row}, {text:outbox_audit}, {text:outbox_own_passed}, {text:outbox_own_number}, {text:inbox},
     {text:inbox_result}, {text:inbox_step}, {text:inbox_horizon}, {text:inbox_tombstone}]) as name
 where case when to_regclass(name) is not null then row_security_active(name) end and not coalesce((
     select bool_or(p.polpermissive) and bool_and(p.polpermissive or p.qual = 'true')

@@ -24,6 +24,7 @@ mod page;
 mod plans;
 mod pool;
 mod pooled;
+mod ranges;
 mod relay;
 mod retire;
 mod rules;

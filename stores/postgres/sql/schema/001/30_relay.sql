@@ -162,6 +162,44 @@ create index {name:outbox_waiting_state} on {outbox_waiting} (state, destination
 create index {name:outbox_waiting_endpoint} on {outbox_waiting} (destination, endpoint, seq)
     where state = 'disabled';
 
+-- What of a key is not copied into outbox_waiting, because so much of it stands there already: one row for all that
+-- lies between a place of the key's own and the destination's. From base to ground the columns are a cursor, as
+-- in outbox_cursor. It keeps what it has not passed from being retired; whoever sets the destination's cursor back goes back
+-- to before it, and deletes it. key: for people, the first that was met of its hash. version: of the definition by
+-- which events of the key were passed.
+create table {outbox_range} (
+    destination text not null,
+    partition smallint not null,
+    key_hash bigint not null,
+    key text not null,
+    version bigint not null,
+    base bytea not null,
+    position bigint not null check (position >= 0),
+    base_xmax bigint not null,
+    floor bigint not null,
+    pending_xids bigint[] not null default '{}',
+    pending_floors bigint[] not null default '{}',
+    target_xmin bigint,
+    target_xmax bigint,
+    target_xip bigint[] not null default '{}',
+    target_floor bigint not null default 0,
+    ground bigint not null,
+    opened_at timestamptz not null default clock_timestamp(),
+    primary key (destination, partition, key_hash)
+) with (fillfactor = 50);
+
+-- Whether a range has passed a row: as outbox_passed, which says it of a destination's cursor.
+create function {outbox_range_passed}(r {outbox_range}, xid bigint, seq bigint) returns boolean
+language sql immutable parallel safe
+return case
+    when xid = any (r.pending_xids)
+        then seq <= r.pending_floors[array_position(r.pending_xids, xid)]
+    else xid < r.base_xmax or seq <= r.floor
+end or coalesce(seq <= r.position and (
+    xid < r.target_xmin
+    or (xid < r.target_xmax and xid <> all (r.target_xip))
+    or (r.base_xmax = 0 and xid >= r.target_xmax and seq <= r.target_floor)), false);
+
 -- Endpoints that take nothing until an operator enables them.
 create table {outbox_endpoint} (
     destination text not null,

@@ -1,7 +1,7 @@
 -- Settling. A part of a settlement is an object: destination; cursor, null or an object with from, at (its
 -- base in hexadecimal, and its position), to, and the columns of outbox_cursor; buckets, rows of
--- outbox_settled; waiting, changes and disabled, as outbox_enter, outbox_change and outbox_endpoint take
--- them.
+-- outbox_settled; waiting, changes, disabled and ranges, as outbox_enter, outbox_change, outbox_endpoint and
+-- outbox_change_ranges take them.
 
 -- Locks a cursor, and moves it if it stands where the relay believes it to be. `gone` if the destination was
 -- removed, `moved`, or `stands` if it was not to move, or was moved by this settlement before.
@@ -41,6 +41,49 @@ begin
     raise exception using errcode = 'PRC01', message = format(
         'the saved cursor of destination %s in partition %s is not where the relay left it; nothing was written',
         p_destination, p_partition);
+end
+$$;
+
+-- What becomes of ranges, one after the other: objects with kind, key_hash, and of `open` key, version and the columns of
+-- a cursor, of `move` and `close` from and at, where the range stands, and of `move` the columns too. A range that is
+-- there is not opened again, and one that does not stand where the relay left it is left as it is.
+create function {outbox_change_ranges}(
+    p_partition smallint, p_destination text, p_ranges jsonb, p_now timestamptz)
+returns void language plpgsql as $$
+declare
+    v_change jsonb;
+    v_to {outbox_range};
+begin
+    for v_change in
+        select change from jsonb_array_elements(p_ranges) with ordinality o (change, nr) order by nr
+    loop
+        v_to := jsonb_populate_record(null::{outbox_range}, v_change);
+        if v_change ->> 'kind' = 'open' then
+            insert into {outbox_range} (destination, partition, key_hash, key, version, base, position, base_xmax,
+                floor, pending_xids, pending_floors, target_xmin, target_xmax, target_xip, target_floor,
+                ground, opened_at)
+            values (p_destination, p_partition, v_to.key_hash, v_to.key, v_to.version,
+                decode(v_change ->> 'to', 'hex'), v_to.position, v_to.base_xmax, v_to.floor,
+                v_to.pending_xids, v_to.pending_floors, v_to.target_xmin, v_to.target_xmax,
+                v_to.target_xip, v_to.target_floor, v_to.ground, p_now)
+            on conflict (destination, partition, key_hash) do nothing;
+        elsif v_change ->> 'kind' = 'move' then
+            update {outbox_range} r
+            set base = decode(v_change ->> 'to', 'hex'), position = v_to.position,
+                base_xmax = v_to.base_xmax, floor = v_to.floor,
+                pending_xids = v_to.pending_xids, pending_floors = v_to.pending_floors,
+                target_xmin = v_to.target_xmin, target_xmax = v_to.target_xmax,
+                target_xip = v_to.target_xip, target_floor = v_to.target_floor, ground = v_to.ground
+            where r.destination = p_destination and r.partition = p_partition
+                and r.key_hash = v_to.key_hash and r.base = decode(v_change ->> 'from', 'hex')
+                and r.position = (v_change ->> 'at')::bigint;
+        else
+            delete from {outbox_range} r
+            where r.destination = p_destination and r.partition = p_partition
+                and r.key_hash = v_to.key_hash and r.base = decode(v_change ->> 'from', 'hex')
+                and r.position = (v_change ->> 'at')::bigint;
+        end if;
+    end loop;
 end
 $$;
 
@@ -150,6 +193,9 @@ begin
         end if;
         if jsonb_array_length(v_part -> 'changes') > 0 then
             perform {outbox_change}(p_partition, v_destination, v_part -> 'changes', v_now);
+        end if;
+        if jsonb_array_length(v_part -> 'ranges') > 0 then
+            perform {outbox_change_ranges}(p_partition, v_destination, v_part -> 'ranges', v_now);
         end if;
         if v_came = 'moved' then
             perform {outbox_log}(p_partition, v_destination, v_part -> 'buckets',

@@ -8,7 +8,7 @@ declare
     v_open oid[] := array[
         {text:outbox_hold_keys}, {text:outbox_backlog}, {text:outbox_partition_of},
         {text:outbox_wrapping_add}, {text:outbox_headers_are_plain}, {text:outbox_passed},
-        {text:outbox_predates}, {text:outbox_covers}, {text:outbox_leapt},
+        {text:outbox_range_passed}, {text:outbox_predates}, {text:outbox_covers}, {text:outbox_leapt},
         {text:outbox_given}]::regproc[]::oid[]
         -- The application may have another of this name.
         || ({text:enqueue} || '(text, text, text, text, bytea, text, integer, text, text, jsonb, text, text, uuid,

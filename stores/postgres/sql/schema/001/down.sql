@@ -17,7 +17,8 @@ drop function if exists {outbox_covers}({outbox_cursor}, bigint, bigint),
     {outbox_rename}(text, text, text, text, text, text);
 drop function if exists {outbox_passed}({outbox_cursor}, bigint, bigint),
     {outbox_predates}({outbox_cursor}, bigint, bigint);
-drop table if exists {outbox_cursor}, {outbox_meta};
+drop function if exists {outbox_range_passed}({outbox_range}, bigint, bigint);
+drop table if exists {outbox_cursor}, {outbox_range}, {outbox_meta};
 drop function if exists {outbox_append_only}(), {outbox_rules}(), {outbox_headers_are_plain}(jsonb),
     {outbox_wrapping_add}(bigint, bigint), {outbox_partition_of}(text);
 drop domain if exists {outbox_partition_number}, {inbox_status}, {inbox_payload_hash};
@@ -26,6 +27,7 @@ drop function if exists {outbox_settle}(smallint, text, bigint, uuid, boolean, j
     {outbox_fence_in_order}(smallint, text, bigint, bigint),
     {outbox_settle_many}(jsonb),
     {outbox_advance}(smallint, text, jsonb),
+    {outbox_change_ranges}(smallint, text, jsonb, timestamptz),
     {outbox_log}(smallint, text, jsonb, bigint, text, timestamptz),
     {outbox_change}(smallint, text, jsonb, timestamptz),
     {outbox_enter}(smallint, text, jsonb, timestamptz),

@@ -57,6 +57,7 @@ impl Patient<'_> {
             "_life",
             "_flush",
             "_waiting",
+            "_range",
             "_endpoint",
             "_settled",
             "_request",
