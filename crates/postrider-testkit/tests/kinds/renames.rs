@@ -1,6 +1,7 @@
 //! Renames: everything of a destination goes with it, and who has the old name changes nothing.
 
 use postrider_core::operate::{Note, RowKey, Submission, Verb};
+use postrider_core::range::{Range, RangeChange};
 use postrider_core::source::{CarryOutRequest, FetchRequest};
 use postrider_core::waiting::{
     Attempted, NewWaiting, Passed, Placement, Reason, Settlement, SettlementPart, WaitingState,
@@ -57,7 +58,15 @@ async fn a_renamed_destination_goes_on_where_it_stood() {
             event: None,
             placement: Placement::Dead { attempted, holds_key: true },
         });
+        let range = RangeChange::Open(Range {
+            key_hash: page.rows[1].key_hash,
+            key: "order/2".into(),
+            cursor: page.rows[0].cursor.clone(),
+            version: 1,
+        });
+        first.parts[0].ranges.push(range);
         relay.source.settle(&first).await.unwrap();
+        let ranges = relay.source.load(&relay.lease, &a()).await.unwrap().ranges;
         let dead = vec![RowKey { destination: a(), seq: page.rows[1].row.seq }];
         let note = Note::new("somebody", "a test").unwrap();
         let asked = store.submit(&Submission { verb: Verb::Redrive(dead), note }).unwrap();
@@ -81,6 +90,10 @@ async fn a_renamed_destination_goes_on_where_it_stood() {
         assert!(store.settled(&a()).is_empty() && store.waiting(&a()).is_empty(), "{kind:?}");
         let gone = relay.source.load(&relay.lease, &a()).await.unwrap_err();
         assert_eq!(gone.kind(), ErrorKind::NotFound, "{kind:?}");
+
+        let moved = relay.source.load(&relay.lease, &b()).await.unwrap().ranges;
+        assert_eq!(moved, ranges, "{kind:?}");
+        assert_eq!(moved.is_some_and(|all| all.len() == 1), relay.source.capabilities().ranges);
 
         // The request follows: it is carried out under the new name.
         let request = CarryOutRequest { leases: vec![relay.lease.clone()], rows_max: 10 };

@@ -5,6 +5,7 @@
 mod broken_broker;
 mod broken_inbox;
 mod broken_leases;
+mod broken_ranges;
 mod broken_relays;
 mod broken_requests;
 mod broken_rows;

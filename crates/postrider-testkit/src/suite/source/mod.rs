@@ -7,6 +7,8 @@ mod held;
 mod leases;
 mod pages;
 mod pausing;
+mod ranges;
+mod ranges_read;
 mod replay;
 mod requests;
 mod retiring;
@@ -20,6 +22,8 @@ pub use held::*;
 pub use leases::*;
 pub use pages::*;
 pub use pausing::*;
+pub use ranges::*;
+pub use ranges_read::*;
 pub use replay::*;
 pub use requests::*;
 pub use retiring::*;
@@ -140,6 +144,18 @@ macro_rules! source_suite {
                 retiring_keeps_its_limit,
                 only_what_was_archived_is_retired,
                 a_late_owner_retires_nothing,
+                // ranges
+                a_range_is_told_until_it_ends,
+                a_range_that_stands_elsewhere_is_left,
+                a_late_owner_changes_no_range,
+                what_is_copied_behind_the_cursor_is_due_in_its_order,
+                what_lies_between_two_places_is_read,
+                a_page_ends_where_it_was_to_end,
+                a_page_until_a_place_has_at_least_one_row,
+                what_a_range_stands_for_is_not_retired,
+                what_a_range_stands_for_is_not_requeued,
+                a_rewind_goes_back_before_its_ranges,
+                a_removed_destination_takes_its_ranges_along,
             );
         }
     };

@@ -15,7 +15,7 @@ fn rewind() -> Verb {
 }
 
 /// Takes the partitions again that were surrendered.
-async fn take_again(relay: &mut Relay, surrendered: &[postrider_core::Lease]) {
+pub(super) async fn take_again(relay: &mut Relay, surrendered: &[postrider_core::Lease]) {
     relay.leases.retain(|lease| !surrendered.contains(lease));
     let acquired = relay.acquire(LONG).await;
     for lease in surrendered {

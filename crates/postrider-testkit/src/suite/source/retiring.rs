@@ -11,17 +11,17 @@ use super::waiting::{counts, dead, park};
 use crate::suite::relay::{Relay, a, destination, event, id, ids};
 use crate::suite::{StoreHarness, skip};
 
-fn retire(lease: &Lease, older_than: Duration) -> RetireRequest {
+pub(super) fn retire(lease: &Lease, older_than: Duration) -> RetireRequest {
     RetireRequest { lease: lease.clone(), older_than, rows_max: 1_000, only: None }
 }
 
-async fn retirable(relay: &Relay, request: &RetireRequest) -> Vec<EventId> {
+pub(super) async fn retirable(relay: &Relay, request: &RetireRequest) -> Vec<EventId> {
     let events = relay.source.retirable(request).await.expect("retirable");
     events.iter().map(|event| event.id).collect()
 }
 
 /// Settles everything at every destination, and lets it grow old.
-async fn pass_all<H: StoreHarness>(harness: &H, relay: &Relay) {
+pub(super) async fn pass_all<H: StoreHarness>(harness: &H, relay: &Relay) {
     relay.drain(&a()).await;
     relay.drain(&id(Destination::UNROUTED)).await;
     harness.pass(harness.unit() * 2).await;
