@@ -113,5 +113,5 @@ fn step(from: &Cursor, to: &Cursor) -> RangeChange {
 }
 
 fn key_of(event: &Event) -> String {
-    event.key().into_owned()
+    event.key()
 }
