@@ -249,8 +249,11 @@ impl Carrying<'_> {
         for _ in 0..REWINDS_MAX {
             let of = params![asked.destination.as_str(), partition(lease.partition)];
             let stands = self.session.optional("carry out", &CURSOR, of).await?;
+            // What its ranges stand for is read again as well.
+            let before = stands.as_ref().and_then(|row| row.get::<_, Option<i64>>(3));
+            let target = before.map_or(asked.target, |before| unsigned(before).min(asked.target));
             let back = match &stands {
-                Some(row) => Back::of(row, asked.target)?,
+                Some(row) => Back::of(row, target)?,
                 None => Back::default(),
             };
             let of = params![
@@ -259,7 +262,7 @@ impl Carrying<'_> {
                 signed(lease.token),
                 asked.request,
                 asked.destination.as_str(),
-                signed(asked.target),
+                signed(target),
                 back.from,
                 back.at,
                 back.to.base,

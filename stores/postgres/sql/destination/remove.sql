@@ -14,6 +14,8 @@ with skipped as (
     from counted c where q.id = c.request
 ), cursors as (
     delete from {outbox_cursor} where destination = $1
+), ranges as (
+    delete from {outbox_range} where destination = $1
 ), endpoints as (
     delete from {outbox_endpoint} where destination = $1
 )

@@ -12,7 +12,10 @@ with o as materialized (
 select o.seq,
     coalesce(o.seq >= (select first from young), false) or exists (
         select from {outbox_cursor} c
-        where c.partition = $1 and not {outbox_passed}(c, o.xid, o.seq)),
+        where c.partition = $1 and not {outbox_passed}(c, o.xid, o.seq))
+    or exists (
+        select from {outbox_range} r
+        where r.partition = $1 and not {outbox_range_passed}(r, o.xid, o.seq)),
     exists (
         select from {outbox_cursor} c
         join {outbox_waiting} w on w.destination = c.destination and w.seq = o.seq

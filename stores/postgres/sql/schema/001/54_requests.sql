@@ -91,6 +91,11 @@ begin
     join {outbox_cursor} c on c.destination = p_destination and c.partition = p_partition
     where o.partition = p_partition and o.seq = p_seq and o.erased_at is null
         and {outbox_passed}(c, o.xid, o.seq)
+        -- Nor what a range stands for: its owner copies it, and would count it twice.
+        and not exists (
+            select from {outbox_range} r
+            where r.destination = p_destination and r.partition = p_partition
+                and r.key_hash = p_key_hash and not {outbox_range_passed}(r, o.xid, o.seq))
     limit 1
     on conflict (destination, seq) do update set
         state = 'retrying', holds_key = false, late = true, next_at = p_now, attempts = 0,
@@ -333,6 +338,9 @@ begin
                     and {outbox_passed}(v_cursor, o.xid, o.seq)
                 order by o.seq desc limit 1))
         where c.destination = p_destination and c.partition = p_partition;
+        -- The cursor stands before all that its ranges stood for.
+        delete from {outbox_range} r
+        where r.destination = p_destination and r.partition = p_partition;
         delete from {outbox_settled} s
         where s.destination = p_destination and s.partition = p_partition
             and s.bucket >= (p_floor + 1) / 4096;

@@ -29,6 +29,7 @@ begin
     end if;
     update {outbox_cursor} c set destination = new_id where c.destination = old_id;
     update {outbox_waiting} w set destination = new_id where w.destination = old_id;
+    update {outbox_range} r set destination = new_id where r.destination = old_id;
     update {outbox_settled} s set destination = new_id where s.destination = old_id;
     update {outbox_endpoint} e set destination = new_id where e.destination = old_id;
     update {outbox_request} q set destination = new_id where q.destination = old_id;

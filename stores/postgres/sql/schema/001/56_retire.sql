@@ -1,3 +1,9 @@
+-- The least number from which on something is still to be passed, by a destination or by a range of one.
+create function {outbox_ground}() returns bigint language sql stable as $$
+    select least((select min(c.ground) from {outbox_cursor} c), (select min(r.ground) from {outbox_range} r))
+        from {outbox_cursor} c having count(*) > 0;
+$$;
+
 -- Where the history that is kept begins: every event from this number on is there. Whoever adds a destination,
 -- or sets a cursor back, asks here: nothing is retired until his transaction ends, and nothing is given back
 -- that is being retired.
@@ -109,7 +115,7 @@ create function {outbox_retire_to}(
 returns bigint
 language plpgsql set lock_timeout = '200ms' as $$
 declare
-    v_ground bigint := (select min(c.ground) from {outbox_cursor} c);
+    v_ground bigint := {outbox_ground}();
     v_start bigint;
     v_from bigint;
     v_bound bigint := 0;
@@ -122,7 +128,7 @@ begin
     end if;
     select m.value::bigint into v_start from {outbox_meta} m
     where m.key = 'history_start' for update;
-    v_ground := (select min(c.ground) from {outbox_cursor} c);
+    v_ground := {outbox_ground}();
     for v_table in
         select t.id, t.lower, t.upper from {outbox_tables} t
         where t.lower is not null order by t.lower
@@ -259,11 +265,16 @@ begin
     perform {outbox_fence}(p_partition, p_owner, p_token);
     v_passed := coalesce((
         select min(greatest(c.floor, c.position)) from {outbox_cursor} c where c.partition = p_partition), 0);
+    v_passed := least(v_passed, (
+        select min(r.ground) from {outbox_range} r where r.partition = p_partition));
     select coalesce(min(o.seq) filter (where o.pending) - 1, max(o.seq), v_passed) into v_passed
     from (
         select a.seq, exists (
             select from {outbox_cursor} c
-            where c.partition = p_partition and not {outbox_passed}(c, a.xid, a.seq)) as pending
+            where c.partition = p_partition and not {outbox_passed}(c, a.xid, a.seq))
+            or exists (
+            select from {outbox_range} r
+            where r.partition = p_partition and not {outbox_range_passed}(r, a.xid, a.seq)) as pending
         from (
             select o.xid, o.seq from {outbox} o
             where o.partition = p_partition and o.seq > v_passed
@@ -342,6 +353,9 @@ begin
                 left join {outbox_waiting} w on w.destination = c.destination and w.seq = o.seq
                 where c.partition = p_partition
                     and (not {outbox_passed}(c, o.xid, o.seq) or w.state <> 'discarded'))
+            and not exists (
+                select from {outbox_range} r
+                where r.partition = p_partition and not {outbox_range_passed}(r, o.xid, o.seq))
         returning o.seq)
     select count(*) as rows, min(seq) as first, max(seq) as last into v_gone from gone;
     if v_gone.rows > 0 then

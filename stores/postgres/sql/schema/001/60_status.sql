@@ -8,6 +8,11 @@ select o.seq, o.id, o.event_type, c.destination,
         when w.state is not null then w.state
         when not {outbox_passed}(c, o.xid, o.seq) then 'pending'
         when {outbox_predates}(c, o.xid, o.seq) then 'before_start'
+        when exists (
+            select from {outbox_range} r
+            where r.destination = c.destination and r.partition = c.partition
+                and not {outbox_range_passed}(r, o.xid, o.seq)
+                and r.key = coalesce(o.key, o.aggregate_type || '/' || o.aggregate_id)) then 'parked'
         when s.count is null then 'settled'
         when s.other_route + s.dropped + s.erased = 0 then 'published'
         when s.other_route = s.count then 'elsewhere'

@@ -17,7 +17,7 @@ drop function if exists {outbox_covers}({outbox_cursor}, bigint, bigint),
     {outbox_rename}(text, text, text, text, text, text);
 drop function if exists {outbox_passed}({outbox_cursor}, bigint, bigint),
     {outbox_predates}({outbox_cursor}, bigint, bigint);
-drop function if exists {outbox_range_passed}({outbox_range}, bigint, bigint);
+drop function if exists {outbox_range_passed}({outbox_range}, bigint, bigint), {outbox_ground}();
 drop table if exists {outbox_cursor}, {outbox_range}, {outbox_meta};
 drop function if exists {outbox_append_only}(), {outbox_rules}(), {outbox_headers_are_plain}(jsonb),
     {outbox_wrapping_add}(bigint, bigint), {outbox_partition_of}(text);
