@@ -105,7 +105,7 @@ pub async fn a_range_is_told_until_it_ends<H: StoreHarness>() {
         return skip("a_range_is_told_until_it_ends", NONE_KEPT);
     }
     let (_, ranged) = commit_and_open(&harness, &relay, 4).await;
-    assert_eq!(told(&relay, &ranged.lease, &a()).await, [ranged.range.clone()]);
+    assert_eq!(told(&relay, &ranged.lease, &a()).await, ranged.at(0));
     let unrouted = id(Destination::UNROUTED);
     assert_eq!(told(&relay, &ranged.lease, &unrouted).await, [], "it is one destination's");
     for lease in relay.leases.iter().filter(|lease| lease.partition != ranged.lease.partition) {
