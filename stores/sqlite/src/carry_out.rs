@@ -16,7 +16,7 @@ use crate::row::{Decoder, EVENT_COLUMNS};
 use crate::settle::BUCKET;
 use crate::store::{now, signed, unsigned};
 use crate::waiting::Place;
-use crate::{endpoint, lease, page, schema, settle, sql, waiting};
+use crate::{endpoint, lease, page, range, schema, settle, sql, waiting};
 
 /// The answer if nothing is asked of the owner of these partitions.
 pub(crate) fn idle(
@@ -158,7 +158,7 @@ impl Carrying<'_> {
                 self.requeue(place, asked.seq).during("carry out")?
             }
             "enable" => self.enable(place, asked)?,
-            "rewind" => return self.rewind(lease, asked, position),
+            "rewind" => return self.rewind(lease, place, asked.target, position),
             _ => Outcome::Skipped,
         };
         if outcome != Outcome::Skipped {
@@ -278,6 +278,10 @@ impl Carrying<'_> {
         else {
             return Ok(Outcome::Skipped);
         };
+        // Nor is one that a range stands for: it comes by itself, and would be counted twice.
+        if range::covers(self.connection, place, key_hash, seq)? {
+            return Ok(Outcome::Skipped);
+        }
         let entered = self.connection.prepare_cached(sql::REQUEST_REQUEUE)?.execute(params![
             place.destination.as_str(),
             place.partition.0,
@@ -324,27 +328,37 @@ impl Carrying<'_> {
 
     /// Sets a cursor back, and lets the lease go in the same write, so that its owner loads everything
     /// anew. The place is the beginning of a bucket of the settled log, because the log above it is
-    /// written again.
-    fn rewind(&mut self, lease: &Lease, asked: &Asked, position: u64) -> Result<Outcome> {
+    /// written again. It lies before all that the destination's ranges stand for, and they end.
+    fn rewind(
+        &mut self,
+        lease: &Lease,
+        place: Place<'_>,
+        target: Option<i64>,
+        position: u64,
+    ) -> Result<Outcome> {
         let history_start = schema::read_number(self.connection, "history_start")?;
-        let target = asked.target.map_or(0, unsigned);
+        let target = target.map_or(0, unsigned);
+        let ranged = range::first(self.connection, place).during("carry out")?;
+        let target = ranged.map_or(target, |first| first.min(target));
         if target < history_start || target > position {
             return Ok(Outcome::Skipped);
         }
         let boundary = (target / BUCKET * BUCKET).max(history_start).saturating_sub(1);
-        let place = (asked.destination.as_str(), lease.partition.0);
+        let (destination, partition) = (place.destination.as_str(), place.partition.0);
         let rewind = || -> rusqlite::Result<()> {
             self.connection.prepare_cached(sql::REQUEST_REWIND)?.execute(params![
-                place.0,
-                place.1,
+                destination,
+                partition,
                 signed(boundary),
                 self.now
             ])?;
             let bucket = signed((boundary + 1) / BUCKET);
-            self.connection
-                .prepare_cached(sql::REQUEST_FORGET_SETTLED)?
-                .execute(params![place.0, place.1, bucket])?;
-            Ok(())
+            self.connection.prepare_cached(sql::REQUEST_FORGET_SETTLED)?.execute(params![
+                destination,
+                partition,
+                bucket
+            ])?;
+            range::end(self.connection, place)
         };
         rewind().during("carry out")?;
         lease::release(self.connection, std::slice::from_ref(lease))?;

@@ -126,6 +126,7 @@ fn remove(connection: &Connection, id: &str, now: i64) -> rusqlite::Result<bool>
     connection.execute(sql::DESTINATION_REMOVE_REQUEST_ROWS, [id])?;
     connection.execute(sql::DESTINATION_REMOVE_CURSORS, [id])?;
     connection.execute(sql::DESTINATION_REMOVE_WAITING, [id])?;
+    connection.execute(sql::DESTINATION_REMOVE_RANGES, [id])?;
     connection.execute(sql::DESTINATION_REMOVE_SETTLED, [id])?;
     connection.execute(sql::DESTINATION_REMOVE_ENDPOINTS, [id])?;
     Ok(removed > 0)

@@ -50,6 +50,7 @@ mod lease;
 mod operator;
 mod outbox;
 mod page;
+mod range;
 mod retire;
 mod row;
 mod schedule;

@@ -21,13 +21,14 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../sql/schema/004.sql"),
     include_str!("../sql/schema/005.sql"),
     include_str!("../sql/schema/006.sql"),
+    include_str!("../sql/schema/007.sql"),
 ];
 
 /// The version of the tables that this program knows.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// The oldest version of the tables that this program works with.
-const NEEDS: u32 = 6;
+const NEEDS: u32 = 7;
 
 /// The key of [`sql::META_READ`] under which the version stands.
 const SCHEMA: &str = "schema";
@@ -266,12 +267,12 @@ mod tests {
         let renews = RenewRequest { owner, leases: leases.clone(), lease_duration, current: true };
         let too_new = |refused: Error| assert_eq!(refused.kind(), ErrorKind::SchemaTooNew);
         for _ in 0..2 {
-            say(&connection, "6");
+            say(&connection, "7");
             assert_eq!(check(&connection).unwrap(), 99);
-            too_new(version_up_to(&connection, 5).unwrap_err());
+            too_new(version_up_to(&connection, 6).unwrap_err());
             assert_eq!(lease::renew(&connection, &renews).unwrap().kept, leases);
             assert_eq!(lease::acquire(&connection, &asks).unwrap().granted, []);
-            say(&connection, "7");
+            say(&connection, "8");
             too_new(check(&connection).unwrap_err());
             assert_eq!(lease::renew(&connection, &renews).unwrap().kept, []);
             too_new(lease::acquire(&connection, &asks).unwrap_err());

@@ -1,4 +1,4 @@
-//! Recording outcomes: cursor, settled log, and waiting events, in one transaction.
+//! Recording outcomes: cursor, settled log, waiting events, and ranges, in one transaction.
 //!
 //! Invariants: a cursor moves only from where the relay believed it to be; what it passes is
 //! counted once, however often the settlement is sent; and an event that waits is written in the
@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::During;
 use crate::store::{now, signed, unsigned};
-use crate::{endpoint, lease, sql, waiting};
+use crate::{endpoint, lease, range, sql, waiting};
 
 /// How many sequence numbers share a row of the settled log.
 pub(crate) const BUCKET: u64 = 4_096;
@@ -42,6 +42,7 @@ fn settle_part(
     let place = waiting::Place { destination: &part.destination, partition: lease.partition, now };
     waiting::enter(connection, place, &part.waiting)?;
     waiting::change(connection, place, &part.changes)?;
+    range::change(connection, place, &part.ranges)?;
     match &part.cursor {
         Some((from, to)) => advance(connection, lease, part, stored, (from, to), now),
         None => Ok(()),

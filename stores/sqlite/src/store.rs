@@ -172,6 +172,7 @@ impl OutboxSource for SqliteStore {
         can.wakes = true;
         can.refuses_malformed = true;
         can.unique_ids = true;
+        can.ranges = true;
         can
     }
 

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::During;
 use crate::store::{millis, signed, unsigned};
-use crate::{endpoint, settle, sql};
+use crate::{endpoint, range, settle, sql};
 
 /// Waiting rows beyond a cursor that are loaded. While a relay goes forward there is a window of them
 /// at most; behind a cursor that was set back there may be all that wait, and one that is not known
@@ -267,7 +267,8 @@ pub(crate) fn load(
             )?
             .collect::<rusqlite::Result<_>>()?;
         let cursor = Cursor::number(position);
-        Ok(Some(Loaded { cursor, waiting_keys, waiting_ahead, replay_through, ranges: None }))
+        let ranges = Some(range::list(connection, place)?);
+        Ok(Some(Loaded { cursor, waiting_keys, waiting_ahead, replay_through, ranges }))
     };
     read().during("load")?.ok_or_else(|| {
         Error::new(ErrorKind::NotFound, "load")

@@ -1,15 +1,18 @@
-//! What became of an event at each destination, derived from cursor, waiting row, and settled log.
+//! What became of an event at each destination, derived from cursor, waiting row, range, and settled log.
 //!
 //! Invariant (INV-7): `published` is said only where the log proves that the broker acknowledged it:
-//! in a bucket where nothing else happened, or where the routes say what is whose and never changed.
+//! in a bucket where nothing else happened, or where the routes say what is whose and never changed; and never of what a
+//! range stands for.
 
 use std::collections::HashMap;
 
 use postrider_core::operate::listing;
 use postrider_core::operate::{DeliveryView, Status};
-use postrider_core::{Destination, DestinationId, Event, EventId, Result};
+use postrider_core::waiting::Reason;
+use postrider_core::{Destination, DestinationId, Event, EventId, KeyHash, Result};
 use rusqlite::{Connection, params};
 
+use super::range::{self, RangeRow};
 use super::value::{count, moment, moment_at, shown, small, text};
 use super::{sql, value};
 use crate::settle::BUCKET;
@@ -68,6 +71,7 @@ pub(super) enum Taken {
 /// What routes and the log look at.
 pub(super) struct Subject<'a> {
     pub(super) seq: u64,
+    pub(super) key: &'a str,
     pub(super) event_type: &'a str,
     pub(super) aggregate_type: &'a str,
     pub(super) tenant: Option<&'a str>,
@@ -126,13 +130,15 @@ pub(super) struct Deliveries<'c> {
     /// The log's rows by destination and bucket: neighbours share one.
     buckets: HashMap<(usize, u64), Option<Bucket>>,
     requeues: OpenRequeues,
+    ranges: Vec<RangeRow>,
 }
 
 impl<'c> Deliveries<'c> {
     pub(super) fn read(connection: &'c Connection) -> Result<Deliveries<'c>> {
         let standings = standings(connection)?;
         let requeues = OpenRequeues::read(connection)?;
-        Ok(Deliveries { connection, standings, buckets: HashMap::new(), requeues })
+        let ranges = range::read(connection)?;
+        Ok(Deliveries { connection, standings, buckets: HashMap::new(), requeues, ranges })
     }
 
     /// What became of an event; the destinations that it does not concern are left out.
@@ -172,6 +178,10 @@ impl<'c> Deliveries<'c> {
         let id = &standing.definition.id;
         let mut delivery = match self.waiting(id, subject.seq)? {
             Some(delivery) => delivery,
+            None if passed && self.is_ranged(standing, subject, taken) => {
+                let reason = Some(Reason::Behind.as_str().to_owned());
+                DeliveryView { reason, ..plain(id, Status::Parked) }
+            }
             None => match status(standing, bucket, subject, taken) {
                 // It is asked for again because nobody knows whether it was.
                 Some(Status::Published)
@@ -190,6 +200,22 @@ impl<'c> Deliveries<'c> {
         };
         delivery.settled_at = bucket.map(|bucket| moment(bucket.saved_at));
         Ok(Some(delivery))
+    }
+
+    /// Whether a range stands for an event that the cursor has passed and that does not wait. Not where the routes do not take it
+    /// that it was passed by: they are still the destination's own.
+    fn is_ranged(&self, standing: &Standing, subject: &Subject<'_>, taken: Taken) -> bool {
+        let known = |range: &&RangeRow| {
+            range.version == standing.version && !standing.definition.is_unrouted()
+        };
+        let key_hash = KeyHash::of(subject.key);
+        let mut ranges = self.ranges.iter().filter(|range| {
+            range.key_hash == key_hash
+                && range.destination == standing.definition.id.as_str()
+                && range.partition == standing.partition
+                && range.position < subject.seq
+        });
+        ranges.any(|range| taken == Taken::Delivered || !known(&range))
     }
 
     fn waiting(&self, id: &DestinationId, seq: u64) -> Result<Option<DeliveryView>> {
@@ -323,7 +349,8 @@ mod tests {
     }
 
     fn subject(seq: u64, erased: bool) -> Subject<'static> {
-        Subject { seq, event_type: "order.placed", aggregate_type: "order", tenant: None, erased }
+        let (key, event_type) = ("order/1", "order.placed");
+        Subject { seq, key, event_type, aggregate_type: "order", tenant: None, erased }
     }
 
     fn said(version: u64, bucket: Option<Bucket>, erased: bool, taken: Taken) -> Option<Status> {

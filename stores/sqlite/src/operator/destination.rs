@@ -64,6 +64,7 @@ pub(super) fn rename(
         for statement in [
             sql::RENAME_CURSORS,
             sql::RENAME_WAITING,
+            sql::RENAME_RANGES,
             sql::RENAME_SETTLED,
             sql::RENAME_ENDPOINTS,
             sql::RENAME_REQUESTS,

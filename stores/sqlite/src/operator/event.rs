@@ -118,6 +118,7 @@ fn read(
     }
     view.deliveries = deliveries.of(&Subject {
         seq: view.seq,
+        key: &view.key,
         event_type: &view.event_type,
         aggregate_type: &aggregate_type,
         tenant: view.tenant.as_deref(),
@@ -166,6 +167,7 @@ fn in_outbox(
 ) -> Result<EventDetail> {
     let subject = Subject {
         seq,
+        key: &event.key(),
         event_type: &event.event_type,
         aggregate_type: &event.aggregate_type,
         tenant: event.tenant.as_deref(),

@@ -15,6 +15,7 @@ pub(crate) mod identity;
 mod inbox;
 mod merge;
 mod overview;
+mod range;
 mod recount;
 mod request;
 mod scheduled;

@@ -13,6 +13,7 @@ mod page;
 mod plans;
 mod play;
 mod preflight;
+mod ranges;
 mod relay;
 mod requests;
 mod retire;

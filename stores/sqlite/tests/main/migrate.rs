@@ -29,7 +29,7 @@ const HELD: &[&str] = &[
     "select name, seq from sqlite_sequence where name in ('outbox', 'outbox_scheduled') order by 1",
     "select key, value from outbox_meta
         where key not in ('schema', 'schema_002_at', 'schema_003_at', 'schema_004_at', 'schema_005_at', 'schema_006_at',
-        'serves', 'history_start')
+        'schema_007_at', 'serves', 'history_start')
         order by key",
 ];
 

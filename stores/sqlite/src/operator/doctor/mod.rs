@@ -42,7 +42,7 @@ pub(super) fn examine(
 ) -> Result<Vec<Finding>> {
     let overview = overview::read(connection, path, path.display().to_string())?;
     let patient = Patient { connection, path, overview };
-    let examinations: [(&str, Examination); 11] = [
+    let examinations: [(&str, Examination); 12] = [
         ("integrity", file::integrity),
         ("journal", file::journal),
         ("durability", file::durability),
@@ -53,6 +53,7 @@ pub(super) fn examine(
         ("tables", tables::guards),
         ("numbers", tables::numbers),
         ("settled log", tables::history),
+        ("ranges", tables::ranges),
         ("stuck claims", tables::stuck),
     ];
     let findings = examinations.into_iter().map(|(subject, examine)| {

@@ -8,6 +8,7 @@ use rusqlite::Connection;
 
 use super::{Patient, coded, critical, good, listed};
 use crate::error::During;
+use crate::operator::range::{self, RangeRow};
 use crate::operator::sql;
 use crate::operator::value::{self, count, shown};
 use crate::schema;
@@ -98,6 +99,30 @@ fn growth(kept: u64, start: u64) -> Finding {
         "set a retention for the relay, so that the file does not grow for ever",
         Code::StoreGrows,
     )
+}
+
+/// Keys of which so much waits that a range stands for the rest.
+pub(super) fn ranges(patient: &Patient<'_>) -> Result<Finding> {
+    let ranges = range::read(patient.connection)?;
+    let Some(oldest) = ranges.first() else {
+        return Ok(good("ranges", "of no key so much waits that it is not copied any more"));
+    };
+    let name = |range: &RangeRow| {
+        format!("`{}` of destination {}", range.key.escape_debug(), range.destination)
+    };
+    let names: Vec<String> = ranges.iter().map(name).collect();
+    Ok(coded(
+        "ranges",
+        format!(
+            "so much waits of {} keys that nothing more of them is copied, of the first since {}, and nothing \
+             behind is deleted until it is delivered: {}",
+            ranges.len(),
+            oldest.opened_at,
+            listed(&names)
+        ),
+        format!("postrider dead ls {}: what is at the head of these keys?", patient.store()),
+        Code::StoreGrows,
+    ))
 }
 
 pub(super) fn stuck(patient: &Patient<'_>) -> Result<Finding> {

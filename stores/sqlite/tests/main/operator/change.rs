@@ -46,6 +46,8 @@ async fn a_destination_is_renamed_with_all_that_is_its_own() {
     assert_eq!(rename("unrouted", "b").await, Err(ErrorKind::Invalid));
     assert_eq!(rename("a", "a").await, Ok(()));
     let before = play.store.overview().await.unwrap();
+    let open = "insert into outbox_range values ('a', 0, 7, 'order/42', 3, 1, 0)";
+    play.fresh.connect().execute(open, ()).unwrap();
     assert_eq!(rename("a", "b").await, Ok(()));
     let after = play.store.overview().await.unwrap();
     assert!(after.definitions > before.definitions, "relays hear of it");
@@ -53,9 +55,10 @@ async fn a_destination_is_renamed_with_all_that_is_its_own() {
     assert_eq!((new.id.as_str(), new.pending, new.waiting), ("b", old.pending, old.waiting));
     assert_eq!((new.settled, &new.disabled), (old.settled, &old.disabled));
     let connection = play.fresh.connect();
-    for table in ["cursor", "waiting", "settled", "endpoint"] {
+    for table in ["cursor", "waiting", "range", "settled", "endpoint"] {
         let left = format!("select count(*) from outbox_{table} where destination = 'a'");
         assert_eq!(number(&connection, &left), 0, "{table}");
+        assert!(number(&connection, &left.replace("'a'", "'b'")) > 0, "{table}");
     }
     let definitions = play.store.destinations().await.unwrap();
     assert!(definitions.rows.iter().any(|row| row.definition.id == id("b")));

@@ -1,0 +1,1 @@
+delete from outbox_range where destination = ?1;

@@ -1,0 +1,3 @@
+-- Keys of which more waits than is copied, oldest first.
+select destination, partition, key_hash, key, position, version, opened_at from outbox_range
+order by opened_at, destination, key_hash;
