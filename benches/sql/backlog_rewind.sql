@@ -2,3 +2,4 @@
 update outbox_cursor set position = origin;
 delete from outbox_settled;
 delete from outbox_waiting;
+delete from outbox_range;
