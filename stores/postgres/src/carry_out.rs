@@ -249,11 +249,8 @@ impl Carrying<'_> {
         for _ in 0..REWINDS_MAX {
             let of = params![asked.destination.as_str(), partition(lease.partition)];
             let stands = self.session.optional("carry out", &CURSOR, of).await?;
-            // What its ranges stand for is read again as well.
-            let before = stands.as_ref().and_then(|row| row.get::<_, Option<i64>>(3));
-            let target = before.map_or(asked.target, |before| unsigned(before).min(asked.target));
             let back = match &stands {
-                Some(row) => Back::of(row, target)?,
+                Some(row) => Back::of(row, asked.target)?,
                 None => Back::default(),
             };
             let of = params![
@@ -262,7 +259,7 @@ impl Carrying<'_> {
                 signed(lease.token),
                 asked.request,
                 asked.destination.as_str(),
-                signed(target),
+                signed(asked.target),
                 back.from,
                 back.at,
                 back.to.base,
@@ -296,12 +293,13 @@ struct Back {
 }
 
 impl Back {
-    /// The cursor before a number.
+    /// The cursor before a number, and before all that its ranges stand for.
     fn of(row: &Row, target: u64) -> Result<Back> {
         let (base, position): (&[u8], i64) = (row.get(0), row.get(1));
         let history_start = unsigned(row.get(2));
+        let ranges = row.get::<_, Option<i64>>(3).map(unsigned);
         let stands = SnapshotCursor::decode(&Cursor::new(Arc::from(base), unsigned(position)))?;
-        let to = Columns::of(&rebase::back(&stands, target, history_start).encode()?)?;
+        let to = Columns::of(&rebase::back(&stands, ranges, target, history_start).encode()?)?;
         Ok(Back { from: base.to_vec(), at: position, to })
     }
 }

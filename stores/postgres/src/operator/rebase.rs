@@ -44,12 +44,14 @@ pub(super) async fn all(tx: &Session, operation: &'static str) -> Result<usize> 
         let base: Vec<u8> = row.get(2);
         let cursor = Cursor::new(base.into(), unsigned(row.get(3)));
         let kept_from = unsigned(row.get::<_, Option<i64>>(4).unwrap_or_default());
+        let ranges = row.get::<_, Option<i64>>(5).map(unsigned);
         let cursor = SnapshotCursor::decode(&cursor)
             .map_err(|e| e.context("destination", destination).context("partition", partition))?;
         let of = (destination, partition);
-        match counted(tx, of, begins(&cursor)).await? {
-            true => stay(tx, operation, of, &cursor).await?,
-            false => place(tx, operation, of, &rebased(&cursor, kept_from)).await?,
+        let from = begins(&cursor, ranges);
+        match counted(tx, of, from).await? {
+            true => stay(tx, operation, of, &at(&cursor, from)).await?,
+            false => place(tx, operation, of, &rebased(&cursor, ranges, kept_from)).await?,
         }
     }
     Ok(rows.len())
@@ -62,7 +64,7 @@ async fn counted(tx: &Session, of: (&str, i16), number: u64) -> Result<bool> {
     Ok(pages.iter().all(|page| page.partition != of.1 || page.said == page.seen))
 }
 
-/// Puts a cursor where it stood, in the middle of a bucket, whose log begins anew with what the cursor still
+/// Puts a cursor where it begins anew, in the middle of a bucket, whose log begins anew with what the cursor still
 /// covers. So nothing below comes again, nor what a destination that began at `now` is not owed.
 async fn stay(
     tx: &Session,
@@ -70,9 +72,8 @@ async fn stay(
     of: (&str, i16),
     cursor: &SnapshotCursor,
 ) -> Result<()> {
-    let floor = begins(cursor);
-    let bucket = (floor + 1) / BUCKET;
-    place_above(tx, operation, of, &at(cursor, floor), bucket + 1).await?;
+    let bucket = (cursor.floor() + 1) / BUCKET;
+    place_above(tx, operation, of, cursor, bucket + 1).await?;
     let pages = recount::pages(tx, of.0, bucket, bucket).await?;
     let seen = pages.iter().find(|page| page.partition == of.1).map(|page| page.seen);
     let seen = seen.unwrap_or_default();
@@ -115,18 +116,24 @@ async fn place_above(
     tx.execute(operation, &CURSOR_PLACE, values).await.map(drop)
 }
 
-/// How far a cursor has passed everything: below it only pending transactions are looked for.
-fn begins(cursor: &SnapshotCursor) -> u64 {
+/// How far a cursor and its ranges have passed everything: below it only pending transactions are looked for. `ranges`: the least
+/// number at or below which they stand for nothing. What a range has not passed above its own ground lies above that one.
+fn begins(cursor: &SnapshotCursor, ranges: Option<u64>) -> u64 {
     let drained = cursor.target().is_some() && cursor.position() > cursor.ground();
-    if drained { cursor.ground() } else { cursor.floor() }
+    let from = if drained { cursor.ground() } else { cursor.floor() };
+    ranges.map_or(from, |ground| ground.min(from))
 }
 
 /// Where a cursor begins anew if log and outbox do not agree: at the end of the last bucket that it has passed whole, or before the kept
 /// history, if it has come that far: where rows are retired and not tables, the history begins behind what is
 /// gone of one partition, and others may still have events below it to pass. Where a part of a target was
 /// drained below the floor, that part is in the log already, so the buckets it is of begin anew as well.
-pub(super) fn rebased(cursor: &SnapshotCursor, kept_from: u64) -> SnapshotCursor {
-    let from = begins(cursor);
+pub(super) fn rebased(
+    cursor: &SnapshotCursor,
+    ranges: Option<u64>,
+    kept_from: u64,
+) -> SnapshotCursor {
+    let from = begins(cursor, ranges);
     let gone = Some(kept_from.saturating_sub(1)).filter(|gone| *gone <= from);
     at(cursor, bucket_end(from).max(gone.unwrap_or_default()))
 }
@@ -144,13 +151,22 @@ pub(super) fn rebased(cursor: &SnapshotCursor, kept_from: u64) -> SnapshotCursor
 /// **Nothing is booked twice.** At or below `f` only rows of such transactions come. Where the target that is just drained
 /// saw one of them as finished, some of its rows may be booked, in buckets that would stay: then it goes back to the floor of
 /// that one, and all of them come again.
-pub(crate) fn back(stands: &SnapshotCursor, target: u64, history_start: u64) -> SnapshotCursor {
+///
+/// **Nothing is missed that a range stands for.** `f` lies at or below the ground of each, `ranges`, and at or below its ground
+/// a range has passed everything, whoever wrote it. So what it stands for lies above `f`. ∎ The history that is gone does not
+/// bound that: a range keeps what lies behind it in its partition, wherever the history of others begins.
+pub(crate) fn back(
+    stands: &SnapshotCursor,
+    ranges: Option<u64>,
+    target: u64,
+    history_start: u64,
+) -> SnapshotCursor {
     let is_booked = |pending: &&Pending| {
         let seen = stands.target().is_some_and(|target| target.sees(pending.xid));
         seen && pending.floor < stands.position()
     };
     let booked = stands.pending().iter().filter(is_booked).map(|pending| pending.floor);
-    let from = booked.fold(stands.floor(), u64::min);
+    let from = booked.chain(ranges).fold(stands.floor(), u64::min);
     at(stands, floor_of(target, from, history_start))
 }
 
@@ -194,12 +210,12 @@ mod tests {
         for (floor, end) in [(0, 0), (4_094, 0), (4_095, 4_095), (4_096, 4_095), (9_000, 8_191)] {
             assert_eq!(bucket_end(floor), end);
             let base: Snapshot = "10:20:".parse().unwrap();
-            let rebased = rebased(&SnapshotCursor::at(&base, floor, 0), 1);
+            let rebased = rebased(&SnapshotCursor::at(&base, floor, 0), None, 1);
             assert_eq!((rebased.floor(), rebased.xmax(), rebased.ground()), (end, 0, end));
         }
-        let kept = rebased(&SnapshotCursor::above(3_500), 3_000);
+        let kept = rebased(&SnapshotCursor::above(3_500), None, 3_000);
         assert_eq!(kept.floor(), 2_999, "what was retired does not come again");
-        let behind = rebased(&SnapshotCursor::above(10), 3_000);
+        let behind = rebased(&SnapshotCursor::above(10), None, 3_000);
         assert_eq!(behind.floor(), 0, "what another partition retired was not passed here");
     }
 
@@ -216,18 +232,18 @@ mod tests {
     fn an_open_transaction_costs_a_rewind_nothing() {
         let base: Snapshot = "10:20:10".parse().unwrap();
         let stands = SnapshotCursor::at(&base, 30_010, 5);
-        let set_back = back(&stands, 30_001, 0);
+        let set_back = back(&stands, None, 30_001, 0);
         assert_eq!((set_back.floor(), set_back.ground()), (28_671, 5));
         assert!(!set_back.has_passed(Drawn { xid: 10, seq: 6 }), "it is still looked for");
         assert!(set_back.has_passed(Drawn { xid: 11, seq: 6 }));
         let draining = stands.toward("10:30:10".parse().unwrap(), Some(31_000)).unwrap();
         assert_eq!(
-            back(&draining.at_position(30_500), 30_001, 0),
+            back(&draining.at_position(30_500), None, 30_001, 0),
             set_back,
             "it was open all the while"
         );
         let seen = stands.toward("30:30:".parse().unwrap(), Some(31_000)).unwrap();
-        let again = back(&seen.at_position(30_500), 30_001, 0);
+        let again = back(&seen.at_position(30_500), None, 30_001, 0);
         assert_eq!((again.floor(), again.ground()), (0, 0), "what it wrote is booked");
         // One that ended costs as much as lies above its own floor; what is open still costs nothing.
         let both = SnapshotCursor::at(&"10:20:10".parse().unwrap(), 20_000, 5)
@@ -235,7 +251,7 @@ mod tests {
             .unwrap()
             .drained();
         let one = both.toward("10:50:10".parse().unwrap(), None).unwrap().at_position(30_500);
-        let again = back(&one, 30_001, 0);
+        let again = back(&one, None, 30_001, 0);
         assert_eq!((again.floor(), again.ground()), (16_383, 5), "35 has the floor 20,000");
     }
 
@@ -256,20 +272,29 @@ mod tests {
             })
     }
 
+    fn wrote(cursor: &SnapshotCursor, row: Drawn) -> bool {
+        let own = cursor.pending().iter().find(|pending| pending.xid == row.xid);
+        own.is_none_or(|pending| row.seq > pending.floor)
+    }
+
     proptest! {
-        /// INV-1: whatever a cursor had not passed, the rebased one has not passed.
+        /// INV-1: whatever a cursor or a range of it had not passed, the rebased one has not passed.
         #[test]
         fn nothing_is_passed_that_was_not(
             cursor in some_cursor(),
             xid in 1u64..60,
             seq in 1u64..32_000,
             kept_from in 1u64..32_000,
+            range in proptest::option::of(some_cursor()),
         ) {
             let row = Drawn { xid, seq };
-            for after in [rebased(&cursor, kept_from), at(&cursor, begins(&cursor))] {
+            let ground = range.as_ref().map(SnapshotCursor::ground);
+            for after in [rebased(&cursor, ground, kept_from), at(&cursor, begins(&cursor, ground))] {
                 prop_assert_eq!(after.xmax(), 0);
                 if after.has_passed(row) {
                     prop_assert!(cursor.has_passed(row), "{cursor:?} {after:?}");
+                    let stands_for = range.as_ref().is_some_and(|range| !range.has_passed(row));
+                    prop_assert!(!stands_for, "{range:?} {after:?}");
                 }
             }
         }
@@ -283,18 +308,19 @@ mod tests {
             seq in 1u64..32_000,
             target in 1u64..32_000,
             kept_from in 1u64..32_000,
+            range in proptest::option::of(some_cursor()),
         ) {
             let row = Drawn { xid, seq };
-            let after = back(&cursor, target, kept_from);
+            let after = back(&cursor, range.as_ref().map(SnapshotCursor::ground), target, kept_from);
             prop_assert_eq!(after.xmax(), 0);
             prop_assert!(after.floor() <= cursor.floor());
             if after.has_passed(row) {
                 prop_assert!(cursor.has_passed(row), "{cursor:?} {after:?}");
+                let stands_for = range.as_ref().is_some_and(|range| !range.has_passed(row));
+                prop_assert!(!stands_for, "{range:?} {after:?}");
             }
             // What a pending transaction wrote below its own floor is another matter: it has written nothing there.
-            let own = cursor.pending().iter().find(|pending| pending.xid == xid);
-            let wrote = own.is_none_or(|pending| seq > pending.floor);
-            if wrote && cursor.has_passed(row) && seq <= after.floor() {
+            if wrote(&cursor, row) && cursor.has_passed(row) && seq <= after.floor() {
                 prop_assert!(after.has_passed(row), "{cursor:?} {after:?}");
             }
         }

@@ -154,7 +154,8 @@ impl Begins {
             let base: Vec<u8> = row.get(2);
             let cursor = Cursor::new(base.into(), unsigned(row.get(3)));
             let kept_from = unsigned(row.get::<_, Option<i64>>(4).unwrap_or_default());
-            let cursor = rebase::rebased(&SnapshotCursor::decode(&cursor)?, kept_from);
+            let ranges = row.get::<_, Option<i64>>(5).map(unsigned);
+            let cursor = rebase::rebased(&SnapshotCursor::decode(&cursor)?, ranges, kept_from);
             cursors.entry(row.get(0)).or_default().push((row.get(1), cursor));
         }
         let all: Vec<Begin> = cursors.into_iter().map(begin).collect();

@@ -284,9 +284,9 @@ language sql as $$
 $$;
 
 -- Sets a cursor back to a number, below which only some transactions are looked for that are open, forgets the log
--- above it, marks what is sent again as a replay, and lets
+-- above it and the ranges, before which it goes back, marks what is sent again as a replay, and lets
 -- the lease go in the same write, so that its owner loads everything anew. Skipped where the history that
--- was asked for is gone, or nothing behind the target was passed. `moved` if the cursor stands elsewhere
+-- was asked for is gone, or nothing behind the target was passed. `moved` if the cursor or a range stands elsewhere
 -- than the caller believes, `lost` if the lease is.
 create function {outbox_rewind}(
     p_partition smallint, p_owner text, p_token bigint, p_request bigint, p_destination text,
@@ -310,7 +310,10 @@ begin
     select c.* into v_cursor from {outbox_cursor} c
     where c.destination = p_destination and c.partition = p_partition
     for no key update;
-    if found and (v_cursor.base, v_cursor.position) is distinct from (p_from, p_at) then
+    if found and ((v_cursor.base, v_cursor.position) is distinct from (p_from, p_at) or exists (
+        select from {outbox_range} r
+        where r.destination = p_destination and r.partition = p_partition and r.ground < p_floor))
+    then
         return 'moved';
     end if;
     perform 1 from {outbox_request} q where q.id = p_request for no key update;
@@ -338,7 +341,6 @@ begin
                     and {outbox_passed}(v_cursor, o.xid, o.seq)
                 order by o.seq desc limit 1))
         where c.destination = p_destination and c.partition = p_partition;
-        -- The cursor stands before all that its ranges stood for.
         delete from {outbox_range} r
         where r.destination = p_destination and r.partition = p_partition;
         delete from {outbox_settled} s

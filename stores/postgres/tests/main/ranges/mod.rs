@@ -6,7 +6,7 @@ mod way;
 use postrider_core::range::{Range, RangeChange};
 use postrider_core::source::{FetchRequest, OutboxSource, Page};
 use postrider_core::waiting::{Passed, Settlement, SettlementPart};
-use postrider_core::{Cursor, Event, KeyHash, Lease, Result};
+use postrider_core::{Cursor, KeyHash, Lease, Result};
 use postrider_postgres::PostgresStore;
 
 use crate::fetch::beginning;
@@ -110,8 +110,4 @@ fn close(from: &Cursor) -> RangeChange {
 
 fn step(from: &Cursor, to: &Cursor) -> RangeChange {
     RangeChange::Move { key_hash: hash(), from: from.clone(), to: to.clone() }
-}
-
-fn key_of(event: &Event) -> String {
-    event.key()
 }

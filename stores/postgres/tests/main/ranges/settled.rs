@@ -47,7 +47,9 @@ async fn a_settlement_that_comes_late_changes_no_range() {
                     'target_floor', 0, 'ground', 0)))), {opened})",
         play.lease.owner, play.lease.token
     );
-    play.fresh.run(&late).await;
+    let client = play.fresh.connect().await;
+    let refused = client.batch_execute(&play.fresh.sql(&late)).await.expect_err("it is too late");
+    assert!(refused.as_db_error().is_some_and(|told| told.code().code() == "PRC01"), "{refused}");
     assert_eq!(play.ranges().await, []);
 }
 
