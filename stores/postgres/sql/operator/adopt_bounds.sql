@@ -1,4 +1,5 @@
--- Between which numbers something may still be to be passed.
+-- Between which numbers something may still be to be passed. The cursors began anew before, behind all that ranges stood
+-- for, and there are no ranges.
 select
     (select min(c.ground) + 1 from {outbox_cursor} c),
     (select max(o.seq)

@@ -1,5 +1,6 @@
 //! Ranges: what of a key is not copied because so much of it waits, as this store keeps it.
 
+mod back;
 mod settled;
 mod way;
 

@@ -3,6 +3,7 @@
 mod age;
 mod isolation;
 mod published;
+mod ranges;
 mod split;
 mod tables;
 
