@@ -1,10 +1,10 @@
 //! Retiring: deleting events that nobody needs any more.
 //!
-//! Invariants: only what every cursor has passed, and has for long enough, goes; what is asked for again stays
+//! Invariants: only what every cursor has passed, and every range of a key's, and has for long enough, goes; what is asked for again stays
 //! until it waits; every event from `history_start` on is there, and that is committed before anything goes.
 //!
-//! Where the outbox is partitioned, whole tables go, when every cursor has passed all of them for good: what
-//! waits has its copy. Where it is one table, where a table takes long to fill, and where an archive takes
+//! Where the outbox is partitioned, whole tables go, when every cursor and range has passed all of them for good: what
+//! waits then has its copy. Where it is one table, where a table takes long to fill, and where an archive takes
 //! the events first, rows go, a bounded number at a time, and what waits stays.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
--- Rows of a partition after a number, with whether each is not passed by every cursor or was not settled long
+-- Rows of a partition after a number, with whether each is not passed by every cursor and range or was not settled long
 -- enough ago to go, and whether it waits anywhere. Nothing while something of the partition is to be sent again.
 with o as materialized (
     select xid, seq from {outbox}

@@ -16,7 +16,7 @@ const XIDS: Sql = sql!("operator/adopt_xids");
 const STRETCH: u64 = 200_000;
 
 /// Makes this copy of the store the one to publish from. On another server transactions are counted anew, and
-/// the sequence may be: so it is raised where it lies behind, every cursor begins anew at its floor, and
+/// the sequence may be: so it is raised where it lies behind, every cursor begins anew at its floor, or before its ranges, and
 /// only then is the place remembered. What is interrupted is finished by doing it again.
 pub(super) async fn adopt(store: &PostgresStore, note: &Note) -> Result<()> {
     let note = note::checked(note)?;

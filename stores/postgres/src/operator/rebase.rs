@@ -1,7 +1,7 @@
 //! Cursors for a server whose numbers were set back.
 //!
-//! Invariants: nothing is passed that was not passed before, so nothing is lost, and what lies above a
-//! cursor's floor comes again; the log begins anew with the cursor, so that it counts nothing twice, and at a
+//! Invariants: nothing is passed that was not passed before, and nothing that a range stands for, so nothing is lost; what lies
+//! above a cursor's floor, or above what its ranges have passed, comes again, and the ranges end; the log begins anew with the cursor, so that it counts nothing twice, and at a
 //! bucket's first number unless what is below is recounted; and nobody owns a partition meanwhile, or it is the owner who sets
 //! it back: an owner knows how far it has read.
 

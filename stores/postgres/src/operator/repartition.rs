@@ -1,8 +1,8 @@
 //! After a move to a server that hashes text otherwise: each key in the partition that it has there.
 //!
 //! Invariant: the new hash is recorded last, and until then no relay opens the store; so what is interrupted
-//! is finished by doing it again. Nothing is lost, and what lies above the least floor of a destination's cursors
-//! comes again to it: a partition's cursor knows nothing of what was in another. The log below that floor
+//! is finished by doing it again. Nothing is lost, and what lies above the least floor of a destination's cursors, or
+//! above what its ranges have passed, comes again to it: a partition's cursor knows nothing of what was in another. The log below that floor
 //! follows the events to their partitions.
 
 use std::collections::{BTreeMap, BTreeSet};

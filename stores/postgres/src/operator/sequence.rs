@@ -3,7 +3,8 @@
 //! Invariant: it is only ever raised, and only while nobody owns a partition and no producer has a transaction open: an
 //! owner knows how far it has read, and what a producer has drawn lies below what it is raised to. Events that were given numbers which a cursor had passed get new ones, also where the
 //! sequence has been carried past all of them since, and every cursor
-//! begins anew at its floor: duplicates are possible, loss is not (INV-1).
+//! begins anew at its floor, or before its ranges: duplicates are possible, loss is not (INV-1). What is numbered by the
+//! cursors alone is so by ranges too, each of which is a place behind its destination's.
 
 use postrider_core::Result;
 use postrider_core::operate::Note;

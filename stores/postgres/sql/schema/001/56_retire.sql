@@ -107,7 +107,7 @@ begin
 end
 $$;
 
--- Moves the beginning of history over whole tables that every cursor has passed for good and that are old
+-- Moves the beginning of history over whole tables that every cursor and range has passed for good and that are old
 -- enough, and returns up to where. Committed before anything goes: whoever adds a destination or sets a
 -- cursor back sees it first, or was waited for.
 create function {outbox_retire_to}(
@@ -250,7 +250,7 @@ begin
 end
 $$;
 
--- Notes up to where every cursor has passed a partition, and takes what was noted as long ago as events are kept for
+-- Notes up to where every cursor and range has passed a partition, and takes what was noted as long ago as events are kept for
 -- old. The log says when something was passed only by stretches of numbers, of which the last one may be filled for
 -- months. The floors of the cursors may lie behind what they have passed, so some rows above them are looked at as well.
 -- What is to be passed once more is young again.
@@ -323,7 +323,7 @@ end
 $$;
 
 -- Deletes events of one partition by their numbers, of each asked again whether it may go: passed by every
--- cursor, waiting nowhere, and settled long ago. With them goes what was discarded, and the log of what is gone. Returns
+-- cursor and range, waiting nowhere, and settled long ago. With them goes what was discarded, and the log of what is gone. Returns
 -- how many went.
 create function {outbox_retire_rows}(
     p_partition smallint, p_owner text, p_token bigint, p_older_micros bigint, p_seqs bigint[])

@@ -215,6 +215,28 @@ async fn a_repair_of_partitions_goes_back_before_ranges() {
     comes_again(&mut play, &stood).await;
 }
 
+/// A renamed destination has its ranges, and copies what they stand for.
+#[tokio::test]
+async fn a_renamed_destination_keeps_its_ranges() {
+    let Some((mut play, stood)) = with_range(1, 0).await else { return };
+    play.store.rename(&id("a"), &id("c"), &note()).await.expect("rename");
+    let_go(&play).await;
+    play.take_leases().await;
+    let loaded = play.store.load(&play.lease, &id("c")).await.expect("load");
+    let [range] = &loaded.ranges.expect("it keeps ranges")[..] else { panic!("one range") };
+    let request = FetchRequest {
+        lease: play.lease.clone(),
+        destinations: vec![id("c")],
+        after: range.cursor.clone(),
+        until: Some(loaded.cursor),
+        rows_max: 1_000,
+        bytes_max: 1 << 20,
+    };
+    let page = play.store.fetch(&request).await.expect("fetch");
+    let found: BTreeSet<EventId> = page.rows.iter().map(|row| row.row.id).collect();
+    assert!(stood.ids.is_subset(&found), "{}", page.rows.len());
+}
+
 /// What a range stands for is not delivered: whoever is about to take the tables back is told.
 #[tokio::test]
 async fn what_a_range_stands_for_would_go_with_the_tables() {
