@@ -1,7 +1,8 @@
--- The least number from which on something is still to be passed, by a destination or by a range of one.
+-- The number at or below which nothing is still to come, to any destination, nor to a range of one; null where there is no
+-- destination.
 create function {outbox_ground}() returns bigint language sql stable as $$
-    select least((select min(c.ground) from {outbox_cursor} c), (select min(r.ground) from {outbox_range} r))
-        from {outbox_cursor} c having count(*) > 0;
+    select least(min(c.ground), (select min(r.ground) from {outbox_range} r))
+    from {outbox_cursor} c having count(*) > 0;
 $$;
 
 -- Where the history that is kept begins: every event from this number on is there. Whoever adds a destination,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use postrider_core::operate::Operator;
+use postrider_core::operate::{Operator, Submission, Verb};
 use postrider_core::source::{FetchRequest, OutboxSource};
 use postrider_core::waiting::{
     Attempted, NewWaiting, Passed, Placement, Reason, Settlement, SettlementPart,
 };
-use postrider_core::{EventId, Lease, NewEvent};
+use postrider_core::{EventId, Lease, NewEvent, Start, Timestamp};
 
 use super::{KEY, hash, open};
 use crate::change::floors::at_rest;
@@ -212,6 +212,20 @@ async fn a_repair_of_partitions_goes_back_before_ranges() {
     let wrong =
         "select count(*) from {outbox_waiting} where partition <> {outbox_partition_of}(key)";
     assert_eq!(play.fresh.number(wrong).await, 0);
+    comes_again(&mut play, &stood).await;
+}
+
+/// INV-1: a rewind to a moment goes back further than that, to before what a range stands for.
+#[tokio::test]
+async fn a_rewind_goes_back_before_ranges_far_behind_its_target() {
+    let Some((mut play, stood)) = with_range(1, 5_000).await else { return };
+    let moment = "select (1000000 * extract(epoch from created_at))::bigint from {outbox}
+        order by seq desc limit 1";
+    let moment = Timestamp::from_micros(play.fresh.number(moment).await);
+    let verb = Verb::Rewind { destination: id("a"), to: Start::At(moment) };
+    play.store.submit(&Submission { verb, note: note() }).await.expect("submit");
+    play.carry_out().await;
+    let_go(&play).await;
     comes_again(&mut play, &stood).await;
 }
 
