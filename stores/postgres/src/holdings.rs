@@ -15,8 +15,7 @@ const HOLDINGS: Sql = sql!("init/holdings");
 pub struct Holdings {
     /// Events in the outbox, delivered or not.
     pub events: u64,
-    /// Those of them that some destination has not passed, or that it has passed and not copied, as of a key of which much
-    /// waits.
+    /// Those of them that some destination has not passed, or for which only a range stands there.
     pub undelivered: u64,
     /// Events that wait: retrying, parked, held, disabled, or dead.
     pub waiting: u64,

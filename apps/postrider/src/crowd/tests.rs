@@ -20,6 +20,7 @@ fn view(waiting: Counts, errors: &[(&str, &str, u64)]) -> DestinationView {
         pending: 0,
         pending_since: None,
         waiting,
+        ranges: 0,
         waiting_since: None,
         dead_since: None,
         retry_next: None,

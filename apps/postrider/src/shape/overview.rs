@@ -94,6 +94,8 @@ pub(crate) struct Destination {
     pub(crate) disabled: u64,
     /// Dead letters.
     pub(crate) dead: u64,
+    /// Keys of which more waits than is counted here: so many ranges stand for the rest.
+    pub(crate) ranges: u64,
     /// When the oldest waiting event was created, dead letters left out.
     pub(crate) waiting_since: Option<Timestamp>,
     /// When the oldest dead letter became one.
@@ -128,6 +130,7 @@ impl From<DestinationView> for Destination {
             held: view.waiting.held,
             disabled: view.waiting.disabled,
             dead: view.waiting.dead,
+            ranges: view.ranges,
             waiting_since: view.waiting_since,
             dead_since: view.dead_since,
             retry_next_at: view.retry_next,

@@ -159,10 +159,29 @@ fn paused(seen: &Seen<'_>, found: &mut Vec<Blocker>) {
         found.push(Blocker {
             kind: "destination_paused",
             critical: waiting > 0,
-            message: format!("{} is paused; {} events wait for it", view.id, count(waiting)),
+            message: format!(
+                "{} is paused; {} events wait for it{}",
+                view.id,
+                count(waiting),
+                and_uncounted(view)
+            ),
             advice: format!("postrider destinations resume {}", view.id),
         });
     }
+}
+
+/// What waits and stands in no count: a range stands for it. To count it would read the outbox.
+pub(crate) fn uncounted(ranges: u64) -> Option<String> {
+    match ranges {
+        0 => None,
+        1 => Some("what 1 range stands for".to_owned()),
+        several => Some(format!("what {} ranges stand for", count(several))),
+    }
+}
+
+/// The same behind a count of one destination's.
+fn and_uncounted(view: &DestinationView) -> String {
+    uncounted(view.ranges).map_or_else(String::new, |rest| format!(", and {rest}"))
 }
 
 fn endpoints(overview: &Overview, seen: &Seen<'_>, limits: Limits, found: &mut Vec<Blocker>) {
@@ -239,7 +258,8 @@ fn dead_letters(seen: &Seen<'_>, limits: Limits, found: &mut Vec<Blocker>) {
                 1 => "1 event waits".to_owned(),
                 parked => format!("{} events wait", count(parked)),
             };
-            format!(" {verb} {least}{} {noun}; {parked} behind", count(keys))
+            let rest = and_uncounted(view);
+            format!(" {verb} {least}{} {noun}; {parked} behind{rest}", count(keys))
         }
     };
     let noun = if view.waiting.dead == 1 { "dead letter" } else { "dead letters" };

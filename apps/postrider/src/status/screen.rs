@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use crate::age::relative;
 use crate::shape::{Destination, Partition, Status, Verdict, bad_unless_zero};
+use crate::status::held::uncounted;
 use crate::table::{Cell, Column, Fit, Table, Tone, clean};
 use crate::terminal::{Style, count, stdout_style, wrap};
 
@@ -148,6 +149,10 @@ fn later(status: &Status, text: &mut String) {
         let next =
             status.scheduled_next_at.map(|time| format!(", next {}", relative(time, status.now)));
         parts.push(format!("{} scheduled{}", count(status.scheduled), next.unwrap_or_default()));
+    }
+    let ranges: u64 = status.destinations.iter().map(|row| row.ranges).sum();
+    if let Some(uncounted) = uncounted(ranges) {
+        parts.push(format!("parked, and not counted: {uncounted}"));
     }
     if status.requests > 0 {
         let noun = if status.requests == 1 { "request" } else { "requests" };

@@ -87,6 +87,8 @@ pub struct DestinationView {
     pub pending_since: Option<Timestamp>,
     /// Events that wait, by state.
     pub waiting: Counts,
+    /// Keys of which more waits than is counted there: so many [ranges](crate::range) stand for the rest.
+    pub ranges: u64,
     /// When the oldest waiting event was created, dead ones left out.
     pub waiting_since: Option<Timestamp>,
     /// When the oldest dead letter became one.

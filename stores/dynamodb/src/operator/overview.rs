@@ -88,6 +88,7 @@ async fn destination(
         pending: count,
         pending_since: since,
         waiting: postrider_core::waiting::Counts::default(),
+        ranges: 0,
         waiting_since: None,
         dead_since: None,
         retry_next: None,

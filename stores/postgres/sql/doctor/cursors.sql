@@ -1,2 +1,7 @@
-select c.destination, c.partition, c.base, c.position, c.base_xmax, c.floor, c.ground
-from {outbox_cursor} c order by c.destination, c.partition;
+-- Places, by their bytes and by their columns: of destinations, and of the keys that a range stands for.
+select destination, partition, base, position, base_xmax, floor, ground, null as key
+from {outbox_cursor}
+union all
+select destination, partition, base, position, base_xmax, floor, ground, key
+from {outbox_range}
+order by destination, partition, key nulls first;

@@ -1,17 +1,19 @@
-//! What became of an event at each destination, derived from cursor, waiting row, and settled log.
+//! What became of an event at each destination, derived from cursor, waiting row, range, and settled log.
 //!
 //! Invariant (INV-7): `published` is said only where the log proves that the broker acknowledged it:
-//! in a bucket where nothing else happened, or where the routes say what is whose and never changed.
+//! in a bucket where nothing else happened, or where the routes say what is whose and never changed; and never of what a
+//! range stands for.
 
 use postrider_core::operate::listing;
 use postrider_core::operate::{DeliveryView, Status};
-use postrider_core::{Destination, DestinationId, Event, EventId, Result};
+use postrider_core::waiting::Reason;
+use postrider_core::{Destination, DestinationId, Event, EventId, KeyHash, Result};
 use tokio_postgres::Row;
 
 use super::value::{count, flag, number, shown, small, text, time};
 use crate::session::Session;
 use crate::sql::{Sql, sql};
-use crate::typed::{params, signed};
+use crate::typed::{params, signed, unsigned};
 
 const DELIVERIES: Sql = sql!("operator/deliveries");
 const REQUEUES_OPEN: Sql = sql!("operator/requeues_open");
@@ -29,6 +31,13 @@ impl Standing {
     /// Whether the routes are still the first ones, and it has routes of its own.
     fn original(&self) -> bool {
         self.version == 1 && !self.definition.is_unrouted()
+    }
+
+    /// Whether an event waits by a range, whose events were passed by this version of the definition. What no route takes does
+    /// not, where the routes are the same still: it was passed as another's.
+    pub(super) fn waits(&self, range: u64, taken: Taken) -> bool {
+        let known = range == self.version && !self.definition.is_unrouted();
+        taken == Taken::Delivered || !known
     }
 }
 
@@ -75,6 +84,7 @@ pub(super) struct Subject<'a> {
     /// Of the transaction that wrote it; `None` for one that the outbox has forgotten.
     pub(super) xid: Option<i64>,
     pub(super) partition: i16,
+    pub(super) key: &'a str,
     pub(super) event_type: &'a str,
     pub(super) aggregate_type: &'a str,
     pub(super) tenant: Option<&'a str>,
@@ -120,7 +130,9 @@ impl Deliveries {
         let numbers: Vec<i64> = subjects.iter().map(|subject| signed(subject.seq)).collect();
         let xids: Vec<Option<i64>> = subjects.iter().map(|subject| subject.xid).collect();
         let partitions: Vec<i16> = subjects.iter().map(|subject| subject.partition).collect();
-        let asked = params![numbers, xids, partitions, self.requeues];
+        let hash = |subject: &Subject<'_>| KeyHash::of(subject.key).0.cast_signed();
+        let hashes: Vec<i64> = subjects.iter().map(hash).collect();
+        let asked = params![numbers, xids, partitions, self.requeues, hashes];
         let rows = session.rows("read deliveries", &DELIVERIES, asked).await?;
         let mut all: Vec<Vec<DeliveryView>> = Vec::new();
         let mut rows = rows.iter().peekable();
@@ -170,8 +182,13 @@ fn delivery(
         erased: count(row, 14),
     });
     let id = &standing.definition.id;
+    let range = number(row, 17).filter(|_| passed && !before).map(unsigned);
     let mut delivery = match waiting(id, row) {
         Some(delivery) => delivery,
+        None if range.is_some_and(|range| standing.waits(range, taken)) => {
+            let reason = Some(Reason::Behind.as_str().to_owned());
+            DeliveryView { reason, ..plain(id, Status::Parked) }
+        }
         None => {
             let place = Place { passed, before, bucket };
             let said = status(place, subject.erased, taken, standing.original())?;

@@ -59,10 +59,12 @@ async fn in_outbox(session: &Session, row: &Row, event: Event) -> Result<EventDe
     let deliveries = Deliveries::read(session).await?;
     let seq = super::value::count(row, 0);
     let partition = partition(row, EVENT_COLUMNS);
+    let key = event.key();
     let subject = Subject {
         seq,
         xid: number(row, EVENT_COLUMNS + 1),
         partition,
+        key: &key,
         event_type: &event.event_type,
         aggregate_type: &event.aggregate_type,
         tenant: event.tenant.as_deref(),
@@ -76,7 +78,6 @@ async fn in_outbox(session: &Session, row: &Row, event: Event) -> Result<EventDe
                 && matches!(view.status, Status::Parked | Status::Pending)
         });
         if held {
-            let key = event.key();
             let hash = KeyHash::of(&key).0.cast_signed();
             let (name, key) = (destination.as_str(), &*key);
             let place = params![name, partition, hash, key, signed(seq), BEHIND_MAX];

@@ -207,6 +207,7 @@ fn subject(found: &Found) -> Subject<'_> {
         seq: found.view.seq,
         xid: found.xid,
         partition: found.partition,
+        key: &found.view.key,
         event_type: &found.view.event_type,
         aggregate_type: &found.aggregate_type,
         tenant: found.view.tenant.as_deref(),

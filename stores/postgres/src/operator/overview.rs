@@ -30,6 +30,7 @@ const ENDPOINTS: Sql = sql!("operator/endpoints");
 const KEPT: Sql = sql!("operator/kept");
 const PARTITIONS: Sql = sql!("operator/partitions");
 const PENDING: Sql = sql!("operator/pending");
+const RANGES_COUNT: Sql = sql!("operator/ranges_count");
 const REASONS: Sql = sql!("operator/reasons");
 const RELAYS: Sql = sql!("operator/relays");
 const REQUESTS_OPEN_COUNT: Sql = sql!("operator/requests_open_count");
@@ -187,6 +188,7 @@ async fn destinations(session: &Session, sequence: u64) -> Result<Vec<Destinatio
             pending: ahead.pending.min(sequence.saturating_sub(ahead.least)),
             pending_since: ahead.oldest.map(|(since, _)| since),
             waiting: waits.counts,
+            ranges: waits.ranges,
             waiting_since: waits.since,
             dead_since: dead_since.remove(name),
             retry_next: retry_next.remove(name),
@@ -290,6 +292,8 @@ async fn pending(session: &Session, sequence: u64) -> Result<HashMap<String, Ahe
 #[derive(Default)]
 struct Waits {
     counts: Counts,
+    /// Of how many keys more waits than that.
+    ranges: u64,
     /// When the oldest that is not dead was created.
     since: Option<Timestamp>,
 }
@@ -319,6 +323,9 @@ async fn waits(session: &Session) -> Result<HashMap<String, Waits>> {
     let created = moments(session, &WAITING_CREATED_AT, params![names, numbers]).await?;
     for (destination, at) in created {
         all.entry(destination).or_default().since = Some(at);
+    }
+    for row in session.rows("overview", &RANGES_COUNT, params![]).await? {
+        all.entry(shown(&row, 0)).or_default().ranges = count(&row, 1);
     }
     Ok(all)
 }

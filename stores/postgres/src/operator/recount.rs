@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use postrider_core::operate::{Difference, Recounted, RowKey, Submission, missing};
-use postrider_core::{DestinationId, Event, EventId, PartitionId, Result};
+use postrider_core::{DestinationId, Event, EventId, KeyHash, PartitionId, Result};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -303,7 +303,11 @@ impl<'a> Ledger<'a> {
             }
             let mut event = Event::new(EventId::from_u128(0), row.get(2), "", row.get(1));
             event.tenant = row.get::<_, Option<&str>>(3).map(Into::into);
-            match taken_by(&self.standings, &event)[self.index] {
+            let taken = taken_by(&self.standings, &event)[self.index];
+            if self.waits_by_range(&row, taken) {
+                continue;
+            }
+            match taken {
                 Taken::No => left.other_route += 1,
                 Taken::Dropped => left.dropped += 1,
                 Taken::Delivered if row.get(4) => left.erased += 1,
@@ -311,6 +315,17 @@ impl<'a> Ledger<'a> {
             }
         }
         Ok(left)
+    }
+
+    /// Whether a range stands for a row: then it waits, and is not missing.
+    fn waits_by_range(&self, row: &Row, taken: Taken) -> bool {
+        let (hashes, versions): (Vec<i64>, Vec<i64>) = (row.get(6), row.get(7));
+        if hashes.is_empty() {
+            return false;
+        }
+        let hash = KeyHash::of(row.get(5)).0.cast_signed();
+        let mut ranges = hashes.into_iter().zip(versions).filter(|(of, _)| *of == hash);
+        ranges.any(|(_, version)| self.standings[self.index].waits(unsigned(version), taken))
     }
 }
 

@@ -143,6 +143,8 @@ fn destination(
         pending,
         pending_since: since,
         waiting: waits.counts,
+        ranges: value::first(connection, "overview", sql::RANGES_COUNT, name, |row| count(row, 0))?
+            .unwrap_or_default(),
         waiting_since: waits.since,
         dead_since: first_moment(sql::DEAD_SINCE, params![id.as_str(), LOOKED_AT_MAX])?,
         retry_next: first_moment(sql::RETRY_NEXT, params![id.as_str(), standing.partition])?,

@@ -59,6 +59,7 @@ statements! {
     PARTITIONS = "partitions",
     POSITION_LEAST = "position_least",
     RANGES = "ranges",
+    RANGES_COUNT = "ranges_count",
     REASONS = "reasons",
     RECOUNT_ADD = "recount_add",
     RECOUNT_AHEAD = "recount_ahead",

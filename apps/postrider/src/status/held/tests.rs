@@ -23,6 +23,7 @@ fn view() -> DestinationView {
         pending: 3,
         pending_since: Some(Timestamp::from_micros(0)),
         waiting: Counts::default(),
+        ranges: 0,
         waiting_since: None,
         dead_since: None,
         retry_next: None,

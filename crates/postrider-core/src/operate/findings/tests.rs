@@ -17,6 +17,7 @@ fn destination(id: &str, state: DestinationState) -> DestinationView {
         pending: 3,
         pending_since: None,
         waiting: Counts { dead: 1, parked: 1, ..Counts::default() },
+        ranges: 0,
         waiting_since: None,
         dead_since: None,
         retry_next: None,

@@ -1,6 +1,7 @@
 -- What became of each event at each destination. `published` is said only where the settled log knows that
 -- everything its bucket passed was acknowledged; in a bucket where some events belonged elsewhere, were
--- dropped, or were erased, it says `settled`.
+-- dropped, or were erased, it says `settled`. What a range stands for is `parked`, although it has no row in
+-- outbox_waiting; so is what no route took while the range was there, since only the program looks at the routes.
 create view {outbox_status} as
 select o.seq, o.id, o.event_type, c.destination,
     case

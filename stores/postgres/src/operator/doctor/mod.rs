@@ -3,6 +3,7 @@
 //! Each examination is a small function that gives one finding, good or not. Invariant: nothing is
 //! changed, and nothing that takes longer than a look at a screen is done to a large store.
 
+mod ranges;
 mod server;
 mod session;
 mod tables;
@@ -110,6 +111,7 @@ pub(super) async fn examine(store: &PostgresStore, now: Timestamp) -> Result<Vec
         ("dead rows", tables::dead_rows(patient).await),
         ("autovacuum", tables::autovacuum(patient).await),
         ("history", tables::history(patient).await),
+        ("ranges", ranges::ranges(patient).await),
         ("dedup horizon", tables::horizon(patient).await),
         ("stuck claims", tables::stuck(patient).await),
         ("leftovers", tables::leftovers(patient).await),

@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use super::{Patient, coded, critical, good, listed};
 use crate::cursor::Columns;
 use crate::operator::sequence;
-use crate::operator::value::{count, flag, number, shown};
+use crate::operator::value::{count, flag, number, shown, text};
 use crate::schema;
 use crate::sql::{Sql, sql};
 use crate::typed::{params, unsigned};
@@ -160,14 +160,16 @@ pub(super) async fn cursors(patient: &Patient<'_>) -> Result<Finding> {
             .and_then(|_| Columns::of(&cursor))
             .is_ok_and(|columns| (columns.base_xmax, columns.floor, columns.ground) == said);
         if !same {
-            wrong.push(format!("{} in partition {}", shown(row, 0), row.get::<_, i16>(1)));
+            let key = text(row, 7).map(|key| format!(" for the key `{}`", key.escape_debug()));
+            let (name, partition) = (shown(row, 0), row.get::<_, i16>(1));
+            wrong.push(format!("{name} in partition {partition}{}", key.unwrap_or_default()));
         }
     }
     if wrong.is_empty() {
         return Ok(good("cursors", format!("{} cursors can be read", rows.len())));
     }
     let advice =
-        "somebody wrote to outbox_cursor: rewind these destinations, or `postrider reconcile`";
+        "somebody wrote to outbox_cursor or outbox_range: rewind these destinations, or `postrider reconcile`";
     let message = format!("cannot be read, or were changed by hand: {}", listed(&wrong));
     Ok(critical("cursors", message, advice, Code::Corrupt))
 }
