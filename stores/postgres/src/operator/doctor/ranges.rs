@@ -17,9 +17,8 @@ pub(super) async fn ranges(patient: &Patient<'_>) -> Result<Finding> {
     let Some(oldest) = rows.first() else {
         return Ok(good("ranges", "of no key so much waits that it is not copied any more"));
     };
-    let name = |row: &Row| {
-        format!("`{}` of destination {}", shown(row, 1).escape_debug(), shown(row, 0))
-    };
+    let name =
+        |row: &Row| format!("`{}` of destination {}", shown(row, 1).escape_debug(), shown(row, 0));
     let names: Vec<String> = rows.iter().map(name).collect();
     Ok(coded(
         "ranges",

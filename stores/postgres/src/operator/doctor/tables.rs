@@ -168,8 +168,7 @@ pub(super) async fn cursors(patient: &Patient<'_>) -> Result<Finding> {
     if wrong.is_empty() {
         return Ok(good("cursors", format!("{} cursors can be read", rows.len())));
     }
-    let advice =
-        "somebody wrote to outbox_cursor or outbox_range: rewind these destinations, or `postrider reconcile`";
+    let advice = "somebody wrote to outbox_cursor or outbox_range: rewind these destinations, or `postrider reconcile`";
     let message = format!("cannot be read, or were changed by hand: {}", listed(&wrong));
     Ok(critical("cursors", message, advice, Code::Corrupt))
 }

@@ -1,7 +1,9 @@
 //! Ranges: what of a key is not copied because so much of it waits, as this store keeps it.
 
 mod back;
+mod operated;
 mod settled;
+mod told;
 mod way;
 
 use postrider_core::range::{Range, RangeChange};
