@@ -178,7 +178,7 @@ impl<'c> Deliveries<'c> {
         let id = &standing.definition.id;
         let mut delivery = match self.waiting(id, subject.seq)? {
             Some(delivery) => delivery,
-            None if passed && self.is_ranged(standing, subject, taken) => {
+            None if passed && waits_by(&self.ranges, standing, (subject.key, subject.seq), taken) => {
                 let reason = Some(Reason::Behind.as_str().to_owned());
                 DeliveryView { reason, ..plain(id, Status::Parked) }
             }
@@ -200,22 +200,6 @@ impl<'c> Deliveries<'c> {
         };
         delivery.settled_at = bucket.map(|bucket| moment(bucket.saved_at));
         Ok(Some(delivery))
-    }
-
-    /// Whether a range stands for an event that the cursor has passed and that does not wait. Not where the routes do not take it
-    /// that it was passed by: they are still the destination's own.
-    fn is_ranged(&self, standing: &Standing, subject: &Subject<'_>, taken: Taken) -> bool {
-        let known = |range: &&RangeRow| {
-            range.version == standing.version && !standing.definition.is_unrouted()
-        };
-        let key_hash = KeyHash::of(subject.key);
-        let mut ranges = self.ranges.iter().filter(|range| {
-            range.key_hash == key_hash
-                && range.destination == standing.definition.id.as_str()
-                && range.partition == standing.partition
-                && range.position < subject.seq
-        });
-        ranges.any(|range| taken == Taken::Delivered || !known(&range))
     }
 
     fn waiting(&self, id: &DestinationId, seq: u64) -> Result<Option<DeliveryView>> {
@@ -259,6 +243,27 @@ impl<'c> Deliveries<'c> {
         self.buckets.insert((index, number), found);
         Ok(found)
     }
+}
+
+/// Whether a range stands for an event that the cursor has passed and that does not wait. Not where the routes do not take it
+/// that it was passed by: they are still the destination's own.
+pub(super) fn waits_by(
+    ranges: &[RangeRow],
+    standing: &Standing,
+    (key, seq): (&str, u64),
+    taken: Taken,
+) -> bool {
+    let known = |range: &&RangeRow| {
+        range.version == standing.version && !standing.definition.is_unrouted()
+    };
+    let key_hash = KeyHash::of(key);
+    let mut ranges = ranges.iter().filter(|range| {
+        range.key_hash == key_hash
+            && range.destination == standing.definition.id.as_str()
+            && range.partition == standing.partition
+            && range.position < seq
+    });
+    ranges.any(|range| taken == Taken::Delivered || !known(&range))
 }
 
 fn plain(destination: &DestinationId, status: Status) -> DeliveryView {

@@ -11,7 +11,8 @@ use postrider_core::operate::{Difference, Recounted, RowKey, Submission, missing
 use postrider_core::{DestinationId, Event, EventId, PartitionId, Result};
 use rusqlite::{Connection, Transaction, params};
 
-use super::delivery::{OpenRequeues, Standing, Taken, standings, taken_by};
+use super::delivery::{OpenRequeues, Standing, Taken, standings, taken_by, waits_by};
+use super::range;
 use super::sql;
 use super::value::{self, count, id, not_found, shown, text};
 use crate::error::During;
@@ -324,12 +325,19 @@ impl Ledger<'_> {
         let rows = value::all(self.connection, "recount", sql::RECOUNT_REQUEUE, of, |row| {
             let mut event = Event::new(EventId::from_u128(0), &shown(row, 2), "", &shown(row, 1));
             event.tenant = text(row, 3).map(Into::into);
-            (count(row, 0), taken_by(&self.standings, &event)[self.index], count(row, 4) != 0)
+            let taken = taken_by(&self.standings, &event)[self.index];
+            (count(row, 0), taken, count(row, 4) != 0, shown(row, 5))
         })?;
+        let ranges = range::read(self.connection)?;
+        let waits = |seq, key: &str, taken| {
+            waits_by(&ranges, self.standing(), (key, seq), taken)
+        };
         let mut left = Left { is_exact: missing.is_some(), ..Left::default() };
         let is_left = |seq: &u64| missing.as_ref().is_none_or(|missing| missing.contains(seq));
-        for (seq, taken, erased) in rows.into_iter().filter(|row| is_left(&row.0)) {
+        for (seq, taken, erased, key) in rows.into_iter().filter(|row| is_left(&row.0)) {
             match taken {
+                // It is not missing: its owner copies it.
+                _ if waits(seq, &key, taken) => {}
                 Taken::No => left.other_route += 1,
                 Taken::Dropped => left.dropped += 1,
                 Taken::Delivered if erased => left.erased += 1,

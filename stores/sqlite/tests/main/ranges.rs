@@ -84,6 +84,26 @@ async fn what_a_range_stands_for_is_parked() {
     assert_eq!((view.unwrap().status, in_sql.as_str()), (Status::Published, "published"));
 }
 
+/// INV-7, R105: where the log lost a bucket, a reconcile names what may be missing, and not what waits by a range.
+#[tokio::test]
+async fn nothing_that_a_range_stands_for_is_missing() {
+    let fresh = Fresh::new();
+    let (store, lease) = fresh.relay().await;
+    fresh.commit(&[of("1", "t"), of("1", "t"), of("2", "t"), of("1", "t")]);
+    let rows = fetch(&store, &lease, 0).await.rows;
+    let mut settlement = pass(&lease, 0, &rows, Passed::Acked);
+    settlement.parts[0].ranges.push(RangeChange::Open(range("order/1", 1)));
+    store.settle(&settlement).await.unwrap();
+    fresh.connect().execute("delete from outbox_settled where destination = 'a'", ()).unwrap();
+    let missing = async || {
+        let differences = store.recount(&id("a")).await.unwrap().differences.into_iter();
+        differences.flat_map(|difference| difference.requeue).collect::<Vec<u64>>()
+    };
+    assert_eq!(missing().await, [1, 3]);
+    fresh.connect().execute("delete from outbox_range", ()).unwrap();
+    assert_eq!(missing().await, [1, 2, 3, 4], "without the range nobody has them");
+}
+
 /// INV-7: what the routes passed by does not wait, for as long as they are the same; after a change nobody knows.
 #[tokio::test]
 async fn what_no_route_takes_waits_behind_no_range() {
