@@ -203,6 +203,27 @@ fn an_endpoint_that_is_down_for_long_is_critical_though_its_events_wait_aside() 
     assert_eq!(kinds(&causes(&overview, None)), [("endpoint_down", false)]);
 }
 
+/// What a range stands for is in no count: it is named beside the counts that it is missing from.
+#[test]
+fn what_ranges_stand_for_is_named_beside_what_waits() {
+    let mut overview = overview();
+    let view = &mut overview.destinations[0];
+    view.waiting = Counts { dead: 1, parked: 10_000, ..Counts::default() };
+    view.ranges = 1;
+    let seen = |overview: &Overview| {
+        let dead_keys = DeadKeys { keys: 1, at_least: false };
+        let seen = Seen { view: &overview.destinations[0], moved: Some(true), dead_keys };
+        held_up_by(overview, &[seen], LIMITS, None).remove(0).message
+    };
+    assert!(seen(&overview).ends_with("; 10,000 events wait behind, and what 1 range stands for"));
+    let view = &mut overview.destinations[0];
+    (view.ranges, view.state) = (2, DestinationState::Paused);
+    let told = seen(&overview);
+    assert!(told.ends_with("10,003 events wait for it, and what 2 ranges stand for"), "{told}");
+    overview.destinations[0].ranges = 0;
+    assert!(seen(&overview).ends_with("10,003 events wait for it"));
+}
+
 /// `--to` writes a destination of its own: it is offered only where a store has none.
 #[test]
 fn a_relay_is_started_by_what_names_its_destinations() {
