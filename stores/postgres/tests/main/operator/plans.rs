@@ -100,8 +100,8 @@ async fn readings_go_by_index() {
         "backlog" ("text, bigint, bigint") "'b', 1000, 8000",
         "created_at" ("integer, bigint") "32, 50000",
         "dead_since" ("bigint") "10000",
-        "deliveries" ("bigint[], bigint[], smallint[], bigint[]")
-            "array[1,2,70000], array[1,2,3], array[0,1,5], array[9999]",
+        "deliveries" ("bigint[], bigint[], smallint[], bigint[], bigint[]")
+            "array[1,2,70000], array[1,2,3], array[0,1,5], array[9999], array[7,8,9]",
         "endpoints" ("bigint") "100",
         "event" ("smallint, bigint") "3, 70000",
         "event_scheduled" ("uuid") "'017f22e2-79b0-7cc3-98c4-dc0c0c07398f'",
