@@ -42,6 +42,7 @@ pub mod preflight;
 pub mod probe;
 pub mod range;
 pub mod record_key;
+mod retire;
 pub mod retry;
 pub mod route;
 pub mod schema_id;

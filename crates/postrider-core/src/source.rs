@@ -9,6 +9,7 @@ use std::time::Duration;
 pub use crate::lease::RenewRequest;
 use crate::lease::{AcquireRequest, Acquired, Renewed};
 use crate::range::Range;
+pub use crate::retire::{RetireRequest, Retired};
 use crate::waiting::{Counts, Due, Reason, RowRef, Settlement};
 use crate::{
     BoxFuture, Cursor, Destination, DestinationId, DestinationRow, Event, Hindrance, KeyHash,
@@ -377,27 +378,4 @@ pub struct CarriedOut {
     pub surrendered: Vec<Lease>,
     /// The version of the destinations' definitions; a change means: load them again.
     pub definitions: u64,
-}
-
-/// Which events to retire.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RetireRequest {
-    /// The right to the partition.
-    pub lease: Lease,
-    /// Created longer ago than this, on the database's clock.
-    pub older_than: std::time::Duration,
-    /// At most so many events at once, so that no lock is held for long.
-    pub rows_max: u32,
-    /// Of these only, which an archive has taken: what became retirable since then has to be archived
-    /// first. `None` where nothing is archived.
-    pub only: Option<Vec<crate::EventId>>,
-}
-
-/// What was retired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Retired {
-    /// Events deleted.
-    pub rows: u32,
-    /// Whether there is more to delete at once.
-    pub more: bool,
 }
