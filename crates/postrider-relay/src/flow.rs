@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::source::Loaded;
-use postrider_core::waiting::{
-    NewWaiting, Passed, Placement, Reason, RowRef, SettlementPart, WaitingChange,
-};
+use postrider_core::waiting::{Passed, Placement, Reason, RowRef, SettlementPart, WaitingChange};
 use postrider_core::{DestinationId, Event, KeyHash, PartitionId, Tick, planted, reach};
 
 use crate::attempt::attempted;
@@ -23,7 +21,7 @@ use crate::range::Ranges;
 use crate::skip::Skipping;
 use crate::subject::Subject;
 use crate::trial::Trial;
-use crate::window::{Ordinal, Window};
+use crate::window::Window;
 
 /// One (partition, destination) that has been loaded.
 #[derive(Debug)]
@@ -32,7 +30,7 @@ pub(crate) struct Flow {
     pub(crate) window: Window,
     pub(crate) lanes: KeyMap<Lane>,
     /// How many waiting events hold each key, those to be written with the next settlement included.
-    waiting: KeyMap<u32>,
+    pub(crate) waiting: KeyMap<u32>,
     /// Events that wait though the cursor has not passed them: found again by the fetch.
     pub(crate) ahead: BTreeSet<u64>,
     /// Keys with events out of `waiting` whose outcome is not saved yet, with how many.
@@ -104,12 +102,6 @@ pub(crate) struct Flow {
     pub(crate) notices: Vec<Notice>,
 }
 
-/// What a flow needs to know of the other destinations to judge a row without a route.
-pub(crate) trait Routed {
-    /// Whether any destination has a route for the event.
-    fn is_routed(&self, event: &Event) -> bool;
-}
-
 impl Flow {
     pub(crate) fn new(
         partition: PartitionId,
@@ -169,49 +161,6 @@ impl Flow {
             passage,
             notices: Vec::new(),
         }
-    }
-
-    /// Lets an event of the window wait in the store, with the next settlement.
-    pub(crate) fn enter_waiting(
-        &mut self,
-        ordinal: Ordinal,
-        row: RowRef,
-        key_hash: KeyHash,
-        event: Option<Arc<Event>>,
-        placement: Placement,
-        now: Tick,
-    ) {
-        self.enter(row, key_hash, event, placement, now);
-        self.window.settle(ordinal, Passed::Waiting);
-    }
-
-    /// The same for one that is not of the window.
-    pub(crate) fn enter(
-        &mut self,
-        row: RowRef,
-        key_hash: KeyHash,
-        event: Option<Arc<Event>>,
-        placement: Placement,
-        now: Tick,
-    ) {
-        if let Placement::Retry { delay, .. } = &placement {
-            self.due_at = self.due_at.min(now + *delay);
-        }
-        reach!(WaitingEntered);
-        self.passage.entered += 1;
-        let flows = matches!(placement, Placement::Dead { .. }) && planted!(DeadKeyFlows);
-        if !flows && !matches!(placement, Placement::Dead { holds_key: false, .. }) {
-            let count = self.waiting.entry(key_hash).or_default();
-            *count += 1;
-            if *count == 2 && matches!(placement, Placement::Behind(_)) {
-                let subject = self.subject(row, event.clone());
-                self.notices.push(Notice::Parked { subject });
-            }
-        }
-        self.entering.enter(key_hash, row.seq, self.asking);
-        self.skipping.enter(key_hash, &placement);
-        self.entering_bytes += event.as_deref().map_or(0, Event::size_bytes);
-        self.part.waiting.push(NewWaiting { row, key_hash, event, placement });
     }
 
     /// Moves everything of a lane into `waiting`: the head as its placement says, the rest behind it.
@@ -381,44 +330,15 @@ impl Flow {
         }
     }
 
-    /// One more of what waits holds a key.
-    pub(crate) fn wait_for_range(&mut self, key: KeyHash) {
-        *self.waiting.entry(key).or_default() += 1;
-    }
-
-    /// How much of what waits holds a key.
-    pub(crate) fn waiting_of(&self, key: KeyHash) -> u32 {
-        self.waiting.get(&key).copied().unwrap_or_default()
-    }
-
-    /// One waiting event no longer holds its key.
-    pub(crate) fn unwait(&mut self, key: KeyHash) {
-        if let Some(count) = self.waiting.get_mut(&key) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.waiting.remove(&key);
-            }
-        }
-    }
-
     /// Whether something is under way, or has an outcome that is not saved.
     pub(crate) fn has_outcomes(&self) -> bool {
         let unsent = self.trial.as_ref().is_some_and(Trial::is_unsent);
         unsent || !self.part.is_empty() || self.window.is_dirty()
     }
 
-    /// Whether anything of the key waits.
-    pub(crate) fn waits(&self, key: KeyHash) -> bool {
-        self.waiting.contains_key(&key)
-    }
-
     /// Bytes of its events in memory: open in the window, kept for a range, out of `waiting`, or about to enter it.
     pub(crate) fn open_bytes(&self) -> u64 {
         let kept = self.ranges.kept_bytes();
         self.window.open_bytes() + kept + self.taken_bytes + self.entering_bytes
-    }
-
-    pub(crate) fn waiting_keys(&self) -> usize {
-        self.waiting.len()
     }
 }

@@ -9,6 +9,7 @@
 
 mod again;
 mod attempt;
+mod away;
 mod carry;
 mod clock;
 mod command;
@@ -50,6 +51,7 @@ mod relieve;
 mod report;
 mod retake;
 mod room;
+mod routes;
 mod run;
 mod serve;
 mod settings;
@@ -63,6 +65,7 @@ mod trial;
 mod trouble;
 mod turn;
 mod violation;
+mod waits;
 mod wake;
 mod window;
 

@@ -15,7 +15,8 @@ pub(crate) fn write(notice: &Notice, owner: &RelayId) {
         Notice::Delivered { .. }
         | Notice::AttemptFailed { .. }
         | Notice::DeadLetter { .. }
-        | Notice::Parked { .. } => log_event(notice),
+        | Notice::Parked { .. }
+        | Notice::RangeOpened { .. } => log_event(notice),
         Notice::EndpointFailed { .. }
         | Notice::EndpointRecovered { .. }
         | Notice::EndpointDisabled { .. }
@@ -55,6 +56,13 @@ fn log_event(notice: &Notice) {
             event_id = %subject.id(), key = subject.key(), event_type = subject.event_type(),
             seq = subject.row.seq, partition = subject.partition.0,
             destination = %subject.destination, "key parked behind an event that waits"
+        ),
+        Notice::RangeOpened { subject, waiting } => tracing::warn!(
+            event_id = %subject.id(), key = subject.key(), event_type = subject.event_type(),
+            seq = subject.row.seq, partition = subject.partition.0,
+            destination = %subject.destination, waiting,
+            "so many events of a key wait that what follows stays in the outbox until its turn comes; nothing is lost: \
+             redrive or discard what is dead"
         ),
         _ => {}
     }

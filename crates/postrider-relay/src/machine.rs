@@ -12,15 +12,14 @@ use std::time::Duration;
 
 use postrider_core::source::Definitions;
 use postrider_core::{
-    BrokerCapabilities, Destination, DestinationId, ErrorKind, Event, Jitter, KeyHash, Lease,
-    PartitionId, Presence, RelayId, Tick, reach,
+    BrokerCapabilities, Destination, DestinationId, ErrorKind, Jitter, KeyHash, Lease, PartitionId,
+    Presence, RelayId, Tick, reach,
 };
 
 use crate::again::Again;
 use crate::carry::Carrying;
 use crate::command::{Answer, Command, Input, Ticket};
 use crate::drain::Mode;
-use crate::flow::Routed;
 use crate::gauge::Gauge;
 use crate::health::{Blocker, Stats};
 use crate::late::LateBatch;
@@ -29,6 +28,7 @@ use crate::notice::{Notice, Notices};
 use crate::outlet::Outlet;
 use crate::owned::{FlowState, Owned};
 use crate::report::Reporting;
+use crate::routes::Routes;
 use crate::settings::Settings;
 use crate::trouble::{Told, Work};
 
@@ -130,16 +130,6 @@ pub(crate) enum Asked {
     Retire(PartitionId, u64),
     Count(DestinationId),
     ReadRange { partition: PartitionId, token: u64, destination: DestinationId, page: u64 },
-}
-
-/// All routes of all destinations, for the events that none of them takes.
-#[derive(Debug, Default)]
-pub(crate) struct Routes(pub(crate) Vec<Destination>);
-
-impl Routed for Routes {
-    fn is_routed(&self, event: &Event) -> bool {
-        self.0.iter().any(|destination| destination.route(event).is_some())
-    }
 }
 
 impl Machine {

@@ -51,6 +51,8 @@ struct Span {
     read: Cursor,
     /// The first row that it stands for, if it began in this reading.
     opened: Option<Ordinal>,
+    /// What the store is to be told of it, with the cursor that passes that row.
+    untold: Option<Range>,
     /// Pages that were read since it was saved.
     pages: u32,
 }
@@ -60,7 +62,8 @@ impl Ranges {
     pub(crate) fn found(ranges: Option<Vec<Range>>) -> Ranges {
         let span = |range: Range| {
             let (saved, read) = (range.cursor.clone(), range.cursor);
-            let span = Span { version: range.version, saved, read, opened: None, pages: 0 };
+            let span =
+                Span { version: range.version, saved, read, opened: None, untold: None, pages: 0 };
             (range.key_hash, span)
         };
         let spans = ranges.map(|ranges| ranges.into_iter().map(span).collect());
@@ -161,13 +164,22 @@ impl Flow {
         let name = row.event.as_ref().map_or_else(|_| String::new(), |event| event.key());
         let (saved, read) = (before.clone(), before.clone());
         let version = outlet.version;
-        spans.insert(key, Span { version, saved, read, opened: Some(ordinal), pages: 0 });
         let range = Range { key_hash: key, key: name.into(), cursor: before.clone(), version };
-        self.part.ranges.push(RangeChange::Open(range));
+        let untold = Some(range);
+        spans.insert(key, Span { version, saved, read, opened: Some(ordinal), untold, pages: 0 });
         self.wait_for_range(key);
         let subject = self.subject(row.row, row.event.as_ref().ok().cloned());
         self.notices.push(Notice::RangeOpened { subject, waiting: waits });
         true
+    }
+
+    /// Of which ranges the store is told in the write that moves its cursor: those that begin before it. Told earlier, one
+    /// would begin where no later reading passes, for what is read again has other pages.
+    pub(crate) fn ranges_to_tell(&mut self) -> Vec<RangeChange> {
+        let open_from = self.window.open_from();
+        let spans = self.ranges.spans.iter_mut().flat_map(BTreeMap::values_mut);
+        let passed = spans.filter(|span| span.opened.is_some_and(|opened| opened < open_from));
+        passed.filter_map(|span| span.untold.take().map(RangeChange::Open)).collect()
     }
 
     /// A settlement is written: ranges that ended with it hold their keys no more, and what the cursor has passed is not
@@ -254,8 +266,13 @@ impl Flow {
         for row in self.ranges.take_kept(key) {
             self.copy(&row, span.version, outlet, now);
         }
-        let from = span.saved;
-        self.part.ranges.push(RangeChange::Close { key_hash: key, from });
+        match span.untold {
+            None => {
+                self.part.ranges.push(RangeChange::Close { key_hash: key, from: span.saved });
+            }
+            // The store never heard of it.
+            Some(_) => self.unwait(key),
+        }
         // The key may have nothing left that waits, and then nothing tells of it.
         self.look_for_due(now);
     }

@@ -26,6 +26,11 @@ impl Machine {
             }
             match self.local.get(&definition.id) {
                 Some((own, can)) if **own == *definition => {
+                    // It may have been another meanwhile, and be the same again.
+                    let outlet = self.outlets.get_mut(&definition.id);
+                    if let Some(outlet) = outlet.filter(|outlet| is_same(own, &outlet.definition)) {
+                        outlet.version = row.version;
+                    }
                     if row.state == DestinationState::Active {
                         wanted.insert(definition.id.clone(), (Arc::clone(own), *can));
                     }

@@ -313,6 +313,7 @@ fn collect(owned: &mut Owned) -> (Vec<Written>, Vec<Broken>) {
             broken.extend(check(flow, &advance));
             part.cursor = Some((advance.from, advance.to));
             part.passed = advance.passed;
+            part.ranges.extend(flow.ranges_to_tell());
         }
         flow.unsaved_since = None;
         let changed = std::mem::take(&mut flow.changed);

@@ -9,10 +9,11 @@ use postrider_core::waiting::{Passed, Placement, Reason, RowRef};
 use postrider_core::{Cursor, Event, Payload, Tick, planted, reach};
 
 use crate::attempt::{attempted, holds_key};
-use crate::flow::{Flow, Routed};
+use crate::flow::Flow;
 use crate::hot::share;
 use crate::lane::{Entry, Origin};
 use crate::outlet::Outlet;
+use crate::routes::Routed;
 use crate::settings::Settings;
 use crate::window::Ordinal;
 

@@ -203,6 +203,11 @@ impl Window {
         Ordinal(self.first - self.savable() as u64)
     }
 
+    /// The first row that is not settled, or that is read next.
+    pub(crate) fn open_from(&self) -> Ordinal {
+        Ordinal(self.first)
+    }
+
     /// Rows read and not saved.
     pub(crate) fn len(&self) -> usize {
         self.savable() + self.slots.len()

@@ -57,6 +57,9 @@ pub(crate) fn notice(notice: &Notice) -> String {
             format!("gives {} up after {attempts}, {reason}, {key}", event(subject))
         }
         Notice::Parked { subject } => format!("lets {} wait behind its key", event(subject)),
+        Notice::RangeOpened { subject, waiting } => {
+            format!("lets a range stand for {} and what follows it: {waiting} wait", event(subject))
+        }
         Notice::EndpointFailed { destination, topic, failures, detail, pause, .. } => {
             format!("blames {destination} {topic} ({failures} in a row): {detail}; waits {pause:?}")
         }

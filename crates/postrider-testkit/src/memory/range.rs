@@ -11,6 +11,13 @@ use super::MemoryStore;
 use super::state::{LogRow, State};
 
 impl MemoryStore {
+    /// The ranges of a destination, of all partitions.
+    pub fn ranges(&self, destination: &DestinationId) -> Vec<Range> {
+        let state = self.state();
+        let of_it = state.ranges.iter().filter(|((id, _), _)| id == destination);
+        of_it.flat_map(|(_, ranges)| ranges.clone()).collect()
+    }
+
     /// What a destination has passed and neither sent nor let wait, because a range stands for it.
     pub fn ranged(&self, destination: &DestinationId) -> Vec<RowRef> {
         let state = self.state();

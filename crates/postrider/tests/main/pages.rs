@@ -152,8 +152,8 @@ fn the_page_of_limits_has_every_limit_and_its_default() {
         rows_max bytes_max total_bytes_max memory_bytes_max page_rows_max page_bytes_max);
     compare!(page, "Times and bounds of a relay", Settings:
         lease heartbeat publish_deadline margin store_deadline poll_min poll_max nudge save_after due_every
-        due_rows_max waiting_max carry_every carry_rows_max pause_min pause_max down_after held_keys held_rows drain
-        stall;
+        due_rows_max waiting_max range_after carry_every carry_rows_max pause_min pause_max down_after held_keys
+        held_rows drain stall;
         except in_step window retention seed);
     compare!(page, "Webhooks", WebhookSettings:
         deadline connections connections_per_endpoint idle answer_bytes_max request_bytes_max;
