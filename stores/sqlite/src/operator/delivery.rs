@@ -178,7 +178,9 @@ impl<'c> Deliveries<'c> {
         let id = &standing.definition.id;
         let mut delivery = match self.waiting(id, subject.seq)? {
             Some(delivery) => delivery,
-            None if passed && waits_by(&self.ranges, standing, (subject.key, subject.seq), taken) => {
+            None if passed
+                && waits_by(&self.ranges, standing, (subject.key, subject.seq), taken) =>
+            {
                 let reason = Some(Reason::Behind.as_str().to_owned());
                 DeliveryView { reason, ..plain(id, Status::Parked) }
             }
@@ -253,9 +255,8 @@ pub(super) fn waits_by(
     (key, seq): (&str, u64),
     taken: Taken,
 ) -> bool {
-    let known = |range: &&RangeRow| {
-        range.version == standing.version && !standing.definition.is_unrouted()
-    };
+    let known =
+        |range: &&RangeRow| range.version == standing.version && !standing.definition.is_unrouted();
     let key_hash = KeyHash::of(key);
     let mut ranges = ranges.iter().filter(|range| {
         range.key_hash == key_hash

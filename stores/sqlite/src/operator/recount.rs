@@ -329,9 +329,7 @@ impl Ledger<'_> {
             (count(row, 0), taken, count(row, 4) != 0, shown(row, 5))
         })?;
         let ranges = range::read(self.connection)?;
-        let waits = |seq, key: &str, taken| {
-            waits_by(&ranges, self.standing(), (key, seq), taken)
-        };
+        let waits = |seq, key: &str, taken| waits_by(&ranges, self.standing(), (key, seq), taken);
         let mut left = Left { is_exact: missing.is_some(), ..Left::default() };
         let is_left = |seq: &u64| missing.as_ref().is_none_or(|missing| missing.contains(seq));
         for (seq, taken, erased, key) in rows.into_iter().filter(|row| is_left(&row.0)) {

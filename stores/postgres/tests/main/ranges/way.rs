@@ -23,7 +23,7 @@ impl Reading {
             let page = play.page(&after, None, rows_max).await;
             for row in &page.rows {
                 self.found.push(row.row.seq);
-                if self.found.len() % every == 0 {
+                if self.found.len().is_multiple_of(every) {
                     self.places.push((self.found.len(), row.cursor.clone()));
                 }
             }
