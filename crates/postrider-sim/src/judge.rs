@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use postrider_core::operate::RequestState;
 use postrider_core::waiting::{Counts, WaitingState};
-use postrider_core::{DestinationId, EventId, Invariant, OutboxSource};
+use postrider_core::{DestinationId, EventId, Invariant, KeyHash, OutboxSource};
 use postrider_history::{Commit, Delivery, History, Record, Standing, check};
 use postrider_testkit::memory::CommittedRow;
 
@@ -47,6 +47,12 @@ pub fn at_rest(shared: &Shared) -> Result<(), String> {
             }
             visible.insert(row.row.id);
         }
+        // What a range stands for waits behind the dead letter of its key; else somebody is to read it.
+        let ranged = ranged(shared, &id);
+        let parked = committed.iter().filter(|row| {
+            ranged.contains(&row.row.id) && dead_keys.contains(&KeyHash::of(&row.key))
+        });
+        visible.extend(parked.map(|row| row.row.id));
         for row in committed.iter().filter(|row| is_owed(&owed, row)) {
             let let_go = shared.is_discarded(&place.born, row.row.id);
             if !let_go && !visible.contains(&row.row.id) && !place.has(row.row.id) {
@@ -55,6 +61,11 @@ pub fn at_rest(shared: &Shared) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// What ranges of a destination stand for.
+fn ranged(shared: &Shared, id: &DestinationId) -> BTreeSet<EventId> {
+    shared.store.ranged(id).into_iter().map(|row| row.id).collect()
 }
 
 /// Whether a destination is owed an event.
@@ -128,6 +139,9 @@ pub fn history(shared: &Shared) -> History {
             let holds = row.holds_key && owed.contains(&row.row.id) && !let_go;
             history.wait(&place.name(), row.row.id, Standing::from(row.state), holds);
         }
+        for id in ranged(shared, &id).intersection(&owed) {
+            history.wait(&place.name(), *id, Standing::Parked, true);
+        }
     }
     history
 }
@@ -180,6 +194,7 @@ fn judge_requests(shared: &Shared) {
         let parked = DestinationId::new(place.name()).is_ok_and(|at| {
             let mut rows = shared.store.waiting(&at).into_iter();
             rows.any(|row| row.row.id == id && row.state == WaitingState::Parked)
+                || ranged(shared, &at).contains(&id)
         });
         if !parked && place.tried_last(id).is_none_or(|sent| sent < asked) {
             let what = format!("request {request} says that {} was redriven at {born}", short(id));
