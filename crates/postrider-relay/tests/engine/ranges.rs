@@ -26,7 +26,7 @@ const KINDS: [Kind; 3] = [Kind::ChangeLog, Kind::Snapshot, Kind::Number];
 fn patient(types: &[&str]) -> Destination {
     let retry = RetryPolicy { attempts_max: 1_000, ..RetryPolicy::default() };
     let route = |name: &&str| {
-        let route = Route::all("{event_type}".parse().unwrap()).retry(retry.clone());
+        let route = Route::all("{event_type}".parse().unwrap()).retry(retry);
         route.only(Match::event_type(name))
     };
     Destination::new(id("all"), "memory", types.iter().map(route).collect())

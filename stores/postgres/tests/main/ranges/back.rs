@@ -24,10 +24,8 @@ struct Stood {
 /// them for good, and so many events of other keys, which came first.
 async fn with_range(partitions: u16, before: u32) -> Option<(Play, Stood)> {
     let play = Play::wide(partitions, &[everything("a"), everything("b")]).await?;
-    let fill = format!(
-        "insert into {{outbox}} (aggregate_type, aggregate_id, event_type, payload)
-        select 'order', n % 20, 'order.placed', '{{}}' from generate_series(1, $N) n"
-    );
+    let fill = "insert into {outbox} (aggregate_type, aggregate_id, event_type, payload)
+        select 'order', n % 20, 'order.placed', '{}' from generate_series(1, $N) n";
     let hot = |n: u32| NewEvent::new("order", "hot", "order.placed").json(&n).expect("JSON");
     for n in 0..12 {
         play.commit(&[hot(n), of_type("order.placed", n), of_type("order.placed", n + 1)]).await;
