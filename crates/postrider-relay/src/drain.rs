@@ -134,14 +134,14 @@ impl Machine {
                 matches!(owned.head, Head::Known(_))
                     && owned.settling.is_none()
                     && owned.flows.len() == self.outlets.len()
-                    && owned.flows.values().all(|state| match state {
+                    && owned.flows.iter().all(|(destination, state)| match state {
                         FlowState::Ready(flow) => {
                             flow.reached
                                 && flow.lanes.is_empty()
                                 && flow.nothing_due
                                 && !flow.asking
                                 && flow.ranges.reading.is_none()
-                                && flow.range_to_read(&self.settings).is_none()
+                                && !self.reads_range(destination, flow)
                                 && !flow.has_outcomes()
                         }
                         _ => false,

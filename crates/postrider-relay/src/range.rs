@@ -39,6 +39,8 @@ pub(crate) struct Ranges {
     pub(crate) reading: Option<(KeyHash, u64)>,
     /// When the next may be read.
     pub(crate) read_at: Tick,
+    /// Of which a page was read last.
+    last: Option<KeyHash>,
 }
 
 /// A range, and how far it is read.
@@ -55,6 +57,8 @@ struct Span {
     untold: Option<Range>,
     /// Pages that were read since it was saved.
     pages: u32,
+    /// What was copied of it and holds nothing: dead letters of which no route takes any more, or that are no events.
+    dead: u32,
 }
 
 impl Ranges {
@@ -62,8 +66,15 @@ impl Ranges {
     pub(crate) fn found(ranges: Option<Vec<Range>>) -> Ranges {
         let span = |range: Range| {
             let (saved, read) = (range.cursor.clone(), range.cursor);
-            let span =
-                Span { version: range.version, saved, read, opened: None, untold: None, pages: 0 };
+            let span = Span {
+                version: range.version,
+                saved,
+                read,
+                opened: None,
+                untold: None,
+                pages: 0,
+                dead: 0,
+            };
             (range.key_hash, span)
         };
         let spans = ranges.map(|ranges| ranges.into_iter().map(span).collect());
@@ -161,12 +172,17 @@ impl Flow {
             return false;
         };
         reach!(RangeOpened);
-        let name = row.event.as_ref().map_or_else(|_| String::new(), |event| event.key());
+        let name = match &row.event {
+            Ok(event) | Err(Malformed { event: Some(event), .. }) => event.key(),
+            // Nobody could look for it by its name.
+            Err(_) => return false,
+        };
         let (saved, read) = (before.clone(), before.clone());
         let version = outlet.version;
         let range = Range { key_hash: key, key: name.into(), cursor: before.clone(), version };
         let untold = Some(range);
-        spans.insert(key, Span { version, saved, read, opened: Some(ordinal), untold, pages: 0 });
+        let opened = Some(ordinal);
+        spans.insert(key, Span { version, saved, read, opened, untold, pages: 0, dead: 0 });
         self.wait_for_range(key);
         let subject = self.subject(row.row, row.event.as_ref().ok().cloned());
         self.notices.push(Notice::RangeOpened { subject, waiting: waits });
@@ -193,12 +209,20 @@ impl Flow {
         self.ranges.forget_before(self.window.unsaved_from());
     }
 
-    /// The key of a range that is to be read on: few of its rows are left.
-    pub(crate) fn range_to_read(&self, settings: &Settings) -> Option<KeyHash> {
+    /// The key of a range that is to be read on: few of its rows are left. One after the other, a page of each, so that a
+    /// long one keeps no other waiting. `has_room`: whether more of the destination may wait. What is copied and does not wait
+    /// for its turn, since no route takes it any more, is not held back by what is left of the key; so there it is asked for.
+    pub(crate) fn range_to_read(&self, settings: &Settings, has_room: bool) -> Option<KeyHash> {
         let few = u64::from(settings.range_after / 4);
         // The range itself holds the key too.
-        let left = |key: &KeyHash| u64::from(self.waiting_of(*key)).saturating_sub(1);
-        self.ranges.keys().filter(|key| left(key) <= few).min_by_key(left)
+        let left = |key: KeyHash| u64::from(self.waiting_of(key)).saturating_sub(1);
+        let spans = self.ranges.spans.iter().flatten();
+        let wanted = spans.filter(|(key, span)| {
+            left(**key) <= few && (has_room || span.dead < settings.range_after)
+        });
+        let (mut keys, last) = (wanted.map(|(key, _)| *key).peekable(), self.ranges.last);
+        let first = keys.peek().copied();
+        keys.find(|key| Some(*key) > last).or(first)
     }
 
     /// From where to where a range is read on; nothing if all that it stands for is kept, for it began behind the saved
@@ -219,6 +243,7 @@ impl Flow {
         let way = (span.read.clone(), self.window.saved_at().clone());
         reach!(RangeRead);
         self.ranges.reading = Some((key, page));
+        self.ranges.last = Some(key);
         Some(way)
     }
 
@@ -306,6 +331,11 @@ impl Flow {
                 (Some(Arc::<Event>::clone(event)), placement)
             }
         };
+        if matches!(placement, Placement::Dead { holds_key: false, .. })
+            && let Some(span) = self.span(row.key_hash)
+        {
+            span.dead = span.dead.saturating_add(1);
+        }
         self.note_if_dead(row.row, event.as_ref(), &placement);
         self.enter(row.row, row.key_hash, event, placement, now);
         true

@@ -3,13 +3,12 @@
 //! Keeps INV-6: a page that is read for one key has rows of all others, which are thrown away; there is one of them.
 
 use postrider_core::source::{FetchRequest, Page};
-use postrider_core::{DestinationId, PartitionId, Result, Tick};
+use postrider_core::{DestinationId, ErrorKind, PartitionId, Result, Tick};
 
 use crate::command::Command;
 use crate::fetch::is_void;
 use crate::flow::Flow;
 use crate::machine::{Asked, Machine};
-use crate::settings::Settings;
 use crate::trouble::Work;
 
 impl Machine {
@@ -17,12 +16,13 @@ impl Machine {
     pub(crate) fn read_ranges(&mut self) {
         while let Some((partition, destination)) = self.range_wanted() {
             let (now, settings) = (self.now, self.settings);
+            let has_room = self.may_read(&destination);
             let page = self.stats.fetches + 1;
             let Some(outlet) = self.outlets.get(&destination) else { return };
             let Some(owned) = self.owned.get_mut(&partition) else { return };
             let lease = owned.lease.clone();
             let Some(flow) = owned.flow(&destination) else { return };
-            let Some(key) = flow.range_to_read(&settings) else { return };
+            let Some(key) = flow.range_to_read(&settings, has_room) else { return };
             flow.ranges.read_at = now;
             let Some((after, until)) = flow.begin_range_page(key, page, outlet, now) else {
                 // It has ended.
@@ -56,10 +56,21 @@ impl Machine {
             flow.ranges.len() > 0
                 && flow.ranges.read_at <= self.now
                 && self.is_open(destination)
-                && flow.range_to_read(&self.settings).is_some()
+                && self.reads_range(destination, flow)
         });
         let longest = wanted.min_by_key(|(.., flow)| flow.ranges.read_at);
         longest.map(|(partition, destination, _)| (partition, destination.clone()))
+    }
+
+    /// Whether a range of a flow is to be read on.
+    pub(crate) fn reads_range(&self, destination: &DestinationId, flow: &Flow) -> bool {
+        flow.range_to_read(&self.settings, self.may_read(destination)).is_some()
+    }
+
+    /// When a range may be read again whose page was refused.
+    pub(crate) fn range_wake_at(&self, destination: &DestinationId, flow: &Flow) -> Option<Tick> {
+        let wanted = flow.ranges.len() > 0 && flow.ranges.reading.is_none();
+        (wanted && self.reads_range(destination, flow)).then_some(flow.ranges.read_at)
     }
 
     pub(crate) fn range_read(
@@ -71,7 +82,8 @@ impl Machine {
     ) {
         let (now, stops) = (self.now, self.mode.is_draining());
         self.reading_range = false;
-        let again = self.again_within(self.settings.poll_max);
+        // Not at once: where no page of one comes in time, those of other flows shall have their turn.
+        let again = self.again_within(self.settings.heartbeat);
         let Some(outlet) = self.outlets.get(destination) else { return };
         let Some(owned) = self.owned.get_mut(&partition) else { return };
         if owned.lease.token != token {
@@ -84,12 +96,15 @@ impl Machine {
             Err(error) if is_void(&error) => return self.refused(partition, token, error),
             result => result,
         };
-        let read = owned.trouble.note(Work::Fetch, Some(destination), result);
+        let gone = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        let read = owned.trouble.note(Work::ReadRange, Some(destination), result);
         let Some(flow) = owned.flow(destination) else { return };
         match read {
             // What is not saved is read again.
             Some(_) if stops => {}
             Some(page) => {
+                // However little of the key is on it: a one-shot run that reads on does not stand still.
+                self.stats.progressed_at = now;
                 flow.take_range_page(key, &page.rows, (page.end, page.more), outlet, now);
             }
             None => flow.ranges.read_at = again,
@@ -98,13 +113,9 @@ impl Machine {
         if flow.unsaved_since.is_none() && flow.has_outcomes() {
             flow.unsaved_since = Some(now);
         }
-    }
-}
-
-impl Flow {
-    /// When a range may be read again whose page was refused.
-    pub(crate) fn range_wake_at(&self, settings: &Settings) -> Option<Tick> {
-        let wanted = self.ranges.len() > 0 && self.ranges.reading.is_none();
-        (wanted && self.range_to_read(settings).is_some()).then_some(self.ranges.read_at)
+        if gone {
+            // It was removed, or has another name now.
+            self.define_again();
+        }
     }
 }

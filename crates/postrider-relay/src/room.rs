@@ -264,8 +264,8 @@ impl Machine {
         if used > 0 && bytes < least {
             return None;
         }
-        // What is settled takes next to nothing, saved or not.
-        if flow.window.open_bytes() > 0 && left.memory < least {
+        // What is settled takes next to nothing, saved or not, but for what is kept until a range ends.
+        if flow.window.open_bytes() + flow.ranges.kept_bytes() > 0 && left.memory < least {
             return None;
         }
         // Every flow is sure of one page, whatever the others hold. All may read at once.

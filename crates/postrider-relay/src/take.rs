@@ -59,7 +59,8 @@ impl Flow {
             reach!(RowDropped);
             return self.window.settle(ordinal, Passed::Dropped);
         }
-        if self.waits(row.key_hash) && self.pass_by_range(ordinal, row, before, outlet, settings) {
+        let holds = self.waits(row.key_hash) || self.ranges.has(row.key_hash);
+        if holds && self.pass_by_range(ordinal, row, before, outlet, settings) {
             return;
         }
         if let Err(malformed) = &row.event

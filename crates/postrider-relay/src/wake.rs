@@ -81,7 +81,7 @@ impl Machine {
             .unsaved_since
             .filter(|_| owned.settling.is_none() && flow.has_outcomes())
             .map(|since| since + self.saving(flow, budget).after);
-        let range = flow.range_wake_at(&self.settings).filter(|_| open && !self.reading_range);
+        let range = self.range_wake_at(destination, flow).filter(|_| open && !self.reading_range);
         [poll, due, save, range].into_iter().flatten().min()
     }
 }

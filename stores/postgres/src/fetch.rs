@@ -24,6 +24,10 @@ use crate::store::PostgresStore;
 use crate::tick::judge;
 use crate::typed::partition;
 
+/// So many numbers are read at most for a page of the way between two cursors. Pages share a statement and a session, and
+/// behind the last row of an old target lies all that was written since: of 32 partitions these are some 6,000 rows.
+const STRETCH: u64 = 200_000;
+
 /// The page behind a cursor.
 pub(crate) async fn fetch(store: &PostgresStore, request: &FetchRequest) -> Result<Page> {
     let store = store.clone();
@@ -140,6 +144,9 @@ pub(crate) struct Asked<'a> {
     until: Option<SnapshotCursor>,
     /// The stretch of the way there that is read; none if nothing is left of it.
     leg: Option<Leg>,
+    /// The last number that is read on this page, where it is of the way between two cursors: a target that is old has no rows
+    /// behind some number, and to see that would read all that came since.
+    pub(crate) through: Option<u64>,
     /// The target, where it is known before the server is asked.
     pub(crate) link: Option<SnapshotCursor>,
     /// The most rows of its page.
@@ -163,14 +170,19 @@ impl Asked<'_> {
                 Some(end.toward(end.base(), None)?)
             }
         };
-        Ok(Asked { request, after, until, leg, link, rows_max: 1 })
+        let reads = |leg: &Leg| {
+            let begins = leg.link.position().max(leg.link.ground());
+            leg.through.min(begins.saturating_add(STRETCH))
+        };
+        let through = until.is_some().then(|| leg.as_ref().map_or(0, reads));
+        Ok(Asked { request, after, until, leg, through, link, rows_max: 1 })
     }
 
     /// `tick`: what the statement chose its rows by. A later one that serves its snapshot would lose rows.
     fn page(&self, server: &Server, tick: Option<SequenceTick>, rows: Vec<Found>) -> Result<Page> {
         check_rewound(self.after.floor_ahead().max(self.after.position()), server.stands)?;
         if let Some(until) = &self.until {
-            return self.page_until(until, rows);
+            return self.page_until(until, rows, server.stands);
         }
         let goes_on = self.after.target().is_some();
         let link = match &self.link {
@@ -196,20 +208,29 @@ impl Asked<'_> {
         Ok(Page { rows, end: link.drained().encode()?, more: goes_on })
     }
 
-    /// A page of what lies between two cursors: as far as the stretch goes, which the statement does not know.
-    fn page_until(&self, until: &SnapshotCursor, mut found: Vec<Found>) -> Result<Page> {
-        let Some(leg) = &self.leg else {
+    /// A page of what lies between two cursors: as far as the leg goes, and no further than was read. Behind `stands` there is
+    /// nothing.
+    fn page_until(
+        &self,
+        until: &SnapshotCursor,
+        mut found: Vec<Found>,
+        stands: u64,
+    ) -> Result<Page> {
+        let (Some(leg), Some(through)) = (&self.leg, self.through) else {
             return Ok(Page { rows: Vec::new(), end: self.request.after.clone(), more: false });
         };
         let is_full = found.len() >= self.rows_max;
         let all = found.len();
-        found.retain(|found| found.drawn.seq <= leg.through);
+        found.retain(|found| found.drawn.seq <= through);
         let (within, base) = (found.len(), leg.link.encode()?);
         let rows = self.rows(found, &leg.link, &base);
-        let reached = within < all || rows.last().is_some_and(|row| row.row.seq == leg.through);
+        let reached = within < all || rows.last().is_some_and(|row| row.row.seq == through);
         if rows.len() < within || (is_full && !reached) {
             let last = rows.last().map_or_else(|| leg.link.position(), |row| row.row.seq);
             return Ok(Page { rows, end: base.at(last), more: true });
+        }
+        if through < leg.through && through < stands {
+            return Ok(Page { rows, end: base.at(through), more: true });
         }
         let end = if leg.last { until.clone() } else { leg.link.drained() };
         let more = !leg.last && end.leg(until)?.is_some();

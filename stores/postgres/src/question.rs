@@ -51,11 +51,12 @@ struct Columns<'a> {
     target_floor: Vec<Option<i64>>,
     rows_max: Vec<i32>,
     payload_max: Vec<i32>,
+    through: Vec<Option<i64>>,
     /// Each once, however many of the pages are its.
     destinations: BTreeSet<&'a str>,
     /// Where the first of the pages begins, or before.
     after: Option<u64>,
-    /// Whether a transaction that was pending long ago may have ended.
+    /// Whether a transaction that was pending long ago may have ended, or a page is of the way between two cursors.
     is_late: bool,
 }
 
@@ -63,7 +64,7 @@ impl<'a> Columns<'a> {
     fn push(&mut self, asked: &Asked<'a>, room: Room) {
         let (request, link) = (asked.request, asked.link.as_ref().unwrap_or(&asked.after));
         let target = link.target();
-        self.is_late |= is_late(link);
+        self.is_late |= is_late(link) || asked.through.is_some();
         let after = link.ground().max(link.position());
         self.after = Some(self.after.map_or(after, |least| least.min(after)));
         self.partition.push(partition(request.lease.partition));
@@ -78,6 +79,7 @@ impl<'a> Columns<'a> {
         self.target_floor.push(target.map(|_| signed(link.floor_ahead())));
         self.rows_max.push(i32::try_from(asked.rows_max).unwrap_or(i32::MAX));
         self.payload_max.push(room.cut_above());
+        self.through.push(asked.through.map(signed));
         self.destinations.extend(request.destinations.iter().map(DestinationId::as_str));
     }
 }
@@ -122,6 +124,6 @@ pub(crate) async fn ask<'a>(
         return session.each("fetch", &PAGE, values, take).await;
     }
     let behind_max = signed(BEHIND_MAX);
-    let values = [values, params![behind_max]].concat();
+    let values = [values, params![behind_max, columns.through]].concat();
     session.each("fetch", &PAGE_LATE, &values, take).await
 }

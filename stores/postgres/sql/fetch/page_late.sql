@@ -8,6 +8,8 @@
 -- $15 after: no page begins before this number
 -- $16 destinations: whose pages these are
 -- $17 behind_max: a transaction whose floor lies further behind the others' is looked for by its number
+-- $18 through: the last number that each page reads, null for none: an old target has no rows behind some number, and to
+-- see that would read all that came since
 --
 -- The first row says what the server is at: n 0, what the sequence has given in xid, where it stands by its own
 -- row in seq, the token of its life in id, and as texts the snapshot, the end of what was written and of what
@@ -29,6 +31,7 @@ now as materialized (
 ),
 asked as materialized (
     select a.n::integer, a.partition, a.base_xmax, a.floor, a.position, a.rows_max, a.payload_max,
+        coalesce(a.through, 9223372036854775807) as through,
         a.pending_xids::bigint[] as pending_xids, a.pending_floors::bigint[] as pending_floors,
         coalesce(a.target_xmin, now.xmin) as xmin, coalesce(a.target_xmax, now.xmax) as xmax,
         coalesce(a.target_xip::bigint[], now.xip) as xip,
@@ -39,9 +42,9 @@ asked as materialized (
         end as seen_floor
     from now, unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[],
         $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::bigint[],
-        $11::integer[], $12::integer[]) with ordinality as a (partition, base_xmax, floor, pending_xids,
-        pending_floors, position, target_xmin, target_xmax, target_xip, target_floor, rows_max,
-        payload_max, n)
+        $11::integer[], $12::integer[], $18::bigint[]) with ordinality as a (partition, base_xmax, floor,
+        pending_xids, pending_floors, position, target_xmin, target_xmax, target_xip, target_floor, rows_max,
+        payload_max, through, n)
 ),
 ended as materialized (
     -- A transaction that still runs is not visible, and costs nothing; one that has ended is looked for
@@ -136,6 +139,7 @@ from placed cross join lateral (
         union all
         (select o.* from {outbox} o
         where o.partition = placed.partition and o.seq > placed.lo and o.seq > $15::bigint
+            and o.seq <= placed.through
             and case
                 when o.xid <= placed.pending_last and o.xid = any (placed.pending_xids)
                     then o.seq > placed.pending_floors[array_position(placed.pending_xids, o.xid)]

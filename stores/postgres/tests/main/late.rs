@@ -62,13 +62,14 @@ async fn cost(
         "0".to_owned(),
         "'{a}'".to_owned(),
         behind_max.to_string(),
+        each("null::bigint"),
     ];
     let statement = fresh.sql(include_str!("../../sql/fetch/page_late.sql"));
     let session = include_str!("../../sql/session/setup.sql");
     client
         .batch_execute(&format!(
             "{session}; set plan_cache_mode = {mode}; deallocate all;
-             prepare page({TYPES}, bigint) as {statement}"
+             prepare page({TYPES}, bigint, bigint[]) as {statement}"
         ))
         .await
         .expect("a statement");
@@ -227,9 +228,11 @@ async fn tables_behind_every_cursor_are_not_opened() {
     }
     assert_eq!(found, 24_000, "nothing that is left out is missed");
     let page = [fresh.sql(include_str!("../../sql/fetch/page.sql")), TYPES.to_owned()];
-    let late =
-        [fresh.sql(include_str!("../../sql/fetch/page_late.sql")), format!("{TYPES}, bigint")];
-    for ([statement, types], behind_max) in [(page, ""), (late, ", 16384")] {
+    let late = [
+        fresh.sql(include_str!("../../sql/fetch/page_late.sql")),
+        format!("{TYPES}, bigint, bigint[]"),
+    ];
+    for ([statement, types], behind_max) in [(page, ""), (late, ", 16384, array[null::bigint]")] {
         let begin = include_str!("../../sql/session/setup_page.sql");
         client
             .batch_execute(&format!(

@@ -206,3 +206,37 @@ async fn pages_of_other_keys_lead_on() {
     let beyond = play.page(&at, Some(&stands), 4).await;
     assert!(beyond.rows.is_empty() && !beyond.more);
 }
+
+/// INV-6: behind the last row of an old target lies all that was written since. A page reads so many numbers of that and no
+/// more, and what lies behind them is on a later one.
+#[tokio::test]
+async fn a_page_reads_no_further_than_a_stretch() {
+    const STRETCH: u64 = 200_000;
+    let Some(play) = Play::new().await else { return };
+    let client = play.fresh.connect().await;
+    write(&client, &play, 5).await;
+    let mut reading = Reading::new();
+    reading.go_on(&play, 2, 1).await;
+    let in_target = |(_, place): &(usize, Cursor)| (1..5).contains(&place.position());
+    let old = reading.places.iter().rposition(in_target).expect("a place in the target");
+    for jump in [500_000, 1_000_000] {
+        play.fresh.run(&format!("select setval('{{outbox_seq}}', {jump})")).await;
+        write(&client, &play, 3).await;
+    }
+    reading.go_on(&play, 1_000, 1).await;
+    let (last, at) = (reading.places.len() - 1, &reading.places[old].1);
+    let (mut at, mut pages) = (at.clone(), 0);
+    loop {
+        let page = play.page(&at, Some(&reading.places[last].1), 1_000).await;
+        let (from, to) = (at.position(), page.end.position());
+        assert!(to <= from + STRETCH || !page.rows.is_empty(), "{from} to {to}");
+        pages += 1;
+        at = page.end;
+        if !page.more {
+            break;
+        }
+    }
+    assert!(pages >= 6, "a million numbers were read on {pages} pages");
+    reading.check(&play, old, last, 1_000).await;
+    reading.check(&play, old, last, 1).await;
+}
