@@ -338,11 +338,12 @@ impl Carrying<'_> {
     ) -> Result<Outcome> {
         let history_start = schema::read_number(self.connection, "history_start")?;
         let target = target.map_or(0, unsigned);
-        let ranged = range::first(self.connection, place).during("carry out")?;
-        let target = ranged.map_or(target, |first| first.min(target));
+        // As it was asked for: that ranges are gone back before as well is no reason to carry out what is not.
         if target < history_start || target > position {
             return Ok(Outcome::Skipped);
         }
+        let ranged = range::first(self.connection, place).during("carry out")?;
+        let target = ranged.map_or(target, |first| first.min(target));
         let boundary = (target / BUCKET * BUCKET).max(history_start).saturating_sub(1);
         let (destination, partition) = (place.destination.as_str(), place.partition.0);
         let rewind = || -> rusqlite::Result<()> {

@@ -27,6 +27,8 @@ pub(crate) fn register(connection: &Connection, definitions: &[Destination]) -> 
 
 /// Adds, changes, and removes destinations, and returns the version after that.
 pub(crate) fn apply(connection: &Connection, change: &DefinitionChange) -> Result<u64> {
+    // Later tables may have something of a destination's of which this program does not know.
+    schema::check_served(connection)?;
     let version = schema::read_number(connection, "definitions_version")?;
     if let Some(expected) = change.expected.filter(|expected| *expected != version) {
         return Err(Error::new(ErrorKind::Conflict, "apply")

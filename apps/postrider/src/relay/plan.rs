@@ -138,6 +138,7 @@ fn settings(args: &RelayArgs, config: &Config) -> Result<Settings, Failure> {
         poll_max: relay.poll_max,
         stall: args.timeout,
         waiting_max: relay.waiting_max,
+        range_after: range_after(relay.waiting_max),
         window: WindowLimits {
             rows_max: relay.window.rows,
             bytes_max: relay.window.bytes.bytes(),
@@ -152,6 +153,13 @@ fn settings(args: &RelayArgs, config: &Config) -> Result<Settings, Failure> {
 }
 
 /// The destination that `--to` stands for.
+/// How much of a key waits before a range stands for the rest: however little may wait of a destination, a hundred keys that
+/// stand still find room there, and not one alone.
+fn range_after(waiting_max: u64) -> u32 {
+    let part = u32::try_from(waiting_max / 100).unwrap_or(u32::MAX);
+    Settings::default().range_after.min(part).max(1)
+}
+
 fn given(args: &RelayArgs, to: &str) -> Result<(Destination, Arc<dyn Broker>), Failure> {
     let definition = target::definition(&args.name)?;
     let broker = Target::parse(to)?.allow_private(args.allow_private).open()?;
@@ -195,5 +203,12 @@ mod tests {
         let Command::Relay(args) = Cli::parse_from(line).command else { unreachable!() };
         let settings = settings(&args, &Config::default()).unwrap();
         assert_eq!(settings, Settings::default());
+    }
+
+    /// INV-5: where little may wait, one key does not take all of it before it has a range.
+    #[test]
+    fn a_key_takes_a_hundredth_of_what_may_wait() {
+        let of = [(1, 1), (5_000, 50), (1_000_000, 10_000), (u64::MAX, 10_000)];
+        assert!(of.iter().all(|(most, part)| range_after(*most) == *part));
     }
 }

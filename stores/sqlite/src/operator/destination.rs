@@ -43,6 +43,7 @@ pub(super) fn rename(
     if [from, to].iter().any(|id| id.as_str() == Destination::UNROUTED) {
         return Err(invalid("rename", "the destination `unrouted` is built in and keeps its name"));
     }
+    schema::check_served(connection)?;
     let read = |id: &DestinationId| {
         value::first(connection, "rename", crate::sql::DESTINATION_READ, [id.as_str()], |row| {
             shown(row, 0)

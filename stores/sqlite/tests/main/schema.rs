@@ -1,10 +1,12 @@
 //! The tables: made once, by whoever comes first, and a contract for any program.
 
-use postrider_core::{ErrorKind, OutboxSource};
+use postrider_core::operate::Note;
+use postrider_core::source::DefinitionChange;
+use postrider_core::{ErrorKind, Operator, OutboxSource};
 use postrider_sqlite::{Schema, init, init_as};
 use rusqlite::Connection;
 
-use crate::support::{Fresh, number};
+use crate::support::{Fresh, destination, id, number};
 
 fn insert(connection: &Connection, columns: &str, values: &str) -> rusqlite::Result<usize> {
     connection.execute(&format!("insert into outbox ({columns}) values ({values})"), ())
@@ -82,6 +84,25 @@ async fn newer_tables_are_refused() {
     let refused = fresh.store().open().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::SchemaTooNew, "{refused}");
     assert_eq!(init(fresh.path()).unwrap_err().kind(), ErrorKind::SchemaTooNew);
+}
+
+/// F29: who has a store open while the tables become newer changes no destination: later tables may have something of it of
+/// which this program does not know, as of ranges, which an older one would leave under the old name.
+#[tokio::test]
+async fn tables_that_become_newer_keep_their_destinations() {
+    let fresh = Fresh::new();
+    let store = fresh.store();
+    store.register(&[destination("a")]).await.unwrap();
+    fresh
+        .connect()
+        .execute("update outbox_meta set value = '99' where key in ('schema', 'serves')", ())
+        .unwrap();
+    let remove = DefinitionChange { remove: vec![id("a")], ..DefinitionChange::default() };
+    let refused = OutboxSource::apply(&store, &remove).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::SchemaTooNew, "{refused}");
+    let note = Note::new("anna@db1", "a test").expect("a note");
+    let refused = store.rename(&id("a"), &id("b"), &note).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::SchemaTooNew, "{refused}");
 }
 
 /// Somebody else's table of our name is neither used nor touched.
