@@ -143,7 +143,6 @@ async fn receive(subscription: &dyn Subscription, count: usize) -> Vec<Delivery>
             // A server on a busy machine may not answer in time. Whoever asks again is answered.
             Err(error) if error.kind() == ErrorKind::Unavailable && refused < REFUSED_MAX => {
                 refused += 1;
-                eprintln!("asked again: {error}");
             }
             batch => deliveries.extend(batch.expect("receive")),
         }
