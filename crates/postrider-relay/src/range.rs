@@ -171,12 +171,12 @@ impl Flow {
         else {
             return false;
         };
-        reach!(RangeOpened);
         let name = match &row.event {
             Ok(event) | Err(Malformed { event: Some(event), .. }) => event.key(),
             // Nobody could look for it by its name.
             Err(_) => return false,
         };
+        reach!(RangeOpened);
         let (saved, read) = (before.clone(), before.clone());
         let version = outlet.version;
         let range = Range { key_hash: key, key: name.into(), cursor: before.clone(), version };

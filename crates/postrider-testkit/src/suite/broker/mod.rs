@@ -131,7 +131,7 @@ fn first_seen(events: &[Arc<Event>]) -> Vec<EventId> {
     ids.filter(|id| seen.insert(*id)).collect()
 }
 
-/// So often in a row a consumer may say that its server is away, before that is a fault of its own.
+/// So often a consumer may say that its server is away, before that is a fault of its own.
 const REFUSED_MAX: u32 = 3;
 
 /// Receives until so many deliveries came.
