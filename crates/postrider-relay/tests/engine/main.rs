@@ -27,6 +27,7 @@ mod probing;
 mod raced;
 mod random;
 mod ranges;
+mod ranges_read;
 mod replay;
 mod report;
 mod requests;

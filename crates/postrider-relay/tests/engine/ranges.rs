@@ -23,7 +23,7 @@ use crate::world::{World, event, id, now};
 const KINDS: [Kind; 3] = [Kind::ChangeLog, Kind::Snapshot, Kind::Number];
 
 /// A destination that is patient with an event that fails.
-fn patient(types: &[&str]) -> Destination {
+pub(crate) fn patient(types: &[&str]) -> Destination {
     let retry = RetryPolicy { attempts_max: 1_000, ..RetryPolicy::default() };
     let route = |name: &&str| {
         let route = Route::all("{event_type}".parse().unwrap()).retry(retry);
@@ -36,7 +36,7 @@ fn patient(types: &[&str]) -> Destination {
 const STUCK: usize = 30;
 
 /// A range for each key of which twenty events wait, in pages of ten.
-fn narrow(kind: Kind, types: &[&str]) -> World {
+pub(crate) fn narrow(kind: Kind, types: &[&str]) -> World {
     let mut world = World::of(kind, 1, vec![patient(types)]);
     world.settings.window.rows_max = 40;
     world.settings.window.page_rows_max = 10;
@@ -46,12 +46,12 @@ fn narrow(kind: Kind, types: &[&str]) -> World {
 }
 
 /// The nth event of a key, of a type.
-fn of(event_type: &str, key: u64, n: u64) -> NewEvent {
+pub(crate) fn of(event_type: &str, key: u64, n: u64) -> NewEvent {
     NewEvent::new("order", format!("{key}"), event_type).json(&n).unwrap()
 }
 
 /// Commits so many events of a key, of which the first fails until the broker relents.
-fn commit_stuck(world: &World, key: u64, count: u64) {
+pub(crate) fn commit_stuck(world: &World, key: u64, count: u64) {
     let events: Vec<_> = (0..count).map(|n| event(key, n)).collect();
     let fault = Fault::new(ErrorKind::Unavailable, "503");
     let fails = Outcome::Retry { fault, after: Some(Duration::from_secs(2)) };
@@ -66,11 +66,11 @@ fn commit_refused(world: &World, key: u64, count: u64) {
     world.commit(events);
 }
 
-fn waiting(world: &World) -> usize {
+pub(crate) fn waiting(world: &World) -> usize {
     world.store.waiting(&id("all")).len()
 }
 
-fn ranges(world: &World) -> usize {
+pub(crate) fn ranges(world: &World) -> usize {
     world.store.ranges(&id("all")).len()
 }
 
