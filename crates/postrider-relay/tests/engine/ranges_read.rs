@@ -7,7 +7,7 @@ use std::time::Duration;
 use postrider_core::operate::Verb;
 use postrider_core::source::DefinitionChange;
 use postrider_core::waiting::{Reason, WaitingState};
-use postrider_core::{ErrorKind, NewEvent, OutboxSource, Start};
+use postrider_core::{ErrorKind, Fault, NewEvent, OutboxSource, Outcome, Start};
 use postrider_relay::{Ending, Target};
 use postrider_testkit::fault::{Gate, Operation, SourceAction};
 use postrider_testkit::memory::Kind;
@@ -180,4 +180,52 @@ fn letters_of_a_range_are_bound_by_what_may_wait() {
         world.ask(Verb::Discard(rows.iter().map(|row| world.row("all", row.row.seq)).collect()));
     }
     assert_eq!((letters, world.delivered("all"), ranges(&world)), (400, 40, 0));
+}
+
+/// INV-3: whatever comes of a key while its range is read on and ends stays behind what came before.
+#[test]
+fn what_comes_while_a_range_ends_stays_behind() {
+    for every in 1..8 {
+        let mut world = left_behind(60);
+        world.start(Target::Forever);
+        let mut next = 60;
+        for round in 0..3_000 {
+            if round % every == 0 && next < 400 {
+                world.commit(vec![event(1, next)]);
+                next += 1;
+            }
+            if !world.round() {
+                world.pass(Duration::from_millis(100));
+            }
+        }
+        world.run_until(Duration::from_secs(600), |world| world.delivered("all") == 400);
+        world.run_for(Duration::from_secs(5));
+        assert_eq!((waiting(&world), ranges(&world)), (0, 0));
+        world.check("all");
+    }
+}
+
+/// INV-3: when a range has ended, the last event of it that still waits holds its key.
+#[test]
+fn the_last_of_a_range_holds_its_key() {
+    let mut world = narrow(Kind::ChangeLog, &["order.changed"]);
+    let events: Vec<_> = (0..60).map(|n| event(1, n)).collect();
+    let ids: Vec<_> = events.iter().map(|new| new.event().id).collect();
+    let fault = Fault::new(ErrorKind::Unavailable, "503");
+    let fails = Outcome::Retry { fault, after: Some(Duration::from_secs(2)) };
+    world.place("all").broker.answer([ids[0]], &fails);
+    world.commit(events);
+    world.start(Target::Forever);
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(ranges(&world), 1);
+    world.place("all").broker.relent();
+    world.place("all").broker.answer([ids[59]], &fails);
+    let done = |world: &World| world.delivered("all") == 59 && ranges(world) == 0;
+    world.run_until(Duration::from_secs(600), done);
+    world.commit((60..64).map(|n| event(1, n)).collect());
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.delivered("all"), 59, "one waits, and what came since is behind it");
+    world.place("all").broker.relent();
+    world.run_until(Duration::from_secs(600), |world| world.delivered("all") == 64);
+    world.check("all");
 }
