@@ -62,6 +62,16 @@ impl Global {
         self.store_of(&configured, opened)
     }
 
+    /// The same for who commits events.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) async fn open_to_enqueue(&self) -> Result<Store, Failure> {
+        let configured = self.configured()?;
+        let opened = self.used(&configured)?.open_to_enqueue().await?;
+        self.store_of(&configured, opened)
+    }
+
     /// The same for who only looks, also where the database cannot be written to.
     ///
     /// # Errors

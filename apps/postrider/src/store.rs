@@ -124,6 +124,15 @@ impl Place {
         Ok(opened)
     }
 
+    /// The same for who commits events by hand: what many or large ones take is waited for.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn open_to_enqueue(&self) -> Result<Opened, Failure> {
+        let Place::Dynamo(tables) = self else { return self.open().await };
+        Place::Dynamo(Box::new(tables.patient())).open().await
+    }
+
     /// The same for who only looks: a PostgreSQL database that cannot be written to is taken, and that is said.
     ///
     /// # Errors

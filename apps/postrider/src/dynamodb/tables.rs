@@ -16,9 +16,9 @@ use crate::init::InitArgs;
 use crate::store::Opened;
 use crate::terminal;
 
-/// How long one call may take that makes tables: an emulator on a busy machine needs its time, and nobody's
-/// lease runs meanwhile.
-const MAKING_CALL_MAX: Duration = Duration::from_secs(30);
+/// How long one call may take of a command that somebody waits for: a transaction of 4 MB needs its time on a slow line, an
+/// emulator on a busy machine needs it for a table, and nobody's lease runs meanwhile.
+const PATIENT_CALL_MAX: Duration = Duration::from_secs(30);
 
 /// Tables that nothing was asked of yet.
 #[derive(Clone)]
@@ -70,6 +70,13 @@ impl Tables {
     /// Whether events are made of business items.
     pub(crate) fn derives(&self) -> bool {
         self.options.derivation.is_some()
+    }
+
+    /// The same for a command that makes tables or commits events.
+    pub(crate) fn patient(&self) -> Tables {
+        let mut patient = self.clone();
+        patient.settings.call_time_max = PATIENT_CALL_MAX;
+        patient
     }
 
     fn connection(&self) -> Result<Connection, Failure> {
@@ -134,9 +141,7 @@ impl Tables {
     /// # Errors
     /// What the service says.
     pub(crate) async fn make(&self, args: &InitArgs) -> Result<(), Failure> {
-        let mut patient = self.clone();
-        patient.settings.call_time_max = MAKING_CALL_MAX;
-        let made = init(&patient.connection()?, &setup(args)?).await.map_err(not_made)?;
+        let made = init(&self.patient().connection()?, &setup(args)?).await.map_err(not_made)?;
         terminal::note(&match &*made {
             [] => format!("{self} has the tables already: nothing was changed"),
             tables => format!("created {} in {}", tables.join(", "), self.place()),

@@ -124,7 +124,7 @@ async fn one(args: &EnqueueArgs) -> Result<Exit, Failure> {
 
 /// Opens a store whose outbox a relay reads.
 async fn open(args: &EnqueueArgs) -> Result<Store, Failure> {
-    let store = args.global.open().await?;
+    let store = args.global.open_to_enqueue().await?;
     let Some(table) = &store.own_table else { return Ok(store) };
     Err(Failure::plain(format!(
         "the relay reads `{table}` in place of the outbox: nobody would get the events"

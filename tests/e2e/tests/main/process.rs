@@ -12,9 +12,12 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
 
-/// How long a child may take to say what is waited for: far beyond what anything here takes, so that
-/// a test that hangs says where.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a child may take to say what is waited for, and may say nothing before it ends: far beyond what anything here
+/// takes, so that a test that hangs says where.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long it may get on before it ends: one that says the same for ever is found out.
+const ENDS_MAX: Duration = Duration::from_secs(300);
 
 /// So often a child may be found in the middle of a write: it writes for some milliseconds in each second.
 const PAUSES_MAX: u32 = 100;
@@ -136,11 +139,22 @@ impl Process {
         self.ended().await
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends by itself, as long as it gets on: what one event costs depends on the machine, and how many there
+    /// are on what was killed before.
     pub(crate) async fn ended(mut self) -> Ended {
-        let status = match tokio::time::timeout(PATIENCE, self.child.wait()).await {
-            Ok(status) => status.expect("a status"),
-            Err(_) => panic!("{} does not end; it said {:#?}", self.name, self.tail()),
+        let last = Instant::now() + ENDS_MAX;
+        let mut until = Instant::now() + PATIENCE;
+        let status = loop {
+            tokio::select! {
+                status = self.child.wait() => break status.expect("a status"),
+                Some(line) = self.words.recv() => {
+                    self.heard.push(line);
+                    until = last.min(Instant::now() + PATIENCE);
+                }
+                () = tokio::time::sleep_until(until.into()) => {
+                    panic!("{} does not end; it said {:#?}", self.name, self.tail());
+                }
+            }
         };
         while let Some(line) = self.words.recv().await {
             self.heard.push(line);
