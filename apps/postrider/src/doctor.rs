@@ -14,6 +14,7 @@ use crate::filter::{quoted, without_secret};
 use crate::global::Global;
 use crate::output::Format;
 use crate::relay::brokers;
+use crate::relay::own::{self, Own};
 use crate::shape::Found;
 use crate::table::clean;
 use crate::terminal::{self, Style, count, wrap};
@@ -46,7 +47,12 @@ pub(crate) struct DoctorArgs {
 pub(crate) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
     let configured = args.global.configured()?;
     let store = args.global.used(&configured)?.open_to_examine().await?;
+    let (of_own, _beside) = match Own::of(&configured.config)? {
+        Some(own) => own::examine(&own, &store).await,
+        None => (Vec::new(), None),
+    };
     let mut findings = store.operator.doctor(Timestamp::now()).await?;
+    findings.extend(of_own);
     findings.extend(of_waiting(&*store.operator, configured.config.relay.waiting_max).await?);
     if let Some(path) = &args.global.config {
         findings.extend(of_brokers(path).await?);

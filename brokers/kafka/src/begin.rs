@@ -95,6 +95,24 @@ pub(crate) fn is_before(
     Ok(found?.contains(&true))
 }
 
+/// Asks for the group's places in its topics, wherever these are.
+///
+/// # Errors
+/// As [`at_the_ends`].
+pub(crate) fn ask_places<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    settings: &SubscriptionSettings,
+    kafka: &KafkaSettings,
+    trouble: &Trouble,
+) -> Result<()> {
+    for topic in &settings.topics {
+        let all = partitions(consumer, topic, kafka, trouble)?;
+        has_place(consumer, all, kafka)
+            .map_err(|error| unanswered(trouble, &error, settings, kafka))?;
+    }
+    Ok(())
+}
+
 fn has_older<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     all: &TopicPartitionList,

@@ -45,6 +45,7 @@ mod golden;
 mod group;
 mod holdings;
 mod keys;
+mod look;
 mod membership;
 mod notice;
 mod partition;
@@ -71,6 +72,7 @@ mod writes;
 
 pub use broker::KafkaBroker;
 pub use encode::TOMBSTONE;
+pub use look::look;
 pub use notice::{Notice, Notices};
 pub use postrider_core::RecordKey;
 pub use settings::{Compression, KafkaSettings, Mechanism, Sasl, Secret, Tls};

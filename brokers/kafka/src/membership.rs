@@ -10,16 +10,15 @@ use std::time::Duration;
 use postrider_core::{Error, ErrorKind, Result};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::KafkaError;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
-use crate::answer::{missing, unreadable};
 use crate::begin;
-use crate::client::metadata;
 use crate::group::Coordinator;
 use crate::holdings::Holdings;
+use crate::look;
 use crate::reader::{Member, Reader};
 use crate::replaced::Replaced;
 use crate::resets::Resets;
@@ -136,36 +135,7 @@ fn join(
     config.set("statistics.interval.ms", report.as_millis().to_string());
     let mut consumer: BaseConsumer<Member> =
         BaseConsumer::from_config_and_context(&config, member).map_err(refused)?;
-    let found = |topic: &str| {
-        let metadata = metadata(&consumer, Some(topic), kafka, &trouble)?;
-        let error = metadata.topics().first().and_then(|found| found.error());
-        Ok(error.map(RDKafkaErrorCode::from))
-    };
-    for topic in &settings.topics {
-        let (kind, detail) = match found(topic)? {
-            None => continue,
-            Some(RDKafkaErrorCode::UnknownTopicOrPartition) => {
-                (ErrorKind::Unroutable, missing(topic).detail)
-            }
-            // It may be there, or not.
-            Some(code @ RDKafkaErrorCode::TopicAuthorizationFailed) => {
-                (ErrorKind::Unauthorized, unreadable(topic, code))
-            }
-            Some(other) => {
-                (ErrorKind::Unroutable, format!("the topic `{topic}` cannot be read: {other}"))
-            }
-        };
-        return Err(Error::new(kind, "subscribe").message(detail));
-    }
-    // Who may not ask is not refused: a dead letter that cannot be kept is not let go.
-    if let Some(dead) = &settings.dead_letters
-        && found(dead)? == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
-    {
-        let detail = format!(
-            "there is no topic for the dead letters: create `{dead}`, or choose another one for `dead_letters`"
-        );
-        return Err(Error::new(ErrorKind::Unroutable, "subscribe").message(detail));
-    }
+    look::find(&consumer, settings, kafka, &trouble)?;
     if settings.from_now {
         consumer = begin::at_the_ends(consumer, settings, kafka, &trouble)?;
     }

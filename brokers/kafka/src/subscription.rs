@@ -82,7 +82,7 @@ impl SubscriptionSettings {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.topics.is_empty() || self.topics.iter().any(String::is_empty) {
             return Err(wrong("`topics` names at least one topic"));
         }

@@ -80,6 +80,11 @@ pub(crate) fn judge(said: &str) -> (ErrorKind, &'static str) {
         let advice =
             "; the server's certificate is not believed: correct `roots`, or have it renewed";
         (ErrorKind::Unavailable, advice)
+    } else if is(&["corrupt message"]) {
+        // What answers a handshake with plain text.
+        let advice = "; it does not encrypt there, and `require_tls` or the address asks for it: correct one of them, or \
+                      give the server its certificate";
+        (ErrorKind::Unavailable, advice)
     } else {
         (ErrorKind::Unavailable, "")
     }

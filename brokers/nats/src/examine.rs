@@ -100,7 +100,8 @@ async fn ask(up: &Up, routes: &[Route], forcing: &[Forcing]) -> Result<Vec<Findi
         monitor::unforced(forcing).unwrap_or_else(|| unforced(&server.version).to_owned());
     let (mut replicas, mut copies) = (0, usize::MAX);
     for name in streams.iter().take(STREAMS_MAX) {
-        let stream = up.jetstream.get_stream(name).await.map_err(|error| silent(&error))?;
+        let stream = up.jetstream.get_stream(name).await;
+        let stream = stream.map_err(|error| silent(up, &format!("STREAM.INFO.{name}"), &error))?;
         let info = stream.cached_info();
         replicas = replicas.max(info.config.num_replicas);
         copies = copies.min(info.config.num_replicas);
@@ -137,16 +138,19 @@ pub(crate) async fn answer(
     question: &serde_json::Value,
 ) -> Result<serde_json::Value> {
     let answer = up.jetstream.request(what.to_owned(), question).await;
-    let answer: serde_json::Value = answer.map_err(|error| silent(&error))?;
+    let answer: serde_json::Value = answer.map_err(|error| silent(up, what, &error))?;
     match answer["error"]["description"].as_str() {
-        Some(said) => Err(silent(&said)),
+        Some(said) => Err(silent(up, what, &said)),
         None => Ok(answer),
     }
 }
 
-fn silent(error: &dyn std::fmt::Display) -> Error {
+/// A question that a user may not publish is not answered at all, and one whose answer they may not hear neither.
+fn silent(up: &Up, what: &str, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unavailable, "examine").message(format!(
-        "the server does not say how its streams are set: {error}; it has to have JetStream, and to let us ask"
+        "the server does not say how its streams are set: {error}; it has to have JetStream, and to let this user \
+         publish to `{}.{what}` and subscribe to `_INBOX.>`",
+        up.api
     ))
 }
 

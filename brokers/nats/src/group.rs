@@ -151,9 +151,7 @@ pub(crate) async fn join(
         };
         Error::new(kind, "subscribe").message(said).context("stream", &settings.stream)
     })?;
-    let all = partitions.map(Partitions::all);
-    let all = all.as_deref().or(settings.subject.as_deref()).unwrap_or(">");
-    bury_somewhere(up, settings, all).await?;
+    bury_somewhere(up, settings, partitions).await?;
     let wanted = members(settings, partitions);
     let known = before.as_ref().map_or(&[][..], |before| before.members);
     let from = begin(&stream, settings, &wanted, known).await?;
@@ -266,8 +264,17 @@ fn config(settings: &SubscriptionSettings, wanted: &Wanted, from: DeliverPolicy)
 }
 
 /// A stream has to take the dead letters, and the group must not get them back.
-async fn bury_somewhere(up: &Up, settings: &SubscriptionSettings, own: &str) -> Result<()> {
+///
+/// # Errors
+/// `Unroutable` or `Config` where that is not so.
+pub(crate) async fn bury_somewhere(
+    up: &Up,
+    settings: &SubscriptionSettings,
+    partitions: Option<&Partitions>,
+) -> Result<()> {
     let Some(subject) = &settings.dead_letters else { return Ok(()) };
+    let own = partitions.map(Partitions::all);
+    let own = own.as_deref().or(settings.subject.as_deref()).unwrap_or(">");
     let taken = up.jetstream.stream_by_subject(subject).await;
     match taken {
         Ok(stream) if stream == settings.stream => {

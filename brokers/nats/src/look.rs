@@ -19,16 +19,17 @@ use crate::settings::SubscriptionSettings;
 const LOOKED_AT: u16 = 8;
 
 /// How long the server waits for the group's answer before it gives an event out again; nothing, if the group is not
-/// there yet. Of several consumers, the shortest time.
+/// there yet. Of several consumers, the shortest time. It looks also whether a stream takes the group's dead letters.
 ///
 /// # Errors
-/// `Unroutable` if there is no such stream, `Config` for settings that no server takes, and what keeps the server from
+/// `Unroutable` if there is no such stream, or none for dead letters, `Config` for settings that no server takes, and what keeps the server from
 /// answering in time.
 pub async fn ack_wait(
     nats: NatsSettings,
     settings: &SubscriptionSettings,
 ) -> Result<Option<Duration>> {
-    let names = match group::check(settings)? {
+    let partitions = group::check(settings)?;
+    let names = match &partitions {
         None => vec![settings.group.clone()],
         Some(all) => {
             let numbers = 0..all.count().min(LOOKED_AT);
@@ -38,7 +39,12 @@ pub async fn ack_wait(
     let connection = Connection::new(nats)?;
     let until = Instant::now() + connection.settings().deadline;
     let up = connection.up(until).await?;
-    let asked = timeout_at(until, ask(&up, &settings.stream, &names)).await;
+    let asked = timeout_at(until, async {
+        let wait = ask(&up, &settings.stream, &names).await?;
+        group::bury_somewhere(&up, settings, partitions.as_ref()).await?;
+        Ok(wait)
+    });
+    let asked = asked.await;
     let asked = match asked {
         Ok(Err(error)) => Err(domain::told_of_the_servers_own(&up, until, error).await),
         Ok(answer) => answer,

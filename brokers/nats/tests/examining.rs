@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use postrider_core::operate::{Finding, Level};
 use postrider_core::{Broker, Code, RetryPolicy, Route};
-use postrider_nats::{NatsBroker, NatsSubscription, SubscriptionSettings};
+use postrider_nats::{Credentials, NatsBroker, NatsSubscription, SubscriptionSettings};
 use postrider_testkit::own_server::free_ports;
 
 use crate::publishing::{event, outgoing};
@@ -291,4 +291,31 @@ async fn files_that_are_not_forced_are_found_where_servers_are_monitored() {
     assert_eq!(codes(&found), expected, "{found:?}");
     assert!(found[2].subject.contains(&free.to_string()), "{found:?}");
     assert!(found[2].message.contains("/varz"), "{found:?}");
+}
+
+/// R125, F36: a user who may not ask is told which subject has to be granted: the server answers nothing at all.
+#[tokio::test]
+async fn what_a_user_may_not_ask_is_said() {
+    for (denied, named) in [
+        ("publish: { deny: \"$JS.API.INFO\" }", "`$JS.API.INFO`"),
+        ("publish: { deny: \"$JS.API.STREAM.INFO.*\" }", "`$JS.API.STREAM.INFO.SHOP`"),
+    ] {
+        let config = format!(
+            "authorization {{ users = [ {{ user: all, password: all }}, \
+             {{ user: few, password: few, permissions: {{ {denied} }} }} ] }}"
+        );
+        let Some(server) = Server::with(&config) else { return };
+        let options =
+            async_nats::ConnectOptions::with_user_and_password("all".into(), "all".into());
+        let client = options.connect(server.address()).await.unwrap();
+        let shop = Config { name: "SHOP".to_owned(), ..sound("shop") };
+        async_nats::jetstream::new(client).create_stream(shop).await.unwrap();
+        let mut settings = server.settings();
+        settings.credentials = Credentials::User { name: "few".into(), password: "few".into() };
+        settings.deadline = Duration::from_secs(10);
+        let broker = NatsBroker::new(settings).unwrap();
+        let asked = broker.examine(&[Route::all("shop".parse().unwrap())]).await;
+        let said = asked.expect_err("a question is not answered").to_string();
+        assert!(said.contains(named) && said.contains("publish"), "{said}");
+    }
 }

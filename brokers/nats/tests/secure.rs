@@ -62,6 +62,8 @@ async fn a_server_shows_who_it_is() {
     settings.tls.required = true;
     let refused = says(settings).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    let said = refused.to_string();
+    assert!(said.contains("`require_tls`") && said.contains("nothing was sent"), "{said}");
 }
 
 /// F36: a server that asks for our certificate gets it; without one, with a stranger's, and with an expired one we

@@ -102,7 +102,12 @@ async fn of_sidecar(
     let kept = from.visibility_kept(&wishes).await?;
     let (subject, lease) = (subject(handler), consumer.lease);
     Ok(vec![match &from {
-        Source::Kafka { .. } => of_session(&subject, lease, consumer.kafka.session),
+        Source::Kafka { servers, topics } => {
+            let looked = super::kafka::look(servers, topics, &wishes).await;
+            let found = looked.map(|()| findings::good(&subject, of_topics(topics)));
+            let found = found.unwrap_or_else(|failure| failure.finding(&subject));
+            return Ok(vec![found, of_session(&subject, lease, consumer.kafka.session)]);
+        }
         Source::Local { .. } => of_visibility(&subject, lease, wishes.visibility, ""),
         Source::Nats { stream, .. } => {
             let advice =
@@ -116,6 +121,13 @@ async fn of_sidecar(
             return Ok(found);
         }
     }])
+}
+
+fn of_topics(topics: &[String]) -> String {
+    let [topic] = topics else {
+        return format!("its {} topics and the one of its dead letters are there", topics.len());
+    };
+    format!("its topic `{topic}` and the one of its dead letters are there")
 }
 
 /// A broker that hides an event for a time.

@@ -40,6 +40,27 @@ pub(super) async fn subscribe(
         .map_err(|error| Failure::from(error).of_source())
 }
 
+/// Looks what a subscription would find.
+///
+/// # Errors
+/// A configuration failure: this program was built without Kafka.
+#[cfg(not(feature = "kafka"))]
+pub(super) async fn look(_: &str, _: &[String], _: &Wishes) -> Result<(), Failure> {
+    std::future::ready(()).await;
+    Err(crate::relay::kafka::missing())
+}
+
+/// Looks what a subscription would find, and joins nothing.
+///
+/// # Errors
+/// A configuration failure, and what would keep a sidecar from its start.
+#[cfg(feature = "kafka")]
+pub(super) async fn look(servers: &str, topics: &[String], wishes: &Wishes) -> Result<(), Failure> {
+    let (connection, settings) = settings(servers, topics, wishes)?;
+    let looked = postrider_kafka::look(connection, settings).await;
+    looked.map_err(|error| Failure::from(error).of_source())
+}
+
 #[cfg(feature = "kafka")]
 fn settings(
     servers: &str,

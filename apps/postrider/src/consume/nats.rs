@@ -71,7 +71,8 @@ pub(super) async fn ack_wait(
     wishes: &Wishes,
 ) -> Result<Option<Duration>, Failure> {
     let (connection, settings) = settings(server, stream, subject, wishes)?;
-    Ok(postrider_nats::ack_wait(connection, &settings).await?)
+    let asked = postrider_nats::ack_wait(connection, &settings).await;
+    asked.map_err(|error| Failure::from(error).of_source())
 }
 
 #[cfg(feature = "nats")]

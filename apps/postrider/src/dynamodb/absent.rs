@@ -35,6 +35,10 @@ impl Tables {
         match *self {}
     }
 
+    pub(crate) fn patient(&self) -> Tables {
+        match *self {}
+    }
+
     pub(crate) fn connect(&self, _: bool) -> Result<Opened, Failure> {
         match *self {}
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use postrider_config::{Config, OwnTableConfig, TableLayout};
 use postrider_core::OutboxSource;
+use postrider_core::operate::{Finding, findings};
 use postrider_postgres::{Comparison, Mapping, OwnTable, Settled};
 
 use crate::failure::Failure;
@@ -45,8 +46,7 @@ impl Own {
     /// A configuration failure.
     fn table(&self, place: &Place) -> Result<OwnTable, Failure> {
         let Place::Postgres(database) = place else {
-            return Err(Failure::config("a table of your own is served from PostgreSQL alone")
-                .advice("Nothing was started. Name its database: postgres://HOST/DATABASE."));
+            return Err(elsewhere("Nothing was started."));
         };
         let mapping = self.mapping.clone();
         let store = database.store()?;
@@ -55,6 +55,12 @@ impl Own {
             false => OwnTable::on(store, mapping)?,
         })
     }
+}
+
+/// What is said where the store is another one. `kept`: what did not come of it.
+fn elsewhere(kept: &str) -> Failure {
+    Failure::config("a table of your own is served from PostgreSQL alone")
+        .advice(format!("{kept} Name its database: postgres://HOST/DATABASE."))
 }
 
 /// Opens what a relay reads: the store, or the table in place of its outbox. Says what a person should
@@ -88,6 +94,28 @@ pub(crate) fn beside(own: Option<&Own>, opened: &Opened) -> Result<Option<OwnTab
         return Ok(None);
     };
     Ok(Some(OwnTable::on(store.clone(), own.mapping.clone())?))
+}
+
+/// What would keep a relay from serving the table, or make it slow; what cannot be asked is a finding. And a handle on a table
+/// that can be served, which is beside the store as that of [`beside`].
+pub(crate) async fn examine(own: &Own, opened: &Opened) -> (Vec<Finding>, Option<OwnTable>) {
+    let subject = format!("own table {}", own.mapping.table);
+    let asked = async {
+        let Some(store) = &opened.postgres else { return Err(elsewhere("No relay starts.")) };
+        let table = OwnTable::on(store.clone(), own.mapping.clone())?;
+        let found = table.findings().await?;
+        Ok((found, table))
+    };
+    match asked.await {
+        Ok((mut found, table)) => {
+            if found.is_empty() {
+                let message = "its columns fit, and its rows may be read and marked";
+                found.push(findings::good(&subject, message));
+            }
+            (found, Some(table).filter(|_| !own.compares))
+        }
+        Err(failure) => (vec![failure.finding(&subject)], None),
+    }
 }
 
 /// Says what a comparison found, if there was one.

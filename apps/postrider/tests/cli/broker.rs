@@ -12,12 +12,17 @@ pub(crate) fn configured(kind: &str, url: &str, more: &str) -> String {
 
 /// What `doctor` says of the destination: words of it, its code, and never the password.
 pub(crate) fn doctor_says(shop: &Shop, words: &str, code_of: &str) {
+    doctor_says_of(shop, "`stream`", words, code_of);
+}
+
+/// The same of what this is the subject of.
+pub(crate) fn doctor_says_of(shop: &Shop, subject: &str, words: &str, code_of: &str) {
     let run = shop.run(&["doctor", "--config", "postrider.toml", "--output", "ndjson"]);
     assert_eq!(code(&run), 6, "{}", err(&run));
     assert!(!said(&run).contains("hunter2") && !out(&run).contains("hunter2"));
     let rows = out(&run);
     let mut rows = rows.lines().map(|row| serde_json::from_str::<serde_json::Value>(row).unwrap());
-    let row = rows.find(|row| row["subject"].as_str().unwrap().contains("`stream`"));
+    let row = rows.find(|row| row["subject"].as_str().unwrap().contains(subject));
     let row = row.unwrap_or_else(|| panic!("nothing of the broker: {}", out(&run)));
     assert!(row.to_string().contains(words), "{row}");
     assert_eq!(row["code"].as_str(), Some(code_of), "{row}");

@@ -7,9 +7,9 @@ use postrider_testkit::kafka::{KafkaServer, Stored, artifacts};
 use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
-use crate::broker::{assert_none_dead, configured, doctor_says};
+use crate::broker::{assert_none_dead, configured, doctor_says, doctor_says_of};
 use crate::running::until;
-use crate::{Shop, code, err, said};
+use crate::{Shop, code, err, out, said};
 
 /// A user who sends the password, on the listener of the clients.
 const USERS: &str = "listener.security.protocol.map=CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
@@ -54,6 +54,31 @@ fn doctor_asks_the_brokers() {
     doctor_says(&shop, "correct the credentials", "PR-1301");
     server.kill();
     doctor_says(&shop, "Kafka cannot be used", "PR-1701");
+}
+
+/// R125, R082: `doctor` says of a sidecar what would keep it from its start, and makes no group by asking.
+#[test]
+fn doctor_looks_at_what_a_sidecar_reads() {
+    let Some(mut server) = server("") else { return };
+    let runtime = Runtime::new().unwrap();
+    let shop = Shop::new();
+    let says = |words, code| doctor_says_of(&shop, "consumer `billing`", words, code);
+    shop.configure(&format!(
+        "store = \"sqlite://shop.db\"\n[consume.billing]\nfrom = \"{}/orders\"\n\
+         inbox = \"sqlite://billing.db\"\nendpoint = \"http://127.0.0.1:9/\"\n",
+        url(&server)
+    ));
+    says("there is no topic `orders`", "PR-1302");
+    runtime.block_on(server.create("orders", 2, &[]));
+    says("create `postrider.dead.billing`", "PR-1302");
+    runtime.block_on(server.create("postrider.dead.billing", 1, &[]));
+    let told = out(&shop.run(&["doctor", "--config", "postrider.toml", "--output", "ndjson"]));
+    assert!(
+        told.contains("its topic `orders` and the one of its dead letters are there"),
+        "{told}"
+    );
+    server.kill();
+    says("Kafka cannot be used", "PR-1701");
 }
 
 /// R107: a relay without a configuration carries to a topic that the address names, or to one for each type.

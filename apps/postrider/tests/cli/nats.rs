@@ -74,6 +74,20 @@ fn doctor_compares_the_times_of_a_sidecar() {
          inbox = \"sqlite://billing.db\"\nendpoint = \"http://127.0.0.1:9/\"\n",
         server.address()
     ));
+    // A sidecar would not start, and so says this.
+    let unburied = doctor();
+    assert_eq!(
+        (unburied["level"].as_str(), unburied["code"].as_str()),
+        (Some("critical"), Some("PR-1302"))
+    );
+    assert!(unburied.to_string().contains("no stream takes the dead letters"), "{unburied}");
+    runtime.block_on(async {
+        let client = jetstream::new(async_nats::connect(server.address()).await.unwrap());
+        let subjects = vec!["postrider.dead.>".to_owned()];
+        let config =
+            stream::Config { name: "DEAD".to_owned(), subjects, ..stream::Config::default() };
+        client.create_stream(config).await.unwrap();
+    });
     let alone = doctor();
     assert_eq!(alone["level"], "good", "{alone}");
     assert!(runtime.block_on(stream.get_consumer::<consumer::pull::Config>("billing")).is_err());

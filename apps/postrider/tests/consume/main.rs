@@ -27,6 +27,7 @@ mod order;
 #[cfg(feature = "nats")]
 mod partitions;
 mod pipeline;
+mod postgres;
 #[cfg(any(feature = "kafka", feature = "nats"))]
 mod remote;
 mod sidecar;

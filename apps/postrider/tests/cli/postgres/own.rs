@@ -90,6 +90,38 @@ fn what_is_pending_in_a_table_of_ones_own_is_told() {
     assert_eq!(status(), (0, Some(0), false));
 }
 
+/// INV-8, R082: the doctor looks at the table that a relay serves: what is pending there, which columns it has, and whether a
+/// poll reads all of it.
+#[test]
+fn the_doctor_looks_at_a_table_of_ones_own() {
+    let Some(database) = Database::with_own_table("the_doctor_looks_at_a_table", "") else {
+        return;
+    };
+    database.serve_own();
+    let doctor = || {
+        let read = ["doctor", "--config", "own.toml", "--output", "ndjson"];
+        let run = database.shop.command(&read).output().unwrap();
+        let found: Vec<_> = out(&run).lines().map(str::to_owned).collect();
+        let about = |words: &str| found.iter().filter(|line| line.contains(words)).count();
+        (
+            about("(3 pending)"),
+            about("PR-1722"),
+            about("no such column"),
+            about("may be read and marked"),
+        )
+    };
+    assert_eq!(doctor(), (0, 1, 0, 0), "without an index");
+    database
+        .sql(&database.named("create index on SCHEMA.own_events (seq) where published_at is null"));
+    assert_eq!(doctor(), (0, 0, 0, 1), "with one");
+    database.write_own(1..4);
+    assert_eq!(doctor(), (1, 0, 0, 1), "nobody publishes what is pending");
+    database.serve_own();
+    assert_eq!(doctor(), (0, 0, 0, 1), "nothing is pending");
+    database.sql(&database.named("alter table SCHEMA.own_events rename payload to body"));
+    assert_eq!(doctor(), (0, 0, 1, 0), "no relay could read it");
+}
+
 /// INV-1: where events stand in a table of one's own, none is put into the outbox, which nobody reads; a command that looks at
 /// the outbox alone says so, and vouches for nothing.
 #[test]
