@@ -12,6 +12,7 @@ use postrider_core::source::{FetchRequest, FetchedRow, Page};
 use postrider_core::{Cursor, DestinationId, Error, ErrorKind, Result};
 
 use crate::answer::{Answer, Fixed, Found, Server};
+use crate::gap;
 use crate::gather::Reply;
 use crate::gone_back;
 use crate::open::all_seen;
@@ -117,9 +118,12 @@ async fn ask(
     }
     answer.refuse_strayed(&session).await?;
     answer.note_sizes(&mut store.remembered().room);
+    let found: Vec<Vec<Found>> = (1..).map(|n| answer.page(n)).take(questions.len()).collect();
+    let asked = questions.iter().map(|(_, asked)| asked);
+    let nexts = gap::look(&session, asked.zip(&found)).await?;
     let mut pages = Vec::with_capacity(questions.len());
-    for ((number, (_, asked)), known) in (1..).zip(questions.iter()).zip(known) {
-        let rows = answer.page(number);
+    let read = found.into_iter().zip(nexts);
+    for (((_, asked), known), (rows, next)) in questions.iter().zip(known).zip(read) {
         if judge(known, server.life) != Verdict::Keep {
             pages.push(Some(Err(store.other_life(&session, "fetch", server.life).await)));
         } else if tick.is_none_or(|tick| Some(tick.incarnation) != server.life) {
@@ -130,7 +134,7 @@ async fn ask(
         } else if rows.first().is_some_and(|first| first.decoded.is_none()) {
             pages.push(None);
         } else {
-            pages.push(Some(asked.page(&server, tick, rows)));
+            pages.push(Some(asked.page(&server, tick, rows, next)));
         }
     }
     Ok(pages)
@@ -179,10 +183,20 @@ impl Asked<'_> {
     }
 
     /// `tick`: what the statement chose its rows by. A later one that serves its snapshot would lose rows.
-    fn page(&self, server: &Server, tick: Option<SequenceTick>, rows: Vec<Found>) -> Result<Page> {
-        check_rewound(self.after.floor_ahead().max(self.after.position()), server.stands)?;
+    /// `next`: where the first row may be behind the stretch that was read.
+    fn page(
+        &self,
+        server: &Server,
+        tick: Option<SequenceTick>,
+        rows: Vec<Found>,
+        next: Option<u64>,
+    ) -> Result<Page> {
+        // Of the way to a cursor that lies ahead as well: rows between the two have those numbers, and would seem to be none.
+        for cursor in [Some(&self.after), self.until.as_ref()].into_iter().flatten() {
+            check_rewound(cursor.floor_ahead().max(cursor.position()), server.stands)?;
+        }
         if let Some(until) = &self.until {
-            return self.page_until(until, rows, server.stands);
+            return self.page_until(until, rows, next);
         }
         let goes_on = self.after.target().is_some();
         let link = match &self.link {
@@ -208,13 +222,18 @@ impl Asked<'_> {
         Ok(Page { rows, end: link.drained().encode()?, more: goes_on })
     }
 
-    /// A page of what lies between two cursors: as far as the leg goes, and no further than was read. Behind `stands` there is
-    /// nothing.
+    /// The last number of the stretch that was read, where so many rows do not fill the page, and its way goes on behind that.
+    pub(crate) fn stretch(&self, found: usize) -> Option<u64> {
+        let (leg, through) = (self.leg.as_ref()?, self.through?);
+        (found < self.rows_max && through < leg.through).then_some(through)
+    }
+
+    /// A page of what lies between two cursors: as far as the leg goes, and no further than was read.
     fn page_until(
         &self,
         until: &SnapshotCursor,
         mut found: Vec<Found>,
-        stands: u64,
+        next: Option<u64>,
     ) -> Result<Page> {
         let (Some(leg), Some(through)) = (&self.leg, self.through) else {
             return Ok(Page { rows: Vec::new(), end: self.request.after.clone(), more: false });
@@ -229,8 +248,8 @@ impl Asked<'_> {
             let last = rows.last().map_or_else(|| leg.link.position(), |row| row.row.seq);
             return Ok(Page { rows, end: base.at(last), more: true });
         }
-        if through < leg.through && through < stands {
-            return Ok(Page { rows, end: base.at(through), more: true });
+        if let Some(next) = next.filter(|next| through < leg.through && *next <= leg.through) {
+            return Ok(Page { rows, end: base.at(next - 1), more: true });
         }
         let end = if leg.last { until.clone() } else { leg.link.drained() };
         let more = !leg.last && end.leg(until)?.is_some();

@@ -41,6 +41,8 @@ mod error;
 #[cfg(feature = "store")]
 mod fetch;
 #[cfg(feature = "store")]
+mod gap;
+#[cfg(feature = "store")]
 mod gather;
 #[cfg(feature = "store")]
 mod gone_back;

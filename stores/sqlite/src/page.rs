@@ -44,15 +44,17 @@ pub(crate) fn fetch(
     }
     let after = request.after.position();
     let sequence = sequence(connection)?;
-    if sequence < after {
+    // What lies between two cursors ends with the one that is ahead: rows up to it may have higher numbers than the sequence says.
+    let ahead = request.until.as_ref().map_or(after, |until| until.position().max(after));
+    if sequence < ahead {
         return Err(Error::new(ErrorKind::Rewound, "fetch")
             .message(
                 "the outbox numbers lie behind the cursor: the database was restored or replaced",
             )
             .context("sequence", sequence)
-            .context("cursor", after));
+            .context("cursor", ahead));
     }
-    let until = request.until.as_ref().map_or(sequence, |until| until.position().min(sequence));
+    let until = request.until.as_ref().map_or(sequence, Cursor::position);
     let mut decoder = Decoder::new(&default_source(connection)?);
     let mut statement = connection.prepare_cached(sql::OUTBOX_FETCH).during("fetch")?;
     let mut found = statement.query((signed(after), signed(until))).during("fetch")?;

@@ -102,4 +102,9 @@ async fn a_sequence_behind_the_cursor_stops_with_a_code() {
     let refused = store.fetch(&page_after(&lease, 2)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Rewound);
     assert_eq!(refused.operator_code(), Some(Code::Rewound));
+    // The way to a cursor that is ahead of it: the second event would be passed over as if it were not there (INV-1).
+    let mut way = page_after(&lease, 0);
+    way.until = Some(Cursor::number(2));
+    let refused = store.fetch(&way).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Rewound);
 }

@@ -30,7 +30,8 @@ pub(super) fn has_passed(cursor: &Cursor, row: &LogRow) -> bool {
 
 pub(super) fn fetch(state: &State, request: &FetchRequest, format_max: u16) -> Result<Page> {
     let after = request.after.position();
-    check_rewound(after, state.seq_committed())?;
+    let ahead = request.until.as_ref().map_or(after, Cursor::position);
+    check_rewound(after.max(ahead), state.seq_committed())?;
     let until = request.until.as_ref().map_or(u64::MAX, Cursor::position);
     let rows = state.rows(request.lease.partition.0)?;
     let from = rows.partition_point(|row| row.row.seq <= after);

@@ -122,7 +122,9 @@ impl Reading<'_> {
         format_max: u16,
     ) -> Result<Page> {
         let given = given(self.state);
-        check_rewound(after.floor_ahead().max(after.position()), given)?;
+        for cursor in [Some(after), until].into_iter().flatten() {
+            check_rewound(cursor.floor_ahead().max(cursor.position()), given)?;
+        }
         self.memory.given = Some((given, self.life));
         if let Some(until) = until {
             return self.page_until(after, until, format_max);

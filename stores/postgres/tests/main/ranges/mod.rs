@@ -51,6 +51,10 @@ impl Play {
     }
 
     async fn page(&self, after: &Cursor, until: Option<&Cursor>, rows_max: u32) -> Page {
+        self.ask(after, until, rows_max).await.expect("fetch")
+    }
+
+    async fn ask(&self, after: &Cursor, until: Option<&Cursor>, rows_max: u32) -> Result<Page> {
         let request = FetchRequest {
             lease: self.lease.clone(),
             destinations: vec![id("a")],
@@ -59,7 +63,7 @@ impl Play {
             rows_max,
             bytes_max: 1 << 20,
         };
-        self.store.fetch(&request).await.expect("fetch")
+        self.store.fetch(&request).await
     }
 
     /// The destination passes all that is there, with a range of the key from the event at a place on: that and all
