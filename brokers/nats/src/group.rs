@@ -264,9 +264,7 @@ fn config(settings: &SubscriptionSettings, wanted: &Wanted, from: DeliverPolicy)
 }
 
 /// A stream has to take the dead letters, and the group must not get them back.
-///
-/// # Errors
-/// `Unroutable` or `Config` where that is not so.
+/// Else `Unroutable` or `Config`.
 pub(crate) async fn bury_somewhere(
     up: &Up,
     settings: &SubscriptionSettings,

@@ -151,6 +151,7 @@ impl Process {
                     self.heard.push(line);
                     until = last.min(Instant::now() + PATIENCE);
                 }
+                // waits: as long as it gets on
                 () = tokio::time::sleep_until(until.into()) => {
                     panic!("{} does not end; it said {:#?}", self.name, self.tail());
                 }
