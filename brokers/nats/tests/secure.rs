@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use nkeys::KeyPair as Nkey;
 use postrider_core::{Broker, Error, ErrorKind, Outcome};
 use postrider_nats::{Credentials, NatsBroker, NatsSettings};
 use postrider_testkit::authority::Authority;
+use postrider_testkit::nats_operator::NatsOperator;
 
 use crate::publishing::{event, outgoing};
 use crate::server::Server;
@@ -112,68 +110,25 @@ fn a_certificate_beside_another_key_makes_no_broker() {
     assert!(refused.to_string().contains("cannot be used together"), "{refused}");
 }
 
-/// A signed claim, as accounts are made of them.
-fn jwt(issuer: &Nkey, subject: &str, name: &str, nats: &str) -> String {
-    let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
-    let header = encode("{\"typ\":\"JWT\",\"alg\":\"ed25519-nkey\"}");
-    let claims = format!(
-        "{{\"jti\":\"{name}\",\"iat\":1600000000,\"iss\":\"{}\",\"name\":\"{name}\",\"sub\":\"{subject}\",\
-         \"nats\":{nats}}}",
-        issuer.public_key()
-    );
-    let signed = format!("{header}.{}", encode(&claims));
-    let signature = issuer.sign(signed.as_bytes()).unwrap();
-    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
-}
-
 /// F36: a credentials file, with a server that believes an operator's signatures; another operator's user is not
 /// let in, and what is no credentials file is refused before anybody is asked.
 #[tokio::test]
 async fn a_credentials_file_shows_who_we_are() {
-    let (operator, account) = (Nkey::new_operator(), Nkey::new_account());
-    let (system, user) = (Nkey::new_account(), Nkey::new_user());
-    let limits = "{\"subs\":-1,\"data\":-1,\"payload\":-1,\"imports\":-1,\"exports\":-1,\
-                   \"wildcards\":true,\"conn\":-1,\"leaf\":-1}";
-    let account_claims = format!("{{\"type\":\"account\",\"version\":2,\"limits\":{limits}}}");
-    let of_account =
-        |account: &Nkey, name| jwt(&operator, &account.public_key(), name, &account_claims);
-    let config = format!(
-        "operator: {}\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{ {}: {}, {}: {} }}",
-        jwt(&operator, &operator.public_key(), "o", "{\"type\":\"operator\",\"version\":2}"),
-        system.public_key(),
-        system.public_key(),
-        of_account(&system, "system"),
-        account.public_key(),
-        of_account(&account, "shop"),
-    );
-    let Some(server) = Server::with(&config) else { return };
-    let creds = |issuer: &Nkey| {
-        let claims = "{\"type\":\"user\",\"version\":2,\"subs\":-1,\"data\":-1,\"payload\":-1}";
-        let token = jwt(issuer, &user.public_key(), "relay", claims);
-        let seed = user.seed().unwrap();
-        let line = |what: &str, word: &str| format!("-----{word} {what}-----\n");
-        [
-            line("NATS USER JWT", "BEGIN"),
-            format!("{token}\n------END NATS USER JWT------\n\n"),
-            line("USER NKEY SEED", "BEGIN"),
-            format!("{seed}\n------END USER NKEY SEED------\n"),
-        ]
-        .concat()
-    };
+    let operator = NatsOperator::new();
+    let Some(server) = Server::with(&operator.config()) else { return };
     let with = |content: String| {
         let mut settings = server.settings();
         settings.credentials = Credentials::Creds(content.into());
         says(settings)
     };
-    assert_let_in(with(creds(&account)).await);
-    assert_let_in(with(creds(&account).trim().to_owned()).await);
-    let refused = with(creds(&Nkey::new_account())).await.unwrap_err();
+    assert_let_in(with(operator.creds()).await);
+    assert_let_in(with(operator.creds().trim().to_owned()).await);
+    let refused = with(operator.creds_of_a_stranger()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused}");
     let mut half = server.settings();
     half.credentials = Credentials::Creds("nothing".into());
     // Before anybody gives up another broker for it.
     let nothing = NatsBroker::new(half).unwrap_err();
     assert_eq!(nothing.kind(), ErrorKind::Config, "{nothing}");
-    let seed = user.seed().unwrap();
-    assert!(!format!("{refused:?}{nothing:?}").contains(&seed));
+    assert!(!format!("{refused:?}{nothing:?}").contains(&operator.seed()));
 }

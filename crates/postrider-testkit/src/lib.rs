@@ -13,6 +13,7 @@
 //! | start a NATS or a Kafka server of the test's own (feature `kafka`: with a client), or DynamoDB Local | [`nats`], [`kafka`], [`dynamodb`] |
 //! | let a seed decide what happens next | [`dice`] |
 //! | sign certificates (feature `authority`) | `authority` |
+//! | vouch for a user of NATS (feature `nats-operator`) | `nats_operator` |
 //! | give a server a disk that can be full | [`disk`] |
 //! | put a network between a client and a server that loses and delays | [`proxy`] |
 //! | let the name of a server lead a process elsewhere, under way | [`names`] |
@@ -35,6 +36,8 @@ pub mod kafka;
 pub mod memory;
 pub mod names;
 pub mod nats;
+#[cfg(feature = "nats-operator")]
+pub mod nats_operator;
 pub mod own_server;
 pub mod proxy;
 pub mod registries;

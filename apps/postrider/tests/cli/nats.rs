@@ -1,5 +1,7 @@
 //! Destinations on NATS, with a real server.
 
+mod secure;
+
 use async_nats::ConnectOptions;
 use async_nats::jetstream::{self, consumer, stream};
 use postrider_testkit::nats::NatsServer;
