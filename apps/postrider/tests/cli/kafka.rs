@@ -126,6 +126,34 @@ fn partitions_that_are_added_are_told_of() {
     assert!(relay.stop().success());
 }
 
+/// F36, R126: a password that the servers do not take makes events wait, the relay lives on and names the setting; a reload
+/// brings the right one, and nothing is lost or sent twice.
+#[test]
+fn a_reload_brings_a_new_password() {
+    let Some(mut server) = server(USERS) else { return };
+    server.let_in(&[
+        ("security.protocol", "sasl_plaintext"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.username", "joe"),
+        ("sasl.password", "hunter2"),
+    ]);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(server.create("orders", 1, &[]));
+    let shop = Shop::new();
+    let login = "user = \"joe\"\npassword = \"file:password\"\nmechanism = \"plain\"";
+    shop.configure(&configured("kafka", &url(&server), login));
+    std::fs::write(shop.path("password"), "sesame").unwrap();
+    shop.place(1..4);
+    let mut relay = shop.configured(&[]);
+    relay.wait_for("correct the credentials");
+    std::fs::write(shop.path("password"), "hunter2").unwrap();
+    relay.signal(Signal::HUP);
+    relay.wait_for("secrets: read anew");
+    until("all are delivered", || runtime.block_on(server.count("orders")) == 3);
+    assert!(relay.stop().success());
+    assert_none_dead(&shop);
+}
+
 /// A server that asks for certificates, in which there is a topic, and its authority; and a configuration that shows one
 /// which is good until a year.
 #[cfg(feature = "kafka-tls")]
