@@ -13,6 +13,7 @@
 
 mod broker_harness;
 mod inbox_harness;
+mod late;
 mod relay;
 mod store_harness;
 

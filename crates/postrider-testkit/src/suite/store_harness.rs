@@ -69,6 +69,12 @@ pub trait StoreHarness: Send + Sync + Sized + 'static {
         Duration::from_millis(300)
     }
 
+    /// How long [`wake`](OutboxSource::wake) may take after a commit on a busy machine. Default 45 s; a store that is
+    /// known never to wake need not be waited for as long.
+    fn wakes_within(&self) -> Duration {
+        Duration::from_secs(45)
+    }
+
     /// Commits a row that is no event, in the partition of the key `order/malformed`, past whatever
     /// the store checks; `None` if the store lets nobody do that.
     fn insert_malformed(&self) -> Option<BoxFuture<'_, Result<()>>> {

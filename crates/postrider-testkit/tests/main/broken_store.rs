@@ -65,6 +65,10 @@ impl<const FLAW: u8> StoreHarness for Broken<FLAW> {
     fn unit(&self) -> Duration {
         self.0.unit()
     }
+
+    fn wakes_within(&self) -> Duration {
+        Duration::from_secs(3)
+    }
 }
 
 struct BrokenSource<const FLAW: u8>(Arc<dyn OutboxSource>);

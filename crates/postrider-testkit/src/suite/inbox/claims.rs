@@ -8,24 +8,30 @@ use postrider_core::{Claim, ErrorKind, Tried};
 
 use super::{LONG, claim, claimed, event, request};
 use crate::suite::InboxHarness;
+use crate::suite::late::{Span, in_time};
 
 /// R077: absent, claimed, expired, processed.
 pub async fn the_four_row_states_answer_as_documented<H: InboxHarness>() {
-    let harness = H::start().await;
-    let (inbox, unit) = (harness.inbox(), harness.unit());
-    let event = event(1);
-    let first = claimed(&*inbox, &event, unit * 4).await;
-    match claim(&*harness.inbox(), &event, LONG).await {
-        Claim::Leased { remaining } => assert!(remaining <= unit * 4, "{remaining:?}"),
-        other => panic!("claimed, and its lease runs: {other:?}"),
-    }
-    harness.pass(unit * 6).await;
-    let second = claimed(&*inbox, &event, LONG).await;
-    assert!(second.token > first.token);
-    assert_eq!(second.key, first.key);
-    inbox.complete(&second, b"done").await.expect("complete");
-    let processed = Claim::Processed { result: bytes::Bytes::from_static(b"done") };
-    assert_eq!(claim(&*inbox, &event, LONG).await, processed);
+    in_time(async |times| {
+        let harness = H::start().await;
+        let (inbox, unit) = (harness.inbox(), harness.unit() * times);
+        let event = event(1);
+        let lasts = Span::begin(unit * 4);
+        let first = claimed(&*inbox, &event, unit * 4).await;
+        match claim(&*harness.inbox(), &event, LONG).await {
+            Claim::Leased { remaining } => assert!(remaining <= unit * 4, "{remaining:?}"),
+            other => lasts.insist(false, &("claimed, and its lease runs", other))?,
+        }
+        harness.pass(unit * 6).await;
+        let second = claimed(&*inbox, &event, LONG).await;
+        assert!(second.token > first.token);
+        assert_eq!(second.key, first.key);
+        inbox.complete(&second, b"done").await.expect("complete");
+        let processed = Claim::Processed { result: bytes::Bytes::from_static(b"done") };
+        assert_eq!(claim(&*inbox, &event, LONG).await, processed);
+        Ok(())
+    })
+    .await;
 }
 
 /// Claims at once from so many tasks, and says how many won.
@@ -72,28 +78,41 @@ pub async fn of_many_that_reclaim_at_once_one_wins<H: InboxHarness>() {
 
 /// R076, R083, R115: a crashed worker's claim becomes free when the store's clock says so.
 pub async fn a_claim_expires_by_the_stores_clock<H: InboxHarness>() {
-    let harness = H::start().await;
-    let (inbox, unit) = (harness.inbox(), harness.unit());
-    claimed(&*inbox, &event(1), unit * 4).await;
-    harness.pass(unit * 2).await;
-    let early = claim(&*inbox, &event(1), LONG).await;
-    assert!(matches!(early, Claim::Leased { .. }), "{early:?}");
-    harness.pass(unit * 3).await;
-    claimed(&*inbox, &event(1), LONG).await;
+    in_time(async |times| {
+        let harness = H::start().await;
+        let (inbox, unit) = (harness.inbox(), harness.unit() * times);
+        let lasts = Span::begin(unit * 4);
+        claimed(&*inbox, &event(1), unit * 4).await;
+        harness.pass(unit * 2).await;
+        let early = claim(&*inbox, &event(1), LONG).await;
+        lasts.insist(matches!(early, Claim::Leased { .. }), &early)?;
+        harness.pass(unit * 3).await;
+        claimed(&*inbox, &event(1), LONG).await;
+        Ok(())
+    })
+    .await;
 }
 
 /// R081: a handler slower than its lease keeps it by heartbeats.
 pub async fn a_heartbeat_keeps_a_claim<H: InboxHarness>() {
-    let harness = H::start().await;
-    let (inbox, unit) = (harness.inbox(), harness.unit());
-    let lease = claimed(&*inbox, &event(1), unit * 4).await;
-    for _ in 0..3 {
-        harness.pass(unit * 2).await;
-        inbox.heartbeat(&lease, unit * 4).await.expect("its lease runs");
-    }
-    let other = claim(&*harness.inbox(), &event(1), LONG).await;
-    assert!(matches!(other, Claim::Leased { .. }), "{other:?}");
-    inbox.complete(&lease, b"").await.expect("complete");
+    in_time(async |times| {
+        let harness = H::start().await;
+        let (inbox, unit) = (harness.inbox(), harness.unit() * times);
+        let mut lasts = Span::begin(unit * 4);
+        let lease = claimed(&*inbox, &event(1), unit * 4).await;
+        for _ in 0..3 {
+            harness.pass(unit * 2).await;
+            let prolonged = Span::begin(unit * 4);
+            let kept = inbox.heartbeat(&lease, unit * 4).await;
+            lasts.insist(kept.is_ok(), &("its lease runs", kept))?;
+            lasts = prolonged;
+        }
+        let other = claim(&*harness.inbox(), &event(1), LONG).await;
+        lasts.insist(matches!(other, Claim::Leased { .. }), &other)?;
+        inbox.complete(&lease, b"").await.expect("complete");
+        Ok(())
+    })
+    .await;
 }
 
 /// R114: a worker that lost its lease can neither prolong, complete, nor release.

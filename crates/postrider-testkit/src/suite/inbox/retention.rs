@@ -5,6 +5,7 @@ use std::time::Duration;
 use postrider_core::{Claim, InboxStore, Tried};
 
 use super::{LONG, claim, claimed, event, handler};
+use crate::suite::late::{Span, in_time};
 use crate::suite::{InboxHarness, skip};
 
 /// Says that nothing comes again, so that a purge goes by what it is asked alone.
@@ -36,21 +37,28 @@ pub async fn a_purge_deletes_what_is_done_and_old<H: InboxHarness>() {
 /// R087: what is young must stay, or a redelivery would act again; and so must a claim that runs, or ended a short time
 /// ago, however old its row is.
 pub async fn a_purge_keeps_what_is_young_or_claimed<H: InboxHarness>() {
-    let harness = H::start().await;
-    let (inbox, unit) = (harness.inbox(), harness.unit());
-    nothing_comes_again(&*inbox).await;
-    claimed(&*inbox, &event(1), LONG).await;
-    claimed(&*inbox, &event(2), unit * 3).await;
-    let let_go = claimed(&*inbox, &event(4), LONG).await;
-    harness.pass(unit * 4).await;
-    inbox.release(&let_go, Tried::Failed).await.expect("release");
-    let young = claimed(&*inbox, &event(3), LONG).await;
-    inbox.complete(&young, b"").await.expect("complete");
-    assert_eq!(inbox.purge(unit * 4, 100).await.expect("purge"), 0);
-    let held = claim(&*inbox, &event(1), LONG).await;
-    assert!(matches!(held, Claim::Leased { .. }), "{held:?}");
-    let done = claim(&*inbox, &event(3), LONG).await;
-    assert!(matches!(done, Claim::Processed { .. }), "{done:?}");
+    in_time(async |times| {
+        let harness = H::start().await;
+        let (inbox, unit) = (harness.inbox(), harness.unit() * times);
+        nothing_comes_again(&*inbox).await;
+        claimed(&*inbox, &event(1), LONG).await;
+        // Then this one has ended for longer than is asked for, and nothing else before it.
+        let young = Span::begin(unit * 7);
+        claimed(&*inbox, &event(2), unit * 3).await;
+        let let_go = claimed(&*inbox, &event(4), LONG).await;
+        harness.pass(unit * 4).await;
+        inbox.release(&let_go, Tried::Failed).await.expect("release");
+        let third = claimed(&*inbox, &event(3), LONG).await;
+        inbox.complete(&third, b"").await.expect("complete");
+        let purged = inbox.purge(unit * 4, 100).await.expect("purge");
+        young.insist(purged == 0, &purged)?;
+        let held = claim(&*inbox, &event(1), LONG).await;
+        assert!(matches!(held, Claim::Leased { .. }), "{held:?}");
+        let done = claim(&*inbox, &event(3), LONG).await;
+        assert!(matches!(done, Claim::Processed { .. }), "{done:?}");
+        Ok(())
+    })
+    .await;
 }
 
 /// R087: a claim that was let go, or whose lease ran out, and that nobody took again, is past its retention like what was

@@ -10,6 +10,7 @@ use postrider_core::{EventId, Lease};
 
 use super::waiting::{counts, dead, park, retry};
 use crate::suite::StoreHarness;
+use crate::suite::late::{Span, in_time};
 use crate::suite::relay::{LONG, Relay, a, due, event, failed, ids, waits};
 
 const TOPIC: &str = "https://gone.example/hook";
@@ -42,42 +43,59 @@ async fn due_now(relay: &Relay, lease: &Lease) -> (Vec<EventId>, Option<u32>) {
 
 /// A held event is counted as such, holds its key, and comes with what is behind it when its delay is over, not before.
 pub async fn a_held_event_comes_at_its_time<H: StoreHarness>() {
-    let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    let delay = harness.unit() * 6;
-    let (lease, events, rows) = park(&harness, &relay, 2, held(delay)).await;
-    assert_eq!(counts(&relay).await, Counts { parked: 1, ..ONE_HELD });
-    let loaded = relay.source.load(&lease, &a()).await.expect("load");
-    assert_eq!(loaded.waiting_keys, [(rows[0].key_hash, 2)], "it holds its key");
-    let early = relay.source.due(&due(&lease)).await.expect("due");
-    assert_eq!(early.rows, []);
-    let next_in = early.next_in.expect("it will be due");
-    assert!(next_in <= delay, "{next_in:?}");
-    harness.pass(delay + harness.unit()).await;
-    let due = relay.source.due(&due(&lease)).await.expect("due");
-    let read: Vec<_> = due.rows.iter().map(|row| row.row.id).collect();
-    assert_eq!(read, ids(&events));
-    let first = &due.rows[0];
-    assert_eq!(
-        (first.attempts, first.late, first.suspect, first.held),
-        (ATTEMPTS, false, false, true)
-    );
-    assert_eq!(counts(&relay).await, Counts { parked: 1, ..ONE_HELD }, "asking changes nothing");
+    in_time(async |times| {
+        let harness = H::start().await;
+        let relay = Relay::start(&harness).await;
+        let unit = harness.unit() * times;
+        let delay = unit * 6;
+        let delayed = Span::begin(delay);
+        let (lease, events, rows) = park(&harness, &relay, 2, held(delay)).await;
+        assert_eq!(counts(&relay).await, Counts { parked: 1, ..ONE_HELD });
+        let loaded = relay.source.load(&lease, &a()).await.expect("load");
+        assert_eq!(loaded.waiting_keys, [(rows[0].key_hash, 2)], "it holds its key");
+        let early = relay.source.due(&due(&lease)).await.expect("due");
+        delayed.insist(early.rows.is_empty(), &early)?;
+        let next_in = early.next_in.expect("it will be due");
+        assert!(next_in <= delay, "{next_in:?}");
+        harness.pass(delay + unit).await;
+        let due = relay.source.due(&due(&lease)).await.expect("due");
+        let read: Vec<_> = due.rows.iter().map(|row| row.row.id).collect();
+        assert_eq!(read, ids(&events));
+        let first = &due.rows[0];
+        assert_eq!(
+            (first.attempts, first.late, first.suspect, first.held),
+            (ATTEMPTS, false, false, true)
+        );
+        assert_eq!(
+            counts(&relay).await,
+            Counts { parked: 1, ..ONE_HELD },
+            "asking changes nothing"
+        );
+        Ok(())
+    })
+    .await;
 }
 
 /// A postponed event stays what it was, with its attempts.
 pub async fn a_postponed_held_event_stays_held<H: StoreHarness>() {
-    let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    let (lease, events, rows) = park(&harness, &relay, 1, held(Duration::ZERO)).await;
-    let (row, delay) = (rows[0].row, harness.unit() * 6);
-    assert_eq!(due_now(&relay, &lease).await, (ids(&events), Some(ATTEMPTS)));
-    change(&relay, &lease, WaitingChange::Postpone { row, delay }).await;
-    assert_eq!(counts(&relay).await, ONE_HELD);
-    assert_eq!(relay.due(&lease).await, [], "not before its delay");
-    harness.pass(delay + harness.unit()).await;
-    assert_eq!(due_now(&relay, &lease).await, (ids(&events), Some(ATTEMPTS)));
-    assert_eq!(counts(&relay).await, ONE_HELD);
+    in_time(async |times| {
+        let harness = H::start().await;
+        let relay = Relay::start(&harness).await;
+        let (lease, events, rows) = park(&harness, &relay, 1, held(Duration::ZERO)).await;
+        let unit = harness.unit() * times;
+        let (row, delay) = (rows[0].row, unit * 6);
+        assert_eq!(due_now(&relay, &lease).await, (ids(&events), Some(ATTEMPTS)));
+        let delayed = Span::begin(delay);
+        change(&relay, &lease, WaitingChange::Postpone { row, delay }).await;
+        assert_eq!(counts(&relay).await, ONE_HELD);
+        let early = relay.due(&lease).await;
+        delayed.insist(early.is_empty(), &("not before its delay", early))?;
+        harness.pass(delay + unit).await;
+        assert_eq!(due_now(&relay, &lease).await, (ids(&events), Some(ATTEMPTS)));
+        assert_eq!(counts(&relay).await, ONE_HELD);
+        Ok(())
+    })
+    .await;
 }
 
 /// The reason of the last attempt says whether an event is held.

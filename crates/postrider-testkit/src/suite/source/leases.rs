@@ -9,6 +9,7 @@ use postrider_core::source::RenewRequest;
 use postrider_core::{Lease, Presence, RelayId};
 
 use crate::suite::StoreHarness;
+use crate::suite::late::{Span, in_time};
 use crate::suite::relay::{LONG, Relay, a, event};
 
 /// R030: what one relay owns no other gets, until it lets go.
@@ -82,22 +83,29 @@ pub async fn a_token_grows_at_every_acquisition<H: StoreHarness>() {
 /// R115: nobody takes a lease before the store's clock says so, and afterwards anybody may; a
 /// renewal moves that moment.
 pub async fn a_lease_expires_by_the_stores_clock_alone<H: StoreHarness>() {
-    let harness = H::start().await;
-    let unit = harness.unit();
-    let mut relay = Relay::idle(&harness).await;
-    relay.acquire(unit * 6).await;
-    let mut other = Relay::idle(&harness).await;
-    harness.pass(unit * 2).await;
-    let held = other.acquire(LONG).await;
-    assert_eq!(held.granted, [], "too early");
-    assert!(held.held[0].expires_in <= unit * 4, "{held:?}");
-    let kept = renew(&relay, unit * 8).await;
-    assert_eq!(kept.len(), relay.leases.len());
-    harness.pass(unit * 5).await;
-    assert_eq!(other.acquire(LONG).await.granted, [], "it was renewed");
-    harness.pass(unit * 4).await;
-    let granted = other.acquire(LONG).await.granted;
-    assert_eq!(granted.len(), relay.leases.len(), "it has expired");
+    in_time(async |times| {
+        let harness = H::start().await;
+        let unit = harness.unit() * times;
+        let mut relay = Relay::idle(&harness).await;
+        let first = Span::begin(unit * 6);
+        relay.acquire(unit * 6).await;
+        let mut other = Relay::idle(&harness).await;
+        harness.pass(unit * 2).await;
+        let held = other.acquire(LONG).await;
+        first.insist(held.granted.is_empty(), &("too early", &held))?;
+        assert!(held.held[0].expires_in <= unit * 4, "{held:?}");
+        let second = Span::begin(unit * 8);
+        let kept = renew(&relay, unit * 8).await;
+        assert_eq!(kept.len(), relay.leases.len());
+        harness.pass(unit * 5).await;
+        let held = other.acquire(LONG).await;
+        second.insist(held.granted.is_empty(), &("it was renewed", &held))?;
+        harness.pass(unit * 4).await;
+        let granted = other.acquire(LONG).await.granted;
+        assert_eq!(granted.len(), relay.leases.len(), "it has expired");
+        Ok(())
+    })
+    .await;
 }
 
 /// R114: who lost a lease cannot renew it, whatever its clock says.
@@ -143,16 +151,21 @@ pub async fn a_stale_release_frees_nothing<H: StoreHarness>() {
 
 /// A relay that cannot serve everything takes only what nobody else took for a while.
 pub async fn a_partition_can_be_asked_for_only_when_long_free<H: StoreHarness>() {
-    let harness = H::start().await;
-    let unit = harness.unit();
-    let relay = Relay::start(&harness).await;
-    relay.source.release(&relay.leases).await.expect("release");
-    let patient = AcquireRequest { free_for: unit * 4, ..request(RelayId::mint(), LONG) };
-    let early = relay.source.acquire(&patient).await.expect("acquire");
-    assert_eq!(early.granted, []);
-    harness.pass(unit * 5).await;
-    let late = relay.source.acquire(&patient).await.expect("acquire");
-    assert_eq!(late.granted.len(), relay.leases.len());
+    in_time(async |times| {
+        let harness = H::start().await;
+        let unit = harness.unit() * times;
+        let relay = Relay::start(&harness).await;
+        let free = Span::begin(unit * 4);
+        relay.source.release(&relay.leases).await.expect("release");
+        let patient = AcquireRequest { free_for: unit * 4, ..request(RelayId::mint(), LONG) };
+        let early = relay.source.acquire(&patient).await.expect("acquire");
+        free.insist(early.granted.is_empty(), &early)?;
+        harness.pass(unit * 5).await;
+        let late = relay.source.acquire(&patient).await.expect("acquire");
+        assert_eq!(late.granted.len(), relay.leases.len());
+        Ok(())
+    })
+    .await;
 }
 
 /// An event that kills the process shows as takeovers with the cursor standing still.

@@ -1,7 +1,6 @@
 //! Pages: what is behind a cursor, in order, within limits.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use postrider_core::source::FetchRequest;
 use postrider_core::{ErrorKind, PartitionId};
@@ -115,7 +114,7 @@ pub async fn a_commit_wakes_the_relay<H: StoreHarness>() {
         // Waking may be spurious; after a commit it must not be missing, also when nobody was
         // waiting at that moment.
         harness.commit(vec![event("1", n)]).await.expect("commit");
-        let woken = tokio::time::timeout(Duration::from_secs(3), relay.source.wake()).await;
+        let woken = tokio::time::timeout(harness.wakes_within(), relay.source.wake()).await;
         assert!(woken.is_ok(), "commit {n} woke nobody");
         assert_eq!(relay.drain(&a()).await.len(), 1);
     }

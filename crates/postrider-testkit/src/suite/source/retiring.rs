@@ -8,6 +8,7 @@ use postrider_core::{Destination, ErrorKind, EventId, Lease, Start};
 
 use super::requests::{REASON, ask, carry, rows};
 use super::waiting::{counts, dead, park};
+use crate::suite::late::{Span, in_time};
 use crate::suite::relay::{Relay, a, destination, event, id, ids};
 use crate::suite::{StoreHarness, skip};
 
@@ -86,27 +87,38 @@ pub async fn what_waits_is_not_retired<H: StoreHarness>() {
 
 /// R103: retention is an age, by the store's clock.
 pub async fn nothing_younger_than_the_retention_is_retired<H: StoreHarness>() {
-    let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    let old = event("1", 1);
-    harness.commit(vec![old.clone()]).await.expect("commit");
-    let (lease, _) = relay.find(old.event().id).await;
-    pass_all(&harness, &relay).await;
-    let request = retire(&lease, harness.unit() * 6);
-    // A relay asks every so often: a store may go by that.
-    assert_eq!(relay.source.retire(&request).await.expect("retire").rows, 0);
-    harness.pass(harness.unit() * 6).await;
-    harness.commit(vec![event("1", 2)]).await.expect("commit");
-    relay.drain(&a()).await;
-    relay.drain(&id(Destination::UNROUTED)).await;
-    harness.pass(harness.unit()).await;
-    if retirable(&relay, &request).await.is_empty() {
-        return skip("nothing_younger_than_the_retention_is_retired", "the store retires nothing");
-    }
-    assert_eq!(retirable(&relay, &request).await, ids(&[old]));
-    assert_eq!(relay.source.retire(&request).await.expect("retire").rows, 1);
-    let longer = retire(&lease, harness.unit() * 1_000);
-    assert_eq!(relay.source.retire(&longer).await.expect("retire").rows, 0);
+    in_time(async |times| {
+        let harness = H::start().await;
+        let relay = Relay::start(&harness).await;
+        let unit = harness.unit() * times;
+        let old = event("1", 1);
+        let young = Span::begin(unit * 6);
+        harness.commit(vec![old.clone()]).await.expect("commit");
+        let (lease, _) = relay.find(old.event().id).await;
+        pass_all(&harness, &relay).await;
+        let request = retire(&lease, unit * 6);
+        // A relay asks every so often: a store may go by that.
+        let early = relay.source.retire(&request).await.expect("retire");
+        young.insist(early.rows == 0, &early)?;
+        harness.pass(unit * 6).await;
+        let young = Span::begin(unit * 6);
+        harness.commit(vec![event("1", 2)]).await.expect("commit");
+        relay.drain(&a()).await;
+        relay.drain(&id(Destination::UNROUTED)).await;
+        harness.pass(unit).await;
+        if retirable(&relay, &request).await.is_empty() {
+            skip("nothing_younger_than_the_retention_is_retired", "the store retires nothing");
+            return Ok(());
+        }
+        let found = retirable(&relay, &request).await;
+        young.insist(found == ids(&[old]), &found)?;
+        let retired = relay.source.retire(&request).await.expect("retire");
+        young.insist(retired.rows == 1, &retired)?;
+        let longer = retire(&lease, unit * 1_000);
+        assert_eq!(relay.source.retire(&longer).await.expect("retire").rows, 0);
+        Ok(())
+    })
+    .await;
 }
 
 /// R101: retiring is done in pieces, oldest first.

@@ -6,6 +6,7 @@ use postrider_core::source::{DueRequest, FetchedRow};
 use postrider_core::waiting::{Counts, Passed, Placement, Reason, SettlementPart};
 use postrider_core::{Lease, NewEvent};
 
+use crate::suite::late::{Span, in_time};
 use crate::suite::relay::{LONG, Relay, a, due, event, failed, ids, pass, waits};
 use crate::suite::{StoreHarness, skip};
 
@@ -94,16 +95,22 @@ pub async fn an_event_that_enters_before_others_parks_them<H: StoreHarness>() {
 
 /// R093: a retry comes when its delay is over, by the store's clock, and not before.
 pub async fn a_retry_is_due_after_its_delay<H: StoreHarness>() {
-    let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    let delay = harness.unit() * 6;
-    let (lease, events, _) = park(&harness, &relay, 2, retry(delay)).await;
-    let early = relay.source.due(&due(&lease)).await.expect("due");
-    assert_eq!(early.rows, []);
-    let next_in = early.next_in.expect("one will be due");
-    assert!(next_in <= delay, "{next_in:?}");
-    harness.pass(delay + harness.unit()).await;
-    assert_eq!(relay.due(&lease).await, ids(&events));
+    in_time(async |times| {
+        let harness = H::start().await;
+        let relay = Relay::start(&harness).await;
+        let unit = harness.unit() * times;
+        let delay = unit * 6;
+        let delayed = Span::begin(delay);
+        let (lease, events, _) = park(&harness, &relay, 2, retry(delay)).await;
+        let early = relay.source.due(&due(&lease)).await.expect("due");
+        delayed.insist(early.rows.is_empty(), &early)?;
+        let next_in = early.next_in.expect("one will be due");
+        assert!(next_in <= delay, "{next_in:?}");
+        harness.pass(delay + unit).await;
+        assert_eq!(relay.due(&lease).await, ids(&events));
+        Ok(())
+    })
+    .await;
 }
 
 /// R122: after a dead letter that holds its key nothing of the key is due, however long one waits;

@@ -9,6 +9,7 @@ use postrider_core::waiting::{Counts, SettlementPart, WaitingChange};
 
 use super::waiting::{counts, park, retry};
 use crate::suite::StoreHarness;
+use crate::suite::late::{Span, in_time};
 use crate::suite::relay::{LONG, Relay, a, due, failed, ids};
 
 async fn change(relay: &Relay, lease: &Lease, changes: Vec<WaitingChange>) {
@@ -50,36 +51,51 @@ pub async fn a_head_that_gives_up_parks_or_promotes<H: StoreHarness>() {
 
 /// R019: the count of attempts is the store's, and the delay runs from now.
 pub async fn attempts_are_kept<H: StoreHarness>() {
-    let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    let delay = harness.unit() * 6;
-    let (lease, events, rows) = park(&harness, &relay, 2, retry(Duration::ZERO)).await;
-    for attempts in 2..4 {
-        let again = WaitingChange::Retry { row: rows[0].row, delay, attempted: failed(attempts) };
-        change(&relay, &lease, vec![again]).await;
-        assert_eq!(relay.due(&lease).await, [], "not before its delay");
-        harness.pass(delay + harness.unit()).await;
-        let due = relay.source.due(&due(&lease)).await.expect("due");
-        let read: Vec<_> = due.rows.iter().map(|row| row.row.id).collect();
-        assert_eq!(read, ids(&events));
-        assert_eq!(due.rows[0].attempts, attempts);
-    }
+    in_time(async |times| {
+        let harness = H::start().await;
+        let relay = Relay::start(&harness).await;
+        let unit = harness.unit() * times;
+        let delay = unit * 6;
+        let (lease, events, rows) = park(&harness, &relay, 2, retry(Duration::ZERO)).await;
+        for attempts in 2..4 {
+            let again =
+                WaitingChange::Retry { row: rows[0].row, delay, attempted: failed(attempts) };
+            let delayed = Span::begin(delay);
+            change(&relay, &lease, vec![again]).await;
+            let early = relay.due(&lease).await;
+            delayed.insist(early.is_empty(), &("not before its delay", early))?;
+            harness.pass(delay + unit).await;
+            let due = relay.source.due(&due(&lease)).await.expect("due");
+            let read: Vec<_> = due.rows.iter().map(|row| row.row.id).collect();
+            assert_eq!(read, ids(&events));
+            assert_eq!(due.rows[0].attempts, attempts);
+        }
+        Ok(())
+    })
+    .await;
 }
 
 /// An outage is not the event's fault, however long it lasts.
 pub async fn a_postponed_event_counts_no_attempt<H: StoreHarness>() {
-    let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    let delay = harness.unit() * 6;
-    let (lease, events, rows) = park(&harness, &relay, 2, retry(Duration::ZERO)).await;
-    let row = rows[0].row;
-    change(&relay, &lease, vec![WaitingChange::Postpone { row, delay }]).await;
-    assert_eq!(relay.due(&lease).await, []);
-    harness.pass(delay + harness.unit()).await;
-    let due = relay.source.due(&due(&lease)).await.expect("due");
-    let read: Vec<_> = due.rows.iter().map(|row| row.row.id).collect();
-    assert_eq!(read, ids(&events));
-    assert_eq!(due.rows[0].attempts, 1, "as before");
+    in_time(async |times| {
+        let harness = H::start().await;
+        let relay = Relay::start(&harness).await;
+        let unit = harness.unit() * times;
+        let delay = unit * 6;
+        let (lease, events, rows) = park(&harness, &relay, 2, retry(Duration::ZERO)).await;
+        let row = rows[0].row;
+        let delayed = Span::begin(delay);
+        change(&relay, &lease, vec![WaitingChange::Postpone { row, delay }]).await;
+        let early = relay.due(&lease).await;
+        delayed.insist(early.is_empty(), &early)?;
+        harness.pass(delay + unit).await;
+        let due = relay.source.due(&due(&lease)).await.expect("due");
+        let read: Vec<_> = due.rows.iter().map(|row| row.row.id).collect();
+        assert_eq!(read, ids(&events));
+        assert_eq!(due.rows[0].attempts, 1, "as before");
+        Ok(())
+    })
+    .await;
 }
 
 /// R114: each change of a stale owner is refused, and changes nothing.
