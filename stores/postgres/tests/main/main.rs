@@ -32,5 +32,6 @@ mod schema;
 mod support;
 mod together;
 mod trouble;
+mod undisturbed;
 mod vouched;
 mod wake;

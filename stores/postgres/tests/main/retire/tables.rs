@@ -13,6 +13,7 @@ use tokio_postgres::Client;
 use super::{Play, gone};
 use crate::relay::{read, stands};
 use crate::support::{Fresh, connect, id};
+use crate::undisturbed::Undisturbed;
 
 /// A transaction that was prepared; rolled back with this value, also where a test fails.
 struct Prepared {
@@ -63,6 +64,22 @@ async fn produce(
     committed
 }
 
+/// How many tables are detached when nobody of ours is in the way: the server's own cleaner may be, for a moment.
+async fn detached_at_last(client: &Client, detach: &str) -> i32 {
+    for _ in 0..50 {
+        match client.query_one(detach, &[]).await {
+            Ok(row) => return row.get(0),
+            Err(error) => {
+                let state = error.code().map(|code| code.code().to_owned());
+                assert_eq!(state.as_deref(), Some("55P03"), "nothing but a lock that is not free");
+            }
+        }
+        // waits: for the cleaner, who gives way after a moment
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("somebody was in the way each time");
+}
+
 /// R101: with a producer's transaction and a prepared one open, whole tables go, no other producer waits a
 /// second, and the empty tables leave when the transactions have ended. `POSTRIDER_TEST_OPEN=300` holds both open for
 /// five minutes, while retention looks again and again.
@@ -81,6 +98,7 @@ async fn whole_tables_go_and_no_producer_waits() {
     play.passed(13_000).await;
     let (stop, longest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let client = play.fresh.connect().await;
+    let control = Undisturbed::start(&play.fresh).await;
     let producer =
         tokio::spawn(produce(client, insert.clone(), Arc::clone(&stop), Arc::clone(&longest)));
     assert_eq!(&*play.tables().await, "0* 4096* 8192* 12288* 16384 20480 rest");
@@ -110,16 +128,16 @@ async fn whole_tables_go_and_no_producer_waits() {
     stop.store(true, Ordering::Relaxed);
     let committed = producer.await.expect("the producer");
     assert!(committed > 10, "the control: {committed}");
-    let longest = longest.load(Ordering::Relaxed);
+    let longest = Duration::from_millis(longest.load(Ordering::Relaxed));
+    let control = control.end().await;
     eprintln!(
-        "open for {:?}: {committed} committed, the longest took {longest} ms",
+        "open for {:?}: {committed} committed, the longest took {longest:?}, and {control:?} where nobody was in its way",
         began.elapsed()
     );
-    assert!(longest < 1_000, "a producer waited {longest} ms");
+    assert!(longest < Duration::from_secs(1) + control, "{longest:?}, and {control:?}");
     open.batch_execute("commit").await.expect("commit");
     drop(prepared);
-    let detached: i32 = client.query_one(&detach, &[]).await.expect("it goes").get(0);
-    assert_eq!(detached, 3);
+    assert_eq!(detached_at_last(&client, &detach).await, 3);
     assert!(play.tables().await.starts_with("12288*"), "{}", play.tables().await);
     assert!(play.history_start().await >= 12_288);
     assert_eq!(
