@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use postrider_core::inbox::{DELIVERIES_MAX, Receiver, Verdict, usual_deliveries};
-use postrider_core::{Delivery, Event, Fault, Result};
+use postrider_core::{Delivery, ErrorKind, Event, Fault, Result};
 use postrider_postgres::Transactional;
 
 use super::receiver::{delivery, receiver};
@@ -115,7 +115,19 @@ async fn a_claim_that_was_answered_too_late_is_held_against_nobody() {
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     }
     fresh.run("drop trigger slow on {inbox}").await;
-    assert_eq!(acts.receive(&event, &of_another(&event)).await.unwrap(), Verdict::Done);
+    let (began, mut unheard) = (std::time::Instant::now(), false);
+    // A machine that is busy may be too late for this deadline by itself, also with what it has done.
+    let ended = loop {
+        match acts.receive(&event, &of_another(&event)).await {
+            Err(late) if began.elapsed() < std::time::Duration::from_secs(60) => {
+                let kinds = [ErrorKind::Timeout, ErrorKind::Unavailable];
+                assert!(kinds.contains(&late.kind()), "{late:?}");
+                unheard = true;
+            }
+            ended => break ended.unwrap(),
+        }
+    };
+    assert!(ended == Verdict::Done || unheard && ended == Verdict::Duplicate, "{ended:?}");
 }
 
 /// F36: counting takes no session more than acting does; and a user who may write no claims has the broker's count.
