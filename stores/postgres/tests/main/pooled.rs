@@ -8,7 +8,7 @@ use postrider_core::operate::{Finding, Level, RequestId, RequestState, Submissio
 use postrider_core::source::OutboxSource;
 use postrider_core::subscription::Receipt;
 use postrider_core::{
-    BoxFuture, Code, Delivery, ErrorKind, Event, EventId, HandlerName, NewEvent, Operator,
+    BoxFuture, Code, Delivery, Error, ErrorKind, Event, EventId, HandlerName, NewEvent, Operator,
     PartitionId, Result, Timestamp,
 };
 use postrider_postgres::{Names, Pooler, PostgresStore, Transactional, init};
@@ -85,6 +85,12 @@ async fn a_pooler_is_found_out() {
     panic!("prepared ones are");
 }
 
+/// Whether the pooler shut its client out, because the server ended the session that it was about to hand over: other
+/// tests have theirs ended.
+fn is_shut_out(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unavailable && error.operator_code().is_none()
+}
+
 /// With others at work behind the pooler, so that sessions are not given back in the order in which a store takes them. One
 /// that took them for its own would leave its search path in them, and the others would not find their tables.
 #[tokio::test]
@@ -107,9 +113,8 @@ async fn a_pooler_is_found_out_beside_others() {
                     "sessions are taken for its own, round {round}"
                 );
             }
-            // The pooler shuts its client out when the server ends the session that it was about to hand over.
             Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                assert!(is_shut_out(&error), "{error}");
                 lost += 1;
                 assert!(lost < ROUNDS_MAX, "again and again: {error}");
             }
@@ -130,9 +135,15 @@ async fn what_a_pooler_lost_is_asked_once_more() {
     store.open().await.expect("open");
     assert!(store.capabilities().wakes, "its own sessions at first");
     *server.lock().expect("an address") = pooler.clone();
-    let mut holders = Vec::new();
+    let (mut holders, mut lost) = (Vec::new(), 0);
     while store.capabilities().wakes {
-        store.longest_horizon().await.expect("an answer, whoever has the session of the last one");
+        match store.longest_horizon().await {
+            Err(error) if is_shut_out(&error) && lost < ROUNDS_MAX => {
+                lost += 1;
+                continue;
+            }
+            answer => answer.expect("an answer, whoever has the session of the last one"),
+        };
         let client = connect(&pooler).await;
         client.simple_query("begin").await.expect("a session is kept from the others");
         holders.push(client);
@@ -167,12 +178,22 @@ async fn handlers_act_once_behind_a_pooler() {
         async move {
             let receipt = Receipt { message: 1, token: 1 };
             let delivery = Delivery::new(Ok(Arc::clone(&event)), Arc::from("orders"), receipt);
-            receiver.receive(&event, &delivery).await.expect("a verdict")
+            let mut unheard = 0;
+            loop {
+                match receiver.receive(&event, &delivery).await {
+                    Err(error) if is_shut_out(&error) && unheard < ROUNDS_MAX => unheard += 1,
+                    answer => return (answer.expect("a verdict"), unheard),
+                }
+            }
         }
     });
     let verdicts = futures_util::future::join_all(deliveries).await;
-    let count = |verdict| verdicts.iter().filter(|one| **one == verdict).count();
-    assert_eq!((count(Verdict::Done), count(Verdict::Duplicate)), (60, 60));
+    let count = |verdict| verdicts.iter().filter(|(one, _)| *one == verdict).count();
+    let (done, duplicates) = (count(Verdict::Done), count(Verdict::Duplicate));
+    // What was done unheard is a duplicate when it comes again.
+    let unheard: usize = verdicts.iter().map(|(_, unheard)| unheard).sum();
+    assert_eq!(done + duplicates, 120);
+    assert!(done <= 60 && done + unheard >= 60, "{done} done, {unheard} unheard");
     assert_eq!(fresh.number("select count(*) from {inbox}").await, 60);
 }
 
@@ -242,9 +263,13 @@ async fn found_by_statements(fresh: &Fresh) -> bool {
     let ask = |_| async {
         let store = fresh.store();
         for _ in 0..20 {
-            if let Err(error) = store.destinations().await {
-                assert_eq!(error.operator_code(), Some(Code::SessionsShared), "{error:?}");
-                return true;
+            match store.destinations().await {
+                Ok(_) => {}
+                Err(error) if is_shut_out(&error) => {}
+                Err(error) => {
+                    assert_eq!(error.operator_code(), Some(Code::SessionsShared), "{error:?}");
+                    return true;
+                }
             }
         }
         false

@@ -12,8 +12,8 @@ use super::receiver::{act, delivery};
 use super::{handler, incoming, with_effects};
 use crate::support::Fresh;
 
-/// Less than a session waits for a marker.
-const SOON: Duration = Duration::from_secs(8);
+/// Less than a session waits for a marker: of these sessions, 60 s.
+const SOON: Duration = Duration::from_secs(45);
 
 /// Counts the receiver's sessions, of which something is true.
 fn count(fresh: &Fresh) -> String {
@@ -38,7 +38,10 @@ fn at(fresh: &Fresh) -> (String, Options) {
     let mut options = fresh.options();
     // Known, so that no second session looks what is in between.
     (options.transactions_max, options.pooler) = (1, Pooler::None);
-    (fresh.url_with(&format!("application_name={name}")), options)
+    // A statement of theirs must not end before one that waits for its marker would be told from it.
+    options.statement_deadline = SOON * 2;
+    let of = format!("application_name={name}&options=-c%20lock_timeout%3D60s");
+    (fresh.url_with(&of), options)
 }
 
 /// Drops a delivery when its statement sleeps.

@@ -80,10 +80,25 @@ fn crossing(
 }
 
 /// R074: two groups that wait for each other: they give up before the server looks for a deadlock, which it does after a second,
-/// and all events of both are done once.
+/// and all events of both are done once. Where the server stands still for that second it may look first; not each time.
 #[tokio::test]
 async fn groups_that_deadlock_end_well() {
-    let Some(fresh) = with_effects().await else { return };
+    for _ in 0..5 {
+        let Some(fresh) = with_effects().await else { return };
+        let refusals = deadlocked(&fresh).await;
+        assert!(!refusals.is_empty(), "the control: they met");
+        let gave_up = |code: &Option<SqlState>| *code == Some(SqlState::LOCK_NOT_AVAILABLE);
+        if refusals.iter().all(gave_up) {
+            return;
+        }
+        let server = |code: &Option<SqlState>| *code == Some(SqlState::T_R_DEADLOCK_DETECTED);
+        assert!(refusals.iter().all(|code| gave_up(code) || server(code)), "{refusals:?}");
+    }
+    panic!("the server looked for a deadlock each time");
+}
+
+/// Lets two groups wait for each other: what the server said against them.
+async fn deadlocked(fresh: &Fresh) -> Vec<Option<SqlState>> {
     fresh
         .run(
             "create table {schema}.sums (id bigint, n bigint);
@@ -92,7 +107,7 @@ async fn groups_that_deadlock_end_well() {
         .await;
     let meets = Arc::new(Barrier::new(2));
     let refusals = Refusals::default();
-    let crossing = |rows| crossing(&fresh, &meets, &refusals, rows);
+    let crossing = |rows| crossing(fresh, &meets, &refusals, rows);
     let (one, two) = (crossing([1, 2]), crossing([2, 1]));
     let (left, right) = (events(0..4), events(4..8));
     let both = async { tokio::join!(deliver(&one, &left), deliver(&two, &right)) };
@@ -100,14 +115,10 @@ async fn groups_that_deadlock_end_well() {
     for verdict in both.0.into_iter().chain(both.1) {
         assert_eq!(verdict.unwrap(), Verdict::Done);
     }
-    assert_eq!(effects(&fresh).await, once(0..8));
+    assert_eq!(effects(fresh).await, once(0..8));
     assert_eq!(fresh.number("select sum(n)::bigint from {schema}.sums").await, 8);
-    let refusals = refusals.lock().unwrap();
-    assert!(!refusals.is_empty(), "the control: they met");
-    assert!(
-        refusals.iter().all(|code| *code == Some(SqlState::LOCK_NOT_AVAILABLE)),
-        "{refusals:?}"
-    );
+    let refusals = refusals.lock().unwrap().clone();
+    refusals
 }
 
 /// Waits until so many wait for another transaction of this schema's.
