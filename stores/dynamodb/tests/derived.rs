@@ -21,7 +21,7 @@ use crate::shop::{SK, Shop, derivation, deriving, text};
 /// A lease that ends soon.
 const SHORT: Duration = Duration::from_millis(800);
 /// The longest that a test waits for what should come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 fn ids(rows: &[FetchedRow]) -> Vec<EventId> {
     rows.iter().map(|row| row.row.id).collect()
 }

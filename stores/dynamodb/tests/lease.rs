@@ -82,8 +82,9 @@ async fn an_owner_that_beats_at_the_last_moment_keeps_its_leases() {
     };
     let upstream = fresh::url().unwrap();
     let between = proxy::start(&upstream, Box::new(rule), Box::new(|_, _, _| ())).await;
-    let through = Connection::new(Settings::at(between, fresh.settings.names.clone())).unwrap();
-    let taker = DynamoStore::with(through, polling());
+    let mut through = Settings::at(between, fresh.settings.names.clone());
+    through.call_time_max = fresh.settings.call_time_max;
+    let taker = DynamoStore::with(Connection::new(through).unwrap(), polling());
     taker.open().await.unwrap();
     // waits: the lease has to pass on the taker's clock
     tokio::time::sleep(SHORT * 2).await;

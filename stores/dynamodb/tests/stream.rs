@@ -13,7 +13,7 @@ use crate::proxy::{self, Then};
 use crate::relay::Relay;
 
 /// The longest that a test waits for what should come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// A backstop that never comes in a test.
 const NEVER: Duration = Duration::from_secs(3_600);
 
@@ -29,7 +29,8 @@ async fn through(
     options: Options,
 ) -> DynamoStore {
     let own = proxy::start(&fresh::url().unwrap(), rule, edit).await;
-    let settings = Settings::at(own, fresh.settings.names.clone());
+    let mut settings = Settings::at(own, fresh.settings.names.clone());
+    settings.call_time_max = fresh.settings.call_time_max;
     DynamoStore::with(Connection::new(settings).unwrap(), options)
 }
 

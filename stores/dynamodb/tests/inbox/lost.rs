@@ -24,7 +24,9 @@ impl Lossy {
         let port = url().ok()?.rsplit(':').next()?.trim_end_matches('/').parse().ok()?;
         let proxy = Proxy::to(port).await;
         let names = fresh.connection.names().clone();
-        let settings = Settings::at(format!("http://127.0.0.1:{}", proxy.port), names);
+        let mut settings = Settings::at(format!("http://127.0.0.1:{}", proxy.port), names);
+        // An attempt takes half of it.
+        settings.call_time_max = Duration::from_secs(20);
         let connection = Connection::new(settings).unwrap();
         let inbox = Inbox::new(connection, InboxOptions::default()).unwrap();
         Some(Lossy { fresh, proxy, inbox })

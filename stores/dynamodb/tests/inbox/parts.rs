@@ -139,7 +139,9 @@ async fn a_result_whose_parts_are_refused_gives_way_to_the_record() {
         Then::Forward
     };
     let own = proxy::start(&fresh::url().unwrap(), Box::new(rule), Box::new(|_, _, _| ())).await;
-    let connection = Connection::new(Settings::at(own, fresh.settings.names.clone())).unwrap();
+    let mut settings = Settings::at(own, fresh.settings.names.clone());
+    settings.call_time_max = fresh.settings.call_time_max;
+    let connection = Connection::new(settings).unwrap();
     let inbox = Inbox::new(connection, InboxOptions::default()).unwrap();
     let lease = claimed(&inbox, &event(1), LONG).await;
     let error = inbox.complete(&lease, &result(700 * 1024, 7)).await.unwrap_err();
