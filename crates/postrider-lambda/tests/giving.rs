@@ -150,7 +150,8 @@ async fn a_visibility_that_is_not_the_subscriptions_is_refused() {
 /// Where the queue does not hear it, the answer is there in time all the same, and names everything.
 #[tokio::test]
 async fn giving_back_ends_with_the_functions_time() {
-    let Some(fresh) = Fresh::new(true, VISIBILITY).await else { return };
+    const HIDDEN: Duration = Duration::from_secs(30);
+    let Some(fresh) = Fresh::hiding(true, HIDDEN, HIDDEN).await else { return };
     let network = Proxy::to(fresh.port()).await;
     let told = Told::to([Does::Fails]);
     let worker = fresh.other(told, Some(network.port)).await;
@@ -160,9 +161,9 @@ async fn giving_back_ends_with_the_functions_time() {
     let batch = fresh.batch(&take(&fresh.client, &fresh.queue).await);
     network.set(Traffic::Cut);
     let since = Instant::now();
-    // Less than the bound below: this machine may be busy.
-    let late = worker.receive(&batch, VISIBILITY * 3 / 4).await.unwrap();
-    assert!(since.elapsed() < VISIBILITY, "{:?}", since.elapsed());
+    // Less than the bound below, which a call that nobody hears reaches: this machine may be busy.
+    let late = worker.receive(&batch, Duration::from_secs(5)).await.unwrap();
+    assert!(since.elapsed() < HIDDEN, "{:?}", since.elapsed());
     assert_eq!((late.done, late.failures.0.len()), (0, 3), "{late:?}");
     fresh.remove().await;
 }
@@ -170,17 +171,19 @@ async fn giving_back_ends_with_the_functions_time() {
 /// What waits behind a failure is given back side by side: each call takes as long as all of them.
 #[tokio::test]
 async fn what_waits_is_given_back_side_by_side() {
-    let Some(fresh) = Fresh::new(true, VISIBILITY).await else { return };
+    const HIDDEN: Duration = Duration::from_secs(60);
+    let Some(fresh) = Fresh::hiding(true, HIDDEN, HIDDEN).await else { return };
     let network = Proxy::to(fresh.port()).await;
     let worker = fresh.other(Told::to([Does::Fails]), Some(network.port)).await;
     for event_type in ["a", "b", "c", "d", "e", "f"] {
         fresh.send("1", event_type).await;
     }
     let batch = fresh.batch(&take(&fresh.client, &fresh.queue).await);
-    network.set(Traffic::AnswersLate(Duration::from_millis(350)));
+    network.set(Traffic::AnswersLate(Duration::from_secs(3)));
     let since = Instant::now();
     let received = worker.receive(&batch, LONG).await.unwrap();
     assert_eq!(received.failures.0.len(), 6, "{received:?}");
-    assert!(since.elapsed() < Duration::from_millis(1_600), "{:?}", since.elapsed());
+    // One after the other they take 18 s.
+    assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
     fresh.remove().await;
 }

@@ -43,6 +43,11 @@ pub(crate) struct Fresh {
 
 impl Fresh {
     pub(crate) async fn new(fifo: bool, lease: Duration) -> Option<Fresh> {
+        Fresh::hiding(fifo, lease, VISIBILITY).await
+    }
+
+    /// A queue that hides a message for so long.
+    pub(crate) async fn hiding(fifo: bool, lease: Duration, visibility: Duration) -> Option<Fresh> {
         let url = postrider_testkit::services::url("aws");
         let url = url.map_err(|reason| println!("skipped: {reason}")).ok()?;
         let ending = if fifo { ".fifo" } else { "" };
@@ -61,7 +66,7 @@ impl Fresh {
         aws.credentials =
             Credentials::Key { id: "test".to_owned(), secret: "test".into(), session: None };
         let name = format!("{prefix}{ending}");
-        let subscription = subscribe(aws.clone(), &name).await;
+        let subscription = subscribe(aws.clone(), &name, visibility).await;
         let inbox = MemoryStore::new(1, MemoryClock::running());
         let (acted, failing) = (Arc::default(), Arc::default());
         let leased = Leased::builder(
@@ -71,7 +76,7 @@ impl Fresh {
         );
         let receiver = Arc::new(leased.lease(lease).build().unwrap());
         let mut options = WorkerOptions::default();
-        (options.lease, options.visibility) = (lease, VISIBILITY);
+        (options.lease, options.visibility) = (lease, visibility);
         (options.function_time, options.reserve) = (VISIBILITY, Duration::from_millis(200));
         let delay = Duration::from_millis(900);
         options.retry =
@@ -120,12 +125,13 @@ impl Fresh {
             // Far beyond the function's time.
             aws.deadline = Duration::from_secs(30);
         }
-        Worker::new(subscribe(aws, &self.name).await, receiver, self.options).unwrap()
+        let subscription = subscribe(aws, &self.name, self.options.visibility).await;
+        Worker::new(subscription, receiver, self.options).unwrap()
     }
 
     /// Another subscription to the queue.
     pub(crate) async fn subscribe(&self) -> Arc<SqsSubscription> {
-        subscribe(self.aws.clone(), &self.name).await
+        subscribe(self.aws.clone(), &self.name, self.options.visibility).await
     }
 
     /// The port of the emulator.
@@ -237,11 +243,11 @@ fn acts(
 }
 
 /// The queue and its dead letters, as a worker has them.
-async fn subscribe(aws: AwsSettings, name: &str) -> Arc<SqsSubscription> {
+async fn subscribe(aws: AwsSettings, name: &str, visibility: Duration) -> Arc<SqsSubscription> {
     let mut settings = SubscriptionSettings::new(name);
     let (prefix, ending) = name.split_at(name.find('.').unwrap_or(name.len()));
     settings.dead_letters = Some(format!("{prefix}-dead{ending}"));
-    settings.visibility = VISIBILITY;
+    settings.visibility = visibility;
     Arc::new(SqsSubscription::open(aws, settings).await.unwrap())
 }
 

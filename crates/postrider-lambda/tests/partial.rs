@@ -169,7 +169,7 @@ async fn the_answer_is_there_in_time_whoever_does_not_answer() {
     let port = network.port;
     let cuts = Cuts { broker: fresh.broker.clone(), network };
     let function = fresh.function_through(port, Arc::new(cuts));
-    let remaining = Duration::from_secs(10);
+    let remaining = Duration::from_secs(30);
     let since = Instant::now();
     let answer = function.publish(&fresh.records().await, remaining).await.unwrap();
     assert!(since.elapsed() < remaining, "{:?}", since.elapsed());

@@ -55,7 +55,8 @@ async fn after_a_failure_the_rest_of_its_group_waits() {
 /// again until it is done, once.
 #[tokio::test]
 async fn lease_and_visibility_converge_whichever_is_longer() {
-    for (lease, finds_it_taken) in [(Duration::from_secs(5), true), (Duration::from_secs(1), false)]
+    for (lease, finds_it_taken) in
+        [(Duration::from_secs(15), true), (Duration::from_secs(1), false)]
     {
         let Some(fresh) = Fresh::new(false, lease).await else { return };
         let event = fresh.send("1", "placed").await;

@@ -203,7 +203,7 @@ async fn the_wall_clock_decides_nothing() {
     let broker: Arc<dyn Broker> = Arc::new(memory.clone());
     let relay = Relay::builder(source)
         .destination(everything("all"), broker)
-        .settings(Settings::with_lease(Duration::from_secs(3)))
+        .settings(Settings::with_lease(Duration::from_secs(30)))
         .clock(Arc::clone(&jumping) as Arc<dyn Clock>)
         .start()
         .await

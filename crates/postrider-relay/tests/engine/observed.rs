@@ -43,12 +43,14 @@ impl Observer for Hang {
     }
 }
 
-fn builder(store: &MemoryStore, broker: &MemoryBroker) -> RelayBuilder {
+/// No relay loses its lease, whatever the machine: nobody waits for it to end.
+const LEASE: Duration = Duration::from_secs(30);
+
+fn builder(store: &MemoryStore, broker: &MemoryBroker, lease: Duration) -> RelayBuilder {
     let source: Arc<dyn OutboxSource> = Arc::new(store.clone());
     let broker: Arc<dyn Broker> = Arc::new(broker.clone());
     let retention = Retention::of(Duration::from_millis(1));
     let retention = Retention { every: Duration::from_millis(20), ..retention };
-    let lease = Duration::from_millis(300);
     let settings = Settings { retention: Some(retention), ..Settings::with_lease(lease) };
     Relay::builder(source).destination(everything("all"), broker).settings(settings)
 }
@@ -61,7 +63,8 @@ async fn every_observer_hears_of_every_delivery() {
     let (first, second) = (Arc::new(Ear::default()), Arc::new(Ear::default()));
     let observers = Observers::new().and(hears(&first)).and(hears(&second));
     store.commit((0..20).map(|n| event(n, n)).collect()).unwrap();
-    let relay = builder(&store, &broker).observer(Arc::new(observers)).start().await.unwrap();
+    let relay =
+        builder(&store, &broker, LEASE).observer(Arc::new(observers)).start().await.unwrap();
     relay.health().wait_for(|health| health.retired == 20).await.unwrap();
     relay.drain();
     assert_eq!(relay.stopped().await.ending, Some(Ending::Drained));
@@ -92,11 +95,13 @@ async fn a_process_that_dies_after_the_archive_has_deleted_nothing() {
     let clock = MemoryClock::running();
     let (store, broker) = (MemoryStore::new(1, clock.clone()), MemoryBroker::new(clock));
     let archive = MemoryArchive::new();
+    // The second relay waits until the first one's has ended.
+    let lease = Duration::from_secs(2);
     store.commit((0..20).map(|n| event(n, n)).collect()).unwrap();
     let reached = TestSignal::default();
     let waits = reached.wait();
     let hang = Arc::new(Hang(Point::AfterArchive, reached.clone()));
-    let relay = builder(&store, &broker)
+    let relay = builder(&store, &broker, lease)
         .archive(Arc::new(archive.clone()))
         .observer(hang)
         .start()
@@ -106,7 +111,8 @@ async fn a_process_that_dies_after_the_archive_has_deleted_nothing() {
     relay.abort();
     relay.stopped().await;
     assert!(!archive.events().is_empty() && store.retired().is_empty());
-    let relay = builder(&store, &broker).archive(Arc::new(archive.clone())).start().await.unwrap();
+    let relay =
+        builder(&store, &broker, lease).archive(Arc::new(archive.clone())).start().await.unwrap();
     relay.health().wait_for(|health| health.retired == 20).await.unwrap();
     relay.drain();
     relay.stopped().await;
@@ -150,7 +156,7 @@ async fn what_became_old_meanwhile_is_archived_first() {
     let archive = MemoryArchive::new();
     store.commit((0..20).map(|n| event(n, n)).collect()).unwrap();
     let slow = Arc::new(Slow(archive.clone(), store.clone()));
-    let relay = builder(&store, &broker).archive(slow).start().await.unwrap();
+    let relay = builder(&store, &broker, LEASE).archive(slow).start().await.unwrap();
     relay.health().wait_for(|health| health.retired == 30).await.unwrap();
     relay.drain();
     relay.stopped().await;
@@ -168,7 +174,8 @@ async fn an_archive_that_fails_is_named_and_nothing_is_deleted() {
     let archive = MemoryArchive::new();
     archive.set_failing(true);
     store.commit((0..20).map(|n| event(n, n)).collect()).unwrap();
-    let relay = builder(&store, &broker).archive(Arc::new(archive.clone())).start().await.unwrap();
+    let relay =
+        builder(&store, &broker, LEASE).archive(Arc::new(archive.clone())).start().await.unwrap();
     let mut health = relay.health();
     let named = |health: &postrider_relay::Health| {
         health.blockers.iter().any(|blocker| blocker.to_string().contains("archive"))
