@@ -313,3 +313,19 @@ async fn a_copy_is_granted_nothing() {
     let refused = play.store.acquire(&request).await.expect_err("nothing is granted");
     assert_eq!(refused.operator_code(), Some(Code::StoreMoved), "{refused}");
 }
+
+/// How many tables are detached when nobody of ours is in the way: the server's own cleaner may be, for a moment.
+async fn detached_at_last(client: &tokio_postgres::Client, detach: &str) -> i32 {
+    for _ in 0..50 {
+        match client.query_one(detach, &[]).await {
+            Ok(row) => return row.get(0),
+            Err(error) => {
+                let state = error.code().map(|code| code.code().to_owned());
+                assert_eq!(state.as_deref(), Some("55P03"), "nothing but a lock that is not free");
+            }
+        }
+        // waits: for the cleaner, who gives way after a moment
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("somebody was in the way each time");
+}

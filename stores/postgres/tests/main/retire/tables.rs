@@ -10,7 +10,7 @@ use postrider_postgres::{Layout, Names};
 use postrider_testkit::cluster::Cluster;
 use tokio_postgres::Client;
 
-use super::{Play, gone};
+use super::{Play, detached_at_last, gone};
 use crate::relay::{read, stands};
 use crate::support::{Fresh, connect, id};
 use crate::undisturbed::Undisturbed;
@@ -62,22 +62,6 @@ async fn produce(
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     committed
-}
-
-/// How many tables are detached when nobody of ours is in the way: the server's own cleaner may be, for a moment.
-async fn detached_at_last(client: &Client, detach: &str) -> i32 {
-    for _ in 0..50 {
-        match client.query_one(detach, &[]).await {
-            Ok(row) => return row.get(0),
-            Err(error) => {
-                let state = error.code().map(|code| code.code().to_owned());
-                assert_eq!(state.as_deref(), Some("55P03"), "nothing but a lock that is not free");
-            }
-        }
-        // waits: for the cleaner, who gives way after a moment
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("somebody was in the way each time");
 }
 
 /// R101: with a producer's transaction and a prepared one open, whole tables go, no other producer waits a
