@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::own_server::{OwnServer, derefs, free_ports, shown};
 
 /// How long a server may take to start on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server with JetStream, on files.
 #[derive(Debug)]

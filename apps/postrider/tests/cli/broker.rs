@@ -2,11 +2,20 @@
 
 use crate::{Shop, code, err, out, said};
 
-/// A configuration with one destination, and more lines about its connection.
+/// A configuration with one destination, and more lines about its connection. What is there has time to answer.
 pub(crate) fn configured(kind: &str, url: &str, more: &str) -> String {
+    within("30s", kind, url, more)
+}
+
+/// The same of a broker that is not there, or is not let in: nobody waits for it for long.
+pub(crate) fn configured_away(kind: &str, url: &str, more: &str) -> String {
+    within("2s", kind, url, more)
+}
+
+fn within(timeout: &str, kind: &str, url: &str, more: &str) -> String {
     format!(
         "store = \"sqlite://shop.db\"\n[destinations.stream]\nkind = \"{kind}\"\nurl = \"{url}\"\n\
-         routes = [{{ topic = \"orders\" }}]\n[destinations.stream.{kind}]\ntimeout = \"2s\"\n{more}\n"
+         routes = [{{ topic = \"orders\" }}]\n[destinations.stream.{kind}]\ntimeout = \"{timeout}\"\n{more}\n"
     )
 }
 

@@ -3,7 +3,7 @@
 use postrider_testkit::authority::Authority;
 use rustix::process::Signal;
 
-use crate::broker::configured;
+use crate::broker::configured_away;
 use crate::configured::get;
 use crate::running::until;
 use crate::{Shop, code, err, out};
@@ -24,7 +24,7 @@ fn the_end_of_a_certificate_is_shown() {
         certificate.display(),
         key.display()
     );
-    shop.configure(&configured("nats", "nats://127.0.0.1:9", &more));
+    shop.configure(&configured_away("nats", "nats://127.0.0.1:9", &more));
     let mut relay = shop.configured(&["--listen", "127.0.0.1:0"]);
     let line = relay.wait_for("metrics and health on http://");
     let address = line.rsplit("http://").next().unwrap().trim();

@@ -82,8 +82,8 @@ fn a_copy_publishes_only_after_it_was_adopted() {
     let into = copied.replace("copy.db", shop.path("copy.db").to_str().unwrap());
     connection.execute(&into, ()).unwrap();
     let copy = ["--store", "sqlite://copy.db"];
-    let relay = ["relay", "--config", "postrider.toml", "--once", "--timeout", "2s"];
-    let refused = shop.run(&[&relay[..], &copy[..]].concat());
+    let relay = ["relay", "--config", "postrider.toml", "--once"];
+    let refused = shop.run(&[&relay[..], &copy[..], &["--timeout", "10s"][..]].concat());
     assert_ne!(code(&refused), 0);
     assert!(said(&refused).contains("PR-1009"), "{}", err(&refused));
     assert_eq!(shop.lines_of("orders.ndjson").len(), 2);

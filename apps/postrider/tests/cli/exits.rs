@@ -65,7 +65,7 @@ fn a_lease_held_by_another_ends_a_one_shot_run_with_4() {
     let shop = Shop::new();
     shop.place(1..2);
     let mut daemon = shop
-        .command(&["relay", "--store", "sqlite://shop.db", "--to", "stdout", "--lease", "1s"])
+        .command(&["relay", "--store", "sqlite://shop.db", "--to", "stdout", "--lease", "60s"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

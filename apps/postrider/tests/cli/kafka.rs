@@ -7,7 +7,7 @@ use postrider_testkit::kafka::{KafkaServer, Stored, artifacts};
 use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
-use crate::broker::{assert_none_dead, configured, doctor_says, doctor_says_of};
+use crate::broker::{assert_none_dead, configured, configured_away, doctor_says, doctor_says_of};
 use crate::running::until;
 use crate::{Shop, code, err, out, said};
 
@@ -53,6 +53,7 @@ fn doctor_asks_the_brokers() {
     std::fs::write(shop.path("password"), "wrong").unwrap();
     doctor_says(&shop, "correct the credentials", "PR-1301");
     server.kill();
+    shop.configure(&configured_away("kafka", &url(&server), login));
     doctor_says(&shop, "Kafka cannot be used", "PR-1701");
 }
 

@@ -7,7 +7,7 @@ use async_nats::jetstream::{self, consumer, stream};
 use postrider_testkit::nats::NatsServer;
 use rustix::process::Signal;
 
-use crate::broker::{assert_none_dead, configured, doctor_says};
+use crate::broker::{assert_none_dead, configured, configured_away, doctor_says};
 use crate::running::until;
 use crate::{Shop, code, err, out, said};
 
@@ -33,16 +33,14 @@ fn doctor_asks_the_brokers() {
         return;
     };
     let shop = Shop::new();
-    shop.configure(&configured(
-        "nats",
-        &server.address(),
-        "user = \"joe\"\npassword = \"file:password\"",
-    ));
+    let login = "user = \"joe\"\npassword = \"file:password\"";
+    shop.configure(&configured("nats", &server.address(), login));
     std::fs::write(shop.path("password"), "hunter2").unwrap();
     doctor_says(&shop, "no stream takes the subject orders", "PR-1302");
     std::fs::write(shop.path("password"), "wrong").unwrap();
     doctor_says(&shop, "correct the credentials", "PR-1301");
     server.kill();
+    shop.configure(&configured_away("nats", &server.address(), login));
     doctor_says(&shop, "NATS cannot be used", "PR-1701");
     let alone = shop.run(&["doctor", "--store", "sqlite://shop.db"]);
     assert!(!out(&alone).contains("NATS"), "{}", out(&alone));

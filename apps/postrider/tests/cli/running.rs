@@ -5,8 +5,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Longer than any of it takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any step of it takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Longer than all lines up to the one that is waited for take.
+const LINES_WITHIN: Duration = Duration::from_secs(300);
 
 /// A process whose standard error is read. It is killed when the test is over.
 pub(crate) struct Running {
@@ -30,12 +33,12 @@ impl Running {
         Running { child, lines: receiver, said: Vec::new() }
     }
 
-    /// Waits until a line with this text is said, and returns it.
+    /// Waits until a line with this text is said, and returns it. Whoever says something else is still at work.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LINES_WITHIN;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
+            match self.lines.recv_timeout(left.min(PATIENCE)) {
                 Ok(line) => {
                     self.said.push(line.clone());
                     if line.contains(text) {

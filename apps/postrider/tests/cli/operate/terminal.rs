@@ -162,8 +162,7 @@ fn progress_is_one_line_that_goes_again() {
     // Nobody carries it out, but somebody is alive: the command waits, and shows how far it is.
     shop.answer(&["partitions", "pause", "0"]);
     shop.pretend_alive();
-    let mut session =
-        Session::start(&shop, &["dead", "redrive", "--all", "--yes", "--wait", "900ms"]);
+    let mut session = Session::start(&shop, &["dead", "redrive", "--all", "--yes", "--wait", "5s"]);
     session.expect("0 of 2");
     let (code, screen) = session.end();
     assert_eq!(code, 5, "{screen}");
