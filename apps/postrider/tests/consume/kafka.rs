@@ -94,12 +94,14 @@ impl Kafka {
         Some(kafka)
     }
 
-    /// Writes a configuration for a user whose password stands in a file.
+    /// Writes a configuration for a user whose password stands in a file. Nothing in work is another's before its time on
+    /// a busy machine.
     fn configure(&self, user: &str, password: &str) {
         let text = format!(
-            "user = \"{user}\"\npassword = \"file:password\"\nmechanism = \"plain\"\n{SESSION}"
+            "user = \"{user}\"\npassword = \"file:password\"\nmechanism = \"plain\"\nsession = \"10s\""
         );
-        std::fs::write(self.stage.path("postrider.toml"), self.configuration(&text)).unwrap();
+        let text = self.lasting_configuration(&text);
+        std::fs::write(self.stage.path("postrider.toml"), text).unwrap();
         std::fs::write(self.stage.path("password"), password).unwrap();
     }
 

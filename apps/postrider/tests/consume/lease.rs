@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::endpoint::{Endpoint, Plan};
 use crate::history::{assert_one_effect_each, judge};
-use crate::stage::{Stage, TAKEN_OVER};
+use crate::stage::{OUTLIVED, Stage, TAKEN_OVER};
 
 /// R081: a handler that works three leases long is called once, also while another sidecar of its
 /// group waits for work.
@@ -16,10 +16,11 @@ use crate::stage::{Stage, TAKEN_OVER};
 async fn a_call_of_three_leases_is_one_call() {
     let stage = Stage::new();
     stage.place("slow").await;
-    let slow = Duration::from_secs(3);
+    // A claim is renewed each third of it: a machine that stands still for seconds does not lose it.
+    let (lease, slow) = (["--lease", "8s", "--timeout", "60s"], Duration::from_secs(24));
     let endpoint = Endpoint::start(move |_, _| Plan::After(slow, Box::new(Plan::done()))).await;
-    let first = stage.sidecar(&endpoint, &[]).await;
-    let second = stage.sidecar(&endpoint, &[]).await;
+    let first = stage.sidecar(&endpoint, &lease).await;
+    let second = stage.sidecar(&endpoint, &lease).await;
     stage.settled().await;
     let (first, second) = (first.stop().await, second.stop().await);
     assert_eq!(endpoint.calls().len(), 1);
@@ -33,7 +34,7 @@ async fn a_call_of_three_leases_is_one_call() {
 async fn outlived(endpoint: &Endpoint) -> Stage {
     let stage = Stage::new();
     let event = stage.place("1").await;
-    let mut paused = stage.sidecar(endpoint, &[]).await;
+    let mut paused = stage.sidecar(endpoint, &OUTLIVED).await;
     endpoint.called(1).await;
     paused.signal(Signal::STOP);
     let other = stage.sidecar(endpoint, &[]).await;
@@ -121,7 +122,7 @@ async fn a_lost_lease_closes_the_connection_of_its_call() {
         _ => Plan::done(),
     })
     .await;
-    let mut paused = stage.sidecar(&endpoint, &[]).await;
+    let mut paused = stage.sidecar(&endpoint, &OUTLIVED).await;
     endpoint.called(1).await;
     paused.signal(Signal::STOP);
     let other = stage.sidecar(&endpoint, &[]).await;
@@ -146,7 +147,8 @@ async fn a_locked_inbox_counts_against_no_event() {
         _ => Plan::done(),
     })
     .await;
-    let sidecar = stage.sidecar(&endpoint, &["--attempts", "1"]).await;
+    let more = [&["--attempts", "1"], &OUTLIVED[..]].concat();
+    let sidecar = stage.sidecar(&endpoint, &more).await;
     endpoint.called(1).await;
     let mut application = stage.inbox();
     let lock = application.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();

@@ -258,7 +258,7 @@ async fn secrets_come_from_the_environment() {
 async fn credentials_follow_a_reload() {
     let Some(nats) = Nats::with(true).await else { return };
     let endpoint = Endpoint::start(|_, _| Plan::Held(Box::new(Plan::done()))).await;
-    let text = nats.configuration("user = \"ann\"\npassword = \"file:password\"");
+    let text = nats.lasting_configuration("user = \"ann\"\npassword = \"file:password\"");
     std::fs::write(nats.stage.path("postrider.toml"), text).unwrap();
     std::fs::write(nats.stage.path("password"), "older").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));

@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use crate::endpoint::{Endpoint, Plan};
 use crate::history::assert_one_effect_each;
-use crate::stage::{Stage, TOPIC};
+use crate::stage::{OUTLIVED, Stage, TOPIC};
 
 /// Commits orders in the shop's database, every fourth of them rolled back.
 fn place(stage: &Stage, orders: u32) {
@@ -64,7 +64,7 @@ async fn what_was_committed_is_acted_on_once_in_order() {
         relay
     };
     let mut first = relay(&[]).spawn().unwrap();
-    let sidecar = stage.sidecar(&endpoint, &["--concurrency", "3"]).await;
+    let sidecar = stage.sidecar(&endpoint, &[&["--concurrency", "3"], &OUTLIVED[..]].concat()).await;
     endpoint.called(20).await;
     first.kill().await.unwrap();
     sidecar.kill().await;

@@ -88,6 +88,12 @@ pub(crate) trait Remote {
         )
     }
 
+    /// The same with a lease that a busy machine does not outlive: what is in work is nobody else's.
+    fn lasting_configuration(&self, more: &str) -> String {
+        let short = "lease = \"1s\"\ntimeout = \"900ms\"";
+        self.configuration(more).replace(short, "lease = \"30s\"\ntimeout = \"25s\"")
+    }
+
     /// Starts a sidecar of the group, and waits until it receives.
     async fn sidecar(&self, endpoint: &Endpoint, more: &[&str]) -> Sidecar {
         let more = [&["--group", "billing"], more].concat();

@@ -23,6 +23,10 @@ pub(crate) const TOPIC: &str = "order.placed";
 /// The group, and the handler of it.
 pub(crate) const GROUP: &str = "billing";
 
+/// The lease of a sidecar that is killed or stands still, which is waited for: longer than a machine that is busy stands
+/// still between a call and what the test does about it.
+pub(crate) const OUTLIVED: [&str; 2] = ["--lease", "5s"];
+
 /// Who says it all.
 pub(crate) const SOURCE: &str = "/shop";
 
@@ -30,7 +34,7 @@ pub(crate) const SOURCE: &str = "/shop";
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// How long a stage may take to come to rest.
-const REST_MAX: Duration = Duration::from_secs(60);
+pub(crate) const REST_MAX: Duration = Duration::from_secs(60);
 
 /// A folder of its own.
 pub(crate) struct Stage {
@@ -117,9 +121,10 @@ impl Stage {
         command
     }
 
-    /// Starts a sidecar, with a lease of a second where none is given, and waits until it receives.
+    /// Starts a sidecar and waits until it receives. Where no lease is given, it is one that no machine outlives by being
+    /// slow: whoever waits for its end says how long it is.
     pub(crate) async fn sidecar(&self, endpoint: &Endpoint, more: &[&str]) -> Sidecar {
-        let lease: &[&str] = if more.contains(&"--lease") { &[] } else { &["--lease", "1s"] };
+        let lease: &[&str] = if more.contains(&"--lease") { &[] } else { &["--lease", "30s"] };
         self.sidecar_to(&endpoint.url(), &[lease, more].concat()).await
     }
 
