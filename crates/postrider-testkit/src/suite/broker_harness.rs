@@ -64,6 +64,18 @@ pub trait BrokerHarness: Send + Sync + Sized + 'static {
         Box::pin(async { false })
     }
 
+    /// How long a case waits in real time for what must come: long enough for a server of a busy machine. A broker in this
+    /// process needs less, and the cases that fail on a broken one are over sooner.
+    fn patience() -> Duration {
+        Duration::from_secs(60)
+    }
+
+    /// Whether the broker's clock stands still but for [`pass`](Self::pass). If it does not, a case that took so long that a
+    /// delivery was its own no more says nothing, and is played again.
+    fn has_virtual_clock() -> bool {
+        false
+    }
+
     /// Lets time pass on the broker's clock. A virtual clock advances; a real one is waited for.
     fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
         // waits: a real clock has to pass

@@ -21,6 +21,8 @@ const ACKS_A_LOST_ANSWER: u8 = 3;
 const TAKES_STALE_RECEIPTS: u8 = 4;
 const SENDS_AFTER_CLOSE: u8 = 5;
 const IGNORES_DELAYS: u8 = 6;
+const IGNORES_EXTENSIONS: u8 = 7;
+const DELIVERS_TWICE: u8 = 8;
 
 /// The memory broker with a flaw.
 struct Broken<const FLAW: u8> {
@@ -74,6 +76,14 @@ impl<const FLAW: u8> BrokerHarness for Broken<FLAW> {
             }
             None => self.inner.restart(),
         }
+    }
+
+    fn patience() -> Duration {
+        PrefixBroker::patience()
+    }
+
+    fn has_virtual_clock() -> bool {
+        PrefixBroker::has_virtual_clock()
     }
 
     fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
@@ -165,6 +175,10 @@ impl<const FLAW: u8> Subscription for BrokenSubscription<FLAW> {
 
     fn receive(&self, max: usize) -> BoxFuture<'_, Result<Vec<Delivery>>> {
         Box::pin(async move {
+            let again = self.latest.lock().unwrap().take_if(|_| FLAW == DELIVERS_TWICE);
+            if let Some(again) = again {
+                return Ok(vec![again]);
+            }
             let deliveries = self.inner.receive(max).await?;
             *self.latest.lock().unwrap() = deliveries.last().cloned();
             Ok(deliveries)
@@ -172,7 +186,13 @@ impl<const FLAW: u8> Subscription for BrokenSubscription<FLAW> {
     }
 
     fn ack<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async { self.inner.ack(&self.choose(delivery)).await })
+        Box::pin(async {
+            match self.inner.ack(&self.choose(delivery)).await {
+                // Whoever has it a second time has it for good.
+                Err(_) if FLAW == DELIVERS_TWICE => Ok(()),
+                outcome => outcome,
+            }
+        })
     }
 
     fn nack<'a>(
@@ -192,6 +212,9 @@ impl<const FLAW: u8> Subscription for BrokenSubscription<FLAW> {
     }
 
     fn extend<'a>(&'a self, delivery: &'a Delivery, by: Duration) -> BoxFuture<'a, Result<()>> {
+        if FLAW == IGNORES_EXTENSIONS {
+            return Box::pin(async { Ok(()) });
+        }
         self.inner.extend(delivery, by)
     }
 }
@@ -234,6 +257,19 @@ fn a_broker_that_ignores_delays_and_counts_everything_is_caught() {
     type Flawed = Broken<IGNORES_DELAYS>;
     fails(broker::a_refused_delivery_comes_again_after_its_delay::<Flawed>());
     fails(broker::somebody_elses_turn_is_not_counted::<Flawed>());
+}
+
+/// R081: an extension that is none.
+#[test]
+fn a_broker_that_ignores_extensions_is_caught() {
+    fails(broker::an_extended_delivery_stays_invisible::<Broken<IGNORES_EXTENSIONS>>());
+}
+
+/// R036: one delivery for two instances is excused by nothing where time stands still.
+#[test]
+fn a_broker_that_delivers_twice_is_caught() {
+    fails(broker::two_consumers_of_a_group_share::<Broken<DELIVERS_TWICE>>());
+    fails(broker::a_key_is_delivered_in_order_across_consumers::<Broken<DELIVERS_TWICE>>());
 }
 
 /// The harness itself is sound: what a flaw does not concern passes.

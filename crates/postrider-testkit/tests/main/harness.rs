@@ -217,6 +217,14 @@ impl<const PREFIX: bool> BrokerHarness for Brokers<PREFIX> {
         })
     }
 
+    fn patience() -> Duration {
+        Duration::from_secs(5)
+    }
+
+    fn has_virtual_clock() -> bool {
+        true
+    }
+
     fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move { self.clock.advance(span) })
     }

@@ -2,6 +2,7 @@
 //! consumers that get each event again until they settle it (INV-1).
 
 mod consuming;
+mod promise;
 mod publishing;
 mod settling;
 
@@ -25,8 +26,6 @@ use postrider_core::{
 
 use super::BrokerHarness;
 
-/// How long a case waits for what must come, in real time.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a case waits to see that nothing comes, in real time.
 const QUIET: Duration = Duration::from_millis(150);
 
@@ -135,10 +134,10 @@ fn first_seen(events: &[Arc<Event>]) -> Vec<EventId> {
 const REFUSED_MAX: u32 = 3;
 
 /// Receives until so many deliveries came.
-async fn receive(subscription: &dyn Subscription, count: usize) -> Vec<Delivery> {
+async fn receive<H: BrokerHarness>(subscription: &dyn Subscription, count: usize) -> Vec<Delivery> {
     let (mut deliveries, mut refused) = (Vec::new(), 0);
     while deliveries.len() < count {
-        let batch = tokio::time::timeout(PATIENCE, subscription.receive(count)).await;
+        let batch = tokio::time::timeout(H::patience(), subscription.receive(count)).await;
         match batch.unwrap_or_else(|_| panic!("{} of {count} came", deliveries.len())) {
             // A server on a busy machine may not answer in time. Whoever asks again is answered.
             Err(error) if error.kind() == ErrorKind::Unavailable && refused < REFUSED_MAX => {
@@ -152,8 +151,14 @@ async fn receive(subscription: &dyn Subscription, count: usize) -> Vec<Delivery>
 
 /// Insists that nothing comes now.
 async fn receive_nothing(subscription: &dyn Subscription) {
-    if let Ok(came) = tokio::time::timeout(QUIET, subscription.receive(10)).await {
-        panic!("nothing should come, but {came:?} did");
+    nothing_comes(subscription).await.expect("nothing should come");
+}
+
+/// Whether nothing comes now, or what did.
+async fn nothing_comes(subscription: &dyn Subscription) -> Result<(), String> {
+    match tokio::time::timeout(QUIET, subscription.receive(10)).await {
+        Ok(came) => Err(format!("nothing should come, but {came:?} did")),
+        Err(_) => Ok(()),
     }
 }
 

@@ -210,7 +210,7 @@ pub async fn a_late_event_is_taken<H: BrokerHarness>() {
     let Some(subscription) = harness.subscribe(&topic, "late").await else {
         return;
     };
-    let delivery = super::receive(&*subscription, 1).await.remove(0);
+    let delivery = super::receive::<H>(&*subscription, 1).await.remove(0);
     assert!(delivery.marks.late, "the consumer is told");
 }
 

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use postrider_core::{Delivery, ErrorKind, Event, Fault, Subscription};
 
-use super::{BrokerHarness, consumer, event, id_of, ids, publish_all, receive, receive_nothing};
+use super::promise::{Promise, TooLate, play};
+use super::{
+    BrokerHarness, consumer, event, id_of, ids, nothing_comes, publish_all, receive,
+    receive_nothing,
+};
 use crate::suite::skip;
 
 /// A broker with one event of one key, delivered to one consumer.
@@ -14,6 +18,8 @@ struct Delivered<H> {
     subscription: Arc<dyn Subscription>,
     event: Arc<Event>,
     delivery: Delivery,
+    /// That it is this consumer's alone.
+    promise: Promise,
 }
 
 async fn delivered<H: BrokerHarness>(case: &str) -> Option<Delivered<H>> {
@@ -22,9 +28,10 @@ async fn delivered<H: BrokerHarness>(case: &str) -> Option<Delivered<H>> {
     let subscription = consumer(&harness, case, &topic, "billing").await?;
     let event = event("1", 1);
     publish_all(&*harness.broker(), &topic, std::slice::from_ref(&event)).await;
-    let delivery = receive(&*subscription, 1).await.remove(0);
+    let promise = Promise::asked::<H>(subscription.capabilities().visibility);
+    let delivery = receive::<H>(&*subscription, 1).await.remove(0);
     assert_eq!(id_of(&delivery), event.id);
-    Some(Delivered { harness, topic, subscription, event, delivery })
+    Some(Delivered { harness, topic, subscription, event, delivery, promise })
 }
 
 /// R080: acknowledged is done, also after every timeout.
@@ -41,53 +48,85 @@ pub async fn what_is_acknowledged_does_not_come_again<H: BrokerHarness>() {
 
 /// R079: what nobody settled comes again when its visibility ends, and not before.
 pub async fn what_is_not_settled_comes_again<H: BrokerHarness>() {
-    let Some(case) = delivered::<H>("what_is_not_settled_comes_again").await else {
-        return;
-    };
-    receive_nothing(&*case.subscription).await;
+    play(async || {
+        let Some(case) = delivered::<H>("what_is_not_settled_comes_again").await else {
+            return Ok(());
+        };
+        comes_again_when_its_time_ends(case).await
+    })
+    .await;
+}
+
+async fn comes_again_when_its_time_ends<H: BrokerHarness>(
+    case: Delivered<H>,
+) -> Result<(), TooLate> {
+    case.promise.insist(nothing_comes(&*case.subscription).await, "before its time ends")?;
     let capabilities = case.subscription.capabilities();
     case.harness.pass(capabilities.visibility + capabilities.visibility / 4).await;
-    let again = receive(&*case.subscription, 1).await.remove(0);
+    let again = receive::<H>(&*case.subscription, 1).await.remove(0);
     assert_eq!(id_of(&again), case.event.id);
     assert_ne!(again.receipt, case.delivery.receipt);
     if capabilities.counts_deliveries {
         assert_eq!(again.count, 2);
     }
+    Ok(())
 }
 
 /// R081: still at work is still invisible.
 pub async fn an_extended_delivery_stays_invisible<H: BrokerHarness>() {
-    let Some(case) = delivered::<H>("an_extended_delivery_stays_invisible").await else {
-        return;
-    };
+    play(async || {
+        let Some(case) = delivered::<H>("an_extended_delivery_stays_invisible").await else {
+            return Ok(());
+        };
+        stays_invisible_while_extended(case).await
+    })
+    .await;
+}
+
+async fn stays_invisible_while_extended<H: BrokerHarness>(
+    case: Delivered<H>,
+) -> Result<(), TooLate> {
     let visibility = case.subscription.capabilities().visibility;
-    for _ in 0..3 {
-        case.harness.pass(visibility / 2).await;
+    let mut promise = case.promise;
+    // One and a half of it in all.
+    for _ in 0..6 {
+        case.harness.pass(visibility / 4).await;
+        let next = Promise::asked::<H>(visibility);
         let extended = case.subscription.extend(&case.delivery, visibility).await;
-        extended.expect("its visibility runs");
+        promise.insist(extended, "its visibility runs")?;
+        promise = next;
     }
-    receive_nothing(&*case.subscription).await;
-    case.subscription.ack(&case.delivery).await.expect("ack");
+    promise.insist(nothing_comes(&*case.subscription).await, "extended a moment ago")?;
+    promise.insist(case.subscription.ack(&case.delivery).await, "ack")
 }
 
 /// R079: not done comes again after the delay it was given.
 pub async fn a_refused_delivery_comes_again_after_its_delay<H: BrokerHarness>() {
-    let case = "a_refused_delivery_comes_again_after_its_delay";
-    let Some(case) = delivered::<H>(case).await else {
-        return;
-    };
+    play(async || {
+        let case = "a_refused_delivery_comes_again_after_its_delay";
+        let Some(case) = delivered::<H>(case).await else {
+            return Ok(());
+        };
+        comes_again_after_its_delay(case).await
+    })
+    .await;
+}
+
+async fn comes_again_after_its_delay<H: BrokerHarness>(case: Delivered<H>) -> Result<(), TooLate> {
     let capabilities = case.subscription.capabilities();
     let delay = capabilities.visibility * 2;
+    let delayed = Promise::asked::<H>(delay);
     let nacked = case.subscription.nack(&case.delivery, delay, true).await;
-    nacked.expect("nack");
+    case.promise.insist(nacked, "nack")?;
     case.harness.pass(capabilities.visibility).await;
-    receive_nothing(&*case.subscription).await;
+    delayed.insist(nothing_comes(&*case.subscription).await, "before its delay ends")?;
     case.harness.pass(delay).await;
-    let again = receive(&*case.subscription, 1).await.remove(0);
+    let again = receive::<H>(&*case.subscription, 1).await.remove(0);
     assert_eq!(id_of(&again), case.event.id);
     if capabilities.counts_deliveries {
         assert_eq!(again.count, 2);
     }
+    Ok(())
 }
 
 /// R079: a delivery that was merely somebody else's turn does not count against the message.
@@ -103,7 +142,7 @@ pub async fn somebody_elses_turn_is_not_counted<H: BrokerHarness>() {
     for _ in 0..5 {
         let nacked = case.subscription.nack(&delivery, std::time::Duration::ZERO, false).await;
         nacked.expect("nack");
-        delivery = receive(&*case.subscription, 1).await.remove(0);
+        delivery = receive::<H>(&*case.subscription, 1).await.remove(0);
         assert_eq!(delivery.count, 1);
     }
 }
@@ -119,7 +158,7 @@ pub async fn what_can_never_be_delivered_is_put_aside<H: BrokerHarness>() {
     let fault = Fault::new(ErrorKind::Rejected, "unknown version");
     let rejected = case.subscription.reject(&case.delivery, &fault).await;
     rejected.expect("reject");
-    let came = receive(&*case.subscription, 1).await.remove(0);
+    let came = receive::<H>(&*case.subscription, 1).await.remove(0);
     assert_eq!(id_of(&came), next.id, "the next of its key");
     case.subscription.ack(&came).await.expect("ack");
     let visibility = case.subscription.capabilities().visibility;
@@ -133,16 +172,27 @@ pub async fn what_can_never_be_delivered_is_put_aside<H: BrokerHarness>() {
 
 /// R114: a consumer that was too slow settles nothing: the delivery that came after it stands.
 pub async fn a_stale_receipt_settles_nothing<H: BrokerHarness>() {
-    let Some(case) = delivered::<H>("a_stale_receipt_settles_nothing").await else {
-        return;
-    };
+    play(async || {
+        let Some(case) = delivered::<H>("a_stale_receipt_settles_nothing").await else {
+            return Ok(());
+        };
+        settles_nothing_by_what_is_stale(case).await
+    })
+    .await;
+}
+
+async fn settles_nothing_by_what_is_stale<H: BrokerHarness>(
+    case: Delivered<H>,
+) -> Result<(), TooLate> {
     let visibility = case.subscription.capabilities().visibility;
     case.harness.pass(visibility + visibility / 4).await;
-    let again = receive(&*case.subscription, 1).await.remove(0);
+    let promise = Promise::asked::<H>(visibility);
+    let again = receive::<H>(&*case.subscription, 1).await.remove(0);
     let late = [
         case.subscription.ack(&case.delivery).await,
         case.subscription.nack(&case.delivery, std::time::Duration::ZERO, true).await,
-        case.subscription.extend(&case.delivery, visibility * 8).await,
+        // Longer than the third one is waited for: if it had an effect, none would come.
+        case.subscription.extend(&case.delivery, visibility * 8 + H::patience() * 2).await,
     ];
     for refused in late {
         // Where the broker cannot tell, it is no error; but it must not have an effect either.
@@ -150,10 +200,11 @@ pub async fn a_stale_receipt_settles_nothing<H: BrokerHarness>() {
             assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
         }
     }
-    receive_nothing(&*case.subscription).await;
+    promise.insist(nothing_comes(&*case.subscription).await, "what came again is somebody's")?;
     case.harness.pass(visibility + visibility / 4).await;
-    let third = receive(&*case.subscription, 1).await.remove(0);
+    let third = receive::<H>(&*case.subscription, 1).await.remove(0);
     assert_eq!(id_of(&third), id_of(&again), "nobody acknowledged it");
+    Ok(())
 }
 
 /// R001: a broker that crashed delivers again what was not settled.
@@ -173,6 +224,6 @@ pub async fn a_restart_delivers_again_what_was_not_settled<H: BrokerHarness>() {
     }
     let subscription = harness.subscribe(&topic, "billing").await.expect("as before");
     harness.pass(visibility + visibility / 4).await;
-    let again = receive(&*subscription, 1).await.remove(0);
+    let again = receive::<H>(&*subscription, 1).await.remove(0);
     assert_eq!(id_of(&again), event.id);
 }
