@@ -64,7 +64,8 @@ async fn what_was_committed_is_acted_on_once_in_order() {
         relay
     };
     let mut first = relay(&[]).spawn().unwrap();
-    let sidecar = stage.sidecar(&endpoint, &[&["--concurrency", "3"], &OUTLIVED[..]].concat()).await;
+    let sidecar =
+        stage.sidecar(&endpoint, &[&["--concurrency", "3"], &OUTLIVED[..]].concat()).await;
     endpoint.called(20).await;
     first.kill().await.unwrap();
     sidecar.kill().await;
