@@ -10,8 +10,9 @@ use crate::stage::{Stage, number};
 
 const EVENTS: u32 = 60;
 
-/// Long enough that no flush of a busy disk takes a third of it, which is the publish deadline.
-const LEASE: [&str; 2] = ["--lease-ms", "2000"];
+/// Long enough that no flush of a busy disk, and no machine that stands still, takes a third of it, which is the publish
+/// deadline.
+const LEASE: [&str; 2] = ["--lease-ms", "18000"];
 
 /// Stops relay A at a point, lets B take over and deliver, and continues A. Returns how many events
 /// came twice, and how many the broker had when A was stopped.

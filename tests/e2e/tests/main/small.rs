@@ -20,6 +20,10 @@ use crate::evidence::{OF_A_RELAY, Witness, assert_holds};
 use crate::process::{Ended, Process};
 use crate::stage::{Stage, number};
 
+/// How long a throttled relay may take without any progress.
+#[cfg(target_os = "linux")]
+const STANDS_STILL_MAX: Duration = Duration::from_secs(120);
+
 /// What waits for the relay of a small machine.
 const BACKLOG: u32 = 20_000;
 
@@ -47,26 +51,47 @@ fn limit_memory(process: &Process, bytes: u64) {
     prlimit(Some(process.pid()), Resource::Data, limit).expect("the limit");
 }
 
-/// Lets a process run for one tenth of the time until it ends, as a processor's quota does.
+/// How long the threads of a process have had a processor, in all.
 #[cfg(target_os = "linux")]
-async fn throttle(process: &mut Process, at_most: Duration) {
+fn had_a_processor(process: &Process) -> Duration {
+    let tasks = format!("/proc/{}/task", process.pid().as_raw_nonzero());
+    let had = |task: std::fs::DirEntry| {
+        // A thread that has ended meanwhile has no file, and needs no more of the time.
+        let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+    };
+    let tasks = std::fs::read_dir(tasks).into_iter().flatten().flatten();
+    Duration::from_nanos(tasks.map(had).sum())
+}
+
+/// Lets a process have a tenth of a processor until it ends, as a quota does: a share of what the machine gives it, however
+/// slow that is. It has to get on.
+#[cfg(target_os = "linux")]
+async fn throttle(process: &mut Process, stage: &Stage) {
     const RUN: Duration = Duration::from_millis(10);
-    let begun = Instant::now();
+    let (mut since, mut before) = (Instant::now(), 0);
     loop {
+        let had = had_a_processor(process);
         process.resume();
         let mut ended = false;
-        let until = Instant::now() + RUN;
-        while Instant::now() < until {
-            let left = until.saturating_duration_since(Instant::now());
+        let until = Instant::now() + 20 * RUN;
+        while Instant::now() < until && had_a_processor(process).saturating_sub(had) < RUN {
             // waits: its share of the time, or its last word
-            let word = process.listen(left).await;
+            let word = process.listen(RUN / 4).await;
             ended |= word.is_some_and(|word| word.starts_with("ended"));
         }
         if ended {
             return;
         }
-        assert!(begun.elapsed() < at_most, "not done: {:?}", process.heard.last());
         process.pause();
+        if since.elapsed() > STANDS_STILL_MAX / 8 {
+            let position = stage.position();
+            if position > before {
+                (since, before) = (Instant::now(), position);
+            }
+            let stands = since.elapsed();
+            assert!(stands < STANDS_STILL_MAX, "at {position}: {:?}", process.heard.last());
+        }
         // waits: the other nine tenths
         tokio::time::sleep(9 * RUN).await;
     }
@@ -88,7 +113,7 @@ async fn a_small_machine_drains_its_backlog() {
     let mut rival = stage.play("relay", &args).await;
     rival.hear("that it stands by", |line| line.starts_with("health Standby")).await;
     small.release().await;
-    throttle(&mut small, Duration::from_secs(240)).await;
+    throttle(&mut small, &stage).await;
     let ended = small.ended().await;
     assert_eq!(ended.code, Some(0), "{:?}", ended.heard.last());
     let health = ended.all("health").pop().expect("a last word on its health");

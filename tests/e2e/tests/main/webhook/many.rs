@@ -48,8 +48,8 @@ async fn one_dead_and_one_slow_endpoint_hold_nobody_else() {
     let partner = town.receiver(&["--slow-ms", "2000", "--slow", SLOW]).await;
     let away = format!("{REFUSING}={}", elsewhere.address);
     // A window of a quarter of the tenants, so that the cursor cannot get by without moving.
-    let args = ["--away", away.as_str(), "--window", "250", "--lease-ms", "15000"];
-    let mut relay = town.relay(&[&args[..], &["--deadline-ms", "4500"]].concat()).await;
+    let args = ["--away", away.as_str(), "--window", "250", "--lease-ms", "60000"];
+    let mut relay = town.relay(&[&args[..], &["--deadline-ms", "18000"]].concat()).await;
     let named = format!("endpoint {REFUSING}");
     relay.hear("who refuses", |line| line.contains(&named)).await;
     town.until_passed(&mut relay, TENANTS * ORDERS).await;
