@@ -48,7 +48,7 @@ async fn a_full_disk_loses_nothing() {
         server.limit_files(Some(ROOM));
         server.run().unwrap();
     });
-    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let broker = KafkaBroker::new(server.usual_settings()).unwrap();
     let mut sent = vec![Vec::new(); 3];
     let (begun, mut refused) = (Instant::now(), Vec::new());
     let mut open = Vec::new();

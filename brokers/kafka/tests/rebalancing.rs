@@ -12,14 +12,16 @@ use crate::publishing::{event, publish};
 use crate::server::{Server, unique};
 use crate::subscribing::{ids, receive};
 
-const VISIBILITY: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(30);
+const VISIBILITY: Duration = Duration::from_secs(6);
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Neither member is taken for dead where the machine stands still.
+const SESSION: Duration = Duration::from_secs(20);
 /// How long each event of a key that goes on is in work.
 const PACE: Duration = Duration::from_millis(30);
 
 async fn open(server: &Server, topic: &str, group: &str) -> KafkaSubscription {
     let mut settings = SubscriptionSettings::new(topic, group);
-    settings.session = Duration::from_secs(2);
+    settings.session = SESSION;
     settings.visibility = VISIBILITY;
     KafkaSubscription::open(server.settings(), settings).await.unwrap()
 }

@@ -4,6 +4,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use postrider_core::EventId;
 use postrider_kafka::KafkaSettings;
@@ -79,7 +80,15 @@ impl Server {
         Some(spawn_blocking(find).await.unwrap())
     }
 
+    /// With a deadline that a busy machine keeps. What has to find out soon that servers are away says how soon.
     pub(crate) fn settings(&self) -> KafkaSettings {
+        let mut settings = KafkaSettings::new(&self.address());
+        settings.deadline = Duration::from_secs(30);
+        settings
+    }
+
+    /// With the deadline that nobody set.
+    pub(crate) fn usual_settings(&self) -> KafkaSettings {
         KafkaSettings::new(&self.address())
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use postrider_core::{
     Broker, Delivery, ErrorKind, EventId, Fault, Format, Layout, Outcome, Result, Subscription,
 };
-use postrider_kafka::{KafkaBroker, KafkaSubscription, SubscriptionSettings};
+use postrider_kafka::{KafkaBroker, KafkaSettings, KafkaSubscription, SubscriptionSettings};
 use rdkafka::admin::AdminOptions;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -18,12 +18,22 @@ use tokio::time::{Instant, timeout};
 use crate::publishing::{event, outgoing, publish};
 use crate::server::{Server, unique};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn open(server: &Server, topic: &str, group: &str) -> Arc<KafkaSubscription> {
+    open_for(server.settings(), topic, group, Duration::from_secs(2)).await
+}
+
+/// The same with a session of so long.
+async fn open_for(
+    kafka: KafkaSettings,
+    topic: &str,
+    group: &str,
+    session: Duration,
+) -> Arc<KafkaSubscription> {
     let mut settings = SubscriptionSettings::new(topic, group);
-    settings.session = Duration::from_secs(2);
-    Arc::new(KafkaSubscription::open(server.settings(), settings).await.unwrap())
+    settings.session = session;
+    Arc::new(KafkaSubscription::open(kafka, settings).await.unwrap())
 }
 
 /// The same, with a topic for dead letters.
@@ -142,9 +152,11 @@ async fn a_rebalance_waits_for_the_handlers_at_work() {
     let broker = KafkaBroker::new(server.settings()).unwrap();
     let sent: Vec<_> = (0..20).map(|n| event(&n.to_string(), n, 10)).collect();
     assert_eq!(publish(&broker, &topic, &sent).await, vec![Outcome::Acked; 20]);
-    let first = open(&server, &topic, &group).await;
+    // Neither is taken for dead where the machine stands still.
+    let member = || open_for(server.settings(), &topic, &group, Duration::from_secs(20));
+    let first = member().await;
     let deliveries = receive(&first, 20).await;
-    let second = open(&server, &topic, &group).await;
+    let second = member().await;
     // Nothing is handed out twice while the handlers work.
     let early = timeout(Duration::from_secs(1), second.receive(20)).await;
     assert!(early.is_err(), "{early:?}");
@@ -292,10 +304,11 @@ async fn a_topic_that_is_not_there_is_named() {
 async fn a_waiting_consumer_outlives_its_server() {
     let Some(mut server) = Server::own().await else { return };
     let topic = server.topic("orders", 1, &[]).await;
-    let broker = KafkaBroker::new(server.settings()).unwrap();
+    let broker = KafkaBroker::new(server.usual_settings()).unwrap();
     let sent = [event("1", 1, 10), event("1", 2, 10)];
     while publish(&broker, &topic, &sent[..1]).await != [Outcome::Acked] {}
-    let subscription = open(&server, &topic, "billing").await;
+    let session = Duration::from_secs(2);
+    let subscription = open_for(server.usual_settings(), &topic, "billing", session).await;
     let delivery = receive(&subscription, 1).await.remove(0);
     subscription.ack(&delivery).await.unwrap();
     block_in_place(|| {
@@ -311,7 +324,7 @@ async fn a_waiting_consumer_outlives_its_server() {
     }
     let begun = Instant::now();
     loop {
-        assert!(begun.elapsed() < Duration::from_secs(40));
+        assert!(begun.elapsed() < PATIENCE * 2);
         // That the servers are away is an error, and then it goes on.
         let Ok(deliveries) = timeout(PATIENCE, subscription.receive(1)).await.unwrap() else {
             continue;
