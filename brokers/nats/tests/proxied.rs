@@ -147,7 +147,7 @@ async fn batches_into_a_half_open_connection_end_with_their_deadlines() {
             };
             let calls = futures_util::future::join_all((0..AT_ONCE).map(publish)).await;
             for (said, took) in calls {
-                assert!(took < DEADLINE * 4, "{took:?} in round {round}");
+                assert!(took < DEADLINE * 15, "{took:?} in round {round}");
                 let Ok(outcomes) = said else { continue };
                 assert_eq!(outcomes.len(), EVENTS as usize);
                 let first = outcomes.iter().position(|it| *it == Outcome::Skipped);
