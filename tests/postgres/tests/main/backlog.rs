@@ -7,13 +7,10 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::stage::{PATIENCE, Stage, asked, peak_memory, quantile};
+use crate::stage::{PATIENCE, Stage, TRIES_MAX, asked, peak_memory, quantile};
 
 /// What a relay may have of memory, with any backlog, in MiB.
 const MEMORY_MAX: u64 = 256;
-
-/// A machine that is busy with something else may miss a time once.
-const TRIES_MAX: u32 = 3;
 
 const SECOND: i64 = 1_000_000;
 
@@ -89,10 +86,19 @@ async fn one_key_may_be_hot() {
 /// everything arrives in order.
 #[tokio::test]
 async fn a_backlog_may_be_long() {
+    for attempt in 1..=TRIES_MAX {
+        let Some(first) = drained().await else { return };
+        if first < Duration::from_secs(5) {
+            return;
+        }
+        assert!(attempt < TRIES_MAX, "the first is out after {first:?}");
+    }
+}
+
+/// Drains a long backlog, and says after how long the first of it was out.
+async fn drained() -> Option<Duration> {
     let size = asked("POSTRIDER_TEST_BACKLOG", 200_000);
-    let Some(mut stage) = Stage::open(&["fsync = off", "max_wal_size = '4GB'"]).await else {
-        return;
-    };
+    let mut stage = Stage::open(&["fsync = off", "max_wal_size = '4GB'"]).await?;
     let written = Instant::now();
     for from in (0..size).step_by(50_000) {
         let count = 50_000.min(size - from);
@@ -123,7 +129,7 @@ async fn a_backlog_may_be_long() {
         "{committed} committed in {written:?}; the first after {first:?}, all {arrived} after {all:?}; {memory} MiB"
     );
     assert!(memory < MEMORY_MAX);
-    assert!(first < Duration::from_secs(5), "the first is out after {first:?}");
+    Some(first)
 }
 
 /// F16: a stranger's transaction that has written, and another that holds a snapshot, stay open while a

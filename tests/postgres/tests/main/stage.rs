@@ -19,6 +19,9 @@ use uuid::Uuid;
 /// Takeovers happen within such a lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
+/// A machine that is busy with something else may miss a time once.
+pub(crate) const TRIES_MAX: u32 = 3;
+
 /// A loaded machine takes long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
