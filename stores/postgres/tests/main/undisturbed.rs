@@ -18,9 +18,11 @@ pub(crate) struct Undisturbed {
 
 impl Undisturbed {
     pub(crate) async fn start(fresh: &Fresh) -> Undisturbed {
-        fresh.run("create table {schema}.beside (id bigint)").await;
+        let table =
+            "create table {schema}.beside (id bigint generated always as identity primary key)";
+        fresh.run(table).await;
         let client = fresh.connect().await;
-        let insert = fresh.sql("begin; insert into {schema}.beside values (1); commit");
+        let insert = fresh.sql("begin; insert into {schema}.beside default values; commit");
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let task = tokio::spawn(async move {
