@@ -117,8 +117,7 @@ async fn deadlocked(fresh: &Fresh) -> Vec<Option<SqlState>> {
     }
     assert_eq!(effects(fresh).await, once(0..8));
     assert_eq!(fresh.number("select sum(n)::bigint from {schema}.sums").await, 8);
-    let refusals = refusals.lock().unwrap().clone();
-    refusals
+    refusals.lock().unwrap().clone()
 }
 
 /// Waits until so many wait for another transaction of this schema's.
