@@ -8,6 +8,7 @@ pub(crate) fn configured(kind: &str, url: &str, more: &str) -> String {
 }
 
 /// The same of a broker that is not there, or is not let in: nobody waits for it for long.
+#[cfg(any(feature = "kafka", feature = "nats"))]
 pub(crate) fn configured_away(kind: &str, url: &str, more: &str) -> String {
     within("2s", kind, url, more)
 }
