@@ -237,7 +237,7 @@ async fn a_forgotten_group_is_not_given_what_nobody_remembers() {
     let endpoint = Endpoint::willing().await;
     let from = kafka.from().replace("/orders", "/kept");
     let sidecar = |more: &[&str]| {
-        let usual = ["--group", "billing", "--config", "short.toml"];
+        let usual = ["--group", "billing", "--config", "short.toml", "--lease", "30s"];
         Sidecar::start(kafka.command(&from, &endpoint, &[&usual, more].concat()))
     };
     let settled = async |mut sidecar: Sidecar| {
@@ -278,7 +278,8 @@ async fn what_is_refused_is_kept_in_a_topic() {
         assert_eq!(refused.code, Some(code), "{}", refused.text);
         assert!(refused.text.contains(words), "{}", refused.text);
     }
-    let sidecar = kafka.sidecar(&endpoint, &[]).await;
+    // Whoever outlives its lease keeps it twice.
+    let sidecar = kafka.sidecar(&endpoint, &["--lease", "30s"]).await;
     kafka.settled().await;
     sidecar.stop().await;
     let dead = kafka.dead().await;
@@ -316,7 +317,8 @@ async fn credentials_follow_a_reload() {
     let endpoint = Endpoint::willing().await;
     let text =
         format!("user = \"ann\"\npassword = \"file:password\"\nmechanism = \"plain\"\n{SESSION}");
-    std::fs::write(kafka.stage.path("postrider.toml"), kafka.configuration(&text)).unwrap();
+    let text = kafka.lasting_configuration(&text);
+    std::fs::write(kafka.stage.path("postrider.toml"), text).unwrap();
     std::fs::write(kafka.stage.path("password"), "older").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
     command.args(["consume", "--config", "postrider.toml", "--to", &endpoint.url()]);

@@ -58,12 +58,14 @@ pub(crate) trait Remote {
         event
     }
 
-    /// The command of a sidecar.
+    /// The command of a sidecar, with a lease that soon ends where none is given.
     fn command(&self, from: &str, endpoint: &Endpoint, more: &[&str]) -> Command {
+        let lease: &[&str] = if more.contains(&"--lease") { &[] } else { &["--lease", "1s"] };
         let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
         command
             .args(["consume", "--inbox", "sqlite://billing.db", "--to", &endpoint.url()])
-            .args(["--lease", "1s", "--from", from])
+            .args(["--from", from])
+            .args(lease)
             .args(more);
         self.placed(command)
     }
