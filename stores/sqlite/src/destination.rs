@@ -55,7 +55,7 @@ pub(crate) fn apply(connection: &Connection, change: &DefinitionChange) -> Resul
     if changed { bump(connection) } else { Ok(version) }
 }
 
-fn is_empty(connection: &Connection) -> Result<bool> {
+pub(crate) fn is_empty(connection: &Connection) -> Result<bool> {
     connection
         .query_row(sql::DESTINATION_COUNT, (), |row| row.get::<_, i64>(0))
         .map(|count| count == 0)

@@ -186,7 +186,13 @@ impl OutboxSource for SqliteStore {
 
     fn register<'a>(&'a self, definitions: &'a [Destination]) -> BoxFuture<'a, Result<()>> {
         let definitions = definitions.to_vec();
-        Box::pin(self.write("register", move |tx| destination::register(tx, &definitions)))
+        Box::pin(async move {
+            // One that has definitions is not written to: a relay starts also while another writer is at work for long.
+            if self.read("register", |tx| destination::is_empty(tx)).await? {
+                self.write("register", move |tx| destination::register(tx, &definitions)).await?;
+            }
+            Ok(())
+        })
     }
 
     fn apply<'a>(&'a self, change: &'a DefinitionChange) -> BoxFuture<'a, Result<u64>> {

@@ -53,6 +53,20 @@ async fn a_locked_database_is_busy_and_still_readable() {
     store.settle(&settlement).await.unwrap();
 }
 
+/// F11: a relay starts beside a writer that keeps the lock for long: where there are definitions, none is written.
+#[tokio::test]
+async fn what_is_registered_already_needs_no_lock() {
+    let fresh = Fresh::new();
+    let (store, _) = fresh.relay().await;
+    let known = store.destinations().await.unwrap().rows;
+    let connection = fresh.connect();
+    connection.execute_batch("begin immediate").unwrap();
+    let definitions: Vec<_> = known.iter().map(|row| row.definition.clone()).collect();
+    fresh.store().register(&definitions).await.unwrap();
+    connection.execute_batch("rollback").unwrap();
+    assert_eq!(store.destinations().await.unwrap().rows.len(), known.len());
+}
+
 /// A file system that cannot be written to is said at start.
 #[cfg(unix)]
 #[tokio::test]
