@@ -3,6 +3,7 @@
 //! Invariant: a message is let go only when its copy is kept, or its place where the copy is too large (INV-1).
 
 use async_nats::header::HeaderName;
+use async_nats::jetstream::context::GetStreamByNameErrorKind;
 use async_nats::{HeaderMap, Subject};
 use bytes::Bytes;
 use postrider_core::{Error, ErrorKind, Fault, Outcome, Result, Timestamp};
@@ -11,8 +12,12 @@ use tokio::time::Instant;
 use crate::connection::Up;
 use crate::copy::{Look, look};
 use crate::encode::{Encoded, MESSAGE_ID, is_servers};
+use crate::granted::answered;
+use crate::group::matches;
+use crate::partitions::Partitions;
 use crate::receipts::Original;
 use crate::send::{Answer, answer, send};
+use crate::settings::{SubscriptionSettings, wrong};
 
 /// Of a reason, which may quote what it is about.
 const REASON_CHARS_MAX: usize = 1_000;
@@ -161,5 +166,48 @@ mod tests {
     fn a_reason_has_one_line_and_an_end() {
         assert_eq!(one_line("a\r\nb\0ü"), "a  b ü");
         assert_eq!(one_line(&"ü".repeat(5_000)).chars().count(), REASON_CHARS_MAX);
+    }
+}
+
+/// A stream has to take the dead letters, and the group must not get them back.
+///
+/// # Errors
+/// `Unroutable` or `Config` where that is not so.
+pub(crate) async fn find_place(
+    up: &Up,
+    settings: &SubscriptionSettings,
+    partitions: Option<&Partitions>,
+) -> Result<()> {
+    let Some(subject) = &settings.dead_letters else { return Ok(()) };
+    let own = partitions.map(Partitions::all);
+    let own = own.as_deref().or(settings.subject.as_deref()).unwrap_or(">");
+    let (mut asking, asked) = (up.clone(), format!("{}.STREAM.NAMES", up.api));
+    let taken = up.jetstream.stream_by_subject(subject);
+    let taken = match answered(&mut asking, &asked, Instant::now(), taken).await {
+        // A dead letter that nobody takes is not let go, so who may not ask is not refused.
+        Err(error) if error.kind() == ErrorKind::Unauthorized => return Ok(()),
+        answer => answer?,
+    };
+    match taken {
+        Ok(stream) if stream == settings.stream => {
+            match matches(own, subject) {
+                true => Err(wrong(
+                    "the group's own subjects take its dead letters, which would come again as new \
+                     messages: choose another subject for `dead_letters`, or fewer subjects for the group",
+                )
+                .context("dead_letters", subject)),
+                false => Ok(()),
+            }
+        }
+        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => Err(Error::new(
+            ErrorKind::Unroutable,
+            "subscribe",
+        )
+        .message(format!(
+            "no stream takes the dead letters: create one for the subject `{subject}`, or choose \
+                     another one for `dead_letters`"
+        ))
+        .context("dead_letters", subject)),
+        Ok(_) | Err(_) => Ok(()),
     }
 }

@@ -5,15 +5,14 @@
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, Info, PullConsumer, pull};
-use async_nats::jetstream::context::{
-    ConsumerInfoErrorKind, GetStreamByNameErrorKind, GetStreamErrorKind,
-};
+use async_nats::jetstream::context::{ConsumerInfoErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{ConsumerErrorKind, Stream};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use postrider_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
 use crate::begin::begin;
+use crate::bury;
 use crate::connection::Up;
 use crate::granted::answered;
 use crate::partitions::{self, Partitions};
@@ -151,7 +150,7 @@ pub(crate) async fn join(
         };
         Error::new(kind, "subscribe").message(said).context("stream", &settings.stream)
     })?;
-    bury_somewhere(up, settings, partitions).await?;
+    bury::find_place(up, settings, partitions).await?;
     let wanted = members(settings, partitions);
     let known = before.as_ref().map_or(&[][..], |before| before.members);
     let from = begin(&stream, settings, &wanted, known).await?;
@@ -263,44 +262,8 @@ fn config(settings: &SubscriptionSettings, wanted: &Wanted, from: DeliverPolicy)
     }
 }
 
-/// A stream has to take the dead letters, and the group must not get them back.
-/// Else `Unroutable` or `Config`.
-pub(crate) async fn bury_somewhere(
-    up: &Up,
-    settings: &SubscriptionSettings,
-    partitions: Option<&Partitions>,
-) -> Result<()> {
-    let Some(subject) = &settings.dead_letters else { return Ok(()) };
-    let own = partitions.map(Partitions::all);
-    let own = own.as_deref().or(settings.subject.as_deref()).unwrap_or(">");
-    let taken = up.jetstream.stream_by_subject(subject).await;
-    match taken {
-        Ok(stream) if stream == settings.stream => {
-            match matches(own, subject) {
-                true => Err(wrong(
-                    "the group's own subjects take its dead letters, which would come again as new \
-                     messages: choose another subject for `dead_letters`, or fewer subjects for the group",
-                )
-                .context("dead_letters", subject)),
-                false => Ok(()),
-            }
-        }
-        Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => Err(Error::new(
-            ErrorKind::Unroutable,
-            "subscribe",
-        )
-        .message(format!(
-            "no stream takes the dead letters: create one for the subject `{subject}`, or choose \
-                     another one for `dead_letters`"
-        ))
-        .context("dead_letters", subject)),
-        // Who may not ask is not refused: a dead letter that nobody takes is not let go.
-        Ok(_) | Err(_) => Ok(()),
-    }
-}
-
 /// Whether a filter takes a subject.
-fn matches(filter: &str, subject: &str) -> bool {
+pub(crate) fn matches(filter: &str, subject: &str) -> bool {
     let (mut filter, mut subject) = (filter.split('.'), subject.split('.'));
     loop {
         match (filter.next(), subject.next()) {

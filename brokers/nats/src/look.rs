@@ -8,6 +8,7 @@ use async_nats::jetstream::context::{ConsumerInfoErrorKind, GetStreamErrorKind};
 use postrider_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, timeout_at};
 
+use crate::bury;
 use crate::connection::{Connection, Up};
 use crate::domain;
 use crate::group;
@@ -41,7 +42,7 @@ pub async fn ack_wait(
     let up = connection.up(until).await?;
     let asked = timeout_at(until, async {
         let wait = ask(&up, &settings.stream, &names).await?;
-        group::bury_somewhere(&up, settings, partitions.as_ref()).await?;
+        bury::find_place(&up, settings, partitions.as_ref()).await?;
         Ok(wait)
     });
     let asked = asked.await;

@@ -29,7 +29,12 @@ fn as_user(server: &Server, name: &str) -> postrider_nats::NatsSettings {
 
 /// A server with a stream that has an event.
 async fn server_with(denied: &str) -> Option<Server> {
-    let server = Server::with(&users(denied))?;
+    server_of(&users(denied)).await
+}
+
+/// The same with other users.
+async fn server_of(users: &str) -> Option<Server> {
+    let server = Server::with(users)?;
     let options = async_nats::ConnectOptions::new().user_and_password("all".into(), "all".into());
     let jetstream = jetstream::new(options.connect(server.address()).await.unwrap());
     let config = stream::Config {
@@ -111,4 +116,55 @@ async fn a_cluster_without_a_leader_is_waited_for() {
     let error = NatsSubscription::open(server.settings(), settings).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(!error.to_string().contains("create it"), "{error}");
+}
+
+/// F36: with the rights that the guide names and no more, a group is looked at, its dead letters' place is no question that
+/// keeps anybody waiting, and it comes back after its server was away.
+#[tokio::test]
+async fn what_the_guide_grants_suffices() {
+    let publish = [
+        "$JS.API.STREAM.INFO.SHOP",
+        "$JS.API.CONSUMER.INFO.SHOP.>",
+        "$JS.API.CONSUMER.MSG.NEXT.SHOP.>",
+        "$JS.API.CONSUMER.CREATE.SHOP.>",
+        "$JS.API.CONSUMER.DURABLE.CREATE.SHOP.>",
+        "$JS.API.STREAM.MSG.GET.SHOP",
+        "$JS.ACK.SHOP.>",
+        "dead.orders",
+    ];
+    let guide = include_str!("../../../docs/guide/nats.md");
+    for subject in publish.iter().take(7) {
+        let granted = subject.replace(".SHOP", ".STREAM");
+        assert!(guide.contains(&format!("`{granted}`")), "the guide does not grant {granted}");
+    }
+    let quoted = publish.map(|subject| format!("\"{subject}\"")).join(", ");
+    let config = format!(
+        "authorization {{ users = [ {{ user: all, password: all }}, {{ user: few, password: few, permissions: {{ publish: \
+         [{quoted}], subscribe: [\"_INBOX.>\", \"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.SHOP.>\"] }} }} ] }}"
+    );
+    let Some(mut server) = server_of(&config).await else { return };
+    let mut settings = SubscriptionSettings::new("SHOP", "billing");
+    settings.dead_letters = Some("dead.orders".to_owned());
+    let begun = Instant::now();
+    let subscription = NatsSubscription::open(as_user(&server, "few"), settings.clone()).await;
+    let subscription = subscription.unwrap();
+    let wait = postrider_nats::ack_wait(as_user(&server, "few"), &settings).await.unwrap();
+    assert_eq!(wait, Some(settings.visibility));
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    let first = timeout(PATIENCE, subscription.receive(1)).await.unwrap().unwrap().remove(0);
+    subscription.ack(&first).await.unwrap();
+    server.kill();
+    let away = timeout(PATIENCE, subscription.receive(1)).await;
+    assert!(!matches!(away, Ok(Ok(ref some)) if !some.is_empty()), "{away:?}");
+    server.run().unwrap();
+    let broker = postrider_nats::NatsBroker::new(as_user(&server, "all")).unwrap();
+    until_acked(&broker, "shop.1.order", &event("1", 2, 10)).await;
+    let begun = Instant::now();
+    loop {
+        let received = timeout(PATIENCE, subscription.receive(1)).await;
+        if matches!(&received, Ok(Ok(some)) if !some.is_empty()) {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it does not come back: {received:?}");
+    }
 }

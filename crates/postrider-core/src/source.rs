@@ -281,8 +281,8 @@ pub struct FetchRequest {
     pub after: Cursor,
     /// Only what this cursor has passed: a head, for a drain, or the destination's own saved cursor, for a
     /// [range](crate::range). The page that reaches it says that there is no more; where the asker's cursor has passed it,
-    /// nothing is left. Where either cursor knows of numbers that the store has not given (any more), the page is refused
-    /// (`Rewound`): rows between the two would seem not to be there.
+    /// nothing is left. Where either cursor knows of numbers that the store has not given (any more), and rows between
+    /// the two would seem not to be there, the page is refused (`Rewound`).
     pub until: Option<Cursor>,
     /// At most so many events.
     pub rows_max: u32,

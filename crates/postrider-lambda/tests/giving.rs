@@ -161,7 +161,7 @@ async fn giving_back_ends_with_the_functions_time() {
     let batch = fresh.batch(&take(&fresh.client, &fresh.queue).await);
     network.set(Traffic::Cut);
     let since = Instant::now();
-    // Less than the bound below, which a call that nobody hears reaches: this machine may be busy.
+    // Less than the bound below, which a call that nobody hears reaches: a machine may be busy.
     let late = worker.receive(&batch, Duration::from_secs(5)).await.unwrap();
     assert!(since.elapsed() < HIDDEN, "{:?}", since.elapsed());
     assert_eq!((late.done, late.failures.0.len()), (0, 3), "{late:?}");

@@ -36,7 +36,8 @@ pub(crate) async fn look<'a>(
     if places.is_empty() {
         return Ok(nexts);
     }
-    for row in session.rows("fetch", &NEXT, params![partitions, behind]).await? {
+    let least = behind.iter().min().copied();
+    for row in session.rows("fetch", &NEXT, params![partitions, behind, least]).await? {
         let nth = usize::try_from(row.get::<_, i32>(0) - 1).ok().and_then(|nth| places.get(nth));
         if let Some(next) = nth.and_then(|place| nexts.get_mut(*place)) {
             *next = Some(unsigned(row.get(1)));

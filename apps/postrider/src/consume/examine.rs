@@ -104,8 +104,17 @@ async fn of_sidecar(
     Ok(vec![match &from {
         Source::Kafka { servers, topics } => {
             let looked = super::kafka::look(servers, topics, &wishes).await;
-            let found = looked.map(|()| findings::good(&subject, of_topics(topics)));
-            let found = found.unwrap_or_else(|failure| failure.finding(&subject));
+            let found = match looked {
+                Ok(None) => findings::good(&subject, of_topics(topics)),
+                Ok(Some(dead)) => {
+                    let message = format!(
+                        "whether the topic `{dead}` of its dead letters is there, this user may not see"
+                    );
+                    let advice = format!("grant this user DESCRIBE and WRITE on `{dead}`");
+                    findings::coded(&subject, message, advice, Code::Unauthorized)
+                }
+                Err(failure) => failure.finding(&subject),
+            };
             return Ok(vec![found, of_session(&subject, lease, consumer.kafka.session)]);
         }
         Source::Local { .. } => of_visibility(&subject, lease, wishes.visibility, ""),

@@ -45,18 +45,26 @@ pub(super) async fn subscribe(
 /// # Errors
 /// A configuration failure: this program was built without Kafka.
 #[cfg(not(feature = "kafka"))]
-pub(super) async fn look(_: &str, _: &[String], _: &Wishes) -> Result<(), Failure> {
+pub(super) async fn look(_: &str, _: &[String], _: &Wishes) -> Result<Option<String>, Failure> {
     std::future::ready(()).await;
     Err(crate::relay::kafka::missing())
 }
 
-/// Looks what a subscription would find, and joins nothing.
+/// Looks what a subscription would find, and joins nothing. Returns the topic of dead letters, where this user may not look
+/// whether it is there.
 ///
 /// # Errors
 /// A configuration failure, and what would keep a sidecar from its start.
 #[cfg(feature = "kafka")]
-pub(super) async fn look(servers: &str, topics: &[String], wishes: &Wishes) -> Result<(), Failure> {
-    let (connection, settings) = settings(servers, topics, wishes)?;
+pub(super) async fn look(
+    servers: &str,
+    topics: &[String],
+    wishes: &Wishes,
+) -> Result<Option<String>, Failure> {
+    /// How long one question may take, however long a sidecar waits: somebody is waiting for all of them.
+    const QUESTION_MAX: std::time::Duration = std::time::Duration::from_secs(30);
+    let (mut connection, settings) = settings(servers, topics, wishes)?;
+    connection.deadline = connection.deadline.min(QUESTION_MAX);
     let looked = postrider_kafka::look(connection, settings).await;
     looked.map_err(|error| Failure::from(error).of_source())
 }

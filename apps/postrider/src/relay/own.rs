@@ -103,7 +103,7 @@ pub(crate) async fn examine(own: &Own, opened: &Opened) -> (Vec<Finding>, Option
     let asked = async {
         let Some(store) = &opened.postgres else { return Err(elsewhere("No relay starts.")) };
         let table = OwnTable::on(store.clone(), own.mapping.clone())?;
-        let found = table.findings().await?;
+        let found = table.examine(own.compares).await?;
         Ok((found, table))
     };
     match asked.await {

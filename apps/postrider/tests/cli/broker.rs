@@ -2,9 +2,10 @@
 
 use crate::{Shop, code, err, out, said};
 
-/// A configuration with one destination, and more lines about its connection. What is there has time to answer.
+/// A configuration with one destination, and more lines about its connection. What is there has the longest time to answer that
+/// a relay of the defaults allows.
 pub(crate) fn configured(kind: &str, url: &str, more: &str) -> String {
-    within("30s", kind, url, more)
+    within("5s", kind, url, more)
 }
 
 /// The same of a broker that is not there, or is not let in: nobody waits for it for long.

@@ -76,7 +76,8 @@ mod tests {
                 }
                 1 | 2 if !self.open.is_empty() => {
                     let of = usize::from(choice / 4) % self.open.len();
-                    self.seq += 1;
+                    // At times the sequence leaps.
+                    self.seq += if choice > 230 { 1_000 } else { 1 };
                     let (xid, rows) = &mut self.open[of];
                     rows.push(Drawn { xid: *xid, seq: self.seq });
                 }
@@ -136,9 +137,12 @@ mod tests {
             let full = rows.len() > page;
             rows.truncate(page);
             found.extend(&rows);
-            at = match rows.last() {
-                Some(last) if full => leg.link.at_position(last.seq),
-                _ if through < leg.through.min(world.seq) => leg.link.at_position(through),
+            // Numbers that nobody has are leapt over, whoever sees what comes next.
+            let behind = world.rows.iter().map(|row| row.seq).filter(|seq| *seq > through).min();
+            let next = behind.filter(|next| through < leg.through && *next <= leg.through);
+            at = match (rows.last(), next) {
+                (Some(last), _) if full => leg.link.at_position(last.seq),
+                (_, Some(next)) => leg.link.at_position(next - 1),
                 _ if leg.last => return found,
                 _ => leg.link.drained(),
             };

@@ -8,6 +8,7 @@
 mod attempt;
 mod checked;
 mod compare;
+mod examine;
 mod fetch;
 mod load;
 mod mapping;
@@ -20,16 +21,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postrider_core::lease::{AcquireRequest, Acquired, Renewed};
-use postrider_core::operate::Finding;
-use postrider_core::operate::findings::coded;
 use postrider_core::source::{
     Admitted, CarriedOut, CarryOutRequest, DefinitionChange, Definitions, DueRequest, FetchRequest,
     Loaded, OutboxSource, Page, RenewRequest, SourceCapabilities, StoreFacts,
 };
 use postrider_core::waiting::{Counts, Due, Settlement};
 use postrider_core::{
-    BoxFuture, Code, Cursor, Destination, DestinationId, Error, ErrorKind, Hindrance, Lease,
-    RelayId, Result,
+    BoxFuture, Cursor, Destination, DestinationId, Error, ErrorKind, Hindrance, Lease, RelayId,
+    Result,
 };
 
 pub use compare::Comparison;
@@ -41,11 +40,8 @@ use crate::error::told;
 use crate::own::checked::Checked;
 use crate::own::reading::Readings;
 use crate::sessions::Line;
-use crate::sql::{Sql, sql};
 use crate::store::{Options, PostgresStore};
-use crate::typed::params;
 
-const INDEXED: Sql = sql!("own/indexed");
 const OFFER: &str = include_str!("../../sql/own/offer.sql");
 
 /// A relay's handle on an application's own table.
@@ -143,49 +139,6 @@ impl OwnTable {
         Rendering::of_index(mapping).map(|rendering| rendering.fill(OFFER))
     }
 
-    /// What a person should know of the table.
-    ///
-    /// # Errors
-    /// As `open`.
-    pub async fn findings(&self) -> Result<Vec<Finding>> {
-        self.checked().await?;
-        let mapping = &self.inner.mapping;
-        let subject = format!("own table {}", mapping.table);
-        let finding =
-            |message: &str, advice: String| coded(&subject, message, advice, Code::OwnTableSlow);
-        let mut found = Vec::new();
-        if let Some(mark) = mapping.mark() {
-            let session = self.inner.store.sessions().line(Line::Read, "examine").await?;
-            let (schema, table) = mapping.place();
-            let row = session.row("examine", &INDEXED, params![schema, table, mark]).await?;
-            if !row.get::<_, bool>(0) {
-                let offer = OwnTable::index(mapping).unwrap_or_default();
-                found.push(finding(
-                    "no index holds only what is pending: each poll reads the whole table",
-                    offer.lines().filter(|line| !line.starts_with("--")).collect(),
-                ));
-            }
-        }
-        if self.checked().await?.row_security {
-            let mut hides = finding(
-                "policies of row security apply to the relay's user: rows that they hide are not published",
-                "Give the user BYPASSRLS, or a policy that lets it read and mark every row."
-                    .to_owned(),
-            );
-            hides.code = None;
-            found.push(hides);
-        }
-        if self.is_numbered().await? {
-            found.push(finding(
-                "rows have no number: Postrider gives them one, at a write for each, and two rows \
-                 that are read together may go out in another order than they were committed",
-                "Add a column: bigint generated always as identity, unique; and name it as `order`."
-                    .to_owned(),
-            ));
-        }
-        Ok(found)
-    }
-
     /// The table, examined once; from then on its statements can be spoken.
     async fn checked(&self) -> Result<&Checked> {
         let inner = &self.inner;
@@ -241,20 +194,26 @@ impl OwnTable {
 
     async fn open_both(&self) -> Result<StoreFacts> {
         let facts = self.inner.store.open().await?;
-        if facts.partitions != 1 {
+        self.fits(facts.partitions, self.inner.compares).await?;
+        Ok(facts)
+    }
+
+    /// Whether a relay could serve it beside tables of so many partitions, or compare it.
+    async fn fits(&self, partitions: u16, compares: bool) -> Result<()> {
+        if partitions != 1 {
             return Err(Error::new(ErrorKind::Config, "open own table")
                 .message(
                     "an application's own table is one partition, and the tables beside it were \
                      made for more; make others, in a schema of their own, with one",
                 )
-                .context("partitions", facts.partitions));
+                .context("partitions", partitions));
         }
         self.checked().await.map_err(|error| error.context("store", self.inner.store.name()))?;
-        if !self.inner.compares {
+        if !compares {
             let session = self.inner.store.sessions().line(Line::Read, "open own table").await?;
             compare::refuse_compared(&session).await?;
         }
-        Ok(facts)
+        Ok(())
     }
 
     /// One destination is served: a row has one mark.

@@ -122,6 +122,27 @@ fn the_doctor_looks_at_a_table_of_ones_own() {
     assert_eq!(doctor(), (0, 0, 1, 0), "no relay could read it");
 }
 
+/// R082: nor is the doctor content where no relay starts: the tables beside were made for more than one partition.
+#[test]
+fn the_doctor_says_why_no_relay_serves_a_table_of_ones_own() {
+    let Some(database) = Database::with_own_table("the_doctor_says_why", "") else { return };
+    database.sql(&database.named("drop schema SCHEMA cascade"));
+    let init = database.run(&["init", &database.url(), "--partitions", "4"]);
+    assert_eq!(code(&init), 0, "{}", err(&init));
+    database.sql(&database.named(
+        "create table SCHEMA.own_events (
+            seq bigint generated always as identity unique, id uuid primary key default gen_random_uuid(),
+            aggregate_type text not null, aggregate_id text not null, event_type text not null,
+            payload jsonb, created_at timestamptz not null default clock_timestamp(), published_at timestamptz)",
+    ));
+    let read = ["doctor", "--config", "own.toml", "--output", "ndjson"];
+    let told = out(&database.shop.command(&read).output().unwrap());
+    let of_table = told.lines().find(|line| line.contains("own table")).unwrap();
+    assert!(of_table.contains("critical") && of_table.contains("one partition"), "{of_table}");
+    let run = database.shop.command(&["relay", "--config", "own.toml", "--once"]).output().unwrap();
+    assert!(code(&run) == 78 && said(&run).contains("one partition"), "{}", err(&run));
+}
+
 /// INV-1: where events stand in a table of one's own, none is put into the outbox, which nobody reads; a command that looks at
 /// the outbox alone says so, and vouches for nothing.
 #[test]

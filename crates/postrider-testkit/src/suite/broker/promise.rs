@@ -12,6 +12,12 @@ const PLAYS_MAX: u32 = 3;
 /// Real time went past what was promised, so that the case says nothing.
 pub(super) struct TooLate(String);
 
+impl TooLate {
+    pub(super) fn by(words: String) -> TooLate {
+        TooLate(words)
+    }
+}
+
 /// That nobody else is given a delivery for a time.
 pub(super) struct Promise {
     /// Before the broker was asked: the time that it means began later.

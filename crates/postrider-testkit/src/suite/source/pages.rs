@@ -70,6 +70,7 @@ pub async fn a_cursor_ahead_of_the_store_is_refused<H: StoreHarness>() {
     let events: Vec<_> = (0..5).map(|n| event("1", n)).collect();
     harness.commit(events.clone()).await.expect("commit");
     let (lease, _) = relay.find(events[0].event().id).await;
+    let begins = relay.source.load(&lease, &a()).await.expect("load").cursor;
     relay.drain(&a()).await;
     let Some(rewound) = harness.rewind() else {
         return skip("a_cursor_ahead_of_the_store_is_refused", "the numbers cannot be set back");
@@ -79,6 +80,13 @@ pub async fn a_cursor_ahead_of_the_store_is_refused<H: StoreHarness>() {
     let request = fetch(&lease, &a(), loaded.cursor, 100, 1_000_000);
     let refused = relay.source.fetch(&request).await.expect_err("behind the cursor");
     assert_eq!(refused.kind(), ErrorKind::Rewound, "{refused}");
+    // Nor is the way there shorter than it was.
+    let mut way = fetch(&lease, &a(), begins, 100, 1_000_000);
+    way.until = Some(request.after);
+    match relay.source.fetch(&way).await {
+        Ok(page) => assert_eq!(page.rows.len(), events.len(), "what lies there is found"),
+        Err(refused) => assert_eq!(refused.kind(), ErrorKind::Rewound, "{refused}"),
+    }
 }
 
 /// R071: all events of a key are in one partition, for ever.
