@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::publishing::event;
 use crate::raw::Raw;
-use crate::server::Server;
+use crate::server::{Server, received};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -31,7 +31,7 @@ async fn what_came_before_an_error_is_handed_out() {
     };
     // While one is in work elsewhere, the server gives one of the two that it is asked for, and holds its answer open.
     let (holding, subscription) = (open().await, open().await);
-    assert_eq!(timeout(PATIENCE, holding.receive(1)).await.unwrap().unwrap().len(), 1);
+    assert_eq!(received(&holding, 1).await.len(), 1);
     let mut raw = Raw::connect(&server, None);
     raw.say(b"SUB $JS.API.CONSUMER.MSG.NEXT.orders.billing 1\r\nSUB raw 2\r\n");
     raw.heard();
@@ -47,7 +47,7 @@ async fn what_came_before_an_error_is_handed_out() {
         }
         raw.publish(inbox.as_bytes(), b" 409 Leadership Change", "");
     });
-    let came = timeout(PATIENCE, subscription.receive(8)).await.unwrap().unwrap();
+    let came = received(&subscription, 8).await;
     let came: Vec<u64> = came.iter().map(|delivery| delivery.receipt.message).collect();
     assert_eq!(came, [2]);
     let told = timeout(PATIENCE, subscription.receive(8)).await.unwrap().unwrap_err();

@@ -9,7 +9,7 @@ use postrider_testkit::carry::until_acked;
 use tokio::time::{Instant, timeout};
 
 use crate::publishing::event;
-use crate::server::Server;
+use crate::server::{Server, received};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -94,7 +94,7 @@ async fn who_may_not_settle_or_look_is_told_so() {
     let Some(server) = server_with("$JS.ACK.>").await else { return };
     let settings = SubscriptionSettings::new("SHOP", "billing");
     let subscription = NatsSubscription::open(as_user(&server, "few"), settings).await.unwrap();
-    let received = timeout(PATIENCE, subscription.receive(8)).await.unwrap().unwrap();
+    let received = received(&subscription, 8).await;
     let begun = Instant::now();
     is_told(&subscription.ack(&received[0]).await.unwrap_err(), "$JS.ACK.>");
     assert!(begun.elapsed() < Duration::from_secs(4), "not at the deadline");
@@ -151,7 +151,7 @@ async fn what_the_guide_grants_suffices() {
     let wait = postrider_nats::ack_wait(as_user(&server, "few"), &settings).await.unwrap();
     assert_eq!(wait, Some(settings.visibility));
     assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
-    let first = timeout(PATIENCE, subscription.receive(1)).await.unwrap().unwrap().remove(0);
+    let first = received(&subscription, 1).await.remove(0);
     subscription.ack(&first).await.unwrap();
     server.kill();
     let away = timeout(PATIENCE, subscription.receive(1)).await;

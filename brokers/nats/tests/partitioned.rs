@@ -13,7 +13,7 @@ use postrider_nats::{NatsBroker, NatsSettings, NatsSubscription, SubscriptionSet
 use tokio::time::{Instant, timeout};
 
 use crate::publishing::{event, outgoing};
-use crate::server::Server;
+use crate::server::{Server, received};
 use crate::suite::Harness;
 
 /// As many as keep the ten keys of one case apart: a partition has one unsettled delivery.
@@ -234,7 +234,7 @@ async fn a_slow_event_holds_up_its_partition_alone() {
     assert!(subscription.capabilities().key_order);
     let mut deliveries = Vec::new();
     while deliveries.len() < 4 {
-        deliveries.extend(timeout(PATIENCE, subscription.receive(8)).await.unwrap().unwrap());
+        deliveries.extend(received(&subscription, 8).await);
     }
     let partition = |it: &Delivery| it.origin.as_ref().unwrap().partition.unwrap();
     assert_eq!(deliveries.iter().map(partition).collect::<BTreeSet<_>>().len(), 4);
@@ -244,7 +244,7 @@ async fn a_slow_event_holds_up_its_partition_alone() {
     }
     subscription.extend(slow, visibility).await.unwrap();
     for _ in 0..12 {
-        for next in timeout(PATIENCE, subscription.receive(8)).await.unwrap().unwrap() {
+        for next in received(&subscription, 8).await {
             assert_ne!(partition(&next), partition(slow));
             subscription.ack(&next).await.unwrap();
         }
@@ -262,7 +262,7 @@ async fn an_instance_takes_no_more_than_it_can_act_on() {
     let subscription = subscribe(server.settings(), "shop.{partition:4}.>").await;
     let mut ids = BTreeSet::new();
     while ids.len() < (EACH * KEYS) as usize {
-        let one = timeout(PATIENCE, subscription.receive(1)).await.unwrap().unwrap();
+        let one = received(&subscription, 1).await;
         let mut unsettled = 0;
         for partition in 0..4 {
             let name = format!("billing-partition-{partition}");

@@ -1,10 +1,27 @@
 //! A server of a test's own, with the streams that it needs.
 
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use async_nats::jetstream::{self, Context, stream};
+use postrider_core::{Delivery, ErrorKind, Subscription};
 use postrider_nats::NatsSettings;
 use postrider_testkit::nats::NatsServer;
+use tokio::time::{Instant, timeout};
+
+/// How long something may take to come on a machine that stands still at times.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a group is given. A server that does not answer in time is asked again, as a consumer does.
+pub(crate) async fn received(subscription: &dyn Subscription, most: usize) -> Vec<Delivery> {
+    let begun = Instant::now();
+    loop {
+        match timeout(PATIENCE, subscription.receive(most)).await.expect("it comes") {
+            Err(error) if error.kind() == ErrorKind::Unavailable && begun.elapsed() < PATIENCE => {}
+            received => return received.expect("deliveries"),
+        }
+    }
+}
 
 pub(crate) struct Server(NatsServer);
 

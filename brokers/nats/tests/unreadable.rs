@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::publishing::event;
 use crate::raw::Raw;
-use crate::server::Server;
+use crate::server::{Server, received};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -140,7 +140,7 @@ async fn who_may_not_look_is_told_where_to() {
     let (shop, time) = ("shop.>", Duration::from_secs(10));
     let (settings, holding) = (user("blind"), group_for(user("all"), shop, time).await);
     until_acked(&broker, "shop.held", &event("1", 1, 10)).await;
-    let held = timeout(PATIENCE, holding.receive(1)).await.unwrap().unwrap();
+    let held = received(&holding, 1).await;
     assert_eq!(held.len(), 1, "it is in work elsewhere");
     let subscription = group_for(settings, shop, time).await;
     assert!(timeout(VISIBILITY / 4, subscription.receive(8)).await.is_err(), "it waits");
