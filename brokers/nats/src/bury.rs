@@ -144,31 +144,6 @@ fn one_line(reason: &str) -> String {
     reason.chars().take(REASON_CHARS_MAX).map(plain).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orders_to_the_server_do_not_go_with_a_copy() {
-        let mut headers = HeaderMap::new();
-        for name in ["Nats-Msg-Id", "nats-ttl", "NATS-Rollup", "Nats-", "x-Nats-", "Nats", "a"] {
-            headers.insert(name, "1");
-        }
-        headers.append("a", "2");
-        let copied = carried(&headers);
-        let mut names: Vec<String> = copied.iter().map(|(name, _)| name.to_string()).collect();
-        names.sort();
-        assert_eq!(names, ["Nats", "a", "x-Nats-"]);
-        assert_eq!(copied.get_all("a").count(), 2);
-    }
-
-    #[test]
-    fn a_reason_has_one_line_and_an_end() {
-        assert_eq!(one_line("a\r\nb\0ü"), "a  b ü");
-        assert_eq!(one_line(&"ü".repeat(5_000)).chars().count(), REASON_CHARS_MAX);
-    }
-}
-
 /// A stream has to take the dead letters, and the group must not get them back.
 ///
 /// # Errors
@@ -209,5 +184,30 @@ pub(crate) async fn find_place(
         ))
         .context("dead_letters", subject)),
         Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_to_the_server_do_not_go_with_a_copy() {
+        let mut headers = HeaderMap::new();
+        for name in ["Nats-Msg-Id", "nats-ttl", "NATS-Rollup", "Nats-", "x-Nats-", "Nats", "a"] {
+            headers.insert(name, "1");
+        }
+        headers.append("a", "2");
+        let copied = carried(&headers);
+        let mut names: Vec<String> = copied.iter().map(|(name, _)| name.to_string()).collect();
+        names.sort();
+        assert_eq!(names, ["Nats", "a", "x-Nats-"]);
+        assert_eq!(copied.get_all("a").count(), 2);
+    }
+
+    #[test]
+    fn a_reason_has_one_line_and_an_end() {
+        assert_eq!(one_line("a\r\nb\0ü"), "a  b ü");
+        assert_eq!(one_line(&"ü".repeat(5_000)).chars().count(), REASON_CHARS_MAX);
     }
 }
