@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use postrider_core::operate::{Finding, Level};
 use postrider_core::{Broker, Code, Route};
-use postrider_kafka::{KafkaBroker, KafkaSettings, Mechanism, RecordKey, Sasl};
+use postrider_kafka::{
+    KafkaBroker, KafkaSettings, Mechanism, RecordKey, Sasl, SubscriptionSettings, look,
+};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::producer::{DefaultProducerContext, Producer as _, ThreadedProducer};
 use tokio::time::Instant;
@@ -162,6 +164,11 @@ async fn a_permission_that_is_missing_is_found() {
     let found = found(settings.clone(), &["orders"]).await;
     assert_eq!(codes(&found), [Code::Unauthorized], "{found:?}");
     assert!(found[0].advice.as_ref().unwrap().contains("--operation Write"), "{found:?}");
+    // Who would read is told before they join.
+    let group = SubscriptionSettings::new("orders", "billing");
+    let refused = look(settings.clone(), group).await.unwrap_err();
+    assert_eq!(refused.operator_code(), Some(Code::Unauthorized), "{refused:?}");
+    assert!(refused.to_string().contains("`orders`"), "{refused}");
     // What tells that a user may write nowhere: its producer begins with a number, and gets none.
     let mut config = server.client();
     for (name, value) in [

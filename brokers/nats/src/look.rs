@@ -23,8 +23,8 @@ const LOOKED_AT: u16 = 8;
 /// there yet. Of several consumers, the shortest time. It looks also whether a stream takes the group's dead letters.
 ///
 /// # Errors
-/// `Unroutable` if there is no such stream, or none for dead letters, `Config` for settings that no server takes, and what keeps the server from
-/// answering in time.
+/// `Unroutable` if there is no such stream, or none for dead letters, `Config` for settings that no server takes, and what
+/// keeps the server from answering in time.
 pub async fn ack_wait(
     nats: NatsSettings,
     settings: &SubscriptionSettings,
@@ -40,13 +40,12 @@ pub async fn ack_wait(
     let connection = Connection::new(nats)?;
     let until = Instant::now() + connection.settings().deadline;
     let up = connection.up(until).await?;
-    let asked = timeout_at(until, async {
+    let asking = async {
         let wait = ask(&up, &settings.stream, &names).await?;
         bury::find_place(&up, settings, partitions.as_ref()).await?;
         Ok(wait)
-    });
-    let asked = asked.await;
-    let asked = match asked {
+    };
+    let asked = match timeout_at(until, asking).await {
         Ok(Err(error)) => Err(domain::told_of_the_servers_own(&up, until, error).await),
         Ok(answer) => answer,
         Err(_) => Err(Error::new(ErrorKind::Timeout, "look at group")),

@@ -7,8 +7,13 @@ impl Database {
     /// A table of the layout `published_at`, Postrider's own with one partition, and a configuration that serves it
     /// to standard output.
     fn with_own_table(test: &str, more: &str) -> Option<Database> {
+        Database::beside_partitions(test, "1", more)
+    }
+
+    /// The same beside tables of so many partitions.
+    fn beside_partitions(test: &str, partitions: &str, more: &str) -> Option<Database> {
         let database = Database::bare(test)?;
-        let init = database.run(&["init", &database.url(), "--partitions", "1"]);
+        let init = database.run(&["init", &database.url(), "--partitions", partitions]);
         assert_eq!(code(&init), 0, "{}", err(&init));
         database.sql(&database.named(
             "create table SCHEMA.own_events (
@@ -125,16 +130,9 @@ fn the_doctor_looks_at_a_table_of_ones_own() {
 /// R082: nor is the doctor content where no relay starts: the tables beside were made for more than one partition.
 #[test]
 fn the_doctor_says_why_no_relay_serves_a_table_of_ones_own() {
-    let Some(database) = Database::with_own_table("the_doctor_says_why", "") else { return };
-    database.sql(&database.named("drop schema SCHEMA cascade"));
-    let init = database.run(&["init", &database.url(), "--partitions", "4"]);
-    assert_eq!(code(&init), 0, "{}", err(&init));
-    database.sql(&database.named(
-        "create table SCHEMA.own_events (
-            seq bigint generated always as identity unique, id uuid primary key default gen_random_uuid(),
-            aggregate_type text not null, aggregate_id text not null, event_type text not null,
-            payload jsonb, created_at timestamptz not null default clock_timestamp(), published_at timestamptz)",
-    ));
+    let Some(database) = Database::beside_partitions("the_doctor_says_why", "4", "") else {
+        return;
+    };
     let read = ["doctor", "--config", "own.toml", "--output", "ndjson"];
     let told = out(&database.shop.command(&read).output().unwrap());
     let of_table = told.lines().find(|line| line.contains("own table")).unwrap();
