@@ -24,6 +24,8 @@ pub(super) struct Proof {
 /// Every cited id with its tests, both sorted.
 pub(super) fn collect(files: &[File]) -> BTreeMap<String, Vec<Proof>> {
     let mut proofs: BTreeMap<String, BTreeSet<Proof>> = BTreeMap::new();
+    // A suite has hundreds of cases, and who runs it stands anywhere in the tree.
+    let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in files.iter().filter(|file| !file.is_compile_case()) {
         let Some(lexed) = &file.lexed else { continue };
         for function in lexed.functions() {
@@ -32,7 +34,8 @@ pub(super) fn collect(files: &[File]) -> BTreeMap<String, Vec<Proof>> {
             let mut comments = head.comments;
             let suite = match suite {
                 Some(suite) => {
-                    let runners = runners(files, &suite);
+                    let find = || runners(files, &suite);
+                    let runners = known.entry(suite.clone()).or_insert_with(find).clone();
                     if runners.is_empty() {
                         continue;
                     }

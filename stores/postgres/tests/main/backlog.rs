@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use postrider_core::source::OutboxSource;
-use postrider_core::{Cursor, PartitionId};
+use postrider_core::source::{FetchRequest, OutboxSource, Page};
+use postrider_core::{Cursor, ErrorKind, PartitionId};
 use postrider_postgres::PostgresStore;
 use tokio_postgres::Client;
 
@@ -54,7 +54,7 @@ impl Readers {
                 let mut request = after(&self.cursors[*partition], rows_max, 4 << 20);
                 request.lease.partition = PartitionId(u16::try_from(*partition).unwrap());
                 request.until = head.cloned();
-                async move { store.fetch(&request).await.expect("fetch") }
+                async move { fetch(store, &request).await }
             });
             let pages = join_all(asked).await;
             let mut more = Vec::new();
@@ -69,6 +69,17 @@ impl Readers {
             }
             open = more;
         }
+    }
+}
+
+/// One page. A server with too much to do is asked once more, as a relay does.
+async fn fetch(store: &PostgresStore, request: &FetchRequest) -> Page {
+    match store.fetch(request).await {
+        Err(error) if error.kind() == ErrorKind::Timeout => {
+            eprintln!("asked once more: {error}");
+            store.fetch(request).await.expect("a page, if late")
+        }
+        page => page.expect("a page"),
     }
 }
 
@@ -118,17 +129,36 @@ async fn a_backlog_before_many_partitions_is_read_whole() {
     }
 }
 
-/// Writes transactions of up to 40 events, some of them for nothing, some long, until told to end.
-async fn write(client: Client, insert: impl Fn(u32) -> String, seed: u32, ended: &AtomicBool) {
+/// So many events are written ahead of a look at most, with a transaction of each writer: else a reader that is slower than
+/// eight writers never has all, and is judged by what the machine does.
+const AHEAD: i64 = 8_000;
+
+/// What the writers are told.
+#[derive(Default)]
+struct Orders {
+    ended: AtomicBool,
+    /// How many events they may still write.
+    left: AtomicI64,
+}
+
+/// Writes transactions of up to 160 events, some of them for nothing, some long, until told to end.
+async fn write(client: Client, insert: impl Fn(u32) -> String, seed: u32, orders: &Orders) {
     let mut dice = seed;
     let mut below = |end: u32| {
         dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (dice >> 8) % end
     };
-    while !ended.load(Ordering::Acquire) {
+    while !orders.ended.load(Ordering::Acquire) {
+        if orders.left.load(Ordering::Acquire) <= 0 {
+            // waits: for the next look, or for the end
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        }
         client.batch_execute("begin; select pg_current_xact_id()").await.unwrap();
         for _ in 0..=below(3) {
-            client.batch_execute(&insert(1 + below(40))).await.unwrap();
+            let rows = 1 + below(40);
+            orders.left.fetch_sub(i64::from(rows), Ordering::AcqRel);
+            client.batch_execute(&insert(rows)).await.unwrap();
             if below(20) == 0 {
                 // waits: a transaction that is open while others draw higher numbers and commit
                 tokio::time::sleep(Duration::from_millis(u64::from(below(400)))).await;
@@ -152,18 +182,19 @@ async fn nothing_is_lost_while_others_write() {
     const LOOKS: usize = 12;
     let Some(fresh) = Fresh::read_for_a(PARTITIONS).await else { return };
     let store = fresh.store();
-    let ended = Arc::new(AtomicBool::new(false));
+    let orders = Arc::new(Orders::default());
     let mut writers = tokio::task::JoinSet::new();
     for seed in 1..=8 {
-        let (client, ended) = (fresh.connect().await, Arc::clone(&ended));
+        let (client, orders) = (fresh.connect().await, Arc::clone(&orders));
         let text = fresh.sql(&insert(987_654, 10));
         let of = move |rows: u32| text.replace("987654", &rows.to_string());
-        writers.spawn(async move { write(client, of, seed, &ended).await });
+        writers.spawn(async move { write(client, of, seed, &orders).await });
     }
     let lease = after(&beginning(), 1, 1).lease;
     let mut readers = Readers::new();
     for look in 0..LOOKS {
         let before = given(&fresh).await;
+        orders.left.store(AHEAD, Ordering::Release);
         while given(&fresh).await < before + 3_000 {
             if let Some(writer) = writers.try_join_next() {
                 writer.expect("they write until they are told to end");
@@ -176,7 +207,7 @@ async fn nothing_is_lost_while_others_write() {
             if look % 2 == 0 { None } else { Some(store.head(&lease).await.expect("a head")) };
         readers.read_until(&store, 60, head.as_ref()).await;
     }
-    ended.store(true, Ordering::Release);
+    orders.ended.store(true, Ordering::Release);
     while let Some(writer) = writers.join_next().await {
         writer.unwrap();
     }

@@ -1,5 +1,5 @@
-//! The contract suites, passed as every store passes them: with few partitions on the database's own clock,
-//! and with as many as a store has by default on a clock that is set forward.
+//! The contract suites, passed as every store passes them: with few partitions on the database's own clock, and, on
+//! PostgreSQL's current major, with as many as a store has by default on a clock that is set forward.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -228,19 +228,12 @@ mod few {
     postrider_testkit::source_suite!(Harness<4, false>);
 }
 
-mod many {
-    use super::*;
-
-    postrider_testkit::store_suite!(Harness<32, true>);
-    postrider_testkit::source_suite!(Harness<32, true>);
-}
-
-/// The same on PostgreSQL's current major.
+/// On PostgreSQL's current major.
 mod current {
     use super::*;
 
-    postrider_testkit::store_suite!(Harness<4, true, CURRENT>);
-    postrider_testkit::source_suite!(Harness<4, true, CURRENT>);
+    postrider_testkit::store_suite!(Harness<32, true, CURRENT>);
+    postrider_testkit::source_suite!(Harness<32, true, CURRENT>);
 }
 
 mod model {

@@ -101,7 +101,7 @@ async fn an_old_one_commits(fresh: &Fresh, events: u32) -> Cursor {
     let (store, old, other) = (fresh.store(), fresh.connect().await, fresh.connect().await);
     old.batch_execute(&format!("begin; {}", insert(fresh, events))).await.unwrap();
     let mut cursor = beginning();
-    for _ in 0..12 {
+    for _ in 0..6 {
         other.batch_execute(&insert(fresh, 10_000)).await.unwrap();
     }
     let mut found = 0;
@@ -118,11 +118,11 @@ async fn an_old_one_commits(fresh: &Fresh, events: u32) -> Cursor {
             }
         }
     }
-    assert_eq!(found, 120_000, "the open one hinders nobody");
+    assert_eq!(found, 60_000, "the open one hinders nobody");
     // The floor rises with a tick, and ticks with what the sequence gives.
     other.batch_execute(&insert(fresh, 1)).await.unwrap();
     let mut last = cursor.clone();
-    while SnapshotCursor::decode(&last).unwrap().floor() < 120_000 {
+    while SnapshotCursor::decode(&last).unwrap().floor() < 60_000 {
         let mut request = after(&last, 1_000, 4 << 20);
         request.lease.partition = PartitionId(PARTITIONS - 1);
         last = store.fetch(&request).await.expect("fetch").end;
@@ -133,7 +133,7 @@ async fn an_old_one_commits(fresh: &Fresh, events: u32) -> Cursor {
     last
 }
 
-/// F16, F17: after the end of a transaction that was open while 120,000 events were read and settled, the next
+/// F16, F17: after the end of a transaction that was open while 60,000 events were read and settled, the next
 /// fetch touches what that transaction wrote, and little else. The control, the same statement that looks for
 /// nothing by its number, reads all of it again.
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn the_end_of_an_old_transaction_costs_what_it_wrote() {
         eprintln!("{mode}: {blocks} blocks for {rows} rows; {control} without the index");
         assert_eq!(rows, again, "both find the same");
         assert!((40..60).contains(&rows), "{rows}");
-        assert!(control > 5_000, "{mode}: the control must be seen to read much: {control}");
+        assert!(control > 2_500, "{mode}: the control must be seen to read much: {control}");
         // Another test's open transaction may widen what is looked through, to each block once.
         assert!(blocks < control / 3, "{mode}: {blocks}");
     }
@@ -237,12 +237,12 @@ async fn tables_behind_every_cursor_are_not_opened() {
     let of_late = |after: u32| format!("{}, 16384, array[null::bigint]", of_page(after));
     let of_next = |after: u32| format!("array[0::smallint], array[{after}::bigint], {after}");
     let late = format!("{TYPES}, bigint, bigint[]");
-    let statements: [(&str, &str, &dyn Fn(u32) -> String); 3] = [
+    let all: [Asked<'_>; 3] = [
         (include_str!("../../sql/fetch/page.sql"), TYPES, &of_page),
         (include_str!("../../sql/fetch/page_late.sql"), &late, &of_late),
         (include_str!("../../sql/fetch/next.sql"), "smallint[], bigint[], bigint", &of_next),
     ];
-    for (statement, types, arguments) in statements {
+    for (statement, types, arguments) in all {
         let (begin, statement) =
             (include_str!("../../sql/session/setup_page.sql"), fresh.sql(statement));
         let prepare = format!("{begin}; deallocate all; prepare page({types}) as {statement}");
@@ -257,6 +257,9 @@ async fn tables_behind_every_cursor_are_not_opened() {
         assert!(opened[0] >= opened[1] + 4 && opened[1] >= 1, "{opened:?}");
     }
 }
+
+/// A statement, the types of its parameters, and what they are behind a number.
+type Asked<'a> = (&'a str, &'a str, &'a dyn Fn(u32) -> String);
 
 /// Numbers for a test, the same in every run.
 struct Dice(u64);

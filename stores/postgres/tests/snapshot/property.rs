@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::Invariant;
-use postrider_testkit::cluster::Wanted;
-use postrider_testkit::services;
 use tokio::sync::{Barrier, watch};
 use uuid::Uuid;
 
@@ -209,21 +207,6 @@ async fn nothing_is_lost_under_load_and_wrong_floors_lose() {
         }
     }
     panic!("in {ROUNDS_MAX} rounds only these wrong rules lost something: {refuted:?}");
-}
-
-/// The same on PostgreSQL's current major, one round: whether the wrong rules lose is seen above.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_under_load_on_the_current_major() {
-    let found = match services::programs("pg18") {
-        Ok(programs) => {
-            Wanted::default().settings(&["fsync = off"]).programs(programs).start().await
-        }
-        Err(reason) => Err(reason),
-    };
-    match found {
-        Ok(cluster) => _ = round(&cluster, ROUNDS_MAX + 1).await,
-        Err(reason) => eprintln!("skipped: the cursor's proof on the current major: {reason}"),
-    }
 }
 
 /// Which wrong rules lost something.

@@ -127,10 +127,10 @@ pub async fn a_range_is_told_until_it_ends<H: StoreHarness>() {
 /// R005: what is about a range that stands elsewhere changes nothing, and so does a settlement that is sent again.
 pub async fn a_range_that_stands_elsewhere_is_left<H: StoreHarness>() {
     let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    if !relay.source.capabilities().ranges {
+    if !harness.source().capabilities().ranges {
         return skip("a_range_that_stands_elsewhere_is_left", NONE_KEPT);
     }
+    let relay = Relay::start(&harness).await;
     let (_, ranged) = commit_and_open(&harness, &relay, 4).await;
     let lease = &ranged.lease;
     relay.settle(lease, ranged.part.clone()).await.expect("the same again");
@@ -160,10 +160,10 @@ pub async fn a_range_that_stands_elsewhere_is_left<H: StoreHarness>() {
 /// R114: a stale owner opens, moves, and closes nothing.
 pub async fn a_late_owner_changes_no_range<H: StoreHarness>() {
     let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    if !relay.source.capabilities().ranges {
+    if !harness.source().capabilities().ranges {
         return skip("a_late_owner_changes_no_range", NONE_KEPT);
     }
+    let relay = Relay::start(&harness).await;
     let (_, ranged) = commit_and_open(&harness, &relay, 3).await;
     relay.source.release(&relay.leases).await.expect("release");
     let mut next = Relay::idle(&harness).await;
@@ -184,10 +184,10 @@ pub async fn a_late_owner_changes_no_range<H: StoreHarness>() {
 /// those of their key that waited before.
 pub async fn what_is_copied_behind_the_cursor_is_due_in_its_order<H: StoreHarness>() {
     let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    if !relay.source.capabilities().ranges {
+    if !harness.source().capabilities().ranges {
         return skip("what_is_copied_behind_the_cursor_is_due_in_its_order", NONE_KEPT);
     }
+    let relay = Relay::start(&harness).await;
     let (events, ranged) = commit_and_open(&harness, &relay, 5).await;
     let lease = &ranged.lease;
     let copy = |range, copied: &[FetchedRow]| {
@@ -223,10 +223,10 @@ pub async fn what_is_copied_behind_the_cursor_is_due_in_its_order<H: StoreHarnes
 /// R117: an event that a range stands for stays, though every destination's cursor has passed it, and it waits nowhere.
 pub async fn what_a_range_stands_for_is_not_retired<H: StoreHarness>() {
     let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    if !relay.source.capabilities().ranges {
+    if !harness.source().capabilities().ranges {
         return skip("what_a_range_stands_for_is_not_retired", NONE_KEPT);
     }
+    let relay = Relay::start(&harness).await;
     let (events, ranged) = commit_and_open(&harness, &relay, 4).await;
     let lease = &ranged.lease;
     let done = |row: usize| WaitingChange::Delivered(ranged.rows[row].row);
@@ -263,10 +263,10 @@ pub async fn what_a_range_stands_for_is_not_retired<H: StoreHarness>() {
 /// R098: an event that a range stands for comes by itself, and is not sent out of its order before.
 pub async fn what_a_range_stands_for_is_not_requeued<H: StoreHarness>() {
     let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    if !relay.source.capabilities().ranges {
+    if !harness.source().capabilities().ranges {
         return skip("what_a_range_stands_for_is_not_requeued", NONE_KEPT);
     }
+    let relay = Relay::start(&harness).await;
     let (_, ranged) = commit_and_open(&harness, &relay, 3).await;
     change(&relay, &ranged.lease, vec![ranged.moves(0, 1)]).await;
     let verb = Verb::Requeue(rows(&[&ranged.rows[1], &ranged.rows[2]]));

@@ -117,10 +117,10 @@ async fn places<H: StoreHarness>(harness: &H, relay: &Relay) -> (Places, Option<
 /// destination passed between them, once, and says with the page that reaches the later place that there is no more.
 pub async fn what_lies_between_two_places_is_read<H: StoreHarness>() {
     let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    if !relay.source.capabilities().ranges {
+    if !harness.source().capabilities().ranges {
         return skip("what_lies_between_two_places_is_read", NONE_KEPT);
     }
+    let relay = Relay::start(&harness).await;
     let (places, late) = places(&harness, &relay).await;
     assert!(places.read.len() >= 7 && places.places.len() > places.read.len() / 2);
     let sorted = |ids: &[EventId]| {
@@ -149,10 +149,10 @@ pub async fn what_lies_between_two_places_is_read<H: StoreHarness>() {
 /// by who reads on from there.
 pub async fn a_page_ends_where_it_was_to_end<H: StoreHarness>() {
     let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    if !relay.source.capabilities().ranges {
+    if !harness.source().capabilities().ranges {
         return skip("a_page_ends_where_it_was_to_end", NONE_KEPT);
     }
+    let relay = Relay::start(&harness).await;
     let (places, _) = places(&harness, &relay).await;
     let (lease, (_, start)) = (&places.lease, &places.places[0]);
     for (n, (through, until)) in places.places.iter().enumerate() {
@@ -174,10 +174,10 @@ pub async fn a_page_ends_where_it_was_to_end<H: StoreHarness>() {
 /// that has any, however large.
 pub async fn a_page_until_a_place_has_at_least_one_row<H: StoreHarness>() {
     let harness = H::start().await;
-    let relay = Relay::start(&harness).await;
-    if !relay.source.capabilities().ranges {
+    if !harness.source().capabilities().ranges {
         return skip("a_page_until_a_place_has_at_least_one_row", NONE_KEPT);
     }
+    let relay = Relay::start(&harness).await;
     let big = |n| event("1", n).bytes(vec![7u8; 10_000], "application/octet-stream");
     let events: Vec<_> = (0..4).map(big).collect();
     harness.commit(events.clone()).await.expect("commit");
