@@ -33,6 +33,9 @@ use crate::suggestion;
 use folder::Folder;
 use place::Place;
 
+/// What makes ready what tests start servers of their own with.
+pub(crate) type Preparation = fn(&Place) -> Result<(), String>;
+
 /// One kind of server.
 pub(crate) trait Service: Sync {
     /// What it is called on the command line; its variables are `POSTRIDER_<NAME>_…`.
@@ -56,6 +59,12 @@ pub(crate) trait Service: Sync {
 
     /// Installs, prepares, and starts one; its URL, once it answers.
     fn start(&self, place: &Place) -> Result<String, String>;
+
+    /// Has ready what tests start servers of their own with, where none of them asks for one that is there already. It may
+    /// start one for that, which is stopped then.
+    fn preparation(&self) -> Option<Preparation> {
+        None
+    }
 
     /// Ends the one that was started here.
     fn stop(&self, place: &Place) -> Result<(), String> {
@@ -120,7 +129,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Brings up what the tests can use; the variables that they get, and a line for each server that
+/// Brings up or prepares what the tests can use; the variables that they get, and a line for each server that
 /// could not be had. A variable that is set already is somebody's choice, and stays.
 pub(crate) fn provide(names: &[&str]) -> (Vec<Variable>, Vec<String>) {
     let wanted: Vec<_> = SERVICES
@@ -138,9 +147,9 @@ pub(crate) fn provide(names: &[&str]) -> (Vec<Variable>, Vec<String>) {
         }
     };
     let (mut variables, mut skipped) = (shared(&folder), Vec::new());
-    for (service, outcome) in wanted.iter().zip(raise_all(&folder, &wanted)) {
+    for (service, outcome) in wanted.iter().zip(at_once(&folder, &wanted, equip)) {
         match outcome {
-            Ok(_) => variables.extend(exported(&folder, *service)),
+            Ok(()) => variables.extend(exported(&folder, *service)),
             Err(reason) => skipped.push(missing(*service, &reason)),
         }
     }
@@ -167,18 +176,44 @@ fn up(folder: &Folder, chosen: &[&dyn Service]) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(format!("not up: {}", failed.join(", "))) }
 }
 
-/// Raises all of them at once: most of the time goes into waiting for downloads.
+/// Sees to it that all of them run; their URLs.
 fn raise_all(folder: &Folder, chosen: &[&dyn Service]) -> Vec<Result<String, String>> {
+    at_once(folder, chosen, raise)
+}
+
+/// Sees to all of them at once: most of the time goes into waiting for downloads.
+fn at_once<T: Send>(
+    folder: &Folder,
+    chosen: &[&dyn Service],
+    act: fn(&Place, &dyn Service) -> Result<T, String>,
+) -> Vec<Result<T, String>> {
     thread::scope(|scope| {
         let threads: Vec<_> = chosen
             .iter()
-            .map(|service| scope.spawn(|| raise(&folder.place(service.name()), *service)))
+            .map(|service| scope.spawn(move || act(&folder.place(service.name()), *service)))
             .collect();
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err("a bug: see above".to_owned())))
             .collect()
     })
+}
+
+/// Sees to it that tests have what they need of a server: of most, one that runs.
+fn equip(place: &Place, service: &dyn Service) -> Result<(), String> {
+    let Some(prepare) = service.preparation() else {
+        return raise(place, service).map(drop);
+    };
+    let _held = place.lock()?;
+    // Whoever wants it up has it up still, and all was there before it was started.
+    if place.running().is_some() && place.read("url").is_some_and(|url| answers(&url)) {
+        return Ok(());
+    }
+    service.stop(place)?;
+    let prepared = prepare(place).inspect_err(|reason| place.say(format!("FAILED: {reason}")));
+    // What a try left that failed.
+    let stopped = service.stop(place);
+    prepared.and(stopped)
 }
 
 /// Sees to it that one server runs; its URL.

@@ -40,7 +40,8 @@ const TESTS: [&str; 6] = [
 const DOC_TESTS: [&str; 7] =
     ["test", "--workspace", "--all-features", "--no-fail-fast", "--doc", "--", "--show-output"];
 
-/// The servers that the tests use. They stay up for the next run; `cargo x services down` stops them.
+/// The servers that the tests use. They stay up for the next run; `cargo x services down` stops them. Of Kafka tests start all
+/// servers themselves: it is fetched and prepared, and runs only where somebody has started it.
 const SERVICES: [&str; 7] = ["pg", "pg18", "pgbouncer", "nats", "kafka", "ddb", "aws"];
 
 /// Runs everything and sums it up.

@@ -67,7 +67,8 @@ async fn leaders_may_move_under_a_load() {
         until(&first, "orders", are_in_sync(3)).await;
         let before = first.count("orders").await;
         while !carrying.is_finished() && first.count("orders").await < before + 200 {
-            tokio::task::yield_now().await;
+            // waits: a server tells nobody what it has got
+            sleep(Duration::from_millis(10)).await;
         }
         let leaders = partitions(&first, "orders").await;
         let led = |id: i32| leaders.iter().filter(|(leader, _)| *leader == id).count();

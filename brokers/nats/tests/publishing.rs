@@ -1,27 +1,68 @@
 //! What the real server answers, and what becomes of each event.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use async_nats::HeaderMap;
 use async_nats::jetstream;
+use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::{self, DiscardPolicy};
+use futures_util::StreamExt as _;
 use postrider_core::{Broker, ErrorKind, EventId, Fault, Marks, Outcome, Outgoing};
 use postrider_nats::{Credentials, NatsBroker, NatsSettings};
 use postrider_testkit::carry::until_acked;
 pub(crate) use postrider_testkit::carry::{event, outgoing};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::server::Server;
+
+/// Messages up to which each is asked for by itself. A consumer has thousands for less, and takes its time to begin.
+const FEW: u64 = 200;
+
+/// How long a server may take that has just begun, or has to catch up with others.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The events in a stream, in its order, those too that were sent a second time under an id of their own: what the
 /// stream has under the first one could not be looked at in time.
 pub(crate) async fn stored(stream: &stream::Stream) -> Vec<EventId> {
     let state = stream.get_info().await.unwrap().state;
+    let all = state.first_sequence..=state.last_sequence;
+    if state.messages > FEW {
+        return in_batches(stream, all).await;
+    }
     let mut ids = Vec::new();
-    for sequence in state.first_sequence..=state.last_sequence {
-        let message = stream.get_raw_message(sequence).await.unwrap();
-        let id = message.headers.get("Nats-Msg-Id").unwrap().as_str();
-        let (of_event, _) = id.split_once('/').unwrap_or((id, ""));
-        ids.push(of_event.parse().unwrap());
+    for sequence in all {
+        ids.push(id_of(&stream.get_raw_message(sequence).await.unwrap().headers));
+    }
+    ids
+}
+
+fn id_of(headers: &HeaderMap) -> EventId {
+    let id = headers.get("Nats-Msg-Id").unwrap().as_str();
+    let (of_event, _) = id.split_once('/').unwrap_or((id, ""));
+    of_event.parse().unwrap()
+}
+
+/// The same of many, in batches: each of them has to be there, by its number.
+async fn in_batches(stream: &stream::Stream, all: RangeInclusive<u64>) -> Vec<EventId> {
+    let begun = Instant::now();
+    let consumer = loop {
+        // What events say is not looked at.
+        let wanted = OrderedConfig { headers_only: true, ..OrderedConfig::default() };
+        match stream.create_consumer(wanted).await {
+            Ok(consumer) => break consumer,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        // waits: servers that look for a leader tell nobody when they have one
+        sleep(Duration::from_millis(100)).await;
+    };
+    let mut messages = consumer.messages().await.unwrap();
+    let mut ids = Vec::new();
+    for sequence in all {
+        let message = timeout(PATIENCE, messages.next()).await.expect("the next one");
+        let message = message.expect("a consumer has no end").unwrap();
+        assert_eq!(message.info().unwrap().stream_sequence, sequence);
+        ids.push(id_of(message.headers.as_ref().unwrap()));
     }
     ids
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: one event of a key is under way at a time, and the same again until it is acknowledged.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,16 +100,20 @@ pub fn is_unknown(said: &Result<Vec<Outcome>, Error>) -> bool {
 /// # Panics
 /// If not.
 pub fn assert_in_order(stored: &[EventId], sent: &[Vec<Arc<Event>>]) {
-    for key in sent {
-        let of_key = |id: &&EventId| key.iter().any(|event| event.id == **id);
-        let mut first: Vec<EventId> = Vec::new();
-        for id in stored.iter().filter(of_key) {
-            if !first.contains(id) {
-                first.push(*id);
-            }
+    // Whose key's each event is, until its first copy is seen.
+    let mut unseen: HashMap<EventId, usize> = HashMap::new();
+    for (key, events) in sent.iter().enumerate() {
+        unseen.extend(events.iter().map(|event| (event.id, key)));
+    }
+    let mut first: Vec<Vec<EventId>> = vec![Vec::new(); sent.len()];
+    for id in stored {
+        if let Some(key) = unseen.remove(id) {
+            first[key].push(*id);
         }
+    }
+    for (first, key) in first.iter().zip(sent) {
         let wanted: Vec<EventId> = key.iter().map(|event| event.id).collect();
-        let missing: Vec<_> = wanted.iter().filter(|id| !first.contains(id)).collect();
+        let missing: Vec<_> = wanted.iter().filter(|id| unseen.contains_key(*id)).collect();
         assert!(missing.is_empty(), "assertion: {missing:?} of {} are missing", wanted.len());
         let moved = first.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
         assert_eq!(moved, None, "assertion: in another order from there on");

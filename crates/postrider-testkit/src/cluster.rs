@@ -1,7 +1,9 @@
 //! A PostgreSQL server of a test's own: made, started, stopped in every way, and removed with the value.
 //!
 //! Invariants: it runs in a folder of its own on a free port, as a child of the test, under the account for
-//! servers where the test runs as root; nothing of it is left when the value is dropped, also by a panic.
+//! servers where the test runs as root; nothing of it is left when the value is dropped, also by a panic. It begins as a
+//! copy of what `initdb` made once on this machine, so all of a version have one system identifier, but for those that
+//! want one of their own.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -13,12 +15,15 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::own_server::free_ports;
+use crate::own_server::{free_ports, shown};
 use crate::services;
+use crate::template::Template;
 
 /// A loaded machine takes long to start a server.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How a cluster is made.
+const INITDB: [&str; 7] = ["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C"];
 /// What every cluster has, unless its own settings say otherwise: small, for there are many at once.
 const SETTINGS: [&str; 5] = [
     "max_connections = 150",
@@ -46,6 +51,7 @@ pub struct Wanted {
     below: Option<PathBuf>,
     programs: Option<PathBuf>,
     variables: Vec<(String, String)>,
+    is_stranger: bool,
 }
 
 impl Wanted {
@@ -77,6 +83,14 @@ impl Wanted {
         self
     }
 
+    /// It has a system identifier that no other one has, as `initdb` gives it: for a test with two that must not be taken
+    /// for one. Others are copies, and have one in common.
+    #[must_use]
+    pub fn with_identity_of_its_own(mut self) -> Wanted {
+        self.is_stranger = true;
+        self
+    }
+
     /// Makes the cluster and starts its server.
     ///
     /// # Errors
@@ -87,10 +101,9 @@ impl Wanted {
     pub async fn start(self) -> Result<Cluster, String> {
         let programs = self.programs.clone().map_or_else(services::postgres_programs, Ok)?;
         let mut cluster = Cluster::nowhere(programs, services::account()?, self.below.as_deref());
-        cluster.run(
-            "initdb",
-            &["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N", "-D", "DATA"],
-        );
+        if self.is_stranger || cluster.copy_template().is_err() {
+            cluster.run("initdb", &[&INITDB[..], &["-N", "-D", "DATA"]].concat());
+        }
         cluster.set(&SETTINGS);
         let settings: Vec<&str> = self.settings.iter().map(String::as_str).collect();
         cluster.set(&settings);
@@ -121,6 +134,37 @@ impl Cluster {
         }
         let port = free_ports(1).expect("a free port")[0];
         Cluster { folder, programs, account, port, server: None, variables: Vec::new() }
+    }
+
+    /// Begins with a copy of what `initdb` made for all tests with the same programs.
+    ///
+    /// # Errors
+    /// There is none, and none can be made: the folder is as it was.
+    fn copy_template(&self) -> Result<(), String> {
+        let initdb = self.programs.join("initdb");
+        let asked = Command::new(&initdb).arg("--version").output().map_err(shown)?;
+        // `initdb (PostgreSQL) 15.18 (Debian …)`
+        let version = String::from_utf8_lossy(&asked.stdout).into_owned();
+        let number = version.split_whitespace().nth(2).ok_or("initdb does not say its version")?;
+        let (initdb, how) = (initdb.display().to_string(), INITDB.join(" "));
+        let account = format!("{:?}", self.account);
+        // It writes into the settings which zone is the machine's.
+        let zone = std::env::var("TZ").unwrap_or_default();
+        let from = [&*initdb, &*version, &*how, &*account, &*zone];
+        Template::of(&format!("cluster-{number}"), &from)
+            .copy(&self.data(), |half| self.make_template(half))
+    }
+
+    /// Makes a cluster for others to be copied from. It may outlive a crash of the machine, so it is written to the disk.
+    fn make_template(&self, half: &Path) -> Result<(), String> {
+        if let Some((user, group)) = self.account {
+            chown(half, Some(user), Some(group)).map_err(shown)?;
+        }
+        let ended = self.command("initdb", &INITDB).arg("-D").arg(half).status().map_err(shown)?;
+        match ended.success() {
+            true => Ok(()),
+            false => Err(format!("initdb: {ended}\n{}", self.tail())),
+        }
     }
 
     /// A standby that streams from this server, as an application of this name.

@@ -19,6 +19,7 @@ use std::time::Duration;
 pub use topics::Stored;
 
 use crate::own_server::{OwnServer, derefs, free_ports, shown};
+use crate::template::Template;
 
 /// How long a server may take to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -98,8 +99,9 @@ pub fn artifacts() -> Result<PathBuf, String> {
 }
 
 impl KafkaServer {
-    /// Starts one. More lines of properties win over its own; clients come by the listener `CLIENT`. Users that
-    /// prove a password instead of sending it are given as `SCRAM-SHA-256=[name=N,password=P]`.
+    /// Starts one. More lines of properties win over its own, but for its role, its number, and its folder; clients come by
+    /// the listener `CLIENT`. Users that prove a password instead of sending it are given as
+    /// `SCRAM-SHA-256=[name=N,password=P]`.
     ///
     /// # Errors
     ///
@@ -169,18 +171,22 @@ impl KafkaServer {
         let text = format!(
             "{PROPERTIES}{role}controller.quorum.voters=1@127.0.0.1:{controller}\n\
              listeners=CLIENT://127.0.0.1:{port}{own}\n\
-             advertised.listeners=CLIENT://127.0.0.1:{port}\nlog.dirs={}\n{properties}\n",
-            server.folder().join("data").display()
+             advertised.listeners=CLIENT://127.0.0.1:{port}\n"
         );
-        fs::write(server.properties(), text).map_err(shown)?;
+        let all = format!("{text}log.dirs={}\n{properties}\n", server.data().display());
+        fs::write(server.properties(), all).map_err(shown)?;
         fs::write(server.folder().join("log4j2.properties"), LOG).map_err(shown)?;
-        server.format(&jars, users)?;
+        server.prepare(&jars, &text, role, users)?;
         server.run()?;
         Ok(server)
     }
 
     fn properties(&self) -> PathBuf {
         self.folder().join("server.properties")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder().join("data")
     }
 
     fn java(&self, jars: &Path) -> Command {
@@ -208,11 +214,23 @@ impl KafkaServer {
         command
     }
 
-    /// Prepares the folder of what the server keeps.
-    fn format(&self, jars: &Path, users: &[&str]) -> Result<(), String> {
+    /// Prepares the folder of what the server keeps: a copy of one that was formatted for the same role and users, which
+    /// takes no Java.
+    fn prepare(&self, jars: &Path, text: &str, role: &str, users: &[&str]) -> Result<(), String> {
+        let data = self.data();
+        let make = |half: &Path| self.format(jars, text, users, half);
+        match formatted(jars, role, users).copy(&data, make) {
+            Ok(()) => Ok(()),
+            Err(_) => self.format(jars, text, users, &data),
+        }
+    }
+
+    /// Formats a folder, by these properties.
+    fn format(&self, jars: &Path, text: &str, users: &[&str], folder: &Path) -> Result<(), String> {
+        let properties = self.folder().join("format.properties");
+        fs::write(&properties, format!("{text}log.dirs={}\n", folder.display())).map_err(shown)?;
         let mut command = self.java(jars);
-        command.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c"]);
-        command.arg(self.properties());
+        command.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c"]).arg(properties);
         for user in users {
             command.args(["--add-scram", user]);
         }
@@ -255,11 +273,45 @@ impl KafkaServer {
     }
 }
 
+/// The folder that servers of this version, this role, and with these users begin with. Where they listen says nothing of it.
+/// It stands beside the jars and not among them: Java takes those in the order of their folder, and their classes are kept for
+/// that order.
+fn formatted(jars: &Path, role: &str, users: &[&str]) -> Template {
+    let version = jars.file_name().unwrap_or_default().to_string_lossy();
+    let from = [&[CLUSTER, PROPERTIES, role][..], users].concat();
+    Template::of(&format!("formatted-{version}"), &from)
+}
+
 /// Runs a tool to its end.
 fn succeed(mut command: Command) -> Result<(), String> {
     let output = command.output().map_err(shown)?;
     match output.status.success() {
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_formatted_for_a_version_a_role_and_users() {
+        let of = |jars: &str, role: &str, users: &[&str]| {
+            format!("{:?}", formatted(Path::new(jars), role, users))
+        };
+        let joe = "SCRAM-SHA-256=[name=joe,password=sesame]";
+        let usual = of("/a/kafka-1", "", &[]);
+        assert_eq!(usual, of("/b/kafka-1", "", &[]));
+        let others = [
+            of("/a/kafka-2", "", &[]),
+            of("/a/kafka-1", "node.id=2\n", &[]),
+            of("/a/kafka-1", "", &[joe]),
+        ];
+        for other in others {
+            assert_ne!(usual, other);
+        }
+        // What names the folder of the artifacts begins otherwise.
+        assert!(usual.contains("formatted-kafka-1"), "{usual}");
     }
 }

@@ -43,6 +43,7 @@ pub mod proxy;
 pub mod registries;
 pub mod services;
 pub mod suite;
+mod template;
 pub mod turns;
 pub mod wall_clock;
 pub mod wire;

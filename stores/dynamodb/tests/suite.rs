@@ -79,6 +79,9 @@ struct Harness<P> {
 }
 
 impl<P: Place> StoreHarness for Harness<P> {
+    /// More than three transactions, each of which takes the emulator its time.
+    const LARGE: u32 = 300;
+
     fn unavailable() -> Option<String> {
         fresh::url().err()
     }

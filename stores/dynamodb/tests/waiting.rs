@@ -12,8 +12,10 @@ use postrider_dynamodb::{ACTIONS_MAX, DynamoStore, Options, Outbox};
 use crate::fresh::Fresh;
 use crate::relay::{Relay, a};
 
-/// More than one question for what is due takes.
-const MANY: usize = 300;
+/// What one question for what is due takes.
+const DUE_MAX: u32 = 100;
+/// More than that.
+const MANY: usize = 120;
 
 fn polling(fresh: &Fresh) -> DynamoStore {
     let mut options = Options::default();
@@ -52,7 +54,7 @@ async fn ask(relay: &Relay, lease: &Lease) -> Vec<KeyHash> {
         lease: lease.clone(),
         destination: a(),
         except: Vec::new(),
-        rows_max: 256,
+        rows_max: DUE_MAX,
         bytes_max: u64::MAX,
     };
     let due = relay.store.due(&request).await.unwrap();

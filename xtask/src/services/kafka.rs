@@ -11,11 +11,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::place::Place;
-use super::{Service, daemon, package, port, probe};
+use super::{Preparation, Service, daemon, package, port, probe};
 
 pub(super) const VERSION: &str = "4.2.0";
 /// Where others have theirs.
 const STANDARD: u16 = 9092;
+/// Where ours has it.
+const OFFSET: u16 = 92;
 /// For one that was just started to make or load its own topics. Where none listens, nothing is waited for.
 const LOADING: Duration = Duration::from_secs(20);
 /// Gives the broker a log; without one it is silent.
@@ -69,44 +71,58 @@ impl Service for Kafka {
     }
 
     fn offset(&self) -> u16 {
-        92
+        OFFSET
     }
 
     fn reusable(&self) -> Option<String> {
         capable::is_capable(STANDARD, LOADING).then(|| url(STANDARD))
     }
 
+    /// Tests want to kill theirs, and one that idles takes more than many a test.
+    fn preparation(&self) -> Option<Preparation> {
+        Some(|place| prepare(place).map(drop))
+    }
+
     fn start(&self, place: &Place) -> Result<String, String> {
-        package::program(place, "java", "default-jre-headless")?;
-        let broker = format!("org.apache.kafka:kafka_2.13:{VERSION}");
-        let jars = package::maven(place, &format!("kafka-{VERSION}"), &[&broker, LOGGING])?;
-        let port = port::choose(place, "client", self.offset())?;
-        let controller = port::choose(place, "controller", 93)?;
-        let data = place.home()?.join("data");
-        let text = format!(
-            "{PROPERTIES}controller.quorum.voters=1@127.0.0.1:{controller}\n\
-             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
-             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={}\n",
-            data.display()
-        );
-        let properties = place.write("server.properties", &text)?;
-        let log = place.write("log4j2.properties", LOG)?;
-        if !data.join("meta.properties").exists() {
-            let mut format = place.command("java")?;
-            format.args(java(&jars, &log)).arg("kafka.tools.StorageTool").arg("format");
-            package::complete(format.args(["-t", CLUSTER, "-c"]).arg(&properties))?;
-        }
-        // Answers begin with their length and the number of the request.
-        let answers = || probe::ask(port, API_VERSIONS).get(4..8) == Some(&[0, 0, 0, 1]);
-        if !archive(&jars).exists() {
-            learn(place, &jars, &log, &properties, answers);
-        }
-        let mut command = Command::new("java");
-        command.args(java(&jars, &log)).arg("kafka.Kafka").arg(&properties);
+        let (command, port) = prepare(place)?;
         daemon::start(place, &command)?;
-        daemon::ready(place, PATIENCE, answers)?;
+        daemon::ready(place, PATIENCE, || answers(port))?;
         Ok(url(port))
     }
+}
+
+/// Fetches it, formats its folder, and keeps its classes: the command that starts a server, and the port that it has then.
+fn prepare(place: &Place) -> Result<(Command, u16), String> {
+    package::program(place, "java", "default-jre-headless")?;
+    let broker = format!("org.apache.kafka:kafka_2.13:{VERSION}");
+    let jars = package::maven(place, &format!("kafka-{VERSION}"), &[&broker, LOGGING])?;
+    let port = port::choose(place, "client", OFFSET)?;
+    let controller = port::choose(place, "controller", 93)?;
+    let data = place.home()?.join("data");
+    let text = format!(
+        "{PROPERTIES}controller.quorum.voters=1@127.0.0.1:{controller}\n\
+         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+         advertised.listeners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={}\n",
+        data.display()
+    );
+    let properties = place.write("server.properties", &text)?;
+    let log = place.write("log4j2.properties", LOG)?;
+    if !data.join("meta.properties").exists() {
+        let mut format = place.command("java")?;
+        format.args(java(&jars, &log)).arg("kafka.tools.StorageTool").arg("format");
+        package::complete(format.args(["-t", CLUSTER, "-c"]).arg(&properties))?;
+    }
+    if !archive(&jars).exists() {
+        learn(place, &jars, &log, &properties, || answers(port));
+    }
+    let mut command = Command::new("java");
+    command.args(java(&jars, &log)).arg("kafka.Kafka").arg(&properties);
+    Ok((command, port))
+}
+
+/// Whether a server of Kafka is there. Answers begin with their length and the number of the request.
+fn answers(port: u16) -> bool {
+    probe::ask(port, API_VERSIONS).get(4..8) == Some(&[0, 0, 0, 1])
 }
 
 fn url(port: u16) -> String {

@@ -87,3 +87,50 @@ fn up_twice_at_the_same_time_and_after_a_kill_leaves_one_server() {
     assert!(!second.lives() && exported(&folder, &sleeper).is_empty());
     std::fs::remove_dir_all(&folder.path).unwrap();
 }
+
+/// One that tests start themselves: all they need is what a run of it learns.
+struct Lesson(Sleeper);
+
+impl Service for Lesson {
+    fn name(&self) -> &'static str {
+        "lesson"
+    }
+
+    fn purpose(&self) -> &'static str {
+        "for this test"
+    }
+
+    fn offset(&self) -> u16 {
+        0
+    }
+
+    /// The run is left as one is that failed.
+    fn preparation(&self) -> Option<Preparation> {
+        Some(|place| {
+            daemon::start(place, std::process::Command::new("sleep").arg("60"))?;
+            place.write("learnt", &place.running().unwrap().to_string()).map(drop)
+        })
+    }
+
+    fn start(&self, place: &Place) -> Result<String, String> {
+        self.0.start(place)
+    }
+}
+
+#[test]
+fn what_tests_start_themselves_is_prepared_and_does_not_stay_up() {
+    let folder = Folder::temporary("prepared");
+    let place = folder.place("lesson");
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let lesson = Lesson(Sleeper(listener.local_addr().unwrap().port()));
+    equip(&place, &lesson).unwrap();
+    let learnt: identity::Identity = place.read("learnt").unwrap().parse().unwrap();
+    assert!(!learnt.lives() && exported(&folder, &lesson).is_empty());
+    // Who wants it up has it, and it stays.
+    let url = raise(&place, &lesson).unwrap();
+    equip(&place, &lesson).unwrap();
+    assert!(place.running().is_some());
+    assert_eq!(exported(&folder, &lesson), [("POSTRIDER_LESSON_URL".to_owned(), url)]);
+    down(&folder, &[&lesson]).unwrap();
+    std::fs::remove_dir_all(&folder.path).unwrap();
+}

@@ -22,7 +22,7 @@ fn number(ledger: &Map<String, Value>, name: &str) -> u64 {
 #[test]
 fn every_promise_holds_under_faults() {
     let shop = Shop::bare();
-    for seed in ["1", "2", "3"] {
+    for seed in ["1", "2"] {
         let run = shop.run(&["demo", "--json", "--orders", "24", "--seed", seed]);
         assert_eq!(code(&run), 0, "{}{}", out(&run), err(&run));
         let ledger = ledger(&out(&run));

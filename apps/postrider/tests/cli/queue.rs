@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -329,7 +330,8 @@ fn a_task_is_ended_by_who_began_it_or_by_another() {
         let mut command = line.shop.command(&args);
         let begun = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         while document(&line.queue(&["status", "--output", "json"]))["task"]["state"] != "running" {
-            std::thread::yield_now();
+            // waits: a task that has begun tells nobody, and each look is a process of its own
+            std::thread::sleep(Duration::from_millis(100));
         }
         begun
     };

@@ -14,6 +14,10 @@ use postrider_core::{
 ///
 /// Every case starts one of its own. Dropping it may remove what it made.
 pub trait StoreHarness: Send + Sync + Sized + 'static {
+    /// Events of a large transaction. Default 1,000; a store that takes many requests for so many may say fewer, as long
+    /// as they are several of its requests, and of the case's pages of 77.
+    const LARGE: u32 = 1_000;
+
     /// Why this machine cannot run the cases, such as a server that is not there; then each of them prints it
     /// as its skip. Asked before [`start`](Self::start).
     fn unavailable() -> Option<String> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_core::operate::{Note, Operator as _};
+use postrider_testkit::cluster::Wanted;
 use uuid::Uuid;
 
 use crate::cluster::Cluster;
@@ -58,7 +59,8 @@ async fn a_restored_dump_is_adopted_and_loses_nothing() {
     let pending = missing(&shop, std::slice::from_ref(&settled)).await;
     assert!(pending > 20, "{pending}");
 
-    let Some(new) = Cluster::start(&["fsync = off"]).await else { return };
+    let wanted = Wanted::default().settings(&["fsync = off"]).with_identity_of_its_own();
+    let new = wanted.start().await.expect("the programs of the old one");
     let dump = old.folder().join("dump").display().to_string();
     old.run("pg_dump", &["-d", &old.url(), "-f", &dump]);
     new.run("psql", &["-q", "-v", "ON_ERROR_STOP=1", "-d", &new.url(), "-f", &dump]);

@@ -264,34 +264,6 @@ async fn the_same_id_with_another_payload_is_a_conflict() {
     assert!(matches!(&verdict, Verdict::Reject(fault) if fault.kind == ErrorKind::Conflict));
 }
 
-/// R078: a thousand claims at once, and one is granted.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_thousand_claims_one_wins() {
-    let fresh = Fresh::new();
-    let stores: Vec<_> = (0..4).map(|_| Arc::new(fresh.store())).collect();
-    let tasks: Vec<_> = (0..1_000)
-        .map(|n| {
-            let store = Arc::clone(&stores[n % stores.len()]);
-            tokio::spawn(async move {
-                let request =
-                    ClaimRequest::new(&incoming(1), &handler("billing"), Duration::from_secs(60))
-                        .unwrap();
-                store.claim(&request).await
-            })
-        })
-        .collect();
-    let mut claimed = 0;
-    for task in tasks {
-        match task.await.unwrap() {
-            Ok(Claim::Claimed(_)) => claimed += 1,
-            Ok(Claim::Leased { .. }) => {}
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Busy, "{error}"),
-        }
-    }
-    assert_eq!(claimed, 1);
-}
-
 /// A worker's lease stands in the way of a transaction for the same handler, until it ends; then
 /// its token is stale.
 #[tokio::test]

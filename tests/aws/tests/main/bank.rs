@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType,
-    ScalarAttributeType,
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use postrider_core::EventId;
 use postrider_dynamodb::{Connection, Names, Settings, Setup, init};
-
-use crate::outbox::KEYS;
 
 pub(crate) struct Bank {
     pub(crate) connection: Connection,
@@ -41,14 +38,14 @@ impl Bank {
         Bank { connection, prefix, accounts }
     }
 
-    /// What had its effect, each account's in order.
+    /// What had its effect, each account's in order. One question for all accounts: it is asked again and again, beside
+    /// those who work.
     pub(crate) async fn effects(&self) -> Vec<EventId> {
         let client = self.connection.tables().await;
+        let scan = client.scan().table_name(&self.accounts).consistent_read(true);
+        let items = scan.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
         let mut all = Vec::new();
-        for key in 0..KEYS {
-            let get = client.get_item().table_name(&self.accounts).consistent_read(true);
-            let get = get.key("pk", AttributeValue::S(key.to_string()));
-            let item = get.send().await.unwrap().item.unwrap_or_default();
+        for item in items.unwrap() {
             let applied = item.get("applied").and_then(|list| list.as_l().ok());
             for id in applied.into_iter().flatten() {
                 all.push(id.as_s().unwrap().parse().unwrap());

@@ -10,6 +10,8 @@ use crate::whole_way::{Course, Store, WholeWay};
 const AWAY: Duration = Duration::from_secs(60);
 /// Events of one round.
 const ROUND: u32 = 20;
+/// Between two rounds: what is shown is that all comes by the index, and not how much of it a machine can carry in a minute.
+const BETWEEN: Duration = Duration::from_secs(2);
 /// How soon the stream is read again: a reader that failed tries again after half a minute at most.
 const PATIENCE: Duration = Duration::from_secs(45);
 
@@ -32,6 +34,8 @@ async fn a_minute_without_the_stream_loses_and_doubles_nothing() {
         round(&mut way).await;
         longest = longest.max(began.elapsed());
         rounds += 1;
+        // waits: the stream is away, and nothing else is to be seen of it
+        tokio::time::sleep(BETWEEN).await;
     }
     let (passed, refused) = way.tables_line.streams();
     assert!(refused > 0, "nobody asked the stream while it was away");
@@ -41,6 +45,8 @@ async fn a_minute_without_the_stream_loses_and_doubles_nothing() {
         round(&mut way).await;
         after = way.tables_line.streams().0 - passed;
         assert!(begun.elapsed() < PATIENCE, "the stream is not read again");
+        // waits: who reads it tries again in its own time
+        tokio::time::sleep(BETWEEN).await;
     }
     // With both paths at work, whoever owns the partitions is killed.
     let writing = way.outbox.write(ROUND);

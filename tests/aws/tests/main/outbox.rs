@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::NoTls;
 
 /// Accounts, whose events are in order.
-pub(crate) const KEYS: u32 = 10;
+const KEYS: u32 = 10;
 /// Events of one transaction: with the heads of their keys below the 100 actions of DynamoDB.
 const TOGETHER: u32 = 10;
 

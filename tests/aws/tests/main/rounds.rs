@@ -52,7 +52,7 @@ async fn under_way(way: &mut WholeWay, fault: Fault) -> (Option<JoinHandle<()>>,
         if fault.hits_writers() {
             writing.take().expect("it began").await.unwrap();
         }
-        if way.acted(before + BEFORE).await < way.outbox.committed.len() {
+        if way.just_acted(before + BEFORE).await < way.outbox.committed.len() {
             return (writing, too_soon);
         }
         if let Some(writing) = writing {

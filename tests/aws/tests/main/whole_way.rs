@@ -25,6 +25,10 @@ const STILL: Duration = Duration::from_secs(6);
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How many come twice when they are copied.
 const COPIES: usize = 20;
+/// The pause between two looks at what had its effect: who looks takes its time from those who act.
+const LOOK: Duration = Duration::from_millis(250);
+/// The same where a look is to find some of it done, and others not.
+const GLANCE: Duration = Duration::from_millis(50);
 /// Lines of the processes in the message of a test that waited in vain.
 const LINES: usize = 30;
 
@@ -126,6 +130,15 @@ impl WholeWay {
 
     /// Waits until so many different events had their effect.
     pub(crate) async fn acted(&mut self, least: usize) -> usize {
+        self.acted_by(least, LOOK).await
+    }
+
+    /// The same, and looks so often that the others can still be under way.
+    pub(crate) async fn just_acted(&mut self, least: usize) -> usize {
+        self.acted_by(least, GLANCE).await
+    }
+
+    async fn acted_by(&mut self, least: usize, pause: Duration) -> usize {
         let begun = Instant::now();
         loop {
             let acted = self.bank.effects().await.into_iter().collect::<BTreeSet<_>>().len();
@@ -135,7 +148,7 @@ impl WholeWay {
             assert!(begun.elapsed() < PATIENCE, "{acted} of {least} effects\n{}", self.log());
             self.revive();
             // waits: another process acts
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(pause).await;
         }
     }
 

@@ -1,5 +1,7 @@
 //! What happens to the parts of a whole way.
 
+use crate::outbox::Store;
+
 /// Whom it happens to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
@@ -26,7 +28,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Fault; 10] = [
+    const ALL: [Fault; 10] = [
         Fault::RelayKilled,
         Fault::RelayStopped,
         Fault::ConsumerKilled,
@@ -38,4 +40,22 @@ impl Fault {
         Fault::Copied,
         Fault::ClockStepped,
     ];
+
+    /// What happens to who reads an outbox, and one fault each of the broker and of the consumers behind it.
+    const OF_AN_OUTBOX: [Fault; 5] = [
+        Fault::RelayKilled,
+        Fault::RelayStopped,
+        Fault::ClockStepped,
+        Fault::ServerKilled,
+        Fault::ConsumerKilled,
+    ];
+
+    /// What a way from this store goes through. Brokers and consumers do not know where events come from: what happens to
+    /// them happens on the way from one store.
+    pub(crate) fn of(store: Store) -> &'static [Fault] {
+        match store {
+            Store::Postgres => &Fault::ALL,
+            Store::Sqlite => &Fault::OF_AN_OUTBOX,
+        }
+    }
 }

@@ -12,6 +12,17 @@ use crate::stage::{PATIENCE, Stage, TRIES_MAX, asked, peak_memory, quantile};
 /// What a relay may have of memory, with any backlog, in MiB.
 const MEMORY_MAX: u64 = 256;
 
+/// Events of a long backlog in the gate.
+const BACKLOG: u32 = 60_000;
+
+/// Bytes of all its payloads together, which are 5,000 of each event in the gate: 286 MiB, so that a relay that loads all of it
+/// has more than [`MEMORY_MAX`] by them alone, whatever else it keeps of an event; and twelve times what windows hold. Tables
+/// have them compressed.
+const PAYLOADS: u32 = 300_000_000;
+
+/// The largest payload, where somebody asks for a short backlog: an event takes 1 MiB.
+const PAYLOAD_MAX: u32 = 1_000_000;
+
 const SECOND: i64 = 1_000_000;
 
 /// The lines of a record that grows, each byte of it read once.
@@ -97,12 +108,15 @@ async fn a_backlog_may_be_long() {
 
 /// Drains a long backlog, and says after how long the first of it was out.
 async fn drained() -> Option<Duration> {
-    let size = asked("POSTRIDER_TEST_BACKLOG", 200_000);
+    let size = asked("POSTRIDER_TEST_BACKLOG", BACKLOG);
+    let length = PAYLOADS.div_ceil(size).min(PAYLOAD_MAX);
+    let payload = format!("'\"' || repeat('x', {length}) || '\"'");
     let mut stage = Stage::open(&["fsync = off", "max_wal_size = '4GB'"]).await?;
     let written = Instant::now();
     for from in (0..size).step_by(50_000) {
         let count = 50_000.min(size - from);
-        stage.write_by(count, "(n % 10000)::text").await.expect("it is written");
+        let said = stage.write_with(count, "(n % 10000)::text", &payload).await;
+        said.expect("it is written");
     }
     let written = written.elapsed();
     let began = Instant::now();

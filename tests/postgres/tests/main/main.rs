@@ -17,3 +17,4 @@ mod promoted;
 mod rights;
 mod stage;
 mod versions;
+mod watch;

@@ -1,11 +1,12 @@
 //! What somebody takes from a relay that runs: rights, and connections.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::process::Child;
 use tokio_postgres::Client;
 
 use crate::stage::{PATIENCE, Stage};
+use crate::watch::Pauses;
 
 /// A role as the documentation has it for a relay.
 const ROLE: &str = "create role carrier login;
@@ -44,12 +45,11 @@ impl Taking {
 
     /// Writes until a condition of the database's holds.
     async fn write_until(&mut self, what: &str, condition: &str) {
-        let began = Instant::now();
+        let (began, mut pauses) = (Instant::now(), Pauses::new());
         while self.stage.number(condition).await == 0 {
             assert!(began.elapsed() < PATIENCE, "{what}");
             self.stage.write(10).await;
-            // waits: other processes do their part
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            pauses.next().await;
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use postrider_core::EventId;
@@ -15,6 +16,8 @@ use tokio::process::{Child, Command};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
+
+use crate::watch::{Arrival, Heard, Kept, Pauses};
 
 /// Takeovers happen within such a lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
@@ -47,14 +50,9 @@ pub(crate) struct Stage {
     acknowledged: Vec<Range<u32>>,
     /// The producer's session, while it lasts.
     writer: Option<Client>,
-}
-
-/// One event as a relay process delivered it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) id: Uuid,
-    /// By the relay's clock, in microseconds since 1970.
-    pub(crate) at: i64,
+    /// The session of who looks.
+    looks: tokio::sync::Mutex<Kept>,
+    heard: Mutex<Heard>,
 }
 
 /// One event that is committed.
@@ -83,7 +81,16 @@ impl Stage {
         let setup = Setup { names: names.clone(), partitions: Some(8), ..setup };
         init(&cluster.url(), &setup).await.expect("the tables are made");
         let folder = TempDir::with_prefix("postrider-stage-").expect("a folder");
-        Stage { cluster, folder, names, written: 0, acknowledged: Vec::new(), writer: None }
+        Stage {
+            cluster,
+            folder,
+            names,
+            written: 0,
+            acknowledged: Vec::new(),
+            writer: None,
+            looks: tokio::sync::Mutex::default(),
+            heard: Mutex::default(),
+        }
     }
 
     pub(crate) fn record(&self) -> PathBuf {
@@ -129,6 +136,16 @@ impl Stage {
 
     /// The same with keys by this expression of `n`, the event's number; else why the server did not say so.
     pub(crate) async fn write_by(&mut self, count: u32, key: &str) -> Result<(), String> {
+        self.write_with(count, key, "n::text").await
+    }
+
+    /// And with payloads by another expression.
+    pub(crate) async fn write_with(
+        &mut self,
+        count: u32,
+        key: &str,
+        payload: &str,
+    ) -> Result<(), String> {
         let client = match self.writer.take().filter(|writer| !writer.is_closed()) {
             Some(client) => client,
             None => try_connect(&self.cluster.url()).await.ok_or("no connection")?,
@@ -137,7 +154,7 @@ impl Stage {
         self.written = range.end;
         let statement = self.names.render(&format!(
             "insert into {{outbox}} (aggregate_type, aggregate_id, event_type, event_version, payload)
-             select 'account', {key}, 'account.moved', n + 1, n::text
+             select 'account', {key}, 'account.moved', n + 1, {payload}
              from generate_series({}, {}) n",
             range.start,
             range.end - 1
@@ -153,10 +170,14 @@ impl Stage {
         self.names.render(statement)
     }
 
+    async fn ask(&self, statement: &str) -> Vec<tokio_postgres::Row> {
+        let statement = self.names.render(statement);
+        self.looks.lock().await.ask(&self.cluster.url(), &statement).await
+    }
+
     /// One number out of the database.
     pub(crate) async fn number(&self, statement: &str) -> i64 {
-        let client = connect(&self.cluster.url()).await;
-        client.query_one(&self.names.render(statement), &[]).await.expect("a row").get(0)
+        self.ask(statement).await.first().expect("a row").get(0)
     }
 
     /// Runs a statement, with the names in their places, in a session of its own that stays open.
@@ -184,12 +205,9 @@ impl Stage {
 
     /// What is committed.
     pub(crate) async fn rows(&self) -> Vec<Row> {
-        let client = connect(&self.cluster.url()).await;
-        let all = self.names.render(
-            "select id, aggregate_id, event_version, (extract(epoch from created_at) * 1000000)::bigint
-             from {outbox}",
-        );
-        let rows = client.query(&all, &[]).await.expect("rows");
+        let all = "select id, aggregate_id, event_version, (extract(epoch from created_at) * 1000000)::bigint
+            from {outbox}";
+        let rows = self.ask(all).await;
         let row = |row: &tokio_postgres::Row| Row {
             id: row.get(0),
             key: row.get(1),
@@ -203,12 +221,7 @@ impl Stage {
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         let text = std::fs::read_to_string(self.record()).unwrap_or_default();
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let arrival = |line: &str| {
-            let (id, at) = line.split_once(' ')?;
-            Some(Arrival { id: id.parse().ok()?, at: at.parse().ok()? })
-        };
-        let read = |line: &str| arrival(line).unwrap_or_else(|| panic!("no arrival: {line:?}"));
-        whole.lines().map(read).collect()
+        whole.lines().map(Arrival::of).collect()
     }
 
     /// Whether anything did.
@@ -234,37 +247,42 @@ impl Stage {
         lags
     }
 
-    /// Waits until everything that is committed has arrived.
+    /// Waits until everything that is committed has arrived. As long as fewer arrived than are committed it is not so, which
+    /// two counts say; all are compared then, and each second, to see whether it gets on.
     pub(crate) async fn all_arrive(&self) {
         let (mut since, mut fewest) = (Instant::now(), usize::MAX);
+        let (mut compared, mut pauses) = (Instant::now(), Pauses::new());
         loop {
-            let arrived: BTreeSet<Uuid> = self.arrived().into_iter().collect();
-            let rows = self.rows().await;
-            let missing = rows.iter().filter(|row| !arrived.contains(&row.id)).count();
-            if missing == 0 {
-                return;
+            let committed = self.number("select count(*) from {outbox}").await;
+            let arrived = self.heard.lock().unwrap().by_now(&self.record()).len();
+            if arrived as i64 >= committed || compared.elapsed() >= Duration::from_secs(1) {
+                compared = Instant::now();
+                let rows = self.ask("select id from {outbox}").await;
+                let missing = self.heard.lock().unwrap().missing(&self.record(), &rows);
+                if missing == 0 {
+                    return;
+                }
+                // What is tried one by one takes a slow machine long, and gets on all the same.
+                if missing < fewest {
+                    (since, fewest) = (Instant::now(), missing);
+                }
+                if since.elapsed() >= PATIENCE {
+                    let log = std::fs::read_to_string(self.folder.path().join("log"));
+                    let log = log.unwrap_or_default();
+                    panic!("{missing} of {} do not arrive\n{log}", rows.len());
+                }
             }
-            // What is tried one by one takes a slow machine long, and gets on all the same.
-            if missing < fewest {
-                (since, fewest) = (Instant::now(), missing);
-            }
-            let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-            assert!(since.elapsed() < PATIENCE, "{missing} of {} do not arrive\n{log}", rows.len());
-            // waits: another process writes the record
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            pauses.next().await;
         }
     }
 
     /// Waits until the cursors of everything that is committed are saved.
     pub(crate) async fn all_settled(&self) {
-        let client = connect(&self.cluster.url()).await;
-        let open = self.names.render(
-            "select (select count(*) from {outbox})
-                - (select coalesce(sum(count), 0)::bigint from {outbox_settled} where destination = 'a')",
-        );
-        let (mut since, mut fewest) = (Instant::now(), i64::MAX);
+        let open = "select (select count(*) from {outbox})
+            - (select coalesce(sum(count), 0)::bigint from {outbox_settled} where destination = 'a')";
+        let (mut since, mut fewest, mut pauses) = (Instant::now(), i64::MAX, Pauses::new());
         loop {
-            let left: i64 = client.query_one(&open, &[]).await.expect("a row").get(0);
+            let left = self.number(open).await;
             if left == 0 {
                 return;
             }
@@ -272,20 +290,18 @@ impl Stage {
                 (since, fewest) = (Instant::now(), left);
             }
             assert!(since.elapsed() < PATIENCE, "{left} are not settled");
-            // waits: another process settles
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            pauses.next().await;
         }
     }
 
     /// Waits until one relay owns every partition, and says how long that took.
     pub(crate) async fn taken_over(&self) -> Duration {
-        let began = Instant::now();
+        let (began, mut pauses) = (Instant::now(), Pauses::new());
         let owners = "select count(distinct owner) + count(*) filter (where expires_at <= now())
             from {outbox_lease} join {outbox_renewal} using (partition)";
         while self.number(owners).await != 1 {
             assert!(began.elapsed() < PATIENCE, "nobody takes over");
-            // waits: another process takes the leases
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            pauses.next().await;
         }
         began.elapsed()
     }

@@ -306,7 +306,7 @@ mod tests {
     fn the_broker_that_is_started_here_would_be_reused() {
         let url = std::env::var("POSTRIDER_KAFKA_URL").ok();
         let Some(port) = url.as_deref().and_then(crate::services::port_of) else {
-            println!("skipped: a real broker is asked (POSTRIDER_KAFKA_URL is not set)");
+            println!("skipped: a real broker is asked: none is up; `cargo x services up kafka`");
             return;
         };
         assert!(is_capable(port, Duration::from_secs(30)));

@@ -296,7 +296,7 @@ fn some_act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
 
     /// Whatever became of events, the books of an undamaged store agree; and whichever bucket loses
     /// its page, that one is found.
